@@ -20,6 +20,7 @@ from glassformer.data.trajectories.spaces import Spaces
 from glassformer.data.trajectories.windows import ASKED, as_done, features
 from glassformer.decode.choose.draw import AT_ONCE as NUMBERS
 from glassformer.decode.choose.draw import draw, numbers
+from glassformer.foundation.errors import DataError
 from glassformer.foundation.wide import in_float64
 from glassformer.model.transformer import Transformer
 
@@ -116,13 +117,16 @@ def next_actions(agent: Agent, episodes: Sequence[Played], step: int) -> list[in
     weight = next(model.parameters())
     first = max(0, step + 1 - agent.window)
     unknown = 0 if spaces.entries else np.zeros(spaces.n_acted, np.float32)  # is not read
-    read = features(
-        spaces,
-        np.array([each.to_go[first:] for each in episodes]),
-        np.array([each.observations[first:] for each in episodes]),
-        np.array([[*each.actions[first:], unknown] for each in episodes]),
-        np.tile(np.arange(first, step + 1), (len(episodes), 1)),
-    ).reshape(len(episodes), -1, spaces.n_features)[:, : ASKED - PLACES + 1]
+    with np.errstate(over="ignore"):  # refused below
+        read = features(
+            spaces,
+            np.array([each.to_go[first:] for each in episodes]),
+            np.array([each.observations[first:] for each in episodes]),
+            np.array([[*each.actions[first:], unknown] for each in episodes]),
+            np.tile(np.arange(first, step + 1), (len(episodes), 1)),
+        )
+    read = read.reshape(len(episodes), -1, spaces.n_features)[:, : ASKED - PLACES + 1]
+    check_finite(read, episodes, step)
     told = model.head(model.hidden(torch.as_tensor(read).to(weight.device, weight.dtype))[:, -1])
     if not spaces.entries:
         return list(as_done(spaces, told.double().cpu().numpy()).astype(np.float32))
@@ -133,6 +137,17 @@ def next_actions(agent: Agent, episodes: Sequence[Played], step: int) -> list[in
     told = in_float64(told)
     told = told - told.max(-1, keepdim=True).values  # no value above 0, which a small temperature would make infinite
     return draw(told / agent.temperature, drawn).tolist()
+
+
+def check_finite(read: Floats, episodes: Sequence[Played], step: int) -> None:
+    """Refuse what no model can read. Errors: `DataError` naming the step and what was asked for."""
+    wrong = np.flatnonzero(~np.isfinite(read).all((1, 2)))
+    if len(wrong):
+        raise DataError(
+            "What the model reads must be finite numbers of 32 bits, on the scale of training, but it is not in step "
+            f"{step} of an episode that is asked for {episodes[wrong[0]].asked:g}. Ask for a return near those of the "
+            "training episodes; if data.discount is below 1, play fewer steps."
+        )
 
 
 def as_episodes(played: Sequence[Played]) -> Episodes:
