@@ -20,6 +20,7 @@ from glassformer.study.score import score
 from glassformer.train.recipe import load_recipe, override, read_recipe
 from glassformer.train.run.session import start
 from train.examples import follow
+from train.trajectory_examples import acting, log
 
 TINY: dict[str, object] = {
     "model.d_model": 8,
@@ -140,6 +141,15 @@ def test_the_doctor_finds_an_actor_well(actor):
     found = list(examine(case_of(actor, read_recipe(actor / "recipe.toml")), probes))
     assert {each.probe for each in found} >= {"data", "causality", "padding", "alike-heads", "gradient"}
     assert {each.state for each in found} <= {OK, WARNING}
+
+
+def test_the_doctor_calls_a_squared_error_so(tmp_path):
+    run = tmp_path / "run"
+    follow(start(acting(log(tmp_path, discrete=False)), run))
+    probes = [each for each in probes_for("trajectories") if each.name == "overfit"]
+    (found,) = examine(case_of(run, read_recipe(run / "recipe.toml")), probes)
+    assert " squared error after " in found.evidence
+    assert "nats" not in found.evidence
 
 
 @pytest.mark.parametrize("recipe", ["lm", "classify"])

@@ -56,6 +56,18 @@ def test_without_a_return_it_asks_for_those_of_the_training_episodes(folder, cap
     assert {row["n"] for row in found["rows"]} == {1}
 
 
+def test_returns_of_a_discounted_run_are_discounted(tmp_path, capsys):
+    assert main(["train", "decision", "--out", str(tmp_path / "run"), *FEW, *TINY, "--data.discount", "0.5"]) == 0
+    code, answer = rollout(tmp_path, capsys, "--episodes", "4", "--steps", "9", run="run")
+    *rows, note, training, told = answer.out.splitlines()[1:]
+    assert code == 0
+    assert min(float(row.split()[0]) for row in rows) == -2.0  # 60 steps: 1 + 1/2 + 1/4 + ...
+    assert all(-2.0 <= float(row.split()[2]) < 0.0 for row in rows)
+    assert "best possible" not in note  # that is not discounted
+    assert training.startswith("training episodes: returns from -2.00 to -1.")
+    assert told == "All returns are discounted by 0.5 a step, as in training (data.discount)."
+
+
 def test_the_same_seed_gives_the_same_and_seeds_count_up(folder, capsys):
     words = ("--return", "-9", "--temperature", "1", "--json")
     both = [rollout(folder, capsys, *words, "--episodes", "2", "--seed", seed)[1].out for seed in ("3", "3")]

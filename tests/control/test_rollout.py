@@ -11,6 +11,7 @@ from control.played import agent, drift, spaces
 from glassformer.control.rollout import AT_ONCE, as_episodes, play
 from glassformer.data.trajectories.rooms import Rooms
 from glassformer.data.trajectories.windows import ASKED, as_done, windows_batch
+from glassformer.foundation.errors import DataError
 
 KINDS = pytest.mark.parametrize("discrete", [True, False], ids=["numbered", "vectors"])
 
@@ -103,6 +104,27 @@ def test_most_steps_end_an_episode_and_every_world_is_closed(most):
     played = list(play(agent(discrete=False), make, [1.0], range(3), most))
     assert all(len(each.rewards) == most or each.ended for each in played)
     assert all(each.inner.closed for each in made)
+
+
+def test_returns_are_discounted_as_what_is_asked_for():
+    [played] = play(agent(discrete=True, discount=0.9), partial(drift, discrete=True), [3.0], [1], 12)
+    assert played.got == pytest.approx(as_episodes([played]).returns_to_go(0.9)[0], abs=1e-12)
+    assert played.got != pytest.approx(sum(played.rewards))
+
+
+@KINDS
+def test_what_no_model_can_read_is_refused(discrete):
+    with pytest.raises(DataError, match=r"not in step 0 of an episode that is asked for 1e\+300\. Ask"):
+        list(play(agent(discrete=discrete), partial(drift, discrete=discrete), [1.0, 1e300], [0], 3))
+
+
+def test_a_small_temperature_takes_the_likeliest():
+    """Also one that makes scores infinite."""
+    likeliest, drawn = (
+        list(play(agent(discrete=True, temperature=t), partial(drift, discrete=True), [0.0], range(3), 12))
+        for t in (0.0, 1e-320)
+    )
+    assert all(same(a, b) for a, b in zip(likeliest, drawn, strict=True))
 
 
 def test_actions_stay_within_the_training_data():

@@ -76,7 +76,7 @@ ROWS: list[Mutant] = [
         "np.minimum(last - firsts, window)", "np.minimum(last - firsts, window) // window * window",
         f"{DATA}::test_windows_of_an_evaluation_hold_each_step_once"),
     Mutant("a run that starts from another measures its own scales", "train/sources/trajectory_data.py",
-        "spaces_in(tokenizers) or spaces_of(", "spaces_of(",
+        "spaces if given is None else given.reaching(spaces.scales)", "spaces",
         f"{DATA}::test_scales_are_those_of_the_training_episodes_or_those_given"),
     Mutant("returns of a split that is scored are not discounted", "train/sources/trajectory_data.py",
         "TrajectorySplit(source, spaces, source.episodes.returns_to_go(recipe.data.discount))",

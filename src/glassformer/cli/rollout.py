@@ -68,7 +68,7 @@ def run(arguments: Arguments) -> int:
         lowest, mean, highest = spaces.scales.returns
         print(json.dumps({"environment": name, "rows": rows, "training": [lowest, mean, highest]}))
     else:
-        print(as_table(name, rows, spaces.scales.returns))
+        print(as_table(name, rows, spaces.scales.returns, data.discount))
     return 0
 
 
@@ -128,7 +128,9 @@ def figures_of(group: list[Played]) -> dict[str, float | int]:
     }
 
 
-def as_table(name: str, rows: list[dict[str, float | int]], training: tuple[float, float, float]) -> str:
+def as_table(
+    name: str, rows: list[dict[str, float | int]], training: tuple[float, float, float], discount: float
+) -> str:
     """Return the figures as a table, and those of the training episodes below it."""
     lines = [f"{'asked for':>10} {'got, mean':>10} {'lowest':>10} {'highest':>10} {'steps':>8} {'ended':>7}"]
     for row in rows:
@@ -140,4 +142,6 @@ def as_table(name: str, rows: list[dict[str, float | int]], training: tuple[floa
         f"{name}, {rows[0]['n']} episodes for each return{best}. ended: by the environment, before the most steps.",
         f"training episodes: returns from {lowest:.2f} to {highest:.2f}, mean {mean:.2f}",
     ]
+    if discount < 1:
+        lines.append(f"All returns are discounted by {discount:g} a step, as in training (data.discount).")
     return "\n".join(lines)

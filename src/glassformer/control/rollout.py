@@ -20,6 +20,8 @@ from glassformer.data.trajectories.spaces import Spaces
 from glassformer.data.trajectories.windows import ASKED, as_done, features
 from glassformer.decode.choose.draw import AT_ONCE as NUMBERS
 from glassformer.decode.choose.draw import draw, numbers
+from glassformer.foundation.errors import DataError
+from glassformer.foundation.wide import in_float64
 from glassformer.model.transformer import Transformer
 
 AT_ONCE = 128
@@ -49,6 +51,8 @@ class Played:
     """The return that was asked for."""
     seed: int
     """The environment's seed; with the same one, episodes begin alike."""
+    discount: float = 1.0
+    """That of the return, as of what is asked for."""
     observations: list[Floats] = field(default_factory=list)
     actions: list[int | Floats] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
@@ -62,7 +66,7 @@ class Played:
     @property
     def got(self) -> float:
         """The return."""
-        return float(sum(self.rewards))
+        return float(sum(reward * self.discount**step for step, reward in enumerate(self.rewards)))
 
 
 def play(
@@ -72,7 +76,7 @@ def play(
 
     An episode does not depend on those beside it. Errors: `DataError` for an environment that gives no finite numbers.
     """
-    wanted = [Played(each, seed) for each in asked for seed in seeds]
+    wanted = [Played(each, seed, agent.discount) for each in asked for seed in seeds]
     for first in range(0, len(wanted), AT_ONCE):
         group = wanted[first : first + AT_ONCE]
         _play(agent, make, group, most_steps)
@@ -84,7 +88,7 @@ def _play(agent: Agent, make: Callable[[], World], group: Sequence[Played], most
     """Play these episodes to their ends, one step of all of them at a time."""
     running = [(each, world, world.reset(each.seed)) for each in group for world in [make()]]
     for each, world, _ in running:
-        each.best = world.best_return
+        each.best = world.best_return if agent.discount == 1 else None
     for step in range(most_steps):
         for each, _, seen in running:
             each.observations.append(seen)
@@ -113,13 +117,16 @@ def next_actions(agent: Agent, episodes: Sequence[Played], step: int) -> list[in
     weight = next(model.parameters())
     first = max(0, step + 1 - agent.window)
     unknown = 0 if spaces.entries else np.zeros(spaces.n_acted, np.float32)  # is not read
-    read = features(
-        spaces,
-        np.array([each.to_go[first:] for each in episodes]),
-        np.array([each.observations[first:] for each in episodes]),
-        np.array([[*each.actions[first:], unknown] for each in episodes]),
-        np.tile(np.arange(first, step + 1), (len(episodes), 1)),
-    ).reshape(len(episodes), -1, spaces.n_features)[:, : ASKED - PLACES + 1]
+    with np.errstate(over="ignore"):  # refused below
+        read = features(
+            spaces,
+            np.array([each.to_go[first:] for each in episodes]),
+            np.array([each.observations[first:] for each in episodes]),
+            np.array([[*each.actions[first:], unknown] for each in episodes]),
+            np.tile(np.arange(first, step + 1), (len(episodes), 1)),
+        )
+    read = read.reshape(len(episodes), -1, spaces.n_features)[:, : ASKED - PLACES + 1]
+    check_finite(read, episodes, step)
     told = model.head(model.hidden(torch.as_tensor(read).to(weight.device, weight.dtype))[:, -1])
     if not spaces.entries:
         return list(as_done(spaces, told.double().cpu().numpy()).astype(np.float32))
@@ -127,7 +134,20 @@ def next_actions(agent: Agent, episodes: Sequence[Played], step: int) -> list[in
         return told.argmax(-1).tolist()
     block, place = divmod(step, NUMBERS)
     drawn = [numbers(each.seed, 0, block)[place] for each in episodes]
-    return draw(told.float() / agent.temperature, drawn).tolist()
+    told = in_float64(told)
+    told = told - told.max(-1, keepdim=True).values  # no value above 0, which a small temperature would make infinite
+    return draw(told / agent.temperature, drawn).tolist()
+
+
+def check_finite(read: Floats, episodes: Sequence[Played], step: int) -> None:
+    """Refuse what no model can read. Errors: `DataError` naming the step and what was asked for."""
+    wrong = np.flatnonzero(~np.isfinite(read).all((1, 2)))
+    if len(wrong):
+        raise DataError(
+            "What the model reads must be finite numbers of 32 bits, on the scale of training, but it is not in step "
+            f"{step} of an episode that is asked for {episodes[wrong[0]].asked:g}. Ask for a return near those of the "
+            "training episodes; if data.discount is below 1, play fewer steps."
+        )
 
 
 def as_episodes(played: Sequence[Played]) -> Episodes:

@@ -37,7 +37,7 @@ def test_scales_are_those_of_the_episodes(discrete: bool) -> None:
     assert scales.observed_spread == pytest.approx(spread, rel=1e-12)
     assert scales.to_go == max(abs(to_go))
     assert scales.longest == 7
-    returns = episodes.returns
+    returns = [to_go[first] for first in (0, 3, 4)]  # discounted, as what is asked for in a rollout
     assert scales.returns == pytest.approx((min(returns), sum(returns) / 3, max(returns)), rel=1e-12)
     assert (found.n_observed, found.n_acted) == (OBSERVED, 4 if discrete else 2)
     assert found.n_features == 3 + 1 + OBSERVED + found.n_acted + TIMES

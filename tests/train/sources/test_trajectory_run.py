@@ -7,6 +7,8 @@ import json
 import pytest
 import torch
 
+from data.trajectories.episodes import made
+from glassformer.data.trajectories.scales import spaces_of
 from glassformer.data.trajectories.spaces import Spaces
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.store.checkpoint import load
@@ -15,6 +17,7 @@ from glassformer.train.finished.use import evaluate
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.record.events import Evaluated, Finished, Progress
 from glassformer.train.run.session import resume, start
+from glassformer.train.sources.prepare import prepare
 from train.examples import STEPS, assert_same_end, follow
 from train.text_examples import text_recipe
 from train.trajectory_examples import acting, log
@@ -80,11 +83,22 @@ def test_a_run_that_starts_from_another_keeps_its_scales(tmp_path):
     before = load(tmp_path / "first")
     other = acting(log(tmp_path / "other", seed=7), training__start_from=str(tmp_path / "first"))
     session = start(other, tmp_path / "second")
-    assert session.prepared.train.spaces.scales == before.tokenizers.target.scales
+    kept, now = before.tokenizers.target.scales, session.prepared.train.spaces.scales
+    assert all(getattr(now, name) == getattr(kept, name) for name in ("observed", "observed_spread", "to_go"))
+    assert now.returns == prepare(acting(log(tmp_path / "other", seed=7))).train.spaces.scales.returns != kept.returns
     ours, theirs = session.model.state_dict(), before.model.state_dict()
     assert [name for name in theirs if not torch.equal(ours[name], theirs[name])] == []
     follow(session)
-    assert load(tmp_path / "second").tokenizers.target.scales == before.tokenizers.target.scales
+    assert load(tmp_path / "second").tokenizers.target.scales == now
+
+
+def test_a_run_that_starts_from_another_reaches_as_far_as_its_own_episodes():
+    first, second = (made(lengths, discrete=False, seed=seed) for lengths, seed in (([3, 2], 0), ([9, 4], 1)))
+    before, own = (spaces_of(each, each.returns_to_go()) for each in (first, second))
+    now, kept = before.reaching(own.scales).scales, before.scales
+    assert (now.acted, now.acted_spread, now.to_go) == (kept.acted, kept.acted_spread, kept.to_go)
+    assert (now.acted_low, now.acted_high) == (own.scales.acted_low, own.scales.acted_high)
+    assert (now.longest, now.returns) == (9, own.scales.returns)
 
 
 def test_a_run_on_texts_does_not_start_from_one_on_trajectories(tmp_path):

@@ -21,7 +21,7 @@ def spaces_of(episodes: Episodes, to_go: NDArray[np.float64], names: tuple[str, 
     observed, spread = of_columns(episodes.observations)
     acted = episodes.actions if not episodes.discrete else np.zeros((1, 0), np.float32)
     means, deviations = of_columns(acted)
-    returns = episodes.returns
+    returns = to_go[episodes.edges[:-1]]
     scales = Scales(
         observed,
         spread,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, cast
 
 from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, read_json
@@ -38,7 +38,7 @@ class Scales:
     longest: int
     """Steps of the longest episode."""
     returns: tuple[float, float, float]
-    """The lowest, the mean and the highest return of an episode, not discounted."""
+    """The lowest, the mean and the highest return of an episode, discounted as the returns-to-go are."""
 
 
 class Spaces(Labels):
@@ -67,6 +67,11 @@ class Spaces(Labels):
     def n_features(self) -> int:
         """I: numbers at each place that a model reads: its kind, the return-to-go, observation, action and time."""
         return 3 + 1 + self.n_observed + self.n_acted + TIMES
+
+    def reaching(self, other: Scales) -> Spaces:
+        """The same scales of what is read, but for episodes with the actions, lengths and returns of `other`."""
+        reach = {name: getattr(other, name) for name in ("acted_low", "acted_high", "longest", "returns")}
+        return Spaces(replace(self.scales, **reach), self.entries)
 
     def check(self, episodes: Episodes, where: str) -> None:
         """Refuse episodes of another environment. Errors: `DataError` naming `where` they come from."""

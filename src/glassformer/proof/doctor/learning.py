@@ -136,7 +136,8 @@ def by_heart(case: Case) -> Seen:
             return Seen(f"step {step}: {error}", NEVER_LEARNS)
         if loss < LEARNED * goal:
             break
-    told = f"{len(batch.tokens)} {case.called}: {loss:.3f} nats after {step} steps; guessing costs {goal:.3f}"
+    unit = "squared error" if isinstance(model.config.head, Regress) else "nats"
+    told = f"{len(batch.tokens)} {case.called}: {loss:.3f} {unit} after {step} steps; guessing costs {goal:.3f}"
     narrow = case.model.config.stack.d_model < WIDE_ENOUGH
     if loss >= HARDLY * goal and most == STEPS and not narrow:
         return Seen(told, NEVER_LEARNS)

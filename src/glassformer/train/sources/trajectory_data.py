@@ -220,15 +220,21 @@ def windows_of(episodes: Episodes, window: int) -> Windows:
 
 
 def prepare_trajectories(recipe: Recipe, tokenizers: Tokenizers | None = None) -> TrajectoryData:
-    """Read the training and the dev episodes; the scales are those of the training episodes, unless they are given.
+    """Read the training and the dev episodes.
+
+    The spaces are those of the training episodes. Given ones keep the scale of what is read, as weights were learned
+    with it; their bounds of actions, their longest episode and their returns become those of the training episodes.
 
     Errors: those of reading, `DataError` for episodes of another environment than the given scales', and `ConfigError`
     for label smoothing of actions that are vectors.
     """
     source = read_split(recipe.data, "train", recipe.training.seed)
     to_go = source.episodes.returns_to_go(recipe.data.discount)
-    spaces = spaces_in(tokenizers) or spaces_of(source.episodes, to_go, action_names(recipe.data))
-    spaces.check(source.episodes, source.name)
+    given = spaces_in(tokenizers)
+    if given is not None:
+        given.check(source.episodes, source.name)
+    spaces = spaces_of(source.episodes, to_go, action_names(recipe.data))
+    spaces = spaces if given is None else given.reaching(spaces.scales)
     if recipe.training.label_smoothing and not spaces.entries:
         raise ConfigError(
             "training.label_smoothing is for numbered actions, but those of "
