@@ -36,9 +36,9 @@ TUNED = (
 SST2 = ("--tokenizer.kind", "bpe", "--tokenizer.vocab-size", "6000", "--tokenizer.min-count", "1", *TUNED)
 MASKED = (
     *("--tokenizer.vocab-size", "12000", "--data.window", "64", "--data.mask-share", "0.3"),
-    *("--model.n-layers", "1", "--model.d-ff", "256", "--model.activation", "relu", "--model.init", "normal"),
-    *("--model.norm", "layer", "--model.qk-norm", "none"),  # the shape of the recipe classify
-    *("--training.steps", "1500", "--training.warmup", "60"),
+    *("--model.n-layers", "2", "--model.d-ff", "512", "--model.activation", "relu", "--model.init", "normal"),
+    *("--model.norm", "layer", "--model.qk-norm", "none"),  # the blocks of the recipe classify, but wider and two
+    *("--training.steps", "10000", "--training.warmup", "200"),
     *("--training.evaluate-every", "0", "--training.samples", "0"),
 )
 ARTICLES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,8 @@ from glassformer.data.purpose import ACTING, refuse_unfit
 from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
-    from glassformer.control.rollout import Played
+    from glassformer.control.rollout import Agent, Played
+    from glassformer.control.world import World
 
 MOST = 100_000
 """The most episodes for a return, and the most steps of one."""
@@ -29,47 +31,46 @@ def run(arguments: Arguments) -> int:
     name = environment_of(data, given.get("env"))
     asked = [number("return", each) for each in arguments.lists.get("return", [])]
     episodes = whole_number("episodes", given.get("episodes", "10"), MOST, 10)
-    temperature = number("temperature", given.get("temperature", "0"))
-    if temperature < 0:
-        raise ConfigError(f"--temperature must be at least 0; got {temperature:g}. Try --temperature 1.")
-    seed = seed_of(given.get("seed", "0"))
+    temperature, seed = temperature_of(given.get("temperature", "0")), seed_of(given.get("seed", "0"))
     out = target_of(given.get("save"))
-    from glassformer.control.rollout import (
-        Agent,
-        as_episodes,
-        play,
-    )  # after the checks, as importing torch takes a second
-    from glassformer.control.world import check_unit, check_world, worlds
+    from glassformer.control.rollout import as_episodes, play  # after the checks, as importing torch takes a second
     from glassformer.data.trajectories.files import npz_bytes
-    from glassformer.data.trajectories.spaces import Spaces
-    from glassformer.store.checkpoint import load
     from glassformer.store.files import write_bytes
 
-    loaded = load(folder)
+    agent, make = agent_in(name, folder, data, temperature, unit_actions="unit-actions" in given)
+    scales = agent.spaces.scales
+    steps = whole_number("steps", given.get("steps", str(scales.longest)), MOST, scales.longest)
+    played = list(play(agent, make, asked or dict.fromkeys(scales.returns), range(seed, seed + episodes), steps))
+    if out is not None:
+        write_bytes(out, npz_bytes(as_episodes(played)))
+        print(f"Episodes: {out}", file=sys.stderr)
+    rows = [figures_of(played[first : first + episodes]) for first in range(0, len(played), episodes)]
+    if "json" in given:
+        print(json.dumps({"environment": name, "rows": rows, "training": list(scales.returns)}))
+    else:
+        print(as_table(name, rows, scales.returns, data.discount))
+    return 0
+
+
+def agent_in(
+    name: str, folder: Path, data: DataConfig, temperature: float, *, unit_actions: bool
+) -> tuple[Agent, Callable[[], World]]:
+    """Load the model of a run, and what makes the environment. Errors: `ConfigError` if it cannot act there so."""
+    from glassformer.control.rollout import Agent
+    from glassformer.control.world import check_unit, check_world, worlds
+    from glassformer.data.trajectories.spaces import Spaces
+    from glassformer.store.checkpoint import load
+
+    loaded, make = load(folder), worlds(name)
     spaces = loaded.tokenizers.target
     assert isinstance(spaces, Spaces), "a run on trajectories keeps its spaces"
-    make = worlds(name)
     check_world(world := make(), spaces)
-    if "unit-actions" in given:
+    if unit_actions:
         check_unit(world)
     world.close()
     if temperature and not spaces.entries:
         raise ConfigError("--temperature draws numbered actions, but the actions of this run are vectors. Remove it.")
-    agent = Agent(loaded.model, spaces, data.window, data.discount, temperature, "unit-actions" in given)
-    steps = whole_number("steps", given.get("steps", str(spaces.scales.longest)), MOST, spaces.scales.longest)
-    asked = asked or list(dict.fromkeys(spaces.scales.returns))
-    played = list(play(agent, make, asked, range(seed, seed + episodes), steps))
-    if out is not None:
-        write_bytes(out, npz_bytes(as_episodes(played)))
-        print(f"Episodes: {out}", file=sys.stderr)
-    groups = [played[first : first + episodes] for first in range(0, len(played), episodes)]
-    rows = [figures_of(group) for group in groups]
-    if "json" in given:
-        lowest, mean, highest = spaces.scales.returns
-        print(json.dumps({"environment": name, "rows": rows, "training": [lowest, mean, highest]}))
-    else:
-        print(as_table(name, rows, spaces.scales.returns, data.discount))
-    return 0
+    return Agent(loaded.model, spaces, data.window, data.discount, temperature, unit_actions), make
 
 
 def environment_of(data: DataConfig, asked: str | None) -> str:
@@ -90,6 +91,14 @@ def number(flag: str, given: str) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise ConfigError(f"--{flag} takes a number; got {given[:40]!r}. Try --{flag} 1.")
+    return value
+
+
+def temperature_of(given: str) -> float:
+    """Return the temperature of draws; 0: none. Errors: `ConfigError`."""
+    value = number("temperature", given)
+    if value < 0:
+        raise ConfigError(f"--temperature must be at least 0; got {value:g}. Try --temperature 1.")
     return value
 
 

@@ -6,7 +6,7 @@ the next action. The return-to-go begins with what is asked for; each reward is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -70,7 +70,7 @@ class Played:
 
 
 def play(
-    agent: Agent, make: Callable[[], World], asked: Sequence[float], seeds: Sequence[int], most_steps: int
+    agent: Agent, make: Callable[[], World], asked: Iterable[float], seeds: Sequence[int], most_steps: int
 ) -> Iterator[Played]:
     """Play an episode for each return asked for and each seed, in this order; up to `AT_ONCE` side by side.
 

@@ -176,6 +176,15 @@ def test_notes_say_what_is_there(tmp_path):
     assert prepare(acting(path)).notes()[2:] == [f"not read: info in {path}"]
 
 
+def test_dev_episodes_that_are_trained_on_are_told(tmp_path):
+    path = log(tmp_path)
+    text = path.read_text()
+    (tmp_path / "dev.csv").write_text(text)
+    both = acting(path, data__dev=str(tmp_path / "dev.csv"), data__dev_share=0.1)
+    assert "in both: 10 of the dev episodes are training episodes, too, and say nothing new" in prepare(both).notes()
+    assert not [line for line in prepare(acting(path)).notes() if line.startswith("in both")]
+
+
 def test_a_batch_is_named_by_its_episodes(tmp_path):
     prepared = prepare(acting(log(tmp_path)))
     firsts, _ = prepared._drawn(4, prepared.recipe.training.growth)

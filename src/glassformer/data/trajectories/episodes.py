@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,14 @@ class Episodes:
         for back in range(2, int(self.lengths.max()) + 1):
             at = self.edges[1:][self.lengths >= back] - back
             found[at] += discount * found[at + 1]
+        return found
+
+    def fingerprints(self) -> list[bytes]:
+        """A digest of each episode; those of two equal episodes are equal."""
+        found: list[bytes] = []
+        for first, last in pairwise(self.edges.tolist()):
+            parts = (array[first:last].tobytes() for array in (self.observations, self.actions, self.rewards))
+            found.append(blake2b(b"".join(parts), digest_size=16).digest())
         return found
 
     def part(self, first: int, last: int) -> Episodes:

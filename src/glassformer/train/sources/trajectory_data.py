@@ -162,6 +162,9 @@ class TrajectoryData(RunData):
         for split in (self.train, self.dev) if self.train.source.name != self.dev.source.name else (self.train,):
             if split.source.unread:
                 lines.append(f"not read: {', '.join(split.source.unread)} in {split.source.name}")
+        seen = set(self.train.episodes.fingerprints())
+        if known := sum(each in seen for each in self.dev.episodes.fingerprints()):
+            lines.append(f"in both: {known:,} of the dev episodes are training episodes, too, and say nothing new")
         return lines
 
     def fingerprints(self) -> dict[str, str]:
