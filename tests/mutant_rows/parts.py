@@ -158,7 +158,7 @@ ROWS: list[Mutant] = [
     Mutant("features of another width are taken", "parts/inputs.py",
         "if x.ndim != 3 or x.shape[-1] != n_features:", "if x.ndim != 3:", f"{INPUTS}::test_another_width_is_refused"),
     Mutant("the map of features has no offset", "parts/inputs.py",
-        "F.linear(x, self.weight, self.bias)", "F.linear(x, self.weight)", f"{INPUTS}::test_the_map_is_linear"),
+        "self.weight.dtype), self.weight, self.bias)", "self.weight.dtype), self.weight)", f"{INPUTS}::test_the_map_is_linear"),
     Mutant("padding is pooled", "parts/pooling.py",
         "total = torch.where(keep[:, :, None], x, 0.0).sum(1)", "total = x.sum(1)",
         f"{HEADS}::test_pooling_ignores_padding_in_value_and_gradient"),

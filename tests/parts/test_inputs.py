@@ -118,3 +118,10 @@ def test_dropped_tokens_are_whole_and_random_and_for_training_alone():
     gone = (thinned == 0).all(-1)
     assert 10 < int(gone.sum()) < 70
     close(thinned[~gone], 2 * whole[~gone])
+
+
+def test_features_of_another_dtype_are_converted():
+    """Data are in float32, whatever the model is in."""
+    made, x = FeatureMap(3, 4).double(), torch.randn(2, 5, 3)
+    torch.nn.init.normal_(made.weight)
+    assert torch.equal(made(x), made(x.double()))

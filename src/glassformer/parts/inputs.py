@@ -22,9 +22,9 @@ class FeatureMap(nn.Module):
         self.bias = nn.Parameter(torch.zeros(d_model))
 
     def forward(self, x: Float[Tensor, "B T I"]) -> Float[Tensor, "B T D"]:
-        """Map the features. Errors: `DataError` for a wrong number of features, and for values that are not finite."""
+        """Map the features, in the weight's dtype. Errors: `DataError` for another number of them, or NaN."""
         check_features(x, self.weight.shape[1])
-        return F.linear(x, self.weight, self.bias)
+        return F.linear(x.to(self.weight.dtype), self.weight, self.bias)
 
 
 def check_features(x: Float[Tensor, "B T I"], n_features: int) -> None:
