@@ -157,6 +157,8 @@ ROWS: list[Mutant] = [
     Mutant("an infinite feature is taken", "parts/inputs.py", "(~x.isfinite())", "x.isnan()", INPUTS),
     Mutant("features of another width are taken", "parts/inputs.py",
         "if x.ndim != 3 or x.shape[-1] != n_features:", "if x.ndim != 3:", f"{INPUTS}::test_another_width_is_refused"),
+    Mutant("features are read in their own dtype", "parts/inputs.py",
+        "x.to(self.weight.dtype)", "x", f"{INPUTS}::test_features_of_another_dtype_are_converted"),
     Mutant("the map of features has no offset", "parts/inputs.py",
         "self.weight.dtype), self.weight, self.bias)", "self.weight.dtype), self.weight)", f"{INPUTS}::test_the_map_is_linear"),
     Mutant("padding is pooled", "parts/pooling.py",

@@ -106,5 +106,8 @@ ROWS: list[Mutant] = [
     Mutant("the dev episodes are trained on", "data/trajectories/read.py",
         "episodes.part(0, kept)", "episodes.part(0, len(episodes))",
         f"{SETTINGS}::test_the_end_of_the_training_file_is_held_out"),
+    Mutant("dev episodes that are trained on are not told", "train/sources/trajectory_data.py",
+        "if known := sum(each in seen for", "if known := sum(False and each in seen for",
+        "tests/train/sources/test_trajectory_data.py::test_dev_episodes_that_are_trained_on_are_told"),
 ]
 # fmt: on
