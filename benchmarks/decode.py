@@ -60,11 +60,15 @@ class Way(NamedTuple):
 
 OURS = {
     "float32": Way(4, partial(prepared, precision="float32")),
+    "float32-compiled": Way(4, partial(prepared, precision="float32", compile=True)),
     "bfloat16": Way(2, partial(prepared, precision="bfloat16")),
     "bfloat16-int8-cache": Way(2, partial(prepared, precision="bfloat16", cache="int8")),
     "int8": Way(1, partial(prepared, precision="int8")),
     "int8-compiled": Way(1, partial(prepared, precision="int8", compile=True)),
 }
+
+PEERS = ("transformers", "CTranslate2")
+"""The peers that have our weights; all check ours, those chosen are timed."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = arguments("decode", __doc__ or "", rounds=5)
     parser.add_argument("--works", nargs="+", choices=WORKS, default=list(WORKS), help="which (default: all)")
     parser.add_argument("--ours", nargs="+", choices=OURS, default=list(OURS), help="our ways (default: all)")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="beside which (default: all)")
     parser.add_argument("--nanogpt", metavar="CLONE", help="a folder with a clone of nanoGPT, for `character`")
     parser.add_argument(
         "--run", metavar="RUN", help="a run of the recipe multi30k, for `lines` (default: random weights)"
@@ -247,7 +252,8 @@ def peers(
             whole, threads = work.kind == "translate", torch.get_num_threads()
             found[f"CTranslate2 {kind}"] = ctranslate_writes(folder, kind, threads, whole=whole, beam=work.beam)
         check(found["CTranslate2 float32"])
-    return {"transformers bfloat16": transformers_writes(theirs, torch.bfloat16, work.beam), **found}
+    found = {"transformers bfloat16": transformers_writes(theirs, torch.bfloat16, work.beam), **found}
+    return {name: write for name, write in found.items() if name.startswith(tuple(options.peers))}
 
 
 def check_same(found: Sequence[Sequence[int] | str], expected: Sequence[Sequence[int] | str]) -> None:

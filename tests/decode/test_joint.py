@@ -199,11 +199,12 @@ def test_its_loss_is_that_of_the_mean(layout):
 
 
 def test_made_ready_each_member_is():
-    models = [each.float() for each in members("encoder-decoder")]
-    joint = Joint(models)
-    same = prepared(joint, "float32")
+    wide = members("encoder-decoder")
+    same = prepared(Joint(wide), "float32")
     assert isinstance(same, Joint)
-    assert all(one is other for one, other in zip(same.members, models, strict=True))
+    assert all(one is other for one, other in zip(same.members, wide, strict=True))
+    models = [each.float() for each in wide]
+    joint = Joint(models)
     rounded = prepared(joint, "bfloat16", "int8")
     assert isinstance(rounded, Joint)
     assert {each.rounds_cache for each in rounded.members} == {True}

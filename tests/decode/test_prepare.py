@@ -13,6 +13,7 @@ from glassformer.decode.prepare import PRECISIONS, join_projections, prepared, s
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.runtime import has_int8
 from glassformer.parts.int8 import Int8Linear
+from glassformer.parts.packed import PackedLinear
 from glassformer.train.settings import DECODE_PRECISIONS, DecodeConfig
 from specimens import ORDERS, close, model, multiplies_int8, tokens
 
@@ -55,9 +56,25 @@ def test_every_self_attention_is_joined():
     assert all(each.joined is not None and not hasattr(each, "key") for each in self_attentions(made))
 
 
-def test_float32_is_the_model_itself():
-    made = in_float32("decoder")
-    assert prepared(made, "float32") is made
+@shapes
+@pytest.mark.parametrize("variant", [{}, {"feed_forward": "gated", "bias": False}, {"positions": "rotary"}], ids=str)
+def test_float32_is_the_model_packed(shape, variant):
+    """Sums in another order: the same to a few roundings; the tensors that are not packed are the model's own."""
+    made = in_float32(shape, **variant)
+    ready, ids, source = prepared(made, "float32"), tokens(2, 5), given(shape)
+    assert isinstance(ready.head.faster, PackedLinear)
+    assert made.head.faster is None
+    with torch.no_grad():
+        torch.testing.assert_close(ready(ids, **source), made(ids, **source), rtol=1e-5, atol=1e-5)
+    assert {each.data_ptr() for each in ready.parameters()} <= {each.data_ptr() for each in made.parameters()}
+
+
+def test_other_dtypes_and_machines_without_onednn_decode_with_the_model_itself(monkeypatch):
+    made = model("decoder")
+    assert prepared(made, "float32") is made, "in float64"
+    monkeypatch.setattr("glassformer.decode.prepare.can_pack", lambda device: False)
+    narrow = in_float32("decoder")
+    assert prepared(narrow, "float32") is narrow
 
 
 @shapes
@@ -118,7 +135,7 @@ def test_int8_leaves_no_linear_map_but_routers():
     ready = prepared(in_float32("encoder-decoder", feed_forward="experts", n_experts=3), "int8")
     left = [name for name, each in ready.named_modules() if isinstance(each, nn.Linear)]
     assert {name.rpartition(".")[2] for name in left} == {"router"}
-    assert isinstance(ready.head.rounded, Int8Linear)
+    assert isinstance(ready.head.faster, Int8Linear)
     embedding = ready.reader.embedding.weight
     assert embedding.dtype == torch.float32, "it is looked up, and not rounded"
 
@@ -145,12 +162,15 @@ def test_names_are_those_of_the_setting():
         prepared(in_float32("decoder"), "bf16")
 
 
-def test_int8_is_refused_where_the_processor_has_no_product(monkeypatch):
+def test_int8_needs_its_products_or_a_compiler(monkeypatch):
     monkeypatch.setattr("glassformer.decode.prepare.has_int8", lambda device: False)
+    monkeypatch.setattr("glassformer.decode.prepare.compiler", lambda: None)
     with pytest.raises(
-        ConfigError, match=r"'int8' needs a processor .*; the model is on cpu, which does not\. Use 'bf"
+        ConfigError, match=r"'int8' needs a processor .*, or a C\+\+ compiler .*this machine has nei"
     ):
         prepared(in_float32("decoder"), "int8")
+    with pytest.raises(ConfigError, match=r"'int8' is for a CPU; the model is on meta\. Use 'bfloat16'"):
+        prepared(in_float32("decoder").to("meta"), "int8")
     assert not has_int8(torch.device("meta"))
 
 
@@ -159,4 +179,6 @@ def test_auto_takes_bfloat16_where_it_is_fast(fast, monkeypatch):
     made, rounded = in_float32("decoder"), in_float32("decoder")
     monkeypatch.setattr("glassformer.decode.prepare.has_bfloat16", lambda device: fast)
     monkeypatch.setattr("glassformer.decode.prepare.in_bfloat16", lambda model: rounded if model is made else None)
-    assert prepared(made, "auto") is (rounded if fast else made)
+    packed = in_float32("decoder")
+    monkeypatch.setattr("glassformer.decode.prepare.in_float32", lambda model: packed if model is made else None)
+    assert prepared(made, "auto") is (rounded if fast else packed)

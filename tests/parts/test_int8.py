@@ -6,15 +6,27 @@ import pytest
 import torch
 
 from glassformer.foundation.errors import DataError
+from glassformer.foundation.native import compiler
+from glassformer.foundation.runtime import has_int8
 from glassformer.parts.eight_bits import rounded
 from glassformer.parts.int8 import Int8Linear
-from specimens import multiplies_int8
+from glassformer.parts.opaque import in_cpp, in_pieces, int8_map
 
-SIZES = [(1, 1), (5, 3), (16, 32), (33, 40), (65, 384), (768, 96)]
+SIZES = [(1, 1), (5, 3), (16, 32), (33, 40), (65, 384), (768, 96), (300, 401)]
 sizes = pytest.mark.parametrize(("N", "D"), SIZES)
+VNNI = has_int8(torch.device("cpu"))
+WAYS = [
+    pytest.param(True, id="oneDNN", marks=pytest.mark.skipif(not VNNI, reason="this processor has no 8-bit products")),
+    pytest.param(False, id="C++", marks=pytest.mark.skipif(compiler() is None, reason="no C++ compiler is here")),
+]
 
 
-@multiplies_int8
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    monkeypatch.setattr("glassformer.parts.int8.has_int8", lambda device: request.param)
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("rows", [1, 4, 33])
 @sizes
@@ -31,13 +43,13 @@ def test_the_product_of_rounded_numbers_is_exact(N, D, rows, biased):
     assert ((found - expected).abs() <= 4 * 2**-24 * size).all()
 
 
-@multiplies_int8
+@pytest.mark.usefixtures("way")
 def test_an_answer_is_in_the_dtype_of_the_question():
     made, x = Int8Linear(torch.randn(5, 48)), torch.randn(3, 48).bfloat16()
     assert torch.equal(made(x), made(x.float()).bfloat16())
 
 
-@multiplies_int8
+@pytest.mark.usefixtures("way")
 def test_what_a_position_gets_hangs_on_no_other():
     """To the last bit: sums of whole numbers have no order."""
     made, x = Int8Linear(torch.randn(65, 384), torch.randn(65)), torch.randn(70, 384)
@@ -47,7 +59,7 @@ def test_what_a_position_gets_hangs_on_no_other():
         assert torch.equal(made(x[rows]), whole[rows])
 
 
-@multiplies_int8
+@pytest.mark.usefixtures("way")
 def test_zeros_and_numbers_that_are_none():
     made = Int8Linear(torch.zeros(3, 2), torch.ones(3))
     assert made(torch.ones(1, 2)).tolist() == [[1.0, 1.0, 1.0]]
@@ -59,8 +71,53 @@ def test_zeros_and_numbers_that_are_none():
     assert not found[1:].isfinite().any(), "a step that is no number is seen in the answer"
 
 
-@multiplies_int8
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers_are_refused(number):
     with pytest.raises(DataError, match="Only finite weights can be stored in 8 bits"):
         Int8Linear(torch.tensor([[1.0, number]]))
+
+
+@pytest.mark.usefixtures("way")
+def test_sums_cannot_overflow():
+    """Numbers of one sign, all at the end of the range, as long as a feed-forward layer of 16,384: 2.6e8."""
+    made, x = Int8Linear(torch.full((3, 16_384), -1.0)), torch.ones(2, 16_384)
+    assert made(x).tolist() == [[-16_384.0] * 3] * 2
+
+
+@WAYS[1].marks[0]
+def test_halves_are_rounded_to_even_in_cpp_too():
+    """Then it is the map of `rounded`, to the last bit, and so that of oneDNN."""
+    weight = torch.eye(8)
+    whole, step = rounded(weight)
+    x = torch.tensor([[127.0, 0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 0.0]])
+    found = in_cpp(x, in_pieces(whole), step[:, 0].contiguous(), torch.zeros(8))
+    assert found.tolist() == [[127.0, 0.0, 2.0, 2.0, 0.0, -2.0, 126.0, 0.0]]
+
+
+@WAYS[1].marks[0]
+def test_any_number_of_threads_gives_the_same_bits():
+    weight, x = torch.randn(401, 300), torch.randn(9, 300)
+    whole, step = rounded(weight)
+    given = (x, in_pieces(whole), step[:, 0].contiguous(), torch.randn(401))
+    assert in_cpp(x[:0], *given[1:]).shape == (0, 401)
+    found, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found.append(in_cpp(*given))
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+    assert torch.equal(found[0], int8_map(*given)), "as an operator of torch, which compiled code calls"
+
+
+def test_pieces_are_rows_of_sixteen_columns_four_at_a_time():
+    whole = torch.arange(5 * 18).view(5, 18).to(torch.int8)
+    pieces = in_pieces(whole)
+    assert pieces.shape == (2, 2, 4, 16)
+    for n in range(8):
+        for d in range(32):
+            expected = whole[n, d] if n < 5 and d < 18 else 0
+            assert pieces[n // 4, d // 16, n % 4, d % 16] == expected

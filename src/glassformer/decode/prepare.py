@@ -15,6 +15,7 @@ from torch import nn
 
 from glassformer.decode.compiled import compile_steps
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.native import compiler
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.runtime import has_bfloat16, has_int8
 from glassformer.foundation.shapes import Tensor
@@ -22,7 +23,7 @@ from glassformer.model.joint import Joint
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attention, Block, Experts, Head
 from glassformer.parts.int8 import Int8Linear
-from glassformer.parts.packed import PackedLinear
+from glassformer.parts.packed import PackedLinear, can_pack
 
 Make = Callable[[Tensor, Tensor | None], nn.Module]
 """Makes a linear map from weight and bias."""
@@ -66,9 +67,16 @@ def sharing_weights(model: Transformer) -> Transformer:
     return copy.deepcopy(model, {id(each): each for each in (*model.parameters(), *model.buffers())})
 
 
-def as_trained(model: Transformer) -> Transformer:
-    """Return the model itself."""
-    return model
+def in_float32(model: Transformer) -> Transformer:
+    """Return the model in the precision of its weights; if that is float32, on a CPU, a copy with packed maps."""
+    weight = next(model.parameters())
+    if weight.dtype != torch.float32 or not can_pack(weight.device):
+        return model
+    made = sharing_weights(model)
+    for attention in self_attentions(made):
+        join_projections(attention)
+    replace_maps(made, PackedLinear)
+    return made
 
 
 def in_bfloat16(model: Transformer) -> Transformer:
@@ -76,17 +84,24 @@ def in_bfloat16(model: Transformer) -> Transformer:
     made = copy.deepcopy(model).to(torch.bfloat16)
     for attention in self_attentions(made):
         join_projections(attention)
-    if (device := device_of(made)).type == "cpu" and has_bfloat16(device):
+    if has_bfloat16(device := device_of(made)) and can_pack(device):
         replace_maps(made, PackedLinear)
     return made
 
 
 def in_int8(model: Transformer) -> Transformer:
     """Return a copy whose linear maps are `Int8Linear`. Errors: `ConfigError` if the machine lacks 8-bit products."""
-    if not has_int8(device := device_of(model)):
+    device = device_of(model)
+    if device.type != "cpu":
         raise ConfigError(
-            "decode.precision='int8' needs a processor that multiplies 8-bit numbers (AVX-512 VNNI); "
-            f"the model is on {device}, which does not. Use 'bfloat16' or 'float32'."
+            f"decode.precision='int8' is for a CPU; the model is on {device}. Use 'bfloat16', or set "
+            "training.device='cpu'."
+        )
+    if not has_int8(device) and compiler() is None:
+        raise ConfigError(
+            "decode.precision='int8' needs a processor that multiplies 8-bit numbers (AVX-512 VNNI), or a C++ compiler "
+            "(as the environment variable CXX names it, or g++ or clang++); this machine has neither. Install a "
+            "compiler (on Debian or Ubuntu: apt-get install g++), or use 'float32'."
         )
     made = copy.deepcopy(model).float()
     for attention in self_attentions(made):
@@ -100,12 +115,12 @@ def in_int8(model: Transformer) -> Transformer:
 
 
 def automatic(model: Transformer) -> Transformer:
-    """Return a copy in bfloat16 if that is fast here, else the model itself."""
-    return in_bfloat16(model) if has_bfloat16(device_of(model)) else model
+    """`in_bfloat16` if that is fast here, else `in_float32`."""
+    return in_bfloat16(model) if has_bfloat16(device_of(model)) else in_float32(model)
 
 
 PRECISIONS: dict[str, Callable[[Transformer], Transformer]] = {
-    "float32": as_trained,
+    "float32": in_float32,
     "bfloat16": in_bfloat16,
     "int8": in_int8,
     "auto": automatic,
@@ -152,4 +167,4 @@ def replace_maps(module: nn.Module, make: Make) -> None:
         elif not isinstance(module, Experts):
             setattr(module, name, make(child.weight, child.bias))
     if isinstance(module, Head):
-        module.rounded = make(module.weight, module.bias)
+        module.faster = make(module.weight, module.bias)

@@ -1,4 +1,4 @@
-"""A linear map in bfloat16 whose weights are packed once for the CPU's matrix product, for decoding."""
+"""A linear map whose weights are packed once for the CPU's matrix product, for decoding."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ import torch
 from torch import nn
 
 from glassformer.foundation.shapes import Float, Tensor
-from glassformer.parts.opaque import bfloat16_product
+from glassformer.parts.opaque import packed_product
+
+
+def can_pack(device: torch.device) -> bool:
+    """Whether oneDNN multiplies matrices on this device."""
+    return device.type == "cpu" and torch.backends.mkldnn.is_available()
 
 
 class PackedLinear(nn.Module):
-    """y = x W^T + b in bfloat16, with W packed for oneDNN once; torch's own linear map packs it again at each call.
+    """y = x W^T + b in the dtype of W, float32 or bfloat16, with W packed for oneDNN once.
 
-    It has no parameters. It needs a CPU with bfloat16 instructions (`has_bfloat16`).
+    torch's own linear map packs W again at each call, which costs more than the product of a few rows. It has no
+    parameters. For bfloat16 it needs a CPU with bfloat16 instructions (`has_bfloat16`).
     """
 
     def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
         super().__init__()
         self.width = len(weight)
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().bfloat16(), None)
-        self.bias = None if bias is None else bias.detach().bfloat16()
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), None)
+        self.bias = None if bias is None else bias.detach()
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
         """The map at each position."""
-        return bfloat16_product(x, self.packed, self.bias, self.width)
+        return packed_product(x, self.packed, self.bias, self.width)

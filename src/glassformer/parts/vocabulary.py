@@ -50,7 +50,7 @@ class Head(nn.Module):
 
     The tokens `silent` are never predicted: b is `NEVER` for them, 0 for all others, and not learned. `transform` is t,
     by default the identity. `scale` is 1/sqrt(d_model) in T5, because its tied matrix has numbers of
-    an embedding's size (Raffel et al. 2020, the code of its models). Decoding may set `rounded`, a faster map in place
+    an embedding's size (Raffel et al. 2020, the code of its models). Decoding may set `faster`, a map in place
     of x W^T + b.
     """
 
@@ -75,12 +75,12 @@ class Head(nn.Module):
             fixed[[*silent]] = NEVER
             del self.bias
             self.register_buffer("bias", fixed)
-        self.rounded: nn.Module | None = None
+        self.faster: nn.Module | None = None
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where V"]:
         """Return the logits: a score for each token of the vocabulary."""
         x = self.turned(x)
-        return F.linear(x, self.weight, self.bias) if self.rounded is None else self.rounded(x)
+        return F.linear(x, self.weight, self.bias) if self.faster is None else self.faster(x)
 
     def turned(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """scale t(x), the vector that W is multiplied by."""

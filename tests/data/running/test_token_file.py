@@ -18,11 +18,12 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.running import text as reading
 from glassformer.data.running import token_cache, token_file
 from glassformer.data.running.corpus import Part, measure
-from glassformer.data.running.token_cache import ABANDONED, cache_folder, key_of, tokens_of
+from glassformer.data.running.token_cache import ABANDONED, key_of, tokens_of
 from glassformer.data.running.token_file import SMALL, TokenCounts, TokenFile, open_tokens, token_type, write_tokens
 from glassformer.data.tokenizer import BOS, EOS, TOKENIZERS, UNK, ByteTokenizer, CharacterTokenizer, Tokenizer
 from glassformer.data.tokens import cuts
 from glassformer.data.tokens.encode import encoder, joined
+from glassformer.foundation.cache_folder import cache_folder
 from glassformer.foundation.errors import DataError, ResourceError
 
 TEXTS = ["one two  three\n", "é漢 😀 two", "three\tone", "x"]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import time
 import uuid
@@ -24,21 +23,13 @@ from pathlib import Path
 from glassformer.data.running.corpus import Part
 from glassformer.data.running.token_file import TokenFile, digest_of, open_tokens, write_tokens
 from glassformer.data.tokens.vocabulary import Tokenizer
+from glassformer.foundation.cache_folder import VARIABLE, cache_folder
 from glassformer.foundation.errors import GlassformerError, ResourceError
 
 FORMAT = 1
-VARIABLE = "GLASSFORMER_CACHE"
 BUILDING = ".building-"
 ABANDONED = 24 * 3600.0
 """Seconds after which an unfinished folder is removed: its process is gone."""
-
-
-def cache_folder() -> Path:
-    """The folder for files that can be made again."""
-    if own := os.environ.get(VARIABLE):
-        return Path(own).expanduser()
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "glassformer"
 
 
 def tokens_of(

@@ -1,0 +1,99 @@
+"""Our own C++, compiled on this machine for its processor when first needed, and kept in the cache.
+
+    <cache folder>/native/KEY.so    KEY: a hash of the source, the flags, the compiler and the processor
+
+It is loaded with `ctypes` and knows nothing of torch: functions get addresses and sizes. So compiling takes a second.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import uuid
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from glassformer.foundation.cache_folder import VARIABLE, cache_folder
+from glassformer.foundation.errors import ConfigError, ResourceError
+
+FLAGS = (
+    *("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"),
+    *("-ffp-contract=off", "-fno-trapping-math"),
+)
+"""Without fused additions, so that a number does not depend on how the compiler arranged its loop."""
+COMPILERS = ("g++", "clang++")
+
+
+def compiler() -> str | None:
+    """The C++ compiler that the environment variable CXX names, else g++ or clang++; None if there is none."""
+    named = os.environ.get("CXX")
+    return next((path for each in ([named] if named else COMPILERS) if (path := shutil.which(each))), None)
+
+
+@cache
+def library(source: Path) -> ctypes.CDLL:
+    """Compile a C++ file, unless the cache has it compiled, and load it.
+
+    Errors: `ConfigError` without a compiler, or if it fails; `ResourceError` if the cache cannot be used.
+    """
+    if (command := compiler()) is None:
+        raise ConfigError(
+            "A C++ compiler is needed, as the environment variable CXX names it, or g++ or clang++; none was found. "
+            "Install one (on Debian or Ubuntu: apt-get install g++)."
+        )
+    compiled = cache_folder() / "native" / f"{key_of(source, command)}.so"
+    with suppress(OSError):  # not there yet, or damaged
+        return ctypes.CDLL(str(compiled))
+    compile_to(compiled, source, command)
+    try:
+        return ctypes.CDLL(str(compiled))
+    except OSError as error:
+        raise ResourceError(
+            f"{compiled} cannot be loaded: {error}. Set {VARIABLE} to a folder whose files may be executed."
+        ) from error
+
+
+def key_of(source: Path, command: str) -> str:
+    """The name of the compiled file; another source, compiler, or processor gives another name."""
+    version = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
+    told = [source.read_text(encoding="utf-8"), *FLAGS, command, version, platform.machine(), processor()]
+    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:32]
+
+
+def processor() -> str:
+    """What tells processors with different instructions apart; a home folder may be shared by many machines."""
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))}))
+    return platform.processor()
+
+
+def compile_to(compiled: Path, source: Path, command: str) -> None:
+    """Write the compiled file under another name, and rename it once it is complete."""
+    new = compiled.with_name(f"{compiled.stem}-{uuid.uuid4().hex}.so")
+    try:
+        compiled.parent.mkdir(parents=True, exist_ok=True)
+        ran = subprocess.run(
+            [command, *FLAGS, str(source), "-o", str(new)], capture_output=True, text=True, check=False
+        )
+        if ran.returncode == 0:
+            new.replace(compiled)
+    except OSError as error:
+        raise ResourceError(
+            f"{compiled.parent} cannot be written: {error}. Free some space there, or set {VARIABLE} to a folder that "
+            "you can write to."
+        ) from error
+    finally:
+        with suppress(OSError):  # it has been renamed, or never was
+            new.unlink()
+    if ran.returncode:
+        raise ConfigError(
+            f"The C++ compiler must take {source.name} and the flags {' '.join(FLAGS)}; {command} answered: "
+            f"{ran.stderr.strip()[-600:] or f'exit status {ran.returncode}'}. Name another compiler in the environment "
+            "variable CXX, for example g++."
+        )

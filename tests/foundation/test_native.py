@@ -1,0 +1,127 @@
+"""Our own C++: compiled once, again where it would differ, and told when it cannot be."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+
+import pytest
+
+from glassformer.foundation import native
+from glassformer.foundation.cache_folder import cache_folder
+from glassformer.foundation.errors import ConfigError, ResourceError
+
+compiled = pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler is here")
+SEVEN = 'extern "C" int seven() { return 7; }\n'
+
+
+@pytest.fixture(autouse=True)
+def forgetful():
+    """What one test has loaded is not there for the next."""
+    native.library.cache_clear()
+    yield
+    native.library.cache_clear()
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "seven.cpp"
+    path.write_text(SEVEN)
+    return path
+
+
+def kept():
+    return sorted((cache_folder() / "native").iterdir())
+
+
+@compiled
+def test_a_file_is_compiled_once(source, monkeypatch):
+    assert native.library(source).seven() == 7
+    (file,) = kept()
+    native.library.cache_clear()
+    monkeypatch.setattr(native, "compile_to", None)
+    assert native.library(source).seven() == 7
+    assert kept() == [file]
+
+
+@compiled
+def test_what_was_damaged_is_compiled_again(source):
+    file = cache_folder() / "native" / f"{native.key_of(source, native.compiler())}.so"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"no library")
+    assert native.library(source).seven() == 7
+    assert kept() == [file]
+
+
+@compiled
+def test_another_source_compiler_or_processor_gives_another_name(source, monkeypatch):
+    command = native.compiler()
+    names = [native.key_of(source, command)]
+    monkeypatch.setattr(native, "processor", lambda: "another")
+    names.append(native.key_of(source, command))
+    monkeypatch.setattr(native, "FLAGS", (*native.FLAGS, "-g"))
+    names.append(native.key_of(source, command))
+    other = source.with_name("compiler")
+    other.write_text("#!/bin/sh\necho 'another 1.0'\n")
+    other.chmod(0o755)
+    names.append(native.key_of(source, str(other)))
+    source.write_text(SEVEN + "// more\n")
+    names.append(native.key_of(source, command))
+    assert len(set(names)) == len(names)
+
+
+@compiled
+def test_what_the_compiler_does_not_take_is_told_and_leaves_nothing(source):
+    source.write_text("int;;; nonsense")
+    with pytest.raises(ConfigError, match=r"(?s)must take seven\.cpp and the flags -std.*nonsense.*Name another compiler"):
+        native.library(source)
+    assert kept() == []
+
+
+def test_without_a_compiler(source, monkeypatch):
+    monkeypatch.setenv("PATH", str(source.parent))
+    monkeypatch.delenv("CXX", raising=False)
+    assert native.compiler() is None
+    with pytest.raises(ConfigError, match=r"A C\+\+ compiler is needed.*none was found\. Install one"):
+        native.library(source)
+
+
+def test_the_environment_names_the_compiler(source, monkeypatch):
+    own = source.with_name("own")
+    own.write_text("#!/bin/sh\n")
+    own.chmod(0o755)
+    monkeypatch.setenv("CXX", str(own))
+    assert native.compiler() == str(own)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert native.compiler() is None, "what was asked for is not replaced by another"
+
+
+@compiled
+def test_a_cache_that_cannot_be_written(source, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "file"))
+    with pytest.raises(ResourceError, match=r"cannot be written: .*set GLASSFORMER_CACHE to a folder"):
+        native.library(source)
+
+
+@compiled
+def test_a_cache_whose_files_cannot_be_loaded(source, monkeypatch):
+    def refuse(path: str) -> ctypes.CDLL:
+        raise OSError("failed to map segment from shared object")
+
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    with pytest.raises(ResourceError, match=r"cannot be loaded: failed to map.*whose files may be executed"):
+        native.library(source)
+
+
+@compiled
+def test_processes_that_compile_at_once_disturb_no_one(source):
+    code = (
+        "import pathlib, sys; from glassformer.foundation.native import library;"
+        f"print(library(pathlib.Path({str(source)!r})).seven())"
+    )
+    command = [sys.executable, "-c", code]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [each.communicate(timeout=60)[0].strip() for each in running] == ["7"] * 3
+    assert len(kept()) == 1
