@@ -36,6 +36,7 @@ from decode_peers import (
     transformers_writes,
     twin,
 )
+from engine import Engine, processor_time
 
 from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.data.tokens.vocabulary import EOS, SPECIALS
@@ -193,7 +194,7 @@ def measure(work: Work, options: argparse.Namespace) -> Iterator[tuple[Work, Row
                 print(f"{way} is left out: {lacking}", file=sys.stderr)
                 continue
             mine()  # compiles, if anything is to be compiled
-            clock = time.process_time if options.processor_time else time.perf_counter
+            clock = processor_time if options.processor_time else time.perf_counter
             case: dict[str, str | int] = {"work": job.work.name, "our precision": way}
             all_of_them = {"ours": mine, **job.rivals, **bound(job, way)}
             yield job.work, compare(case, all_of_them, options.rounds, clock=clock)
@@ -229,7 +230,8 @@ def translated(work: Work, options: argparse.Namespace, folder: Path) -> Job:
     if library("ctranslate2") is not None:
         convert_lines(lines.model, folder)
         for kind in ("float32", "int8"):
-            rivals[f"CTranslate2 {kind}"] = ctranslate_translates(lines, folder, kind, torch.get_num_threads())
+            engine = Engine(folder, kind, torch.get_num_threads(), whole=True)
+            rivals[f"CTranslate2 {kind}"] = ctranslate_translates(lines, engine)
         check_same(rivals["CTranslate2 float32"](), ours())
     n, read, wrote = lines.sizes(ours)
     work = replace(work, rows=n, read=read, written=wrote)
@@ -249,8 +251,9 @@ def peers(
     if library("ctranslate2") is not None:
         convert(theirs, folder)
         for kind in ("float32", "int8"):
-            whole, threads = work.kind == "translate", torch.get_num_threads()
-            found[f"CTranslate2 {kind}"] = ctranslate_writes(folder, kind, threads, whole=whole, beam=work.beam)
+            whole = work.kind == "translate"
+            engine = Engine(folder, kind, torch.get_num_threads(), whole=whole)
+            found[f"CTranslate2 {kind}"] = ctranslate_writes(engine, whole=whole, beam=work.beam)
         check(found["CTranslate2 float32"])
     found = {"transformers bfloat16": transformers_writes(theirs, torch.bfloat16, work.beam), **found}
     return {name: write for name, write in found.items() if name.startswith(tuple(options.peers))}

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from decode_peers import library
+from engine import Engine
 from files import read
 from torch import nn
 
@@ -100,16 +101,14 @@ def we_translate(lines: Lines, model: Transformer) -> Stream:
     return stream
 
 
-def ctranslate_translates(lines: Lines, folder: Path, compute_type: str, threads: int) -> Stream:
-    """Return CTranslate2 as a contestant, with as many threads as torch has."""
-    settings = {"device": "cpu", "compute_type": compute_type, "inter_threads": 1, "intra_threads": threads}
-    model = library("ctranslate2").Translator(str(folder), **settings)
+def ctranslate_translates(lines: Lines, engine: Engine) -> Stream:
+    """Return CTranslate2 as a contestant."""
     lengths = {"max_decoding_length": lines.longest, "min_decoding_length": lines.shortest}
 
     def stream() -> list[str]:
         words = [[f"{id}" for id in (*lines.encode(line), EOS)] for line in lines.lines]
-        found = model.translate_batch(words, beam_size=1, max_batch_size=TOGETHER, **lengths)
-        return [lines.decode([int(word) for word in each.hypotheses[0]]) for each in found]
+        found = engine(words, beam_size=1, max_batch_size=TOGETHER, **lengths)
+        return [lines.decode([int(word) for word in each]) for each in found]
 
     return stream
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from engine import Engine
 from torch import Tensor, nn
 
 from glassformer import Transformer
@@ -86,21 +87,17 @@ def convert(theirs: Any, folder: Path) -> None:
         library("ctranslate2").converters.TransformersConverter(kept).convert(str(folder), force=True)
 
 
-def ctranslate_writes(folder: Path, compute_type: str, threads: int, *, whole: bool, beam: int = 1) -> Write:
-    """Return CTranslate2 as a contestant, with as many threads as torch has. No row ends before the last token."""
-    engine = library("ctranslate2")
-    settings = {"device": "cpu", "compute_type": compute_type, "inter_threads": 1, "intra_threads": threads}
-    model = (engine.Translator if whole else engine.Generator)(str(folder), **settings)
+def ctranslate_writes(engine: Engine, *, whole: bool, beam: int = 1) -> Write:
+    """Return CTranslate2 as a contestant. No row ends before the last token."""
 
     def write(rows: Sequence[Sequence[int]], n: int) -> list[list[int]]:
         asked: dict[str, Any] = {"beam_size": beam, "max_batch_size": 0}
-        words = [[f"{id}" for id in row] for row in rows]
+        words = [[f"{id}" for id in (*row, EOS)] if whole else [f"{id}" for id in row] for row in rows]
         if whole:
-            lengths = {"max_decoding_length": n, "min_decoding_length": n, "length_penalty": 0.6}
-            found = model.translate_batch([[*row, f"{EOS}"] for row in words], **lengths, **asked)
-            return [[int(word) for word in each.hypotheses[0]] for each in found]
-        asked |= {"max_length": n, "min_length": n, "include_prompt_in_result": False}
-        return [each.sequences_ids[0] for each in model.generate_batch(words, **asked)]
+            asked |= {"max_decoding_length": n, "min_decoding_length": n, "length_penalty": 0.6}
+        else:
+            asked |= {"max_length": n, "min_length": n, "include_prompt_in_result": False}
+        return [[int(word) for word in each] for each in engine(words, **asked)]
 
     return write
 

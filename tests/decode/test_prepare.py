@@ -165,9 +165,7 @@ def test_names_are_those_of_the_setting():
 def test_int8_needs_its_products_or_a_compiler(monkeypatch):
     monkeypatch.setattr("glassformer.decode.prepare.has_int8", lambda device: False)
     monkeypatch.setattr("glassformer.decode.prepare.compiler", lambda: None)
-    with pytest.raises(
-        ConfigError, match=r"'int8' needs a processor .*, or a C\+\+ compiler .*this machine has nei"
-    ):
+    with pytest.raises(ConfigError, match=r"'int8' needs a processor .*, or a C\+\+ compiler .*this machine has nei"):
         prepared(in_float32("decoder"), "int8")
     with pytest.raises(ConfigError, match=r"'int8' is for a CPU; the model is on meta\. Use 'bfloat16'"):
         prepared(in_float32("decoder").to("meta"), "int8")

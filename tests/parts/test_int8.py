@@ -79,6 +79,12 @@ def test_weights_that_are_no_numbers_are_refused(number):
 
 
 @pytest.mark.usefixtures("way")
+def test_positions_may_lie_anywhere_in_memory():
+    made, x = Int8Linear(torch.randn(33, 40)), torch.randn(40, 5)
+    assert torch.equal(made(x.T), made(x.T.contiguous()))
+
+
+@pytest.mark.usefixtures("way")
 def test_sums_cannot_overflow():
     """Numbers of one sign, all at the end of the range, as long as a feed-forward layer of 16,384: 2.6e8."""
     made, x = Int8Linear(torch.full((3, 16_384), -1.0)), torch.ones(2, 16_384)
