@@ -74,9 +74,7 @@ def test_another_source_compiler_or_processor_gives_another_name(source, monkeyp
 @compiled
 def test_what_the_compiler_does_not_take_is_told_and_leaves_nothing(source):
     source.write_text("int;;; nonsense")
-    with pytest.raises(
-        ConfigError, match=r"(?s)must take seven\.cpp and the flags -std.*nonsense.*Name another"
-    ):
+    with pytest.raises(ConfigError, match=r"(?s)must take seven\.cpp and the flags -std.*nonsense.*Name another"):
         native.library(source)
     assert kept() == []
 
