@@ -123,7 +123,7 @@ def warmed(shape):
 
 
 def rounded(precision):
-    """The worst of the logits of rounded weights."""
+    """The worst of the logits of prepared weights, and what was compiled for two rows and more."""
     made = model("decoder").float()
     eager, ready, ids = prepared(made, precision), prepared(made, precision, compile=True), tokens(2, 8)
     with torch.no_grad():
@@ -131,6 +131,10 @@ def rounded(precision):
         for part in ids.split((3, 1, 1, 1, 1, 1), dim=1):
             apart = eager(part, cache=caches[0]).float() - ready(part, cache=caches[1]).float()
             worst = max(worst, apart.abs().max().item())
+        for rows in (3, 5, 8):
+            cache = ready.new_cache()
+            for part in tokens(rows, 4).split((3, 1), dim=1):
+                ready(part, cache=cache)
     return {"worst": worst, "graphs": graphs()}
 
 

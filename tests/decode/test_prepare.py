@@ -69,9 +69,19 @@ def test_float32_is_the_model_packed(shape, variant):
     assert {each.data_ptr() for each in ready.parameters()} <= {each.data_ptr() for each in made.parameters()}
 
 
+def test_packed_maps_take_what_autocast_gives():
+    made, ids = in_float32("decoder"), tokens(2, 5)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        found = prepared(made, "float32")(ids)
+    torch.testing.assert_close(found.float(), made(ids), rtol=0.05, atol=0.05)
+
+
 def test_other_dtypes_and_machines_without_onednn_decode_with_the_model_itself(monkeypatch):
     made = model("decoder")
     assert prepared(made, "float32") is made, "in float64"
+    cut = in_float32("decoder")
+    next(cut.parameters()).full_tensor = lambda: None  # as a DTensor has it, which FSDP does not let be copied
+    assert prepared(cut, "float32") is cut
     monkeypatch.setattr("glassformer.decode.prepare.can_pack", lambda device: False)
     narrow = in_float32("decoder")
     assert prepared(narrow, "float32") is narrow
@@ -165,7 +175,7 @@ def test_names_are_those_of_the_setting():
 def test_int8_needs_its_products_or_a_compiler(monkeypatch):
     monkeypatch.setattr("glassformer.decode.prepare.has_int8", lambda device: False)
     monkeypatch.setattr("glassformer.decode.prepare.compiler", lambda: None)
-    with pytest.raises(ConfigError, match=r"'int8' needs a processor .*, or a C\+\+ compiler .*this machine has nei"):
+    with pytest.raises(ConfigError, match=r"'int8' needs a processor .*, or a C\+\+ compiler .*; got neither"):
         prepared(in_float32("decoder"), "int8")
     with pytest.raises(ConfigError, match=r"'int8' is for a CPU; the model is on meta\. Use 'bfloat16'"):
         prepared(in_float32("decoder").to("meta"), "int8")

@@ -95,6 +95,25 @@ def test_the_environment_names_the_compiler(source, monkeypatch):
     assert native.compiler() == str(own)
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert native.compiler() is None, "what was asked for is not replaced by another"
+    with pytest.raises(ConfigError, match=r"none was found, and CXX names 'no-such-compiler', which cannot be run"):
+        native.library(source)
+
+
+@pytest.mark.parametrize(
+    ("script", "match"),
+    [
+        ("no script", "cannot be started: .*Set CXX to another"),
+        ("#!/bin/sh\n", "must take .*own answered: exit status 0"),
+    ],
+    ids=["not a program", "writes nothing"],
+)
+def test_what_is_no_compiler(source, monkeypatch, script, match):
+    own = source.with_name("own")
+    own.write_text(script)
+    own.chmod(0o755)
+    monkeypatch.setenv("CXX", str(own))
+    with pytest.raises(ConfigError, match=match):
+        native.library(source)
 
 
 @compiled

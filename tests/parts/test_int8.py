@@ -119,6 +119,22 @@ def test_any_number_of_threads_gives_the_same_bits():
     assert torch.equal(found[0], int8_map(*given)), "as an operator of torch, which compiled code calls"
 
 
+@WAYS[1].marks[0]
+@pytest.mark.parametrize(
+    "x", [torch.ones(1, 64), torch.ones(1, 16).double(), torch.ones(1, 16, device="meta")], ids=str
+)
+def test_cpp_reads_no_memory_that_is_not_there(x):
+    whole, step = rounded(torch.randn(8, 16))
+    with pytest.raises(ValueError, match=r"reads float32 on a CPU, 1 pieces of 16 numbers; got \d+ numbers of"):
+        in_cpp(x, in_pieces(whole), step[:, 0].contiguous(), torch.zeros(8))
+
+
+@pytest.mark.usefixtures("way")
+def test_a_bias_may_lie_anywhere_in_memory():
+    weight, bias, x = torch.randn(8, 16), torch.randn(16)[::2], torch.randn(3, 16)
+    assert torch.equal(Int8Linear(weight, bias)(x), Int8Linear(weight, bias.clone())(x))
+
+
 def test_pieces_are_rows_of_sixteen_columns_four_at_a_time():
     whole = torch.arange(5 * 18).view(5, 18).to(torch.int8)
     pieces = in_pieces(whole)

@@ -1,4 +1,4 @@
-"""Preparing a model for faster decoding: weights in lower precision, packed once.
+"""Preparing a model for faster decoding: weights packed once, also in lower precision.
 
 Decoding one text is limited by memory bandwidth, because each step reads every weight once. bfloat16 halves the bytes
 of float32; int8 takes a quarter.
@@ -15,7 +15,7 @@ from torch import nn
 
 from glassformer.decode.compiled import compile_steps
 from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.native import compiler
+from glassformer.foundation.native import WANTED, asked_for, compiler, library
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.runtime import has_bfloat16, has_int8
 from glassformer.foundation.shapes import Tensor
@@ -23,6 +23,7 @@ from glassformer.model.joint import Joint
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attention, Block, Experts, Head
 from glassformer.parts.int8 import Int8Linear
+from glassformer.parts.opaque import CPP
 from glassformer.parts.packed import PackedLinear, can_pack
 
 Make = Callable[[Tensor, Tensor | None], nn.Module]
@@ -32,9 +33,10 @@ Make = Callable[[Tensor, Tensor | None], nn.Module]
 def prepared(model: Transformer, precision: str, cache: str = "exact", *, compile: bool = False) -> Transformer:
     """Return a copy of the model for decoding, or the model itself if nothing changes. The model is not modified.
 
-    `precision`: "float32" is as trained, bit for bit. "bfloat16" converts everything to bfloat16. "int8" quantises
-    linear maps and the head to 8 bits (`Int8Linear`) and holds keys and values in bfloat16 if the machine has it in
-    hardware. "auto" is bfloat16 if the machine has it in hardware, else as trained.
+    `precision`: "float32" keeps the weights as trained; on a CPU, their maps are packed, which changes last bits of the
+    results. "bfloat16" converts everything to bfloat16. "int8" quantises linear maps and the head to 8 bits
+    (`Int8Linear`) and holds keys and values in bfloat16 if the machine has it in hardware. "auto" is bfloat16 if the
+    machine has it in hardware, else float32.
 
     `cache`: "exact" holds keys and values as they are, "int8" in 8 bits (`parts/rounded.py`). With `compile`, steps of
     one token run as compiled code (`CompiledSteps`). For a committee, every member is prepared. Errors: `ConfigError`
@@ -68,9 +70,10 @@ def sharing_weights(model: Transformer) -> Transformer:
 
 
 def in_float32(model: Transformer) -> Transformer:
-    """Return the model in the precision of its weights; if that is float32, on a CPU, a copy with packed maps."""
+    """Return a copy with packed maps if all weights are here, on a CPU, in float32; else the model itself."""
     weight = next(model.parameters())
-    if weight.dtype != torch.float32 or not can_pack(weight.device):
+    cut = hasattr(weight, "full_tensor")  # over processes, by FSDP
+    if cut or weight.dtype != torch.float32 or not can_pack(weight.device):
         return model
     made = sharing_weights(model)
     for attention in self_attentions(made):
@@ -90,7 +93,10 @@ def in_bfloat16(model: Transformer) -> Transformer:
 
 
 def in_int8(model: Transformer) -> Transformer:
-    """Return a copy whose linear maps are `Int8Linear`. Errors: `ConfigError` if the machine lacks 8-bit products."""
+    """Return a copy whose linear maps are `Int8Linear`.
+
+    Errors: `ConfigError` off the CPU, without both 8-bit products and a compiler, and as `library`.
+    """
     device = device_of(model)
     if device.type != "cpu":
         raise ConfigError(
@@ -100,9 +106,11 @@ def in_int8(model: Transformer) -> Transformer:
     if not has_int8(device) and compiler() is None:
         raise ConfigError(
             "decode.precision='int8' needs a processor that multiplies 8-bit numbers (AVX-512 VNNI), or a C++ compiler "
-            "(as the environment variable CXX names it, or g++ or clang++); this machine has neither. Install a "
-            "compiler (on Debian or Ubuntu: apt-get install g++), or use 'float32'."
+            f"({WANTED}); got neither{asked_for()}. Install a compiler (on Debian or Ubuntu: apt-get install g++), or "
+            "use 'float32'."
         )
+    if not has_int8(device):
+        library(CPP)  # now, where the user can be told
     made = copy.deepcopy(model).float()
     for attention in self_attentions(made):
         join_projections(attention)

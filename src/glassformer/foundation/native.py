@@ -27,12 +27,18 @@ FLAGS = (
 )
 """Without fused additions, so that a number does not depend on how the compiler arranged its loop."""
 COMPILERS = ("g++", "clang++")
+WANTED = "as the environment variable CXX names it, or g++ or clang++"
 
 
 def compiler() -> str | None:
     """The C++ compiler that the environment variable CXX names, else g++ or clang++; None if there is none."""
     named = os.environ.get("CXX")
     return next((path for each in ([named] if named else COMPILERS) if (path := shutil.which(each))), None)
+
+
+def asked_for() -> str:
+    """What a message adds if CXX names a compiler."""
+    return f", and CXX names {os.environ['CXX']!r}, which cannot be run" if os.environ.get("CXX") else ""
 
 
 @cache
@@ -43,8 +49,8 @@ def library(source: Path) -> ctypes.CDLL:
     """
     if (command := compiler()) is None:
         raise ConfigError(
-            "A C++ compiler is needed, as the environment variable CXX names it, or g++ or clang++; none was found. "
-            "Install one (on Debian or Ubuntu: apt-get install g++)."
+            f"A C++ compiler is needed, {WANTED}; none was found{asked_for()}. Install one (on Debian or Ubuntu: "
+            "apt-get install g++)."
         )
     compiled = cache_folder() / "native" / f"{key_of(source, command)}.so"
     with suppress(OSError):  # not there yet, or damaged
@@ -54,15 +60,27 @@ def library(source: Path) -> ctypes.CDLL:
         return ctypes.CDLL(str(compiled))
     except OSError as error:
         raise ResourceError(
-            f"{compiled} cannot be loaded: {error}. Set {VARIABLE} to a folder whose files may be executed."
+            f"{compiled} cannot be loaded: {error}. Set {VARIABLE} to a folder whose files may be executed, or the "
+            "environment variable CXX to another compiler, for example g++."
         ) from error
 
 
 def key_of(source: Path, command: str) -> str:
     """The name of the compiled file; another source, compiler, or processor gives another name."""
-    version = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
+    version = told_by([command, "--version"]).stdout
     told = [source.read_text(encoding="utf-8"), *FLAGS, command, version, platform.machine(), processor()]
     return hashlib.sha256("\0".join(told).encode()).hexdigest()[:32]
+
+
+def told_by(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a compiler. Errors: `ConfigError` if it cannot be started."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise ConfigError(
+            f"A C++ compiler is needed, {WANTED}; {command[0]} cannot be started: {error}. Set CXX to another one, for "
+            "example g++."
+        ) from error
 
 
 def processor() -> str:
@@ -74,15 +92,20 @@ def processor() -> str:
 
 
 def compile_to(compiled: Path, source: Path, command: str) -> None:
-    """Write the compiled file under another name, and rename it once it is complete."""
+    """Write the compiled file under another name, and rename it once it is complete and on the disk."""
     new = compiled.with_name(f"{compiled.stem}-{uuid.uuid4().hex}.so")
     try:
         compiled.parent.mkdir(parents=True, exist_ok=True)
-        ran = subprocess.run(
-            [command, *FLAGS, str(source), "-o", str(new)], capture_output=True, text=True, check=False
-        )
-        if ran.returncode == 0:
-            new.replace(compiled)
+        ran = told_by([command, *FLAGS, str(source), "-o", str(new)])
+        if ran.returncode or not new.exists():
+            raise ConfigError(
+                f"The C++ compiler must take {source.name} and the flags {' '.join(FLAGS)}; {command} answered: "
+                f"{ran.stderr.strip()[-600:] or f'exit status {ran.returncode}'}. Name another compiler in the "
+                "environment variable CXX, for example g++."
+            )
+        with new.open("rb+") as file:
+            os.fsync(file.fileno())
+        new.replace(compiled)
     except OSError as error:
         raise ResourceError(
             f"{compiled.parent} cannot be written: {error}. Free some space there, or set {VARIABLE} to a folder that "
@@ -91,9 +114,3 @@ def compile_to(compiled: Path, source: Path, command: str) -> None:
     finally:
         with suppress(OSError):  # it has been renamed, or never was
             new.unlink()
-    if ran.returncode:
-        raise ConfigError(
-            f"The C++ compiler must take {source.name} and the flags {' '.join(FLAGS)}; {command} answered: "
-            f"{ran.stderr.strip()[-600:] or f'exit status {ran.returncode}'}. Name another compiler in the environment "
-            "variable CXX, for example g++."
-        )

@@ -33,7 +33,7 @@ class Int8Linear(nn.Module):
         self.hardware = has_int8(whole.device)
         self.packed = torch.ops.onednn.qlinear_prepack(whole, None) if self.hardware else in_pieces(whole)
         self.step, self.zeros = step[:, 0].contiguous(), torch.zeros(len(step), dtype=torch.int32)
-        self.bias = torch.zeros(len(step)) if bias is None else bias.detach().float()
+        self.bias = (torch.zeros_like(self.step) if bias is None else bias.detach().float()).contiguous()
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
         """Apply the map at each position; the result has the dtype of x."""

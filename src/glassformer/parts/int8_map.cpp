@@ -2,7 +2,7 @@
 //
 // P is the input, rounded here as `rounded` (eight_bits.py) does it; Q is the weight, rounded before. Both are widened
 // to 16 bits, so that no sum of products can overflow: unlike the 8-bit instructions of AVX2, whose sums saturate.
-// Writing one text reads every weight once per token, so time goes into reading Q: it is stored in the order of reading.
+// Writing one text reads every weight once per token, so reading takes the time: Q is stored in the order of use.
 
 #include <cstdint>
 #include <vector>

@@ -51,6 +51,11 @@ def in_cpp(
     x: Float[Tensor, "M D"], packed: Int8[Tensor, "groups pieces 4 16"], step: Tensor, bias: Tensor
 ) -> Float[Tensor, "M N"]:
     """`int8_map` without torch's dispatcher, which takes longer than a small map."""
+    if x.device.type != "cpu" or x.dtype != torch.float32 or -(-x.shape[1] // PIECE) != packed.shape[1]:
+        raise ValueError(
+            f"int8_map reads float32 on a CPU, {packed.shape[1]} pieces of {PIECE} numbers; got {x.shape[1]} numbers "
+            f"of {x.dtype} on {x.device}. Give it what its weights were made for."
+        )
     x = x.contiguous()
     y = x.new_empty(x.shape[0], step.shape[0])
     tensors = (x, packed, step, bias, y)
@@ -71,11 +76,11 @@ def _packed(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -> Tenso
 
 
 def _like_int8(whole: Tensor, packed: Tensor, step: Tensor, zeros: Tensor) -> Tensor:
-    return whole.new_empty(len(whole), len(step), dtype=torch.float32)
+    return whole.new_empty(whole.shape[0], step.shape[0], dtype=torch.float32)  # len() would fix the number of rows
 
 
 def _like_map(x: Tensor, packed: Tensor, step: Tensor, bias: Tensor) -> Tensor:
-    return x.new_empty(len(x), len(step))
+    return x.new_empty(x.shape[0], step.shape[0])
 
 
 def _like_packed(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -> Tensor:

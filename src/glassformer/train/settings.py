@@ -203,7 +203,7 @@ class DecodeConfig(BeamSettings, Sampling):
     """Sequences decoded together."""
     precision: str = "float32"
     """Weights in decoding: float32 (as trained), bfloat16 or int8 (both rounded and faster), or auto (bfloat16 if the
-    hardware has it)."""
+    hardware has it, else float32)."""
     compile: bool = False
     """Compile the decoding steps, for long jobs: takes up to a minute at the start; int8 gains by it."""
     cache: str = "exact"
