@@ -72,7 +72,7 @@ def sharing_weights(model: Transformer) -> Transformer:
 def in_float32(model: Transformer) -> Transformer:
     """Return a copy with packed maps if all weights are here, on a CPU, in float32; else the model itself."""
     weight = next(model.parameters())
-    cut = hasattr(weight, "full_tensor")  # over processes, by FSDP
+    cut = hasattr(model, "unshard")  # over processes, by FSDP, which lets no module be copied
     if cut or weight.dtype != torch.float32 or not can_pack(weight.device):
         return model
     made = sharing_weights(model)
