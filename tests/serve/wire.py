@@ -25,7 +25,8 @@ PATIENCE = 60
 def writer_of(run: Path) -> Writer:
     """The run's model with random numbers of float64 in place of what it learned: no two tokens are as likely."""
     writer = Writer(run, load_recipe(run / "recipe.toml"))
-    scramble(writer.model.double())
+    writer.model = writer.loaded.model.double()  # not prepared: packed weights would stay what was learned
+    scramble(writer.model)
     return writer
 
 
