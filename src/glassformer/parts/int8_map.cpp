@@ -58,12 +58,15 @@ inline Four totals(Sums a, Sums b, Sums c, Sums d) {
 // Writes one position in whole numbers, zeros behind it, and returns its step; NaN if a number is not finite.
 float round_position(const float* x, int64_t in, int64_t padded, int16_t* whole) {
     float largest[COLUMNS] = {}, wrong[COLUMNS] = {};  // sixteen of each, so that the compiler can use vectors
-    for (int64_t d = 0; d < in; ++d) {
-        const int64_t i = d % COLUMNS;
-        const float size = __builtin_fabsf(x[d]);
+    const auto see = [&](int64_t d, int64_t i) {
+        const float size = __builtin_fabsf(x[d + i]);
         largest[i] = size > largest[i] ? size : largest[i];
         wrong[i] += size * 0.0f;
-    }
+    };
+    int64_t seen = 0;
+    for (; seen + COLUMNS <= in; seen += COLUMNS)
+        for (int64_t i = 0; i < COLUMNS; ++i) see(seen, i);
+    for (int64_t i = 0; seen + i < in; ++i) see(seen, i);
     float most = 0.0f, nothing = 0.0f;
     for (int64_t i = 0; i < COLUMNS; ++i) {
         most = largest[i] > most ? largest[i] : most;
