@@ -182,6 +182,17 @@ def test_int8_needs_its_products_or_a_compiler(monkeypatch):
     assert not has_int8(torch.device("meta"))
 
 
+def test_a_compiler_that_fails_is_told_before_anything_is_decoded(monkeypatch):
+    def fail(source):
+        raise ConfigError("the compiler failed")
+
+    monkeypatch.setattr("glassformer.decode.prepare.has_int8", lambda device: False)
+    monkeypatch.setattr("glassformer.decode.prepare.compiler", lambda: "g++")
+    monkeypatch.setattr("glassformer.decode.prepare.library", fail)
+    with pytest.raises(ConfigError, match="the compiler failed"):
+        prepared(in_float32("decoder"), "int8")
+
+
 @pytest.mark.parametrize("fast", [True, False])
 def test_auto_takes_bfloat16_where_it_is_fast(fast, monkeypatch):
     made, rounded = in_float32("decoder"), in_float32("decoder")

@@ -104,8 +104,9 @@ def test_the_environment_names_the_compiler(source, monkeypatch):
     [
         ("no script", "cannot be started: .*Set CXX to another"),
         ("#!/bin/sh\n", "must take .*own answered: exit status 0"),
+        ("#!/bin/sh\nprintf '\\377' >&2; exit 3\n", "must take .*own answered: \ufffd"),
     ],
-    ids=["not a program", "writes nothing"],
+    ids=["not a program", "writes nothing", "speaks no UTF-8"],
 )
 def test_what_is_no_compiler(source, monkeypatch, script, match):
     own = source.with_name("own")
