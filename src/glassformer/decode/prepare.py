@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from glassformer.decode.compiled import compile_steps
+from glassformer.decode.native_steps import with_native_steps
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.native import WANTED, asked_for, compiler, library
 from glassformer.foundation.registry import lookup
@@ -23,7 +24,8 @@ from glassformer.model.joint import Joint
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attention, Block, Experts, Head
 from glassformer.parts.int8 import Int8Linear
-from glassformer.parts.opaque import CPP
+from glassformer.parts.native import CPP, has_cpp
+from glassformer.parts.native_linear import NativeLinear
 from glassformer.parts.packed import PackedLinear, can_pack
 
 Make = Callable[[Tensor, Tensor | None], nn.Module]
@@ -49,9 +51,9 @@ def prepared(model: Transformer, precision: str, cache: str = "exact", *, compil
         check_rounds(made, compile)
         made = sharing_weights(model) if made is model else made
         made.rounds_cache = True
-    if not compile:
-        return made
-    return compile_steps(sharing_weights(model) if made is model else made)
+    if compile:
+        return compile_steps(sharing_weights(model) if made is model else made)
+    return made if made is model or made.rounds_cache else with_native_steps(made)
 
 
 def check_rounds(model: Transformer, compile: bool) -> None:
@@ -70,25 +72,38 @@ def sharing_weights(model: Transformer) -> Transformer:
 
 
 def in_float32(model: Transformer) -> Transformer:
-    """Return a copy with packed maps if all weights are here, on a CPU, in float32; else the model itself."""
+    """Return a copy with maps for few rows if all weights are here, on a CPU, in float32; else the model itself."""
     weight = next(model.parameters())
     cut = hasattr(model, "unshard")  # over processes, by FSDP, which lets no module be copied
-    if cut or weight.dtype != torch.float32 or not can_pack(weight.device):
+    if cut or weight.device.type != "cpu" or weight.dtype != torch.float32:
         return model
-    made = sharing_weights(model)
-    for attention in self_attentions(made):
-        join_projections(attention)
-    replace_maps(made, PackedLinear)
-    return made
+    if has_cpp():
+        made = sharing_weights(model)
+        replace_maps(made, NativeLinear)
+        return made
+    return packed(sharing_weights(model)) if can_pack(weight.device) else model
 
 
 def in_bfloat16(model: Transformer) -> Transformer:
-    """Return a copy in bfloat16; on a CPU with bfloat16 in hardware, with packed linear maps."""
+    """Return a copy in bfloat16; on a CPU without bfloat16 in hardware only its maps, if our C++ can read them."""
+    device = device_of(model)
+    if device.type == "cpu" and not has_bfloat16(device) and has_cpp():
+        made = copy.deepcopy(model).float()
+        replace_maps(made, lambda weight, bias: NativeLinear(weight.detach().bfloat16(), bias))
+        return made
     made = copy.deepcopy(model).to(torch.bfloat16)
+    if has_bfloat16(device) and can_pack(device):
+        return packed(made)
     for attention in self_attentions(made):
         join_projections(attention)
-    if has_bfloat16(device := device_of(made)) and can_pack(device):
-        replace_maps(made, PackedLinear)
+    return made
+
+
+def packed(made: Transformer) -> Transformer:
+    """Pack the maps of a model for oneDNN, and return it."""
+    for attention in self_attentions(made):
+        join_projections(attention)
+    replace_maps(made, PackedLinear)
     return made
 
 

@@ -1,6 +1,6 @@
 """Our own C++, compiled on this machine for its processor when first needed, and kept in the cache.
 
-    <cache folder>/native/KEY.so    KEY: a hash of the source, the flags, the compiler and the processor
+    <cache folder>/native/KEY.so    KEY: a hash of the sources, the flags, the compiler and the processor
 
 It is loaded with `ctypes` and knows nothing of torch: functions get addresses and sizes. So compiling takes a second.
 """
@@ -66,9 +66,10 @@ def library(source: Path) -> ctypes.CDLL:
 
 
 def key_of(source: Path, command: str) -> str:
-    """The name of the compiled file; another source, compiler, or processor gives another name."""
+    """The name of the compiled file; another source or header, compiler, or processor gives another name."""
     version = told_by([command, "--version"]).stdout
-    told = [source.read_text(encoding="utf-8"), *FLAGS, command, version, platform.machine(), processor()]
+    beside = sorted(each for each in source.parent.iterdir() if each.suffix in (".h", source.suffix))
+    told = [*(each.read_text(encoding="utf-8") for each in beside), *FLAGS, command, version, platform.machine(), processor()]
     return hashlib.sha256("\0".join(told).encode()).hexdigest()[:32]
 
 

@@ -55,6 +55,11 @@ class Columns:
         self.used = 0
         self._held: tuple[Tensor, Tensor] | None = None
 
+    @property
+    def buffers(self) -> tuple[Tensor, Tensor] | None:
+        """Keys and values as they lie in memory, used columns first; None before any was appended."""
+        return self._held
+
     def read(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
         """Returns all keys and values that are held."""
         assert self._held is not None, "nothing was appended yet"
@@ -88,6 +93,15 @@ class Growing(Columns):
                 room[:, :, self.used : self.used + new.shape[2]] = new
         self.used += k.shape[2]
         return self.read()
+
+    def claim(self) -> None:
+        """Adds a column for one token, which the caller fills: in `buffers`, at `newest`."""
+        self.make_room(1)
+        self.used += 1
+
+    def newest(self, rows: int) -> Int[Tensor, " rows"]:
+        """The column of each row's last token."""
+        return torch.full((rows,), self.used - 1)
 
     def make_room(self, n: int) -> None:
         """Moves to a buffer of twice the size needed, if n more columns would fill this one; not while empty.

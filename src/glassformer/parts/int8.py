@@ -9,7 +9,8 @@ from glassformer.foundation.errors import DataError
 from glassformer.foundation.runtime import has_int8
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.eight_bits import rounded
-from glassformer.parts.opaque import in_cpp, in_pieces, int8_map, int8_product
+from glassformer.parts.native import in_pieces, product
+from glassformer.parts.opaque import int8_product, native_product
 
 
 class Int8Linear(nn.Module):
@@ -18,7 +19,7 @@ class Int8Linear(nn.Module):
     Each row of W and each position of x has its own step (`rounded`). Sums of products of whole numbers are exact, so
     the result of one position does not depend on the others. Weights take a quarter of the bytes of float32 and are
     packed once for the product: oneDNN's where the processor multiplies 8-bit numbers (`has_int8`), else our own
-    (int8_map.cpp), which is compiled at the first call. It has no parameters and passes no gradient.
+    (maps.h), which is compiled at the first call. It has no parameters and passes no gradient.
     """
 
     def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
@@ -30,7 +31,7 @@ class Int8Linear(nn.Module):
                 "Only finite weights can be stored in 8 bits; got NaN or infinity. The checkpoint may be damaged: use "
                 "another one."
             )
-        self.hardware = has_int8(whole.device)
+        self.width, self.hardware = weight.shape[1], has_int8(whole.device)
         self.packed = torch.ops.onednn.qlinear_prepack(whole, None) if self.hardware else in_pieces(whole)
         self.step, self.zeros = step[:, 0].contiguous(), torch.zeros(len(step), dtype=torch.int32)
         self.bias = (torch.zeros_like(self.step) if bias is None else bias.detach().float()).contiguous()
@@ -43,6 +44,6 @@ class Int8Linear(nn.Module):
             y = int8_product(whole, self.packed, self.step, self.zeros)
             y = torch.addcmul(self.bias, y, step, out=y)
         else:
-            product = int8_map if torch.compiler.is_compiling() else in_cpp
-            y = product(positions, self.packed, self.step, self.bias)
+            multiply = native_product if torch.compiler.is_compiling() else product
+            y = multiply(positions, self.packed, self.step, self.bias)
         return y.to(x.dtype).view(*x.shape[:-1], len(self.step))

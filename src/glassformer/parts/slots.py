@@ -42,6 +42,19 @@ class Room:
         self.at: Int[Tensor, "B T"] | None = None
         self._held: tuple[Tensor, Tensor] | None = None
 
+    @property
+    def buffers(self) -> tuple[Tensor, Tensor] | None:
+        """As `Columns.buffers`."""
+        return self._held
+
+    def claim(self) -> None:
+        """As `Growing.claim`; a row has room for all its tokens from the beginning."""
+
+    def newest(self, rows: int) -> Int[Tensor, " rows"]:
+        """As `Growing.newest`."""
+        assert self.at is not None, "a step says where its tokens stand"
+        return self.at.reshape(rows).contiguous()
+
     def append(
         self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
     ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:

@@ -1,0 +1,97 @@
+// Vectors of 32 bytes: what one instruction of AVX2 works on. Elsewhere the compiler takes two or more instructions.
+
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace glassformer {
+
+template <typename T>
+struct Of;
+template <>
+struct Of<float> {
+    typedef float Lanes __attribute__((vector_size(32)));
+};
+template <>
+struct Of<double> {
+    typedef double Lanes __attribute__((vector_size(32)));
+};
+template <typename T>
+using Lanes = typename Of<T>::Lanes;
+template <typename T>
+constexpr int64_t WIDTH = 32 / sizeof(T);
+
+typedef int32_t Whole __attribute__((vector_size(32)));
+
+template <typename Vector, typename Number>
+inline Vector load(const Number* from) {
+    Vector vector;
+    __builtin_memcpy(&vector, from, sizeof vector);
+    return vector;
+}
+
+template <typename Vector, typename Number>
+inline void store(Number* to, Vector vector) {
+    __builtin_memcpy(to, &vector, sizeof vector);
+}
+
+// a * b + c, rounded once where the processor can.
+inline Lanes<float> fused(Lanes<float> a, Lanes<float> b, Lanes<float> c) {
+#if defined(__AVX2__) && defined(__FMA__)
+    return (Lanes<float>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
+inline Lanes<double> fused(Lanes<double> a, Lanes<double> b, Lanes<double> c) {
+#if defined(__AVX2__) && defined(__FMA__)
+    return (Lanes<double>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#else
+    return a * b + c;
+#endif
+}
+
+// The sum of a vector's numbers, always in the same order.
+inline float total(Lanes<float> v) {
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+inline double total(Lanes<double> v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+
+// Sum of a[i] * b[i].
+template <typename T>
+inline T dot(const T* a, const T* b, int64_t n) {
+    Lanes<T> sums = {};
+    int64_t i = 0;
+    for (; i + WIDTH<T> <= n; i += WIDTH<T>) sums = fused(load<Lanes<T>>(a + i), load<Lanes<T>>(b + i), sums);
+    T sum = total(sums);
+    for (; i < n; ++i) sum += a[i] * b[i];
+    return sum;
+}
+
+// e^x, to about one rounding: e^x = 2^n e^r with |r| <= log(2) / 2, and e^r by its series. Exactly 0 below -87.
+inline Lanes<float> exponential(Lanes<float> x) {
+    constexpr float EVEN = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest whole number
+    const Lanes<float> low = Lanes<float>{} - 87.0f, high = Lanes<float>{} + 88.0f;
+    const Whole vanishes = x < low;
+    x = vanishes ? low : x;
+    x = x > high ? high : x;
+    const Lanes<float> n = (x * 1.44269504f + EVEN) - EVEN;
+    const Lanes<float> r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // log(2) in two parts: no rounding in the first
+    Lanes<float> y = Lanes<float>{} + 1.0f / 5040;
+    for (float c : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) y = fused(y, r, Lanes<float>{} + c);
+    y *= (Lanes<float>)((__builtin_convertvector(n, Whole) + 127) << 23);
+    return vanishes ? Lanes<float>{} : y;
+}
+
+inline Lanes<double> exponential(Lanes<double> x) {
+    for (int i = 0; i < 4; ++i) x[i] = std::exp(x[i]);
+    return x;
+}
+
+}  // namespace glassformer

@@ -1,0 +1,315 @@
+// A decoding step of one token per row through all blocks, and single maps: what `Block`, `Residual`, `Attention`,
+// `FeedForward` and the norms compute (block.py, residual.py, attention.py, feed_forward.py, norm.py), in one call.
+//
+// All threads go through every function together. Loops marked `omp for` share their work and end with a barrier.
+
+#include <vector>
+
+#include "maps.h"
+
+namespace glassformer {
+
+enum Normalises : int64_t { NOTHING = 0, LAYER = 1, RMS = 2 };  // NORMS of native.py
+enum Activates : int64_t { IDENTITY, RELU, RELU_SQUARED, SIGMOID, SILU, GELU, GELU_TANH };  // ACTIVATIONS of native.py
+
+struct Norm {
+    int64_t kind;
+    double eps;
+    const void *weight, *bias;
+};
+
+struct Residual {
+    Norm in, out, sum;
+    double scale;
+};
+
+// The maps of query, key and value are one after another: their outputs lie side by side. Those with no output are left
+// out: key and value if they are joined to the query's, or if all keys are already there.
+struct Attention {
+    int64_t heads, kv_heads, width;
+    double scale;
+    Norm query_norm, key_norm;
+    Map inputs[3];
+    Map output;
+};
+
+// `gate` has no output in a plain one.
+struct FeedForward {
+    int64_t activation;
+    Map up, gate, down;
+};
+
+struct Block {
+    Residual around_own;
+    Attention own;
+    int64_t crosses;
+    Residual around_cross;
+    Attention cross;
+    Residual around_forward;
+    FeedForward forward;
+};
+
+// cos and sin of each row's angles, `pairs` each; rows begin `row` numbers apart. No pairs: no rotation.
+struct Rotation {
+    int64_t pairs, interleaved, row;
+    const void *cos, *sin;
+};
+
+// What the attention of all blocks reads: `length` keys of each row, the numbers added to their scores, and whether a
+// head may read none. Steps in memory, in numbers: of keys by row, head and column, of `added` and `blind` by row, head.
+struct Keys {
+    int64_t length, row, head, column;
+    const void* added;
+    int64_t added_row, added_head;
+    const uint8_t* blind;
+    int64_t blind_row, blind_head;
+    const int64_t* at;  // the column of each row's new key and value; none if all are already there
+    void *const *k, *const *v;  // of each block
+};
+
+template <typename T>
+void normalise(const Norm& norm, const T* x, T* y, int64_t n) {
+    if (norm.kind == NOTHING) {
+        for (int64_t i = 0; i < n; ++i) y[i] = x[i];
+        return;
+    }
+    const auto *weight = (const T*)norm.weight, *bias = (const T*)norm.bias;
+    T mean = 0;
+    if (norm.kind == LAYER) {
+        Lanes<T> sums = {};
+        int64_t i = 0;
+        for (; i + WIDTH<T> <= n; i += WIDTH<T>) sums += load<Lanes<T>>(x + i);
+        mean = total(sums);
+        for (; i < n; ++i) mean += x[i];
+        mean /= T(n);
+    }
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i] - mean;
+    const T factor = T(1) / std::sqrt(dot(y, y, n) / T(n) + T(norm.eps));
+    for (int64_t i = 0; i < n; ++i) y[i] = y[i] * factor * weight[i] + (bias ? bias[i] : T(0));
+}
+
+// The rotation of one head at one row: pairs (a, b) become (a cos - b sin, b cos + a sin).
+template <typename T>
+void rotate(const Rotation& rotation, int64_t row, T* x) {
+    const T* cos = (const T*)rotation.cos + row * rotation.row;
+    const T* sin = (const T*)rotation.sin + row * rotation.row;
+    for (int64_t i = 0; i < rotation.pairs; ++i) {
+        T& first = rotation.interleaved ? x[2 * i] : x[i];
+        T& second = rotation.interleaved ? x[2 * i + 1] : x[i + rotation.pairs];
+        const T a = first, b = second;
+        first = a * cos[i] - b * sin[i];
+        second = b * cos[i] + a * sin[i];
+    }
+}
+
+// softmax(scale q k^T + added) v for one query; `weights` is room for a number per key.
+template <typename T>
+void attend(const T* q, const T* k, const T* v, const T* added, const Keys& keys, int64_t width, T* weights, T* mixed) {
+    T largest = -INFINITY;
+    for (int64_t s = 0; s < keys.length; ++s) {
+        weights[s] = dot(q, k + s * keys.column, width) + (added ? added[s] : T(0));
+        largest = weights[s] > largest ? weights[s] : largest;
+    }
+    T sum = 0;
+    for (int64_t s = 0; s < keys.length; s += WIDTH<T>) {
+        Lanes<T> powers = {};
+        const int64_t here = keys.length - s < WIDTH<T> ? keys.length - s : WIDTH<T>;
+        for (int64_t i = 0; i < WIDTH<T>; ++i) powers[i] = i < here ? weights[s + i] - largest : -INFINITY;
+        powers = exponential(powers);
+        sum += total(powers);
+        for (int64_t i = 0; i < here; ++i) weights[s + i] = powers[i];
+    }
+    for (int64_t i = 0; i < width; ++i) mixed[i] = 0;
+    for (int64_t s = 0; s < keys.length; ++s) {
+        const T weight = weights[s] / sum;
+        const T* value = v + s * keys.column;
+        for (int64_t i = 0; i < width; ++i) mixed[i] += weight * value[i];
+    }
+}
+
+template <typename T>
+Lanes<T> sigmoid(Lanes<T> x) {
+    return T(1) / (T(1) + exponential(-x));
+}
+
+template <typename T>
+Lanes<T> activated(int64_t activation, Lanes<T> x) {
+    const Lanes<T> positive = x > T(0) ? x : Lanes<T>{};
+    switch (activation) {
+        case RELU: return x != x ? x : positive;
+        case RELU_SQUARED: return x != x ? x : positive * positive;
+        case SIGMOID: return sigmoid<T>(x);
+        case SILU: return x * sigmoid<T>(x);
+        case GELU:
+            for (int64_t i = 0; i < WIDTH<T>; ++i) x[i] *= T(0.5) * (T(1) + std::erf(x[i] * T(M_SQRT1_2)));
+            return x;
+        case GELU_TANH:  // (1 + tanh(z)) / 2 = sigmoid(2 z)
+            return x * sigmoid<T>(T(2 * M_SQRT2 * M_2_SQRTPI / 2) * (x + T(0.044715) * x * x * x));
+        default: return x;
+    }
+}
+
+// One step: the sizes that all blocks share, and room for what they compute. The room of a thread is its own.
+template <typename T>
+struct Step {
+    int64_t rows, width, threads;
+    Rotation rotation;
+    Keys own, cross;
+    T *x, *normed, *projected, *mixed, *inner, *gate, *added;
+    Rounded rounded;
+
+    void attention(const Attention& of, const Keys& keys, int64_t block, T* weights);
+    void feed_forward(const FeedForward& of);
+
+    // norm_sum(scale x + norm_out(branch(norm_in(x))))
+    template <typename Branch>
+    void residual(const Residual& around, Branch branch) {
+#pragma omp for schedule(static)
+        for (int64_t row = 0; row < rows; ++row) normalise(around.in, x + row * width, normed + row * width, width);
+        branch();
+#pragma omp for schedule(static)
+        for (int64_t row = 0; row < rows; ++row) {
+            T *here = x + row * width, *new_here = added + row * width;
+            if (around.out.kind != NOTHING) normalise(around.out, new_here, new_here, width);
+            for (int64_t i = 0; i < width; ++i) here[i] = here[i] * T(around.scale) + new_here[i];
+            if (around.sum.kind != NOTHING) normalise(around.sum, here, here, width);
+        }
+    }
+
+    void block(const Block& of, int64_t number, T* weights) {
+        residual(of.around_own, [&] { attention(of.own, own, number, weights); });
+        if (of.crosses) residual(of.around_cross, [&] { attention(of.cross, cross, number, weights); });
+        residual(of.around_forward, [&] { feed_forward(of.forward); });
+    }
+};
+
+template <typename T>
+void Step<T>::attention(const Attention& of, const Keys& keys, int64_t block, T* weights) {
+    const int64_t K = of.width, shared = of.heads / of.kv_heads;
+    int64_t all = 0;
+    for (const Map& map : of.inputs) all += map.out;
+    int64_t from = 0;
+    for (const Map& map : of.inputs) {
+        if (map.out) apply(map, normed, projected + from, rows, all, rounded);
+        from += map.out;
+    }
+#pragma omp for schedule(static)
+    for (int64_t each = 0; each < rows * of.kv_heads; ++each) {
+        const int64_t row = each / of.kv_heads, group = each % of.kv_heads;
+        T* k = (T*)keys.k[block] + row * keys.row + group * keys.head;
+        T* v = (T*)keys.v[block] + row * keys.row + group * keys.head;
+        T* first = projected + row * all;
+        if (keys.at) {
+            T *new_k = first + (of.heads + group) * K, *new_v = first + (of.heads + of.kv_heads + group) * K;
+            T *to_k = k + keys.at[row] * keys.column, *to_v = v + keys.at[row] * keys.column;
+            normalise(of.key_norm, new_k, to_k, K);
+            rotate(rotation, row, to_k);
+            for (int64_t i = 0; i < K; ++i) to_v[i] = new_v[i];
+        }
+        for (int64_t head = group * shared; head < (group + 1) * shared; ++head) {
+            T *q = first + head * K, *to = mixed + (row * of.heads + head) * K;
+            if (of.query_norm.kind != NOTHING) normalise(of.query_norm, q, q, K);
+            if (keys.at) rotate(rotation, row, q);
+            if (keys.blind && keys.blind[row * keys.blind_row + head * keys.blind_head]) {
+                for (int64_t i = 0; i < K; ++i) to[i] = 0;
+                continue;
+            }
+            for (int64_t i = 0; i < K; ++i) q[i] *= T(of.scale);
+            const auto* added_here = (const T*)keys.added;
+            if (added_here) added_here += row * keys.added_row + head * keys.added_head;
+            attend(q, k, v, added_here, keys, K, weights, to);
+        }
+    }
+    apply(of.output, mixed, added, rows, width, rounded);
+}
+
+template <typename T>
+void Step<T>::feed_forward(const FeedForward& of) {
+    const int64_t numbers = rows * of.up.out;
+    apply(of.up, normed, inner, rows, of.up.out, rounded);
+    if (of.gate.out) apply(of.gate, normed, gate, rows, of.gate.out, rounded);
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < numbers; i += WIDTH<T>) {  // there is room for a whole vector at the end
+        const Lanes<T> up = load<Lanes<T>>(inner + i);
+        const Lanes<T> y =
+            of.gate.out ? activated<T>(of.activation, load<Lanes<T>>(gate + i)) * up : activated<T>(of.activation, up);
+        store(inner + i, y);
+    }
+    apply(of.down, inner, added, rows, width, rounded);
+}
+
+// The widest of what a step holds for each row.
+struct Widest {
+    int64_t projected = 0, mixed = 0, inner = 0, whole = 0, keys = 0;
+
+    void see(const Map& map) { whole = padded(map.in) > whole ? padded(map.in) : whole; }
+
+    void see(const Attention& of) {
+        int64_t all = 0;
+        for (const Map& map : of.inputs) {
+            all += map.out;
+            see(map);
+        }
+        see(of.output);
+        projected = all > projected ? all : projected;
+        mixed = of.output.in > mixed ? of.output.in : mixed;
+    }
+
+    void see(const Block& of) {
+        see(of.own);
+        if (of.crosses) see(of.cross);
+        see(of.forward.up);
+        see(of.forward.down);
+        inner = of.forward.up.out > inner ? of.forward.up.out : inner;
+    }
+};
+
+template <typename T>
+void all_blocks(const Block* blocks, int64_t n_blocks, T* x, int64_t rows, int64_t width, const Rotation& rotation,
+                const Keys& own, const Keys& cross, int threads) {
+    Widest widest;
+    for (int64_t i = 0; i < n_blocks; ++i) widest.see(blocks[i]);
+    widest.keys = own.length > cross.length ? own.length : cross.length;
+    const int64_t inner = rows * widest.inner + WIDTH<T>;
+    std::vector<T> room(rows * (2 * width + widest.projected + widest.mixed) + 2 * inner), steps(rows);
+    std::vector<int16_t> whole(rows * widest.whole);
+    std::vector<float> step(rows);
+    T* free = room.data();
+    const auto take = [&](int64_t n) {
+        T* taken = free;
+        free += n;
+        return taken;
+    };
+    Step<T> all{rows,  width, threads, rotation, own, cross, x, take(rows * width), take(rows * widest.projected),
+                take(rows * widest.mixed), take(inner), take(inner), take(rows * width), {whole.data(), step.data()}};
+
+#pragma omp parallel num_threads(threads)
+    {
+        std::vector<T> weights(widest.keys);
+        for (int64_t i = 0; i < n_blocks; ++i) all.block(blocks[i], i, weights.data());
+    }
+}
+
+}  // namespace glassformer
+
+using namespace glassformer;
+
+extern "C" void step_float(const Block* blocks, int64_t n, float* x, int64_t rows, int64_t width,
+                           const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
+    all_blocks(blocks, n, x, rows, width, *rotation, *own, *cross, threads);
+}
+
+extern "C" void step_double(const Block* blocks, int64_t n, double* x, int64_t rows, int64_t width,
+                            const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
+    all_blocks(blocks, n, x, rows, width, *rotation, *own, *cross, threads);
+}
+
+// One map: x [rows, in] to y [rows, out].
+extern "C" void linear_map(const Map* map, const float* x, float* y, int64_t rows, int threads) {
+    constexpr int64_t WORTH_IT = 65536;  // products below which waking other threads takes longer than the work
+    const bool eight = map->kind == INT8;
+    std::vector<int16_t> whole(eight ? rows * padded(map->in) : 0);
+    std::vector<float> step(eight ? rows : 0);
+#pragma omp parallel num_threads(threads) if (rows * map->in * map->out > WORTH_IT)
+    apply(*map, x, y, rows, map->out, Rounded{whole.data(), step.data()});
+}

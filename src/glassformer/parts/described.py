@@ -1,0 +1,194 @@
+"""Blocks as our C++ reads them (parts/cpp/step.cpp): sizes, settings and the addresses of their weights."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import nn
+
+from glassformer.attend import ATTEND
+from glassformer.foundation.shapes import Tensor
+from glassformer.parts import ACTIVATIONS
+from glassformer.parts.attention import Attention
+from glassformer.parts.block import Block
+from glassformer.parts.feed_forward import FeedForward, GatedFeedForward
+from glassformer.parts.int8 import Int8Linear
+from glassformer.parts.native import CMap, Fields, c_map
+from glassformer.parts.native_linear import NativeLinear
+from glassformer.parts.norm import LayerNorm, RMSNorm
+from glassformer.parts.residual import Residual
+
+SOFTMAX = frozenset(ATTEND["softmax"].values())
+"""The rule of attention that step.cpp computes."""
+ORDER = ("identity", "relu", "relu_squared", "sigmoid", "silu", "gelu", "gelu_tanh")
+"""`Activates` of step.cpp."""
+
+
+class CNorm(ctypes.Structure):
+    """`Norm` of step.cpp; all zeros for no norm."""
+
+    _fields_: ClassVar[Fields] = [
+        ("kind", ctypes.c_int64),
+        ("eps", ctypes.c_double),
+        *((name, ctypes.c_void_p) for name in ("weight", "bias")),
+    ]
+
+
+class CResidual(ctypes.Structure):
+    """`Residual` of step.cpp."""
+
+    _fields_: ClassVar[Fields] = [*((name, CNorm) for name in ("in", "out", "sum")), ("scale", ctypes.c_double)]
+
+
+class CAttention(ctypes.Structure):
+    """`Attention` of step.cpp."""
+
+    _fields_: ClassVar[Fields] = [
+        *((name, ctypes.c_int64) for name in ("heads", "kv_heads", "width")),
+        ("scale", ctypes.c_double),
+        *((name, CNorm) for name in ("query_norm", "key_norm")),
+        ("inputs", CMap * 3),
+        ("output", CMap),
+    ]
+
+
+class CFeedForward(ctypes.Structure):
+    """`FeedForward` of step.cpp; a plain one has a `gate` of zeros."""
+
+    _fields_: ClassVar[Fields] = [("activation", ctypes.c_int64), *((name, CMap) for name in ("up", "gate", "down"))]
+
+
+class CBlock(ctypes.Structure):
+    """`Block` of step.cpp."""
+
+    _fields_: ClassVar[Fields] = [
+        ("around_own", CResidual),
+        ("own", CAttention),
+        ("crosses", ctypes.c_int64),
+        ("around_cross", CResidual),
+        ("cross", CAttention),
+        ("around_forward", CResidual),
+        ("forward", CFeedForward),
+    ]
+
+
+@dataclass(frozen=True)
+class Described:
+    """Blocks for C++, and what must stay true while they are used."""
+
+    blocks: ctypes.Array[CBlock]
+    dtype: torch.dtype
+    """Of the residual stream: float32 or float64."""
+    attentions: list[Attention]
+    crosses: bool
+    held: list[Tensor]
+    """The tensors whose addresses the blocks have."""
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether attention still follows the softmax rule; a model that is watched has another function there."""
+        return all(each.attend in SOFTMAX for each in self.attentions)
+
+
+def describe(blocks: Iterable[nn.Module]) -> Described | None:
+    """Describe the blocks of a stack; None if step.cpp does not have one of their parts."""
+    told = _Telling()
+    try:
+        found = [told.block(cast(Block, each)) for each in blocks]
+    except _Unknown:
+        return None
+    if told.dtype is None:
+        return None
+    crosses = any(each.crosses for each in found)
+    return Described((CBlock * len(found))(*found), told.dtype, told.attentions, crosses, told.held)
+
+
+class _Unknown(Exception):
+    """A part that step.cpp does not have."""
+
+
+@dataclass
+class _Telling:
+    """Describes parts, one after another."""
+
+    dtype: torch.dtype | None = None
+    held: list[Tensor] = field(default_factory=list[Tensor])
+    attentions: list[Attention] = field(default_factory=list[Attention])
+
+    def block(self, block: Block) -> CBlock:
+        cross = block.cross_attention
+        return CBlock(
+            self.residual(block.self_attention),
+            self.attention(block.self_attention.branch, ("query", "key", "value")),
+            cross is not None,
+            CResidual() if cross is None else self.residual(cross),
+            CAttention() if cross is None else self.attention(cross.branch, ("query",)),
+            self.residual(block.feed_forward),
+            self.feed_forward(block.feed_forward.branch),
+        )
+
+    def residual(self, residual: Residual) -> CResidual:
+        norms = (residual.norm_in, residual.norm_out, residual.norm_sum)
+        return CResidual(*(self.norm(each) for each in norms), residual.scale)
+
+    def norm(self, norm: nn.Module) -> CNorm:
+        match norm:
+            case nn.Identity():
+                return CNorm()
+            case LayerNorm():
+                return CNorm(1, norm.eps, self.address(norm.weight), self.address(norm.bias))
+            case RMSNorm():
+                return CNorm(2, norm.eps, self.address(norm.weight), None)
+            case _:
+                raise _Unknown
+
+    def attention(self, attention: nn.Module, names: tuple[str, ...]) -> CAttention:
+        if not isinstance(attention, Attention) or attention.relation is not None or attention.arithmetic is not None:
+            raise _Unknown
+        self.attentions.append(attention)
+        joined = attention.joined
+        maps = [getattr(attention, name) for name in names] if joined is None else [joined]
+        return CAttention(
+            *(attention.n_heads, attention.n_kv_heads, attention.d_head, attention.scale),
+            *(self.norm(each) for each in (attention.query_norm, attention.key_norm)),
+            (CMap * 3)(*(self.map(each) for each in maps)),
+            self.map(attention.output),
+        )
+
+    def feed_forward(self, branch: nn.Module) -> CFeedForward:
+        if not isinstance(branch, FeedForward | GatedFeedForward):
+            raise _Unknown
+        activations = [ACTIVATIONS[name] for name in ORDER]
+        if branch.activation not in activations:
+            raise _Unknown
+        gate = self.map(branch.gate) if isinstance(branch, GatedFeedForward) else CMap()
+        return CFeedForward(activations.index(branch.activation), self.map(branch.up), gate, self.map(branch.down))
+
+    def map(self, linear: Any) -> CMap:
+        if isinstance(linear, Int8Linear) and not linear.hardware:
+            weight, step, width = linear.packed, linear.step, linear.width
+        elif isinstance(linear, nn.Linear | NativeLinear):
+            weight, step, width = linear.weight.detach(), None, linear.weight.shape[1]
+        else:
+            raise _Unknown
+        bias = None if linear.bias is None else linear.bias.detach()
+        self.see(torch.float32 if weight.dtype in (torch.int8, torch.bfloat16) else weight.dtype)
+        self.held += [each for each in (weight, step, bias) if each is not None]
+        if bias is not None:
+            self.see(bias.dtype)
+        return c_map(weight, step, bias, width)
+
+    def address(self, tensor: Tensor) -> int:
+        self.see(tensor.dtype)
+        self.held.append(tensor.detach())
+        return tensor.data_ptr()
+
+    def see(self, dtype: torch.dtype) -> None:
+        """All numbers that are computed have one dtype."""
+        if self.dtype not in (None, dtype) or dtype not in (torch.float32, torch.float64):
+            raise _Unknown
+        self.dtype = dtype
