@@ -170,9 +170,11 @@ class _Telling:
 
     def map(self, linear: Any) -> CMap:
         if isinstance(linear, Int8Linear) and not linear.hardware:
-            weight, step, width = linear.packed, linear.step, linear.width
-        elif isinstance(linear, nn.Linear | NativeLinear):
-            weight, step, width = linear.weight.detach(), None, linear.weight.shape[1]
+            weight, step, D, N = linear.packed, linear.step, linear.width, len(linear.step)
+        elif isinstance(linear, NativeLinear):
+            weight, step, D, N = linear.weight.detach(), None, linear.n_inputs, linear.n_outputs
+        elif isinstance(linear, nn.Linear):
+            weight, step, (N, D) = linear.weight.detach(), None, linear.weight.shape
         else:
             raise _Unknown
         bias = None if linear.bias is None else linear.bias.detach()
@@ -180,7 +182,7 @@ class _Telling:
         self.held += [each for each in (weight, step, bias) if each is not None]
         if bias is not None:
             self.see(bias.dtype)
-        return c_map(weight, step, bias, width)
+        return c_map(weight, step, bias, D, N)
 
     def address(self, tensor: Tensor) -> int:
         self.see(tensor.dtype)

@@ -45,5 +45,5 @@ class Int8Linear(nn.Module):
             y = torch.addcmul(self.bias, y, step, out=y)
         else:
             multiply = native_product if torch.compiler.is_compiling() else product
-            y = multiply(positions, self.packed, self.step, self.bias)
+            y = multiply(positions, self.packed, self.step, self.bias, len(self.step))
         return y.to(x.dtype).view(*x.shape[:-1], len(self.step))

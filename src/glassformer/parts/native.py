@@ -18,12 +18,12 @@ import torch.nn.functional as F
 
 from glassformer.foundation.errors import ConfigError, ResourceError
 from glassformer.foundation.native import library
-from glassformer.foundation.shapes import Float, Int8, Num, Tensor
+from glassformer.foundation.shapes import Float, Num, Tensor
 
 CPP = Path(__file__).with_name("cpp") / "step.cpp"
 GROUP, PIECE = 4, 16
-"""How maps.h reads a matrix in 8 bits: four rows together, sixteen columns at a time."""
-FEW = 16
+"""How maps.h reads a matrix: four rows together, sixteen bytes of each at a time."""
+FEW = 64
 """Up to this many rows our C++ is faster: reading the weights takes the time. Beyond, torch's product is."""
 NUMBERS = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.int8: 2}
 """`Kind` of maps.h: weights in the numbers of the input, in bfloat16, or in 8 bits."""
@@ -47,39 +47,41 @@ def has_cpp() -> bool:
     return False
 
 
-def in_pieces(whole: Int8[Tensor, "N D"]) -> Int8[Tensor, "groups pieces 4 16"]:
-    """Lay out a matrix in 8 bits in the order in which maps.h reads it, filled up with zeros."""
-    N, D = whole.shape
-    filled = F.pad(whole, (0, -D % PIECE, 0, -N % GROUP))
-    return filled.view(-1, GROUP, filled.shape[1] // PIECE, PIECE).transpose(1, 2).contiguous()
+def in_pieces(weight: Num[Tensor, "N D"]) -> Num[Tensor, "groups pieces 4 numbers"]:
+    """Lay out a matrix in the order in which maps.h reads it, filled up with zeros."""
+    (N, D), numbers = weight.shape, PIECE // weight.itemsize
+    filled = F.pad(weight, (0, -D % numbers, 0, -N % GROUP))
+    return filled.view(-1, GROUP, filled.shape[1] // numbers, numbers).transpose(1, 2).contiguous()
 
 
-def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, width: int) -> CMap:
-    """Tell C++ of a map of `width` numbers: `weight` [N, D] with D = `width`, or in 8 bits by `in_pieces`, with a step
-    [N] for each row.
+def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, D: int, N: int) -> CMap:
+    """Tell C++ of a map from D numbers to N. `weight`: [N, D], or in bfloat16 and in 8 bits by `in_pieces`; in 8 bits
+    with a `step` [N].
 
-    Errors: `ValueError` for a weight of another width, or that lies in memory otherwise.
+    Errors: `ValueError` for tensors of other sizes, or that lie in memory otherwise.
     """
-    fits = weight.shape[1] == (width if step is None else -(-width // PIECE))
+    numbers = PIECE // weight.itemsize
+    pieces = (-(-N // GROUP), -(-D // numbers), GROUP, numbers)
+    fits = weight.shape == ((N, D) if NUMBERS[weight.dtype] == 0 else pieces)
     if not fits or not all(each is None or each.is_contiguous() for each in (weight, step, bias)):
-        raise ValueError(f"A map of {width} numbers needs a weight for them, row by row; got {[*weight.shape]}.")
+        raise ValueError(f"A map from {D} numbers to {N} needs a weight of that size, whole; got {[*weight.shape]}.")
     addresses = [None if each is None else each.data_ptr() for each in (weight, step, bias)]
-    return CMap(NUMBERS[weight.dtype], width, len(weight if step is None else step), *addresses)
+    return CMap(NUMBERS[weight.dtype], D, N, *addresses)
 
 
 def product(
-    x: Float[Tensor, "M D"], weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None
+    x: Float[Tensor, "M D"], weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, N: int
 ) -> Float[Tensor, "M N"]:
-    """x W^T + b in float32, as `c_map` has it; by torch's product for many rows of weights that are not in 8 bits.
+    """x W^T + b in float32, as `c_map` has it; by torch's product for many rows of weights in float32.
 
     Errors: `ValueError` for other numbers than float32 on a CPU, and as `c_map`.
     """
     if x.device.type != "cpu" or x.dtype != torch.float32:
         raise ValueError(f"Our C++ reads float32 on a CPU; got {x.dtype} on {x.device}.")
-    if step is None and len(x) > FEW:
-        return F.linear(x, weight.to(x.dtype), bias)
-    x, told = x.contiguous(), c_map(weight, step, bias, x.shape[1])
-    y = x.new_empty(x.shape[0], told.out)
+    if weight.dtype == torch.float32 and len(x) > FEW:
+        return F.linear(x, weight, bias)
+    x, told = x.contiguous(), c_map(weight, step, bias, x.shape[1], N)
+    y = x.new_empty(x.shape[0], N)
     linear_map()(ctypes.byref(told), x.data_ptr(), y.data_ptr(), x.shape[0], torch.get_num_threads())
     return y
 

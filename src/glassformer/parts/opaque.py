@@ -13,7 +13,7 @@ from glassformer.parts.native import product
 
 OURS = torch.library.Library("glassformer", "DEF")
 OURS.define("int8_product(Tensor whole, Tensor packed, Tensor step, Tensor zeros) -> Tensor")
-OURS.define("native_product(Tensor x, Tensor weight, Tensor? step, Tensor? bias) -> Tensor")
+OURS.define("native_product(Tensor x, Tensor weight, Tensor? step, Tensor? bias, int N) -> Tensor")
 OURS.define("packed_product(Tensor x, Tensor packed, Tensor? bias, int width) -> Tensor")
 
 int8_product = torch.ops.glassformer.int8_product.default
@@ -38,8 +38,8 @@ def _like_int8(whole: Tensor, packed: Tensor, step: Tensor, zeros: Tensor) -> Te
     return whole.new_empty(whole.shape[0], step.shape[0], dtype=torch.float32)  # len() would fix the number of rows
 
 
-def _like_native(x: Tensor, weight: Tensor, step: Tensor | None, bias: Tensor | None) -> Tensor:
-    return x.new_empty(x.shape[0], (weight if step is None else step).shape[0])
+def _like_native(x: Tensor, weight: Tensor, step: Tensor | None, bias: Tensor | None, N: int) -> Tensor:
+    return x.new_empty(x.shape[0], N)
 
 
 def _like_packed(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -> Tensor:

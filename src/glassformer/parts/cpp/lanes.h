@@ -4,6 +4,8 @@
 
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
+#include <new>
 
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -39,6 +41,16 @@ template <typename Vector, typename Number>
 inline void store(Number* to, Vector vector) {
     __builtin_memcpy(to, &vector, sizeof vector);
 }
+
+// Room for n numbers and a vector more, none of whose vectors lies in two lines of the processor's cache.
+template <typename T>
+struct Room {
+    T* data;
+    explicit Room(int64_t n) : data(new (std::align_val_t(64)) T[n + 32]) {}
+    ~Room() { ::operator delete[](data, std::align_val_t(64)); }
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+};
 
 // a * b + c, rounded once where the processor can.
 inline Lanes<float> fused(Lanes<float> a, Lanes<float> b, Lanes<float> c) {

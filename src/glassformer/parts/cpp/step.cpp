@@ -3,8 +3,6 @@
 //
 // All threads go through every function together. Loops marked `omp for` share their work and end with a barrier.
 
-#include <vector>
-
 #include "maps.h"
 
 namespace glassformer {
@@ -152,7 +150,7 @@ Lanes<T> activated(int64_t activation, Lanes<T> x) {
 // One step: the sizes that all blocks share, and room for what they compute. The room of a thread is its own.
 template <typename T>
 struct Step {
-    int64_t rows, width, threads;
+    int64_t rows, width;
     Rotation rotation;
     Keys own, cross;
     T *x, *normed, *projected, *mixed, *inner, *gate, *added;
@@ -242,7 +240,7 @@ void Step<T>::feed_forward(const FeedForward& of) {
 struct Widest {
     int64_t projected = 0, mixed = 0, inner = 0, whole = 0, keys = 0;
 
-    void see(const Map& map) { whole = padded(map.in) > whole ? padded(map.in) : whole; }
+    void see(const Map& map) { whole = std::max(whole, filled(map.in, COLUMNS)); }
 
     void see(const Attention& of) {
         int64_t all = 0;
@@ -251,8 +249,8 @@ struct Widest {
             see(map);
         }
         see(of.output);
-        projected = all > projected ? all : projected;
-        mixed = of.output.in > mixed ? of.output.in : mixed;
+        projected = std::max(projected, all);
+        mixed = std::max(mixed, of.output.in);
     }
 
     void see(const Block& of) {
@@ -260,7 +258,7 @@ struct Widest {
         if (of.crosses) see(of.cross);
         see(of.forward.up);
         see(of.forward.down);
-        inner = of.forward.up.out > inner ? of.forward.up.out : inner;
+        inner = std::max(inner, of.forward.up.out);
     }
 };
 
@@ -269,24 +267,18 @@ void all_blocks(const Block* blocks, int64_t n_blocks, T* x, int64_t rows, int64
                 const Keys& own, const Keys& cross, int threads) {
     Widest widest;
     for (int64_t i = 0; i < n_blocks; ++i) widest.see(blocks[i]);
-    widest.keys = own.length > cross.length ? own.length : cross.length;
-    const int64_t inner = rows * widest.inner + WIDTH<T>;
-    std::vector<T> room(rows * (2 * width + widest.projected + widest.mixed) + 2 * inner), steps(rows);
-    std::vector<int16_t> whole(rows * widest.whole);
-    std::vector<float> step(rows);
-    T* free = room.data();
-    const auto take = [&](int64_t n) {
-        T* taken = free;
-        free += n;
-        return taken;
-    };
-    Step<T> all{rows,  width, threads, rotation, own, cross, x, take(rows * width), take(rows * widest.projected),
-                take(rows * widest.mixed), take(inner), take(inner), take(rows * width), {whole.data(), step.data()}};
+    widest.keys = std::max(own.length, cross.length);
+    const Room<T> normed(rows * width), projected(rows * widest.projected), mixed(rows * widest.mixed);
+    const Room<T> inner(rows * widest.inner), gate(rows * widest.inner), added(rows * width);
+    const Room<int16_t> whole(rows * widest.whole);
+    const Room<float> step(rows);
+    Step<T> all{rows,        width,      rotation,  own,       cross,      x,
+                normed.data, projected.data, mixed.data, inner.data, gate.data, added.data, {whole.data, step.data}};
 
 #pragma omp parallel num_threads(threads)
     {
-        std::vector<T> weights(widest.keys);
-        for (int64_t i = 0; i < n_blocks; ++i) all.block(blocks[i], i, weights.data());
+        const Room<T> weights(widest.keys);
+        for (int64_t i = 0; i < n_blocks; ++i) all.block(blocks[i], i, weights.data);
     }
 }
 
@@ -308,8 +300,8 @@ extern "C" void step_double(const Block* blocks, int64_t n, double* x, int64_t r
 extern "C" void linear_map(const Map* map, const float* x, float* y, int64_t rows, int threads) {
     constexpr int64_t WORTH_IT = 65536;  // products below which waking other threads takes longer than the work
     const bool eight = map->kind == INT8;
-    std::vector<int16_t> whole(eight ? rows * padded(map->in) : 0);
-    std::vector<float> step(eight ? rows : 0);
+    const Room<int16_t> whole(eight ? rows * filled(map->in, COLUMNS) : 0);
+    const Room<float> step(eight ? rows : 0);
 #pragma omp parallel num_threads(threads) if (rows * map->in * map->out > WORTH_IT)
-    apply(*map, x, y, rows, map->out, Rounded{whole.data(), step.data()});
+    apply(*map, x, y, rows, map->out, Rounded{whole.data, step.data});
 }
