@@ -57,8 +57,12 @@ def same_start() -> None:
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test finds what another, or a user, has left in the cache, nor leaves anything there."""
-    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path_factory.getbasetemp() / "cache" / uuid.uuid4().hex))
+    """No test finds what another, or a user, has left in the cache, nor leaves anything there, but our compiled C++."""
+    base = tmp_path_factory.getbasetemp()
+    (compiled := base / "native").mkdir(exist_ok=True)
+    (own := base / "cache" / uuid.uuid4().hex).mkdir(parents=True)
+    (own / "native").symlink_to(compiled)
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(own))
 
 
 @pytest.fixture(autouse=True)

@@ -34,6 +34,7 @@ multiplies_int8 = pytest.mark.skipif(
     not has_int8(torch.device("cpu")) and compiler() is None,
     reason="this processor has no product of 8-bit numbers, and there is no C++ compiler",
 )
+native_cpp = pytest.mark.skipif(compiler() is None, reason="no C++ compiler is here")
 RULES = [*({"attention_rule": name} for name in ATTEND), {"attention_rule": "linear", "attention": "sums"}]
 PATTERNS = [
     {"window": 2, "attention": "sparse"},

@@ -13,13 +13,25 @@ from glassformer.decode.prepare import PRECISIONS, join_projections, prepared, s
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.runtime import has_int8
 from glassformer.parts.int8 import Int8Linear
+from glassformer.parts.native_linear import NativeLinear
 from glassformer.parts.packed import PackedLinear
 from glassformer.train.settings import DECODE_PRECISIONS, DecodeConfig
-from specimens import ORDERS, close, model, multiplies_int8, tokens
+from specimens import ORDERS, close, model, multiplies_int8, native_cpp, tokens
 
 SHAPES = ["decoder", "encoder-decoder"]
 shapes = pytest.mark.parametrize("shape", SHAPES)
 rounding = pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=multiplies_int8)])
+
+
+WAYS = [pytest.param(True, id="C++", marks=native_cpp), pytest.param(False, id="oneDNN")]
+
+
+@pytest.fixture(params=WAYS)
+def cpp(request, monkeypatch):
+    """Whether our C++ is there."""
+    if not request.param:
+        monkeypatch.setattr("glassformer.decode.prepare.has_cpp", lambda: False)
+    return request.param
 
 
 def given(shape, n=2):
@@ -50,7 +62,8 @@ def test_joined_projections_change_nothing(shape, variant):
         close(torch.cat([joined(part, cache=cache, **source) for part in ids.split((2, 1, 3), dim=1)], dim=1), expected)
 
 
-def test_every_self_attention_is_joined():
+def test_every_self_attention_is_joined(monkeypatch):
+    monkeypatch.setattr("glassformer.decode.prepare.has_cpp", lambda: False)
     made = prepared(in_float32("encoder-decoder"), "bfloat16")
     assert len(self_attentions(made)) == 4
     assert all(each.joined is not None and not hasattr(each, "key") for each in self_attentions(made))
@@ -58,18 +71,19 @@ def test_every_self_attention_is_joined():
 
 @shapes
 @pytest.mark.parametrize("variant", [{}, {"feed_forward": "gated", "bias": False}, {"positions": "rotary"}], ids=str)
-def test_float32_is_the_model_packed(shape, variant):
+def test_float32_is_the_model_with_other_maps(shape, variant, cpp):
     """Sums in another order: the same to a few roundings; the tensors that are not packed are the model's own."""
     made = in_float32(shape, **variant)
     ready, ids, source = prepared(made, "float32"), tokens(2, 5), given(shape)
-    assert isinstance(ready.head.faster, PackedLinear)
+    assert isinstance(ready.head.faster, NativeLinear if cpp else PackedLinear)
     assert made.head.faster is None
     with torch.no_grad():
         torch.testing.assert_close(ready(ids, **source), made(ids, **source), rtol=1e-5, atol=1e-5)
     assert {each.data_ptr() for each in ready.parameters()} <= {each.data_ptr() for each in made.parameters()}
 
 
-def test_packed_maps_take_what_autocast_gives():
+@pytest.mark.usefixtures("cpp")
+def test_maps_take_what_autocast_gives():
     made, ids = in_float32("decoder"), tokens(2, 5)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         found = prepared(made, "float32")(ids)
@@ -82,6 +96,8 @@ def test_other_dtypes_and_machines_without_onednn_decode_with_the_model_itself(m
     cut = in_float32("decoder")
     cut.unshard = lambda: None  # as a module of FSDP has it, which cannot be copied
     assert prepared(cut, "float32") is cut
+    assert prepared(on_meta := in_float32("decoder").to("meta"), "float32") is on_meta
+    monkeypatch.setattr("glassformer.decode.prepare.has_cpp", lambda: False)
     monkeypatch.setattr("glassformer.decode.prepare.can_pack", lambda device: False)
     narrow = in_float32("decoder")
     assert prepared(narrow, "float32") is narrow
@@ -103,7 +119,8 @@ def test_the_model_stays_as_it_is(shape, precision):
 
 
 @shapes
-def test_bfloat16_is_the_model_in_bfloat16(shape):
+def test_bfloat16_is_the_model_in_bfloat16(shape, monkeypatch):
+    monkeypatch.setattr("glassformer.decode.prepare.has_cpp", lambda: False)
     made = in_float32(shape)
     ready, plain = prepared(made, "bfloat16"), copy.deepcopy(made).bfloat16()
     with torch.no_grad():
@@ -111,6 +128,22 @@ def test_bfloat16_is_the_model_in_bfloat16(shape):
         found, expected = ready(ids, **source), plain(ids, **source)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
+
+
+@native_cpp
+@shapes
+def test_bfloat16_without_hardware_for_it_is_the_model_with_rounded_weights(shape, monkeypatch):
+    monkeypatch.setattr("glassformer.decode.prepare.has_bfloat16", lambda device: False)
+    made = in_float32(shape)
+    plain = copy.deepcopy(made)
+    with torch.no_grad():
+        for each in plain.modules():
+            if isinstance(each, nn.Linear):
+                each.weight.copy_(each.weight.bfloat16())
+        ids, source = tokens(2, 5), given(shape)
+        ready, head = prepared(made, "bfloat16"), plain.head.weight.bfloat16().float()
+        expected = plain.hidden(ids, **source) @ head.T
+        torch.testing.assert_close(ready(ids, **source), expected, rtol=1e-5, atol=1e-5)
 
 
 @multiplies_int8

@@ -17,8 +17,9 @@ SEVEN = 'extern "C" int seven() { return 7; }\n'
 
 
 @pytest.fixture(autouse=True)
-def forgetful():
-    """What one test has loaded is not there for the next."""
+def forgetful(tmp_path, monkeypatch):
+    """What one test has compiled or loaded is not there for the next."""
+    monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "cache"))
     native.library.cache_clear()
     yield
     native.library.cache_clear()
@@ -67,6 +68,8 @@ def test_another_source_compiler_or_processor_gives_another_name(source, monkeyp
     other.chmod(0o755)
     names.append(native.key_of(source, str(other)))
     source.write_text(SEVEN + "// more\n")
+    names.append(native.key_of(source, command))
+    source.with_name("six.h").write_text("// what it may include\n")
     names.append(native.key_of(source, command))
     assert len(set(names)) == len(names)
 

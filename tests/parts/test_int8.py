@@ -10,7 +10,8 @@ from glassformer.foundation.native import compiler
 from glassformer.foundation.runtime import has_int8
 from glassformer.parts.eight_bits import rounded
 from glassformer.parts.int8 import Int8Linear
-from glassformer.parts.opaque import in_cpp, in_pieces, int8_map
+from glassformer.parts.native import in_pieces, product
+from glassformer.parts.opaque import native_product
 
 SIZES = [(1, 1), (5, 3), (16, 32), (33, 40), (65, 384), (768, 96), (300, 401)]
 sizes = pytest.mark.parametrize(("N", "D"), SIZES)
@@ -97,7 +98,7 @@ def test_halves_are_rounded_to_even_in_cpp_too():
     weight = torch.eye(8)
     whole, step = rounded(weight)
     x = torch.tensor([[127.0, 0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 0.0]])
-    found = in_cpp(x, in_pieces(whole), step[:, 0].contiguous(), torch.zeros(8))
+    found = product(x, in_pieces(whole), step[:, 0].contiguous(), torch.zeros(8), 8)
     assert found.tolist() == [[127.0, 0.0, 2.0, 2.0, 0.0, -2.0, 126.0, 0.0]]
 
 
@@ -105,41 +106,21 @@ def test_halves_are_rounded_to_even_in_cpp_too():
 def test_any_number_of_threads_gives_the_same_bits():
     weight, x = torch.randn(401, 300), torch.randn(9, 300)
     whole, step = rounded(weight)
-    given = (x, in_pieces(whole), step[:, 0].contiguous(), torch.randn(401))
-    assert in_cpp(x[:0], *given[1:]).shape == (0, 401)
+    given = (x, in_pieces(whole), step[:, 0].contiguous(), torch.randn(401), 401)
+    assert product(x[:0], *given[1:]).shape == (0, 401)
     found, before = [], torch.get_num_threads()
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
-            found.append(in_cpp(*given))
+            found.append(product(*given))
     finally:
         torch.set_num_threads(before)
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
-    assert torch.equal(found[0], int8_map(*given)), "as an operator of torch, which compiled code calls"
-
-
-@WAYS[1].marks[0]
-@pytest.mark.parametrize(
-    "x", [torch.ones(1, 64), torch.ones(1, 16).double(), torch.ones(1, 16, device="meta")], ids=str
-)
-def test_cpp_reads_no_memory_that_is_not_there(x):
-    whole, step = rounded(torch.randn(8, 16))
-    with pytest.raises(ValueError, match=r"reads float32 on a CPU, 1 pieces of 16 numbers; got \d+ numbers of"):
-        in_cpp(x, in_pieces(whole), step[:, 0].contiguous(), torch.zeros(8))
+    assert torch.equal(found[0], native_product(*given)), "as an operator of torch, which compiled code calls"
 
 
 @pytest.mark.usefixtures("way")
 def test_a_bias_may_lie_anywhere_in_memory():
     weight, bias, x = torch.randn(8, 16), torch.randn(16)[::2], torch.randn(3, 16)
     assert torch.equal(Int8Linear(weight, bias)(x), Int8Linear(weight, bias.clone())(x))
-
-
-def test_pieces_are_rows_of_sixteen_columns_four_at_a_time():
-    whole = torch.arange(5 * 18).view(5, 18).to(torch.int8)
-    pieces = in_pieces(whole)
-    assert pieces.shape == (2, 2, 4, 16)
-    for n in range(8):
-        for d in range(32):
-            expected = whole[n, d] if n < 5 and d < 18 else 0
-            assert pieces[n // 4, d // 16, n % 4, d % 16] == expected

@@ -280,12 +280,12 @@ def follow(run: Run, searches: Sequence[Search], covered: Coverage | None) -> Ru
     run.cache.select(rows)
     if covered is not None:
         covered.follow(rows)
-    return run._replace(
-        tokens=torch.tensor([[each.ids[-1]] for each in begun], device=run.tokens.device),
-        keep=None,
-        memory=None if run.memory is None else run.memory[rows],
-        memory_keep=None if run.memory_keep is None else run.memory_keep[rows],
-    )
+    tokens = torch.tensor([[each.ids[-1]] for each in begun], device=run.tokens.device)
+    run, owners = run._replace(tokens=tokens, keep=None), [search.row for search in searches for _ in search.going]
+    if run.memory is None or owners == run.going:  # each row still reads the memory that it read before
+        return run
+    keep = None if run.memory_keep is None else run.memory_keep[rows]
+    return run._replace(going=owners, memory=run.memory[rows], memory_keep=keep)
 
 
 def check_beam(beam: int, n_best: int, groups: int = 1) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import nn
@@ -25,9 +25,6 @@ from glassformer.parts.native import Fields, declared, has_cpp
 from glassformer.parts.positions import Rotation
 from glassformer.parts.slots import Room
 
-Buffers = list[tuple[Tensor, Tensor]]
-"""Keys and values of each layer, [rows, G, columns, K] each."""
-
 
 class CRotation(ctypes.Structure):
     """`Rotation` of step.cpp."""
@@ -42,7 +39,8 @@ class CKeys(ctypes.Structure):
     """`Keys` of step.cpp."""
 
     _fields_: ClassVar[Fields] = [
-        *((name, ctypes.c_int64) for name in ("length", "row", "head", "column")),
+        ("length", ctypes.c_int64),
+        *((name, ctypes.c_int64 * 3) for name in ("keys", "values")),
         ("added", ctypes.c_void_p),
         *((name, ctypes.c_int64) for name in ("added_row", "added_head")),
         ("blind", ctypes.c_void_p),
@@ -62,9 +60,9 @@ class NativeSteps:
         self._of: nn.ModuleList | None = None
         self._told: Described | None = None
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __deepcopy__(self, memo: dict[int, Any]) -> NativeSteps:
         """Copied weights lie elsewhere."""
-        return type(self)()
+        return NativeSteps()
 
     def __call__(
         self, blocks: nn.ModuleList, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache
@@ -81,7 +79,7 @@ def may_step(told: Described, blocks: nn.ModuleList, x: Tensor, mask: Mask, cach
     """Whether C++ can run this step."""
     if x.shape[1] != 1 or x.dtype != told.dtype or mask.value_bias is not None:
         return False
-    if torch.is_grad_enabled() or blocks.training or torch.is_autocast_enabled("cpu") or not told.unchanged:
+    if torch.is_grad_enabled() or blocks.training or torch.is_autocast_enabled("cpu") or not told.softmax:
         return False
     if not all(type(each) in (Growing, Room) and each.buffers is not None for each in cast(list[Any], cache.layers)):
         return False
@@ -107,23 +105,25 @@ def step(told: Described, x: Float[Tensor, "B 1 D"], shared: dict[str, Any], cac
 
 def keys_of(layers: Sequence[LayerCache], mask: Mask, x: Tensor, heads: int, held: list[Any]) -> CKeys:
     """Where keys and values lie, and which may be read. `held` gets what must outlive the call."""
-    first, _ = layers[0].read()
-    B, _, S, _ = first.shape
-    buffers = [each for layer in layers for each in cast(Any, layer).buffers]
-    row, head, column, number = first.stride()
-    assert len(x) == B, "every row has its keys"
-    assert number == 1, "the numbers of a key lie side by side"
-    assert all(each.stride() == first.stride() and each.dtype == x.dtype for each in buffers), "all layers lie alike"
-    pointers = [(ctypes.c_void_p * len(layers))(*(each.data_ptr() for each in buffers[i::2])) for i in (0, 1)]
+    B, S = len(x), layers[0].read()[0].shape[2]
+    found = CKeys(S)
+    for of, pointers, i in (("keys", "k", 0), ("values", "v", 1)):
+        buffers: list[Tensor] = [cast(Any, layer).buffers[i] for layer in layers]
+        lie = buffers[0].stride()
+        assert len(buffers[0]) >= B, "every row has its keys"
+        assert all(each.stride() == lie and each.dtype == x.dtype for each in buffers), "all layers lie alike"
+        assert lie[3] == 1, "the numbers of a vector lie side by side"
+        addresses = (ctypes.c_void_p * len(layers))(*(each.data_ptr() for each in buffers))
+        setattr(found, of, lie[:3])
+        setattr(found, pointers, ctypes.addressof(addresses))
+        held += [buffers, addresses]
     lowered = mask.lower(1, S, x)
     added, blind = (None if each is None else spread(each, B, heads) for each in (lowered.added, lowered.blind))
-    held += [buffers, pointers, added, blind]
-    found = CKeys(S, row, head, column)
     if added is not None:
         found.added, (found.added_row, found.added_head) = added.data_ptr(), added.stride()[:2]
     if blind is not None:
         found.blind, (found.blind_row, found.blind_head) = blind.data_ptr(), blind.stride()[:2]
-    found.k, found.v = (ctypes.addressof(each) for each in pointers)
+    held += [added, blind]
     return found
 
 
@@ -159,6 +159,6 @@ def with_native_steps(model: Transformer) -> Transformer:
     A model whose layers read windows keeps its cache of bounded size instead, whose columns move.
     """
     reader = model.reader
-    if reader.pattern is None and describe(reader.blocks) is not None and has_cpp():
+    if reader.pattern is None and (told := describe(reader.blocks)) is not None and told.softmax and has_cpp():
         reader.along = NativeSteps()
     return model

@@ -103,6 +103,16 @@ class Growing(Columns):
         """The column of each row's last token."""
         return torch.full((rows,), self.used - 1)
 
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Keeps the given rows; of a buffer of its own, copies only those whose place changes."""
+        if self._held is None or len(rows) != len(self._held[0]) or self.used == self._held[0].shape[2]:
+            super().select(rows)
+            return
+        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+        for held in self._held:
+            columns = held[:, :, : self.used]
+            columns.index_copy_(0, moved, columns.index_select(0, rows[moved]))
+
     def make_room(self, n: int) -> None:
         """Moves to a buffer of twice the size needed, if n more columns would fill this one; not while empty.
 

@@ -89,8 +89,8 @@ class Described:
     """The tensors whose addresses the blocks have."""
 
     @property
-    def unchanged(self) -> bool:
-        """Whether attention still follows the softmax rule; a model that is watched has another function there."""
+    def softmax(self) -> bool:
+        """Whether attention is plain softmax attention; while a model is watched, another function stands there."""
         return all(each.attend in SOFTMAX for each in self.attentions)
 
 

@@ -23,7 +23,7 @@ from glassformer.foundation.shapes import Float, Num, Tensor
 CPP = Path(__file__).with_name("cpp") / "step.cpp"
 GROUP, PIECE = 4, 16
 """How maps.h reads a matrix: four rows together, sixteen bytes of each at a time."""
-FEW = 64
+FEW = 96
 """Up to this many rows our C++ is faster: reading the weights takes the time. Beyond, torch's product is."""
 NUMBERS = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.int8: 2}
 """`Kind` of maps.h: weights in the numbers of the input, in bfloat16, or in 8 bits."""
@@ -60,13 +60,17 @@ def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, 
 
     Errors: `ValueError` for tensors of other sizes, or that lie in memory otherwise.
     """
-    numbers = PIECE // weight.itemsize
+    numbers, kind = PIECE // weight.itemsize, NUMBERS[weight.dtype]
     pieces = (-(-N // GROUP), -(-D // numbers), GROUP, numbers)
-    fits = weight.shape == ((N, D) if NUMBERS[weight.dtype] == 0 else pieces)
-    if not fits or not all(each is None or each.is_contiguous() for each in (weight, step, bias)):
-        raise ValueError(f"A map from {D} numbers to {N} needs a weight of that size, whole; got {[*weight.shape]}.")
+    fits = weight.shape == ((N, D) if kind == 0 else pieces) and (step is not None) == (weight.dtype == torch.int8)
+    whole = all(each is None or each.is_contiguous() for each in (weight, step, bias))
+    if not (fits and whole and all(each is None or each.shape == (N,) for each in (step, bias))):
+        raise ValueError(
+            f"A map from {D} numbers to {N} needs a weight of that size that lies in one piece, and {N} steps if it is "
+            f"in 8 bits; got {[*weight.shape]} of {weight.dtype}. Give it what it was made for."
+        )
     addresses = [None if each is None else each.data_ptr() for each in (weight, step, bias)]
-    return CMap(NUMBERS[weight.dtype], D, N, *addresses)
+    return CMap(kind, D, N, *addresses)
 
 
 def product(

@@ -30,6 +30,11 @@ constexpr int64_t WIDTH = 32 / sizeof(T);
 
 typedef int32_t Whole __attribute__((vector_size(32)));
 
+template <typename T>
+struct Four {
+    typedef T Numbers __attribute__((vector_size(4 * sizeof(T))));
+};
+
 template <typename Vector, typename Number>
 inline Vector load(const Number* from) {
     Vector vector;
@@ -40,6 +45,18 @@ inline Vector load(const Number* from) {
 template <typename Vector, typename Number>
 inline void store(Number* to, Vector vector) {
     __builtin_memcpy(to, &vector, sizeof vector);
+}
+
+// A short loop, written out by the compiler: only then do arrays of sums become registers.
+#define EACH _Pragma("GCC unroll 4")
+
+// Each load from memory takes a turn: what is used several times is to stay in a register, which the compiler would not
+// see to by itself.
+template <typename Vector>
+inline void stays(Vector& vector) {
+#if defined(__AVX2__)
+    asm("" : "+x"(vector));
+#endif
 }
 
 // Room for n numbers and a vector more, none of whose vectors lies in two lines of the processor's cache.
@@ -74,6 +91,34 @@ inline float total(Lanes<float> v) {
     return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 inline double total(Lanes<double> v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+
+// The sum of each of four vectors, always in the same order.
+inline Four<float>::Numbers totals(Lanes<float> a, Lanes<float> b, Lanes<float> c, Lanes<float> d) {
+#if defined(__AVX2__)
+    const __m256 halves = _mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
+    return (Four<float>::Numbers)_mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
+#else
+    const Four<float>::Numbers sums = {total(a), total(b), total(c), total(d)};
+    return sums;
+#endif
+}
+
+inline Four<double>::Numbers totals(Lanes<double> a, Lanes<double> b, Lanes<double> c, Lanes<double> d) {
+    const Four<double>::Numbers sums = {total(a), total(b), total(c), total(d)};
+    return sums;
+}
+
+inline Four<int32_t>::Numbers totals(Whole a, Whole b, Whole c, Whole d) {
+#if defined(__AVX2__)
+    const __m256i halves = _mm256_hadd_epi32(_mm256_hadd_epi32((__m256i)a, (__m256i)b),
+                                             _mm256_hadd_epi32((__m256i)c, (__m256i)d));
+    return (Four<int32_t>::Numbers)_mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+#else
+    Four<int32_t>::Numbers sums = {};
+    for (int i = 0; i < 8; ++i) sums += Four<int32_t>::Numbers{a[i], b[i], c[i], d[i]};
+    return sums;
+#endif
+}
 
 // Sum of a[i] * b[i].
 template <typename T>

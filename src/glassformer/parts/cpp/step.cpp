@@ -4,17 +4,9 @@
 // All threads go through every function together. Loops marked `omp for` share their work and end with a barrier.
 
 #include "maps.h"
+#include "rows.h"
 
 namespace glassformer {
-
-enum Normalises : int64_t { NOTHING = 0, LAYER = 1, RMS = 2 };  // NORMS of native.py
-enum Activates : int64_t { IDENTITY, RELU, RELU_SQUARED, SIGMOID, SILU, GELU, GELU_TANH };  // ACTIVATIONS of native.py
-
-struct Norm {
-    int64_t kind;
-    double eps;
-    const void *weight, *bias;
-};
 
 struct Residual {
     Norm in, out, sum;
@@ -46,106 +38,6 @@ struct Block {
     Residual around_forward;
     FeedForward forward;
 };
-
-// cos and sin of each row's angles, `pairs` each; rows begin `row` numbers apart. No pairs: no rotation.
-struct Rotation {
-    int64_t pairs, interleaved, row;
-    const void *cos, *sin;
-};
-
-// What the attention of all blocks reads: `length` keys of each row, the numbers added to their scores, and whether a
-// head may read none. Steps in memory, in numbers: of keys by row, head and column, of `added` and `blind` by row, head.
-struct Keys {
-    int64_t length, row, head, column;
-    const void* added;
-    int64_t added_row, added_head;
-    const uint8_t* blind;
-    int64_t blind_row, blind_head;
-    const int64_t* at;  // the column of each row's new key and value; none if all are already there
-    void *const *k, *const *v;  // of each block
-};
-
-template <typename T>
-void normalise(const Norm& norm, const T* x, T* y, int64_t n) {
-    if (norm.kind == NOTHING) {
-        for (int64_t i = 0; i < n; ++i) y[i] = x[i];
-        return;
-    }
-    const auto *weight = (const T*)norm.weight, *bias = (const T*)norm.bias;
-    T mean = 0;
-    if (norm.kind == LAYER) {
-        Lanes<T> sums = {};
-        int64_t i = 0;
-        for (; i + WIDTH<T> <= n; i += WIDTH<T>) sums += load<Lanes<T>>(x + i);
-        mean = total(sums);
-        for (; i < n; ++i) mean += x[i];
-        mean /= T(n);
-    }
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i] - mean;
-    const T factor = T(1) / std::sqrt(dot(y, y, n) / T(n) + T(norm.eps));
-    for (int64_t i = 0; i < n; ++i) y[i] = y[i] * factor * weight[i] + (bias ? bias[i] : T(0));
-}
-
-// The rotation of one head at one row: pairs (a, b) become (a cos - b sin, b cos + a sin).
-template <typename T>
-void rotate(const Rotation& rotation, int64_t row, T* x) {
-    const T* cos = (const T*)rotation.cos + row * rotation.row;
-    const T* sin = (const T*)rotation.sin + row * rotation.row;
-    for (int64_t i = 0; i < rotation.pairs; ++i) {
-        T& first = rotation.interleaved ? x[2 * i] : x[i];
-        T& second = rotation.interleaved ? x[2 * i + 1] : x[i + rotation.pairs];
-        const T a = first, b = second;
-        first = a * cos[i] - b * sin[i];
-        second = b * cos[i] + a * sin[i];
-    }
-}
-
-// softmax(scale q k^T + added) v for one query; `weights` is room for a number per key.
-template <typename T>
-void attend(const T* q, const T* k, const T* v, const T* added, const Keys& keys, int64_t width, T* weights, T* mixed) {
-    T largest = -INFINITY;
-    for (int64_t s = 0; s < keys.length; ++s) {
-        weights[s] = dot(q, k + s * keys.column, width) + (added ? added[s] : T(0));
-        largest = weights[s] > largest ? weights[s] : largest;
-    }
-    T sum = 0;
-    for (int64_t s = 0; s < keys.length; s += WIDTH<T>) {
-        Lanes<T> powers = {};
-        const int64_t here = keys.length - s < WIDTH<T> ? keys.length - s : WIDTH<T>;
-        for (int64_t i = 0; i < WIDTH<T>; ++i) powers[i] = i < here ? weights[s + i] - largest : -INFINITY;
-        powers = exponential(powers);
-        sum += total(powers);
-        for (int64_t i = 0; i < here; ++i) weights[s + i] = powers[i];
-    }
-    for (int64_t i = 0; i < width; ++i) mixed[i] = 0;
-    for (int64_t s = 0; s < keys.length; ++s) {
-        const T weight = weights[s] / sum;
-        const T* value = v + s * keys.column;
-        for (int64_t i = 0; i < width; ++i) mixed[i] += weight * value[i];
-    }
-}
-
-template <typename T>
-Lanes<T> sigmoid(Lanes<T> x) {
-    return T(1) / (T(1) + exponential(-x));
-}
-
-template <typename T>
-Lanes<T> activated(int64_t activation, Lanes<T> x) {
-    const Lanes<T> positive = x > T(0) ? x : Lanes<T>{};
-    switch (activation) {
-        case RELU: return x != x ? x : positive;
-        case RELU_SQUARED: return x != x ? x : positive * positive;
-        case SIGMOID: return sigmoid<T>(x);
-        case SILU: return x * sigmoid<T>(x);
-        case GELU:
-            for (int64_t i = 0; i < WIDTH<T>; ++i) x[i] *= T(0.5) * (T(1) + std::erf(x[i] * T(M_SQRT1_2)));
-            return x;
-        case GELU_TANH:  // (1 + tanh(z)) / 2 = sigmoid(2 z)
-            return x * sigmoid<T>(T(2 * M_SQRT2 * M_2_SQRTPI / 2) * (x + T(0.044715) * x * x * x));
-        default: return x;
-    }
-}
 
 // One step: the sizes that all blocks share, and room for what they compute. The room of a thread is its own.
 template <typename T>
@@ -194,12 +86,12 @@ void Step<T>::attention(const Attention& of, const Keys& keys, int64_t block, T*
 #pragma omp for schedule(static)
     for (int64_t each = 0; each < rows * of.kv_heads; ++each) {
         const int64_t row = each / of.kv_heads, group = each % of.kv_heads;
-        T* k = (T*)keys.k[block] + row * keys.row + group * keys.head;
-        T* v = (T*)keys.v[block] + row * keys.row + group * keys.head;
+        T* k = (T*)keys.k[block] + row * keys.keys.row + group * keys.keys.head;
+        T* v = (T*)keys.v[block] + row * keys.values.row + group * keys.values.head;
         T* first = projected + row * all;
         if (keys.at) {
             T *new_k = first + (of.heads + group) * K, *new_v = first + (of.heads + of.kv_heads + group) * K;
-            T *to_k = k + keys.at[row] * keys.column, *to_v = v + keys.at[row] * keys.column;
+            T *to_k = k + keys.at[row] * keys.keys.column, *to_v = v + keys.at[row] * keys.values.column;
             normalise(of.key_norm, new_k, to_k, K);
             rotate(rotation, row, to_k);
             for (int64_t i = 0; i < K; ++i) to_v[i] = new_v[i];
