@@ -1,7 +1,7 @@
 """The limit that memory sets to generating a single text: every token needs all weights, once.
 
-A product of a vector and a float32 matrix with as many bytes as the weights in their precision reads as much and does
-little else. A program that reads its weights once per token cannot generate tokens faster than this can be repeated.
+Finding the largest of as many integers as have the bytes of the weights reads as much and does little else. A program
+that reads its weights once per token cannot generate tokens faster than this can be repeated.
 """
 
 from __future__ import annotations
@@ -13,21 +13,17 @@ from torch import nn
 
 from glassformer import Transformer
 
-WIDTH = 1024
-"""Columns of the matrix."""
-
 
 def reads_weights(model: Transformer, bytes_each: int, tokens: int) -> Callable[[], object]:
     """Return a run that reads the weights of one step once per token.
 
     The float32 model says how many weights there are.
     """
-    matrix = torch.ones(max(1, weights(model) * bytes_each // (4 * WIDTH)), WIDTH)
-    vector = torch.ones(WIDTH)
+    integers = torch.ones(max(1, weights(model) * bytes_each // 4), dtype=torch.int32)
 
     def run() -> None:
         for _ in range(tokens):
-            torch.mv(matrix, vector)
+            integers.amax()
 
     return run
 

@@ -86,13 +86,13 @@ inline Lanes<double> fused(Lanes<double> a, Lanes<double> b, Lanes<double> c) {
 #endif
 }
 
-// The sum of a vector's numbers, always in the same order.
+// The sum of a vector's numbers, always in the same order, which is that of `totals`.
 inline float total(Lanes<float> v) {
-    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+    return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
 }
-inline double total(Lanes<double> v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+inline double total(Lanes<double> v) { return (v[0] + v[1]) + (v[2] + v[3]); }
 
-// The sum of each of four vectors, always in the same order.
+// The sum of each of four vectors.
 inline Four<float>::Numbers totals(Lanes<float> a, Lanes<float> b, Lanes<float> c, Lanes<float> d) {
 #if defined(__AVX2__)
     const __m256 halves = _mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
@@ -120,15 +120,25 @@ inline Four<int32_t>::Numbers totals(Whole a, Whole b, Whole c, Whole d) {
 #endif
 }
 
-// Sum of a[i] * b[i].
+// The sum of a[i] * b[i] for one vector a and `N` vectors b, `apart` numbers from each other.
+template <typename T, int N>
+inline void dots(const T* a, const T* b, int64_t apart, int64_t n, T* found) {
+    Lanes<T> sums[4] = {};
+    int64_t i = 0;
+    for (; i + WIDTH<T> <= n; i += WIDTH<T>)
+        EACH for (int k = 0; k < N; ++k)
+            sums[k] = fused(load<Lanes<T>>(a + i), load<Lanes<T>>(b + k * apart + i), sums[k]);
+    const auto four = totals(sums[0], sums[1], sums[2], sums[3]);
+    EACH for (int k = 0; k < N; ++k) found[k] = four[k];
+    for (; i < n; ++i)
+        for (int k = 0; k < N; ++k) found[k] += a[i] * b[k * apart + i];
+}
+
 template <typename T>
 inline T dot(const T* a, const T* b, int64_t n) {
-    Lanes<T> sums = {};
-    int64_t i = 0;
-    for (; i + WIDTH<T> <= n; i += WIDTH<T>) sums = fused(load<Lanes<T>>(a + i), load<Lanes<T>>(b + i), sums);
-    T sum = total(sums);
-    for (; i < n; ++i) sum += a[i] * b[i];
-    return sum;
+    T found;
+    dots<T, 1>(a, b, 0, n, &found);
+    return found;
 }
 
 // e^x, to about one rounding: e^x = 2^n e^r with |r| <= log(2) / 2, and e^r by its series. Exactly 0 below -87.

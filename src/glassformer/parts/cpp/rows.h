@@ -75,28 +75,40 @@ void rotate(const Rotation& rotation, int64_t row, T* x) {
     }
 }
 
-// softmax(scale q k^T + added) v for one query; `weights` is room for a number per key.
+// The sum of weights[s] times row s of v, for `N` vectors of its numbers.
+template <typename T, int N>
+inline void mix(const T* weights, const T* v, int64_t apart, int64_t length, T* mixed) {
+    Lanes<T> sums[N] = {};
+    for (int64_t s = 0; s < length; ++s)
+        EACH for (int j = 0; j < N; ++j)
+            sums[j] = fused(Lanes<T>{} + weights[s], load<Lanes<T>>(v + s * apart + j * WIDTH<T>), sums[j]);
+    EACH for (int j = 0; j < N; ++j) store(mixed + j * WIDTH<T>, sums[j]);
+}
+
+// softmax(q k^T + added) v for one query; `weights` is room for a number per key and a vector more.
 template <typename T>
 void attend(const T* q, const T* k, const T* v, const T* added, const Keys& keys, int64_t width, T* weights, T* mixed) {
-    T largest = -INFINITY;
-    for (int64_t s = 0; s < keys.length; ++s) {
-        weights[s] = dot(q, k + s * keys.keys.column, width) + (added ? added[s] : T(0));
+    const int64_t n = keys.length, apart_k = keys.keys.column, apart_v = keys.values.column;
+    int64_t s = 0, i = 0;
+    for (; s + 4 <= n; s += 4) dots<T, 4>(q, k + s * apart_k, apart_k, width, weights + s);
+    for (; s < n; ++s) dots<T, 1>(q, k + s * apart_k, apart_k, width, weights + s);
+    T largest = -INFINITY, sum = 0;
+    for (s = 0; s < n; ++s) {
+        if (added) weights[s] += added[s];
         largest = weights[s] > largest ? weights[s] : largest;
     }
-    T sum = 0;
-    for (int64_t s = 0; s < keys.length; s += WIDTH<T>) {
-        Lanes<T> powers = {};
-        const int64_t here = keys.length - s < WIDTH<T> ? keys.length - s : WIDTH<T>;
-        for (int64_t i = 0; i < WIDTH<T>; ++i) powers[i] = i < here ? weights[s + i] - largest : -INFINITY;
-        powers = exponential(powers);
+    for (; s % WIDTH<T>; ++s) weights[s] = -INFINITY;
+    for (s = 0; s < n; s += WIDTH<T>) {
+        const Lanes<T> powers = exponential(load<Lanes<T>>(weights + s) - largest);
         sum += total(powers);
-        for (int64_t i = 0; i < here; ++i) weights[s + i] = powers[i];
+        store(weights + s, powers);
     }
-    for (int64_t i = 0; i < width; ++i) mixed[i] = 0;
-    for (int64_t s = 0; s < keys.length; ++s) {
-        const T weight = weights[s] / sum;
-        const T* value = v + s * keys.values.column;
-        for (int64_t i = 0; i < width; ++i) mixed[i] += weight * value[i];
+    for (s = 0; s < n; ++s) weights[s] /= sum;
+    for (; i + 4 * WIDTH<T> <= width; i += 4 * WIDTH<T>) mix<T, 4>(weights, v + i, apart_v, n, mixed + i);
+    for (; i + WIDTH<T> <= width; i += WIDTH<T>) mix<T, 1>(weights, v + i, apart_v, n, mixed + i);
+    for (; i < width; ++i) {
+        mixed[i] = 0;
+        for (s = 0; s < n; ++s) mixed[i] += weights[s] * v[s * apart_v + i];
     }
 }
 

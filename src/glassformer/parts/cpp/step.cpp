@@ -128,11 +128,17 @@ void Step<T>::feed_forward(const FeedForward& of) {
     apply(of.down, inner, added, rows, width, rounded);
 }
 
-// The widest of what a step holds for each row.
-struct Widest {
-    int64_t projected = 0, mixed = 0, inner = 0, whole = 0, keys = 0;
+constexpr int64_t WORTH_IT = 65536;  // products of a map below which waking other threads takes longer than the work
 
-    void see(const Map& map) { whole = std::max(whole, filled(map.in, COLUMNS)); }
+// The widest of what a step holds for each row, and its work.
+struct Sizes {
+    int64_t projected = 0, mixed = 0, inner = 0, whole = 0, maps = 0, products = 0;
+
+    void see(const Map& map) {
+        whole = std::max(whole, filled(map.in, COLUMNS));
+        products += map.in * map.out;
+        maps += 1;
+    }
 
     void see(const Attention& of) {
         int64_t all = 0;
@@ -157,19 +163,18 @@ struct Widest {
 template <typename T>
 void all_blocks(const Block* blocks, int64_t n_blocks, T* x, int64_t rows, int64_t width, const Rotation& rotation,
                 const Keys& own, const Keys& cross, int threads) {
-    Widest widest;
-    for (int64_t i = 0; i < n_blocks; ++i) widest.see(blocks[i]);
-    widest.keys = std::max(own.length, cross.length);
-    const Room<T> normed(rows * width), projected(rows * widest.projected), mixed(rows * widest.mixed);
-    const Room<T> inner(rows * widest.inner), gate(rows * widest.inner), added(rows * width);
-    const Room<int16_t> whole(rows * widest.whole);
+    Sizes sizes;
+    for (int64_t i = 0; i < n_blocks; ++i) sizes.see(blocks[i]);
+    const Room<T> normed(rows * width), projected(rows * sizes.projected), mixed(rows * sizes.mixed);
+    const Room<T> inner(rows * sizes.inner), gate(rows * sizes.inner), added(rows * width);
+    const Room<int16_t> whole(rows * sizes.whole);
     const Room<float> step(rows);
     Step<T> all{rows,        width,      rotation,  own,       cross,      x,
                 normed.data, projected.data, mixed.data, inner.data, gate.data, added.data, {whole.data, step.data}};
 
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(threads) if (rows * sizes.products > WORTH_IT * sizes.maps)
     {
-        const Room<T> weights(widest.keys);
+        const Room<T> weights(std::max(own.length, cross.length));
         for (int64_t i = 0; i < n_blocks; ++i) all.block(blocks[i], i, weights.data);
     }
 }
@@ -190,7 +195,6 @@ extern "C" void step_double(const Block* blocks, int64_t n, double* x, int64_t r
 
 // One map: x [rows, in] to y [rows, out].
 extern "C" void linear_map(const Map* map, const float* x, float* y, int64_t rows, int threads) {
-    constexpr int64_t WORTH_IT = 65536;  // products below which waking other threads takes longer than the work
     const bool eight = map->kind == INT8;
     const Room<int16_t> whole(eight ? rows * filled(map->in, COLUMNS) : 0);
     const Room<float> step(eight ? rows : 0);
