@@ -17,6 +17,7 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.model.stack import with_cache
 from glassformer.parts import native
 from glassformer.parts.described import describe
+from glassformer.parts.int8 import FEW
 from specimens import INSIDES, ORDERS, close, model, multiplies_int8, native_cpp, tokens
 
 pytestmark = native_cpp
@@ -111,7 +112,9 @@ def test_padding_in_the_memory_and_a_row_that_may_read_nothing(steps):
     ready, cache = natively(made), None
     with torch.no_grad():
         cache = ready.new_cache()
-        found = [ready(part, memory=memory, source_keep=keep, cache=cache) for part in ids.split((3, 1, 1, 1, 1), dim=1)]
+        found = [
+            ready(part, memory=memory, source_keep=keep, cache=cache) for part in ids.split((3, 1, 1, 1, 1), dim=1)
+        ]
         close(torch.cat(found, dim=1), made(ids, memory=memory, source_keep=keep))
     assert steps == [4]
 
@@ -280,3 +283,14 @@ def test_rounded_keys_are_left_to_the_modules(shape):
     ready = prepared(made, "float32", "int8")
     assert ready.reader.along is with_cache
     assert written(ready, ROWS)
+
+
+@multiplies_int8
+def test_many_rows_are_left_to_hardware_that_multiplies_whole_numbers(steps, monkeypatch):
+    for name in ("decode.prepare.has_int8", "parts.int8.has_int8"):
+        monkeypatch.setattr(f"glassformer.{name}", lambda device: True)
+    ready = prepared(model("decoder").float(), "int8")
+    stepwise(ready, tokens(FEW, 4), (3, 1))
+    assert steps == [1]
+    stepwise(ready, tokens(FEW + 1, 4), (3, 1))
+    assert steps == [1]

@@ -162,9 +162,10 @@ def test_int8_is_near_the_model(shape, variant):
 
 @multiplies_int8
 @shapes
-def test_int8_keeps_keys_and_values_in_bfloat16(shape, monkeypatch):
+def test_int8_keeps_keys_and_values_in_bfloat16_unless_steps_are_in_cpp(shape, monkeypatch):
     for has, dtype in ((True, torch.bfloat16), (False, torch.float32)):
         monkeypatch.setattr("glassformer.decode.prepare.has_bfloat16", lambda device, has=has: has)
+        monkeypatch.setattr("glassformer.decode.prepare.can_step", lambda model: False)
         made = prepared(in_float32(shape), "int8")
         cache = made.new_cache()
         with torch.no_grad():

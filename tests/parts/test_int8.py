@@ -9,7 +9,7 @@ from glassformer.foundation.errors import DataError
 from glassformer.foundation.native import compiler
 from glassformer.foundation.runtime import has_int8
 from glassformer.parts.eight_bits import rounded
-from glassformer.parts.int8 import Int8Linear
+from glassformer.parts.int8 import FEW, Int8Linear
 from glassformer.parts.native import in_pieces, product
 from glassformer.parts.opaque import native_product
 
@@ -25,6 +25,7 @@ WAYS = [
 @pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
     monkeypatch.setattr("glassformer.parts.int8.has_int8", lambda device: request.param)
+    monkeypatch.setattr("glassformer.parts.int8.has_cpp", lambda: not request.param)
 
 
 @pytest.mark.usefixtures("way")
@@ -124,3 +125,21 @@ def test_any_number_of_threads_gives_the_same_bits():
 def test_a_bias_may_lie_anywhere_in_memory():
     weight, bias, x = torch.randn(8, 16), torch.randn(16)[::2], torch.randn(3, 16)
     assert torch.equal(Int8Linear(weight, bias)(x), Int8Linear(weight, bias.clone())(x))
+
+
+@WAYS[1].marks[0]
+def test_few_positions_are_multiplied_in_cpp_even_beside_hardware(monkeypatch):
+    """Whose sums may overflow here; so small numbers."""
+    weight, x = torch.randn(24, 16), torch.randn(FEW + 1, 16)
+    ours = Int8Linear(weight)
+    asked = []
+    monkeypatch.setattr("glassformer.parts.int8.has_int8", lambda device: True)
+    monkeypatch.setattr(
+        "glassformer.parts.int8.int8_product", lambda whole, *_: asked.append(1) or whole @ torch.ones(16, 24)
+    )
+    made = Int8Linear(weight)
+    assert torch.equal(made(x[:FEW]), ours(x[:FEW]))
+    assert not asked
+    monkeypatch.setattr("glassformer.parts.int8.rounded", lambda x: (x, torch.ones(len(x), 1)))
+    torch.testing.assert_close(made(x), x @ torch.ones(16, 24))
+    assert asked == [1]

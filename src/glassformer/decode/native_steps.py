@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -21,7 +21,7 @@ from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
 from glassformer.parts.cache import Growing, LayerCache
 from glassformer.parts.described import CBlock, Described, describe
-from glassformer.parts.native import Fields, declared, has_cpp
+from glassformer.parts.native import declared, has_cpp
 from glassformer.parts.positions import Rotation
 from glassformer.parts.slots import Room
 
@@ -29,16 +29,16 @@ from glassformer.parts.slots import Room
 class CRotation(ctypes.Structure):
     """`Rotation` of step.cpp."""
 
-    _fields_: ClassVar[Fields] = [
+    _fields_ = (
         *((name, ctypes.c_int64) for name in ("pairs", "interleaved", "row")),
         *((name, ctypes.c_void_p) for name in ("cos", "sin")),
-    ]
+    )
 
 
 class CKeys(ctypes.Structure):
     """`Keys` of step.cpp."""
 
-    _fields_: ClassVar[Fields] = [
+    _fields_ = (
         ("length", ctypes.c_int64),
         *((name, ctypes.c_int64 * 3) for name in ("keys", "values")),
         ("added", ctypes.c_void_p),
@@ -46,7 +46,7 @@ class CKeys(ctypes.Structure):
         ("blind", ctypes.c_void_p),
         *((name, ctypes.c_int64) for name in ("blind_row", "blind_head")),
         *((name, ctypes.c_void_p) for name in ("at", "k", "v")),
-    ]
+    )
 
 
 class NativeSteps:
@@ -78,6 +78,8 @@ class NativeSteps:
 def may_step(told: Described, blocks: nn.ModuleList, x: Tensor, mask: Mask, cache: Cache) -> bool:
     """Whether C++ can run this step."""
     if x.shape[1] != 1 or x.dtype != told.dtype or mask.value_bias is not None:
+        return False
+    if told.most is not None and len(x) > told.most:
         return False
     if torch.is_grad_enabled() or blocks.training or torch.is_autocast_enabled("cpu") or not told.softmax:
         return False
@@ -153,12 +155,17 @@ def function(dtype: torch.dtype) -> Any:
     return declared(name, ctypes.POINTER(CBlock), *sizes, *[pointer] * 3, ctypes.c_int)
 
 
-def with_native_steps(model: Transformer) -> Transformer:
-    """Make the model run its steps in C++ if it can, and return it.
+def can_step(model: Transformer) -> bool:
+    """Whether the steps of a model can run in C++ here.
 
     A model whose layers read windows keeps its cache of bounded size instead, whose columns move.
     """
     reader = model.reader
-    if reader.pattern is None and (told := describe(reader.blocks)) is not None and told.softmax and has_cpp():
-        reader.along = NativeSteps()
+    return reader.pattern is None and (told := describe(reader.blocks)) is not None and told.softmax and has_cpp()
+
+
+def with_native_steps(model: Transformer) -> Transformer:
+    """Make the model run its steps in C++ if it can, and return it."""
+    if can_step(model):
+        model.reader.along = NativeSteps()
     return model

@@ -1,4 +1,4 @@
-"""Preparing a model for faster decoding: weights packed once, also in lower precision.
+"""Preparing a model for faster decoding: weights laid out for it, also in lower precision, and steps in C++.
 
 Decoding one text is limited by memory bandwidth, because each step reads every weight once. bfloat16 halves the bytes
 of float32; int8 takes a quarter.
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from glassformer.decode.compiled import compile_steps
-from glassformer.decode.native_steps import with_native_steps
+from glassformer.decode.native_steps import can_step, with_native_steps
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.native import WANTED, asked_for, compiler, library
 from glassformer.foundation.registry import lookup
@@ -35,14 +35,16 @@ Make = Callable[[Tensor, Tensor | None], nn.Module]
 def prepared(model: Transformer, precision: str, cache: str = "exact", *, compile: bool = False) -> Transformer:
     """Return a copy of the model for decoding, or the model itself if nothing changes. The model is not modified.
 
-    `precision`: "float32" keeps the weights as trained; on a CPU, their maps are packed, which changes last bits of the
-    results. "bfloat16" converts everything to bfloat16. "int8" quantises linear maps and the head to 8 bits
-    (`Int8Linear`) and holds keys and values in bfloat16 if the machine has it in hardware. "auto" is bfloat16 if the
-    machine has it in hardware, else float32.
+    `precision`: "float32" keeps the weights as trained. "bfloat16" converts everything to bfloat16; on a CPU without it
+    in hardware, only the weights of linear maps and the head. "int8" quantises linear maps and the head to 8 bits
+    (`Int8Linear`). "auto" is bfloat16 if the machine has it in hardware, else float32.
 
-    `cache`: "exact" holds keys and values as they are, "int8" in 8 bits (`parts/rounded.py`). With `compile`, steps of
-    one token run as compiled code (`CompiledSteps`). For a committee, every member is prepared. Errors: `ConfigError`
-    for an unknown name, and for what this machine or the model does not support.
+    On a CPU, steps of one token per row run in C++ where it can (`NativeSteps`), in float32 and in int8, and in
+    bfloat16 without hardware for it. Sums have another order there, so last bits of the results may differ.
+
+    `cache`: "exact" holds keys and values as they are, "int8" in 8 bits (`parts/rounded.py`). With `compile`, steps run
+    as code compiled by torch instead (`CompiledSteps`). For a committee, every member is prepared. Errors:
+    `ConfigError` for an unknown name, and for what this machine or the model does not support.
     """
     if isinstance(model, Joint):
         return Joint([prepared(each, precision, cache, compile=compile) for each in model.members])
@@ -110,7 +112,8 @@ def packed(made: Transformer) -> Transformer:
 def in_int8(model: Transformer) -> Transformer:
     """Return a copy whose linear maps are `Int8Linear`.
 
-    Errors: `ConfigError` off the CPU, without both 8-bit products and a compiler, and as `library`.
+    Keys and values are held in bfloat16 if the machine has it in hardware and steps cannot run in C++. Errors:
+    `ConfigError` off the CPU, without both 8-bit products and a compiler, and as `library`.
     """
     device = device_of(model)
     if device.type != "cpu":
@@ -130,7 +133,7 @@ def in_int8(model: Transformer) -> Transformer:
     for attention in self_attentions(made):
         join_projections(attention)
     replace_maps(made, Int8Linear)
-    if has_bfloat16(device):
+    if has_bfloat16(device) and not can_step(made):
         for each in made.modules():
             if isinstance(each, Attention):
                 each.arithmetic = torch.bfloat16

@@ -69,7 +69,14 @@ def key_of(source: Path, command: str) -> str:
     """The name of the compiled file; another source or header, compiler, or processor gives another name."""
     version = told_by([command, "--version"]).stdout
     beside = sorted(each for each in source.parent.iterdir() if each.suffix in (".h", source.suffix))
-    told = [*(each.read_text(encoding="utf-8") for each in beside), *FLAGS, command, version, platform.machine(), processor()]
+    told = [
+        *(each.read_text(encoding="utf-8") for each in beside),
+        *FLAGS,
+        command,
+        version,
+        platform.machine(),
+        processor(),
+    ]
     return hashlib.sha256("\0".join(told).encode()).hexdigest()[:32]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -16,8 +16,8 @@ from glassformer.parts import ACTIVATIONS
 from glassformer.parts.attention import Attention
 from glassformer.parts.block import Block
 from glassformer.parts.feed_forward import FeedForward, GatedFeedForward
-from glassformer.parts.int8 import Int8Linear
-from glassformer.parts.native import CMap, Fields, c_map
+from glassformer.parts.int8 import FEW, Int8Linear
+from glassformer.parts.native import CMap, c_map
 from glassformer.parts.native_linear import NativeLinear
 from glassformer.parts.norm import LayerNorm, RMSNorm
 from glassformer.parts.residual import Residual
@@ -31,41 +31,41 @@ ORDER = ("identity", "relu", "relu_squared", "sigmoid", "silu", "gelu", "gelu_ta
 class CNorm(ctypes.Structure):
     """`Norm` of step.cpp; all zeros for no norm."""
 
-    _fields_: ClassVar[Fields] = [
+    _fields_ = (
         ("kind", ctypes.c_int64),
         ("eps", ctypes.c_double),
         *((name, ctypes.c_void_p) for name in ("weight", "bias")),
-    ]
+    )
 
 
 class CResidual(ctypes.Structure):
     """`Residual` of step.cpp."""
 
-    _fields_: ClassVar[Fields] = [*((name, CNorm) for name in ("in", "out", "sum")), ("scale", ctypes.c_double)]
+    _fields_ = (*((name, CNorm) for name in ("in", "out", "sum")), ("scale", ctypes.c_double))
 
 
 class CAttention(ctypes.Structure):
     """`Attention` of step.cpp."""
 
-    _fields_: ClassVar[Fields] = [
+    _fields_ = (
         *((name, ctypes.c_int64) for name in ("heads", "kv_heads", "width")),
         ("scale", ctypes.c_double),
         *((name, CNorm) for name in ("query_norm", "key_norm")),
         ("inputs", CMap * 3),
         ("output", CMap),
-    ]
+    )
 
 
 class CFeedForward(ctypes.Structure):
     """`FeedForward` of step.cpp; a plain one has a `gate` of zeros."""
 
-    _fields_: ClassVar[Fields] = [("activation", ctypes.c_int64), *((name, CMap) for name in ("up", "gate", "down"))]
+    _fields_ = (("activation", ctypes.c_int64), *((name, CMap) for name in ("up", "gate", "down")))
 
 
 class CBlock(ctypes.Structure):
     """`Block` of step.cpp."""
 
-    _fields_: ClassVar[Fields] = [
+    _fields_ = (
         ("around_own", CResidual),
         ("own", CAttention),
         ("crosses", ctypes.c_int64),
@@ -73,7 +73,7 @@ class CBlock(ctypes.Structure):
         ("cross", CAttention),
         ("around_forward", CResidual),
         ("forward", CFeedForward),
-    ]
+    )
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,8 @@ class Described:
     """Of the residual stream: float32 or float64."""
     attentions: list[Attention]
     crosses: bool
+    most: int | None
+    """Rows up to which C++ is the faster way; None if it always is."""
     held: list[Tensor]
     """The tensors whose addresses the blocks have."""
 
@@ -104,7 +106,7 @@ def describe(blocks: Iterable[nn.Module]) -> Described | None:
     if told.dtype is None:
         return None
     crosses = any(each.crosses for each in found)
-    return Described((CBlock * len(found))(*found), told.dtype, told.attentions, crosses, told.held)
+    return Described((CBlock * len(found))(*found), told.dtype, told.attentions, crosses, told.most, told.held)
 
 
 class _Unknown(Exception):
@@ -118,6 +120,7 @@ class _Telling:
     dtype: torch.dtype | None = None
     held: list[Tensor] = field(default_factory=list[Tensor])
     attentions: list[Attention] = field(default_factory=list[Attention])
+    most: int | None = None
 
     def block(self, block: Block) -> CBlock:
         cross = block.cross_attention
@@ -169,12 +172,13 @@ class _Telling:
         return CFeedForward(activations.index(branch.activation), self.map(branch.up), gate, self.map(branch.down))
 
     def map(self, linear: Any) -> CMap:
-        if isinstance(linear, Int8Linear) and not linear.hardware:
-            weight, step, D, N = linear.packed, linear.step, linear.width, len(linear.step)
+        if isinstance(linear, Int8Linear) and linear.pieces is not None:
+            weight, step, sizes = linear.pieces, linear.step, (linear.width, len(linear.step))
+            self.most = FEW if linear.hardware else self.most
         elif isinstance(linear, NativeLinear):
-            weight, step, D, N = linear.weight.detach(), None, linear.n_inputs, linear.n_outputs
+            weight, step, sizes = linear.weight.detach(), None, (linear.n_inputs, linear.n_outputs)
         elif isinstance(linear, nn.Linear):
-            weight, step, (N, D) = linear.weight.detach(), None, linear.weight.shape
+            weight, step, sizes = linear.weight.detach(), None, (linear.in_features, linear.out_features)
         else:
             raise _Unknown
         bias = None if linear.bias is None else linear.bias.detach()
@@ -182,7 +186,7 @@ class _Telling:
         self.held += [each for each in (weight, step, bias) if each is not None]
         if bias is not None:
             self.see(bias.dtype)
-        return c_map(weight, step, bias, D, N)
+        return c_map(weight, step, bias, *sizes)
 
     def address(self, tensor: Tensor) -> int:
         self.see(tensor.dtype)

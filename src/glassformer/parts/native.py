@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -28,16 +28,14 @@ FEW = 96
 NUMBERS = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.int8: 2}
 """`Kind` of maps.h: weights in the numbers of the input, in bfloat16, or in 8 bits."""
 
-Fields = list[tuple[str, Any]]
-
 
 class CMap(ctypes.Structure):
     """`Map` of maps.h."""
 
-    _fields_: ClassVar[Fields] = [
+    _fields_ = (
         *((name, ctypes.c_int64) for name in ("kind", "in", "out")),
         *((name, ctypes.c_void_p) for name in ("weight", "step", "bias")),
-    ]
+    )
 
 
 def has_cpp() -> bool:
@@ -55,10 +53,10 @@ def in_pieces(weight: Num[Tensor, "N D"]) -> Num[Tensor, "groups pieces 4 number
 
 
 def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, D: int, N: int) -> CMap:
-    """Tell C++ of a map from D numbers to N. `weight`: [N, D], or in bfloat16 and in 8 bits by `in_pieces`; in 8 bits
-    with a `step` [N].
+    """Tell C++ of a map from D numbers to N.
 
-    Errors: `ValueError` for tensors of other sizes, or that lie in memory otherwise.
+    `weight` is [N, D], or in bfloat16 and in 8 bits laid out by `in_pieces`; in 8 bits with a `step` [N]. Errors:
+    `ValueError` for tensors of other sizes, or that lie in memory otherwise.
     """
     numbers, kind = PIECE // weight.itemsize, NUMBERS[weight.dtype]
     pieces = (-(-N // GROUP), -(-D // numbers), GROUP, numbers)
