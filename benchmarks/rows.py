@@ -27,7 +27,7 @@ CAPTIONS = (
     *("--model.d-model", "128", "--model.d-ff", "256", "--model.n-layers", "4"),
     *("--model.dropout", "0.3", "--model.positions", "rotary"),  # small and with much dropout: 24 epochs of few pairs
     *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.warmup", "200"),
-    *("--training.steps", "6500", "--training.batch-tokens", "4096", "--decode.beam", "5"),
+    *("--training.batch-tokens", "4096", "--decode.beam", "5"),
 )
 TUNED = (
     *("--optimizer.weight-decay", "2", "--model.pooling", "mean"),
@@ -106,12 +106,13 @@ FURTHER = (
             metric="bleu_lowercase",
             scale=1.0,
             unit="",
-            settings=CAPTIONS,
+            settings=(*CAPTIONS, "--training.steps", steps),
             data=data,
         )
-        for name, language, data in (
-            ("multi30k long", "German", "multi30k"),
-            ("multi30k french", "French", "multi30k french"),
+        for name, language, data, steps in (
+            ("multi30k long", "German", "multi30k", "6500"),
+            ("multi30k french", "French", "multi30k french", "6500"),
+            ("multi30k lower", "German, all in lower case", "multi30k lower", "9500"),
         )
     ),
     Experiment(

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from glassformer import ATTEND, ModelConfig, Transformer
 from glassformer.foundation.native import compiler
 from glassformer.foundation.order import RelativeConfig, RotaryConfig
-from glassformer.foundation.runtime import has_int8
 from glassformer.model.outputs import Lm
 from glassformer.model.recipe import DEFAULTS, LOOK_BACK
 from glassformer.parts import ACTIVATIONS, EXPERTS, FEED_FORWARDS, NORMS, PLACEMENTS, POSITIONS
@@ -30,10 +29,6 @@ __all__ = ["PADDINGS", "VOCAB", "stack"]  # the library's own, beside what is de
 HERE = Setting(torch.device("cpu"), torch.float64)
 SHAPES = ("encoder", "decoder", "encoder-decoder")
 TOLERANCE = 1e-12  # for float64
-multiplies_int8 = pytest.mark.skipif(
-    not has_int8(torch.device("cpu")) and compiler() is None,
-    reason="this processor has no product of 8-bit numbers, and there is no C++ compiler",
-)
 native_cpp = pytest.mark.skipif(compiler() is None, reason="no C++ compiler is here")
 RULES = [*({"attention_rule": name} for name in ATTEND), {"attention_rule": "linear", "attention": "sums"}]
 PATTERNS = [

@@ -15,7 +15,7 @@ from decode.stepping import SHAPES
 from glassformer.decode.compiled import compile_steps
 from glassformer.decode.prepare import prepared
 from glassformer.foundation.errors import ConfigError
-from specimens import model, multiplies_int8
+from specimens import model, native_cpp
 
 compiler = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler is here")
 STEPPING = Path(__file__).with_name("stepping.py")
@@ -88,7 +88,7 @@ def test_texts_are_those_of_the_model(kind):
 
 @compiler
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", pytest.param("int8", marks=multiplies_int8)])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", pytest.param("int8", marks=native_cpp)])
 def test_prepared_weights_are_compiled_too(precision):
     found = compared(precision)
     assert found["graphs"] == 1, "one code for any number of rows"

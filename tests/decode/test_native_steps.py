@@ -17,8 +17,8 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.model.stack import with_cache
 from glassformer.parts import native
 from glassformer.parts.described import describe
-from glassformer.parts.int8 import FEW
-from specimens import INSIDES, ORDERS, close, model, multiplies_int8, native_cpp, tokens
+from glassformer.parts.native_linear import FEW
+from specimens import INSIDES, ORDERS, close, model, native_cpp, tokens
 
 pytestmark = native_cpp
 SHAPES = ["decoder", "encoder-decoder"]
@@ -133,10 +133,8 @@ def test_texts_are_those_of_the_modules(shape, variant, steps):
 
 
 @shapes
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", pytest.param("int8", marks=multiplies_int8)])
-def test_every_precision_is_near_the_model(shape, precision, monkeypatch):
-    for name in ("decode.prepare.has_bfloat16", "decode.prepare.has_int8", "parts.int8.has_int8"):
-        monkeypatch.setattr(f"glassformer.{name}", lambda device: False)  # so that C++ is needed
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_every_precision_is_near_the_model(shape, precision):
     variant = {"feed_forward": "gated", "activation": "silu", "norm": "rms", "d_model": 24, "n_heads": 4, "d_ff": 37}
     made = model(shape, **variant).float()
     ready, ids, memory = prepared(made, precision), tokens(2, 7), given(made)
@@ -161,12 +159,9 @@ def test_functions_in_float32_are_exact_to_a_few_roundings(activation):
     torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-5 * float(expected.abs().max()))
 
 
-@multiplies_int8
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
-def test_a_row_is_the_same_alone_and_beside_others_on_any_number_of_threads(precision, monkeypatch):
+def test_a_row_is_the_same_alone_and_beside_others_on_any_number_of_threads(precision):
     """To the last bit; prompts are read apart, because torch's product of a prompt may depend on its neighbours."""
-    for name in ("decode.prepare.has_bfloat16", "decode.prepare.has_int8", "parts.int8.has_int8"):
-        monkeypatch.setattr(f"glassformer.{name}", lambda device: False)
     ready, ids = prepared(model("decoder", d_model=40, n_heads=4, d_ff=150).float(), precision), tokens(5, 8)
     found, before = [], torch.get_num_threads()
     try:
@@ -285,11 +280,13 @@ def test_rounded_keys_are_left_to_the_modules(shape):
     assert written(ready, ROWS)
 
 
-@multiplies_int8
-def test_many_rows_are_left_to_hardware_that_multiplies_whole_numbers(steps, monkeypatch):
-    for name in ("decode.prepare.has_int8", "parts.int8.has_int8"):
-        monkeypatch.setattr(f"glassformer.{name}", lambda device: True)
-    ready = prepared(model("decoder").float(), "int8")
+def test_many_rows_in_bfloat16_are_left_to_hardware_for_it(steps, monkeypatch):
+    monkeypatch.setattr("glassformer.parts.native_linear.has_bfloat16", lambda device: True)
+    monkeypatch.setattr("glassformer.parts.native_linear.can_pack", lambda device: True)
+    monkeypatch.setattr(
+        "glassformer.parts.native_linear.PackedLinear", lambda weight, bias: lambda x: x @ weight.float().T
+    )
+    ready = prepared(model("decoder", bias=False).float(), "bfloat16")
     stepwise(ready, tokens(FEW, 4), (3, 1))
     assert steps == [1]
     stepwise(ready, tokens(FEW + 1, 4), (3, 1))

@@ -6,29 +6,17 @@ import pytest
 import torch
 
 from glassformer.foundation.errors import DataError
-from glassformer.foundation.native import compiler
-from glassformer.foundation.runtime import has_int8
 from glassformer.parts.eight_bits import rounded
-from glassformer.parts.int8 import FEW, Int8Linear
+from glassformer.parts.int8 import Int8Linear
 from glassformer.parts.native import in_pieces, product
 from glassformer.parts.opaque import native_product
+from specimens import native_cpp
 
+pytestmark = native_cpp
 SIZES = [(1, 1), (5, 3), (16, 32), (33, 40), (65, 384), (768, 96), (300, 401)]
 sizes = pytest.mark.parametrize(("N", "D"), SIZES)
-VNNI = has_int8(torch.device("cpu"))
-WAYS = [
-    pytest.param(True, id="oneDNN", marks=pytest.mark.skipif(not VNNI, reason="this processor has no 8-bit products")),
-    pytest.param(False, id="C++", marks=pytest.mark.skipif(compiler() is None, reason="no C++ compiler is here")),
-]
 
 
-@pytest.fixture(params=WAYS)
-def way(request, monkeypatch):
-    monkeypatch.setattr("glassformer.parts.int8.has_int8", lambda device: request.param)
-    monkeypatch.setattr("glassformer.parts.int8.has_cpp", lambda: not request.param)
-
-
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("rows", [1, 4, 33])
 @sizes
@@ -45,13 +33,11 @@ def test_the_product_of_rounded_numbers_is_exact(N, D, rows, biased):
     assert ((found - expected).abs() <= 4 * 2**-24 * size).all()
 
 
-@pytest.mark.usefixtures("way")
 def test_an_answer_is_in_the_dtype_of_the_question():
     made, x = Int8Linear(torch.randn(5, 48)), torch.randn(3, 48).bfloat16()
     assert torch.equal(made(x), made(x.float()).bfloat16())
 
 
-@pytest.mark.usefixtures("way")
 def test_what_a_position_gets_hangs_on_no_other():
     """To the last bit: sums of whole numbers have no order."""
     made, x = Int8Linear(torch.randn(65, 384), torch.randn(65)), torch.randn(70, 384)
@@ -61,7 +47,6 @@ def test_what_a_position_gets_hangs_on_no_other():
         assert torch.equal(made(x[rows]), whole[rows])
 
 
-@pytest.mark.usefixtures("way")
 def test_zeros_and_numbers_that_are_none():
     made = Int8Linear(torch.zeros(3, 2), torch.ones(3))
     assert made(torch.ones(1, 2)).tolist() == [[1.0, 1.0, 1.0]]
@@ -73,29 +58,25 @@ def test_zeros_and_numbers_that_are_none():
     assert not found[1:].isfinite().any(), "a step that is no number is seen in the answer"
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers_are_refused(number):
     with pytest.raises(DataError, match="Only finite weights can be stored in 8 bits"):
         Int8Linear(torch.tensor([[1.0, number]]))
 
 
-@pytest.mark.usefixtures("way")
 def test_positions_may_lie_anywhere_in_memory():
     made, x = Int8Linear(torch.randn(33, 40)), torch.randn(40, 5)
     assert torch.equal(made(x.T), made(x.T.contiguous()))
 
 
-@pytest.mark.usefixtures("way")
 def test_sums_cannot_overflow():
     """Numbers of one sign, all at the end of the range, as long as a feed-forward layer of 16,384: 2.6e8."""
     made, x = Int8Linear(torch.full((3, 16_384), -1.0)), torch.ones(2, 16_384)
     assert made(x).tolist() == [[-16_384.0] * 3] * 2
 
 
-@WAYS[1].marks[0]
-def test_halves_are_rounded_to_even_in_cpp_too():
-    """Then it is the map of `rounded`, to the last bit, and so that of oneDNN."""
+def test_halves_are_rounded_to_even():
+    """As `rounded` does it, to the last bit."""
     weight = torch.eye(8)
     whole, step = rounded(weight)
     x = torch.tensor([[127.0, 0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 0.0]])
@@ -103,7 +84,6 @@ def test_halves_are_rounded_to_even_in_cpp_too():
     assert found.tolist() == [[127.0, 0.0, 2.0, 2.0, 0.0, -2.0, 126.0, 0.0]]
 
 
-@WAYS[1].marks[0]
 def test_any_number_of_threads_gives_the_same_bits():
     weight, x = torch.randn(401, 300), torch.randn(9, 300)
     whole, step = rounded(weight)
@@ -121,25 +101,6 @@ def test_any_number_of_threads_gives_the_same_bits():
     assert torch.equal(found[0], native_product(*given)), "as an operator of torch, which compiled code calls"
 
 
-@pytest.mark.usefixtures("way")
 def test_a_bias_may_lie_anywhere_in_memory():
     weight, bias, x = torch.randn(8, 16), torch.randn(16)[::2], torch.randn(3, 16)
     assert torch.equal(Int8Linear(weight, bias)(x), Int8Linear(weight, bias.clone())(x))
-
-
-@WAYS[1].marks[0]
-def test_few_positions_are_multiplied_in_cpp_even_beside_hardware(monkeypatch):
-    """Whose sums may overflow here; so small numbers."""
-    weight, x = torch.randn(24, 16), torch.randn(FEW + 1, 16)
-    ours = Int8Linear(weight)
-    asked = []
-    monkeypatch.setattr("glassformer.parts.int8.has_int8", lambda device: True)
-    monkeypatch.setattr(
-        "glassformer.parts.int8.int8_product", lambda whole, *_: asked.append(1) or whole @ torch.ones(16, 24)
-    )
-    made = Int8Linear(weight)
-    assert torch.equal(made(x[:FEW]), ours(x[:FEW]))
-    assert not asked
-    monkeypatch.setattr("glassformer.parts.int8.rounded", lambda x: (x, torch.ones(len(x), 1)))
-    torch.testing.assert_close(made(x), x @ torch.ones(16, 24))
-    assert asked == [1]

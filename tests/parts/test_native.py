@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from glassformer.parts import native
+from glassformer.parts import native, native_linear
 from glassformer.parts.native import c_map, in_pieces, product
 from glassformer.parts.native_linear import NativeLinear
 from glassformer.parts.opaque import native_product
@@ -18,7 +18,7 @@ SIZES = [(1, 1), (5, 3), (16, 32), (33, 40), (65, 384), (768, 96), (300, 401), (
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("rows", [0, 1, 2, 3, 33, native.FEW + 1])
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 5, 6, 7, 33, 97])
 @pytest.mark.parametrize(("N", "D"), SIZES)
 def test_the_product_is_that_of_the_weights_in_their_dtype(N, D, rows, biased, dtype):
     """Sums in float32, of weights in their own dtype."""
@@ -52,14 +52,54 @@ def test_weights_in_float32_are_not_copied():
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16])
-def test_pieces_are_four_rows_of_sixteen_bytes(dtype):
-    whole, numbers = torch.arange(5 * 18).view(5, 18).to(dtype), 16 // dtype.itemsize
-    pieces = in_pieces(whole)
-    assert pieces.shape == (2, -(-18 // numbers), 4, numbers)
+def test_pieces_are_four_rows_of_sixteen_numbers(dtype):
+    whole = torch.arange(5 * 18).view(5, 18).to(dtype)
+    pieces = in_pieces(whole)[:, dtype == torch.int8 :]
+    assert pieces.shape == (2, 2, 4, 16)
     for n in range(8):
-        for d in range(pieces.shape[1] * numbers):
+        for d in range(32):
             expected = whole[n, d] if n < 5 and d < 18 else 0
-            assert pieces[n // 4, d // numbers, n % 4, d % numbers] == expected
+            assert pieces[n // 4, d // 16, n % 4, d % 16] == expected
+
+
+def test_a_group_in_8_bits_begins_with_what_takes_off_the_effect_of_numbers_without_sign():
+    whole = torch.randint(-127, 128, (5, 18), dtype=torch.int8)
+    first = in_pieces(whole)[:, 0].contiguous().view(torch.int32)
+    assert first.shape == (2, 4, 4)
+    assert first[..., 0].flatten().tolist() == [*(-128 * whole.sum(1)).tolist(), 0, 0, 0]
+    assert not first[..., 1:].any()
+
+
+@pytest.fixture
+def hardware(monkeypatch):
+    """As if the processor had instructions for bfloat16: what they would be given, and the answer 7."""
+    given = []
+
+    class Packed:
+        def __init__(self, weight, bias):
+            assert weight.dtype == bias.dtype == torch.bfloat16
+            self.outputs = len(weight)
+
+        def __call__(self, x):
+            given.append(len(x))
+            return torch.full((len(x), self.outputs), 7.0).bfloat16()
+
+    monkeypatch.setattr(native_linear, "has_bfloat16", lambda device: True)
+    monkeypatch.setattr(native_linear, "can_pack", lambda device: True)
+    monkeypatch.setattr(native_linear, "PackedLinear", Packed)
+    return given
+
+
+def test_many_positions_in_bfloat16_are_left_to_hardware_for_it(hardware):
+    weight, bias, x = torch.randn(5, 16), torch.randn(5), torch.randn(native_linear.FEW + 1, 16)
+    made = NativeLinear(weight.bfloat16(), bias)
+    torch.testing.assert_close(made(x[:-1]), F.linear(x[:-1], weight.bfloat16().float(), bias))
+    assert hardware == []
+    found = made(x)
+    assert found.dtype == torch.float32
+    assert (found == 7).all()
+    assert hardware == [len(x)]
+    assert NativeLinear(weight, bias).packed is None, "in float32"
 
 
 @pytest.mark.parametrize("x", [torch.ones(1, 16).double(), torch.ones(1, 16, device="meta")], ids=["float64", "meta"])

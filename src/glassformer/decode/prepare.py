@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 from glassformer.decode.compiled import compile_steps
-from glassformer.decode.native_steps import can_step, with_native_steps
+from glassformer.decode.native_steps import with_native_steps
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.native import WANTED, asked_for, compiler, library
 from glassformer.foundation.registry import lookup
-from glassformer.foundation.runtime import has_bfloat16, has_int8
+from glassformer.foundation.runtime import has_bfloat16
 from glassformer.foundation.shapes import Tensor
 from glassformer.model.joint import Joint
 from glassformer.model.transformer import Transformer
@@ -35,12 +35,12 @@ Make = Callable[[Tensor, Tensor | None], nn.Module]
 def prepared(model: Transformer, precision: str, cache: str = "exact", *, compile: bool = False) -> Transformer:
     """Return a copy of the model for decoding, or the model itself if nothing changes. The model is not modified.
 
-    `precision`: "float32" keeps the weights as trained. "bfloat16" converts everything to bfloat16; on a CPU without it
-    in hardware, only the weights of linear maps and the head. "int8" quantises linear maps and the head to 8 bits
-    (`Int8Linear`). "auto" is bfloat16 if the machine has it in hardware, else float32.
+    `precision`: "float32" keeps the weights as trained. "bfloat16" rounds those of linear maps and the head
+    (`NativeLinear`), and on other devices than a CPU, or without a C++ compiler, everything. "int8" quantises linear
+    maps and the head to 8 bits (`Int8Linear`). "auto" is bfloat16 if the machine has it in hardware, else float32.
 
-    On a CPU, steps of one token per row run in C++ where it can (`NativeSteps`), in float32 and in int8, and in
-    bfloat16 without hardware for it. Sums have another order there, so last bits of the results may differ.
+    On a CPU, steps of one token per row run in C++ where it can (`NativeSteps`). Sums have another order there, so last
+    bits of the results may differ.
 
     `cache`: "exact" holds keys and values as they are, "int8" in 8 bits (`parts/rounded.py`). With `compile`, steps run
     as code compiled by torch instead (`CompiledSteps`). For a committee, every member is prepared. Errors:
@@ -87,9 +87,9 @@ def in_float32(model: Transformer) -> Transformer:
 
 
 def in_bfloat16(model: Transformer) -> Transformer:
-    """Return a copy in bfloat16; on a CPU without bfloat16 in hardware only its maps, if our C++ can read them."""
+    """Return a copy with maps in bfloat16; with everything in it where our C++ cannot read them."""
     device = device_of(model)
-    if device.type == "cpu" and not has_bfloat16(device) and has_cpp():
+    if device.type == "cpu" and has_cpp():
         made = copy.deepcopy(model).float()
         replace_maps(made, lambda weight, bias: NativeLinear(weight.detach().bfloat16(), bias))
         return made
@@ -112,8 +112,7 @@ def packed(made: Transformer) -> Transformer:
 def in_int8(model: Transformer) -> Transformer:
     """Return a copy whose linear maps are `Int8Linear`.
 
-    Keys and values are held in bfloat16 if the machine has it in hardware and steps cannot run in C++. Errors:
-    `ConfigError` off the CPU, without both 8-bit products and a compiler, and as `library`.
+    Errors: `ConfigError` off the CPU and without a compiler, and as `library`.
     """
     device = device_of(model)
     if device.type != "cpu":
@@ -121,22 +120,16 @@ def in_int8(model: Transformer) -> Transformer:
             f"decode.precision='int8' is for a CPU; the model is on {device}. Use 'bfloat16', or set "
             "training.device='cpu'."
         )
-    if not has_int8(device) and compiler() is None:
+    if compiler() is None:
         raise ConfigError(
-            "decode.precision='int8' needs a processor that multiplies 8-bit numbers (AVX-512 VNNI), or a C++ compiler "
-            f"({WANTED}); got neither{asked_for()}. Install a compiler (on Debian or Ubuntu: apt-get install g++), or "
-            "use 'float32'."
+            f"decode.precision='int8' needs a C++ compiler, {WANTED}; none was found{asked_for()}. Install one (on "
+            "Debian or Ubuntu: apt-get install g++), or use 'float32'."
         )
-    if not has_int8(device):
-        library(CPP)  # now, where the user can be told
+    library(CPP)  # now, where the user can be told
     made = copy.deepcopy(model).float()
     for attention in self_attentions(made):
         join_projections(attention)
     replace_maps(made, Int8Linear)
-    if has_bfloat16(device) and not can_step(made):
-        for each in made.modules():
-            if isinstance(each, Attention):
-                each.arithmetic = torch.bfloat16
     return made
 
 

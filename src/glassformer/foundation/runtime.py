@@ -83,8 +83,3 @@ def has_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return False
-
-
-def has_int8(device: torch.device) -> bool:
-    """Whether the device is a CPU that multiplies 8-bit numbers in hardware (VNNI); on older CPUs sums overflow."""
-    return device.type == "cpu" and torch.cpu._is_vnni_supported()  # pyright: ignore[reportPrivateUsage]

@@ -26,8 +26,7 @@ class Attention(nn.Module):
     - `scale` multiplies the scores, 1/sqrt(K) by default. T5 uses 1 and puts the scale into the initial weights (Raffel
       et al. 2020, the code of its models).
 
-    Decoding may set `joined`, one map that gives query, key and value of self-attention together, and `arithmetic`, the
-    dtype in which queries, keys and values are held and multiplied if it is not that of x.
+    Decoding may set `joined`, one map that gives query, key and value of self-attention together.
     """
 
     def __init__(
@@ -58,7 +57,6 @@ class Attention(nn.Module):
         self.value = nn.Linear(d_model, shared, bias=bias)
         self.output = nn.Linear(inner, d_model, bias=bias)
         self.joined: nn.Module | None = None
-        self.arithmetic: torch.dtype | None = None
         self.query_norm, self.key_norm = qk_norm(self.d_head), qk_norm(self.d_head)
         self.relation = relation
 
@@ -81,17 +79,12 @@ class Attention(nn.Module):
         else:
             q, k, v = (self.heads(each) for each in self.projected(x, source))
             q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
-            if self.arithmetic is not None:
-                k, v = k.to(self.arithmetic), v.to(self.arithmetic)
             if cache is not None:
                 k, v = cache.append(k, v)
-        if self.arithmetic is not None:
-            q = q.to(self.arithmetic)
         if self.relation is not None:
             mask = self.relation(q, k, mask, scale=self.scale)
         mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
-        mixed = mixed.transpose(1, 2).flatten(2)
-        return self.output(mixed if self.arithmetic is None else mixed.to(x.dtype))
+        return self.output(mixed.transpose(1, 2).flatten(2))
 
     def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:
         """Query, key and value for all heads side by side; by one product if the maps were joined."""

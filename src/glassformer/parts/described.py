@@ -16,9 +16,9 @@ from glassformer.parts import ACTIVATIONS
 from glassformer.parts.attention import Attention
 from glassformer.parts.block import Block
 from glassformer.parts.feed_forward import FeedForward, GatedFeedForward
-from glassformer.parts.int8 import FEW, Int8Linear
+from glassformer.parts.int8 import Int8Linear
 from glassformer.parts.native import CMap, c_map
-from glassformer.parts.native_linear import NativeLinear
+from glassformer.parts.native_linear import FEW, NativeLinear
 from glassformer.parts.norm import LayerNorm, RMSNorm
 from glassformer.parts.residual import Residual
 
@@ -150,7 +150,7 @@ class _Telling:
                 raise _Unknown
 
     def attention(self, attention: nn.Module, names: tuple[str, ...]) -> CAttention:
-        if not isinstance(attention, Attention) or attention.relation is not None or attention.arithmetic is not None:
+        if not isinstance(attention, Attention) or attention.relation is not None:
             raise _Unknown
         self.attentions.append(attention)
         joined = attention.joined
@@ -172,11 +172,11 @@ class _Telling:
         return CFeedForward(activations.index(branch.activation), self.map(branch.up), gate, self.map(branch.down))
 
     def map(self, linear: Any) -> CMap:
-        if isinstance(linear, Int8Linear) and linear.pieces is not None:
-            weight, step, sizes = linear.pieces, linear.step, (linear.width, len(linear.step))
-            self.most = FEW if linear.hardware else self.most
+        if isinstance(linear, Int8Linear):
+            weight, step, sizes = linear.weight, linear.step, (linear.n_inputs, linear.n_outputs)
         elif isinstance(linear, NativeLinear):
             weight, step, sizes = linear.weight.detach(), None, (linear.n_inputs, linear.n_outputs)
+            self.most = self.most if linear.packed is None else FEW
         elif isinstance(linear, nn.Linear):
             weight, step, sizes = linear.weight.detach(), None, (linear.in_features, linear.out_features)
         else:

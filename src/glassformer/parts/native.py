@@ -7,6 +7,7 @@ its tensor is; so `Described` keeps each tensor that it names.
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -22,9 +23,11 @@ from glassformer.foundation.shapes import Float, Num, Tensor
 
 CPP = Path(__file__).with_name("cpp") / "step.cpp"
 GROUP, PIECE = 4, 16
-"""How maps.h reads a matrix: four rows together, sixteen bytes of each at a time."""
-FEW = 96
-"""Up to this many rows our C++ is faster: reading the weights takes the time. Beyond, torch's product is."""
+"""How tiles.h reads a matrix: four rows together, sixteen numbers of each at a time."""
+ADDED = 128
+"""What whole.h adds to whole numbers where instructions multiply numbers without sign by numbers with a sign."""
+FEW = sys.maxsize if torch.backends.cpu.get_cpu_capability() == "AVX512" else 96
+"""Up to this many rows our C++ is the faster way for float32, as we measured it; beyond, torch's product is."""
 NUMBERS = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.int8: 2}
 """`Kind` of maps.h: weights in the numbers of the input, in bfloat16, or in 8 bits."""
 
@@ -45,11 +48,18 @@ def has_cpp() -> bool:
     return False
 
 
-def in_pieces(weight: Num[Tensor, "N D"]) -> Num[Tensor, "groups pieces 4 numbers"]:
-    """Lay out a matrix in the order in which maps.h reads it, filled up with zeros."""
-    (N, D), numbers = weight.shape, PIECE // weight.itemsize
-    filled = F.pad(weight, (0, -D % numbers, 0, -N % GROUP))
-    return filled.view(-1, GROUP, filled.shape[1] // numbers, numbers).transpose(1, 2).contiguous()
+def in_pieces(weight: Num[Tensor, "N D"]) -> Num[Tensor, "groups pieces 4 16"]:
+    """Lay out a matrix in the order in which our C++ reads it, filled up with zeros.
+
+    In 8 bits each group begins with one piece more: 4 x 4 whole numbers of 32 bits, in whose first column stands what
+    takes the effect of `ADDED` off the sums of a row.
+    """
+    N, D = weight.shape
+    filled = F.pad(weight, (0, -D % PIECE, 0, -N % GROUP)).view(-1, GROUP, -(-D // PIECE), PIECE).transpose(1, 2)
+    if weight.dtype != torch.int8:
+        return filled.contiguous()
+    head = F.pad(-ADDED * filled.sum((1, 3), dtype=torch.int32)[..., None], (0, 3))
+    return torch.cat([head.view(torch.int8)[:, None], filled], 1)
 
 
 def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, D: int, N: int) -> CMap:
@@ -58,8 +68,8 @@ def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, 
     `weight` is [N, D], or in bfloat16 and in 8 bits laid out by `in_pieces`; in 8 bits with a `step` [N]. Errors:
     `ValueError` for tensors of other sizes, or that lie in memory otherwise.
     """
-    numbers, kind = PIECE // weight.itemsize, NUMBERS[weight.dtype]
-    pieces = (-(-N // GROUP), -(-D // numbers), GROUP, numbers)
+    kind = NUMBERS[weight.dtype]
+    pieces = (-(-N // GROUP), -(-D // PIECE) + (weight.dtype == torch.int8), GROUP, PIECE)
     fits = weight.shape == ((N, D) if kind == 0 else pieces) and (step is not None) == (weight.dtype == torch.int8)
     whole = all(each is None or each.is_contiguous() for each in (weight, step, bias))
     if not (fits and whole and all(each is None or each.shape == (N,) for each in (step, bias))):

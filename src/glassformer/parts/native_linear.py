@@ -5,9 +5,14 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from glassformer.foundation.runtime import has_bfloat16
 from glassformer.foundation.shapes import Float, Num, Tensor
-from glassformer.parts.native import in_pieces, product
-from glassformer.parts.opaque import native_product
+from glassformer.parts.native import in_pieces
+from glassformer.parts.opaque import native_map
+from glassformer.parts.packed import PackedLinear, can_pack
+
+FEW = 32
+"""Beyond this many positions, bfloat16 is multiplied by oneDNN where the processor has instructions for it."""
 
 
 class NativeLinear(nn.Module):
@@ -15,15 +20,20 @@ class NativeLinear(nn.Module):
 
     In float32 the weights are those of the model, not copied. bfloat16 halves the bytes to be read; its numbers are
     widened when they are used, so that sums are as exact as in float32, and no instructions for bfloat16 are needed.
+    Where there are such instructions, many positions are multiplied by `PackedLinear`, which rounds x and y to bfloat16
+    too; for this, weights are in memory twice.
     """
 
     def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
         super().__init__()
         (self.n_outputs, self.n_inputs), self.bias = weight.shape, bias
-        self.weight: Num[Tensor, "..."] = weight if weight.dtype == torch.float32 else in_pieces(weight.detach())
+        narrow, device = weight.dtype == torch.bfloat16, weight.device
+        self.weight: Num[Tensor, "..."] = in_pieces(weight.detach()) if narrow else weight
+        hardware = narrow and has_bfloat16(device) and can_pack(device)
+        self.packed = PackedLinear(weight, None if bias is None else bias.bfloat16()) if hardware else None
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
         """The map at each position; under autocast, x may come in another dtype."""
-        multiply = native_product if torch.compiler.is_compiling() else product
-        y = multiply(x.reshape(-1, x.shape[-1]).float(), self.weight, None, self.bias, self.n_outputs)
-        return y.view(*x.shape[:-1], self.n_outputs)
+        if self.packed is not None and not torch.compiler.is_compiling() and x.numel() > FEW * self.n_inputs:
+            return self.packed(x).float()
+        return native_map(x, self.weight, None, self.bias, self.n_outputs)

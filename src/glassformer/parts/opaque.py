@@ -1,4 +1,4 @@
-"""Matrix products as operators of our own that `torch.compile` treats as opaque: oneDNN's, and our C++.
+"""Matrix products as operators of our own that `torch.compile` treats as opaque: our C++, and oneDNN's.
 
 oneDNN is torch's CPU library, which packs weights in a layout of its own. torch has operators for its products too, but
 the compiler looks inside them and does not know that layout.
@@ -8,38 +8,33 @@ from __future__ import annotations
 
 import torch
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.foundation.shapes import Float, Num, Tensor
 from glassformer.parts.native import product
 
 OURS = torch.library.Library("glassformer", "DEF")
-OURS.define("int8_product(Tensor whole, Tensor packed, Tensor step, Tensor zeros) -> Tensor")
 OURS.define("native_product(Tensor x, Tensor weight, Tensor? step, Tensor? bias, int N) -> Tensor")
 OURS.define("packed_product(Tensor x, Tensor packed, Tensor? bias, int width) -> Tensor")
 
-int8_product = torch.ops.glassformer.int8_product.default
-"""Exact sums [M, N] of products of 8-bit numbers [M, D], each column times its step; `packed` by `qlinear_prepack`."""
 native_product = torch.ops.glassformer.native_product.default
 """The whole map in one call: `product` of native.py."""
 packed_product = torch.ops.glassformer.packed_product.default
 """x W^T + b, with `width` numbers per position; `packed` by `_reorder_linear_weight`."""
 
 
-def _int8(whole: Tensor, packed: Tensor, step: Tensor, zeros: Tensor) -> Tensor:
-    return torch.ops.onednn.qlinear_pointwise(
-        whole, 1.0, 0, packed, step, zeros, None, 1.0, 0, torch.float32, "none", [], ""
-    )
+def native_map(
+    x: Float[Tensor, "*where D"], weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, N: int
+) -> Float[Tensor, "*where N"]:
+    """`product` at each position of x, in float32; also while steps are compiled."""
+    multiply = native_product if torch.compiler.is_compiling() else product
+    return multiply(x.reshape(-1, x.shape[-1]).float(), weight, step, bias, N).view(*x.shape[:-1], N)
 
 
 def _packed(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
 
 
-def _like_int8(whole: Tensor, packed: Tensor, step: Tensor, zeros: Tensor) -> Tensor:
-    return whole.new_empty(whole.shape[0], step.shape[0], dtype=torch.float32)  # len() would fix the number of rows
-
-
 def _like_native(x: Tensor, weight: Tensor, step: Tensor | None, bias: Tensor | None, N: int) -> Tensor:
-    return x.new_empty(x.shape[0], N)
+    return x.new_empty(x.shape[0], N)  # len() would fix the number of rows
 
 
 def _like_packed(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -> Tensor:
@@ -47,9 +42,7 @@ def _like_packed(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -> 
 
 
 for key in ("CPU", "MkldnnCPU"):  # inputs are dense tensors, weights are in oneDNN's layout
-    OURS.impl("int8_product", _int8, key)
     OURS.impl("packed_product", _packed, key)
 OURS.impl("native_product", product, "CPU")
-torch.library.register_fake("glassformer::int8_product", _like_int8, lib=OURS)  # only shapes, for the compiler
-torch.library.register_fake("glassformer::native_product", _like_native, lib=OURS)
+torch.library.register_fake("glassformer::native_product", _like_native, lib=OURS)  # only shapes, for the compiler
 torch.library.register_fake("glassformer::packed_product", _like_packed, lib=OURS)

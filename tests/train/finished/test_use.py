@@ -20,7 +20,7 @@ from glassformer.store.folders import step_folder
 from glassformer.train.finished.use import evaluate, groups, parameters, translate
 from glassformer.train.recipe import dumps_recipe, load_recipe, override
 from glassformer.train.run.session import resume, start
-from specimens import multiplies_int8
+from specimens import native_cpp
 from train.examples import follow, recipe, texts
 
 LINES = ["a b c", "e", "d d d d", "x a y", "b a"]
@@ -94,7 +94,7 @@ def test_every_parameter_has_its_row(run):
     assert total == sum(row.numbers for row in rows) == sum(p.numel() for p in model.parameters())
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=multiplies_int8)])
+@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=native_cpp)])
 def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch, precision):
     """By translate and by evaluate; the loss is that of the model as it is."""
     plain, rounded = load_recipe(run / "recipe.toml"), dict[str, object]()

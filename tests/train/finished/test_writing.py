@@ -17,7 +17,7 @@ from glassformer.train.finished.guessing import Guessing
 from glassformer.train.finished.writing import USUAL_TOKENS, Writer
 from glassformer.train.recipe import Recipe, load_recipe, override
 from glassformer.train.run.session import start
-from specimens import multiplies_int8
+from specimens import native_cpp
 from train.examples import follow, recipe
 
 WINDOW = 8
@@ -121,7 +121,7 @@ def test_texts_hang_on_seed_and_number_alone(run):
     assert len({*pieces[99, 1][:3]}) == 3
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=multiplies_int8)])
+@pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=native_cpp)])
 def test_texts_are_written_with_the_weights_asked_for(run, precision):
     writer = Writer(run, of_run(run, max_new_tokens=5, precision=precision))
     assert len(texts([*writer.write(["ab"], n=2)])) == 2

@@ -1,4 +1,4 @@
-// Vectors of 32 bytes: what one instruction of AVX2 works on. Elsewhere the compiler takes two or more instructions.
+// Vectors: what one instruction of AVX-512 or AVX2 works on. Elsewhere the compiler takes two or more instructions.
 
 #pragma once
 
@@ -7,33 +7,32 @@
 #include <initializer_list>
 #include <new>
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
+#define HAS_AVX2
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define HAS_AVX512
+#endif
 #endif
 
 namespace glassformer {
 
-template <typename T>
-struct Of;
-template <>
-struct Of<float> {
-    typedef float Lanes __attribute__((vector_size(32)));
-};
-template <>
-struct Of<double> {
-    typedef double Lanes __attribute__((vector_size(32)));
-};
-template <typename T>
-using Lanes = typename Of<T>::Lanes;
-template <typename T>
-constexpr int64_t WIDTH = 32 / sizeof(T);
+#if defined(HAS_AVX512)
+constexpr int64_t BYTES = 64;
+#else
+constexpr int64_t BYTES = 32;
+#endif
 
-typedef int32_t Whole __attribute__((vector_size(32)));
-
-template <typename T>
-struct Four {
-    typedef T Numbers __attribute__((vector_size(4 * sizeof(T))));
+template <typename T, int64_t N>
+struct Numbers {
+    typedef T Vector __attribute__((vector_size(N * sizeof(T))));
 };
+template <typename T>
+constexpr int64_t WIDTH = BYTES / sizeof(T);
+template <typename T>
+using Lanes = typename Numbers<T, WIDTH<T>>::Vector;
+template <typename T>
+using Four = typename Numbers<T, 4>::Vector;
 
 template <typename Vector, typename Number>
 inline Vector load(const Number* from) {
@@ -48,13 +47,15 @@ inline void store(Number* to, Vector vector) {
 }
 
 // A short loop, written out by the compiler: only then do arrays of sums become registers.
-#define EACH _Pragma("GCC unroll 4")
+#define EACH _Pragma("GCC unroll 8")
 
 // Each load from memory takes a turn: what is used several times is to stay in a register, which the compiler would not
 // see to by itself.
 template <typename Vector>
 inline void stays(Vector& vector) {
-#if defined(__AVX2__)
+#if defined(HAS_AVX512)
+    asm("" : "+v"(vector));
+#elif defined(HAS_AVX2)
     asm("" : "+x"(vector));
 #endif
 }
@@ -63,7 +64,7 @@ inline void stays(Vector& vector) {
 template <typename T>
 struct Room {
     T* data;
-    explicit Room(int64_t n) : data(new (std::align_val_t(64)) T[n + 32]) {}
+    explicit Room(int64_t n) : data(new (std::align_val_t(64)) T[n + BYTES]) {}
     ~Room() { ::operator delete[](data, std::align_val_t(64)); }
     Room(const Room&) = delete;
     Room& operator=(const Room&) = delete;
@@ -71,7 +72,9 @@ struct Room {
 
 // a * b + c, rounded once where the processor can.
 inline Lanes<float> fused(Lanes<float> a, Lanes<float> b, Lanes<float> c) {
-#if defined(__AVX2__) && defined(__FMA__)
+#if defined(HAS_AVX512)
+    return (Lanes<float>)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(HAS_AVX2)
     return (Lanes<float>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #else
     return a * b + c;
@@ -79,45 +82,49 @@ inline Lanes<float> fused(Lanes<float> a, Lanes<float> b, Lanes<float> c) {
 }
 
 inline Lanes<double> fused(Lanes<double> a, Lanes<double> b, Lanes<double> c) {
-#if defined(__AVX2__) && defined(__FMA__)
+#if defined(HAS_AVX512)
+    return (Lanes<double>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+#elif defined(HAS_AVX2)
     return (Lanes<double>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
 #else
     return a * b + c;
 #endif
 }
 
+typedef Numbers<float, 8>::Vector Eight;
+
+// A vector of eight numbers, which has the same total.
+inline Eight eight(Lanes<float> v) {
+#if defined(HAS_AVX512)
+    return (Eight)_mm512_castps512_ps256((__m512)v) + (Eight)_mm512_extractf32x8_ps((__m512)v, 1);
+#else
+    return v;
+#endif
+}
+
 // The sum of a vector's numbers, always in the same order, which is that of `totals`.
 inline float total(Lanes<float> v) {
-    return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+    const Eight s = eight(v);
+    return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
 }
-inline double total(Lanes<double> v) { return (v[0] + v[1]) + (v[2] + v[3]); }
+inline double total(Lanes<double> v) {
+    double sum = 0;
+    for (int i = 0; i < WIDTH<double>; ++i) sum += v[i];
+    return sum;
+}
 
 // The sum of each of four vectors.
-inline Four<float>::Numbers totals(Lanes<float> a, Lanes<float> b, Lanes<float> c, Lanes<float> d) {
-#if defined(__AVX2__)
-    const __m256 halves = _mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
-    return (Four<float>::Numbers)_mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
+inline Four<float> totals(Lanes<float> a, Lanes<float> b, Lanes<float> c, Lanes<float> d) {
+#if defined(HAS_AVX2)
+    const __m256 first = _mm256_hadd_ps((__m256)eight(a), (__m256)eight(b));
+    const __m256 halves = _mm256_hadd_ps(first, _mm256_hadd_ps((__m256)eight(c), (__m256)eight(d)));
+    return (Four<float>)_mm_add_ps(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1));
 #else
-    const Four<float>::Numbers sums = {total(a), total(b), total(c), total(d)};
-    return sums;
+    return Four<float>{total(a), total(b), total(c), total(d)};
 #endif
 }
-
-inline Four<double>::Numbers totals(Lanes<double> a, Lanes<double> b, Lanes<double> c, Lanes<double> d) {
-    const Four<double>::Numbers sums = {total(a), total(b), total(c), total(d)};
-    return sums;
-}
-
-inline Four<int32_t>::Numbers totals(Whole a, Whole b, Whole c, Whole d) {
-#if defined(__AVX2__)
-    const __m256i halves = _mm256_hadd_epi32(_mm256_hadd_epi32((__m256i)a, (__m256i)b),
-                                             _mm256_hadd_epi32((__m256i)c, (__m256i)d));
-    return (Four<int32_t>::Numbers)_mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
-#else
-    Four<int32_t>::Numbers sums = {};
-    for (int i = 0; i < 8; ++i) sums += Four<int32_t>::Numbers{a[i], b[i], c[i], d[i]};
-    return sums;
-#endif
+inline Four<double> totals(Lanes<double> a, Lanes<double> b, Lanes<double> c, Lanes<double> d) {
+    return Four<double>{total(a), total(b), total(c), total(d)};
 }
 
 // The sum of a[i] * b[i] for one vector a and `N` vectors b, `apart` numbers from each other.
@@ -128,7 +135,7 @@ inline void dots(const T* a, const T* b, int64_t apart, int64_t n, T* found) {
     for (; i + WIDTH<T> <= n; i += WIDTH<T>)
         EACH for (int k = 0; k < N; ++k)
             sums[k] = fused(load<Lanes<T>>(a + i), load<Lanes<T>>(b + k * apart + i), sums[k]);
-    const auto four = totals(sums[0], sums[1], sums[2], sums[3]);
+    const Four<T> four = totals(sums[0], sums[1], sums[2], sums[3]);
     EACH for (int k = 0; k < N; ++k) found[k] = four[k];
     for (; i < n; ++i)
         for (int k = 0; k < N; ++k) found[k] += a[i] * b[k * apart + i];
@@ -144,6 +151,7 @@ inline T dot(const T* a, const T* b, int64_t n) {
 // e^x, to about one rounding: e^x = 2^n e^r with |r| <= log(2) / 2, and e^r by its series. Exactly 0 below -87.
 inline Lanes<float> exponential(Lanes<float> x) {
     constexpr float EVEN = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest whole number
+    typedef Lanes<int32_t> Whole;
     const Lanes<float> low = Lanes<float>{} - 87.0f, high = Lanes<float>{} + 88.0f;
     const Whole vanishes = x < low;
     x = vanishes ? low : x;
@@ -157,7 +165,7 @@ inline Lanes<float> exponential(Lanes<float> x) {
 }
 
 inline Lanes<double> exponential(Lanes<double> x) {
-    for (int i = 0; i < 4; ++i) x[i] = std::exp(x[i]);
+    for (int i = 0; i < WIDTH<double>; ++i) x[i] = std::exp(x[i]);
     return x;
 }
 

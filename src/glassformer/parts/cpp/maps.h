@@ -21,7 +21,7 @@ struct Same {
     Lanes<T> vector(int64_t n, int64_t d) const { return load<Lanes<T>>(row[n] + d); }
     T number(int64_t n, int64_t d) const { return row[n][d]; }
     void prefetch(int64_t d) const {
-        if (d % (2 * WIDTH<T>) == 0)
+        if (d % (64 / int64_t(sizeof(T))) == 0)
             for (int64_t n = 0; n < OUTPUTS; ++n) __builtin_prefetch(row[n] + d + next);
     }
 };
@@ -30,31 +30,33 @@ struct Same {
 struct Upper {
     typedef uint16_t Stored;
     const uint16_t* w;
-    Upper(const Map& map, int64_t group) : w((const uint16_t*)map.weight + group * OUTPUTS * filled(map.in, HALVES)) {}
-    // The eight from column d on, where a piece begins.
+    Upper(const Map& map, int64_t group) : w((const uint16_t*)map.weight + group * OUTPUTS * filled(map.in)) {}
+    const uint16_t* at(int64_t n, int64_t d) const {
+        return w + d / COLUMNS * (OUTPUTS * COLUMNS) + n * COLUMNS + d % COLUMNS;
+    }
     Lanes<float> vector(int64_t n, int64_t d) const {
-        const uint16_t* piece = w + d * OUTPUTS + n * HALVES;
-#if defined(__AVX2__)
-        return (Lanes<float>)_mm256_slli_epi32(_mm256_cvtepu16_epi32(load<__m128i>(piece)), 16);
+#if defined(HAS_AVX512)
+        return (Lanes<float>)_mm512_slli_epi32(_mm512_cvtepu16_epi32(load<__m256i>(at(n, d))), 16);
+#elif defined(HAS_AVX2)
+        return (Lanes<float>)_mm256_slli_epi32(_mm256_cvtepu16_epi32(load<__m128i>(at(n, d))), 16);
 #else
         Lanes<float> numbers;
-        for (int i = 0; i < HALVES; ++i) numbers[i] = widened(piece[i]);
+        for (int i = 0; i < WIDTH<float>; ++i) numbers[i] = number(n, d + i);
         return numbers;
 #endif
     }
     float number(int64_t n, int64_t d) const {
-        return widened(w[(d - d % HALVES) * OUTPUTS + n * HALVES + d % HALVES]);
-    }
-    void prefetch(int64_t d) const { __builtin_prefetch(w + d * OUTPUTS + AHEAD / 2); }
-    static float widened(uint16_t half) {
-        const uint32_t bits = uint32_t(half) << 16;
+        const uint32_t bits = uint32_t(*at(n, d)) << 16;
         return load<float>(&bits);
+    }
+    void prefetch(int64_t d) const {
+        for (int64_t i = 0; i < 8 * WIDTH<float>; i += 64) __builtin_prefetch((const char*)(w + d * OUTPUTS) + AHEAD + i);
     }
 };
 
 // Four numbers of the output for each of `N` rows of x.
 template <typename T, typename Weights, int N>
-__attribute__((noinline)) void four_sums(const Weights& w, const T* x, int64_t in, typename Four<T>::Numbers* found) {
+__attribute__((noinline)) void four_sums(const Weights& w, const T* x, int64_t in, Four<T>* found) {
     Lanes<T> sums[N][OUTPUTS] = {};
     int64_t d = 0;
     for (; d + WIDTH<T> <= in; d += WIDTH<T>) {
@@ -74,23 +76,18 @@ __attribute__((noinline)) void four_sums(const Weights& w, const T* x, int64_t i
             EACH for (int n = 0; n < OUTPUTS; ++n) found[m][n] += w.number(n, d) * x[m * in + d];
 }
 
+constexpr int64_t ROWS = BYTES == 64 ? 6 : 3;  // of x at once: all sums stay in registers
+
 template <typename T, typename Weights>
 void map_numbers(const Map& map, const T* x, T* y, int64_t rows, int64_t stride) {
     const T* bias = (const T*)map.bias;
     const int64_t in = map.in, bytes_of_w = in * sizeof(typename Weights::Stored);
-    each_tile(map.out, rows, 3, in * sizeof(T), bytes_of_w, [&](int64_t group, int64_t row, int64_t n_rows) {
-        const int64_t first = group * OUTPUTS;
-        typename Four<T>::Numbers found[3];
-        const Weights w(map, group);
-        if (n_rows == 3)
-            four_sums<T, Weights, 3>(w, x + row * in, in, found);
-        else if (n_rows == 2)
-            four_sums<T, Weights, 2>(w, x + row * in, in, found);
-        else
-            four_sums<T, Weights, 1>(w, x + row * in, in, found);
-        const auto added = load_group(bias ? bias + first : bias, map.out - first);
-        for (int64_t m = 0; m < n_rows; ++m)
-            store_group(y + (row + m) * stride + first, found[m] + added, map.out - first);
+    each_tile<ROWS>(map.out, rows, in * sizeof(T), bytes_of_w, [&](int64_t group, int64_t row, auto n_rows) {
+        const int64_t first = group * OUTPUTS, left = map.out - first;
+        Four<T> found[n_rows];
+        four_sums<T, Weights, n_rows>(Weights(map, group), x + row * in, in, found);
+        const Four<T> added = load_group(bias ? bias + first : bias, left);
+        for (int64_t m = 0; m < n_rows; ++m) store_group<T>(y + (row + m) * stride + first, found[m] + added, left);
     });
 }
 

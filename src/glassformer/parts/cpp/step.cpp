@@ -135,7 +135,7 @@ struct Sizes {
     int64_t projected = 0, mixed = 0, inner = 0, whole = 0, maps = 0, products = 0;
 
     void see(const Map& map) {
-        whole = std::max(whole, filled(map.in, COLUMNS));
+        whole = std::max(whole, filled(map.in));
         products += map.in * map.out;
         maps += 1;
     }
@@ -167,7 +167,7 @@ void all_blocks(const Block* blocks, int64_t n_blocks, T* x, int64_t rows, int64
     for (int64_t i = 0; i < n_blocks; ++i) sizes.see(blocks[i]);
     const Room<T> normed(rows * width), projected(rows * sizes.projected), mixed(rows * sizes.mixed);
     const Room<T> inner(rows * sizes.inner), gate(rows * sizes.inner), added(rows * width);
-    const Room<int16_t> whole(rows * sizes.whole);
+    const Room<Factor> whole(rows * sizes.whole);
     const Room<float> step(rows);
     Step<T> all{rows,        width,      rotation,  own,       cross,      x,
                 normed.data, projected.data, mixed.data, inner.data, gate.data, added.data, {whole.data, step.data}};
@@ -196,7 +196,7 @@ extern "C" void step_double(const Block* blocks, int64_t n, double* x, int64_t r
 // One map: x [rows, in] to y [rows, out].
 extern "C" void linear_map(const Map* map, const float* x, float* y, int64_t rows, int threads) {
     const bool eight = map->kind == INT8;
-    const Room<int16_t> whole(eight ? rows * filled(map->in, COLUMNS) : 0);
+    const Room<Factor> whole(eight ? rows * filled(map->in) : 0);
     const Room<float> step(eight ? rows : 0);
 #pragma omp parallel num_threads(threads) if (rows * map->in * map->out > WORTH_IT)
     apply(*map, x, y, rows, map->out, Rounded{whole.data, step.data});
