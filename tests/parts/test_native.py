@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from glassformer.parts import native, native_linear
+from glassformer.parts import native_linear
 from glassformer.parts.native import c_map, in_pieces, product
 from glassformer.parts.native_linear import NativeLinear
 from glassformer.parts.opaque import native_product
