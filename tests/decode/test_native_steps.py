@@ -161,14 +161,19 @@ def test_functions_in_float32_are_exact_to_a_few_roundings(activation):
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_a_row_is_the_same_alone_and_beside_others_on_any_number_of_threads(precision):
-    """To the last bit; prompts are read apart, because torch's product of a prompt may depend on its neighbours."""
-    ready, ids = prepared(model("decoder", d_model=40, n_heads=4, d_ff=150).float(), precision), tokens(5, 8)
+    """To the last bit; prompts are read apart, because torch's product of a prompt may depend on its neighbours.
+
+    The model is wide enough for C++ to use the threads.
+    """
+    made = model("encoder-decoder", d_model=128, n_heads=4, d_ff=512, feed_forward="gated", qk_norm="rms").float()
+    ready, ids, memory = prepared(made, precision), tokens(5, 6), given(made, 5)["memory"]
     found, before = [], torch.get_num_threads()
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found.append(stepwise(ready, ids, (1,) * 8))
-            found.append(torch.cat([stepwise(ready, ids[row : row + 1], (1,) * 8) for row in range(5)]))
+            found.append(stepwise(ready, ids, (1,) * 6, memory=memory))
+            alone = [stepwise(ready, ids[i : i + 1], (1,) * 6, memory=memory[i : i + 1]) for i in range(5)]
+            found.append(torch.cat(alone))
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(each[:, 1:], found[0][:, 1:]) for each in found)

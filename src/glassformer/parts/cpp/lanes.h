@@ -52,7 +52,7 @@ inline void store(Number* to, Vector vector) {
 // Each load from memory takes a turn: what is used several times is to stay in a register, which the compiler would not
 // see to by itself.
 template <typename Vector>
-inline void stays(Vector& vector) {
+inline void stays([[maybe_unused]] Vector& vector) {
 #if defined(HAS_AVX512)
     asm("" : "+v"(vector));
 #elif defined(HAS_AVX2)
@@ -157,7 +157,8 @@ inline Lanes<float> exponential(Lanes<float> x) {
     x = vanishes ? low : x;
     x = x > high ? high : x;
     const Lanes<float> n = (x * 1.44269504f + EVEN) - EVEN;
-    const Lanes<float> r = (x - n * 0.693359375f) + n * 2.12194440e-4f;  // log(2) in two parts: no rounding in the first
+    // log(2) in two parts, so that nothing is rounded in the first
+    const Lanes<float> r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     Lanes<float> y = Lanes<float>{} + 1.0f / 5040;
     for (float c : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) y = fused(y, r, Lanes<float>{} + c);
     y *= (Lanes<float>)((__builtin_convertvector(n, Whole) + 127) << 23);

@@ -1,6 +1,6 @@
 // Linear maps for few rows, y = x W^T + b, with W in the numbers of x, in bfloat16 or in 8 bits.
 //
-// These functions are called by all threads of a parallel region, which share the work; each ends with a barrier.
+// These functions are called by all members of a team.
 
 #pragma once
 
@@ -12,17 +12,19 @@ namespace glassformer {
 template <typename T>
 struct Same {
     typedef T Stored;
+    static constexpr int64_t FAR = 512 / sizeof(T);
     const T* row[OUTPUTS];
-    int64_t next;
-    Same(const Map& map, int64_t group) : next(OUTPUTS * map.in) {
+    int64_t in;
+    Same(const Map& map, int64_t group) : in(map.in) {
         for (int64_t n = 0; n < OUTPUTS; ++n)
             row[n] = (const T*)map.weight + std::min(group * OUTPUTS + n, map.out - 1) * map.in;
     }
     Lanes<T> vector(int64_t n, int64_t d) const { return load<Lanes<T>>(row[n] + d); }
     T number(int64_t n, int64_t d) const { return row[n][d]; }
-    void prefetch(int64_t d) const {
+    void prefetch(int64_t d) const {  // behind the end of a row lies that of the next group
+        const int64_t at = d + FAR < in ? d + FAR : d + FAR - in + OUTPUTS * in;
         if (d % (64 / int64_t(sizeof(T))) == 0)
-            for (int64_t n = 0; n < OUTPUTS; ++n) __builtin_prefetch(row[n] + d + next);
+            for (int64_t n = 0; n < OUTPUTS; ++n) request(row[n] + at);
     }
 };
 
@@ -50,7 +52,7 @@ struct Upper {
         return load<float>(&bits);
     }
     void prefetch(int64_t d) const {
-        for (int64_t i = 0; i < 8 * WIDTH<float>; i += 64) __builtin_prefetch((const char*)(w + d * OUTPUTS) + AHEAD + i);
+        for (int64_t i = 0; i < 8 * WIDTH<float>; i += 64) request((const char*)(w + d * OUTPUTS) + AHEAD + i);
     }
 };
 
@@ -79,10 +81,10 @@ __attribute__((noinline)) void four_sums(const Weights& w, const T* x, int64_t i
 constexpr int64_t ROWS = BYTES == 64 ? 6 : 3;  // of x at once: all sums stay in registers
 
 template <typename T, typename Weights>
-void map_numbers(const Map& map, const T* x, T* y, int64_t rows, int64_t stride) {
+void map_numbers(Member& member, const Map& map, const T* x, T* y, int64_t rows, int64_t stride) {
     const T* bias = (const T*)map.bias;
     const int64_t in = map.in, bytes_of_w = in * sizeof(typename Weights::Stored);
-    each_tile<ROWS>(map.out, rows, in * sizeof(T), bytes_of_w, [&](int64_t group, int64_t row, auto n_rows) {
+    each_tile<ROWS>(member, map.out, rows, in * sizeof(T), bytes_of_w, [&](int64_t group, int64_t row, auto n_rows) {
         const int64_t first = group * OUTPUTS, left = map.out - first;
         Four<T> found[n_rows];
         four_sums<T, Weights, n_rows>(Weights(map, group), x + row * in, in, found);
@@ -92,17 +94,18 @@ void map_numbers(const Map& map, const T* x, T* y, int64_t rows, int64_t stride)
 }
 
 // x [rows, in] lies row by row; the rows of y [rows, out] begin `stride` numbers apart.
-inline void apply(const Map& map, const float* x, float* y, int64_t rows, int64_t stride, Rounded room) {
+inline void apply(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride,
+                  Rounded room) {
     if (map.kind == INT8)
-        map_whole(map, x, y, rows, stride, room);
+        map_whole(member, map, x, y, rows, stride, room);
     else if (map.kind == BFLOAT16)
-        map_numbers<float, Upper>(map, x, y, rows, stride);
+        map_numbers<float, Upper>(member, map, x, y, rows, stride);
     else
-        map_numbers<float, Same<float>>(map, x, y, rows, stride);
+        map_numbers<float, Same<float>>(member, map, x, y, rows, stride);
 }
 
-inline void apply(const Map& map, const double* x, double* y, int64_t rows, int64_t stride, Rounded) {
-    map_numbers<double, Same<double>>(map, x, y, rows, stride);
+inline void apply(Member& member, const Map& map, const double* x, double* y, int64_t rows, int64_t stride, Rounded) {
+    map_numbers<double, Same<double>>(member, map, x, y, rows, stride);
 }
 
 }  // namespace glassformer

@@ -1,7 +1,7 @@
 // A decoding step of one token per row through all blocks, and single maps: what `Block`, `Residual`, `Attention`,
 // `FeedForward` and the norms compute (block.py, residual.py, attention.py, feed_forward.py, norm.py), in one call.
 //
-// All threads go through every function together. Loops marked `omp for` share their work and end with a barrier.
+// All members of a team go through every function together, and share the work of each loop.
 
 #include "maps.h"
 #include "rows.h"
@@ -39,7 +39,9 @@ struct Block {
     FeedForward forward;
 };
 
-// One step: the sizes that all blocks share, and room for what they compute. The room of a thread is its own.
+constexpr int64_t PHASES = 32;  // of a block, at the most: three branches of up to eleven, some with fewer maps
+
+// One step: the sizes that all blocks share, and room for what they compute. A member's `weights` are its own.
 template <typename T>
 struct Step {
     int64_t rows, width;
@@ -48,84 +50,95 @@ struct Step {
     T *x, *normed, *projected, *mixed, *inner, *gate, *added;
     Rounded rounded;
 
-    void attention(const Attention& of, const Keys& keys, int64_t block, T* weights);
-    void feed_forward(const FeedForward& of);
+    void attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights);
+    void feed_forward(Member& member, const FeedForward& of);
 
     // norm_sum(scale x + norm_out(branch(norm_in(x))))
     template <typename Branch>
-    void residual(const Residual& around, Branch branch) {
-#pragma omp for schedule(static)
-        for (int64_t row = 0; row < rows; ++row) normalise(around.in, x + row * width, normed + row * width, width);
+    void residual(Member& member, const Residual& around, Branch branch) {
+        member.share(rows, [&](int64_t row, int64_t end) {
+            for (; row < end; ++row) normalise(around.in, x + row * width, normed + row * width, width);
+        });
         branch();
-#pragma omp for schedule(static)
-        for (int64_t row = 0; row < rows; ++row) {
-            T *here = x + row * width, *new_here = added + row * width;
-            if (around.out.kind != NOTHING) normalise(around.out, new_here, new_here, width);
-            for (int64_t i = 0; i < width; ++i) here[i] = here[i] * T(around.scale) + new_here[i];
-            if (around.sum.kind != NOTHING) normalise(around.sum, here, here, width);
-        }
+        member.share(rows, [&](int64_t row, int64_t end) {
+            for (; row < end; ++row) {
+                T *here = x + row * width, *new_here = added + row * width;
+                if (around.out.kind != NOTHING) normalise(around.out, new_here, new_here, width);
+                for (int64_t i = 0; i < width; ++i) here[i] = here[i] * T(around.scale) + new_here[i];
+                if (around.sum.kind != NOTHING) normalise(around.sum, here, here, width);
+            }
+        });
     }
 
-    void block(const Block& of, int64_t number, T* weights) {
-        residual(of.around_own, [&] { attention(of.own, own, number, weights); });
-        if (of.crosses) residual(of.around_cross, [&] { attention(of.cross, cross, number, weights); });
-        residual(of.around_forward, [&] { feed_forward(of.forward); });
+    void block(Member& member, const Block& of, int64_t number, T* weights) {
+        residual(member, of.around_own, [&] { attention(member, of.own, own, number, weights); });
+        if (of.crosses) residual(member, of.around_cross, [&] { attention(member, of.cross, cross, number, weights); });
+        residual(member, of.around_forward, [&] { feed_forward(member, of.forward); });
     }
+
+    void read(const Attention& of, const Keys& keys, int64_t block, int64_t row, int64_t group, T* first, T* weights);
 };
 
+// The heads of one row that share keys and values. `first` are the row's numbers after the maps of the inputs.
 template <typename T>
-void Step<T>::attention(const Attention& of, const Keys& keys, int64_t block, T* weights) {
+void Step<T>::read(const Attention& of, const Keys& keys, int64_t block, int64_t row, int64_t group, T* first,
+                   T* weights) {
     const int64_t K = of.width, shared = of.heads / of.kv_heads;
-    int64_t all = 0;
-    for (const Map& map : of.inputs) all += map.out;
-    int64_t from = 0;
-    for (const Map& map : of.inputs) {
-        if (map.out) apply(map, normed, projected + from, rows, all, rounded);
-        from += map.out;
+    T* k = (T*)keys.k[block] + row * keys.keys.row + group * keys.keys.head;
+    T* v = (T*)keys.v[block] + row * keys.values.row + group * keys.values.head;
+    if (keys.at) {
+        T *new_k = first + (of.heads + group) * K, *new_v = first + (of.heads + of.kv_heads + group) * K;
+        T *to_k = k + keys.at[row] * keys.keys.column, *to_v = v + keys.at[row] * keys.values.column;
+        normalise(of.key_norm, new_k, to_k, K);
+        rotate(rotation, row, to_k);
+        for (int64_t i = 0; i < K; ++i) to_v[i] = new_v[i];
     }
-#pragma omp for schedule(static)
-    for (int64_t each = 0; each < rows * of.kv_heads; ++each) {
-        const int64_t row = each / of.kv_heads, group = each % of.kv_heads;
-        T* k = (T*)keys.k[block] + row * keys.keys.row + group * keys.keys.head;
-        T* v = (T*)keys.v[block] + row * keys.values.row + group * keys.values.head;
-        T* first = projected + row * all;
-        if (keys.at) {
-            T *new_k = first + (of.heads + group) * K, *new_v = first + (of.heads + of.kv_heads + group) * K;
-            T *to_k = k + keys.at[row] * keys.keys.column, *to_v = v + keys.at[row] * keys.values.column;
-            normalise(of.key_norm, new_k, to_k, K);
-            rotate(rotation, row, to_k);
-            for (int64_t i = 0; i < K; ++i) to_v[i] = new_v[i];
+    for (int64_t head = group * shared; head < (group + 1) * shared; ++head) {
+        T *q = first + head * K, *to = mixed + (row * of.heads + head) * K;
+        if (of.query_norm.kind != NOTHING) normalise(of.query_norm, q, q, K);
+        if (keys.at) rotate(rotation, row, q);
+        if (keys.blind && keys.blind[row * keys.blind_row + head * keys.blind_head]) {
+            for (int64_t i = 0; i < K; ++i) to[i] = 0;
+            continue;
         }
-        for (int64_t head = group * shared; head < (group + 1) * shared; ++head) {
-            T *q = first + head * K, *to = mixed + (row * of.heads + head) * K;
-            if (of.query_norm.kind != NOTHING) normalise(of.query_norm, q, q, K);
-            if (keys.at) rotate(rotation, row, q);
-            if (keys.blind && keys.blind[row * keys.blind_row + head * keys.blind_head]) {
-                for (int64_t i = 0; i < K; ++i) to[i] = 0;
-                continue;
-            }
-            for (int64_t i = 0; i < K; ++i) q[i] *= T(of.scale);
-            const auto* added_here = (const T*)keys.added;
-            if (added_here) added_here += row * keys.added_row + head * keys.added_head;
-            attend(q, k, v, added_here, keys, K, weights, to);
-        }
+        for (int64_t i = 0; i < K; ++i) q[i] *= T(of.scale);
+        const auto* added_here = (const T*)keys.added;
+        if (added_here) added_here += row * keys.added_row + head * keys.added_head;
+        attend(q, k, v, added_here, keys, K, weights, to);
     }
-    apply(of.output, mixed, added, rows, width, rounded);
 }
 
 template <typename T>
-void Step<T>::feed_forward(const FeedForward& of) {
-    const int64_t numbers = rows * of.up.out;
-    apply(of.up, normed, inner, rows, of.up.out, rounded);
-    if (of.gate.out) apply(of.gate, normed, gate, rows, of.gate.out, rounded);
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < numbers; i += WIDTH<T>) {  // there is room for a whole vector at the end
-        const Lanes<T> up = load<Lanes<T>>(inner + i);
-        const Lanes<T> y =
-            of.gate.out ? activated<T>(of.activation, load<Lanes<T>>(gate + i)) * up : activated<T>(of.activation, up);
-        store(inner + i, y);
+void Step<T>::attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights) {
+    int64_t all = 0, from = 0;
+    for (const Map& map : of.inputs) all += map.out;
+    for (const Map& map : of.inputs) {
+        if (map.out) apply(member, map, normed, projected + from, rows, all, rounded);
+        from += map.out;
     }
-    apply(of.down, inner, added, rows, width, rounded);
+    member.share(rows * of.kv_heads, [&](int64_t each, int64_t end) {
+        for (; each < end; ++each) {
+            const int64_t row = each / of.kv_heads;
+            read(of, keys, block, row, each % of.kv_heads, projected + row * all, weights);
+        }
+    });
+    apply(member, of.output, mixed, added, rows, width, rounded);
+}
+
+template <typename T>
+void Step<T>::feed_forward(Member& member, const FeedForward& of) {
+    const int64_t vectors = (rows * of.up.out + WIDTH<T> - 1) / WIDTH<T>;  // there is room for a whole one at the end
+    apply(member, of.up, normed, inner, rows, of.up.out, rounded);
+    if (of.gate.out) apply(member, of.gate, normed, gate, rows, of.gate.out, rounded);
+    member.share(vectors, [&](int64_t i, int64_t end) {
+        for (i *= WIDTH<T>, end *= WIDTH<T>; i < end; i += WIDTH<T>) {
+            const Lanes<T> up = load<Lanes<T>>(inner + i);
+            const Lanes<T> y = of.gate.out ? activated<T>(of.activation, load<Lanes<T>>(gate + i)) * up
+                                           : activated<T>(of.activation, up);
+            store(inner + i, y);
+        }
+    });
+    apply(member, of.down, inner, added, rows, width, rounded);
 }
 
 constexpr int64_t WORTH_IT = 65536;  // products of a map below which waking other threads takes longer than the work
@@ -172,11 +185,11 @@ void all_blocks(const Block* blocks, int64_t n_blocks, T* x, int64_t rows, int64
     Step<T> all{rows,        width,      rotation,  own,       cross,      x,
                 normed.data, projected.data, mixed.data, inner.data, gate.data, added.data, {whole.data, step.data}};
 
-#pragma omp parallel num_threads(threads) if (rows * sizes.products > WORTH_IT * sizes.maps)
-    {
+    if (rows * sizes.products <= WORTH_IT * sizes.maps) threads = 1;
+    in_team(threads, PHASES * n_blocks, [&](Member& member) {
         const Room<T> weights(std::max(own.length, cross.length));
-        for (int64_t i = 0; i < n_blocks; ++i) all.block(blocks[i], i, weights.data);
-    }
+        for (int64_t i = 0; i < n_blocks; ++i) all.block(member, blocks[i], i, weights.data);
+    });
 }
 
 }  // namespace glassformer
@@ -198,6 +211,8 @@ extern "C" void linear_map(const Map* map, const float* x, float* y, int64_t row
     const bool eight = map->kind == INT8;
     const Room<Factor> whole(eight ? rows * filled(map->in) : 0);
     const Room<float> step(eight ? rows : 0);
-#pragma omp parallel num_threads(threads) if (rows * map->in * map->out > WORTH_IT)
-    apply(*map, x, y, rows, map->out, Rounded{whole.data, step.data});
+    if (rows * map->in * map->out <= WORTH_IT) threads = 1;
+    in_team(threads, 2, [&](Member& member) {
+        apply(member, *map, x, y, rows, map->out, Rounded{whole.data, step.data});
+    });
 }

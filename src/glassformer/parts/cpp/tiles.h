@@ -2,16 +2,14 @@
 //
 // Writing one text reads every weight once per token, so reading takes the time, and the next weights are always
 // requested before they are needed. Each row of x is summed in an order of its own: what it gets does not depend on the
-// rows beside it, nor on the number of threads.
+// rows beside it, nor on the threads.
 
 #pragma once
 
-#include <omp.h>
-
-#include <algorithm>
 #include <type_traits>
 
 #include "lanes.h"
+#include "team.h"
 
 namespace glassformer {
 
@@ -26,7 +24,7 @@ struct Map {
 };
 
 constexpr int64_t OUTPUTS = 4;   // rows of W multiplied at once
-constexpr int64_t AHEAD = 2048;  // bytes of W requested before they are needed, where they lie in the order of use
+constexpr int64_t AHEAD = 1024;  // bytes of W, where they lie in the order of use, that are requested before their use
 constexpr int64_t COLUMNS = 16;  // numbers in a piece
 constexpr int64_t NEAR = 16384, CLOSE = 131072;  // bytes that stay in the first and in the second cache of a processor
 
@@ -40,20 +38,22 @@ inline void with_constant(int64_t n, Tile tile) {
     tile(std::integral_constant<int, MOST>());
 }
 
-// Calls tile(group, row, n) for all groups of outputs and up to MOST rows each, whose number n is a constant, in an order
-// in which rows of x stay near while close rows of W are multiplied by them. Each thread takes a range of the outputs.
+// Requests weights. As they are read once per step, they need not stay in the larger caches, and come faster so.
+inline void request(const void* weights) { __builtin_prefetch(weights, 0, 0); }
+
+// Calls tile(group, row, n) for all groups of outputs and up to MOST rows each, whose number n is a constant. In its
+// order, rows of x stay near while close rows of W are multiplied by them.
 template <int64_t MOST, typename Tile>
-inline void each_tile(int64_t out, int64_t rows, int64_t bytes_of_x, int64_t bytes_of_w, Tile tile) {
-    const int64_t groups = (out + OUTPUTS - 1) / OUTPUTS, threads = omp_get_num_threads(), me = omp_get_thread_num();
-    const int64_t begin = groups * me / threads, end = groups * (me + 1) / threads;
+inline void each_tile(Member& member, int64_t out, int64_t rows, int64_t bytes_of_x, int64_t bytes_of_w, Tile tile) {
     const int64_t near = std::max(MOST, NEAR / bytes_of_x / MOST * MOST);
     const int64_t close = std::max<int64_t>(1, CLOSE / (OUTPUTS * bytes_of_w));
-    for (int64_t from = begin; from < end; from += close)
-        for (int64_t above = 0; above < rows; above += near)
-            for (int64_t group = from; group < std::min(end, from + close); ++group)
-                for (int64_t row = above; row < std::min(rows, above + near); row += MOST)
-                    with_constant<MOST>(std::min(rows, above + near) - row, [&](auto n) { tile(group, row, n); });
-#pragma omp barrier
+    member.share((out + OUTPUTS - 1) / OUTPUTS, [&](int64_t begin, int64_t end) {
+        for (int64_t from = begin; from < end; from += close)
+            for (int64_t above = 0; above < rows; above += near)
+                for (int64_t group = from; group < std::min(end, from + close); ++group)
+                    for (int64_t row = above; row < std::min(rows, above + near); row += MOST)
+                        with_constant<MOST>(std::min(rows, above + near) - row, [&](auto n) { tile(group, row, n); });
+    });
 }
 
 // Writes the numbers of a group to y, which may end within it.

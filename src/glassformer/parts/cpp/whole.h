@@ -14,8 +14,8 @@ typedef Numbers<int16_t, 16>::Vector Short;
 typedef Numbers<int8_t, 16>::Vector Narrow;
 
 // How x is multiplied: by 8-bit instructions, whose first factor has no sign, so that 128 is added to it, and 128 times
-// the sum of its row of W taken off again; or else in 16 bits, so that no sum can overflow, unlike those of AVX2's 8-bit
-// instructions, which saturate.
+// the sum of its row of W taken off again; or else in 16 bits, where no sum can overflow, while those of AVX2's 8-bit
+// instructions saturate.
 #if defined(HAS_AVX512) && defined(__AVX512VNNI__)
 #define HAS_VNNI
 typedef uint8_t Factor;
@@ -115,7 +115,7 @@ __attribute__((noinline)) void four_whole(const int8_t* w, const Factor* whole, 
     EACH for (int m = 0; m < N; ++m) sums[m] = _mm512_loadu_si512(w);
     w += HEAD;
     for (int64_t d = 0; d < in; d += COLUMNS, w += OUTPUTS * COLUMNS) {
-        __builtin_prefetch(w + AHEAD);
+        request(w + AHEAD);
         const __m512i weights = _mm512_loadu_si512(w);
         EACH for (int m = 0; m < N; ++m)
             sums[m] = _mm512_dpbusd_epi32(sums[m], _mm512_broadcast_i32x4(load<__m128i>(whole + m * in + d)), weights);
@@ -132,7 +132,7 @@ __attribute__((noinline)) void four_whole(const int8_t* w, const Factor* whole, 
     Pairs sums[N][OUTPUTS] = {};
     w += HEAD;
     for (int64_t d = 0; d < in; d += COLUMNS, w += OUTPUTS * COLUMNS) {
-        __builtin_prefetch(w + AHEAD);
+        request(w + AHEAD);
         Short x[N];
         EACH for (int m = 0; m < N; ++m) x[m] = load<Short>(whole + m * in + d);
         EACH for (int m = 0; m < N; ++m) stays(x[m]);
@@ -146,13 +146,15 @@ __attribute__((noinline)) void four_whole(const int8_t* w, const Factor* whole, 
 }
 
 // y = (P Q^T) * step(x) * step(W) + b, where P is x in whole numbers and Q the weight.
-inline void map_whole(const Map& map, const float* x, float* y, int64_t rows, int64_t stride, Rounded room) {
+inline void map_whole(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride,
+                      Rounded room) {
     const int64_t in = filled(map.in), bytes = bytes_of_group(map.in);
     const auto *step = (const float*)map.step, *bias = (const float*)map.bias;
-#pragma omp for schedule(static)
-    for (int64_t m = 0; m < rows; ++m) room.step[m] = round_row(x + m * map.in, map.in, room.whole + m * in);
-
-    each_tile<ROWS_IN_WHOLE>(map.out, rows, in * sizeof(Factor), in, [&](int64_t group, int64_t row, auto n_rows) {
+    member.share(rows, [&](int64_t m, int64_t end) {
+        for (; m < end; ++m) room.step[m] = round_row(x + m * map.in, map.in, room.whole + m * in);
+    });
+    const int64_t bytes_of_x = in * sizeof(Factor);
+    each_tile<ROWS_IN_WHOLE>(member, map.out, rows, bytes_of_x, in, [&](int64_t group, int64_t row, auto n_rows) {
         const int64_t first = group * OUTPUTS, left = map.out - first;
         Four<int32_t> found[n_rows];
         four_whole<n_rows>((const int8_t*)map.weight + group * bytes, room.whole + row * in, in, found);

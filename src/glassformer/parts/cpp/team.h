@@ -1,0 +1,62 @@
+// Threads that go through the same phases and share the work of each.
+//
+// Whoever comes first takes the next piece of a phase; once all pieces are done, whoever did them, the phase has ended.
+// So a thread that gets no processor, because other programs run too, delays the others only while it holds a piece,
+// whereas the barriers of OpenMP's loops wait for every thread.
+
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+namespace glassformer {
+
+constexpr int64_t PIECES = 8;       // for each thread, so that one that is delayed holds little of the work
+constexpr int64_t PATIENCE = 4096;  // looks at a phase before the processor is offered to others
+
+struct alignas(64) Phase {
+    std::atomic<int64_t> taken{0}, done{0};
+};
+
+// One thread of a team, and the phase that it is in.
+class Member {
+    Phase* phases;
+    int64_t left, threads;
+
+   public:
+    Member(Phase* phases, int64_t n) : phases(phases), left(n), threads(omp_get_num_threads()) {}
+
+    // Calls work(begin, end) for parts of n things that do not overlap, and returns when all are done. All members call
+    // it with the same n.
+    template <typename Work>
+    void share(int64_t n, Work work) {
+        if (threads == 1) return work(int64_t(0), n);
+        if (left-- == 0) __builtin_trap();  // PHASES of step.cpp are too few
+        Phase& here = *phases++;
+        const int64_t pieces = std::min(n, threads * PIECES);
+        for (int64_t i; (i = here.taken.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
+            work(n * i / pieces, n * (i + 1) / pieces);
+            here.done.fetch_add(1, std::memory_order_release);
+        }
+        for (int64_t looks = 0; here.done.load(std::memory_order_acquire) < pieces; ++looks)
+            if (looks >= PATIENCE) std::this_thread::yield();
+    }
+};
+
+// Calls work(member) in each of up to `threads` threads. Together they go through at most n phases.
+template <typename Work>
+void in_team(int threads, int64_t n, Work work) {
+    const std::unique_ptr<Phase[]> phases(new Phase[threads > 1 ? n : 0]);
+#pragma omp parallel num_threads(threads)
+    {
+        Member member(phases.get(), n);
+        work(member);
+    }
+}
+
+}  // namespace glassformer
