@@ -76,12 +76,11 @@ def test_sums_cannot_overflow():
 
 
 def test_halves_are_rounded_to_even():
-    """As `rounded` does it, to the last bit."""
-    weight = torch.eye(8)
-    whole, step = rounded(weight)
-    x = torch.tensor([[127.0, 0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 0.0]])
-    found = product(x, in_pieces(whole), step[:, 0].contiguous(), torch.zeros(8), 8)
-    assert found.tolist() == [[127.0, 0.0, 2.0, 2.0, 0.0, -2.0, 126.0, 0.0]]
+    """As `rounded` does it, to the last bit: in vectors, and behind the last of them."""
+    whole, step = rounded(torch.eye(19))
+    x = torch.tensor([[127.0, 0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 0.0] * 2 + [0.5, 1.5, -2.5]])
+    found = product(x, in_pieces(whole), step[:, 0].contiguous(), torch.zeros(19), 19)
+    assert found.tolist() == [[127.0, 0.0, 2.0, 2.0, 0.0, -2.0, 126.0, 0.0] * 2 + [0.0, 2.0, -2.0]]
 
 
 def test_any_number_of_threads_gives_the_same_bits():

@@ -46,7 +46,7 @@ EXAMPLES = {
     ),
     "serve": (
         "glassformer serve runs/lm",
-        "glassformer serve runs/lm --decode.precision int8 --decode.compile",
+        "glassformer serve runs/lm --decode.precision int8",
         "glassformer serve runs/multi30k --host 0.0.0.0 --key-file key.txt --name translate.example",
     ),
     "classify": (

@@ -2,7 +2,7 @@
 
     <cache folder>/native/KEY.so    KEY: a hash of the sources, the flags, the compiler and the processor
 
-It is loaded with `ctypes` and knows nothing of torch: functions get addresses and sizes. So compiling takes a second.
+It is loaded with `ctypes` and knows nothing of torch: functions get addresses and sizes. So compiling takes seconds.
 """
 
 from __future__ import annotations

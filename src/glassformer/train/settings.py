@@ -205,7 +205,8 @@ class DecodeConfig(BeamSettings, Sampling):
     """Weights in decoding: float32 (as trained), bfloat16 or int8 (both rounded and faster), or auto (bfloat16 if the
     hardware has it, else float32)."""
     compile: bool = False
-    """Compile the decoding steps, for long jobs: takes up to a minute at the start; int8 gains by it."""
+    """Compile the decoding steps with TorchInductor in place of our C++, for long jobs of models that the C++ does not
+    know; takes up to a minute at the start."""
     cache: str = "exact"
     """KV cache: exact, or int8 (rounded, a quarter of the memory; not with compile)."""
 
