@@ -18,6 +18,7 @@ from glassformer.model.stack import with_cache
 from glassformer.parts import native
 from glassformer.parts.described import describe
 from glassformer.parts.native_linear import FEW
+from glassformer.parts.slots import Slots
 from specimens import INSIDES, ORDERS, close, model, native_cpp, tokens
 
 pytestmark = native_cpp
@@ -130,6 +131,24 @@ def test_texts_are_those_of_the_modules(shape, variant, steps):
     assert together(ready) == together(made)
     assert best_of(ready) == best_of(made)
     assert steps[0] > 20
+
+
+@shapes
+@pytest.mark.parametrize("positions", ["rotary", "alibi"])
+def test_each_row_of_a_running_batch_has_its_own_columns(shape, positions, steps):
+    """Prompts of 3, 1 and 2 tokens in slots: the new key of each row stands behind those of that row."""
+    made, lengths = model(shape, positions=positions), [3, 1, 2]
+    ids, ready, memory = tokens(3, 6), natively(made), given(made, 3)
+    keep = torch.arange(3) < torch.tensor(lengths)[:, None]
+    with torch.no_grad():
+        prompts, slots = ready.new_cache(), Slots(2, most_rows=4)
+        ready(ids[:, :3], keep=keep, cache=prompts, **memory)
+        slots.take(prompts, [0, 1, 2], lengths, 6, [5, 5, 5] if memory else ())
+        for done in range(3):
+            new = torch.stack([ids[row, n + done] for row, n in enumerate(lengths)])
+            found = ready(new[:, None], cache=slots, **memory)[:, 0]
+            close(found, made(ids, **memory)[torch.arange(3), torch.tensor(lengths) + done])
+    assert steps == [3]
 
 
 @shapes
