@@ -294,6 +294,7 @@ def test_without_a_compiler_modules_do_everything(monkeypatch):
     made = model("decoder").float()
     assert prepared(made, "float32").reader.along is with_cache
     assert prepared(made, "bfloat16").reader.along is with_cache
+    assert natively(made).reader.along is with_cache
 
 
 @shapes

@@ -102,6 +102,7 @@ def test_other_dtypes_and_machines_without_onednn_decode_with_the_model_itself(m
     assert prepared(narrow, "float32") is narrow
 
 
+@pytest.mark.usefixtures("cpp")
 @shapes
 @rounding
 def test_the_model_stays_as_it_is(shape, precision):
