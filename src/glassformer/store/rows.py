@@ -1,14 +1,16 @@
-"""Putting the rows of an imported model's vocabulary into the order of our ids."""
+"""Putting the rows of an imported model's vocabulary into the order of our ids, and choosing those that are exported."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from glassformer.data.tokens.vocabulary import EOS, SPECIALS
+from glassformer.data.tokenizer import CharacterTokenizer, Tokenizer, WordTokenizer
+from glassformer.data.tokens.vocabulary import EOS, SPECIALS, UNK
 from glassformer.model.config import ModelConfig
 from glassformer.parts.vocabulary import NEVER
 
@@ -33,3 +35,45 @@ def reordered(
     silent = [id for id in range(len(SPECIALS)) if id != EOS or rows[EOS] is None]
     made[BIAS] = torch.zeros(len(rows)).index_fill(0, torch.tensor(silent), NEVER)
     return replace(config, vocab_size=len(rows), silent=",".join(map(str, silent))), made
+
+
+class Kept(NamedTuple):
+    """The tokens of a model that its export has."""
+
+    ids: list[int]
+    """Our ids, in ascending order; the id of each in the export is its place here."""
+    ends: list[int]
+    """Our ids of special tokens that are the token <eos> there, as they have its rows."""
+    silent: list[int]
+    """Those of `ids` that our model never predicts, but that have a logit there."""
+
+    def stands_for(self, id: int) -> int:
+        """Our id of the token that a special token is there."""
+        return EOS if id in self.ends else id
+
+    def place(self, id: int) -> int | None:
+        """The id of a special token there; None if there is none."""
+        own = self.stands_for(id)
+        return self.ids.index(own) if own in self.ids else None
+
+
+def kept_rows(config: ModelConfig, weights: Mapping[str, Tensor], tokenizer: Tokenizer) -> Kept:
+    """Choose the tokens to export: all, except special ones that the model never predicts and that have no rows.
+
+    They would get a logit there, and so a probability, as other libraries have no `silent`.
+    """
+    tables = [weights[name] for name in (INPUT, OUTPUT) if name in weights]
+    needed = {UNK} if isinstance(tokenizer, CharacterTokenizer | WordTokenizer) else set[int]()
+    asked = [id for id in config.silent_ids if id < len(SPECIALS) and id not in needed]
+    empty = [id for id in asked if not any(bool(each[id].any()) for each in tables)]
+    ends = [
+        id for id in asked if id not in (*empty, EOS) and all(bool(torch.equal(each[id], each[EOS])) for each in tables)
+    ]
+    ids = [id for id in range(config.vocab_size or 0) if id not in (*empty, *ends)]
+    return Kept(ids, ends, [id for id in config.silent_ids if id in ids])
+
+
+def selected(config: ModelConfig, weights: Mapping[str, Tensor], kept: Kept) -> tuple[ModelConfig, dict[str, Tensor]]:
+    """Return config and weights of the same decoder with the rows of these tokens."""
+    made = {name: each[kept.ids] if name in (INPUT, OUTPUT) else each for name, each in weights.items() if name != BIAS}
+    return replace(config, vocab_size=len(kept.ids), silent=""), made

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from glassformer.data.tokens.byte_level import LETTERS
 from glassformer.data.tokens.subword import BytePairTokenizer
-from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, read_json
+from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, Tokenizer, read_json
 from glassformer.foundation.errors import DataError
 
 WANTED: dict[str, tuple[object, ...]] = {
@@ -31,7 +31,7 @@ AGAIN = "Copy the file again from where it came."
 class Adopted(NamedTuple):
     """A tokenizer of ours that cuts text as theirs does."""
 
-    tokenizer: BytePairTokenizer
+    tokenizer: Tokenizer
     rows: list[int | None]
     """For each of our ids, the id of the same token in theirs; None if theirs has no such token."""
     left_out: list[str]

@@ -8,6 +8,7 @@ from glassformer.store.families.family import Family
 from glassformer.store.families.gpt2 import GPT2
 from glassformer.store.families.llama import LLAMA
 from glassformer.store.families.marian import MARIAN
+from glassformer.store.families.mistral import MISTRAL
 from glassformer.store.families.t5 import T5, T5_GATED
 
 __all__ = ["FAMILIES", "Family"]
@@ -15,6 +16,7 @@ __all__ = ["FAMILIES", "Family"]
 FAMILIES: dict[str, Family] = {
     "gpt2": GPT2,
     "llama": LLAMA,
+    "mistral": MISTRAL,
     "bert": BERT,
     "t5": T5,
     "t5_gated": T5_GATED,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from glassformer.model.config import ModelConfig
-from glassformer.store.families.values import Values
+from glassformer.store.families.shape import Shape
 from glassformer.store.rename import PROJECTIONS, Table, join_projections, rename, renamed
 
 
@@ -25,9 +24,9 @@ class Family(NamedTuple):
     unread: tuple[str, int] | None = None
     """A pattern for the names of position tables that begin with rows that no token reads, and the number of rows."""
     architecture: str = ""
-    """The class of the models that can be imported, as config.json names it; empty if none can."""
-    config: Callable[[Values], ModelConfig] | None = None
-    """Makes our config from theirs. Errors: `CheckpointError` for what ours cannot compute."""
+    """The class of the models that can be imported and exported, as config.json names it; empty if none can."""
+    shape: Shape | None = None
+    """The settings of those models, read and written; None if none can."""
     base: str = ""
     """How their names begin, except the head's; files of the model without its head leave it out."""
     computed: str | None = None

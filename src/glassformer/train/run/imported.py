@@ -47,7 +47,7 @@ def recipe_for(found: Pretrained, name: str, folder: Path) -> Recipe:
     """The recipe that such a run would have: a language model of documents, if it knows where one begins and ends."""
     config = found.model.config
     window = config.stack.max_len
-    assert window is not None  # the positions of all families that can be imported are learned
+    assert window is not None  # each family has a setting for it
     recipe = Recipe(
         name,
         f"{found.family}, imported from {folder.name}.",
@@ -62,11 +62,13 @@ def recipe_for(found: Pretrained, name: str, folder: Path) -> Recipe:
 
 
 def settings_of(config: ModelConfig) -> ModelRecipe:
-    """The flat settings that build the config of a decoder without settings of rotary positions."""
+    """The flat settings that build the config of a decoder."""
+    rotary = config.stack.rotary
     values: dict[str, Any] = {
         each.name: getattr(part, each.name)
         for part in (config, config.stack)
         for each in fields(ModelRecipe)
         if hasattr(part, each.name)
     }
+    values |= {f"rotary_{name}": getattr(rotary, name) for name in ("base", "scaling", "factor", "original_max_len")}
     return ModelRecipe(**values)

@@ -1,0 +1,138 @@
+"""The settings of a family as a table: each of ours beside theirs in config.json, read and written by the same row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from glassformer.store.families.values import Values
+
+ACTIVATIONS = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu": "gelu",
+    "relu": "relu",
+    "relu2": "relu_squared",
+    "silu": "silu",
+    "swish": "silu",
+    "sigmoid": "sigmoid",
+    "linear": "identity",
+}
+"""Hugging Face's names of activations, and ours; of several names for one of ours, the first is written."""
+Ours = Mapping[str, Any]
+"""Settings of `StackConfig` and `ModelConfig` by name."""
+Usual = int | Callable[[Ours], int] | None
+"""The value of a setting that config.json does not have, or a function of the settings in the rows above it."""
+
+
+class Row(Protocol):
+    """One setting of ours and what it is called in a config.json."""
+
+    @property
+    def ours(self) -> str:
+        """Our name."""
+        ...
+
+    def read(self, values: Values, found: Ours) -> Any:
+        """Our value; `found` are the settings of the rows above. Errors: `CheckpointError`."""
+        ...
+
+    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
+        """Their settings for our value; `ours` are all of our settings."""
+        ...
+
+    def needs(self, value: Any) -> str | None:
+        """What the family needs instead of this value, in words; None if it has the value."""
+        ...
+
+
+class Whole(NamedTuple):
+    """A whole number of at least 1, under the first of `theirs` that is set."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    usual: Usual = None
+    implied: bool = False
+    """Whether the usual value is None in our configs."""
+
+    def read(self, values: Values, found: Ours) -> int | None:
+        usual = self.usual(found) if callable(self.usual) else self.usual
+        value = values.whole(*self.theirs, usual=usual)
+        return None if self.implied and value == usual else value
+
+    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
+        return {self.theirs[0]: value}
+
+    def needs(self, value: Any) -> None:
+        return None
+
+
+class Optional(NamedTuple):
+    """A whole number of at least 1, or none."""
+
+    ours: str
+    theirs: str
+    usual: int
+
+    def read(self, values: Values, found: Ours) -> int | None:
+        absent = self.theirs in values.given and values.given[self.theirs] is None
+        return None if absent else values.whole(self.theirs, usual=self.usual)
+
+    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
+        return {self.theirs: value}
+
+    def needs(self, value: Any) -> None:
+        return None
+
+
+class Number(NamedTuple):
+    """A number of at least 0, read from the first of `theirs` and written to each."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    usual: float
+
+    def read(self, values: Values, found: Ours) -> float:
+        return values.number(self.theirs[0], self.usual)
+
+    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
+        return dict.fromkeys(self.theirs, value)
+
+    def needs(self, value: Any) -> None:
+        return None
+
+
+class Flag(NamedTuple):
+    """True or false."""
+
+    ours: str
+    theirs: str
+    usual: bool
+
+    def read(self, values: Values, found: Ours) -> bool:
+        return values.flag(self.theirs, usual=self.usual)
+
+    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
+        return {self.theirs: value}
+
+    def needs(self, value: Any) -> None:
+        return None
+
+
+class Name(NamedTuple):
+    """The name of a function."""
+
+    ours: str
+    theirs: str
+    usual: str
+    table: Mapping[str, str] = ACTIVATIONS
+
+    def read(self, values: Values, found: Ours) -> str:
+        return values.our_name(self.theirs, self.table, self.usual)
+
+    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
+        return {self.theirs: next(theirs for theirs, each in self.table.items() if each == value)}
+
+    def needs(self, value: Any) -> str | None:
+        known = dict.fromkeys(self.table.values())
+        return None if value in known else f"one of {', '.join(known)}"

@@ -1,0 +1,95 @@
+"""The shape of a family's models: what all of them have, what varies, and whether a model of ours has that shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from glassformer.model.config import ModelConfig, StackConfig
+from glassformer.store.families.settings import Row
+from glassformer.store.families.values import Values
+
+NO_EFFECT = frozenset(
+    {
+        *("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth"),
+        *("balance_loss", "router_z_loss", "init", "attention", "softcap", "relative", "summary"),
+        *("experts_per_token", "expert", "share_embeddings", "silent", "causal", "encoder", "decoder"),
+    }
+)
+"""Settings that change no logit of a decoder without experts, blocks or relative positions, or that others stand for.
+
+`softcap`, `relative`, `summary` and those of experts are read only if another setting asks for them, which is compared.
+A backend, `attention`, computes what its rule says. `silent` is about the vocabulary, which is compared by its rows.
+"""
+STACK = tuple(each.name for each in fields(StackConfig))
+MODEL = tuple(each.name for each in fields(ModelConfig))
+
+
+class Misfit(NamedTuple):
+    """A setting with which a model is none of a family, its value, and what the family needs."""
+
+    name: str
+    value: object
+    needed: str
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.needed} (here {self.value!r})"
+
+
+class Shape(NamedTuple):
+    """The settings of a family of decoders."""
+
+    fixed: Mapping[str, object]
+    """Settings of ours that all models of the family have; those in no row here have their defaults."""
+    rows: Sequence[Row]
+    """Settings that differ between its models."""
+    wanted: Mapping[str, object]
+    """Settings of theirs with which alone a model computes what ours does."""
+
+    def read(self, values: Values) -> ModelConfig:
+        """Make our config from theirs. Errors: `CheckpointError` for what ours cannot compute."""
+        values.refuse(**self.wanted)
+        found: dict[str, Any] = dict(self.fixed)
+        for row in self.rows:
+            found[row.ours] = row.read(values, found)
+        stack = StackConfig(causal=True, **{name: found[name] for name in STACK if name in found})
+        return ModelConfig(decoder=stack, **{name: found[name] for name in MODEL if name in found})
+
+    def write(self, config: ModelConfig) -> dict[str, Any]:
+        """Return their settings for a config that has no `misfits`."""
+        ours, written = resolved(config), dict(self.wanted)
+        for row in self.rows:
+            written |= row.write(ours[row.ours], ours)
+        return written
+
+    def misfits(self, config: ModelConfig) -> list[Misfit]:
+        """List the settings with which a decoder over tokens computes what no model of the family does."""
+        usual = resolved(ModelConfig(1, decoder=StackConfig())) | self.fixed
+        usual |= implied(config.stack)
+        rows, found = {row.ours: row for row in self.rows}, list[Misfit]()
+        for name, value in resolved(config).items():
+            if name in rows:
+                needed = rows[name].needs(value)
+            elif name in NO_EFFECT or value == usual[name] or (name == "rotary" and usual["positions"] != "rotary"):
+                continue
+            else:
+                needed = repr(usual[name])
+            if needed is not None:
+                found.append(Misfit(name, value, needed))
+        return found
+
+
+def resolved(config: ModelConfig) -> dict[str, Any]:
+    """All settings of a decoder by name, with numbers in place of None where None stands for one."""
+    own = {name: getattr(config.stack, name) for name in STACK} | {name: getattr(config, name) for name in MODEL}
+    stack = config.stack
+    given = {"n_kv_heads": stack.kv_heads, "d_head": stack.head_width, "final_norm": stack.final_norm is not False}
+    scale = implied(stack)["attention_scale"] if stack.attention_scale is None else stack.attention_scale
+    return own | given | {"attention_scale": scale}
+
+
+def implied(stack: StackConfig) -> dict[str, Any]:
+    """The values of settings that follow from others unless they are set."""
+    width = stack.d_model / stack.n_heads
+    return {"n_kv_heads": stack.n_heads, "d_head": width, "attention_scale": stack.head_width**-0.5}
