@@ -206,16 +206,16 @@ VERBS: dict[str, Verb] = {
         "FOLDER",
         "Read a model that Hugging Face's transformers saved (config.json, model.safetensors, tokenizer.json) and "
         "write it as a run, for generate, explore, heads, evaluate and serve, and to start other runs from "
-        "(--training.start-from). For GPT-2, Llama, Mistral and GPT-NeoX models of any size; every token keeps its "
+        "(--training.start-from). For GPT-2, GPT-NeoX, Llama and Mistral models of any size; every token keeps its "
         "probability. Nothing is downloaded, and no pickle is read.",
         (OUT, OVERWRITE),
     ),
     "export": Verb(
         "write a run as a Hugging Face model",
         "RUN",
-        "Write the best checkpoint of a run as a new folder that Hugging Face's transformers loads without code of ours "
+        "Write the best checkpoint of a run as a new folder that Hugging Face's transformers loads by itself "
         "(config.json, model.safetensors, tokenizer.json, ...): same tokens, same logits, same greedy texts. For "
-        "language models whose settings are those of GPT-2, Llama, Mistral or GPT-NeoX; any other is refused, with the "
+        "language models whose settings are those of GPT-2, GPT-NeoX, Llama or Mistral; any other is refused, with the "
         "settings that differ. `glassformer import` makes a run of the folder again.",
         (AVERAGE,),
         second="FOLDER",

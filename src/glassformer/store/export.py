@@ -58,7 +58,7 @@ def write_pretrained(folder: Path, model: Transformer, tokenizer: Tokenizer, tex
     name, family = family_for(model.config, named)
     kept = kept_rows(model.config, unique_weights(model), tokenizer)
     config, weights = selected(model.config, unique_weights(model), kept)
-    tensors = family.export(weights)
+    tensors = family.export(weights, config.stack.n_heads)
     dtype = str(weights[INPUT].dtype).removeprefix("torch.")
     texts = {
         CONFIG: {"torch_dtype": dtype} | config_of(name, family, config, text) | ends_of(kept, *ENDS),

@@ -67,10 +67,11 @@ def read_pretrained(folder: Path) -> Pretrained:
     found = weights_in(folder, family, tied=config.tie_embeddings)
     skeleton = outline(config.to_dict(), found, folder / CONFIG)
     ours = unique_weights(skeleton)
-    refuse_difference(folder / WEIGHTS, family.export(ours), found)
+    n_heads = config.stack.n_heads
+    refuse_difference(folder / WEIGHTS, family.export(ours, n_heads), found)
     refuse_other_size(adopted.rows, skeleton.config.vocab_size or 0, folder)
     found = {name: finite(each.float(), name, folder) for name, each in found.items()}
-    weights = family.load(found, ours)
+    weights = family.load(found, ours, n_heads)
     if own is None:  # otherwise the ids are ours, and each token is predicted as it was here
         config, weights = reordered(config, weights, adopted.rows)
     model = rebuild(config.to_dict(), weights, folder, torch.device("cpu"))

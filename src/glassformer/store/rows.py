@@ -1,4 +1,4 @@
-"""Putting the rows of an imported model's vocabulary into the order of our ids, and choosing those that are exported."""
+"""The rows of a vocabulary: those of an imported model in the order of our ids, and those that an export has."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from glassformer.store.families.bart import BART
 from glassformer.store.families.bert import BERT
 from glassformer.store.families.family import Family
 from glassformer.store.families.gpt2 import GPT2
+from glassformer.store.families.gpt_neox import GPT_NEOX
 from glassformer.store.families.llama import LLAMA
 from glassformer.store.families.marian import MARIAN
 from glassformer.store.families.mistral import MISTRAL
@@ -15,6 +16,7 @@ __all__ = ["FAMILIES", "Family"]
 
 FAMILIES: dict[str, Family] = {
     "gpt2": GPT2,
+    "gpt_neox": GPT_NEOX,
     "llama": LLAMA,
     "mistral": MISTRAL,
     "bert": BERT,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from glassformer.store.families.shape import Shape
-from glassformer.store.rename import PROJECTIONS, Table, join_projections, rename, renamed
+from glassformer.store.rename import PROJECTIONS, Table, join_projections, part_of, rename, renamed
 
 
 class Family(NamedTuple):
@@ -19,6 +19,8 @@ class Family(NamedTuple):
     names: Table
     joined: str | None = None
     """The family's name for query, key and value if they are one matrix."""
+    by_head: bool = False
+    """Whether that matrix has query, key and value of the first head, then those of the second, and so on."""
     turned: str | None = None
     """A pattern for the names of matrices that the family stores as [in, out]; ours are [out, in]."""
     unread: tuple[str, int] | None = None
@@ -32,20 +34,20 @@ class Family(NamedTuple):
     computed: str | None = None
     """A pattern for the names of tensors that hold nothing learned, such as masks; they are skipped on purpose."""
 
-    def export(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def export(self, tensors: Mapping[str, Tensor], n_heads: int) -> dict[str, Tensor]:
         """Return our tensors (weights or their gradients) under the family's names and in its layout."""
-        joined = join_projections(tensors, self.joined) if self.joined else tensors
+        joined = join_projections(tensors, self.joined, n_heads if self.by_head else 1) if self.joined else tensors
         renamed = rename(joined, self.names)
         return {name: self._laid_out(name, each) for name, each in renamed.items()}
 
-    def load(self, tensors: Mapping[str, Tensor], names: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def load(self, tensors: Mapping[str, Tensor], names: Mapping[str, Tensor], n_heads: int) -> dict[str, Tensor]:
         """The inverse of `export`: the family's tensors under each of our `names`, and in our layout."""
         found: dict[str, Tensor] = {}
         for name in names:
             part = re.search(PROJECTIONS, name) if self.joined else None
             theirs = renamed(name.replace(f"{part[1]}.", self.joined) if part and self.joined else name, self.names)
             tensor = self._as_ours(theirs, tensors[theirs])
-            found[name] = tensor.chunk(3)[("query", "key", "value").index(part[1])] if part else tensor
+            found[name] = part_of(tensor, part[1], n_heads if self.by_head else 1) if part else tensor
         return found
 
     def is_computed(self, name: str) -> bool:

@@ -25,8 +25,6 @@ class Rotary(NamedTuple):
     """Their setting for the base, if it is not in one of `PLACES`."""
     share: str = "partial_rotary_factor"
     """Their setting for the part of a head that is rotated."""
-    usual_share: float = 1.0
-    """The part that is rotated if no file says so."""
     ours: str = "rotary"
 
     def read(self, values: Values, found: Ours) -> RotaryConfig:
@@ -34,7 +32,7 @@ class Rotary(NamedTuple):
         kind = "type" if inner.given.get("rope_type") is None else "rope_type"
         scaling = inner.our_name(kind, KINDS, "default")
         base = inner.number("rope_theta", values.number(self.base, BASE))
-        share = inner.number("partial_rotary_factor", values.number(self.share, self.usual_share))
+        share = inner.number("partial_rotary_factor", values.number(self.share, 1.0))
         if share != 1.0:
             raise values.wrong(self.share, "1.0, as the settings of a run have no other", share)
         if scaling == "none":

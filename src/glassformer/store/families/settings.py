@@ -72,11 +72,9 @@ class Optional(NamedTuple):
 
     ours: str
     theirs: str
-    usual: int
 
     def read(self, values: Values, found: Ours) -> int | None:
-        absent = self.theirs in values.given and values.given[self.theirs] is None
-        return None if absent else values.whole(self.theirs, usual=self.usual)
+        return None if values.given.get(self.theirs) is None else values.whole(self.theirs)
 
     def write(self, value: Any, ours: Ours) -> dict[str, Any]:
         return {self.theirs: value}

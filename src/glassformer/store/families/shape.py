@@ -34,7 +34,7 @@ class Misfit(NamedTuple):
     needed: str
 
     def __str__(self) -> str:
-        return f"{self.name}={self.needed} (here {self.value!r})"
+        return f"model.{self.name}={self.needed} (here {self.value!r})"
 
 
 class Shape(NamedTuple):
@@ -46,9 +46,12 @@ class Shape(NamedTuple):
     """Settings that differ between its models."""
     wanted: Mapping[str, object]
     """Settings of theirs with which alone a model computes what ours does."""
+    usual: Mapping[str, object] = {}
+    """What theirs takes for settings that a file does not have, where that is not said above."""
 
     def read(self, values: Values) -> ModelConfig:
         """Make our config from theirs. Errors: `CheckpointError` for what ours cannot compute."""
+        values = values._replace(given={**self.usual, **values.given})
         values.refuse(**self.wanted)
         found: dict[str, Any] = dict(self.fixed)
         for row in self.rows:
