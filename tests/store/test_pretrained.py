@@ -171,7 +171,10 @@ def weight(value):
 
 CONFIG, CUT = "config", "tokenizer"
 REFUSED = {
-    "family": (told(CONFIG, "model_type", value="gpt_neo"), "type gpt2, gpt_neox, llama, mistral can be .*; this one is 'gpt_neo'"),
+    "family": (
+        told(CONFIG, "model_type", value="gpt_neo"),
+        "type gpt2, gpt_neox, llama, mistral can be .*; this one is 'gpt_neo'",
+    ),
     "class": (told(CONFIG, "architectures", value=["GPT2Model"]), r"GPT2LMHeadModel can be .* is \['GPT2Model'\]"),
     "scale": (told(CONFIG, "scale_attn_by_inverse_layer_idx", value=True), "inverse_layer_idx must be False.*got True"),
     "type": (told(CONFIG, "n_head", value="4"), "n_head must be a whole number of at least 1; got '4'"),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.data.tokenizer import Tokenizer
-from glassformer.data.tokens.exported import exported
+from glassformer.data.tokens.exported import LISTED, exported
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.model.config import ModelConfig
@@ -56,7 +56,8 @@ def write_pretrained(folder: Path, model: Transformer, tokenizer: Tokenizer, tex
     refuse_used(folder)
     refuse_other_model(model.config, named)
     name, family = family_for(model.config, named)
-    kept = kept_rows(model.config, unique_weights(model), tokenizer)
+    needed = [*([BOS] if text.begins else []), *([UNK] if isinstance(tokenizer, LISTED) else [])]
+    kept = kept_rows(model.config, unique_weights(model), needed)
     config, weights = selected(model.config, unique_weights(model), kept)
     tensors = family.export(weights, config.stack.n_heads)
     dtype = str(weights[INPUT].dtype).removeprefix("torch.")

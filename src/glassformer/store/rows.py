@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from glassformer.data.tokenizer import CharacterTokenizer, Tokenizer, WordTokenizer
-from glassformer.data.tokens.vocabulary import EOS, SPECIALS, UNK
+from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS
 from glassformer.model.config import ModelConfig
 from glassformer.parts.vocabulary import NEVER
 
@@ -57,18 +56,17 @@ class Kept(NamedTuple):
         return self.ids.index(own) if own in self.ids else None
 
 
-def kept_rows(config: ModelConfig, weights: Mapping[str, Tensor], tokenizer: Tokenizer) -> Kept:
+def kept_rows(config: ModelConfig, weights: Mapping[str, Tensor], needed: Collection[int]) -> Kept:
     """Choose the tokens to export: all, except special ones that the model never predicts and that have no rows.
 
-    They would get a logit there, and so a probability, as other libraries have no `silent`.
+    They would get a logit there, and so a probability, as other libraries have no `silent`. The tokens `needed` are
+    kept even so, because a tokenizer gives their ids.
     """
     tables = [weights[name] for name in (INPUT, OUTPUT) if name in weights]
-    needed = {UNK} if isinstance(tokenizer, CharacterTokenizer | WordTokenizer) else set[int]()
-    asked = [id for id in config.silent_ids if id < len(SPECIALS) and id not in needed]
-    empty = [id for id in asked if not any(bool(each[id].any()) for each in tables)]
-    ends = [
-        id for id in asked if id not in (*empty, EOS) and all(bool(torch.equal(each[id], each[EOS])) for each in tables)
-    ]
+    asked = [id for id in config.silent_ids if id < len(SPECIALS)]
+    empty = [id for id in asked if id not in needed and not any(bool(each[id].any()) for each in tables)]
+    others = [id for id in asked if id not in (*empty, EOS) and (id not in needed or id == BOS)]
+    ends = [id for id in others if EOS not in empty and all(torch.equal(each[id], each[EOS]) for each in tables)]
     ids = [id for id in range(config.vocab_size or 0) if id not in (*empty, *ends)]
     return Kept(ids, ends, [id for id in config.silent_ids if id in ids])
 

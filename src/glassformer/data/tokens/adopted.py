@@ -24,6 +24,11 @@ WANTED: dict[str, tuple[object, ...]] = {
     "pre_tokenizer.use_regex": (True, None),
 }
 """The settings of a tokenizer.json that decide how text is cut, and the values with which it is cut as ours does."""
+PUBLISHED = {
+    "model.byte_fallback": "as SentencePiece's BPE in Llama 2 has",
+    "model.ignore_merges": "as Llama 3's BPE has",
+}
+"""Published tokenizers that other values of these settings belong to."""
 AGAIN = "Copy the file again from where it came."
 """The remedy for a damaged file."""
 
@@ -73,7 +78,8 @@ def refuse_other_cuts(record: Mapping[str, Any]) -> None:
         if value not in wanted or type(value) not in map(type, wanted):
             raise DataError(
                 f"Only byte-level BPE that cuts text as GPT-2 does can be imported, with {place}={wanted[0]!r}; this "
-                f"tokenizer has {value!r:.60}. Import another model."
+                f"tokenizer has {value!r:.60}{f', {PUBLISHED[place]}' if place in PUBLISHED else ''}. Import another "
+                "model."
             )
     model: Any = record.get("model")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None

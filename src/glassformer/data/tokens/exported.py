@@ -23,7 +23,8 @@ CHARACTER = r"[\s\S]"
 WHITE_SPACE = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 """What `str.split` takes for white space; the library's own splitting knows fewer characters."""
 SUBWORDS: tuple[type[Subword], ...] = (BytePairTokenizer, WordPieceTokenizer, UnigramTokenizer)
-LISTED: tuple[type[CharacterTokenizer | WordTokenizer], ...] = (CharacterTokenizer, WordTokenizer)
+LISTED = (CharacterTokenizer, WordTokenizer)
+"""The kinds whose vocabulary lacks something, which becomes <unk>."""
 
 
 def exported(tokenizer: Tokenizer, kept: Sequence[int] | None = None, begin: int | None = None) -> str:

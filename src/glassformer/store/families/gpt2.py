@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from glassformer.store.families.family import Family
-from glassformer.store.families.settings import Flag, Name, Number, Whole
+from glassformer.store.families.settings import Flag, Name, Number, Ours, Whole
 from glassformer.store.families.shape import Shape
+
+
+def four_times(found: Ours) -> int:
+    """The usual width of the feed-forward branch."""
+    return 4 * found["d_model"]
+
 
 SHAPE = Shape(
     fixed={
@@ -20,7 +26,7 @@ SHAPE = Shape(
         Whole("d_model", ("n_embd", "hidden_size"), 768),
         Whole("n_heads", ("n_head", "num_attention_heads"), 12),
         Whole("n_layers", ("n_layer", "num_hidden_layers"), 12),
-        Whole("d_ff", ("n_inner",), lambda found: 4 * found["d_model"]),
+        Whole("d_ff", ("n_inner",), four_times),
         Whole("max_len", ("n_positions", "max_position_embeddings"), 1024),
         Number("dropout", ("resid_pdrop", "embd_pdrop"), 0.1),
         Number("attention_dropout", ("attn_pdrop",), 0.1),

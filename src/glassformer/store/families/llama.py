@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from glassformer.store.families.family import Family
 from glassformer.store.families.rotary import Rotary
-from glassformer.store.families.settings import Flag, Name, Number, Row, Whole
+from glassformer.store.families.settings import Flag, Name, Number, Ours, Row, Whole
 from glassformer.store.families.shape import Shape
+
+
+def as_many_heads(found: Ours) -> int:
+    """The usual number of key/value heads."""
+    return found["n_heads"]
+
+
+def head_width(found: Ours) -> int:
+    """The usual width of a head."""
+    return max(1, found["d_model"] // found["n_heads"])
+
 
 FIXED: dict[str, object] = {
     "norm": "rms",
@@ -20,8 +31,8 @@ ROWS: list[Row] = [
     Whole("vocab_size", ("vocab_size",), 32_000),
     Whole("d_model", ("hidden_size",), 4096),
     Whole("n_heads", ("num_attention_heads",), 32),
-    Whole("n_kv_heads", ("num_key_value_heads",), lambda found: found["n_heads"], implied=True),
-    Whole("d_head", ("head_dim",), lambda found: max(1, found["d_model"] // found["n_heads"]), implied=True),
+    Whole("n_kv_heads", ("num_key_value_heads",), as_many_heads, implied=True),
+    Whole("d_head", ("head_dim",), head_width, implied=True),
     Whole("n_layers", ("num_hidden_layers",), 32),
     Whole("d_ff", ("intermediate_size",), 11_008),
     Whole("max_len", ("max_position_embeddings",), 2048),

@@ -10,17 +10,18 @@ from glassformer.model.config import ModelConfig, StackConfig
 from glassformer.store.families.settings import Row
 from glassformer.store.families.values import Values
 
-NO_EFFECT = frozenset(
+NOT_COMPARED = frozenset(
     {
-        *("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth"),
-        *("balance_loss", "router_z_loss", "init", "attention", "softcap", "relative", "summary"),
-        *("experts_per_token", "expert", "share_embeddings", "silent", "causal", "encoder", "decoder"),
+        *("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth", "init"),
+        *("attention", "share_embeddings", "silent", "causal", "encoder", "decoder"),
+        *("balance_loss", "router_z_loss", "experts_per_token", "expert", "softcap", "relative", "rotary", "summary"),
     }
 )
-"""Settings that change no logit of a decoder without experts, blocks or relative positions, or that others stand for.
+"""Settings that are not compared, unless a row has them.
 
-`softcap`, `relative`, `summary` and those of experts are read only if another setting asks for them, which is compared.
-A backend, `attention`, computes what its rule says. `silent` is about the vocabulary, which is compared by its rows.
+Those of the first line matter in training only, those of the second are the same in all decoders, change nothing (the
+backend `attention` computes what its rule says) or are about the vocabulary (`silent`). Those of the last are allowed
+only together with another setting, which is compared.
 """
 STACK = tuple(each.name for each in fields(StackConfig))
 MODEL = tuple(each.name for each in fields(ModelConfig))
@@ -61,20 +62,19 @@ class Shape(NamedTuple):
 
     def write(self, config: ModelConfig) -> dict[str, Any]:
         """Return their settings for a config that has no `misfits`."""
-        ours, written = resolved(config), dict(self.wanted)
+        ours, written = resolved(config), {**self.wanted}
         for row in self.rows:
             written |= row.write(ours[row.ours], ours)
         return written
 
     def misfits(self, config: ModelConfig) -> list[Misfit]:
         """List the settings with which a decoder over tokens computes what no model of the family does."""
-        usual = resolved(ModelConfig(1, decoder=StackConfig())) | self.fixed
-        usual |= implied(config.stack)
+        usual = {**resolved(ModelConfig(1, decoder=StackConfig())), **self.fixed, **implied(config.stack)}
         rows, found = {row.ours: row for row in self.rows}, list[Misfit]()
         for name, value in resolved(config).items():
             if name in rows:
                 needed = rows[name].needs(value)
-            elif name in NO_EFFECT or value == usual[name] or (name == "rotary" and usual["positions"] != "rotary"):
+            elif name in NOT_COMPARED or value == usual[name]:
                 continue
             else:
                 needed = repr(usual[name])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from glassformer.data.config import TEXT
-from glassformer.data.purpose import WRITING, refuse_unfit
 from glassformer.decode.choose.unwritten import unwritten
 from glassformer.foundation.errors import ConfigError
 from glassformer.store.export import Exported, Text, refuse_used, write_pretrained
@@ -20,7 +19,6 @@ def export_run(run: Path, folder: Path, average: int | None = None) -> Exported:
     """
     recipe = load_recipe(run / "recipe.toml")
     refuse_used(folder)
-    refuse_unfit(run, recipe.data, WRITING)
     refuse_other_reading(run, recipe)
     loaded = load_run(run, recipe, average)
     data = recipe.data
