@@ -244,7 +244,8 @@ REFUSED = {
         r"RotaryConfig\(scaling='none' or 'linear' or 'yarn' or 'llama3'\)",
     ),
     "window": ({**GPT2, "window": 3}, r"gpt2 needs model.window=None \(here 3\)"),
-    "heads": ({**GPT2, "n_kv_heads": 2, "d_head": 6}, r"model.n_kv_heads=4 \(here 2\), model.d_head=4.0 \(here 6\)"),
+    "heads": ({**GPT2, "n_kv_heads": 2, "d_head": 6}, r"model.n_kv_heads=4 \(here 2\), model.d_head=4 \(here 6\)"),
+    "odd": ({**LLAMA, "n_heads": 3, "d_head": 6}, "llama needs model.d_model=a multiple of n_heads, 3, .here 16"),
 }
 
 

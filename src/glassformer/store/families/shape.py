@@ -69,8 +69,11 @@ class Shape(NamedTuple):
 
     def misfits(self, config: ModelConfig) -> list[Misfit]:
         """List the settings with which a decoder over tokens computes what no model of the family does."""
-        usual = {**resolved(ModelConfig(1, decoder=StackConfig())), **self.fixed, **implied(config.stack)}
+        stack = config.stack
+        usual = {**resolved(ModelConfig(1, decoder=StackConfig())), **self.fixed, **implied(stack)}
         rows, found = {row.ours: row for row in self.rows}, list[Misfit]()
+        if stack.d_model % stack.n_heads:
+            found.append(Misfit("d_model", stack.d_model, f"a multiple of n_heads, {stack.n_heads},"))
         for name, value in resolved(config).items():
             if name in rows:
                 needed = rows[name].needs(value)
@@ -94,5 +97,5 @@ def resolved(config: ModelConfig) -> dict[str, Any]:
 
 def implied(stack: StackConfig) -> dict[str, Any]:
     """The values of settings that follow from others unless they are set."""
-    width = stack.d_model / stack.n_heads
+    width = stack.d_model // stack.n_heads
     return {"n_kv_heads": stack.n_heads, "d_head": width, "attention_scale": stack.head_width**-0.5}
