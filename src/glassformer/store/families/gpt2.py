@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from glassformer.store.families.family import Family
-from glassformer.store.families.settings import Flag, Name, Number, Ours, Whole
+from glassformer.store.families.settings import Activation, Flag, Number, Ours, Whole
 from glassformer.store.families.shape import Shape
 
 
@@ -31,7 +31,7 @@ SHAPE = Shape(
         Number("dropout", ("resid_pdrop", "embd_pdrop"), 0.1),
         Number("attention_dropout", ("attn_pdrop",), 0.1),
         Number("norm_eps", ("layer_norm_epsilon",), 1e-5),
-        Name("activation", "activation_function", "gelu_new"),
+        Activation("activation", "activation_function", "gelu_new"),
         Flag("tie_embeddings", "tie_word_embeddings", usual=True),
     ],
     wanted={

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glassformer.store.families.family import Family
 from glassformer.store.families.rotary import Rotary
-from glassformer.store.families.settings import Flag, Name, Number, Whole
+from glassformer.store.families.settings import Activation, Flag, Number, Whole
 from glassformer.store.families.shape import Shape
 
 SHAPE = Shape(
@@ -26,8 +26,8 @@ SHAPE = Shape(
         Number("dropout", ("hidden_dropout",), 0.0),
         Number("attention_dropout", ("attention_dropout",), 0.0),
         Number("norm_eps", ("layer_norm_eps",), 1e-5),
-        Name("activation", "hidden_act", "gelu"),
-        Rotary("rotary_emb_base", "rotary_pct"),
+        Activation("activation", "hidden_act", "gelu"),
+        Rotary("rotary", "rotary_emb_base", "rotary_pct"),
         Flag("tie_embeddings", "tie_word_embeddings", usual=False),
     ],
     wanted={"use_parallel_residual": False, "attention_bias": True},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glassformer.store.families.family import Family
 from glassformer.store.families.rotary import Rotary
-from glassformer.store.families.settings import Flag, Name, Number, Ours, Row, Whole
+from glassformer.store.families.settings import Activation, Flag, Number, Ours, Row, Whole
 from glassformer.store.families.shape import Shape
 
 
@@ -38,8 +38,8 @@ ROWS: list[Row] = [
     Whole("max_len", ("max_position_embeddings",), 2048),
     Number("attention_dropout", ("attention_dropout",), 0.0),
     Number("norm_eps", ("rms_norm_eps",), 1e-6),
-    Name("activation", "hidden_act", "silu"),
-    Rotary(),
+    Activation("activation", "hidden_act", "silu"),
+    Rotary("rotary"),
     Flag("tie_embeddings", "tie_word_embeddings", usual=False),
 ]
 LLAMA = Family(

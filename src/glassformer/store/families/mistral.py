@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from glassformer.store.families.llama import FIXED, LLAMA, ROWS
-from glassformer.store.families.settings import Optional
+from glassformer.store.families.settings import WholeOrNone
 from glassformer.store.families.shape import Shape
 
 MISTRAL = LLAMA._replace(
     architecture="MistralForCausalLM",
     shape=Shape(
         FIXED,
-        [*ROWS, Optional("window", "sliding_window")],
+        [*ROWS, WholeOrNone("window", "sliding_window")],
         wanted={},
         usual={
             "num_key_value_heads": 8,

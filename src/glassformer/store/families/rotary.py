@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from glassformer.foundation.order import SCALINGS, RotaryConfig
-from glassformer.store.families.settings import Ours
+from glassformer.store.families.settings import Ours, Row
 from glassformer.store.families.values import Values
 
 BASE = 10_000.0
@@ -18,14 +19,14 @@ PLACES = ("rope_scaling", "rope_parameters")
 """Objects of settings for rotary positions; if a file has both, the first counts, as in transformers."""
 
 
-class Rotary(NamedTuple):
+@dataclass(frozen=True)
+class Rotary(Row):
     """The row of rotary positions whose pairs are the two halves of a head."""
 
     base: str = "rope_theta"
     """Their setting for the base, if it is not in one of `PLACES`."""
     share: str = "partial_rotary_factor"
     """Their setting for the part of a head that is rotated."""
-    ours: str = "rotary"
 
     def read(self, values: Values, found: Ours) -> RotaryConfig:
         inner = self.inside(values)
@@ -64,7 +65,7 @@ class Rotary(NamedTuple):
         neutral = {"truncate": True}
         inner.refuse(**{name: neutral.get(name) for name in inner.given if name not in known})
 
-    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
+    def write(self, value: Any) -> dict[str, Any]:
         own: dict[str, Any] = {"factor": value.factor}
         if value.scaling in TURNS:
             own |= {LENGTH: value.original_max_len, **dict(zip(TURNS[value.scaling], value.turns, strict=True))}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from glassformer.store.families.values import Values
 
@@ -25,31 +27,30 @@ Usual = int | Callable[[Ours], int] | None
 """The value of a setting that config.json does not have, or a function of the settings in the rows above it."""
 
 
-class Row(Protocol):
-    """One setting of ours and what it is called in a config.json."""
-
-    @property
-    def ours(self) -> str:
-        """Our name."""
-        ...
-
-    def read(self, values: Values, found: Ours) -> Any:
-        """Our value; `found` are the settings of the rows above. Errors: `CheckpointError`."""
-        ...
-
-    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
-        """Their settings for our value; `ours` are all of our settings."""
-        ...
-
-    def needs(self, value: Any) -> str | None:
-        """What the family needs instead of this value, in words; None if it has the value."""
-        ...
-
-
-class Whole(NamedTuple):
-    """A whole number of at least 1, under the first of `theirs` that is set."""
+@dataclass(frozen=True)
+class Row(ABC):
+    """One setting, and what it is called in a config.json."""
 
     ours: str
+    """Our name."""
+
+    @abstractmethod
+    def read(self, values: Values, found: Ours) -> Any:
+        """Our value; `found` are the settings of the rows above. Errors: `CheckpointError`."""
+
+    @abstractmethod
+    def write(self, value: Any) -> dict[str, Any]:
+        """Their settings for our value."""
+
+    def needs(self, value: Any) -> str | None:
+        """What the family needs instead of this value, in words; None if its models may have the value."""
+        return None
+
+
+@dataclass(frozen=True)
+class Whole(Row):
+    """A whole number of at least 1, under the first of `theirs` that is set."""
+
     theirs: tuple[str, ...]
     usual: Usual = None
     implied: bool = False
@@ -60,77 +61,64 @@ class Whole(NamedTuple):
         value = values.whole(*self.theirs, usual=usual)
         return None if self.implied and value == usual else value
 
-    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
+    def write(self, value: Any) -> dict[str, Any]:
         return {self.theirs[0]: value}
 
-    def needs(self, value: Any) -> None:
-        return None
 
-
-class Optional(NamedTuple):
+@dataclass(frozen=True)
+class WholeOrNone(Row):
     """A whole number of at least 1, or none."""
 
-    ours: str
     theirs: str
 
     def read(self, values: Values, found: Ours) -> int | None:
         return None if values.given.get(self.theirs) is None else values.whole(self.theirs)
 
-    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
+    def write(self, value: Any) -> dict[str, Any]:
         return {self.theirs: value}
 
-    def needs(self, value: Any) -> None:
-        return None
 
-
-class Number(NamedTuple):
+@dataclass(frozen=True)
+class Number(Row):
     """A number of at least 0, read from the first of `theirs` and written to each."""
 
-    ours: str
     theirs: tuple[str, ...]
     usual: float
 
     def read(self, values: Values, found: Ours) -> float:
         return values.number(self.theirs[0], self.usual)
 
-    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
+    def write(self, value: Any) -> dict[str, Any]:
         return dict.fromkeys(self.theirs, value)
 
-    def needs(self, value: Any) -> None:
-        return None
 
-
-class Flag(NamedTuple):
+@dataclass(frozen=True)
+class Flag(Row):
     """True or false."""
 
-    ours: str
     theirs: str
     usual: bool
 
     def read(self, values: Values, found: Ours) -> bool:
         return values.flag(self.theirs, usual=self.usual)
 
-    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
+    def write(self, value: Any) -> dict[str, Any]:
         return {self.theirs: value}
 
-    def needs(self, value: Any) -> None:
-        return None
 
+@dataclass(frozen=True)
+class Activation(Row):
+    """The name of an activation."""
 
-class Name(NamedTuple):
-    """The name of a function."""
-
-    ours: str
     theirs: str
     usual: str
-    table: Mapping[str, str] = ACTIVATIONS
 
     def read(self, values: Values, found: Ours) -> str:
-        return values.our_name(self.theirs, self.table, self.usual)
+        return values.our_name(self.theirs, ACTIVATIONS, self.usual)
 
-    def write(self, value: Any, ours: Ours) -> dict[str, Any]:
-        return {self.theirs: next(theirs for theirs, each in self.table.items() if each == value)}
+    def write(self, value: Any) -> dict[str, Any]:
+        return {self.theirs: next(theirs for theirs, each in ACTIVATIONS.items() if each == value)}
 
     def needs(self, value: Any) -> str | None:
-        known = dict.fromkeys(self.table.values())
+        known = dict.fromkeys(ACTIVATIONS.values())
         return None if value in known else f"one of {', '.join(known)}"

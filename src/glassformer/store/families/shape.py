@@ -64,7 +64,7 @@ class Shape(NamedTuple):
         """Return their settings for a config that has no `misfits`."""
         ours, written = resolved(config), {**self.wanted}
         for row in self.rows:
-            written |= row.write(ours[row.ours], ours)
+            written |= row.write(ours[row.ours])
         return written
 
     def misfits(self, config: ModelConfig) -> list[Misfit]:
