@@ -17,6 +17,7 @@ from glassformer.decode.generate import generate, greedy
 from glassformer.proof.laws.hugging_face.decoders import take_wide_angles
 from glassformer.proof.laws.hugging_face.theirs import take_wide_norms
 from glassformer.store.export import write_pretrained
+from glassformer.store.pretrained import read_pretrained
 from specimens import close
 from store.export_examples import EXAMPLES, GPT2, READING, decoder, tokenizer
 from store.pretrained_examples import TEXT
@@ -72,6 +73,21 @@ def test_greedy_texts_are_the_same(tmp_path, chosen):
         assert answer == [*given, *written]
         text = reads.decode(answer, skip_special_tokens=True)
         assert text == cut.decode(answer)
+
+
+@families
+def test_what_they_save_again_is_the_same_model_here(tmp_path, chosen):
+    ours, cut = decoder(torch.float32, **chosen), tokenizer()
+    write_pretrained(tmp_path / "out", ours, cut, READING, named="it")
+    theirs, reads = loaded(tmp_path / "out")
+    reads([TEXT, TEXT[:9]], padding=True, truncation=True, max_length=5)
+    for each in (theirs, reads):
+        each.save_pretrained(tmp_path / "again")
+    found, ours_again = read_pretrained(tmp_path / "again"), read_pretrained(tmp_path / "out")
+    assert found.model.config == ours_again.model.config
+    assert found.tokenizer.to_json() == cut.to_json()
+    weights = found.model.state_dict()
+    assert all(torch.equal(each, weights[name]) for name, each in ours.state_dict().items())
 
 
 def strings(n: int) -> list[str]:

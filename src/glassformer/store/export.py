@@ -110,18 +110,15 @@ def refuse_other_model(config: ModelConfig, named: object) -> None:
 
 
 def family_for(config: ModelConfig, named: object) -> tuple[str, Family]:
-    """The first family that has a model. Errors: `ConfigError` with what each family needs."""
-    told: list[str] = []
-    for name, family in FAMILIES.items():
-        if family.shape is None:
-            continue
-        misfits = family.shape.misfits(config)
-        if not misfits:
-            return name, family
-        told.append(f"{name} needs {', '.join(map(str, misfits))}")
+    """The first family that has a model. Errors: `ConfigError` with what each family needs, the nearest first."""
+    found = {name: each.shape.misfits(config) for name, each in FAMILIES.items() if each.shape is not None}
+    nearest = sorted(found, key=lambda name: len(found[name]))
+    if not found[nearest[0]]:
+        return nearest[0], FAMILIES[nearest[0]]
+    needs = "; ".join(f"{name} needs {', '.join(map(str, found[name]))}" for name in nearest)
     raise ConfigError(
         f"A model can be exported if all of its settings are those of one family in transformers; {named} fits none: "
-        f"{'; '.join(told)}. Train a model with the settings of one family."
+        f"{needs}. Train a model with the settings of one family."
     )
 
 

@@ -73,6 +73,16 @@ def test_a_file_of_ours_is_recognised(kind, begin):
     assert begins == (begin is not None)
 
 
+@kinds
+def test_a_file_that_was_saved_with_limits_and_padding_is_recognised(kind):
+    theirs = library(exported(MADE[kind], begin=BOS))
+    theirs.enable_truncation(5)
+    theirs.enable_padding(pad_token="<pad>")
+    found = returned(theirs.to_str())
+    assert found is not None
+    assert found[0].to_json() == MADE[kind].to_json()
+
+
 def changed(place, value):
     def change(record):
         for each in place[:-1]:

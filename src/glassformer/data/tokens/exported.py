@@ -102,9 +102,10 @@ def beginning(token: str, id: int) -> Any:
 def returned(text: str) -> tuple[Tokenizer, bool] | None:
     """The tokenizer of ours that `exported` wrote with all special tokens, and whether one begins each text.
 
-    None for any other text.
+    None for any other text. Limits of length and padding, which transformers adds when it saves a tokenizer that has
+    used them, cut no text into other tokens.
     """
-    record = read_json(text)
+    record = {**read_json(text), "truncation": None, "padding": None}
     begins = record.get("post_processor") is not None
     try:
         tokenizer = rebuilt(record)
