@@ -68,7 +68,6 @@ def widen(ours, theirs):
     theirs.set_attn_implementation("sdpa")
     if ours.config.stack.positions == "rotary":
         take_wide_norms(theirs)
-        theirs.model = theirs.base_model
         take_wide_angles(ours, theirs)
 
 
