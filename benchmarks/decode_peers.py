@@ -53,7 +53,7 @@ def twin(ours: Transformer) -> nn.Module:
             **ids,
         )
         theirs, family = hugging_face.BartForConditionalGeneration(config), "bart"
-    weights: dict[str, Tensor] = FAMILIES[family].export(dict(ours.named_parameters()))
+    weights: dict[str, Tensor] = FAMILIES[family].export(dict(ours.named_parameters()), ours.config.stack.n_heads)
     with torch.no_grad():
         for name, parameter in theirs.named_parameters():
             parameter.copy_(weights[name])

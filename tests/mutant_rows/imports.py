@@ -13,8 +13,10 @@ ENDS = "tests/model/test_ends.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
-    Mutant("query and value change places", "store/families/family.py",
-        '("query", "key", "value").index(part[1])', '("value", "key", "query").index(part[1])', BOTH_WAYS),
+    Mutant("query and value change places", "store/rename.py",
+        '("query", "key", "value").index(which)', '("value", "key", "query").index(which)', BOTH_WAYS),
+    Mutant("the parts of a joined matrix are read for all heads at once", "store/families/family.py",
+        "part_of(tensor, part[1], n_heads if self.by_head else 1)", "part_of(tensor, part[1])", BOTH_WAYS),
     Mutant("imported matrices are not turned", "store/families/family.py",
         "            return tensor.t()\n        if self.unread is not None and re.search(self.unread[0], name):\n            return tensor[",
         "            return tensor\n        if self.unread is not None and re.search(self.unread[0], name):\n            return tensor[", BOTH_WAYS),

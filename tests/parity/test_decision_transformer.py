@@ -40,7 +40,7 @@ def theirs(model: Transformer, own):
     made = transformers.DecisionTransformerModel(config).double().eval()
     weights = model.state_dict()
     blocks = {name: each for name, each in weights.items() if name.startswith(("decoder.blocks.", "decoder.norm."))}
-    renamed = FAMILIES["gpt2"].export(blocks)
+    renamed = FAMILIES["gpt2"].export(blocks, model.config.stack.n_heads)
     W, b = weights["decoder.embedding.weight"], weights["decoder.embedding.bias"]
     given = {name.replace("transformer.", "encoder.", 1): each for name, each in renamed.items()}
     for kind, (name, columns) in enumerate((("return", W[:, 3:4]), ("state", W[:, 4:7]), ("action", W[:, 7:9]))):

@@ -58,7 +58,7 @@ def pretrained(
         "config": {**config, "bos_token_id": end, "eos_token_id": end},
         "weights": {
             name: each.detach().contiguous()
-            for name, each in FAMILIES["gpt2"].export(dict(model.named_parameters())).items()
+            for name, each in FAMILIES["gpt2"].export(dict(model.named_parameters()), 4).items()
         },
         "tokenizer": json.loads(cut.to_str()),
     }

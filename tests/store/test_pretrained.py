@@ -171,7 +171,10 @@ def weight(value):
 
 CONFIG, CUT = "config", "tokenizer"
 REFUSED = {
-    "family": (told(CONFIG, "model_type", value="gpt_neo"), "type gpt2 can be imported; this one is 'gpt_neo'"),
+    "family": (
+        told(CONFIG, "model_type", value="gpt_neo"),
+        "type gpt2, gpt_neox, llama, mistral can be .*; this one is 'gpt_neo'",
+    ),
     "class": (told(CONFIG, "architectures", value=["GPT2Model"]), r"GPT2LMHeadModel can be .* is \['GPT2Model'\]"),
     "scale": (told(CONFIG, "scale_attn_by_inverse_layer_idx", value=True), "inverse_layer_idx must be False.*got True"),
     "type": (told(CONFIG, "n_head", value="4"), "n_head must be a whole number of at least 1; got '4'"),
@@ -264,11 +267,16 @@ def test_no_pickle_is_read_and_no_file_of_another_folder(tmp_path):
 
 @pytest.mark.parametrize(
     ("family", "settings"),
-    [("gpt2", {"shape": "decoder"}), ("bart", {"norm_placement": "post"}), ("t5_gated", {"feed_forward": "gated"})],
+    [
+        ("gpt2", {"shape": "decoder"}),
+        ("gpt_neox", {"shape": "decoder"}),
+        ("bart", {"norm_placement": "post"}),
+        ("t5_gated", {"feed_forward": "gated"}),
+    ],
 )
 def test_a_table_is_read_both_ways(family, settings):
     ours = dict(model(positions="learned", **settings).named_parameters())
-    back = FAMILIES[family].load(FAMILIES[family].export(ours), ours)
+    back = FAMILIES[family].load(FAMILIES[family].export(ours, 4), ours, 4)
     assert back.keys() == ours.keys()
     for name, each in ours.items():
         close(back[name], each, tolerance=0)

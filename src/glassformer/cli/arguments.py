@@ -124,6 +124,7 @@ def dashed(names: Iterable[str]) -> list[str]:
 def usage(name: str, verb: Verb) -> str:
     """Return the usage line of a verb."""
     target = f" {verb.target}" if verb.target else ""
-    target += f" [{verb.second}]" if verb.second else f" [{verb.target} ...]" if verb.many else ""
+    second = f" {verb.second}" if verb.needs_second else f" [{verb.second}]"
+    target += second if verb.second else f" [{verb.target} ...]" if verb.many else ""
     settings = " [--section.key value]" if verb.sections else ""
     return f"Usage: glassformer {name}{target} [flags]{settings}"

@@ -76,6 +76,7 @@ EXAMPLES = {
         "glassformer explore runs/gpt2",
         "glassformer train lm --data.text book.txt --training.start-from runs/gpt2 --training.learning-rate 1e-4",
     ),
+    "export": ("glassformer export runs/lm exported", "glassformer import exported --out runs/again"),
     "heads": (
         "glassformer heads runs/reverse",
         "glassformer heads runs/reverse --checkpoints",

@@ -31,6 +31,8 @@ class Verb:
     """The settings of those sections that the verb takes, if it does not take them all."""
     second: str | None = None
     """What may follow the target; None if nothing may."""
+    needs_second: bool = False
+    """Whether it must."""
     many: bool = False
     """Whether several targets may be given."""
 
@@ -213,4 +215,32 @@ ACTING = (
     Option("seed", "N", "Seed of the first episode for each return; the others count up from it (default: 0)."),
     Option("save", "FILE.npz", "Write the episodes to a file, which data.train can name."),
     JSON,
+)
+GENERATING = (
+    PROMPT,
+    PROMPTS,
+    TEXTS,
+    NEW_TOKENS,
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
+    MIN_P,
+    TYPICAL_P,
+    REPETITION,
+    NGRAM,
+    CONTRASTIVE,
+    DRAFT,
+    LOOKUP,
+    GUESSES,
+    GREEDY,
+    SEED,
+    STOP,
+    BAN,
+    BEGIN,
+    BIAS,
+    REGEX,
+    SCHEMA,
+    CROP,
+    NO_PROMPT,
+    JSON_TEXTS,
 )

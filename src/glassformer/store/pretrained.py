@@ -12,6 +12,7 @@ from torch import Tensor
 
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.data.tokens.adopted import Adopted, adopt
+from glassformer.data.tokens.exported import returned
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 from glassformer.foundation.errors import CheckpointError, ConfigError, DataError, GlassformerError
 from glassformer.model.transformer import Transformer
@@ -26,7 +27,7 @@ from glassformer.store.tensors import read_tensors, refuse_difference
 from glassformer.store.weights import outline, rebuild, unique_weights
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
-TOKENIZER_CONFIG = "tokenizer_config.json"
+TOKENIZER_CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"
 SHARDS = f"{WEIGHTS}.index.json"
 PICKLE = "pytorch_model.bin"
 ENDS = {PAD: "pad_token_id", BOS: "bos_token_id", EOS: "eos_token_id", UNK: "unk_token_id"}
@@ -54,21 +55,28 @@ def read_pretrained(folder: Path) -> Pretrained:
     refuse_other_folder(folder)
     values = Values(object_in(folder / CONFIG), folder / CONFIG)
     name, family = family_of(values)
-    assert family.config is not None
+    assert family.shape is not None
     ends = {id: end_of(values, setting) for id, setting in ENDS.items()}
     with naming(folder / CONFIG, ConfigError):
-        config = family.config(values)
+        config = family.shape.read(values)
     with naming(folder / TOKENIZER, DataError):
-        adopted = adopt(read_text(folder / TOKENIZER), ends)
+        text = read_text(folder / TOKENIZER)
+        own = returned(text)
+        adopted = adopt(text, ends) if own is None else Adopted(own[0], [*range(own[0].vocab_size)], [])
     refuse_prefix_space(folder / TOKENIZER_CONFIG)
     found = weights_in(folder, family, tied=config.tie_embeddings)
     skeleton = outline(config.to_dict(), found, folder / CONFIG)
     ours = unique_weights(skeleton)
-    refuse_difference(folder / WEIGHTS, family.export(ours), found)
+    n_heads = config.stack.n_heads
+    refuse_difference(folder / WEIGHTS, family.export(ours, n_heads), found)
     refuse_other_size(adopted.rows, skeleton.config.vocab_size or 0, folder)
     found = {name: finite(each.float(), name, folder) for name, each in found.items()}
-    config, weights = reordered(config, family.load(found, ours), adopted.rows)
+    weights = family.load(found, ours, n_heads)
+    if own is None:  # otherwise the ids are ours, and each token is predicted as it was here
+        config, weights = reordered(config, weights, adopted.rows)
     model = rebuild(config.to_dict(), weights, folder, torch.device("cpu"))
+    if own is not None:
+        return Pretrained(model, own[0], name, [], own[1])
     notes = told(adopted, skeleton.config.vocab_size or 0)
     return Pretrained(model, adopted.tokenizer, name, notes, None not in (adopted.rows[BOS], adopted.rows[EOS]))
 
@@ -125,7 +133,7 @@ def object_in(path: Path) -> dict[str, Any]:
 
 def family_of(values: Values) -> tuple[str, Family]:
     """The family of a model by its config.json. Errors: `CheckpointError` for one that cannot be imported."""
-    known = {name: family for name, family in FAMILIES.items() if family.config is not None}
+    known = {name: family for name, family in FAMILIES.items() if family.shape is not None}
     name, classes = values.given.get("model_type"), values.given.get("architectures")
     if not isinstance(name, str) or name not in known:
         raise CheckpointError(

@@ -26,8 +26,11 @@ def renamed(name: str, table: Table) -> str:
     return name
 
 
-def join_projections(tensors: Mapping[str, Tensor], into: str) -> dict[str, Tensor]:
-    """Join `query.`, `key.` and `value.` of each attention, in this order, as `into` (weights and biases)."""
+def join_projections(tensors: Mapping[str, Tensor], into: str, pieces: int = 1) -> dict[str, Tensor]:
+    """Join `query.`, `key.` and `value.` of each attention, in this order, as `into` (weights and biases).
+
+    With several `pieces`, those of the first head come first, then those of the second, and so on.
+    """
     joined: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         part = re.search(PROJECTIONS, name)
@@ -36,5 +39,13 @@ def join_projections(tensors: Mapping[str, Tensor], into: str) -> dict[str, Tens
         if part:
             parts = [tensors[name.replace("query.", f"{each}.")] for each in ("query", "key", "value")]
             name, tensor = name.replace("query.", into), torch.cat(parts)
+            if pieces > 1:
+                tensor = torch.cat([each.unflatten(0, (pieces, -1)) for each in parts], 1).flatten(0, 1)
         joined[name] = tensor
     return joined
+
+
+def part_of(joined: Tensor, which: str, pieces: int = 1) -> Tensor:
+    """The query, key or value in a tensor that `join_projections` made."""
+    parts = joined.unflatten(0, (pieces, 3, -1)).unbind(1)
+    return parts[("query", "key", "value").index(which)].flatten(0, 1)

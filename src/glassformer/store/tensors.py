@@ -21,12 +21,15 @@ LARGEST_HEADER = 16 * 2**20  # bytes; a hundred thousand tensors need about 10 M
 FLOATS = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Create `path` with tensors from any device and fsync it. Errors: `OSError` from the system."""
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: dict[str, str] | None = None) -> None:
+    """Create `path` with tensors from any device and fsync it; `about` goes into its header.
+
+    Errors: `OSError` from the system.
+    """
     write_new(path, b"")  # safetensors creates files with mode 0600; this one has the mode of the user's umask
     mode = path.stat().st_mode
     try:
-        save_file(separate(tensors), path)
+        save_file(separate(tensors), path, about)
     except SafetensorError as error:
         code = re.search(r"\(os error (\d+)\)", str(error))
         full = errno.ENOSPC if "No space left" in str(error) else errno.EIO

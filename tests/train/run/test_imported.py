@@ -10,6 +10,7 @@ import torch
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.store.checkpoint import load
+from glassformer.store.export import write_pretrained
 from glassformer.train.finished.use import evaluate
 from glassformer.train.finished.writing import Writer
 from glassformer.train.recipe import load_recipe, override
@@ -17,6 +18,8 @@ from glassformer.train.run import imported
 from glassformer.train.run.beginning import begin
 from glassformer.train.run.imported import import_run
 from glassformer.train.run.session import resume, start
+from glassformer.train.sources.prepare import model_config
+from store.export_examples import EXAMPLES, READING, decoder, tokenizer
 from store.pretrained_examples import TEXT, pretrained
 from train.examples import follow
 from train.text_examples import book, text_recipe
@@ -82,6 +85,25 @@ def test_a_text_without_a_known_beginning_begins_with_nothing(tmp_path):
     recipe = load_recipe(tmp_path / "run" / "recipe.toml")
     assert not recipe.data.documents
     assert Writer(tmp_path / "run", recipe).ids("The", 1) == load(tmp_path / "run").tokenizers.target.encode("The")
+
+
+@pytest.mark.parametrize(("family", "chosen"), EXAMPLES.values(), ids=EXAMPLES)
+def test_the_recipe_of_each_family_builds_its_model(tmp_path, family, chosen):
+    write_pretrained(tmp_path / "in", decoder(torch.float32, **chosen), tokenizer(), READING, named="it")
+    assert import_run(tmp_path / "in", tmp_path / "run").family == family
+    recipe, loaded = load_recipe(tmp_path / "run" / "recipe.toml"), load(tmp_path / "run")
+    assert model_config(recipe, loaded.tokenizers) == loaded.model.config
+    assert recipe.data.window == 24
+
+
+def test_a_window_too_long_to_train_with_is_shorter_and_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(imported, "LONGEST", 16)
+    pretrained(tmp_path / "gpt2")
+    assert import_run(tmp_path / "gpt2", tmp_path / "run").notes == [
+        "window: 16 of the 32 tokens that the model reads (data.window in recipe.toml)"
+    ]
+    assert load_recipe(tmp_path / "run" / "recipe.toml").data.window == 16
+    assert load(tmp_path / "run").model.config.stack.max_len == 32
 
 
 def test_nothing_is_left_of_a_run_that_could_not_be_written(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from glassformer.data.tokens.byte_level import LETTERS
 from glassformer.data.tokens.subword import BytePairTokenizer
-from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, read_json
+from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, Tokenizer, read_json
 from glassformer.foundation.errors import DataError
 
 WANTED: dict[str, tuple[object, ...]] = {
@@ -24,6 +24,11 @@ WANTED: dict[str, tuple[object, ...]] = {
     "pre_tokenizer.use_regex": (True, None),
 }
 """The settings of a tokenizer.json that decide how text is cut, and the values with which it is cut as ours does."""
+PUBLISHED = {
+    "model.byte_fallback": "as SentencePiece's BPE in Llama 2 has",
+    "model.ignore_merges": "as Llama 3's BPE has",
+}
+"""Published tokenizers that other values of these settings belong to."""
 AGAIN = "Copy the file again from where it came."
 """The remedy for a damaged file."""
 
@@ -31,7 +36,7 @@ AGAIN = "Copy the file again from where it came."
 class Adopted(NamedTuple):
     """A tokenizer of ours that cuts text as theirs does."""
 
-    tokenizer: BytePairTokenizer
+    tokenizer: Tokenizer
     rows: list[int | None]
     """For each of our ids, the id of the same token in theirs; None if theirs has no such token."""
     left_out: list[str]
@@ -73,7 +78,8 @@ def refuse_other_cuts(record: Mapping[str, Any]) -> None:
         if value not in wanted or type(value) not in map(type, wanted):
             raise DataError(
                 f"Only byte-level BPE that cuts text as GPT-2 does can be imported, with {place}={wanted[0]!r}; this "
-                f"tokenizer has {value!r:.60}. Import another model."
+                f"tokenizer has {value!r:.60}{f', {PUBLISHED[place]}' if place in PUBLISHED else ''}. Import another "
+                "model."
             )
     model: Any = record.get("model")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None

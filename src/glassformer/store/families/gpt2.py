@@ -2,52 +2,45 @@
 
 from __future__ import annotations
 
-from glassformer.model.config import ModelConfig, StackConfig
 from glassformer.store.families.family import Family
-from glassformer.store.families.values import Values
-
-ACTIVATIONS = {
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu": "gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
-"""Hugging Face's names of activations, and ours."""
+from glassformer.store.families.settings import Activation, Flag, Number, Ours, Whole
+from glassformer.store.families.shape import Shape
 
 
-def config(values: Values) -> ModelConfig:
-    """Make our config. Dropout is theirs of the branches; the training of another run may set its own."""
-    values.refuse(
-        scale_attn_weights=True,
-        scale_attn_by_inverse_layer_idx=False,
-        add_cross_attention=False,
-        is_decoder=False,
-    )
-    width = values.whole("n_embd", "hidden_size", usual=768)
-    stack = StackConfig(
-        d_model=width,
-        n_heads=values.whole("n_head", "num_attention_heads", usual=12),
-        n_layers=values.whole("n_layer", "num_hidden_layers", usual=12),
-        d_ff=values.whole("n_inner", usual=4 * width),
-        dropout=values.number("resid_pdrop", 0.1),
-        attention_dropout=values.number("attn_pdrop", 0.1),
-        norm_eps=values.number("layer_norm_epsilon", 1e-5),
-        activation=values.our_name("activation_function", ACTIVATIONS, "gelu_new"),
-        positions="learned",
-        max_len=values.whole("n_positions", "max_position_embeddings", usual=1024),
-        causal=True,
-    )
-    return ModelConfig(
-        values.whole("vocab_size", usual=50_257),
-        decoder=stack,
-        tie_embeddings=values.flag("tie_word_embeddings", usual=True),
-        scale_embeddings=False,
-        init="normal",
-    )
+def four_times(found: Ours) -> int:
+    """The usual width of the feed-forward branch."""
+    return 4 * found["d_model"]
 
 
+SHAPE = Shape(
+    fixed={
+        "norm": "layer",
+        "feed_forward": "plain",
+        "positions": "learned",
+        "bias": True,
+        "scale_embeddings": False,
+        "init": "normal",
+    },
+    rows=[
+        Whole("vocab_size", ("vocab_size",), 50_257),
+        Whole("d_model", ("n_embd", "hidden_size"), 768),
+        Whole("n_heads", ("n_head", "num_attention_heads"), 12),
+        Whole("n_layers", ("n_layer", "num_hidden_layers"), 12),
+        Whole("d_ff", ("n_inner",), four_times),
+        Whole("max_len", ("n_positions", "max_position_embeddings"), 1024),
+        Number("dropout", ("resid_pdrop", "embd_pdrop"), 0.1),
+        Number("attention_dropout", ("attn_pdrop",), 0.1),
+        Number("norm_eps", ("layer_norm_epsilon",), 1e-5),
+        Activation("activation", "activation_function", "gelu_new"),
+        Flag("tie_embeddings", "tie_word_embeddings", usual=True),
+    ],
+    wanted={
+        "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False,
+        "add_cross_attention": False,
+        "is_decoder": False,
+    },
+)
 GPT2 = Family(
     names=[
         (r"^decoder\.embedding\.", "transformer.wte."),
@@ -65,7 +58,7 @@ GPT2 = Family(
     joined="c_attn.",
     turned=r"\.(c_attn|c_proj|c_fc)\.weight$",
     architecture="GPT2LMHeadModel",
-    config=config,
+    shape=SHAPE,
     base="transformer.",
     computed=r"\.attn\.(bias|masked_bias)$",
 )

@@ -15,6 +15,8 @@ class Values(NamedTuple):
 
     given: Mapping[str, Any]
     path: Path
+    inside: str = ""
+    """The beginning of their full names, if they are not at the top of the file."""
 
     def whole(self, *names: str, usual: int | None = None) -> int:
         """The first of these settings that is set, a whole number of at least 1, or else `usual`."""
@@ -25,10 +27,10 @@ class Values(NamedTuple):
             raise self.wrong(name, "a whole number of at least 1", value)
         return value
 
-    def number(self, name: str, usual: float) -> float:
+    def number(self, name: str, usual: float | None) -> float:
         """A finite number of at least 0."""
         value = self.given.get(name, usual)
-        if type(value) not in (int, float) or not 0 <= value <= sys.float_info.max:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= sys.float_info.max:
             raise self.wrong(name, "a number of at least 0", value)
         return float(value)
 
@@ -57,4 +59,6 @@ class Values(NamedTuple):
 
     def wrong(self, name: str, wanted: str, value: object) -> CheckpointError:
         """The error for a setting that cannot be used."""
-        return CheckpointError(f"{self.path}: {name} must be {wanted}; got {value!r:.80}. Import another model.")
+        return CheckpointError(
+            f"{self.path}: {self.inside}{name} must be {wanted}; got {value!r:.80}. Import another model."
+        )

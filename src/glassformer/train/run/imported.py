@@ -20,6 +20,9 @@ from glassformer.train.recipe import Recipe, dumps_recipe
 from glassformer.train.run.resumable import IMPORTED
 from glassformer.train.settings import TrainingConfig
 
+LONGEST = 4096
+"""The longest window of an imported run, in tokens: training and scoring need memory that grows with it."""
+
 
 def import_run(folder: Path, out: Path) -> Pretrained:
     """Read a model that another library saved, and write it as a run that has made no step.
@@ -28,6 +31,7 @@ def import_run(folder: Path, out: Path) -> Pretrained:
     """
     found = read_pretrained(folder)
     recipe = recipe_for(found, out.name, folder)
+    found = found._replace(notes=[*found.notes, *told(found.model.config, recipe)])
     new, lock = not out.exists(), RunLock(out)
     lock.take()
     try:
@@ -46,8 +50,8 @@ def import_run(folder: Path, out: Path) -> Pretrained:
 def recipe_for(found: Pretrained, name: str, folder: Path) -> Recipe:
     """The recipe that such a run would have: a language model of documents, if it knows where one begins and ends."""
     config = found.model.config
-    window = config.stack.max_len
-    assert window is not None  # the positions of all families that can be imported are learned
+    assert config.stack.max_len is not None  # each family has a setting for it
+    window = min(config.stack.max_len, LONGEST)
     recipe = Recipe(
         name,
         f"{found.family}, imported from {folder.name}.",
@@ -61,12 +65,22 @@ def recipe_for(found: Pretrained, name: str, folder: Path) -> Recipe:
     return recipe
 
 
+def told(config: ModelConfig, recipe: Recipe) -> list[str]:
+    """What a user should know about the window of a run, if the model reads more."""
+    longest, window = config.stack.max_len, recipe.data.window
+    if longest == window:
+        return []
+    return [f"window: {window:,} of the {longest:,} tokens that the model reads (data.window in recipe.toml)"]
+
+
 def settings_of(config: ModelConfig) -> ModelRecipe:
-    """The flat settings that build the config of a decoder without settings of rotary positions."""
+    """The flat settings that build the config of a decoder."""
+    rotary = config.stack.rotary
     values: dict[str, Any] = {
         each.name: getattr(part, each.name)
         for part in (config, config.stack)
         for each in fields(ModelRecipe)
         if hasattr(part, each.name)
     }
+    values |= {f"rotary_{name}": getattr(rotary, name) for name in ("base", "scaling", "factor", "original_max_len")}
     return ModelRecipe(**values)

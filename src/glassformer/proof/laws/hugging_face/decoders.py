@@ -1,8 +1,9 @@
-"""Laws of decoders: GPT-2 and Llama."""
+"""Laws of decoders: GPT-2, GPT-NeoX, Llama and Mistral."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -18,6 +19,10 @@ from glassformer.train.objective import loss_of, objective_for
 
 B, T = 3, 7
 SCALINGS = ("none", "llama3")
+WIDTHS = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+          "max_position_embeddings": 24}  # fmt: skip
+LLAMA = {"norm": "rms", "feed_forward": "gated", "activation": "silu", "positions": "rotary", "bias": False}
+PLAIN = {"scale_embeddings": False, "tie_embeddings": False}
 LLAMA3 = RotaryConfig(scaling="llama3", factor=4.0, original_max_len=12, slow_turns=1.0, fast_turns=2.0)
 
 
@@ -39,15 +44,33 @@ def llama(setting: Setting, scaling: str, attention: str = "eager") -> Pair:
     bands = {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 2.0, "original_max_position_embeddings": 12}
     kind = {"rope_type": "default"} if scaling == "none" else {"rope_type": scaling} | bands
     rotary = RotaryConfig() if scaling == "none" else LLAMA3
-    settings = {"norm": "rms", "feed_forward": "gated", "activation": "silu", "positions": "rotary", "bias": False}
-    own = {"scale_embeddings": False, "tie_embeddings": False}
-    ours = model(setting, "decoder", own=own, rotary=rotary, n_kv_heads=2, norm_eps=1e-6, **settings)
-    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "max_position_embeddings": 24}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-6}
+    ours = model(setting, "decoder", own=PLAIN, rotary=rotary, n_kv_heads=2, norm_eps=1e-6, **LLAMA)
     turns = {"rope_parameters": {"rope_theta": 10_000.0} | kind, "attn_implementation": attention}
-    theirs = tiny(setting, "Llama", "ForCausalLM", **turns, **sizes, **heads)
+    theirs = tiny(setting, "Llama", "ForCausalLM", **WIDTHS, **turns, num_key_value_heads=2, rms_norm_eps=1e-6)
     carry_over(ours, theirs, "llama")
     return ours, theirs, "llama"
+
+
+def mistral(setting: Setting, attention: str = "sdpa") -> Pair:
+    """Return our model and MistralForCausalLM, in which a query reads three keys.
+
+    Its eager attention gives NaN at padding that has no key in its window, which then is in every gradient.
+    """
+    ours = model(setting, "decoder", own=PLAIN, window=3, n_kv_heads=2, norm_eps=1e-6, **LLAMA)
+    sizes = {"num_key_value_heads": 2, "rms_norm_eps": 1e-6, "sliding_window": 3, "attn_implementation": attention}
+    theirs = tiny(setting, "Mistral", "ForCausalLM", **WIDTHS, **sizes)
+    carry_over(ours, theirs, "mistral")
+    return ours, theirs, "mistral"
+
+
+def gpt_neox(setting: Setting, attention: str = "eager") -> Pair:
+    """Return our model and GPTNeoXForCausalLM, with one branch after the other, whole heads rotated and a tied head."""
+    ours = model(setting, "decoder", own={"scale_embeddings": False}, positions="rotary", activation="gelu")
+    whole = {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 1.0}}
+    own = {"use_parallel_residual": False, "tie_word_embeddings": True, "attn_implementation": attention}
+    theirs = tiny(setting, "GPTNeoX", "ForCausalLM", **WIDTHS, **whole, **own)
+    carry_over(ours, theirs, "gpt_neox")
+    return ours, theirs, "gpt_neox"
 
 
 def take_wide_angles(ours: Transformer, theirs: nn.Module) -> None:
@@ -60,7 +83,7 @@ def take_wide_angles(ours: Transformer, theirs: nn.Module) -> None:
         assert turned is not None
         return tuple(torch.cat([each, each], dim=-1) for each in turned[:2])
 
-    cast(Any, theirs).model.rotary_emb.forward = angles
+    cast(Any, theirs).base_model.rotary_emb.forward = angles
 
 
 def gpt2_values(setting: Setting) -> Iterator[float]:
@@ -71,10 +94,7 @@ def gpt2_values(setting: Setting) -> Iterator[float]:
 def llama_values(setting: Setting) -> Iterator[float]:
     """Llama's logits and gradients, with norms, angles and softmax computed in the setting's dtype."""
     for scaling in SCALINGS:
-        ours, theirs, family = llama(setting, scaling, "sdpa")  # the eager softmax would also be in float32
-        take_wide_norms(theirs)
-        take_wide_angles(ours, theirs)
-        yield from values(setting, ours, theirs, family)
+        yield from wide_values(setting, partial(llama, scaling=scaling))  # the eager softmax would be in float32
 
 
 def llama_as_it_is(setting: Setting) -> Iterator[float]:
@@ -83,9 +103,30 @@ def llama_as_it_is(setting: Setting) -> Iterator[float]:
         yield from values(setting, *llama(setting, scaling))
 
 
+def other_values(setting: Setting) -> Iterator[float]:
+    """The logits and gradients of GPT-NeoX and Mistral, with all parts computed in the setting's dtype."""
+    for make in (gpt_neox, mistral):
+        yield from wide_values(setting, make)
+
+
+def others_as_they_are(setting: Setting) -> Iterator[float]:
+    """The logits and gradients of GPT-NeoX and Mistral, with their own float32 operations."""
+    for make in (gpt_neox, mistral):
+        yield from values(setting, *make(setting))
+
+
+def wide_values(setting: Setting, make: Callable[..., Pair]) -> Iterator[float]:
+    """Logits and gradients of a model with rotary positions, with all parts computed in the setting's dtype."""
+    ours, theirs, family = make(setting, attention="sdpa")
+    take_wide_norms(theirs)
+    take_wide_angles(ours, theirs)
+    yield from values(setting, ours, theirs, family)
+
+
 def losses(setting: Setting) -> Iterator[float]:
     """The loss, which theirs computes from float32 logits."""
-    for ours, theirs, _ in (gpt2(setting), *(llama(setting, scaling) for scaling in SCALINGS)):
+    others = (gpt2(setting), gpt_neox(setting), mistral(setting))
+    for ours, theirs, _ in (*others, *(llama(setting, scaling) for scaling in SCALINGS)):
         for ids, keep, real in rows(setting):
             expected = theirs(input_ids=ids, attention_mask=real.long(), labels=blanked(ids, real)).loss
             loss = loss_of(ours, Batch(ids, keep), objective_for(ours)).nll / real[:, 1:].sum()
@@ -110,5 +151,7 @@ LAWS = [
     Law("Hugging Face", "GPT-2", gpt2_values),
     Law("Hugging Face", "Llama, also with Llama 3's rotary scaling, unchanged", llama_as_it_is, narrow=True),
     Law("Hugging Face", "Llama, with their float32 parts in the wider dtype", llama_values),
-    Law("Hugging Face", "GPT-2 and Llama, the loss", losses, narrow=True),
+    Law("Hugging Face", "GPT-NeoX and Mistral, unchanged", others_as_they_are, narrow=True),
+    Law("Hugging Face", "GPT-NeoX and Mistral, with their float32 parts in the wider dtype", other_values),
+    Law("Hugging Face", "GPT-2, GPT-NeoX, Llama and Mistral, the loss", losses, narrow=True),
 ]

@@ -33,7 +33,7 @@ def tiny(setting: Setting, family: str, task: str, **sizes: Any) -> nn.Module:
 
 def carry_over(ours: Transformer, theirs: nn.Module, family: str) -> None:
     """Copy our weights into their model, which must have exactly the same learnable parameters."""
-    weights: dict[str, Tensor] = FAMILIES[family].export(dict(ours.named_parameters()))
+    weights: dict[str, Tensor] = FAMILIES[family].export(dict(ours.named_parameters()), ours.config.stack.n_heads)
     wanted = {name: each for name, each in theirs.named_parameters() if each.requires_grad}
     assert weights.keys() == wanted.keys(), weights.keys() ^ wanted.keys()
     with torch.no_grad():
@@ -43,7 +43,7 @@ def carry_over(ours: Transformer, theirs: nn.Module, family: str) -> None:
 
 def compared(answer: Tensor, ours: Transformer, expected: Tensor, theirs: nn.Module, family: str) -> float:
     """Return the larger of the errors of logits and gradients, matched by their names."""
-    mine = FAMILIES[family].export(gradients(answer, ours))
+    mine = FAMILIES[family].export(gradients(answer, ours), ours.config.stack.n_heads)
     return max(apart(answer, expected), same_gradients(mine, gradients(expected, theirs)))
 
 
