@@ -63,12 +63,17 @@ def compare(
     rounds: int,
     at_least: float = 0.02,
     clock: Callable[[], float] = time.perf_counter,
+    rest: float = 0.0,
 ) -> Row:
-    """Time the contestants in turn. A run shorter than `at_least` seconds is repeated until it is that long."""
+    """Time the contestants in turn. A run shorter than `at_least` seconds is repeated until it is that long.
+
+    Before each run nothing happens for `rest` seconds: the threads of some libraries are busy waiting after their work.
+    """
     repeats = {name: warm_up(run, at_least) for name, run in contestants.items()}
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():
+            time.sleep(rest)
             seconds[name].append(timed(run, repeats[name], clock))
     ours, *peers = contestants
     ratios = {

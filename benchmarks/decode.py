@@ -46,6 +46,8 @@ from glassformer.decode.prepare import prepared
 from glassformer.foundation.errors import ConfigError
 from glassformer.study.table import markdown
 
+REST = 0.3
+"""Seconds between runs: the threads of CTranslate2's library wait busily for 0.2 s (KMP_BLOCKTIME)."""
 NEVER = -1
 """An id that no token has, so that no text ends."""
 
@@ -197,7 +199,7 @@ def measure(work: Work, options: argparse.Namespace) -> Iterator[tuple[Work, Row
             clock = processor_time if options.processor_time else time.perf_counter
             case: dict[str, str | int] = {"work": job.work.name, "our precision": way}
             all_of_them = {"ours": mine, **job.rivals, **bound(job, way)}
-            yield job.work, compare(case, all_of_them, options.rounds, clock=clock)
+            yield job.work, compare(case, all_of_them, options.rounds, clock=clock, rest=REST)
 
 
 def bound(job: Job, way: str) -> Contestants:

@@ -9,6 +9,7 @@ with the processor time that it took.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -51,6 +52,8 @@ def processor_time() -> float:
 
 def serve(folder: str, compute_type: str, threads: str, kind: str) -> None:
     """Answer lines of standard input until it ends."""
+    if hasattr(os, "sched_setaffinity"):  # with OMP_PROC_BIND, this process has inherited the one processor of a thread
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
     import ctranslate2
 
     settings = {"device": "cpu", "compute_type": compute_type, "inter_threads": 1, "intra_threads": int(threads)}
