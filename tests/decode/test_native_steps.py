@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from torch import nn
 
 from decode.stepping import ROWS, best_of, together, written
 from glassformer.decode import native_steps
@@ -15,8 +16,9 @@ from glassformer.decode.native_steps import NativeSteps, with_native_steps
 from glassformer.decode.prepare import join_projections, prepared, self_attentions, sharing_weights
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.stack import with_cache
-from glassformer.parts import native
+from glassformer.parts import ACTIVATIONS, native
 from glassformer.parts.described import describe
+from glassformer.parts.dropout import Dropout
 from glassformer.parts.native_linear import FEW
 from glassformer.parts.slots import Slots
 from specimens import INSIDES, ORDERS, close, model, native_cpp, tokens
@@ -167,7 +169,7 @@ def test_every_precision_is_near_the_model(shape, precision):
 
 
 @pytest.mark.parametrize("activation", ["silu", "sigmoid", "gelu", "gelu_tanh", "relu_squared"])
-def test_functions_in_float32_are_exact_to_a_few_roundings(activation):
+def test_functions_in_float32_are_exact_to_a_few_roundings(activation, steps):
     """Also far from zero, where a power of e leaves float32."""
     made = model("decoder", activation=activation, feed_forward="gated").float()
     with torch.no_grad():
@@ -176,6 +178,7 @@ def test_functions_in_float32_are_exact_to_a_few_roundings(activation):
     ids = tokens(2, 7)
     found, expected = stepwise(natively(made), ids), stepwise(made, ids)
     torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-5 * float(expected.abs().max()))
+    assert steps == [4]
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
@@ -198,7 +201,7 @@ def test_a_row_is_the_same_alone_and_beside_others_on_any_number_of_threads(prec
     assert all(torch.equal(each[:, 1:], found[0][:, 1:]) for each in found)
 
 
-def test_numbers_that_are_none_are_seen():
+def test_nan_is_seen(steps):
     made = model("decoder").float()
     ready, ids = natively(made), tokens(2, 4)
     cache = ready.new_cache()
@@ -207,6 +210,7 @@ def test_numbers_that_are_none_are_seen():
         made.reader.embedding.weight[ids[1, 2]] = torch.nan
         found = ready(ids[:, 2:3], cache=cache)
     assert found[1].isnan().all()
+    assert steps == [1]
 
 
 @pytest.mark.parametrize("variant", LEFT, ids=str)
@@ -227,6 +231,50 @@ def test_a_model_that_is_watched_is_run_by_its_modules(steps):
     assert steps == [0]
     stepwise(ready, ids, (3, 1, 1), **memory)
     assert steps == [2]
+
+
+class Doubled(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def hooked(module):
+    module.register_forward_hook(lambda module, given, found: 2 * found)
+
+
+def hooked_before(module):
+    module.register_forward_pre_hook(lambda module, given: 2 * given[0])
+
+
+def with_own_forward(module):
+    plain = module.forward
+    module.forward = lambda x: 2 * plain(x)
+
+
+def as_subclass(module):
+    module.__class__ = Doubled
+
+
+@pytest.mark.parametrize("change", [hooked, hooked_before, with_own_forward, as_subclass])
+def test_modules_that_compute_something_else_are_run_as_they_are(change, steps):
+    made, ids = model("decoder"), tokens(2, 5)
+    before = stepwise(made, ids, (3, 1, 1))
+    change(made.reader.blocks[1].feed_forward.branch.up)
+    found = stepwise(natively(made), ids, (3, 1, 1))
+    close(found, stepwise(made, ids, (3, 1, 1)))
+    assert not torch.allclose(found, before)
+    assert steps == [0]
+
+
+def test_a_hook_may_come_and_go(steps):
+    ready, ids, seen = natively(model("decoder")), tokens(2, 5), []
+    stepwise(ready, ids, (3, 1, 1))
+    hook = ready.reader.blocks[0].self_attention.register_forward_hook(lambda *given: seen.append(given))
+    stepwise(ready, ids, (3, 1, 1))
+    assert (steps, len(seen)) == ([2], 3)
+    hook.remove()
+    stepwise(ready, ids, (3, 1, 1))
+    assert (steps, len(seen)) == ([4], 3)
 
 
 def test_coverage_needs_the_weights_and_gets_them():
@@ -269,14 +317,75 @@ def test_a_copy_reads_its_own_weights(steps):
     assert steps == [4]
 
 
-def test_other_numbers_than_the_weights_are_left_to_the_modules(steps):
-    """A prepared model that is converted goes on: its old weights are not read."""
+def test_weights_and_parts_that_were_exchanged_are_read(steps):
+    """Each cache has a description of its own."""
     ready, ids = natively(model("decoder").float()), tokens(2, 5)
-    stepwise(ready, ids, (3, 1, 1))
-    wide = ready.double()
+    ready = ready.double()
+    blocks = ready.reader.blocks
+
+    def agree():
+        with torch.no_grad():
+            close(stepwise(ready, ids, (3, 1, 1)), ready(ids))
+
+    agree()
+    blocks[0].feed_forward.branch.up.weight.data = torch.randn_like(blocks[0].feed_forward.branch.up.weight)
+    agree()
+    blocks[1] = copy.deepcopy(blocks[0])
+    agree()
+    blocks[1].self_attention.branch.scale = 0.9
+    agree()
+    assert steps == [8]
+
+
+def test_a_model_that_is_converted_while_it_writes_is_left_to_its_modules(steps):
+    ready, ids = natively(model("decoder").float()), tokens(2, 5)
+    cache = ready.new_cache()
     with torch.no_grad():
-        close(stepwise(wide, ids, (3, 1, 1)), wide(ids))
-    assert steps == [2]
+        ready(ids[:, :3], cache=cache)
+        ready(ids[:, 3:4], cache=cache)
+        assert steps == [1]
+        ready.double()
+        for layer in cache.layers:
+            layer._held = tuple(each.double() for each in layer._held)
+        ready(ids[:, 4:5], cache=cache)
+    assert steps == [1]
+
+
+def test_what_torch_refuses_is_refused():
+    """Memory that is not there is not read, and nothing is written behind a cache."""
+    ready, ids = natively(model("encoder-decoder", max_len=80)), tokens(2, 4)
+    memory, slots, prompts = given(ready), Slots(2, most_rows=4), ready.new_cache()
+    with torch.no_grad():
+        ready(ids[:, :2], cache=prompts, **memory)
+        with pytest.raises(RuntimeError, match="expand"):
+            ready(ids[:, 2:3], cache=prompts, source_keep=torch.ones(2, 4).bool(), memory=memory["memory"][:, :4])
+        prompts = ready.new_cache()
+        ready(ids[:, :2], cache=prompts, **memory)
+        slots.take(prompts, [0, 1], [2, 2], 3, [5, 5])
+        slots.lengths = [65, 65]
+        with pytest.raises(IndexError, match="The cache has no column 65"):
+            ready(ids[:, 2:3], cache=slots, **memory)
+
+
+def test_dropout_alone_may_be_in_training(steps):
+    ready, ids = natively(model("decoder", dropout=0.5)), tokens(2, 5)
+    for each in ready.modules():
+        each.train(isinstance(each, Dropout))
+    first, second = stepwise(ready, ids, (3, 1, 1)), stepwise(ready, ids, (3, 1, 1))
+    assert not torch.allclose(first, second)
+    assert steps == [0]
+
+
+def test_another_function_under_a_known_name_is_not_taken_for_it(monkeypatch, steps):
+    monkeypatch.setitem(ACTIVATIONS, "gelu", lambda x: 2 * x)
+    made, ids = model("decoder", activation="gelu"), tokens(2, 5)
+    close(stepwise(natively(made), ids, (3, 1, 1)), stepwise(made, ids, (3, 1, 1)))
+    assert steps == [0]
+
+
+def test_bfloat16_without_norms_and_biases_is_not_described():
+    made = model("decoder", norm="none", bias=False).bfloat16()
+    assert describe(made.reader.blocks) is None
 
 
 def test_mixed_numbers_are_not_described():
@@ -286,11 +395,13 @@ def test_mixed_numbers_are_not_described():
     assert describe(made.reader.blocks) is None
 
 
-def test_without_a_compiler_modules_do_everything(monkeypatch):
+def test_without_a_compiler_modules_do_everything(monkeypatch, request):
     def none(source):
         raise ConfigError("no compiler")
 
     monkeypatch.setattr(native, "library", none)
+    native.has_cpp.cache_clear()
+    request.addfinalizer(native.has_cpp.cache_clear)
     made = model("decoder").float()
     assert prepared(made, "float32").reader.along is with_cache
     assert prepared(made, "bfloat16").reader.along is with_cache
@@ -302,7 +413,7 @@ def test_rounded_keys_are_left_to_the_modules(shape):
     made = model(shape).float()
     ready = prepared(made, "float32", "int8")
     assert ready.reader.along is with_cache
-    assert written(ready, ROWS)
+    assert len(written(ready, ROWS)) == 9
 
 
 def test_many_rows_in_bfloat16_are_left_to_hardware_for_it(steps, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 
@@ -53,6 +54,20 @@ def test_what_was_damaged_is_compiled_again(source):
     file.write_bytes(b"no library")
     assert native.library(source).seven() == 7
     assert kept() == [file]
+
+
+@compiled
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no owners here")
+def test_nobody_else_may_write_where_code_lies(source, monkeypatch):
+    folder = cache_folder() / "native"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    assert native.library(source).seven() == 7
+    assert folder.stat().st_mode & 0o777 == 0o700
+    native.library.cache_clear()
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+    with pytest.raises(ResourceError, match=r"native must belong to the user who runs this.*Set GLASSFORMER_CACHE"):
+        native.library(source)
 
 
 @compiled

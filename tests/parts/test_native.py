@@ -128,6 +128,28 @@ def test_no_memory_is_read_that_is_not_there(weight, step, D, N):
         c_map(weight, step, None, D, N)
 
 
+def test_gradients_pass_in_float32():
+    weight, x = torch.nn.Parameter(torch.randn(8, 16)), torch.randn(3, 16, requires_grad=True)
+    NativeLinear(weight)(x).sum().backward()
+    torch.testing.assert_close(x.grad, weight.sum(0).expand(3, 16))
+    torch.testing.assert_close(weight.grad, x.sum(0).expand(8, 16))
+
+
+@pytest.mark.parametrize("made", [NativeLinear(torch.ones(8, 30).bfloat16()), NativeLinear(torch.ones(8, 30))])
+def test_positions_of_another_width_are_refused(made):
+    """20 and 30 numbers fill as many pieces."""
+    with torch.no_grad(), pytest.raises(ValueError, match="A map from 30 numbers to 8 got 20 numbers"):
+        made(torch.ones(3, 20))
+
+
+@pytest.mark.parametrize(
+    ("weight", "bias"), [(torch.ones(8, 16), torch.ones(8).double()), (torch.ones(0, 16), torch.ones(0))]
+)
+def test_numbers_of_another_dtype_and_empty_maps_are_refused(weight, bias):
+    with pytest.raises(ValueError, match=r"A map from 16 numbers to [80] needs"):
+        c_map(weight, None, bias, 16, len(weight))
+
+
 def test_a_bias_of_another_size_is_refused():
     with pytest.raises(ValueError, match="A map from 16 numbers to 8 needs"):
         c_map(torch.ones(8, 16), None, torch.ones(7), 16, 8)

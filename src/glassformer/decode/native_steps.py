@@ -1,4 +1,4 @@
-"""Decoding steps in C++: one call for all blocks, in place of some twenty operations of torch in each.
+"""Decoding steps in C++: one call for all blocks, in place of about twenty operations of torch in each.
 
 Between two products of a step lie a dozen small operations, which take longer to begin than to do. parts/cpp/step.cpp
 does them all; this module tells it of the blocks, and where their keys and values lie.
@@ -7,6 +7,7 @@ does them all; this module tells it of the blocks, and where their keys and valu
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, cast
@@ -25,9 +26,12 @@ from glassformer.parts.native import declared, has_cpp
 from glassformer.parts.positions import Rotation
 from glassformer.parts.slots import Room
 
+LAYOUTS = ("half", "interleaved")
+"""Pairs of numbers that C++ can rotate, of `ROTARY_LAYOUTS`."""
+
 
 class CRotation(ctypes.Structure):
-    """`Rotation` of step.cpp."""
+    """`Rotation` of rows.h."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("pairs", "interleaved", "row")),
@@ -36,7 +40,7 @@ class CRotation(ctypes.Structure):
 
 
 class CKeys(ctypes.Structure):
-    """`Keys` of step.cpp."""
+    """`Keys` of rows.h."""
 
     _fields_ = (
         ("length", ctypes.c_int64),
@@ -53,12 +57,11 @@ class NativeSteps:
     """Replaces `with_cache`: runs steps of one token per row in C++.
 
     What it does not do is left to `with_cache`: several tokens at once (prompts), the first token of a row, gradients,
-    a cache in 8 bits, and a model that is watched (`watch_attention`).
+    a cache in 8 bits, a model that is watched (`watch_attention`), and modules with hooks.
     """
 
     def __init__(self) -> None:
-        self._of: nn.ModuleList | None = None
-        self._told: Described | None = None
+        self._last: tuple[weakref.ref[Cache], Described | None] | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NativeSteps:
         """Copied weights lie elsewhere."""
@@ -68,20 +71,29 @@ class NativeSteps:
         self, blocks: nn.ModuleList, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache
     ) -> Float[Tensor, "B T D"]:
         """Return the residual stream after all blocks."""
-        if blocks is not self._of:
-            self._of, self._told = blocks, describe(blocks)
-        if self._told is None or not may_step(self._told, blocks, x, shared["mask"], cache):
+        told = self._described(blocks, cache)
+        if told is None or not may_step(told, blocks, x, shared, cache):
             return with_cache(blocks, x, shared, cache)
-        return step(self._told, x, shared, cache)
+        return step(told, x, shared, cache)
+
+    def _described(self, blocks: nn.ModuleList, cache: Cache) -> Described | None:
+        """The description of the blocks. It is made anew for each cache, as weights may have been exchanged since."""
+        last = self._last
+        if last is None or last[0]() is not cache:
+            last = self._last = (weakref.ref(cache), describe(blocks))
+        return last[1]
 
 
-def may_step(told: Described, blocks: nn.ModuleList, x: Tensor, mask: Mask, cache: Cache) -> bool:
+def may_step(told: Described, blocks: nn.ModuleList, x: Tensor, shared: dict[str, Any], cache: Cache) -> bool:
     """Whether C++ can run this step."""
-    if x.shape[1] != 1 or x.dtype != told.dtype or mask.value_bias is not None:
+    if x.shape[1] != 1 or x.dtype != told.dtype or x.device.type != "cpu" or shared["mask"].value_bias is not None:
+        return False
+    rotation: Rotation | None = shared["rotation"]
+    if rotation is not None and (rotation.layout not in LAYOUTS or rotation.cos.dtype != x.dtype):
         return False
     if told.most is not None and len(x) > told.most:
         return False
-    if torch.is_grad_enabled() or blocks.training or torch.is_autocast_enabled("cpu") or not told.softmax:
+    if torch.is_grad_enabled() or blocks.training or torch.is_autocast_enabled("cpu") or not told.as_told:
         return False
     if not all(type(each) in (Growing, Room) and each.buffers is not None for each in cast(list[Any], cache.layers)):
         return False
@@ -95,11 +107,15 @@ def step(told: Described, x: Float[Tensor, "B 1 D"], shared: dict[str, Any], cac
         layer.claim()
     heads = told.attentions[0].n_heads
     held: list[Any] = [at := layers[0].newest(B)]
+    if int(at.max()) >= cast(Any, layers[0]).buffers[0].shape[2]:
+        raise IndexError(
+            f"The cache has no column {int(at.max())}: more tokens were written than its rows have room for."
+        )
     own = keys_of(layers, shared["mask"], x, heads, held)
     own.at = at.data_ptr()
     cross = keys_of(cache.cross, shared["memory_mask"], x, heads, held) if told.crosses else CKeys()
-    rotation = rotation_of(shared["rotation"], held)
-    y = x.reshape(B, D).clone()
+    rotation = rotation_of(shared["rotation"], B, held)
+    y = x.reshape(B, D).clone(memory_format=torch.contiguous_format)
     references = [ctypes.byref(each) for each in (rotation, own, cross)]
     function(told.dtype)(told.blocks, len(told.blocks), y.data_ptr(), B, D, *references, torch.get_num_threads())
     return y.view(B, 1, D)
@@ -111,16 +127,17 @@ def keys_of(layers: Sequence[LayerCache], mask: Mask, x: Tensor, heads: int, hel
     found = CKeys(S)
     for of, pointers, i in (("keys", "k", 0), ("values", "v", 1)):
         buffers: list[Tensor] = [cast(Any, layer).buffers[i] for layer in layers]
-        lie = buffers[0].stride()
-        assert len(buffers[0]) >= B, "every row has its keys"
-        assert all(each.stride() == lie and each.dtype == x.dtype for each in buffers), "all layers lie alike"
-        assert lie[3] == 1, "the numbers of a vector lie side by side"
+        lie, shape = buffers[0].stride(), buffers[0].shape
+        alike = all(each.stride() == lie and each.shape == shape and each.dtype == x.dtype for each in buffers)
+        if not (alike and lie[3] == 1 and shape[0] >= B):
+            raise ValueError(f"All layers of a cache must lie alike in memory, with {B} rows or more; got {[*shape]}.")
         addresses = (ctypes.c_void_p * len(layers))(*(each.data_ptr() for each in buffers))
         setattr(found, of, lie[:3])
         setattr(found, pointers, ctypes.addressof(addresses))
         held += [buffers, addresses]
     lowered = mask.lower(1, S, x)
-    added, blind = (None if each is None else spread(each, B, heads) for each in (lowered.added, lowered.blind))
+    added = None if lowered.added is None else spread(lowered.added, B, heads, S)
+    blind = None if lowered.blind is None else spread(lowered.blind, B, heads, 1)
     if added is not None:
         found.added, (found.added_row, found.added_head) = added.data_ptr(), added.stride()[:2]
     if blind is not None:
@@ -129,21 +146,20 @@ def keys_of(layers: Sequence[LayerCache], mask: Mask, x: Tensor, heads: int, hel
     return found
 
 
-def spread(each: Tensor, B: int, heads: int) -> Tensor:
+def spread(each: Tensor, B: int, heads: int, n: int) -> Tensor:
     """[B, H, 1, n], whose numbers of one row and head lie side by side."""
-    wide = each.expand(B, heads, 1, each.shape[-1])
+    wide = each.expand(B, heads, 1, n)
     return wide if wide.stride(-1) == 1 else wide.contiguous()
 
 
-def rotation_of(rotation: Rotation | None, held: list[Any]) -> CRotation:
+def rotation_of(rotation: Rotation | None, B: int, held: list[Any]) -> CRotation:
     """The angles of each row."""
     if rotation is None:
         return CRotation()
-    cos, sin = (each.contiguous() for each in (rotation.cos, rotation.sin))
+    pairs = rotation.cos.shape[-1]
+    cos, sin = (each.expand(B, 1, pairs).contiguous() for each in (rotation.cos, rotation.sin))
     held += [cos, sin]
-    pairs = cos.shape[-1]
-    row = 0 if cos.ndim == 2 else pairs
-    return CRotation(pairs, rotation.layout == "interleaved", row, cos.data_ptr(), sin.data_ptr())
+    return CRotation(pairs, LAYOUTS.index(rotation.layout), pairs, cos.data_ptr(), sin.data_ptr())
 
 
 @cache
@@ -161,7 +177,9 @@ def can_step(model: Transformer) -> bool:
     A model whose layers read windows keeps its cache of bounded size instead, whose columns move.
     """
     reader = model.reader
-    return reader.pattern is None and (told := describe(reader.blocks)) is not None and told.softmax and has_cpp()
+    if reader.pattern is not None or not has_cpp() or next(model.parameters()).device.type != "cpu":
+        return False
+    return (told := describe(reader.blocks)) is not None and told.as_told
 
 
 def with_native_steps(model: Transformer) -> Transformer:

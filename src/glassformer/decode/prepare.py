@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import cast
+from typing import TypeGuard, cast
 
 import torch
 from torch import nn
@@ -175,13 +175,19 @@ def join_projections(attention: Attention) -> None:
         delattr(attention, name)
 
 
+def is_plain(module: nn.Module) -> TypeGuard[nn.Linear]:
+    """Whether a module is a linear map and nothing more: no subclass, no `forward` of its own, no hooks."""
+    hooked = module._forward_hooks or module._forward_pre_hooks  # pyright: ignore[reportPrivateUsage]
+    return type(module) is nn.Linear and "forward" not in vars(module) and not hooked
+
+
 def replace_maps(module: nn.Module, make: Make) -> None:
     """Replace each linear map in a module, including the head's, by one from `make`; routers of experts stay exact.
 
-    The matrix of a tied embedding, which is only looked up, stays too.
+    The matrix of a tied embedding, which is only looked up, stays too; so does a map that computes something else.
     """
     for name, child in module.named_children():
-        if not isinstance(child, nn.Linear):
+        if not is_plain(child):
             replace_maps(child, make)
         elif not isinstance(module, Experts):
             setattr(module, name, make(child.weight, child.bias))

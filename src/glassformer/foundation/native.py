@@ -52,7 +52,7 @@ def library(source: Path) -> ctypes.CDLL:
             f"A C++ compiler is needed, {WANTED}; none was found{asked_for()}. Install one (on Debian or Ubuntu: "
             "apt-get install g++)."
         )
-    compiled = cache_folder() / "native" / f"{key_of(source, command)}.so"
+    compiled = own_folder() / f"{key_of(source, command)}.so"
     with suppress(OSError):  # not there yet, or damaged
         return ctypes.CDLL(str(compiled))
     compile_to(compiled, source, command)
@@ -63,6 +63,28 @@ def library(source: Path) -> ctypes.CDLL:
             f"{compiled} cannot be loaded: {error}. Set {VARIABLE} to a folder whose files may be executed, or the "
             "environment variable CXX to another compiler, for example g++."
         ) from error
+
+
+def own_folder() -> Path:
+    """The folder of compiled files, to which nobody else may write: what lies there is run.
+
+    Errors: `ResourceError` if it belongs to another user, or cannot be made.
+    """
+    folder = cache_folder() / "native"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if hasattr(os, "getuid"):
+            if folder.stat().st_uid != os.getuid():
+                raise ResourceError(
+                    f"{folder} must belong to the user who runs this, as code in it is run. Set {VARIABLE} to a folder "
+                    "of your own."
+                )
+            folder.chmod(0o700)
+    except OSError as error:
+        raise ResourceError(
+            f"{folder} cannot be used: {error}. Free some space there, or set {VARIABLE} to a folder of your own."
+        ) from error
+    return folder
 
 
 def key_of(source: Path, command: str) -> str:
@@ -103,7 +125,6 @@ def compile_to(compiled: Path, source: Path, command: str) -> None:
     """Write the compiled file under another name, and rename it once it is complete and on the disk."""
     new = compiled.with_name(f"{compiled.stem}-{uuid.uuid4().hex}.so")
     try:
-        compiled.parent.mkdir(parents=True, exist_ok=True)
         ran = told_by([command, *FLAGS, str(source), "-o", str(new)])
         if ran.returncode or not new.exists():
             raise ConfigError(

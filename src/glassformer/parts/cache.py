@@ -101,7 +101,8 @@ class Growing(Columns):
 
     def newest(self, rows: int) -> Int[Tensor, " rows"]:
         """The column of each row's last token."""
-        return torch.full((rows,), self.used - 1)
+        assert self._held is not None, "a column was claimed"
+        return torch.full((rows,), self.used - 1, device=self._held[0].device)
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows; of a buffer of its own, copies only those whose place changes."""

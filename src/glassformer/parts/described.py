@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import TypeVar, cast
 
 import torch
 from torch import nn
@@ -15,21 +15,26 @@ from glassformer.foundation.shapes import Tensor
 from glassformer.parts import ACTIVATIONS
 from glassformer.parts.attention import Attention
 from glassformer.parts.block import Block
+from glassformer.parts.dropout import Dropout
 from glassformer.parts.feed_forward import FeedForward, GatedFeedForward
 from glassformer.parts.int8 import Int8Linear
 from glassformer.parts.native import CMap, c_map
 from glassformer.parts.native_linear import FEW, NativeLinear
 from glassformer.parts.norm import LayerNorm, RMSNorm
 from glassformer.parts.residual import Residual
+from glassformer.parts.stochastic_depth import StochasticDepth
 
 SOFTMAX = frozenset(ATTEND["softmax"].values())
 """The rule of attention that step.cpp computes."""
-ORDER = ("identity", "relu", "relu_squared", "sigmoid", "silu", "gelu", "gelu_tanh")
-"""`Activates` of step.cpp."""
+Part = TypeVar("Part", bound=nn.Module)
+ORDER = tuple(
+    ACTIVATIONS[name] for name in ("identity", "relu", "relu_squared", "sigmoid", "silu", "gelu", "gelu_tanh")
+)
+"""`Activates` of rows.h: the functions themselves, whatever is registered under these names later."""
 
 
 class CNorm(ctypes.Structure):
-    """`Norm` of step.cpp; all zeros for no norm."""
+    """`Norm` of rows.h; all zeros for no norm."""
 
     _fields_ = (
         ("kind", ctypes.c_int64),
@@ -89,11 +94,17 @@ class Described:
     """Rows up to which C++ is the faster way; None if it always is."""
     held: list[Tensor]
     """The tensors whose addresses the blocks have."""
+    modules: list[nn.Module]
+    """The blocks and all their parts."""
+    dropouts: list[nn.Module]
+    """Those that drop something in training."""
 
     @property
-    def softmax(self) -> bool:
-        """Whether attention is plain softmax attention; while a model is watched, another function stands there."""
-        return all(each.attend in SOFTMAX for each in self.attentions)
+    def as_told(self) -> bool:
+        """Whether modules still compute what C++ does: softmax attention that nobody watches, no hooks, no dropout."""
+        hooked = any(each._forward_hooks or each._forward_pre_hooks for each in self.modules)  # pyright: ignore[reportPrivateUsage]
+        softmax = all(each.attend in SOFTMAX for each in self.attentions)
+        return softmax and not hooked and not any(each.training for each in self.dropouts)
 
 
 def describe(blocks: Iterable[nn.Module]) -> Described | None:
@@ -106,7 +117,9 @@ def describe(blocks: Iterable[nn.Module]) -> Described | None:
     if told.dtype is None:
         return None
     crosses = any(each.crosses for each in found)
-    return Described((CBlock * len(found))(*found), told.dtype, told.attentions, crosses, told.most, told.held)
+    blocks_in_c = (CBlock * len(found))(*found)
+    parts = (told.attentions, crosses, told.most, told.held, told.modules, told.dropouts)
+    return Described(blocks_in_c, told.dtype, *parts)
 
 
 class _Unknown(Exception):
@@ -120,9 +133,12 @@ class _Telling:
     dtype: torch.dtype | None = None
     held: list[Tensor] = field(default_factory=list[Tensor])
     attentions: list[Attention] = field(default_factory=list[Attention])
+    modules: list[nn.Module] = field(default_factory=list[nn.Module])
+    dropouts: list[nn.Module] = field(default_factory=list[nn.Module])
     most: int | None = None
 
-    def block(self, block: Block) -> CBlock:
+    def block(self, block: nn.Module) -> CBlock:
+        block = self.exactly(block, Block)
         cross = block.cross_attention
         return CBlock(
             self.residual(block.self_attention),
@@ -134,53 +150,72 @@ class _Telling:
             self.feed_forward(block.feed_forward.branch),
         )
 
-    def residual(self, residual: Residual) -> CResidual:
+    def exactly(self, module: nn.Module, kind: type[Part]) -> Part:
+        """The module, if it is of this kind; a subclass, or a module with a `forward` of its own, may compute more."""
+        if type(module) is not kind or "forward" in vars(module):
+            raise _Unknown
+        self.modules.append(module)
+        return module
+
+    def residual(self, residual: nn.Module) -> CResidual:
+        residual = self.exactly(residual, Residual)
+        self.drops(residual.dropout)
+        if residual.depth.p:
+            self.dropouts.append(self.exactly(residual.depth, StochasticDepth))
         norms = (residual.norm_in, residual.norm_out, residual.norm_sum)
         return CResidual(*(self.norm(each) for each in norms), residual.scale)
 
+    def drops(self, dropout: nn.Module) -> None:
+        if self.exactly(dropout, Dropout).p:
+            self.dropouts.append(dropout)
+
     def norm(self, norm: nn.Module) -> CNorm:
-        match norm:
-            case nn.Identity():
-                return CNorm()
-            case LayerNorm():
-                return CNorm(1, norm.eps, self.address(norm.weight), self.address(norm.bias))
-            case RMSNorm():
-                return CNorm(2, norm.eps, self.address(norm.weight), None)
-            case _:
-                raise _Unknown
+        if isinstance(norm, LayerNorm):
+            norm = self.exactly(norm, LayerNorm)
+            return CNorm(1, norm.eps, self.address(norm.weight), self.address(norm.bias))
+        if isinstance(norm, RMSNorm):
+            norm = self.exactly(norm, RMSNorm)
+            return CNorm(2, norm.eps, self.address(norm.weight), None)
+        self.exactly(norm, nn.Identity)
+        return CNorm()
 
     def attention(self, attention: nn.Module, names: tuple[str, ...]) -> CAttention:
-        if not isinstance(attention, Attention) or attention.relation is not None:
+        attention = self.exactly(attention, Attention)
+        if attention.relation is not None:
             raise _Unknown
         self.attentions.append(attention)
+        if attention.dropout:
+            self.dropouts.append(attention)
         joined = attention.joined
-        maps = [getattr(attention, name) for name in names] if joined is None else [joined]
+        maps = [self.map(getattr(attention, name)) for name in names] if joined is None else [self.map(joined)]
         return CAttention(
             *(attention.n_heads, attention.n_kv_heads, attention.d_head, attention.scale),
             *(self.norm(each) for each in (attention.query_norm, attention.key_norm)),
-            (CMap * 3)(*(self.map(each) for each in maps)),
+            (CMap * 3)(*maps),
             self.map(attention.output),
         )
 
     def feed_forward(self, branch: nn.Module) -> CFeedForward:
-        if not isinstance(branch, FeedForward | GatedFeedForward):
-            raise _Unknown
-        activations = [ACTIVATIONS[name] for name in ORDER]
-        if branch.activation not in activations:
+        gated = isinstance(branch, GatedFeedForward)
+        branch = self.exactly(branch, GatedFeedForward) if gated else self.exactly(branch, FeedForward)
+        self.drops(branch.dropout)
+        if branch.activation not in ORDER:
             raise _Unknown
         gate = self.map(branch.gate) if isinstance(branch, GatedFeedForward) else CMap()
-        return CFeedForward(activations.index(branch.activation), self.map(branch.up), gate, self.map(branch.down))
+        return CFeedForward(ORDER.index(branch.activation), self.map(branch.up), gate, self.map(branch.down))
 
-    def map(self, linear: Any) -> CMap:
+    def map(self, linear: nn.Module) -> CMap:
         if isinstance(linear, Int8Linear):
+            linear = self.exactly(linear, Int8Linear)
             weight, step, sizes = linear.weight, linear.step, (linear.n_inputs, linear.n_outputs)
         elif isinstance(linear, NativeLinear):
+            linear = self.exactly(linear, NativeLinear)
             weight, step, sizes = linear.weight.detach(), None, (linear.n_inputs, linear.n_outputs)
             self.most = self.most if linear.packed is None else FEW
-        elif isinstance(linear, nn.Linear):
-            weight, step, sizes = linear.weight.detach(), None, (linear.in_features, linear.out_features)
         else:
-            raise _Unknown
+            linear = self.exactly(linear, nn.Linear)
+            self.see(linear.weight.dtype)
+            weight, step, sizes = linear.weight.detach(), None, (linear.in_features, linear.out_features)
         bias = None if linear.bias is None else linear.bias.detach()
         self.see(torch.float32 if weight.dtype in (torch.int8, torch.bfloat16) else weight.dtype)
         self.held += [each for each in (weight, step, bias) if each is not None]
@@ -190,8 +225,8 @@ class _Telling:
 
     def address(self, tensor: Tensor) -> int:
         self.see(tensor.dtype)
-        self.held.append(tensor.detach())
-        return tensor.data_ptr()
+        self.held.append(tensor.detach().contiguous())
+        return self.held[-1].data_ptr()
 
     def see(self, dtype: torch.dtype) -> None:
         """All numbers that are computed have one dtype."""

@@ -35,4 +35,4 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
         """Apply the map at each position; the result has the dtype of x."""
-        return native_map(x, self.weight, self.step, self.bias, self.n_outputs).to(x.dtype)
+        return native_map(x, self.weight, self.step, self.bias, self.n_inputs, self.n_outputs).to(x.dtype)

@@ -1,13 +1,12 @@
 """Our C++ (parts/cpp): what it is told of a model, and how it is called.
 
-The structures here have the fields of those in maps.h and step.cpp, in the same order. An address is valid as long as
+The structures here have the fields of those in C++, in the same order. An address is valid as long as
 its tensor is; so `Described` keeps each tensor that it names.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -26,14 +25,12 @@ GROUP, PIECE = 4, 16
 """How tiles.h reads a matrix: four rows together, sixteen numbers of each at a time."""
 ADDED = 128
 """What whole.h adds to whole numbers where instructions multiply numbers without sign by numbers with a sign."""
-FEW = sys.maxsize if torch.backends.cpu.get_cpu_capability() == "AVX512" else 96
-"""Up to this many rows our C++ is the faster way for float32, as we measured it; beyond, torch's product is."""
 NUMBERS = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.int8: 2}
-"""`Kind` of maps.h: weights in the numbers of the input, in bfloat16, or in 8 bits."""
+"""`Kind` of tiles.h: weights in the numbers of the input, in bfloat16, or in 8 bits."""
 
 
 class CMap(ctypes.Structure):
-    """`Map` of maps.h."""
+    """`Map` of tiles.h."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("kind", "in", "out")),
@@ -41,8 +38,9 @@ class CMap(ctypes.Structure):
     )
 
 
+@cache
 def has_cpp() -> bool:
-    """Whether our C++ can be used here: there is a compiler, or was, and the cache folder can be used."""
+    """Whether our C++ can be used here: there is a compiler, or was, and the cache folder can be used. Asked once."""
     with suppress(ConfigError, ResourceError):
         return bool(library(CPP))
     return False
@@ -72,10 +70,12 @@ def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, 
     pieces = (-(-N // GROUP), -(-D // PIECE) + (weight.dtype == torch.int8), GROUP, PIECE)
     fits = weight.shape == ((N, D) if kind == 0 else pieces) and (step is not None) == (weight.dtype == torch.int8)
     whole = all(each is None or each.is_contiguous() for each in (weight, step, bias))
-    if not (fits and whole and all(each is None or each.shape == (N,) for each in (step, bias))):
+    numbers = weight.dtype if kind == 0 else torch.float32
+    beside = all(each is None or (each.shape == (N,) and each.dtype == numbers) for each in (step, bias))
+    if not (D and N and fits and whole and beside):
         raise ValueError(
-            f"A map from {D} numbers to {N} needs a weight of that size that lies in one piece, and {N} steps if it is "
-            f"in 8 bits; got {[*weight.shape]} of {weight.dtype}. Give it what it was made for."
+            f"A map from {D} numbers to {N} needs a contiguous weight of that size, {N} steps if it is in 8 bits, and "
+            f"steps and bias in {numbers}; got a weight of {[*weight.shape]} in {weight.dtype}."
         )
     addresses = [None if each is None else each.data_ptr() for each in (weight, step, bias)]
     return CMap(kind, D, N, *addresses)
@@ -84,14 +84,12 @@ def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, 
 def product(
     x: Float[Tensor, "M D"], weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, N: int
 ) -> Float[Tensor, "M N"]:
-    """x W^T + b in float32, as `c_map` has it; by torch's product for many rows of weights in float32.
+    """x W^T + b in float32, as `c_map` has it, without gradients.
 
     Errors: `ValueError` for other numbers than float32 on a CPU, and as `c_map`.
     """
-    if x.device.type != "cpu" or x.dtype != torch.float32:
+    if x.device.type != "cpu" or x.dtype != torch.float32 or weight.dtype == torch.float64:
         raise ValueError(f"Our C++ reads float32 on a CPU; got {x.dtype} on {x.device}.")
-    if weight.dtype == torch.float32 and len(x) > FEW:
-        return F.linear(x, weight, bias)
     x, told = x.contiguous(), c_map(weight, step, bias, x.shape[1], N)
     y = x.new_empty(x.shape[0], N)
     linear_map()(ctypes.byref(told), x.data_ptr(), y.data_ptr(), x.shape[0], torch.get_num_threads())
@@ -105,7 +103,12 @@ def linear_map() -> Callable[..., None]:
 
 
 def declared(name: str, *arguments: Any) -> Callable[..., None]:
-    """A function of step.cpp that returns nothing."""
+    """A function of step.cpp. Errors: `ResourceError` if there is no memory for what it computes."""
     found = getattr(library(CPP), name)
-    found.argtypes, found.restype = arguments, None
+    found.argtypes, found.restype, found.errcheck = arguments, ctypes.c_bool, _check
     return found
+
+
+def _check(enough: bool, function: Any, arguments: Any) -> None:
+    if not enough:
+        raise ResourceError("There is no memory for a decoding step. Decode fewer texts at once, or free some memory.")

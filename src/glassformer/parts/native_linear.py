@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from glassformer.foundation.runtime import has_bfloat16
@@ -18,10 +19,10 @@ FEW = 32
 class NativeLinear(nn.Module):
     """y = x W^T + b in float32, by our C++ (maps.h), with W in float32, or in bfloat16 if so given.
 
-    In float32 the weights are those of the model, not copied. bfloat16 halves the bytes to be read; its numbers are
-    widened when they are used, so that sums are as exact as in float32, and no instructions for bfloat16 are needed.
-    Where there are such instructions, many positions are multiplied by `PackedLinear`, which rounds x and y to bfloat16
-    too; for this, weights are in memory twice.
+    In float32 the weights are those of the model, not copied, and torch multiplies where gradients are wanted.
+    bfloat16 halves the bytes to be read; its numbers are widened when they are used, so that sums are as exact as in
+    float32, and no instructions for bfloat16 are needed. Where there are such instructions, many positions are
+    multiplied by `PackedLinear`, which rounds x and y to bfloat16 too; for this, weights are in memory twice.
     """
 
     def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
@@ -34,6 +35,10 @@ class NativeLinear(nn.Module):
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
         """The map at each position; under autocast, x may come in another dtype."""
-        if self.packed is not None and not torch.compiler.is_compiling() and x.numel() > FEW * self.n_inputs:
+        many = x.numel() > FEW * self.n_inputs
+        if self.packed is not None and many and not torch.compiler.is_compiling():
             return self.packed(x).float()
-        return native_map(x, self.weight, None, self.bias, self.n_outputs)
+        wanted = torch.is_grad_enabled() and (x.requires_grad or self.weight.requires_grad)
+        if wanted and self.weight.dtype == torch.float32:
+            return F.linear(x.float(), self.weight, self.bias)
+        return native_map(x, self.weight, None, self.bias, self.n_inputs, self.n_outputs)

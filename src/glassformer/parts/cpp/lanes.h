@@ -148,20 +148,22 @@ inline T dot(const T* a, const T* b, int64_t n) {
     return found;
 }
 
-// e^x, to about one rounding: e^x = 2^n e^r with |r| <= log(2) / 2, and e^r by its series. Exactly 0 below -87.
+// e^x, to about one rounding: e^x = 2^n e^r with |r| <= log(2) / 2, and e^r by its series. It is 0 below -87 and
+// infinite above 88.
 inline Lanes<float> exponential(Lanes<float> x) {
     constexpr float EVEN = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest whole number
     typedef Lanes<int32_t> Whole;
     const Lanes<float> low = Lanes<float>{} - 87.0f, high = Lanes<float>{} + 88.0f;
-    const Whole vanishes = x < low;
+    const Whole vanishes = x < low, exceeds = x > high;
     x = vanishes ? low : x;
-    x = x > high ? high : x;
+    x = exceeds ? high : x;
     const Lanes<float> n = (x * 1.44269504f + EVEN) - EVEN;
     // log(2) in two parts, so that nothing is rounded in the first
     const Lanes<float> r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     Lanes<float> y = Lanes<float>{} + 1.0f / 5040;
     for (float c : {1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f}) y = fused(y, r, Lanes<float>{} + c);
     y *= (Lanes<float>)((__builtin_convertvector(n, Whole) + 127) << 23);
+    y = exceeds ? Lanes<float>{} + INFINITY : y;
     return vanishes ? Lanes<float>{} : y;
 }
 

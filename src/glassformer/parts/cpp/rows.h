@@ -7,8 +7,8 @@
 
 namespace glassformer {
 
-enum Normalises : int64_t { NOTHING = 0, LAYER = 1, RMS = 2 };  // NORMS of native.py
-enum Activates : int64_t { IDENTITY, RELU, RELU_SQUARED, SIGMOID, SILU, GELU, GELU_TANH };  // ACTIVATIONS of native.py
+enum Normalises : int64_t { NOTHING = 0, LAYER = 1, RMS = 2 };  // `norm` of described.py
+enum Activates : int64_t { IDENTITY, RELU, RELU_SQUARED, SIGMOID, SILU, GELU, GELU_TANH };  // ORDER of described.py
 
 struct Norm {
     int64_t kind;

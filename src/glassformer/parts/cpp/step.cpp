@@ -150,7 +150,7 @@ struct Sizes {
     void see(const Map& map) {
         whole = std::max(whole, filled(map.in));
         products += map.in * map.out;
-        maps += 1;
+        maps += map.out > 0;
     }
 
     void see(const Attention& of) {
@@ -167,8 +167,7 @@ struct Sizes {
     void see(const Block& of) {
         see(of.own);
         if (of.crosses) see(of.cross);
-        see(of.forward.up);
-        see(of.forward.down);
+        for (const Map* map : {&of.forward.up, &of.forward.gate, &of.forward.down}) see(*map);
         inner = std::max(inner, of.forward.up.out);
     }
 };
@@ -186,33 +185,48 @@ void all_blocks(const Block* blocks, int64_t n_blocks, T* x, int64_t rows, int64
                 normed.data, projected.data, mixed.data, inner.data, gate.data, added.data, {whole.data, step.data}};
 
     if (rows * sizes.products <= WORTH_IT * sizes.maps) threads = 1;
+    const int64_t most = std::max(own.length, cross.length) + BYTES;  // a vector more than there are keys
+    const Room<T> weights(threads * most);
     in_team(threads, PHASES * n_blocks, [&](Member& member) {
-        const Room<T> weights(std::max(own.length, cross.length));
-        for (int64_t i = 0; i < n_blocks; ++i) all.block(member, blocks[i], i, weights.data);
+        for (int64_t i = 0; i < n_blocks; ++i) all.block(member, blocks[i], i, weights.data + member.number * most);
     });
+}
+
+// Whether there was memory for the work: no exception may leave C++.
+template <typename Work>
+bool enough_memory_for(Work work) {
+    try {
+        work();
+        return true;
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
 }
 
 }  // namespace glassformer
 
 using namespace glassformer;
 
-extern "C" void step_float(const Block* blocks, int64_t n, float* x, int64_t rows, int64_t width,
+extern "C" bool step_float(const Block* blocks, int64_t n, float* x, int64_t rows, int64_t width,
                            const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
-    all_blocks(blocks, n, x, rows, width, *rotation, *own, *cross, threads);
+    return enough_memory_for([&] { all_blocks(blocks, n, x, rows, width, *rotation, *own, *cross, threads); });
 }
 
-extern "C" void step_double(const Block* blocks, int64_t n, double* x, int64_t rows, int64_t width,
+// For tests, which compare with the modules in float64, and for models in float64.
+extern "C" bool step_double(const Block* blocks, int64_t n, double* x, int64_t rows, int64_t width,
                             const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
-    all_blocks(blocks, n, x, rows, width, *rotation, *own, *cross, threads);
+    return enough_memory_for([&] { all_blocks(blocks, n, x, rows, width, *rotation, *own, *cross, threads); });
 }
 
 // One map: x [rows, in] to y [rows, out].
-extern "C" void linear_map(const Map* map, const float* x, float* y, int64_t rows, int threads) {
-    const bool eight = map->kind == INT8;
-    const Room<Factor> whole(eight ? rows * filled(map->in) : 0);
-    const Room<float> step(eight ? rows : 0);
-    if (rows * map->in * map->out <= WORTH_IT) threads = 1;
-    in_team(threads, 2, [&](Member& member) {
-        apply(member, *map, x, y, rows, map->out, Rounded{whole.data, step.data});
+extern "C" bool linear_map(const Map* map, const float* x, float* y, int64_t rows, int threads) {
+    return enough_memory_for([&] {
+        const bool eight = map->kind == INT8;
+        const Room<Factor> whole(eight ? rows * filled(map->in) : 0);
+        const Room<float> step(eight ? rows : 0);
+        if (rows * map->in * map->out <= WORTH_IT) threads = 1;
+        in_team(threads, 2, [&](Member& member) {
+            apply(member, *map, x, y, rows, map->out, Rounded{whole.data, step.data});
+        });
     });
 }

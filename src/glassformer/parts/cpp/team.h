@@ -2,7 +2,7 @@
 //
 // Whoever comes first takes the next piece of a phase; once all pieces are done, whoever did them, the phase has ended.
 // So a thread that gets no processor, because other programs run too, delays the others only while it holds a piece,
-// whereas the barriers of OpenMP's loops wait for every thread.
+// and once at the end, where OpenMP waits for all. The barriers of OpenMP's loops would wait for it in every phase.
 
 #pragma once
 
@@ -29,6 +29,8 @@ class Member {
     int64_t left, threads;
 
    public:
+    const int64_t number = omp_get_thread_num();
+
     Member(Phase* phases, int64_t n) : phases(phases), left(n), threads(omp_get_num_threads()) {}
 
     // Calls work(begin, end) for parts of n things that do not overlap, and returns when all are done. All members call
