@@ -82,7 +82,8 @@ def own_folder() -> Path:
             folder.chmod(0o700)
     except OSError as error:
         raise ResourceError(
-            f"{folder} cannot be used: {error}. Free some space there, or set {VARIABLE} to a folder of your own."
+            f"{folder} cannot be written: {error}. Free some space there, or set {VARIABLE} to a folder that you can "
+            "write to."
         ) from error
     return folder
 
