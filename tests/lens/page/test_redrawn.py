@@ -62,7 +62,9 @@ def test_the_pointer_leaves_the_focus_on_arcs_alone(opened):
 def test_space_presses_what_is_a_button(opened, place, button, leads):
     """And scrolls nothing."""
     page = opened.go(place)
+    page.locator(button).evaluate("each => each.setAttribute('data-before', '')")
     page.set_viewport_size({"width": 1280, "height": 240})
+    page.wait_for_selector("[data-before]", state="detached")  # another window is drawn anew, a moment later
     opened.settle()
     page.evaluate("() => window.scrollTo(0, 0)")
     page.locator(button).evaluate("each => each.focus({preventScroll: true})")
