@@ -132,6 +132,18 @@ def test_functions_in_float32_are_exact_to_a_few_roundings(activation, steps):
     assert steps == [4]
 
 
+@pytest.mark.parametrize("activation", ["sigmoid", "silu", "gelu_tanh"])
+def test_a_gate_far_below_zero_is_closed(activation, steps):
+    """There e^-x is infinite in float32, and not as large as it can be."""
+    made, ids = model("decoder", activation=activation, feed_forward="gated").float(), tokens(2, 7)
+    with torch.no_grad():
+        for block in made.reader.blocks:
+            block.feed_forward.branch.gate.bias.fill_(-1e38)
+    found, expected = stepwise(natively(made), ids), stepwise(made, ids)
+    torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-5)
+    assert steps == [4]
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_a_row_is_the_same_alone_and_beside_others_on_any_number_of_threads(precision):
     """To the last bit; prompts are read apart, because torch's product of a prompt may depend on its neighbours.

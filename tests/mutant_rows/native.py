@@ -35,7 +35,7 @@ ROWS: list[Mutant] = [
     Mutant("a power of e is cut short", "parts/cpp/lanes.h",
         "+ n * 2.12194440e-4f", "- n * 2.12194440e-4f", f"{STEPS}::test_functions_in_float32_are_exact_to_a_few_roundings"),
     Mutant("a power of e leaves float32", "parts/cpp/lanes.h",
-        "    y = exceeds ? Lanes<float>{} + INFINITY : y;\n", "", f"{STEPS}::test_functions_in_float32_are_exact_to_a_few_roundings"),
+        "    y = exceeds ? Lanes<float>{} + INFINITY : y;\n", "", f"{STEPS}::test_a_gate_far_below_zero_is_closed"),
     Mutant("a norm in C++ forgets eps", "parts/cpp/rows.h",
         " + T(norm.eps));", ");", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("a layer norm in C++ keeps the mean", "parts/cpp/rows.h",
