@@ -10,6 +10,7 @@ from torch import nn
 
 from decode.natively import given, natively, stepwise
 from decode.stepping import ROWS, written
+from glassformer.decode import native_steps
 from glassformer.decode.beam import beam_search
 from glassformer.decode.coverage import reading
 from glassformer.decode.prepare import prepared
@@ -185,6 +186,23 @@ def test_what_torch_refuses_is_refused():
         slots.lengths = [65, 65]
         with pytest.raises(IndexError, match="The cache has no column 65"):
             ready(ids[:, 2:3], cache=slots, **memory)
+
+
+def test_layers_whose_keys_lie_otherwise_are_refused():
+    ready, ids = natively(model("decoder")), tokens(2, 4)
+    with torch.no_grad():
+        ready(ids[:, :2], cache=(cache := ready.new_cache()))
+        ready(ids[:, 2:3], cache=cache)
+        cache.layers[1]._held = tuple(each[:, :, :-1] for each in cache.layers[1]._held)
+        with pytest.raises(ValueError, match="All layers of a cache must lie alike in memory, with 2 rows"):
+            ready(ids[:, 3:], cache=cache)
+
+
+def test_other_pairs_than_cpp_rotates_are_left_to_the_modules(monkeypatch, steps):
+    monkeypatch.setattr(native_steps, "LAYOUTS", ("interleaved",))
+    made, ids = model("decoder", positions="rotary"), tokens(2, 5)
+    close(stepwise(natively(made), ids, (3, 1, 1)), stepwise(made, ids, (3, 1, 1)))
+    assert steps == [0]
 
 
 def test_dropout_alone_may_be_in_training(steps):

@@ -145,6 +145,23 @@ def test_bfloat16_in_cpp_is_the_model_with_rounded_weights(shape):
         torch.testing.assert_close(ready(ids, **source), expected, rtol=1e-5, atol=1e-5)
 
 
+class Doubled(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+@native_cpp
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_a_map_that_computes_something_else_stays(precision):
+    made, ids = in_float32("decoder"), tokens(2, 5)
+    with torch.no_grad():
+        plain = made(ids)
+        for part in ("self_attention.branch.value", "feed_forward.branch.up"):
+            made.get_submodule(f"decoder.blocks.0.{part}").__class__ = Doubled
+        found, expected = prepared(made, precision)(ids), made(ids)
+    assert (found - expected).norm() < 0.05 * expected.norm() < (plain - expected).norm()
+
+
 @native_cpp
 @shapes
 @pytest.mark.parametrize("variant", [{}, {"feed_forward": "gated", "bias": False}, {"positions": "rotary"}], ids=str)

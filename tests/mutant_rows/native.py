@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
+PREPARE = "tests/decode/test_prepare.py"
 INT8, MAPS = "tests/parts/test_int8.py", "tests/parts/test_native.py"
 STEPS, LEFT = "tests/decode/test_native_steps.py", "tests/decode/test_native_left.py"
 
@@ -134,6 +135,16 @@ ROWS: list[Mutant] = [
         "            folder.chmod(0o700)\n", "", "tests/foundation/test_native.py::test_nobody_else_may_write_where_code_lies"),
     Mutant("code of another user is run", "foundation/native.py",
         "if folder.stat().st_uid != os.getuid():", "if False:", "tests/foundation/test_native.py::test_nobody_else_may_write_where_code_lies"),
+    Mutant("a map is joined that computes something else", "decode/prepare.py",
+        "if not all(is_plain(each) for each in three):", "if False:", f"{PREPARE}::test_a_map_that_computes_something_else_stays"),
+    Mutant("a map is replaced that computes something else", "decode/prepare.py",
+        "if not is_plain(child):", "if not isinstance(child, nn.Linear):", f"{PREPARE}::test_a_map_that_computes_something_else_stays"),
+    Mutant("no memory is no error", "parts/native.py",
+        "if not enough:", "if False:", f"{MAPS}::test_what_has_no_room_in_memory_is_told"),
+    Mutant("layers may lie as they like", "decode/native_steps.py",
+        "if not (alike and lie[3]", "if not (lie[3]", f"{LEFT}::test_layers_whose_keys_lie_otherwise_are_refused"),
+    Mutant("other pairs are rotated", "decode/native_steps.py",
+        "rotation.layout not in LAYOUTS or ", "", f"{LEFT}::test_other_pairs_than_cpp_rotates_are_left_to_the_modules"),
     Mutant("numbers of two kinds are one", "parts/described.py",
         "self.dtype not in (None, dtype) or ", "", f"{LEFT}::test_mixed_numbers_are_not_described"),
     Mutant("a claimed column is the one before", "parts/cache.py",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 import torch
 import torch.nn.functional as F
 
+from glassformer.foundation.errors import ResourceError
 from glassformer.parts import native_linear
-from glassformer.parts.native import c_map, in_pieces, product
+from glassformer.parts.native import c_map, in_pieces, linear_map, product
 from glassformer.parts.native_linear import NativeLinear
 from glassformer.parts.opaque import native_product
 from specimens import native_cpp
@@ -126,6 +129,14 @@ def test_other_numbers_are_refused(x):
 def test_no_memory_is_read_that_is_not_there(weight, step, D, N):
     with pytest.raises(ValueError, match=rf"A map from {D} numbers to {N} needs"):
         c_map(weight, step, None, D, N)
+
+
+def test_what_has_no_room_in_memory_is_told():
+    weight, numbers = in_pieces(torch.ones(4, 16, dtype=torch.int8)), torch.ones(4, 16)
+    told = c_map(weight, steps := torch.ones(4), None, 16, 4)
+    assert len(steps) == 4, "it is kept as long as its address is used"
+    with pytest.raises(ResourceError, match="There is no memory for a decoding step"):
+        linear_map()(ctypes.byref(told), numbers.data_ptr(), numbers.data_ptr(), 2**58, 1)
 
 
 def test_gradients_pass_in_float32():

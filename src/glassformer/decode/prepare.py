@@ -162,8 +162,13 @@ def self_attentions(model: Transformer) -> list[Attention]:
 
 
 def join_projections(attention: Attention) -> None:
-    """Join the maps of query, key and value into one, so that a step calls one product instead of three."""
+    """Join the maps of query, key and value into one, so that a step calls one product instead of three.
+
+    They stay as they are if one of them computes something else.
+    """
     three = [attention.query, attention.key, attention.value]
+    if not all(is_plain(each) for each in three):
+        return
     weight = torch.cat([each.weight for each in three])
     biases = [bias for each in three if (bias := cast(Tensor | None, each.bias)) is not None]
     joined = nn.Linear(weight.shape[1], weight.shape[0], bias=bool(biases), device="meta")
