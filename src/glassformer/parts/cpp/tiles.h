@@ -25,6 +25,7 @@ struct Map {
 
 constexpr int64_t OUTPUTS = 4;   // rows of W multiplied at once
 constexpr int64_t AHEAD = 1024;  // bytes of W, where they lie in the order of use, that are requested before their use
+constexpr int64_t FAR_AHEAD = 6144;  // the same, where several rows of x are multiplied by W in 8 bits: it takes longer
 constexpr int64_t COLUMNS = 16;  // numbers in a piece
 constexpr int64_t NEAR = 16384, CLOSE = 131072;  // bytes that stay in the first and in the second cache of a processor
 

@@ -24,7 +24,7 @@ constexpr int64_t ROWS_IN_WHOLE = 8;  // of x at once
 #else
 typedef int16_t Factor;
 constexpr int32_t ADDED = 0;
-constexpr int64_t ROWS_IN_WHOLE = 2;
+constexpr int64_t ROWS_IN_WHOLE = 3;
 #endif
 
 // Room for the rows of x in whole numbers.
@@ -107,6 +107,27 @@ inline float round_row(const float* x, int64_t in, Factor* whole) {
     return step + nothing;
 }
 
+#if !defined(HAS_VNNI)
+// The sums of `SIDE` outputs, from output `side` on, for each of `N` rows. As many weights are requested as are read.
+template <int N, int SIDE>
+inline void side_sums(const int8_t* w, const Factor* whole, int64_t in, int side, Pairs (*found)[OUTPUTS]) {
+    const int8_t* next = w + side * in + (N == 1 ? AHEAD : FAR_AHEAD);
+    Pairs sums[N][SIDE] = {};
+    for (int64_t d = 0; d < in; d += COLUMNS, w += OUTPUTS * COLUMNS, next += SIDE * COLUMNS) {
+        request(next);
+        Short x[N];
+        EACH for (int m = 0; m < N; ++m) x[m] = load<Short>(whole + m * in + d);
+        EACH for (int m = 0; m < N; ++m) stays(x[m]);
+        EACH for (int n = 0; n < SIDE; ++n) {
+            const Short weights = widened(load<Narrow>(w + (side + n) * COLUMNS));
+            EACH for (int m = 0; m < N; ++m) sums[m][n] += products(weights, x[m]);
+        }
+    }
+    EACH for (int m = 0; m < N; ++m)
+        EACH for (int n = 0; n < SIDE; ++n) found[m][side + n] = sums[m][n];
+}
+#endif
+
 // Four numbers of the output for each of `N` rows.
 template <int N>
 __attribute__((noinline)) void four_whole(const int8_t* w, const Factor* whole, int64_t in, Four<int32_t>* found) {
@@ -129,18 +150,11 @@ __attribute__((noinline)) void four_whole(const int8_t* w, const Factor* whole, 
         found[m] = (Four<int32_t>)_mm_unpacklo_epi32(even, odd);
     }
 #else
-    Pairs sums[N][OUTPUTS] = {};
-    w += HEAD;
-    for (int64_t d = 0; d < in; d += COLUMNS, w += OUTPUTS * COLUMNS) {
-        request(w + AHEAD);
-        Short x[N];
-        EACH for (int m = 0; m < N; ++m) x[m] = load<Short>(whole + m * in + d);
-        EACH for (int m = 0; m < N; ++m) stays(x[m]);
-        EACH for (int n = 0; n < OUTPUTS; ++n) {
-            const Short weights = widened(load<Narrow>(w + n * COLUMNS));
-            EACH for (int m = 0; m < N; ++m) sums[m][n] += products(weights, x[m]);
-        }
-    }
+    // Several rows take two outputs at a time: with six sums the multiplier of AVX2 is never idle, while with eight or
+    // twelve it is for a fifth of the time.
+    constexpr int SIDE = N == 1 ? OUTPUTS : 2;
+    Pairs sums[N][OUTPUTS];
+    EACH for (int side = 0; side < OUTPUTS; side += SIDE) side_sums<N, SIDE>(w + HEAD, whole, in, side, sums);
     EACH for (int m = 0; m < N; ++m) found[m] = totals(sums[m][0], sums[m][1], sums[m][2], sums[m][3]);
 #endif
 }
