@@ -60,6 +60,11 @@ class Columns:
         """Keys and values as they lie in memory, used columns first; None before any was appended."""
         return self._held
 
+    @property
+    def width(self) -> int:
+        """How many columns are read."""
+        return self.used
+
     def read(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
         """Returns all keys and values that are held."""
         assert self._held is not None, "nothing was appended yet"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -94,17 +94,16 @@ class Described:
     """Rows up to which C++ is the faster way; None if it always is."""
     held: list[Tensor]
     """The tensors whose addresses the blocks have."""
-    modules: list[nn.Module]
-    """The blocks and all their parts."""
+    hooks: list[Mapping[int, Any]]
+    """Those of the blocks and all their parts, which may come and go."""
     dropouts: list[nn.Module]
     """Those that drop something in training."""
 
     @property
     def as_told(self) -> bool:
         """Whether modules still compute what C++ does: softmax attention that nobody watches, no hooks, no dropout."""
-        hooked = any(each._forward_hooks or each._forward_pre_hooks for each in self.modules)  # pyright: ignore[reportPrivateUsage]
         softmax = all(each.attend in SOFTMAX for each in self.attentions)
-        return softmax and not hooked and not any(each.training for each in self.dropouts)
+        return softmax and not any(self.hooks) and not any(each.training for each in self.dropouts)
 
 
 def describe(blocks: Iterable[nn.Module]) -> Described | None:
@@ -118,7 +117,7 @@ def describe(blocks: Iterable[nn.Module]) -> Described | None:
         return None
     crosses = any(each.crosses for each in found)
     blocks_in_c = (CBlock * len(found))(*found)
-    parts = (told.attentions, crosses, told.most, told.held, told.modules, told.dropouts)
+    parts = (told.attentions, crosses, told.most, told.held, told.hooks, told.dropouts)
     return Described(blocks_in_c, told.dtype, *parts)
 
 
@@ -133,7 +132,7 @@ class _Telling:
     dtype: torch.dtype | None = None
     held: list[Tensor] = field(default_factory=list[Tensor])
     attentions: list[Attention] = field(default_factory=list[Attention])
-    modules: list[nn.Module] = field(default_factory=list[nn.Module])
+    hooks: list[Mapping[int, Any]] = field(default_factory=list[Mapping[int, Any]])
     dropouts: list[nn.Module] = field(default_factory=list[nn.Module])
     most: int | None = None
 
@@ -154,7 +153,7 @@ class _Telling:
         """The module, if it is of this kind; a subclass, or a module with a `forward` of its own, may compute more."""
         if type(module) is not kind or "forward" in vars(module):
             raise _Unknown
-        self.modules.append(module)
+        self.hooks += [module._forward_hooks, module._forward_pre_hooks]  # pyright: ignore[reportPrivateUsage]
         return module
 
     def residual(self, residual: nn.Module) -> CResidual:

@@ -21,8 +21,8 @@ from glassformer.foundation.native import library
 from glassformer.foundation.shapes import Float, Num, Tensor
 
 CPP = Path(__file__).with_name("cpp") / "step.cpp"
-GROUP, PIECE = 4, 16
-"""How tiles.h reads a matrix: four rows together, sixteen numbers of each at a time."""
+GROUP, PIECE, FILLED = 16, 4, 8
+"""How tiles.h reads a matrix: sixteen rows together, four bytes of each at a time, and a multiple of eight columns."""
 ADDED = 128
 """What whole.h adds to whole numbers where instructions multiply numbers without sign by numbers with a sign."""
 NUMBERS = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.int8: 2}
@@ -46,18 +46,20 @@ def has_cpp() -> bool:
     return False
 
 
-def in_pieces(weight: Num[Tensor, "N D"]) -> Num[Tensor, "groups pieces 4 16"]:
+def in_pieces(weight: Num[Tensor, "N D"]) -> Num[Tensor, "groups pieces 16 columns"]:
     """Lay out a matrix in the order in which our C++ reads it, filled up with zeros.
 
-    In 8 bits each group begins with one piece more: 4 x 4 whole numbers of 32 bits, in whose first column stands what
-    takes the effect of `ADDED` off the sums of a row.
+    In 8 bits each group begins with one piece more: a whole number of 32 bits for each row, which takes the effect of
+    `ADDED` off its sums.
     """
     N, D = weight.shape
-    filled = F.pad(weight, (0, -D % PIECE, 0, -N % GROUP)).view(-1, GROUP, -(-D // PIECE), PIECE).transpose(1, 2)
+    columns = PIECE // weight.element_size()
+    filled = F.pad(weight, (0, -D % FILLED, 0, -N % GROUP))
+    pieces = filled.view(-1, GROUP, filled.shape[1] // columns, columns).transpose(1, 2)
     if weight.dtype != torch.int8:
-        return filled.contiguous()
-    head = F.pad(-ADDED * filled.sum((1, 3), dtype=torch.int32)[..., None], (0, 3))
-    return torch.cat([head.view(torch.int8)[:, None], filled], 1)
+        return pieces.contiguous()
+    head = -ADDED * pieces.sum((1, 3), dtype=torch.int32)
+    return torch.cat([head.view(torch.int8).view(-1, 1, GROUP, columns), pieces], 1)
 
 
 def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, D: int, N: int) -> CMap:
@@ -67,7 +69,8 @@ def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, 
     `ValueError` for tensors of other sizes, or that lie in memory otherwise.
     """
     kind = NUMBERS[weight.dtype]
-    pieces = (-(-N // GROUP), -(-D // PIECE) + (weight.dtype == torch.int8), GROUP, PIECE)
+    columns = max(1, PIECE // weight.element_size())
+    pieces = (-(-N // GROUP), -(-D // FILLED) * FILLED // columns + (weight.dtype == torch.int8), GROUP, columns)
     fits = weight.shape == ((N, D) if kind == 0 else pieces) and (step is not None) == (weight.dtype == torch.int8)
     whole = all(each is None or each.is_contiguous() for each in (weight, step, bias))
     numbers = weight.dtype if kind == 0 else torch.float32

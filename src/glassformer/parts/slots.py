@@ -51,9 +51,15 @@ class Room:
         """As `Growing.claim`; a row has room for all its tokens from the beginning."""
 
     def newest(self, rows: int) -> Int[Tensor, " rows"]:
-        """As `Growing.newest`."""
+        """As `Growing.newest`. Errors: `IndexError` for a column that the buffers do not have."""
         assert self.at is not None, "a step says where its tokens stand"
-        return self.at.reshape(rows).contiguous()
+        assert self._held is not None, "rows are taken before they go on"
+        at = self.at.reshape(rows).contiguous()
+        if int(at.max()) >= self._held[0].shape[2]:
+            raise IndexError(
+                f"The cache has no column {int(at.max())}: more tokens were written than its rows have room for."
+            )
+        return at
 
     def append(
         self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]

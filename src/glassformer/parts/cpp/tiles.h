@@ -15,21 +15,22 @@ namespace glassformer {
 
 enum Kind : int64_t { AS_X = 0, BFLOAT16 = 1, INT8 = 2 };  // NUMBERS of native.py
 
-// W [out, in] lies row by row if it has the numbers of x. Else it lies in groups of four rows, each group in pieces of
-// 16 numbers of each row, filled up with zeros: in the order of use. In 8 bits every row has its step. A bias may be
+// W [out, in] lies row by row if it has the numbers of x. Else it lies in groups of sixteen rows, each group in pieces of
+// 64 bytes, four of each row, filled up with zeros: in the order of use. In 8 bits every row has its step. A bias may be
 // missing.
 struct Map {
     int64_t kind, in, out;
     const void *weight, *step, *bias;
 };
 
-constexpr int64_t OUTPUTS = 4;   // rows of W multiplied at once
+constexpr int64_t GROUP = 16;    // rows of W that lie together
+constexpr int64_t PIECE = 64;    // bytes of a group that lie together
+constexpr int64_t FILLED = 8;    // a group has a multiple of so many columns
 constexpr int64_t AHEAD = 1024;  // bytes of W, where they lie in the order of use, that are requested before their use
 constexpr int64_t FAR_AHEAD = 6144;  // the same, where several rows of x are multiplied by W in 8 bits: it takes longer
-constexpr int64_t COLUMNS = 16;  // numbers in a piece
 constexpr int64_t NEAR = 16384, CLOSE = 131072;  // bytes that stay in the first and in the second cache of a processor
 
-constexpr int64_t filled(int64_t in) { return (in + COLUMNS - 1) / COLUMNS * COLUMNS; }
+constexpr int64_t filled(int64_t in) { return (in + FILLED - 1) / FILLED * FILLED; }
 
 // Calls tile with `n` <= MOST as a constant.
 template <int MOST, typename Tile>
@@ -42,35 +43,41 @@ inline void with_constant(int64_t n, Tile tile) {
 // Requests weights. As they are read once per step, they need not stay in the larger caches, and come faster so.
 inline void request(const void* weights) { __builtin_prefetch(weights, 0, 0); }
 
-// Calls tile(group, row, n) for all groups of outputs and up to MOST rows each, whose number n is a constant. In its
-// order, rows of x stay near while close rows of W are multiplied by them.
-template <int64_t MOST, typename Tile>
-inline void each_tile(Member& member, int64_t out, int64_t rows, int64_t bytes_of_x, int64_t bytes_of_w, Tile tile) {
-    const int64_t near = std::max(MOST, NEAR / bytes_of_x / MOST * MOST);
-    const int64_t close = std::max<int64_t>(1, CLOSE / (OUTPUTS * bytes_of_w));
-    member.share((out + OUTPUTS - 1) / OUTPUTS, [&](int64_t begin, int64_t end) {
+// Calls block(group, row, n) for all groups of `width` outputs and up to `near` rows each. In its order, rows of x stay
+// near while close rows of W are multiplied by them.
+template <typename Block>
+inline void each_block(Member& member, int64_t out, int64_t width, int64_t bytes_of_group, int64_t rows, int64_t near,
+                       Block block) {
+    const int64_t close = std::max<int64_t>(1, CLOSE / bytes_of_group);
+    member.share((out + width - 1) / width, [&](int64_t begin, int64_t end) {
         for (int64_t from = begin; from < end; from += close)
             for (int64_t above = 0; above < rows; above += near)
                 for (int64_t group = from; group < std::min(end, from + close); ++group)
-                    for (int64_t row = above; row < std::min(rows, above + near); row += MOST)
-                        with_constant<MOST>(std::min(rows, above + near) - row, [&](auto n) { tile(group, row, n); });
+                    block(group, above, std::min(near, rows - above));
     });
 }
 
-// Writes the numbers of a group to y, which may end within it.
-template <typename T>
-inline void store_group(T* y, Four<T> numbers, int64_t n) {
-    if (n >= OUTPUTS)
-        store(y, numbers);
-    else
-        for (int64_t i = 0; i < n; ++i) y[i] = numbers[i];
+// Calls tile(row, n) for all rows, up to MOST at once, whose number n is a constant.
+template <int64_t MOST, typename Tile>
+inline void each_tile(int64_t rows, Tile tile) {
+    for (int64_t row = 0; row < rows; row += MOST)
+        with_constant<MOST>(rows - row, [&](auto n) { tile(row, n); });
 }
 
-// Numbers of a group of something that may end within it, or is missing.
-template <typename T>
-inline Four<T> load_group(const T* from, int64_t n) {
-    Four<T> numbers = {};
-    if (from && n >= OUTPUTS) return load<Four<T>>(from);
+// Up to n numbers of a vector: the others lie behind an end. Nothing is read from nowhere: that gives zeros.
+template <typename Vector, typename Number>
+inline void store_some(Number* to, Vector numbers, int64_t n) {
+    constexpr int64_t all = sizeof(Vector) / sizeof(Number);
+    if (n >= all)
+        store(to, numbers);
+    else
+        for (int64_t i = 0; i < n; ++i) to[i] = numbers[i];
+}
+template <typename Vector, typename Number>
+inline Vector load_some(const Number* from, int64_t n) {
+    constexpr int64_t all = sizeof(Vector) / sizeof(Number);
+    Vector numbers = {};
+    if (from && n >= all) return load<Vector>(from);
     if (from)
         for (int64_t i = 0; i < n; ++i) numbers[i] = from[i];
     return numbers;

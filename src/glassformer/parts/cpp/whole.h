@@ -15,17 +15,23 @@ typedef Numbers<int8_t, 16>::Vector Narrow;
 
 // How x is multiplied: by 8-bit instructions, whose first factor has no sign, so that 128 is added to it, and 128 times
 // the sum of its row of W taken off again; or else in 16 bits, where no sum can overflow, while those of AVX2's 8-bit
-// instructions saturate.
+// instructions saturate. A piece of W is multiplied in parts, each of which has its sums for every row of x; several
+// rows take `SIDE` parts at a time: with six or eight sums the multiplier of AVX2 is never idle, with more it often is.
 #if defined(HAS_AVX512) && defined(__AVX512VNNI__)
 #define HAS_VNNI
 typedef uint8_t Factor;
+typedef Sixteen Part;
 constexpr int32_t ADDED = 128;
-constexpr int64_t ROWS_IN_WHOLE = 8;  // of x at once
+constexpr int PARTS = 1, SIDE = 1, ROWS_IN_WHOLE = 8;
 #else
 typedef int16_t Factor;
+typedef Pairs Part;  // two sums for each of four outputs
 constexpr int32_t ADDED = 0;
-constexpr int64_t ROWS_IN_WHOLE = 3;
+constexpr int PARTS = 4, SIDE = 2, ROWS_IN_WHOLE = 4;
 #endif
+constexpr int64_t QUAD = 4;           // numbers of a row in a piece
+constexpr int64_t NEAR_IN_WHOLE = 16;  // rows of x that are multiplied by a group of W while it is near
+constexpr int64_t STRETCH = 512;       // columns of them
 
 // Room for the rows of x in whole numbers.
 struct Rounded {
@@ -33,10 +39,15 @@ struct Rounded {
     float* step;
 };
 
-// Each group of W begins with what its sums begin with: 16 numbers, four of each row.
+// The sums of one row of x for a group of outputs.
+struct Sums {
+    Part part[PARTS];
+};
+
+// Each group of W begins with what its sums begin with.
 constexpr int64_t HEAD = sizeof(Sixteen);
 
-constexpr int64_t bytes_of_group(int64_t in) { return HEAD + OUTPUTS * filled(in); }
+constexpr int64_t bytes_of_group(int64_t in) { return HEAD + GROUP * filled(in); }
 
 #if !defined(HAS_VNNI)
 inline Short widened(Narrow numbers) {
@@ -58,14 +69,13 @@ inline Pairs products(Short a, Short b) {
 #endif
 }
 
-inline Four<int32_t> totals(Pairs a, Pairs b, Pairs c, Pairs d) {
+// The sums of eight outputs, of which there are two each.
+inline Pairs totals(Pairs a, Pairs b) {
 #if defined(HAS_AVX2)
-    const __m256i first = _mm256_hadd_epi32((__m256i)a, (__m256i)b), second = _mm256_hadd_epi32((__m256i)c, (__m256i)d);
-    const __m256i halves = _mm256_hadd_epi32(first, second);
-    return (Four<int32_t>)_mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+    return (Pairs)_mm256_permute4x64_epi64(_mm256_hadd_epi32((__m256i)a, (__m256i)b), 0xd8);
 #else
-    Four<int32_t> sums = {};
-    for (int i = 0; i < 8; ++i) sums += Four<int32_t>{a[i], b[i], c[i], d[i]};
+    Pairs sums;
+    for (int i = 0; i < 4; ++i) sums[i] = a[2 * i] + a[2 * i + 1], sums[i + 4] = b[2 * i] + b[2 * i + 1];
     return sums;
 #endif
 }
@@ -107,75 +117,78 @@ inline float round_row(const float* x, int64_t in, Factor* whole) {
     return step + nothing;
 }
 
-#if !defined(HAS_VNNI)
-// The sums of `SIDE` outputs, from output `side` on, for each of `N` rows. As many weights are requested as are read.
-template <int N, int SIDE>
-inline void side_sums(const int8_t* w, const Factor* whole, int64_t in, int side, Pairs (*found)[OUTPUTS]) {
-    const int8_t* next = w + side * in + (N == 1 ? AHEAD : FAR_AHEAD);
-    Pairs sums[N][SIDE] = {};
-    for (int64_t d = 0; d < in; d += COLUMNS, w += OUTPUTS * COLUMNS, next += SIDE * COLUMNS) {
-        request(next);
-        Short x[N];
-        EACH for (int m = 0; m < N; ++m) x[m] = load<Short>(whole + m * in + d);
-        EACH for (int m = 0; m < N; ++m) stays(x[m]);
-        EACH for (int n = 0; n < SIDE; ++n) {
-            const Short weights = widened(load<Narrow>(w + (side + n) * COLUMNS));
-            EACH for (int m = 0; m < N; ++m) sums[m][n] += products(weights, x[m]);
-        }
-    }
-    EACH for (int m = 0; m < N; ++m)
-        EACH for (int n = 0; n < SIDE; ++n) found[m][side + n] = sums[m][n];
-}
+// One part of a piece of W, and four numbers of x, as often as there are outputs in it.
+#if defined(HAS_VNNI)
+inline __m512i part_of(const int8_t* w) { return _mm512_loadu_si512(w); }
+inline __m512i four_of(const Factor* x) { return _mm512_set1_epi32(load<int32_t>(x)); }
+inline Part plus(Part sums, __m512i w, __m512i x) { return (Part)_mm512_dpbusd_epi32((__m512i)sums, x, w); }
+#else
+inline Short part_of(const int8_t* w) { return widened(load<Narrow>(w)); }
+inline Short four_of(const Factor* x) { return (Short)(Numbers<int64_t, 4>::Vector{} + load<int64_t>(x)); }
+inline Part plus(Part sums, Short w, Short x) { return sums + products(w, x); }
 #endif
 
-// Four numbers of the output for each of `N` rows.
+// Adds products of `columns` columns to the sums of `N` rows, whose numbers begin `apart` ones apart: for `PER` parts,
+// from `first` on. As many weights are requested as are read.
+template <int N, int PER>
+inline void add_side(const int8_t* w, const Factor* x, int64_t apart, int64_t columns, int first, Sums* all) {
+    constexpr int64_t BYTES_OF_PART = PIECE / PARTS;
+    const int8_t* next = w + first * BYTES_OF_PART * (columns / QUAD) + (N == 1 ? AHEAD : FAR_AHEAD);
+    Part sums[N][PER];
+    EACH for (int m = 0; m < N; ++m)
+        EACH for (int n = 0; n < PER; ++n) sums[m][n] = all[m].part[first + n];
+    for (int64_t d = 0; d < columns; d += 2 * QUAD, w += 2 * PIECE, next += 2 * BYTES_OF_PART * PER)
+        EACH for (int half = 0; half < 2; ++half) {
+            if (half == 0 || PER == PARTS) request(next + half * PIECE);
+            decltype(part_of(w)) weights[PER];
+            EACH for (int n = 0; n < PER; ++n)
+                weights[n] = part_of(w + half * PIECE + (first + n) * BYTES_OF_PART);
+            EACH for (int m = 0; m < N; ++m) {
+                const auto numbers = four_of(x + m * apart + d + half * QUAD);
+                EACH for (int n = 0; n < PER; ++n) sums[m][n] = plus(sums[m][n], weights[n], numbers);
+            }
+        }
+    EACH for (int m = 0; m < N; ++m)
+        EACH for (int n = 0; n < PER; ++n) all[m].part[first + n] = sums[m][n];
+}
+
 template <int N>
-__attribute__((noinline)) void four_whole(const int8_t* w, const Factor* whole, int64_t in, Four<int32_t>* found) {
-#if defined(HAS_VNNI)
-    __m512i sums[N];
-    EACH for (int m = 0; m < N; ++m) sums[m] = _mm512_loadu_si512(w);
-    w += HEAD;
-    for (int64_t d = 0; d < in; d += COLUMNS, w += OUTPUTS * COLUMNS) {
-        request(w + AHEAD);
-        const __m512i weights = _mm512_loadu_si512(w);
-        EACH for (int m = 0; m < N; ++m)
-            sums[m] = _mm512_dpbusd_epi32(sums[m], _mm512_broadcast_i32x4(load<__m128i>(whole + m * in + d)), weights);
-    }
-    // Each row of W has four numbers side by side.
-    EACH for (int m = 0; m < N; ++m) {
-        const __m256i lower = _mm512_castsi512_si256(sums[m]), upper = _mm512_extracti64x4_epi64(sums[m], 1);
-        const __m256i pairs = _mm256_hadd_epi32(lower, upper);  // 0 0 2 2 1 1 3 3
-        const __m256i four = _mm256_hadd_epi32(pairs, pairs);   // 0 2 0 2 1 3 1 3
-        const __m128i even = _mm256_castsi256_si128(four), odd = _mm256_extracti128_si256(four, 1);
-        found[m] = (Four<int32_t>)_mm_unpacklo_epi32(even, odd);
-    }
-#else
-    // Several rows take two outputs at a time: with six sums the multiplier of AVX2 is never idle, while with eight or
-    // twelve it is for a fifth of the time.
-    constexpr int SIDE = N == 1 ? OUTPUTS : 2;
-    Pairs sums[N][OUTPUTS];
-    EACH for (int side = 0; side < OUTPUTS; side += SIDE) side_sums<N, SIDE>(w + HEAD, whole, in, side, sums);
-    EACH for (int m = 0; m < N; ++m) found[m] = totals(sums[m][0], sums[m][1], sums[m][2], sums[m][3]);
-#endif
+__attribute__((noinline)) void add_whole(const int8_t* w, const Factor* x, int64_t apart, int64_t columns, Sums* all) {
+    constexpr int PER = N == 1 ? PARTS : SIDE;
+    for (int first = 0; first < PARTS; first += PER) add_side<N, PER>(w, x, apart, columns, first, all);
 }
 
 // y = (P Q^T) * step(x) * step(W) + b, where P is x in whole numbers and Q the weight.
 inline void map_whole(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride,
                       Rounded room) {
+    typedef Numbers<float, 8>::Vector Numbers8;
     const int64_t in = filled(map.in), bytes = bytes_of_group(map.in);
     const auto *step = (const float*)map.step, *bias = (const float*)map.bias;
     member.share(rows, [&](int64_t m, int64_t end) {
         for (; m < end; ++m) room.step[m] = round_row(x + m * map.in, map.in, room.whole + m * in);
     });
-    const int64_t bytes_of_x = in * sizeof(Factor);
-    each_tile<ROWS_IN_WHOLE>(member, map.out, rows, bytes_of_x, in, [&](int64_t group, int64_t row, auto n_rows) {
-        const int64_t first = group * OUTPUTS, left = map.out - first;
-        Four<int32_t> found[n_rows];
-        four_whole<n_rows>((const int8_t*)map.weight + group * bytes, room.whole + row * in, in, found);
-        const Four<float> steps = load_group(step + first, left), added = load_group(bias ? bias + first : bias, left);
-        for (int64_t m = 0; m < n_rows; ++m) {
-            const auto numbers = __builtin_convertvector(found[m], Four<float>);
-            store_group<float>(y + (row + m) * stride + first, numbers * steps * room.step[row + m] + added, left);
+    each_block(member, map.out, GROUP, bytes, rows, NEAR_IN_WHOLE, [&](int64_t group, int64_t row, int64_t n) {
+        const auto* w = (const int8_t*)map.weight + group * bytes;
+        Sums sums[NEAR_IN_WHOLE];
+        for (int64_t m = 0; m < n; ++m) sums[m] = ADDED ? load<Sums>(w) : Sums{};
+        for (int64_t d = 0; d < in; d += STRETCH)
+            each_tile<ROWS_IN_WHOLE>(n, [&](int64_t m, auto some) {
+                const Factor* from = room.whole + (row + m) * in + d;
+                add_whole<some>(w + HEAD + d * GROUP, from, in, std::min(STRETCH, in - d), sums + m);
+            });
+        for (int64_t first = group * GROUP; first < std::min(map.out, (group + 1) * GROUP); first += 8) {
+            const int64_t left = map.out - first, half = first / 8 % 2;
+            const auto steps = load_some<Numbers8>(step + first, left);
+            const auto added = load_some<Numbers8>(bias ? bias + first : bias, left);
+            for (int64_t m = 0; m < n; ++m) {
+#if defined(HAS_VNNI)
+                const auto found = load<Pairs>((const int32_t*)(sums + m) + 8 * half);
+#else
+                const auto found = totals(sums[m].part[2 * half], sums[m].part[2 * half + 1]);
+#endif
+                const auto numbers = __builtin_convertvector(found, Numbers8);
+                store_some(y + (row + m) * stride + first, numbers * steps * room.step[row + m] + added, left);
+            }
         }
     });
 }

@@ -1,0 +1,82 @@
+"""Where the keys and values of a cache lie, and which may be read, as our C++ is told it (`Keys` of rows.h)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+
+from glassformer.attend import Mask
+from glassformer.foundation.shapes import Float, Tensor
+from glassformer.parts.cache import Growing, LayerCache
+from glassformer.parts.slots import Room
+
+
+class CKeys(ctypes.Structure):
+    """`Keys` of rows.h."""
+
+    _fields_ = (
+        ("length", ctypes.c_int64),
+        *((name, ctypes.c_int64 * 3) for name in ("keys", "values")),
+        ("added", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("added_row", "added_head")),
+        ("blind", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("blind_row", "blind_head")),
+        *((name, ctypes.c_void_p) for name in ("at", "k", "v")),
+    )
+
+
+def lie_in_buffers(layers: Sequence[LayerCache]) -> bool:
+    """Whether C++ can read these layers where they are."""
+    return all(type(each) in (Growing, Room) and each.buffers is not None for each in cast(list[Any], layers))
+
+
+class Places:
+    """Where all layers of a cache keep their keys and values: told once, as long as no layer moves."""
+
+    def __init__(self, layers: Sequence[LayerCache], dtype: torch.dtype) -> None:
+        """Errors: `ValueError` for layers that do not lie alike in memory."""
+        self.buffers: list[tuple[Tensor, Tensor]] = [cast(Any, layer).buffers for layer in layers]
+        self.told = CKeys()
+        self._addresses: list[Any] = []
+        for of, pointers, i in (("keys", "k", 0), ("values", "v", 1)):
+            tensors = [each[i] for each in self.buffers]
+            lie, shape = tensors[0].stride(), tensors[0].shape
+            alike = all(each.stride() == lie and each.shape == shape and each.dtype == dtype for each in tensors)
+            if not (alike and lie[3] == 1):
+                raise ValueError(f"All layers of a cache must lie alike in memory, in {dtype}; got {[*shape]}.")
+            addresses = (ctypes.c_void_p * len(tensors))(*(each.data_ptr() for each in tensors))
+            setattr(self.told, of, lie[:3])
+            setattr(self.told, pointers, ctypes.addressof(addresses))
+            self._addresses.append(addresses)
+
+    def are_those_of(self, layers: Sequence[LayerCache]) -> bool:
+        """Whether each layer is still where it was."""
+        return all(layer.buffers is seen for layer, seen in zip(cast(list[Any], layers), self.buffers, strict=True))
+
+    def reading(self, length: int, mask: Mask, x: Float[Tensor, "B 1 D"], heads: int, held: list[Any]) -> CKeys:
+        """These places for the next call, which reads `length` columns. `held` gets what must outlive the call.
+
+        Errors: `ValueError` for more rows than there are.
+        """
+        B, rows = len(x), self.buffers[0][0].shape[0]
+        if rows < B:
+            raise ValueError(f"A cache must hold a row for each of {B} texts; got one of {rows} rows.")
+        told, lowered = self.told, mask.lower(1, length, x)
+        added = None if lowered.added is None else spread(lowered.added, B, heads, length)
+        blind = None if lowered.blind is None else spread(lowered.blind, B, heads, 1)
+        told.length, told.added, told.blind = length, None, None
+        if added is not None:
+            told.added, (told.added_row, told.added_head) = added.data_ptr(), added.stride()[:2]
+        if blind is not None:
+            told.blind, (told.blind_row, told.blind_head) = blind.data_ptr(), blind.stride()[:2]
+        held += [added, blind]
+        return told
+
+
+def spread(each: Tensor, B: int, heads: int, n: int) -> Tensor:
+    """[B, H, 1, n], whose numbers of one row and head lie side by side."""
+    wide = each.expand(B, heads, 1, n)
+    return wide if wide.stride(-1) == 1 else wide.contiguous()
