@@ -198,6 +198,14 @@ def test_layers_whose_keys_lie_otherwise_are_refused():
             ready(ids[:, 3:], cache=cache)
 
 
+def test_more_rows_than_the_cache_has_are_refused():
+    ready, ids = natively(model("decoder")), tokens(3, 4)
+    with torch.no_grad():
+        ready(ids[:2, :2], cache=(cache := ready.new_cache()))
+        with pytest.raises(ValueError, match="hold a row for each of 3 texts; got one of 2 rows"):
+            ready(ids[:, 2:3], cache=cache)
+
+
 def test_other_pairs_than_cpp_rotates_are_left_to_the_modules(monkeypatch, steps):
     monkeypatch.setattr(native_steps, "LAYOUTS", ("interleaved",))
     made, ids = model("decoder", positions="rotary"), tokens(2, 5)

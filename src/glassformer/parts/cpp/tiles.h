@@ -15,9 +15,9 @@ namespace glassformer {
 
 enum Kind : int64_t { AS_X = 0, BFLOAT16 = 1, INT8 = 2 };  // NUMBERS of native.py
 
-// W [out, in] lies row by row if it has the numbers of x. Else it lies in groups of sixteen rows, each group in pieces of
-// 64 bytes, four of each row, filled up with zeros: in the order of use. In 8 bits every row has its step. A bias may be
-// missing.
+// W [out, in] lies row by row if it has the numbers of x. Else it lies in groups of sixteen rows, each group in pieces
+// of 64 bytes, four of each row, filled up with zeros: in the order of use. In 8 bits every row has its step. A bias
+// may be missing.
 struct Map {
     int64_t kind, in, out;
     const void *weight, *step, *bias;
@@ -27,8 +27,7 @@ constexpr int64_t GROUP = 16;    // rows of W that lie together
 constexpr int64_t PIECE = 64;    // bytes of a group that lie together
 constexpr int64_t FILLED = 8;    // a group has a multiple of so many columns
 constexpr int64_t AHEAD = 1024;  // bytes of W, where they lie in the order of use, that are requested before their use
-constexpr int64_t FAR_AHEAD = 6144;  // the same, where several rows of x are multiplied by W in 8 bits: it takes longer
-constexpr int64_t NEAR = 16384, CLOSE = 131072;  // bytes that stay in the first and in the second cache of a processor
+constexpr int64_t CLOSE = 131072;  // bytes that stay in the second cache of a processor
 
 constexpr int64_t filled(int64_t in) { return (in + FILLED - 1) / FILLED * FILLED; }
 
@@ -64,7 +63,7 @@ inline void each_tile(int64_t rows, Tile tile) {
         with_constant<MOST>(rows - row, [&](auto n) { tile(row, n); });
 }
 
-// Up to n numbers of a vector: the others lie behind an end. Nothing is read from nowhere: that gives zeros.
+// Up to n numbers of a vector, as the others lie behind an end. From no address come zeros.
 template <typename Vector, typename Number>
 inline void store_some(Number* to, Vector numbers, int64_t n) {
     constexpr int64_t all = sizeof(Vector) / sizeof(Number);

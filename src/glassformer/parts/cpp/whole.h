@@ -29,9 +29,10 @@ typedef Pairs Part;  // two sums for each of four outputs
 constexpr int32_t ADDED = 0;
 constexpr int PARTS = 4, SIDE = 2, ROWS_IN_WHOLE = 4;
 #endif
-constexpr int64_t QUAD = 4;           // numbers of a row in a piece
+constexpr int64_t QUAD = 4;            // numbers of a row in a piece
 constexpr int64_t NEAR_IN_WHOLE = 16;  // rows of x that are multiplied by a group of W while it is near
 constexpr int64_t STRETCH = 512;       // columns of them
+constexpr int64_t FAR_AHEAD = 6144;    // `AHEAD` where several rows are multiplied, which takes longer
 
 // Room for the rows of x in whole numbers.
 struct Rounded {
