@@ -127,15 +127,33 @@ def test_gradients_autocast_and_training_are_left_to_the_modules(steps):
 
 
 def test_a_copy_reads_its_own_weights(steps):
-    made = natively(model("decoder"))
-    ids = tokens(2, 5)
-    before = stepwise(made, ids, (3, 1, 1))
+    """Also one that is made while the model writes."""
+    made, ids = natively(model("decoder")), tokens(2, 5)
+    with torch.no_grad():
+        cache = made.new_cache()
+        before = torch.cat([made(part, cache=cache) for part in ids.split((3, 1, 1), dim=1)], dim=1)
     other = copy.deepcopy(made)
     with torch.no_grad():
         for weight in made.parameters():
             weight.zero_()
     assert torch.equal(stepwise(other, ids, (3, 1, 1)), before)
     assert steps == [4]
+
+
+def test_a_mask_may_be_given_in_one_step_alone(steps):
+    made, ids = model("encoder-decoder"), tokens(2, 5)
+    memory, keep = given(made)["memory"], torch.ones(2, 5, dtype=torch.bool)
+    keep[1, 2:] = False
+
+    def read(made):
+        cache, keeps = made.new_cache(), (None, keep, None)
+        parts = zip(ids.split((3, 1, 1), dim=1), keeps, strict=True)
+        with torch.no_grad():
+            return [made(part, memory=memory, source_keep=each, cache=cache) for part, each in parts]
+
+    for found, expected in zip(read(natively(made)), read(made), strict=True):
+        close(found, expected)
+    assert steps == [2]
 
 
 def test_weights_and_parts_that_were_exchanged_are_read(steps):

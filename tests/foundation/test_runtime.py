@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -100,3 +102,15 @@ def test_processes_share_the_processors(monkeypatch, threads, asked, text, expec
 def test_bfloat16_on_a_device_that_nobody_knows():
     assert has_bfloat16(torch.device("meta")) is False
     assert isinstance(has_bfloat16(torch.device("cpu")), bool)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="only Linux tells a process its processors")
+@pytest.mark.parametrize("bind", ["true", "false"])
+def test_threads_that_are_bound_have_all_processors_still(bind):
+    """OpenMP binds the first thread to one processor, which is all that Linux then tells."""
+    code = "import torch; from glassformer.foundation.processors import free_processors as f; print(f())"
+    run = [sys.executable, "-c", code]
+    found = subprocess.run(
+        run, env=os.environ | {"OMP_PROC_BIND": bind}, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert int(found.stdout) == len(os.sched_getaffinity(0))

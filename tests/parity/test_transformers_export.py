@@ -12,8 +12,9 @@ import torch
 from glassformer import Transformer
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens.vocabulary import BOS, EOS
+from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.choose.unwritten import without
-from glassformer.decode.generate import generate, greedy
+from glassformer.decode.generate import generate
 from glassformer.proof.laws.hugging_face.decoders import take_wide_angles
 from glassformer.proof.laws.hugging_face.theirs import take_wide_norms
 from glassformer.store.export import write_pretrained

@@ -10,10 +10,11 @@ import torch
 from glassformer.data.rows import check_ids, pad
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.decode.choose.context import Choose, Context
+from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.choose.penalties import ends_with
 from glassformer.decode.choose.unwritten import forbid
 from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.foundation.shapes import Tensor
 from glassformer.foundation.typed import came, is_of
 from glassformer.model.config import ModelConfig
 from glassformer.model.outputs import Lm
@@ -29,11 +30,6 @@ class Emitted(NamedTuple):
 
     rows: list[int]
     tokens: list[int]
-
-
-def greedy(logits: Float[Tensor, "B V"], _: Context) -> Int[Tensor, " B"]:
-    """Choose the most likely token; among equals, the one with the lowest id."""
-    return logits.max(-1).indices  # the same as argmax, but several times as fast
 
 
 def stops_at(sequences: Sequence[Sequence[int]]) -> Stop:

@@ -62,7 +62,7 @@ class NativeSteps:
             return with_cache(blocks, x, shared, cache)
         if (running := self._running.get(cache)) is None:
             running = self._running[cache] = Running(describe(blocks))
-        if running.described is None or not may_step(running.described, blocks, x, shared, cache):
+        if running.described is None or not may_step(running.described, x, shared, cache):
             return with_cache(blocks, x, shared, cache)
         return step(running.described, running, x, shared, cache)
 
@@ -76,7 +76,7 @@ class Running:
     cross: Places | None = None
 
 
-def may_step(told: Described, blocks: nn.ModuleList, x: Tensor, shared: dict[str, Any], cache: Cache) -> bool:
+def may_step(told: Described, x: Tensor, shared: dict[str, Any], cache: Cache) -> bool:
     """Whether C++ can run this step."""
     if x.dtype != told.dtype or x.device.type != "cpu" or shared["mask"].value_bias is not None:
         return False
@@ -85,7 +85,7 @@ def may_step(told: Described, blocks: nn.ModuleList, x: Tensor, shared: dict[str
         return False
     if told.most is not None and len(x) > told.most:
         return False
-    if torch.is_grad_enabled() or blocks.training or torch.is_autocast_enabled("cpu") or not told.as_told:
+    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not told.as_told:
         return False
     return not told.crosses or all(each.complete for each in cache.cross)
 

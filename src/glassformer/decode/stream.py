@@ -9,7 +9,8 @@ from typing import NamedTuple
 from glassformer.data.tokens.decoding import Decoding
 from glassformer.data.tokens.vocabulary import EOS, Tokenizer, utf8
 from glassformer.decode.choose.context import Choose
-from glassformer.decode.generate import generate, greedy
+from glassformer.decode.choose.greedy import greedy
+from glassformer.decode.generate import generate
 from glassformer.decode.method import Method
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.transformer import Transformer

@@ -8,9 +8,9 @@ import torch
 from decode.engine.test_batching import Recorded, alone, ids, served
 from decode.engine.test_engine import engine_of, run_dry
 from glassformer.data.tokens.vocabulary import EOS
+from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
-from glassformer.decode.generate import greedy
 from glassformer.foundation.errors import BusyError, ConfigError
 from specimens import close, model
 

@@ -11,10 +11,11 @@ import torch
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.draw import chooser
+from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
-from glassformer.decode.generate import generate, greedy
+from glassformer.decode.generate import generate
 from glassformer.parts import POSITIONS
 from specimens import ORDERS, PATTERNS, RULES, VOCAB, close, model
 

@@ -8,11 +8,12 @@ import torch
 from decode.engine.test_batching import alone, ids
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.draw import chooser
+from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.choose.penalties import logit_bias
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
-from glassformer.decode.generate import generate, greedy
+from glassformer.decode.generate import generate
 from glassformer.foundation.errors import BusyError, ConfigError, DataError
 from specimens import VOCAB, close, model
 

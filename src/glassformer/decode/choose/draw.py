@@ -10,9 +10,9 @@ import torch
 
 from glassformer.decode.choose import filters, penalties
 from glassformer.decode.choose.context import Choose, Context, Filter
+from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.choose.penalties import unbounded
 from glassformer.decode.choose.sampling import Sampling
-from glassformer.decode.generate import greedy
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.foundation.wide import in_float64

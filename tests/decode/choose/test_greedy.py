@@ -1,0 +1,28 @@
+"""The most likely token, in every dtype."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer.decode.choose.context import Context
+from glassformer.decode.choose.greedy import greedy
+
+NOBODY = Context([], [], [])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_it_is_the_most_likely_and_the_lowest_of_equals(dtype):
+    logits = torch.randn(40, 77).to(dtype)
+    logits[::2, 40:60] = 9.0
+    logits[5] = -torch.inf
+    found = greedy(logits.requires_grad_(), NOBODY)
+    assert found.dtype == torch.int64
+    assert torch.equal(found, logits.detach().double().argmax(-1))
+    assert found[::2].tolist() == [40] * 20
+
+
+def test_logits_that_are_a_part_of_others():
+    """As those of the last position, or of the rows that go on."""
+    logits = torch.randn(6, 3, 50)
+    assert torch.equal(greedy(logits[:, -1], NOBODY), logits[:, -1].argmax(-1))
