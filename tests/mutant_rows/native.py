@@ -132,7 +132,7 @@ ROWS: list[Mutant] = [
     Mutant("a plain map in bfloat16 is told", "parts/described.py",
         "            self.see(linear.weight.dtype)\n", "", f"{LEFT}::test_bfloat16_without_norms_and_biases_is_not_described"),
     Mutant("weights are described once", "decode/native_steps.py",
-        "running = self._running[cache] = Running(describe(blocks))", "running = self._running[cache] = next(iter(self._running.values()), None) or Running(describe(blocks))", f"{LEFT}::test_weights_and_parts_that_were_exchanged_are_read"),
+        "running = self._running[cache] = Running(describe(blocks))", "running = self.__dict__.setdefault('first', Running(describe(blocks)))", f"{LEFT}::test_weights_and_parts_that_were_exchanged_are_read"),
     Mutant("C++ writes behind a cache", "parts/slots.py",
         "if int(at.max()) >= self._held[0].shape[2]:", "if False:", f"{LEFT}::test_what_torch_refuses_is_refused"),
     Mutant("a mask of another length is read as it is", "decode/native_keys.py",
