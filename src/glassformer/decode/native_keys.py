@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from typing import Any, cast
+from weakref import ref
 
 import torch
 
@@ -38,11 +39,13 @@ class Places:
 
     def __init__(self, layers: Sequence[LayerCache], dtype: torch.dtype) -> None:
         """Errors: `ValueError` for layers that do not lie alike in memory."""
-        self.buffers: list[tuple[Tensor, Tensor]] = [cast(Any, layer).buffers for layer in layers]
+        buffers: list[tuple[Tensor, Tensor]] = [cast(Any, layer).buffers for layer in layers]
+        self._keys = [ref(keys) for keys, _ in buffers]  # a layer that moves must not keep its old room
+        self._room = (buffers[0][0].shape[0], buffers[0][0].shape[2])
         self.told = CKeys()
         self._addresses: list[Any] = []
         for of, pointers, i in (("keys", "k", 0), ("values", "v", 1)):
-            tensors = [each[i] for each in self.buffers]
+            tensors = [each[i] for each in buffers]
             lie, shape = tensors[0].stride(), tensors[0].shape
             alike = all(each.stride() == lie and each.shape == shape and each.dtype == dtype for each in tensors)
             if not (alike and lie[3] == 1):
@@ -54,16 +57,18 @@ class Places:
 
     def are_those_of(self, layers: Sequence[LayerCache]) -> bool:
         """Whether each layer is still where it was."""
-        return all(layer.buffers is seen for layer, seen in zip(cast(list[Any], layers), self.buffers, strict=True))
+        return all(layer.buffers[0] is keys() for layer, keys in zip(cast(list[Any], layers), self._keys, strict=True))
 
     def reading(self, length: int, mask: Mask, x: Float[Tensor, "B 1 D"], heads: int, held: list[Any]) -> CKeys:
         """These places for the next call, which reads `length` columns. `held` gets what must outlive the call.
 
-        Errors: `ValueError` for more rows than there are.
+        Errors: `ValueError` for more rows or columns than there are.
         """
-        B, rows = len(x), self.buffers[0][0].shape[0]
-        if rows < B:
-            raise ValueError(f"A cache must hold a row for each of {B} texts; got one of {rows} rows.")
+        B, (rows, columns) = len(x), self._room
+        if rows < B or columns < length:
+            raise ValueError(
+                f"A cache must hold a row for each of {B} texts, of {length} columns; got one of {rows} by {columns}."
+            )
         told, lowered = self.told, mask.lower(1, length, x)
         added = None if lowered.added is None else spread(lowered.added, B, heads, length)
         blind = None if lowered.blind is None else spread(lowered.blind, B, heads, 1)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import torch
 from torch import nn
@@ -48,35 +48,41 @@ class NativeSteps:
     """
 
     def __init__(self) -> None:
-        self._running: WeakKeyDictionary[Cache, Running] = WeakKeyDictionary()
+        self._running: Running | None = None
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> NativeSteps:
-        """Copied weights lie elsewhere."""
-        return NativeSteps()
+    def __reduce__(self) -> tuple[type[NativeSteps], tuple[()]]:
+        """Copied weights lie elsewhere, so a copy knows nothing yet."""
+        return NativeSteps, ()
 
     def __call__(
         self, blocks: nn.ModuleList, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache
     ) -> Float[Tensor, "B T D"]:
         """Return the residual stream after all blocks."""
         if x.shape[1] != 1 or not lie_in_buffers(cache.layers):
+            self._running = None
             return with_cache(blocks, x, shared, cache)
-        if (running := self._running.get(cache)) is None:
-            running = self._running[cache] = Running(describe(blocks))
-        if running.described is None or not may_step(running.described, x, shared, cache):
+        running = self._running
+        if running is None or running.cache() is not cache:
+            running = self._running = Running(ref(cache), describe(blocks))
+        if running.told is None or not may_step(running.told, blocks, x, shared, cache):
             return with_cache(blocks, x, shared, cache)
-        return step(running.described, running, x, shared, cache)
+        return step(running, running.told, x, shared, cache)
 
 
 @dataclass
 class Running:
-    """What was told of a cache: made anew for each, as weights may have been exchanged since."""
+    """The blocks as they were told for a cache, and where that cache lies.
 
-    described: Described | None
+    It ends when another cache is used or a prompt is read, as weights may have been exchanged since.
+    """
+
+    cache: ref[Cache]
+    told: Described | None
     own: Places | None = None
     cross: Places | None = None
 
 
-def may_step(told: Described, x: Tensor, shared: dict[str, Any], cache: Cache) -> bool:
+def may_step(told: Described, blocks: nn.ModuleList, x: Tensor, shared: dict[str, Any], cache: Cache) -> bool:
     """Whether C++ can run this step."""
     if x.dtype != told.dtype or x.device.type != "cpu" or shared["mask"].value_bias is not None:
         return False
@@ -85,13 +91,13 @@ def may_step(told: Described, x: Tensor, shared: dict[str, Any], cache: Cache) -
         return False
     if told.most is not None and len(x) > told.most:
         return False
-    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or not told.as_told:
+    if torch.is_grad_enabled() or blocks.training or torch.is_autocast_enabled("cpu") or not told.as_told:
         return False
     return not told.crosses or all(each.complete for each in cache.cross)
 
 
 def step(
-    told: Described, running: Running, x: Float[Tensor, "B 1 D"], shared: dict[str, Any], cache: Cache
+    running: Running, told: Described, x: Float[Tensor, "B 1 D"], shared: dict[str, Any], cache: Cache
 ) -> Float[Tensor, "B 1 D"]:
     """One token per row through all blocks; its keys and values are added to the cache."""
     (B, _, D), layers = x.shape, cast(list[Growing | Room], cache.layers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY")
+BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 """Variables of the environment that let OpenMP bind each thread to a processor, the first one included."""
 
 

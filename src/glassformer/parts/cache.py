@@ -60,11 +60,6 @@ class Columns:
         """Keys and values as they lie in memory, used columns first; None before any was appended."""
         return self._held
 
-    @property
-    def width(self) -> int:
-        """How many columns are read."""
-        return self.used
-
     def read(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
         """Returns all keys and values that are held."""
         assert self._held is not None, "nothing was appended yet"
@@ -98,6 +93,11 @@ class Growing(Columns):
                 room[:, :, self.used : self.used + new.shape[2]] = new
         self.used += k.shape[2]
         return self.read()
+
+    @property
+    def width(self) -> int:
+        """How many columns are read."""
+        return self.used
 
     def claim(self) -> None:
         """Adds a column for one token, which the caller fills: in `buffers`, at `newest`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -94,8 +94,8 @@ class Described:
     """Rows up to which C++ is the faster way; None if it always is."""
     held: list[Tensor]
     """The tensors whose addresses the blocks have."""
-    hooks: list[Mapping[int, Any]]
-    """Those of the blocks and all their parts, which may come and go."""
+    modules: list[dict[str, Any]]
+    """The attributes of the blocks and all their parts, to whom hooks may come."""
     dropouts: list[nn.Module]
     """Those that drop something in training."""
 
@@ -103,7 +103,8 @@ class Described:
     def as_told(self) -> bool:
         """Whether modules still compute what C++ does: softmax attention that nobody watches, no hooks, no dropout."""
         softmax = all(each.attend in SOFTMAX for each in self.attentions)
-        return softmax and not any(self.hooks) and not any(each.training for each in self.dropouts)
+        hooked = any(each["_forward_hooks"] or each["_forward_pre_hooks"] for each in self.modules)
+        return softmax and not hooked and not any(each.training for each in self.dropouts)
 
 
 def describe(blocks: Iterable[nn.Module]) -> Described | None:
@@ -117,7 +118,7 @@ def describe(blocks: Iterable[nn.Module]) -> Described | None:
         return None
     crosses = any(each.crosses for each in found)
     blocks_in_c = (CBlock * len(found))(*found)
-    parts = (told.attentions, crosses, told.most, told.held, told.hooks, told.dropouts)
+    parts = (told.attentions, crosses, told.most, told.held, told.modules, told.dropouts)
     return Described(blocks_in_c, told.dtype, *parts)
 
 
@@ -132,7 +133,7 @@ class _Telling:
     dtype: torch.dtype | None = None
     held: list[Tensor] = field(default_factory=list[Tensor])
     attentions: list[Attention] = field(default_factory=list[Attention])
-    hooks: list[Mapping[int, Any]] = field(default_factory=list[Mapping[int, Any]])
+    modules: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     dropouts: list[nn.Module] = field(default_factory=list[nn.Module])
     most: int | None = None
 
@@ -153,7 +154,7 @@ class _Telling:
         """The module, if it is of this kind; a subclass, or a module with a `forward` of its own, may compute more."""
         if type(module) is not kind or "forward" in vars(module):
             raise _Unknown
-        self.hooks += [module._forward_hooks, module._forward_pre_hooks]  # pyright: ignore[reportPrivateUsage]
+        self.modules.append(vars(module))
         return module
 
     def residual(self, residual: nn.Module) -> CResidual:

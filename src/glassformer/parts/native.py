@@ -21,7 +21,7 @@ from glassformer.foundation.native import library
 from glassformer.foundation.shapes import Float, Num, Tensor
 
 CPP = Path(__file__).with_name("cpp") / "step.cpp"
-GROUP, PIECE, FILLED = 16, 4, 8
+GROUP, BYTES, FILLED = 16, 4, 8
 """How tiles.h reads a matrix: sixteen rows together, four bytes of each at a time, and a multiple of eight columns."""
 ADDED = 128
 """What whole.h adds to whole numbers where instructions multiply numbers without sign by numbers with a sign."""
@@ -53,7 +53,7 @@ def in_pieces(weight: Num[Tensor, "N D"]) -> Num[Tensor, "groups pieces 16 colum
     `ADDED` off its sums.
     """
     N, D = weight.shape
-    columns = PIECE // weight.element_size()
+    columns = BYTES // weight.element_size()
     filled = F.pad(weight, (0, -D % FILLED, 0, -N % GROUP))
     pieces = filled.view(-1, GROUP, filled.shape[1] // columns, columns).transpose(1, 2)
     if weight.dtype != torch.int8:
@@ -69,7 +69,7 @@ def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, 
     `ValueError` for tensors of other sizes, or that lie in memory otherwise.
     """
     kind = NUMBERS[weight.dtype]
-    columns = max(1, PIECE // weight.element_size())
+    columns = max(1, BYTES // weight.element_size())
     pieces = (-(-N // GROUP), -(-D // FILLED) * FILLED // columns + (weight.dtype == torch.int8), GROUP, columns)
     fits = weight.shape == ((N, D) if kind == 0 else pieces) and (step is not None) == (weight.dtype == torch.int8)
     whole = all(each is None or each.is_contiguous() for each in (weight, step, bias))

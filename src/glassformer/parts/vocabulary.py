@@ -93,7 +93,7 @@ def check_tokens(tokens: Int[Tensor, "B T"], vocab_size: int) -> None:
     """Raise `DataError` for the first id outside 0 .. vocab_size - 1, with its row and column."""
     if tokens.numel() == 0:
         return
-    smallest, largest = (each.item() for each in torch.aminmax(tokens))
+    smallest, largest = torch.stack(torch.aminmax(tokens)).tolist()  # one wait for an accelerator
     if smallest >= 0 and largest < vocab_size:
         return
     row, column = ((tokens < 0) | (tokens >= vocab_size)).nonzero()[0].tolist()

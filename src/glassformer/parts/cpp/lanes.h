@@ -46,6 +46,12 @@ inline void store(Number* to, Vector vector) {
     __builtin_memcpy(to, &vector, sizeof vector);
 }
 
+// A vector whose numbers are all x: one instruction, while 0 + x takes another, because it turns -0 into 0.
+template <typename T>
+inline Lanes<T> all(T x) {
+    return x - Lanes<T>{};
+}
+
 // A short loop, written out by the compiler: only then do arrays of sums become registers.
 #define EACH _Pragma("GCC unroll 8")
 

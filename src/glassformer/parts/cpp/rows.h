@@ -81,7 +81,7 @@ inline void mix(const T* weights, const T* v, int64_t apart, int64_t length, T* 
     Lanes<T> sums[N] = {};
     for (int64_t s = 0; s < length; ++s)
         EACH for (int j = 0; j < N; ++j)
-            sums[j] = fused(weights[s] - Lanes<T>{}, load<Lanes<T>>(v + s * apart + j * WIDTH<T>), sums[j]);
+            sums[j] = fused(all<T>(weights[s]), load<Lanes<T>>(v + s * apart + j * WIDTH<T>), sums[j]);
     EACH for (int j = 0; j < N; ++j) store(mixed + j * WIDTH<T>, sums[j]);
 }
 

@@ -16,8 +16,8 @@ namespace glassformer {
 enum Kind : int64_t { AS_X = 0, BFLOAT16 = 1, INT8 = 2 };  // NUMBERS of native.py
 
 // W [out, in] lies row by row if it has the numbers of x. Else it lies in groups of sixteen rows, each group in pieces
-// of 64 bytes, four of each row, filled up with zeros: in the order of use. In 8 bits every row has its step. A bias
-// may be missing.
+// of 64 bytes, four of each row, filled up with zeros: in the order of use. In 8 bits each group begins with one piece
+// more (whole.h), and every row has its step. A bias may be missing.
 struct Map {
     int64_t kind, in, out;
     const void *weight, *step, *bias;

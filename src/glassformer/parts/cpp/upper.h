@@ -1,4 +1,7 @@
 // Linear maps with W in bfloat16, the upper half of a float, widened when it is used.
+//
+// A piece has two columns: read as 32 bits, one is the lower half and one the upper, as the lowest byte of a number comes
+// first on all processors that torch supports.
 
 #pragma once
 
@@ -8,15 +11,16 @@ namespace glassformer {
 
 constexpr int64_t ROWS_IN_UPPER = BYTES == 64 ? 6 : 3;  // of x at once: all sums stay in registers
 constexpr int64_t NEAR_IN_UPPER = 18;      // rows of x that are multiplied by a group of W while it is near
-constexpr int64_t STRETCH_OF_UPPER = 256;  // columns of them
+constexpr int64_t STRETCH_OF_UPPER = 64;   // columns of them, whose sums are added apart: that is more exact
 constexpr int64_t VECTORS = GROUP / WIDTH<float>;  // of the sums of a group
+static_assert(2 * GROUP * sizeof(uint16_t) == PIECE && STRETCH_OF_UPPER % 2 == 0);
 
-// Adds the products of one column of a piece, which has two: one in the lower half of each 32 bits, one in the upper.
+// Adds the products of one column of a piece.
 template <int COLUMN, int N>
 inline void add_column(const uint16_t* w, const float* x, int64_t in, Lanes<float> (&sums)[N][VECTORS]) {
     typedef typename Numbers<uint32_t, WIDTH<float>>::Vector Both;
     Lanes<float> numbers[N];
-    EACH for (int m = 0; m < N; ++m) numbers[m] = x[m * in + COLUMN] - Lanes<float>{};
+    EACH for (int m = 0; m < N; ++m) numbers[m] = all<float>(x[m * in + COLUMN]);
     EACH for (int n = 0; n < VECTORS; ++n) {
         const auto both = load<Both>(w + n * 2 * WIDTH<float>);
         auto weights = (Lanes<float>)(COLUMN ? both & 0xffff0000 : both << 16);
@@ -28,7 +32,7 @@ inline void add_column(const uint16_t* w, const float* x, int64_t in, Lanes<floa
 // Adds the products of `columns` columns to the sums of a group of outputs, for each of `N` rows of x.
 template <int N>
 __attribute__((noinline)) void add_upper(const uint16_t* w, const float* x, int64_t in, int64_t columns,
-                                         Lanes<float> (*all)[VECTORS]) {
+                                         Lanes<float> (*total)[VECTORS]) {
     Lanes<float> even[N][VECTORS] = {}, odd[N][VECTORS] = {};
     int64_t d = 0;
     for (; d + 2 <= columns; d += 2, w += 2 * GROUP) {
@@ -38,10 +42,10 @@ __attribute__((noinline)) void add_upper(const uint16_t* w, const float* x, int6
     }
     if (d < columns) add_column<0, N>(w, x + d, in, even);
     EACH for (int m = 0; m < N; ++m)
-        EACH for (int n = 0; n < VECTORS; ++n) all[m][n] += even[m][n] + odd[m][n];
+        EACH for (int n = 0; n < VECTORS; ++n) total[m][n] += even[m][n] + odd[m][n];
 }
 
-// x [rows, in] lies row by row, as in `apply` (maps.h).
+// y = x W^T + b, with x [rows, in] row by row; the rows of y begin `stride` numbers apart.
 inline void map_upper(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride) {
     const int64_t in = map.in, bytes = GROUP * filled(in) * int64_t(sizeof(uint16_t));
     const auto* bias = (const float*)map.bias;

@@ -9,7 +9,7 @@ namespace glassformer {
 constexpr float SMALLEST = 1e-30f;  // the smallest step: TINY of eight_bits.py
 
 typedef Numbers<int32_t, 16>::Vector Sixteen;
-typedef Numbers<int32_t, 8>::Vector Pairs;
+typedef Numbers<int32_t, 8>::Vector Pairs;  // sums of pairs of products, or whole sums
 typedef Numbers<int16_t, 16>::Vector Short;
 typedef Numbers<int8_t, 16>::Vector Narrow;
 
@@ -33,6 +33,7 @@ constexpr int64_t QUAD = 4;            // numbers of a row in a piece
 constexpr int64_t NEAR_IN_WHOLE = 16;  // rows of x that are multiplied by a group of W while it is near
 constexpr int64_t STRETCH = 512;       // columns of them
 constexpr int64_t FAR_AHEAD = 6144;    // `AHEAD` where several rows are multiplied, which takes longer
+static_assert(GROUP * QUAD == PIECE && STRETCH % FILLED == 0 && FILLED % (2 * QUAD) == 0 && PARTS % SIDE == 0);
 
 // Room for the rows of x in whole numbers.
 struct Rounded {
@@ -47,6 +48,7 @@ struct Sums {
 
 // Each group of W begins with what its sums begin with.
 constexpr int64_t HEAD = sizeof(Sixteen);
+static_assert(HEAD == GROUP * sizeof(int32_t));
 
 constexpr int64_t bytes_of_group(int64_t in) { return HEAD + GROUP * filled(in); }
 
@@ -111,11 +113,15 @@ inline float round_row(const float* x, int64_t in, Factor* whole) {
     for (int i = 0; i < WIDTH<float>; ++i) most = std::max(most, largest[i]), nothing += wrong[i];
     for (int64_t d = vectors; d < in; ++d) most = std::max(most, std::fabs(x[d])), nothing += x[d] * 0.0f;
 
+    if (nothing != 0.0f) {  // as whole numbers they are not defined, and the answer is no number anyway
+        for (int64_t d = 0; d < filled(in); ++d) whole[d] = Factor(ADDED);
+        return nothing;
+    }
     const float step = std::max(most * (1.0f / 127.0f), SMALLEST);
     const auto nearest = [=](auto numbers) { return (numbers / step + EVEN) - EVEN; };
     for (int64_t d = 0; d < vectors; d += WIDTH<float>) store_factors(whole + d, nearest(load<Lanes<float>>(x + d)));
     for (int64_t d = vectors; d < filled(in); ++d) whole[d] = Factor(d < in ? int32_t(nearest(x[d])) + ADDED : ADDED);
-    return step + nothing;
+    return step;
 }
 
 // One part of a piece of W, and four numbers of x, as often as there are outputs in it.
@@ -162,7 +168,6 @@ __attribute__((noinline)) void add_whole(const int8_t* w, const Factor* x, int64
 // y = (P Q^T) * step(x) * step(W) + b, where P is x in whole numbers and Q the weight.
 inline void map_whole(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride,
                       Rounded room) {
-    typedef Numbers<float, 8>::Vector Numbers8;
     const int64_t in = filled(map.in), bytes = bytes_of_group(map.in);
     const auto *step = (const float*)map.step, *bias = (const float*)map.bias;
     member.share(rows, [&](int64_t m, int64_t end) {
@@ -179,15 +184,15 @@ inline void map_whole(Member& member, const Map& map, const float* x, float* y, 
             });
         for (int64_t first = group * GROUP; first < std::min(map.out, (group + 1) * GROUP); first += 8) {
             const int64_t left = map.out - first, half = first / 8 % 2;
-            const auto steps = load_some<Numbers8>(step + first, left);
-            const auto added = load_some<Numbers8>(bias ? bias + first : bias, left);
+            const auto steps = load_some<Eight>(step + first, left);
+            const auto added = load_some<Eight>(bias ? bias + first : bias, left);
             for (int64_t m = 0; m < n; ++m) {
 #if defined(HAS_VNNI)
                 const auto found = load<Pairs>((const int32_t*)(sums + m) + 8 * half);
 #else
                 const auto found = totals(sums[m].part[2 * half], sums[m].part[2 * half + 1]);
 #endif
-                const auto numbers = __builtin_convertvector(found, Numbers8);
+                const auto numbers = __builtin_convertvector(found, Eight);
                 store_some(y + (row + m) * stride + first, numbers * steps * room.step[row + m] + added, left);
             }
         }

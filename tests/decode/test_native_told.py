@@ -1,0 +1,173 @@
+"""What was told of a model or a cache may change while C++ runs its steps, and is seen."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import weakref
+from collections import OrderedDict
+
+import torch
+from torch import nn
+
+from decode.natively import given, natively, stepwise
+from glassformer.decode import native_steps
+from glassformer.parts.slots import Slots
+from specimens import close, model, native_cpp, tokens
+
+pytestmark = native_cpp
+
+
+def test_a_hook_may_come_and_go(steps):
+    ready, ids, seen = natively(model("decoder")), tokens(2, 5), []
+    stepwise(ready, ids, (3, 1, 1))
+    hook = ready.reader.blocks[0].self_attention.register_forward_hook(lambda *given: seen.append(given))
+    stepwise(ready, ids, (3, 1, 1))
+    assert (steps, len(seen)) == ([2], 3)
+    hook.remove()
+    stepwise(ready, ids, (3, 1, 1))
+    assert (steps, len(seen)) == ([4], 3)
+
+
+def test_a_hook_may_come_while_a_text_is_written(steps):
+    """Also into a new table of hooks, as some programs make one to remove all."""
+    ready, ids, seen = natively(model("decoder")), tokens(2, 5), []
+    block = ready.reader.blocks[0]
+    with torch.no_grad():
+        cache = ready.new_cache()
+        for part in ids.split((3, 1, 1), dim=1):
+            ready(part, cache=cache)
+            if steps == [1] and not seen:
+                block._forward_hooks = OrderedDict()
+                block.register_forward_hook(lambda *given: seen.append(given))
+    assert (steps, len(seen)) == ([1], 1)
+
+
+def test_a_copy_reads_its_own_weights(steps):
+    """Also one that is made while the model writes."""
+    made, ids = natively(model("decoder")), tokens(2, 5)
+    with torch.no_grad():
+        cache = made.new_cache()
+        before = torch.cat([made(part, cache=cache) for part in ids.split((3, 1, 1), dim=1)], dim=1)
+    other = copy.deepcopy(made)
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.zero_()
+    assert torch.equal(stepwise(other, ids, (3, 1, 1)), before)
+    assert steps == [4]
+
+
+def test_a_mask_may_be_given_in_one_step_alone(steps):
+    made, ids = model("encoder-decoder"), tokens(2, 5)
+    memory, keep = given(made)["memory"], torch.ones(2, 5, dtype=torch.bool)
+    keep[1, 2:] = False
+
+    def read(made):
+        cache, keeps = made.new_cache(), (None, keep, None)
+        parts = zip(ids.split((3, 1, 1), dim=1), keeps, strict=True)
+        with torch.no_grad():
+            return [made(part, memory=memory, source_keep=each, cache=cache) for part, each in parts]
+
+    for found, expected in zip(read(natively(made)), read(made), strict=True):
+        close(found, expected)
+    assert steps == [2]
+
+
+def test_weights_and_parts_that_were_exchanged_are_read(steps):
+    """Each cache has a description of its own."""
+    ready, ids = natively(model("decoder").float()), tokens(2, 5)
+    ready = ready.double()
+    blocks = ready.reader.blocks
+
+    def agree():
+        with torch.no_grad():
+            close(stepwise(ready, ids, (3, 1, 1)), ready(ids))
+
+    agree()
+    blocks[0].feed_forward.branch.up.weight.data = torch.randn_like(blocks[0].feed_forward.branch.up.weight)
+    agree()
+    blocks[1] = copy.deepcopy(blocks[0])
+    agree()
+    blocks[1].self_attention.branch.scale = 0.9
+    agree()
+    assert steps == [8]
+
+
+def test_weights_exchanged_while_texts_come_and_go_are_read():
+    """A prompt is read with the new weights; so are the steps of the texts that it joins."""
+    ready, ids = natively(model("decoder")), tokens(2, 6)
+    slots = Slots(2, most_rows=2)
+
+    def take(row):
+        prompts = ready.new_cache()
+        ready(ids[row : row + 1, :3], cache=prompts)
+        slots.take(prompts, [0], [3], 6)
+
+    with torch.no_grad():
+        take(0)
+        ready(ids[:1, 3:4], cache=slots)
+        up = ready.reader.blocks[0].feed_forward.branch.up
+        up.weight = nn.Parameter(torch.randn_like(up.weight))
+        take(1)
+        found = ready(torch.stack([ids[0, 4:5], ids[1, 3:4]]), cache=slots)
+        close(found[1], ready(ids[1:, :4])[0, 3:])
+
+
+def test_two_caches_by_turns_are_told_apart():
+    ready, ids = natively(model("decoder")), tokens(2, 5)
+    with torch.no_grad():
+        caches, whole = [ready.new_cache(), ready.new_cache()], ready(ids)
+        for row, cache in enumerate(caches):
+            ready(ids[row : row + 1, :3], cache=cache)
+        for at in (3, 4):
+            for row, cache in enumerate(caches):
+                close(ready(ids[row : row + 1, at : at + 1], cache=cache)[0, 0], whole[row, at])
+
+
+def test_a_cache_that_moves_leaves_its_old_room():
+    ready, ids = natively(model("decoder")), tokens(2, 9)
+    with torch.no_grad():
+        cache = ready.new_cache()
+        for part in ids[:, :5].split((3, 1, 1), dim=1):
+            ready(part, cache=cache)
+        old = [weakref.ref(each) for layer in cache.layers for each in layer.buffers]
+        cache.select(torch.tensor([1]))
+        assert not any(each() is not None for each in old)
+
+
+def test_a_model_can_be_sent_to_another_process(steps):
+    ready, ids = natively(model("decoder")), tokens(2, 5)
+    with torch.no_grad():
+        cache = ready.new_cache()
+        for part in ids.split((3, 1, 1), dim=1):
+            ready(part, cache=cache)
+    other = pickle.loads(pickle.dumps(ready.reader.along))
+    assert isinstance(other, native_steps.NativeSteps)
+    assert steps == [2]
+
+
+def test_a_model_in_training_is_left_to_its_modules(steps):
+    """Dropout may be set after the model was told."""
+    ready, ids = natively(model("decoder")), tokens(2, 5)
+    with torch.no_grad():
+        cache = ready.new_cache()
+        ready(ids[:, :3], cache=cache)
+        ready(ids[:, 3:4], cache=cache)
+        ready.reader.blocks[0].self_attention.dropout.p = 0.9
+        ready.train()
+        ready(ids[:, 4:], cache=cache)
+    assert steps == [1]
+
+
+def test_a_model_that_is_converted_while_it_writes_is_left_to_its_modules(steps):
+    ready, ids = natively(model("decoder").float()), tokens(2, 5)
+    cache = ready.new_cache()
+    with torch.no_grad():
+        ready(ids[:, :3], cache=cache)
+        ready(ids[:, 3:4], cache=cache)
+        assert steps == [1]
+        ready.double()
+        for layer in cache.layers:
+            layer._held = tuple(each.double() for each in layer._held)
+        ready(ids[:, 4:5], cache=cache)
+    assert steps == [1]
