@@ -35,12 +35,11 @@ def test_the_product_is_that_of_the_weights_in_their_dtype(N, D, rows, biased, d
     assert ((found - expected).abs() <= 2**-21 * size).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_sums_of_one_sign_are_exact_to_a_few_roundings(dtype):
-    """As they are summed in parts."""
-    weight, x = torch.ones(16, 768).to(dtype), torch.full((1, 768), 0.1)
+def test_sums_of_one_sign_in_bfloat16_are_exact_to_a_few_roundings():
+    """As they are summed in parts; one sum of 2,048 numbers would be wrong by 270 halves of a last bit."""
+    weight, x = torch.ones(16, 4096).bfloat16(), torch.full((1, 4096), 0.1)
     expected = x.double().sum()
-    assert ((NativeLinear(weight)(x) - expected).abs() <= 2**-21 * expected).all()
+    assert ((NativeLinear(weight)(x) - expected).abs() <= 16 * 2**-24 * expected).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
-from weakref import ref
 
 import torch
 from torch import nn
@@ -61,9 +60,8 @@ class NativeSteps:
         if x.shape[1] != 1 or not lie_in_buffers(cache.layers):
             self._running = None
             return with_cache(blocks, x, shared, cache)
-        running = self._running
-        if running is None or running.cache() is not cache:
-            running = self._running = Running(ref(cache), describe(blocks))
+        if (running := self._running) is None:
+            running = self._running = Running(describe(blocks))
         if running.told is None or not may_step(running.told, blocks, x, shared, cache):
             return with_cache(blocks, x, shared, cache)
         return step(running, running.told, x, shared, cache)
@@ -71,12 +69,11 @@ class NativeSteps:
 
 @dataclass
 class Running:
-    """The blocks as they were told for a cache, and where that cache lies.
+    """The blocks as they were told, and where the last cache lay.
 
-    It ends when another cache is used or a prompt is read, as weights may have been exchanged since.
+    It ends when a prompt is read, as weights may have been exchanged since.
     """
 
-    cache: ref[Cache]
     told: Described | None
     own: Places | None = None
     cross: Places | None = None
