@@ -147,6 +147,16 @@ def test_more_rows_than_the_cache_has_are_refused():
             ready(ids[:, 2:3], cache=cache)
 
 
+def test_more_columns_than_a_memory_has_are_refused():
+    ready, ids = natively(model("encoder-decoder")), tokens(2, 4)
+    memory = given(ready)
+    with torch.no_grad():
+        ready(ids[:, :2], cache=(cache := ready.new_cache()), **memory)
+        cache.cross[0].used = 6
+        with pytest.raises(ValueError, match="for each of 2 texts, of 6 columns; got one of 2 by 5"):
+            ready(ids[:, 2:3], cache=cache, **memory)
+
+
 def test_other_pairs_than_cpp_rotates_are_left_to_the_modules(monkeypatch, steps):
     monkeypatch.setattr(native_steps, "LAYOUTS", ("interleaved",))
     made, ids = model("decoder", positions="rotary"), tokens(2, 5)

@@ -171,3 +171,27 @@ def test_a_model_that_is_converted_while_it_writes_is_left_to_its_modules(steps)
             layer._held = tuple(each.double() for each in layer._held)
         ready(ids[:, 4:5], cache=cache)
     assert steps == [1]
+
+
+def test_another_thread_may_run_a_step_at_the_same_time(monkeypatch):
+    """While C++ computes, the other thread has its turn: here, before the call itself."""
+    ready, ids = natively(model("encoder-decoder")), tokens(2, 4)
+    memory = given(ready)
+    own, call = ready.new_cache(), native_steps.function(torch.float64)
+    other = ready.new_cache()
+
+    def interrupted(*arguments):
+        monkeypatch.undo()
+        running = ready.reader.along._running
+        places = [weakref.ref(running.own), weakref.ref(running.cross)]
+        ready(ids[1:, 3:], cache=other, memory=memory["memory"][1:])
+        assert running.own is not places[0]()
+        assert all(each() is not None for each in places)
+        call(*arguments)
+
+    with torch.no_grad():
+        for row, cache in enumerate((own, other)):
+            ready(ids[row : row + 1, :3], cache=cache, memory=memory["memory"][row : row + 1])
+        monkeypatch.setattr(native_steps, "function", lambda dtype: interrupted)
+        found = ready(ids[:1, 3:], cache=own, memory=memory["memory"][:1])
+        close(found, ready(ids, **memory)[:1, 3:])

@@ -96,19 +96,22 @@ def may_step(told: Described, blocks: nn.ModuleList, x: Tensor, shared: dict[str
 def step(
     running: Running, told: Described, x: Float[Tensor, "B 1 D"], shared: dict[str, Any], cache: Cache
 ) -> Float[Tensor, "B 1 D"]:
-    """One token per row through all blocks; its keys and values are added to the cache."""
+    """One token per row through all blocks; its keys and values are added to the cache.
+
+    While C++ computes, another thread may run a step with another cache: what this one reads is kept by its own names.
+    """
     (B, _, D), layers = x.shape, cast(list[Growing | Room], cache.layers)
     for layer in layers:
         layer.claim()
     heads = told.attentions[0].n_heads
     held: list[Any] = [at := layers[0].newest(B)]
-    running.own = places(running.own, layers, x.dtype)
-    own = running.own.reading(layers[0].width, shared["mask"], x, heads, held)
+    running.own = mine = places(running.own, layers, x.dtype)
+    own = mine.reading(layers[0].width, shared["mask"], x, heads, held)
     own.at = at.data_ptr()
     cross = CKeys()
     if told.crosses:
-        running.cross = places(running.cross, cache.cross, x.dtype)
-        cross = running.cross.reading(cast(Any, cache.cross[0]).width, shared["memory_mask"], x, heads, held)
+        running.cross = read = places(running.cross, cache.cross, x.dtype)
+        cross = read.reading(cast(Any, cache.cross[0]).width, shared["memory_mask"], x, heads, held)
     rotation = rotation_of(shared["rotation"], B, held)
     y = x.reshape(B, D).clone(memory_format=torch.contiguous_format)
     references = [ctypes.byref(each) for each in (rotation, own, cross)]

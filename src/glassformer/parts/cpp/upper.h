@@ -10,8 +10,8 @@
 namespace glassformer {
 
 constexpr int64_t ROWS_IN_UPPER = BYTES == 64 ? 6 : 3;  // of x at once: all sums stay in registers
-constexpr int64_t NEAR_IN_UPPER = 18;      // rows of x that are multiplied by a group of W while it is near
-constexpr int64_t STRETCH_OF_UPPER = 64;   // columns of them, whose sums are added apart: that is more exact
+constexpr int64_t NEAR_IN_UPPER = 18;     // rows of x that are multiplied by a group of W while it is near
+constexpr int64_t STRETCH_OF_UPPER = 64;  // columns of them, whose sums are added apart: that is more exact
 constexpr int64_t VECTORS = GROUP / WIDTH<float>;  // of the sums of a group
 static_assert(2 * GROUP * sizeof(uint16_t) == PIECE && STRETCH_OF_UPPER % 2 == 0);
 
