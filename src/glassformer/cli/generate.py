@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
-from glassformer.cli.translate import UNKNOWN
 from glassformer.cli.wished import wished
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
 from glassformer.decode.beam_settings import BeamSettings
@@ -57,8 +56,7 @@ def run(arguments: Arguments) -> int:
 
     writer, stops = Writer(folder, recipe, guessing, others), arguments.lists.get("stop", [])
     if unknown := writer.unknown(prompts):
-        which = f"prompt {', '.join(map(str, unknown[:5]))}" + (", ..." if len(unknown) > 5 else "")
-        print(f"{which}: {UNKNOWN.replace('the line', 'it')}.", file=sys.stderr)
+        print(unknown, file=sys.stderr)
     pieces = in_order(writer.write(prompts, n, stops, crop="crop" in arguments.options, wishes=wished(arguments)))
     if "json" in arguments.options:
         show_json(pieces, prompts, n)

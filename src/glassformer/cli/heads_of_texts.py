@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.heads import aligned
-from glassformer.cli.translate import UNKNOWN
-from glassformer.data.tokens.vocabulary import UNK
+from glassformer.data.tokens.vocabulary import UNK, lacking
 from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def traced(folder: Path, *texts: str) -> tuple[Any, list[Trace]]:
     model, tokenizers = opened.loaded.model, opened.loaded.tokenizers
     for text in texts:
         if UNK in tokenizers.source.encode(text):
-            print(f"{text[:40]!r}: {UNKNOWN.replace('the line', 'it')}.", file=sys.stderr)
+            print(f"{text[:40]!r}: {lacking('it')}.", file=sys.stderr)
     return model, [trace(model, tokenizers, text, layout=layout) for text in texts]
 
 

@@ -16,12 +16,13 @@ from glassformer.cli.settings import converted
 from glassformer.cli.wished import wished
 from glassformer.data.config import NO_ANSWERS
 from glassformer.data.lines import HasLines, bounded_lines, decoded
+from glassformer.data.tokens.vocabulary import lacking
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.recipe import override
 
 Answer = TypeVar("Answer")
 
-UNKNOWN = "the vocabulary lacks a part of the line; the model read <unk> in its place"
+UNKNOWN = lacking("the line")
 
 
 def run(arguments: Arguments) -> int:

@@ -164,7 +164,10 @@ def test_the_usual_length_and_what_is_unknown(run):
     writer = Writer(run, of_run(run, min_new_tokens=10**6))
     (*_, last) = writer.write(["a"])
     assert last.tokens == USUAL_TOKENS
-    assert writer.unknown(["ab", "aé", "é"]) == [2, 3]
+    lacked = "the vocabulary lacks a part of it; the model read <unk> in its place."
+    assert writer.unknown(["ab", "aé", [3], "é"]) == f"prompt 2, 4: {lacked}"
+    assert writer.unknown(["é"] * 6, "text") == f"text 1, 2, 3, 4, 5, ...: {lacked}"
+    assert writer.unknown(["ab"]) == ""
 
 
 @pytest.mark.parametrize(

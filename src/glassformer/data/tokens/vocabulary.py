@@ -100,6 +100,11 @@ def utf8(text: str) -> bytes:
         ) from None
 
 
+def lacking(what: str) -> str:
+    """What a user is told of a text with parts that became <unk>; `what` names the text."""
+    return f"the vocabulary lacks a part of {what}; the model read <unk> in its place"
+
+
 def check_ids_known(ids: Iterable[int], vocab_size: int) -> list[int]:
     """`ids` as a list. DataError for one outside the vocabulary, naming it and its place."""
     ids = list(ids)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from glassformer.data.purpose import WRITING, refuse_unfit
 from glassformer.data.running.text_settings import TEXT
-from glassformer.data.tokens.vocabulary import BOS, UNK
+from glassformer.data.tokens.vocabulary import BOS, UNK, lacking
 from glassformer.decode.answer import ASKED, Limit, limit_of, nothing
 from glassformer.decode.choose.unwritten import unwritten, without
 from glassformer.decode.choose.words import NO_WISHES, Wishes
@@ -58,9 +58,17 @@ class Writer:
         self.drop = max(1, (self.max_context or 0) // 4)
         """How many tokens are dropped from the front at a time, if a text is longer than the context."""
 
-    def unknown(self, prompts: Sequence[str]) -> list[int]:
-        """The numbers, from 1, of the prompts with words that the vocabulary lacks; the model reads <unk> there."""
-        return [number for number, each in enumerate(prompts, 1) if UNK in self.tokenizers.source.encode(each)]
+    def unknown(self, prompts: Sequence[str | list[int]], called: str = "prompt") -> str:
+        """A note that numbers, from 1, the prompts of which the vocabulary lacks a part; empty if there are none.
+
+        Ids are read as they are, so that none of theirs is lacking.
+        """
+        encode = self.tokenizers.source.encode
+        numbers = [i for i, each in enumerate(prompts, 1) if isinstance(each, str) and UNK in encode(each)]
+        if not numbers:
+            return ""
+        which = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+        return f"{called} {which}: {lacking('it')}."
 
     def write(
         self,
