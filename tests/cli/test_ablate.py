@@ -138,6 +138,12 @@ def test_more_jobs_than_fit_are_refused(monkeypatch):
         jobs("3", 2)
 
 
+def test_threads_of_scoring_count_for_jobs(monkeypatch):
+    monkeypatch.setattr(ablate, "free_processors", lambda: 8)
+    arguments = read_arguments("ablate", VERBS["ablate"], words(*LAYERS, "--decode.threads", "4")[1:])
+    assert read_study(arguments).jobs == 2
+
+
 def test_an_arm_has_its_threads_and_no_more(finished, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "16")
     arguments = read_arguments("ablate", VERBS["ablate"], words(*LAYERS, "--seeds", "1")[1:])

@@ -47,6 +47,13 @@ def test_a_row_for_each_return_and_the_training_episodes_below(folder, capsys):
     assert training.startswith("training episodes: returns from -60.00 to -")
 
 
+def test_it_acts_with_the_threads_of_decoding(folder, capsys, monkeypatch):
+    asked_for = []
+    monkeypatch.setattr("glassformer.foundation.runtime.choose_threads", asked_for.append)
+    assert rollout(folder, capsys, "--return", "-5", "--episodes", "1")[0] == 0
+    assert asked_for == [0]
+
+
 def test_without_a_return_it_asks_for_those_of_the_training_episodes(folder, capsys):
     code, answer = rollout(folder, capsys, "--episodes", "1", "--json")
     found = json.loads(answer.out)

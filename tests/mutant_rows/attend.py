@@ -32,7 +32,7 @@ ROWS: list[Mutant] = [
     Mutant("a diverged run ends like bad input", "foundation/errors.py",
         "exit_code = 4", "exit_code = 2", "tests/foundation/test_errors.py"),
     Mutant("more threads than pay", "foundation/runtime.py",
-        "min(allowed, MOST_THREADS)", "allowed", RUNTIME),
+        "min(allowed, USUAL_THREADS)", "allowed", RUNTIME),
     Mutant("a bound thread has one processor", "foundation/processors.py",
         "if of_openmp is None else max(of_this_thread, of_openmp())", "", "tests/foundation/test_runtime.py::test_threads_that_are_bound_have_all_processors_still"),
     Mutant("a device out of reach is chosen", "foundation/runtime.py",

@@ -52,7 +52,7 @@ ROWS: list[Mutant] = [
         "context = None if max_context is None else max_context - 1", "context = max_context",
         f"{CONTRAST}::test_a_text_longer_than_its_context"),
     Mutant("a draft sets the threads", "train/finished/guessing.py",
-        ", threads=writes.threads)", ")", "tests/train/finished/test_writing.py::test_a_draft_has_the_threads_of_the_run_that_writes"),
+        'placed_like(load_recipe(asked.draft / "recipe.toml"), recipe)', 'load_recipe(asked.draft / "recipe.toml")', "tests/train/finished/test_writing.py::test_a_draft_has_the_threads_of_the_run_that_writes"),
     Mutant("every guess stays", "decode/speculative.py",
         "float(q[token])) < float(p[token])", "float(q[token])) >= 0", f"{GUESS}::test_what_settles_is_distributed_as_p"),
     Mutant("a guess that went comes again", "decode/speculative.py",

@@ -11,6 +11,7 @@ OUT, LIMITS = "tests/cli/test_out.py", "tests/cli/test_limits.py"
 ANSWER, USE = "tests/decode/test_answer.py", "tests/train/finished/test_use.py"
 PREPARE, PRECISION = "tests/train/sources/test_prepare.py", "tests/train/test_precision.py"
 CHOSEN, GOLDEN = "tests/train/run/test_chosen.py", "tests/train/test_golden.py"
+OPENMP = "tests/foundation/test_openmp.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
@@ -75,6 +76,11 @@ ROWS: list[Mutant] = [
     # what is chosen
     Mutant("OMP_NUM_THREADS is not asked", "foundation/runtime.py",
         "threads = asked or wished or", "threads = asked or", RUNTIME),
+    Mutant("the last of a list of threads counts", "foundation/openmp.py", "int(numbers[0])", "int(numbers[-1])", OPENMP),
+    Mutant("OpenMP complains of an empty variable", "foundation/openmp.py", "            del os.environ[name]\n", "            pass\n",
+        f"{OPENMP}::test_a_command_speaks_before_openmp_does"),
+    Mutant("OpenMP complains before a command does", "cli/main.py", "    check_environment()  # before a verb imports torch\n", "",
+        f"{OPENMP}::test_a_command_speaks_before_openmp_does"),
     Mutant("bfloat16 is always timed second", "train/precision.py",
         "if number // len(batches) % 2 == 0 else BOTH[::-1]", "", PRECISION),
     Mutant("noise chooses bfloat16", "train/precision.py", "WORTH_IT = 1.15", "WORTH_IT = 1.0", PRECISION),

@@ -69,7 +69,7 @@ ROWS: list[Mutant] = [
     Mutant(
         "no setting fills blanks",
         "cli/idle.py",
-        'OF_BLANKS = ("batch_size", "precision", "compile")',
+        'OF_BLANKS = ("batch_size", "precision", "compile", "threads")',
         "OF_BLANKS = ()",
         f"{LIMITS}::test_settings_that_blanks_are_filled_by_are_taken",
     ),

@@ -109,7 +109,7 @@ def read_study(arguments: Arguments) -> Study:
     refuse_other_splits("test", other)
     for arm in found if other else []:  # data that contradict each other or the model are refused now
         refuse_unscorable(arm.recipe.data, override(arm.recipe, other).data)
-    threads = max(arm.recipe.training.threads for arm in found)
+    threads = max(max(arm.recipe.training.threads, arm.recipe.decode.threads) for arm in found)
     out = run_folder(arguments.options.get("out"), RUNS / f"ablate-{recipe.name}")
     check_place(out)
     refuse_foreign(out)
@@ -163,7 +163,7 @@ def jobs(asked: str | None, threads: int) -> int:
     if number > 1 and number * threads > processors:
         raise ConfigError(
             f"--jobs {number} with {threads} thread(s) each needs {number * threads} processors; {processors} are "
-            f"free. Use --jobs {max(processors // threads, 1)}, or fewer training.threads."
+            f"free. Use --jobs {max(processors // threads, 1)}, or fewer training.threads and decode.threads."
         )
     return number
 

@@ -9,7 +9,7 @@ from glassformer.data.config import NO_ANSWERS, DataConfig
 from glassformer.data.purpose import purpose_of
 from glassformer.foundation.errors import ConfigError
 
-OF_BLANKS = ("batch_size", "precision", "compile")
+OF_BLANKS = ("batch_size", "precision", "compile", "threads")
 """The settings of [decode] that matter to a model that fills in blanks, all at once."""
 
 
@@ -19,7 +19,7 @@ def refuse_idle_decoding(who: object, data: DataConfig, changes: Iterable[str]) 
     The `ConfigError` names `who`; `data` is the data section of its recipe.
     """
     if data.task in NO_ANSWERS:
-        read = ("batch_size",)
+        read = ("batch_size", "threads")
     elif data.layout == "encoder":
         read = OF_BLANKS
     else:

@@ -13,6 +13,7 @@ from pathlib import Path
 from glassformer import __version__
 from glassformer.cli.verbs import VERBS
 from glassformer.foundation.errors import ConfigError, GlassformerError, is_out_of_memory
+from glassformer.foundation.openmp import check_environment
 
 OUT_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 BROKEN_PIPE = 128 + 13
@@ -95,6 +96,7 @@ def run_verb(name: str, words: list[str]) -> int:
         examples |= {"RUN|PRESET": "a run folder or a preset such as gpt2"}
         examples |= {"list|show|fetch": "list, show NAME or fetch NAME"}
         raise ConfigError(f"`glassformer {name}` needs {examples[verb.target]}. {usage(name, verb)}")
+    check_environment()  # before a verb imports torch
     return import_module(f"glassformer.cli.{name}").run(arguments)
 
 

@@ -26,7 +26,8 @@ MOST = 100_000
 def run(arguments: Arguments) -> int:
     """Play the episodes and print what they got."""
     folder = existing_run(str(arguments.target))
-    data, given = recipe_of(folder).data, arguments.options
+    recipe, given = recipe_of(folder), arguments.options
+    data = recipe.data
     refuse_unfit(folder, data, ACTING)
     name = environment_of(data, given.get("env"))
     asked = [number("return", each) for each in arguments.lists.get("return", [])]
@@ -35,8 +36,10 @@ def run(arguments: Arguments) -> int:
     out = target_of(given.get("save"))
     from glassformer.control.rollout import as_episodes, play  # after the checks, as importing torch takes a second
     from glassformer.data.trajectories.files import npz_bytes
+    from glassformer.foundation.runtime import choose_threads
     from glassformer.store.files import write_bytes
 
+    choose_threads(recipe.decode.threads)
     agent, make = agent_in(name, folder, data, temperature, unit_actions="unit-actions" in given)
     scales = agent.spaces.scales
     steps = whole_number("steps", given.get("steps", str(scales.longest)), MOST, scales.longest)

@@ -134,7 +134,7 @@ VERBS: dict[str, Verb] = {
         "whose recipe has int8. Needs the extra: pip install 'glassformer[serve]'.",
         SERVING,
         ("decode",),
-        ("precision", "compile", "cache"),
+        ("precision", "compile", "cache", "threads"),
     ),
     "classify": Verb(
         "label text line by line",

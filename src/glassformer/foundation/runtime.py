@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import torch
 
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.openmp import THREADS, threads_asked
 from glassformer.foundation.processors import free_processors
 
-OMP = "OMP_NUM_THREADS"
-MOST_THREADS = 8
+USUAL_THREADS = 8
 """With more threads, small models spend their time handing out work."""
 
 
@@ -39,41 +37,26 @@ def choose_threads(asked: int = 0, processes: int = 1) -> tuple[int, str]:
 
     It is `asked` if above 0; else OMP_NUM_THREADS from the environment, as in any program that uses OpenMP; else one
     per processor that this process may use, up to 8. Several `processes` on this machine share its processors, and none
-    takes more than its share.
+    takes more than its share. Errors: those of `threads_asked`.
     """
     if processes > 1:
         return shared_threads(asked, processes)
-    allowed = free_processors()
-    wished, remark = from_environment()
-    threads = asked or wished or min(allowed, MOST_THREADS)
+    allowed, wished = free_processors(), threads_asked()
+    threads = asked or wished or min(allowed, USUAL_THREADS)
     torch.set_num_threads(threads)
     few = f", although this process may use only {allowed} processors" if threads > allowed else ""
-    whose = "as asked" if asked else f"as {OMP} says" if wished else f"of {allowed} processors{remark}"
+    whose = "as asked" if asked else f"as {THREADS} says" if wished else f"of {allowed} processors"
     return threads, f"{threads} {'thread' if threads == 1 else 'threads'}, {whose}{few}"
 
 
 def shared_threads(asked: int, processes: int) -> tuple[int, str]:
     """As `choose_threads`, for one of several processes. Ignores OMP_NUM_THREADS=1, torchrun's default."""
-    allowed = free_processors()
-    wished, remark = from_environment()
+    allowed, wished = free_processors(), threads_asked()
     wished = 0 if wished == 1 else wished
-    threads = min(asked or wished or MOST_THREADS, max(allowed // processes, 1))
+    threads = min(asked or wished or USUAL_THREADS, max(allowed // processes, 1))
     torch.set_num_threads(threads)
     fewer = f" instead of {asked or wished}" if (asked or wished) > threads else ""
-    return threads, f"{threads} a process{fewer}, as {processes} share {allowed} processors{remark}"
-
-
-def from_environment() -> tuple[int, str]:
-    """Return what OMP_NUM_THREADS asks for (0: nothing), and a remark if it is set but not a valid number.
-
-    It may be a list with one number for each level of nesting; the first is ours.
-    """
-    text = os.environ.get(OMP, "").partition(",")[0].strip()
-    if not text:
-        return 0, ""
-    if text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= 1024:
-        return int(text), ""
-    return 0, f", as {OMP}={text[:20]!r} is not a number from 1 to 1024"
+    return threads, f"{threads} a process{fewer}, as {processes} share {allowed} processors"
 
 
 def has_bfloat16(device: torch.device) -> bool:

@@ -11,6 +11,7 @@ from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.foundation.bounds import at_least, at_most
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.openmp import MOST_THREADS
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.typed import check_types
 from glassformer.train.breaks.table import break_names
@@ -109,7 +110,7 @@ class TrainingConfig:
         at_most(self, "training", MOST, "steps", "batch_tokens", "accumulate", "warmup", "evaluate_every", "patience")
         at_most(self, "training", MOST, "samples", "pool", "skip_nonfinite", "recompute")
         at_most(self, "training", 2**64 - 1, "seed")
-        at_most(self, "training", 1024, "threads")
+        at_most(self, "training", MOST_THREADS, "threads")
         if not 0.0 < self.learning_rate < math.inf:
             raise ConfigError(
                 f"training.learning_rate must be above 0 and finite; got {self.learning_rate}. Try 0.001."
@@ -209,12 +210,17 @@ class DecodeConfig(BeamSettings, Sampling):
     know; takes up to a minute at the start."""
     cache: str = "exact"
     """KV cache: exact, or int8 (rounded, a quarter of the memory; not with compile)."""
+    threads: int = 0
+    """Processor threads of a finished run, whatever it is loaded for; 0: OMP_NUM_THREADS, else those available, up to
+    8. Training, with its evaluations, has training.threads."""
 
     def __post_init__(self) -> None:
         Sampling.__post_init__(self)
         self.check_beam()
         at_least(self, "decode", 1, "max_new_tokens", "batch_size")
+        at_least(self, "decode", 0, "threads")
         at_most(self, "decode", MOST, "max_new_tokens", "batch_size")
+        at_most(self, "decode", MOST_THREADS, "threads")
         one_of(DECODE_PRECISIONS, self.precision, "decode.precision")
         one_of(DECODE_CACHES, self.cache, "decode.cache")
         if self.beam > 1 and self.contrastive_alpha:

@@ -148,8 +148,7 @@ def test_other_labels_are_refused_before_a_line_is_read(runs, tmp_path, monkeypa
 
 def test_all_run_with_the_threads_of_the_first(runs, monkeypatch):
     asked_for: list[int] = []
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("glassformer.train.finished.loading.choose_threads", asked_for.append)
-    own = override(load_recipe(runs[0] / "recipe.toml"), {"training.threads": 7})
+    own = override(load_recipe(runs[0] / "recipe.toml"), {"decode.threads": 7})
     evaluate(runs[0], own, others=runs[1:])
     assert asked_for == [7, 7, 7]

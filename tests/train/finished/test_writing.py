@@ -97,9 +97,8 @@ def test_a_document_begins_and_ends_and_a_running_text_does_not(run):
 
 def test_a_draft_has_the_threads_of_the_run_that_writes(run, monkeypatch):
     asked_for: list[int] = []
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("glassformer.train.finished.loading.choose_threads", asked_for.append)
-    own = override(of_run(run, max_new_tokens=5), {"training.threads": 7})
+    own = override(of_run(run, max_new_tokens=5), {"decode.threads": 7})
     assert texts([*Writer(run, own, Guessing(run)).write(["ab"])])
     assert asked_for == [7, 7]
 

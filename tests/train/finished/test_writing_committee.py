@@ -116,11 +116,11 @@ def test_the_device_and_threads_are_those_of_the_first(runs, monkeypatch):
     seen: list[tuple[str, int | None]] = []
 
     def note(run, its, average=None):
-        seen.append((its.training.device, its.training.threads))
+        seen.append((its.training.device, its.decode.threads))
         return load(run)
 
     monkeypatch.setattr("glassformer.train.finished.committee.load_run", note)
-    load_runs(runs[0], override(own(runs[0]), {"training.device": "auto", "training.threads": 7}), runs[1:])
+    load_runs(runs[0], override(own(runs[0]), {"training.device": "auto", "decode.threads": 7}), runs[1:])
     assert seen == [("auto", 7)] * 3
 
 

@@ -12,6 +12,7 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.purpose import TOKENS, refuse_unfit
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.foundation.runtime import choose_threads
 from glassformer.lens.roles.diagnosis import Diagnosis, diagnose
 from glassformer.lens.roles.probe import Probe, induction_probe, pairs_probe
 from glassformer.lens.roles.sources import collated, held_out, real_pairs, windows
@@ -92,7 +93,8 @@ def over_checkpoints(
     """Yield the diagnosis, without effects, at each checkpoint of a run, oldest first.
 
     It skips `known` steps, and checkpoints that a run in training deletes before they are read. `probe` is that of an
-    earlier diagnosis of the same run; `between` is called between parts of the work, which ends if it raises.
+    earlier diagnosis of the same run; `between` is called between parts of the work, which ends if it raises. Torch
+    gets the threads of `decode.threads`.
     Errors: `CheckpointError` if a checkpoint is damaged or there is none.
     """
     run = Path(folder)
@@ -100,6 +102,7 @@ def over_checkpoints(
     found = checkpoints(run)
     if not found:
         raise CheckpointError(f"{run} has no checkpoint. Train first, or give another folder.")
+    choose_threads(recipe.decode.threads)
     for step, each in found.items():
         if step in known:
             continue

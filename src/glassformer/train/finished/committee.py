@@ -16,7 +16,7 @@ from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.model.joint import Joint, members_of
 from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded
-from glassformer.train.finished.loading import load_run
+from glassformer.train.finished.loading import load_run, placed_like
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.score.labels import LabelScores, evaluate_committee
 from glassformer.train.sources.pairs_data import PairsSplit, check_lengths, read_pairs_split
@@ -28,9 +28,7 @@ def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[
     Errors: `ConfigError` for runs that answer in different ways, and for several that act.
     """
     usual = manner(load_recipe(run / "recipe.toml").data) if others else {}
-    where = {"device": recipe.training.device, "threads": recipe.training.threads}
-    own = [(each, load_recipe(each / "recipe.toml")) for each in others]
-    recipes = [(run, recipe)] + [(each, replace(its, training=replace(its.training, **where))) for each, its in own]
+    recipes = [(run, recipe), *((each, placed_like(load_recipe(each / "recipe.toml"), recipe)) for each in others)]
     if recipe.data.task == TRAJECTORIES and others:
         raise ConfigError(
             f"The members of a committee (an ensemble) write answers or give labels; {run} "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +13,7 @@ from glassformer.decode.prepare import prepared
 from glassformer.decode.speculative import Tally, check_guessing, speculative
 from glassformer.foundation.errors import ConfigError
 from glassformer.store.checkpoint import Loaded
-from glassformer.train.finished.loading import load_run
+from glassformer.train.finished.loading import load_run, placed_like
 from glassformer.train.recipe import Recipe, load_recipe
 
 
@@ -33,9 +32,7 @@ def guessed(asked: Guessing, loaded: Loaded, recipe: Recipe, first: Sequence[Fil
     """
     draft = None
     if asked.draft is not None:
-        other, writes = load_recipe(asked.draft / "recipe.toml"), recipe.training
-        where = replace(other.training, device=writes.device, threads=writes.threads)
-        found = load_run(asked.draft, replace(other, training=where))
+        found = load_run(asked.draft, placed_like(load_recipe(asked.draft / "recipe.toml"), recipe))
         pairs = zip(found.tokenizers, loaded.tokenizers, strict=True)
         if any(theirs.to_json() != ours.to_json() for theirs, ours in pairs):
             raise ConfigError(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from glassformer.foundation.runtime import choose_device, choose_threads, from_environment
+from glassformer.foundation.runtime import choose_device, choose_threads
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.mean import load_mean
 from glassformer.train.finished.other_data import refuse_other_cut
@@ -16,13 +17,25 @@ from glassformer.train.sources.run_data import Split
 
 
 def load_run(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
-    """Load the best checkpoint of a run, or the mean of its `average` newest, on the recipe's device."""
+    """Load the best checkpoint of a run, or the mean of its `average` newest, on the recipe's device.
+
+    Torch gets the threads of `decode.threads`; only training must have as many as before.
+    """
     device, _ = choose_device(recipe.training.device)
-    choose_threads(from_environment()[0] or recipe.training.threads)  # only training must have as many as before
+    choose_threads(recipe.decode.threads)
     loaded = told(load(run, device=device) if average is None else load_mean(run, average, device=device))
     refuse_changed(run, loaded, recipe)
     as_recipe(loaded.model, recipe)
     return loaded
+
+
+def placed_like(other: Recipe, recipe: Recipe) -> Recipe:
+    """The recipe of another run, which works with that of `recipe`: with its device and threads."""
+    return replace(
+        other,
+        training=replace(other.training, device=recipe.training.device),
+        decode=replace(other.decode, threads=recipe.decode.threads),
+    )
 
 
 def dev_split(run: Path, recipe: Recipe, loaded: Loaded) -> Split:

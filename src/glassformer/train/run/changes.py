@@ -23,7 +23,7 @@ FILES = (
 """Settings that name a file. Its path does not matter as long as its content is the same."""
 FREE = ("checkpoint.", "distributed.")
 """Sections that do not influence what is learned."""
-SAME_BITS = ("training.recompute", "training.track")
+SAME_BITS = ("training.recompute", "training.track", "decode.threads")
 """Settings that change how a run is computed or tracked, but no bit of its result."""
 AVERAGE = "optimizer.average"
 """The memory of the average of the weights."""
