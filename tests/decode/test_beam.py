@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from glassformer import Transformer
-from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.decode.answer import answer
+from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
+from glassformer.decode.answer import answer, answers
 from glassformer.decode.beam import Hypothesis, beam_search, length_penalty
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.choose.penalties import logit_bias, min_new_tokens, no_repeat_ngram
+from glassformer.decode.read_back import read_back
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import SCHEMES, model, sequences
 
@@ -223,6 +224,18 @@ def test_filters_hold_in_a_beam():
         assert len({*pairs}) == len(pairs)
     for (best,) in beam_search(network, sources=sources, max_new_tokens=12, beam=3, filters=[min_new_tokens(5)]):
         assert len(best.ids) >= 5
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_scores_are_the_models_own_though_some_tokens_are_never_written(groups):
+    """What they take of the probability is lost, as it is where the same answer is read back."""
+    network, sources, never = model(seed=3), sequences([4, 2, 5]), [UNK, 7, 9]
+    found = answers(network, sources, n_best=2, never=never, search=BeamSettings(beam=4, beam_groups=groups))
+    flat = [(source, each) for source, best in zip(sources, found, strict=True) for each in best]
+    again = read_back(network, [source for source, _ in flat], [each for _, each in flat])
+    assert not {id for _, each in flat for id in each.ids} & {*never}
+    for (_, each), read in zip(flat, again, strict=True):
+        assert each.log_probability == pytest.approx(sum(read.log_probabilities), abs=1e-5)
 
 
 def test_filters_count_in_float32_where_logits_are_rounded():

@@ -43,7 +43,7 @@ ROWS: list[Mutant] = [
     Mutant("a beam looks at too few tokens of a row", "decode/beam.py",
         "rule.beam * (2 if groups == 1 else 2 + groups)", "rule.beam", "tests/decode/test_beam.py::test_stopping_early_loses_nothing"),
     Mutant("log-probabilities are those among the likeliest", "decode/choose/likely.py",
-        "wide.logsumexp(-1, keepdim=True)", "best.values.logsumexp(-1, keepdim=True)", "tests/decode/test_beam.py"),
+        "whole = wide.logsumexp(-1", "whole = wide.topk(2).values.logsumexp(-1", "tests/decode/test_beam.py"),
     Mutant("a placed query alone reads all", "attend/mask.py",
         "(T > 1 or self.placed)", "T > 1", MASK),
     Mutant("a lone last query gets a mask", "attend/mask.py",

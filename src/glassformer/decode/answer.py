@@ -143,8 +143,8 @@ def answers(
             limits = [limit_of(model, source, max_new_tokens, begun) for source in batch]
             which = [row if numbers is None else numbers[row] for row in rows]
             if search.beam > 1:
-                asked = [*first, *filters_of(sampling)]
-                these = _search(model, batch, limits, search, n_best, asked, forced, which, poll)
+                asked = [*filters, *filters_of(sampling)]
+                these = _search(model, batch, limits, search, n_best, asked, never, forced, which, poll)
             else:
                 these = [[each] for each in _write(model, batch, limits, method, which, poll)]
         for row, each in zip(rows, these, strict=True):
@@ -229,6 +229,7 @@ def _search(
     search: BeamSettings,
     n_best: int,
     filters: Sequence[Filter],
+    never: Sequence[int],
     forced: Forced | None,
     numbers: list[int],
     poll: Callable[[], None],
@@ -244,6 +245,7 @@ def _search(
         groups=search.beam_groups,
         diversity=search.diversity,
         filters=filters,
+        never=never,
         forced=forced,
         early_stop=search.early_stop,
         numbers=numbers,

@@ -16,7 +16,7 @@ import torch
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.context import Filter
 from glassformer.decode.choose.draw import filtered
-from glassformer.decode.choose.likely import Candidates, likeliest
+from glassformer.decode.choose.likely import Candidates, Scores, likeliest, scored
 from glassformer.decode.choose.penalties import counts
 from glassformer.decode.coverage import Coverage, reading
 from glassformer.decode.forced import Forced, check_forced
@@ -77,6 +77,7 @@ def beam_search(
     groups: int = 1,
     diversity: float = 0.5,
     filters: Sequence[Filter] = (),
+    never: Sequence[int] = (),
     forced: Forced | None = None,
     early_stop: bool = False,
     eos: int = EOS,
@@ -94,7 +95,8 @@ def beam_search(
     `coverage` is the beta of `Coverage`, added to an answer's score. `groups` cuts the beam into that many parts, which
     search in turn at each step; a token loses `diversity` for each hypothesis of an earlier group that just chose it
     (Vijayakumar et al. 2018, section 4, Hamming diversity). This affects choices, not scores. An answer found by
-    several groups counts once. Each answer contains the `forced` texts. Errors: `ConfigError`, `DataError`.
+    several groups counts once. Each answer contains the `forced` texts and no id of `never`. Log-probabilities are
+    those after `filters`, but before `never` (`scored`). Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
     check_beam(beam, n_best, groups)
@@ -116,10 +118,10 @@ def beam_search(
             written = [each.ids for search in going for each in search.going]
             owners = [search.row for search in going for _ in search.going]
             context = rows.context(owners)._replace(written=written, searched=True)
-            logits = filtered(filters, model.head(hidden[:, -1]), context)
+            scores = scored(filtered(filters, model.head(hidden[:, -1]), context), never)
             penalties = [0.0] * len(owners) if covered is None else covered.penalties()
             rule = Rule(width, eos, step, ranking, penalties, forced)
-            extend_groups(going, logits, rule, groups, diversity)
+            extend_groups(going, scores, rule, groups, diversity)
             stop_at = width if early_stop or width == 1 else None
             for each in going:
                 each.closed = each.closed or done(each, step, min(n_best, width), ranking, stop_at)
@@ -185,16 +187,14 @@ class Rule(NamedTuple):
     """Texts that each answer must contain."""
 
 
-def extend_groups(
-    searches: Sequence[Search], logits: Float[Tensor, "rows V"], rule: Rule, groups: int, diversity: float
-) -> None:
-    """Extend each search by one token, group after group; `logits` has a row per hypothesis, in order.
+def extend_groups(searches: Sequence[Search], scores: Scores, rule: Rule, groups: int, diversity: float) -> None:
+    """Extend each search by one token, group after group; `scores` have a row per hypothesis, in order.
 
     There are enough candidates for each group to find 2 * width tokens that no other group made less likely.
     """
-    likely = likeliest(logits, rule.beam * (2 if groups == 1 else 2 + groups))
+    likely = likeliest(scores, rule.beam * (2 if groups == 1 else 2 + groups))
     if rule.forced is not None:
-        likely = rule.forced.beside(likely, logits, [begun.ids for each in searches for begun in each.going])
+        likely = rule.forced.beside(likely, scores, [begun.ids for each in searches for begun in each.going])
     firsts = [0, *accumulate(len(each.going) for each in searches)][: len(searches)]
     taken: dict[int, list[int]] = {}
     for group in range(groups):
@@ -204,7 +204,8 @@ def extend_groups(
         part = [searches[i] for i in places]
         less = None
         if group:
-            less = diversity * counts([taken.get(each.row // groups, []) for each in part], logits[: len(part)]).cpu()
+            before = [taken.get(each.row // groups, []) for each in part]
+            less = diversity * counts(before, scores.logits[: len(part)]).cpu()
         extend(part, [firsts[i] for i in places], likely, rule, less)
         for each in part:
             taken.setdefault(each.row // groups, []).extend(begun.ids[-1] for begun in each.going)

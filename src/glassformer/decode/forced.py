@@ -13,9 +13,8 @@ from itertools import zip_longest
 import torch
 
 from glassformer.data.tokens.vocabulary import UNK
-from glassformer.decode.choose.likely import Candidates
+from glassformer.decode.choose.likely import Candidates, Scores
 from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Float, Tensor
 
 Held = tuple[int, ...]
 """How many bytes of each forced text are there: all once it is contained, else the part with which the answer ends."""
@@ -56,15 +55,14 @@ class Forced:
         ids = range(len(self.spelled))
         return [id for id in ids if self.spelled[id] and sum(self._after(held, id)) > sum(held)]
 
-    def beside(self, likely: Candidates, logits: Float[Tensor, "rows V"], begun: Sequence[Sequence[int]]) -> Candidates:
+    def beside(self, likely: Candidates, scores: Scores, begun: Sequence[Sequence[int]]) -> Candidates:
         """Add to the most likely tokens of each row all others that make progress on a forced text."""
         nearer = [self._nearer(self.held(ids)) for ids in begun]
         most = max(map(len, nearer))
         if most == 0:
             return likely
-        ids = torch.tensor([[*each, *[-1] * (most - len(each))] for each in nearer], device=logits.device)
-        wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        log_p = wide.gather(1, ids.clamp(min=0)).cpu().double() - wide.logsumexp(-1, keepdim=True).cpu().double()
+        ids = torch.tensor([[*each, *[-1] * (most - len(each))] for each in nearer], device=scores.logits.device)
+        log_p = scores.logits.gather(1, ids.clamp(min=0)).cpu().double() - scores.whole
         ids = ids.cpu()
         there = (ids[:, :, None] == likely.ids[:, None]).any(-1) | (ids < 0)
         log_p = log_p.masked_fill(there, -torch.inf)

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
+from glassformer.decode.choose.unwritten import forbid
 from glassformer.foundation.shapes import Float, Int, Tensor
 
 
+class Scores(NamedTuple):
+    """The logits of a step, in float32 or wider, and the number to subtract for log-probabilities, in nats."""
+
+    logits: Float[Tensor, "rows V"]
+    whole: Float[Tensor, "rows 1"]
+    """The logarithm of the sum of e^z over the whole vocabulary; on the CPU, which always has float64."""
+
+
 class Candidates(NamedTuple):
-    """Tokens of each row, most likely first."""
+    """Tokens of each row, most likely first; on the CPU, where the search uses them."""
 
     ids: Int[Tensor, "rows k"]
     log_p: Float[Tensor, "rows k"]
-    """In nats, normalised over the whole vocabulary; -inf for forbidden tokens."""
+    """In nats, normalised as by `scored`; -inf for forbidden tokens."""
 
 
-def likeliest(logits: Float[Tensor, "rows V"], k: int) -> Candidates:
-    """Return the `k` most likely tokens of each row, or all if there are fewer.
+def scored(logits: Float[Tensor, "rows V"], never: Sequence[int] = ()) -> Scores:
+    """Sum over the vocabulary, then forbid the ids of `never`.
 
-    Sums over the vocabulary are in float32 or wider. Results are on the CPU, where the search uses them and float64 is
-    always available.
+    In this order, a log-probability is the model's own: what the model gives to a token that is never written is lost,
+    as it is where a given text is scored (`read_back`).
     """
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    best = wide.topk(min(k, wide.shape[-1]))
+    whole = wide.logsumexp(-1, keepdim=True).cpu().double()
+    return Scores(forbid(wide, never) if never else wide, whole)
+
+
+def likeliest(scores: Scores, k: int) -> Candidates:
+    """Return the `k` most likely tokens of each row, or all if there are fewer."""
+    best = scores.logits.topk(min(k, scores.logits.shape[-1]))
     values = best.values.cpu().double()
-    log_p = values - wide.logsumexp(-1, keepdim=True).cpu().double()
+    log_p = values - scores.whole
     return Candidates(best.indices.cpu(), log_p.masked_fill(values.isneginf(), -torch.inf))
