@@ -9,7 +9,8 @@ import pytest
 
 from glassformer.train.recipe import override
 from glassformer.train.run.session import start
-from serve.wire import Wire, writer_of
+from serve.process import Process
+from serve.wire import KEY, Wire, writer_of
 from train.examples import follow, recipe
 
 QUICK = {"training.steps": 1, "training.warmup": 0, "training.evaluate_every": 0, "model.dropout": 0.0}
@@ -57,3 +58,12 @@ def wire(writer):
 @pytest.fixture(scope="session")
 def answerer(pairs_run):
     return writer_of(pairs_run)
+
+
+@pytest.fixture(scope="session")
+def server(text_run, tmp_path_factory):
+    """A server in a process of its own."""
+    key = tmp_path_factory.mktemp("key") / "key"
+    key.write_text(KEY + "\n")
+    with Process(text_run, "--key-file", str(key), "--patience", "1", "--max-body", "65536") as made:
+        yield made

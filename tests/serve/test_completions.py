@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from glassformer.data.tokens.vocabulary import BOS, EOS
+from glassformer.foundation.errors import DataError
 from glassformer.train.finished.writing import Writer
 from glassformer.train.recipe import override
 from serve.wire import Wire, writer_of
@@ -76,6 +77,7 @@ def test_a_stream_is_the_same_text_in_pieces(wire, writer):
     *pieces, counts, done = heard.events
     assert done == "DONE"
     assert counts["choices"] == []
+    assert [piece["usage"] for piece in pieces] == [None] * len(pieces)
     assert counts["usage"] == whole["usage"]
     assert {piece["id"] for piece in pieces} == {counts["id"]}
     for choice in whole["choices"]:
@@ -154,14 +156,16 @@ def test_logprobs(wire, writer):
     assert "".join(told["tokens"]) == whole["text"]
     assert told["text_offset"] == [*range(6)]
     for token, own, top in zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True):
-        assert len(top) == 2
+        assert len(top) == (2 if own >= sorted(top.values())[-2] else 3), "the two likeliest, and the one written"
         assert own <= max(top.values()) <= 0
-        assert token not in top or top[token] == own
+        assert top[token] == own
     streamed = [event["choices"][0]["logprobs"] for event in wire.ask(PATH, {**body, "stream": True}).events[:-1]]
     assert [token for each in streamed for token in each["tokens"]] == told["tokens"]
     none = wire.ask(PATH, {**body, "logprobs": 0}).json["choices"][0]["logprobs"]
     assert none["token_logprobs"] == told["token_logprobs"]
-    assert none["top_logprobs"] == [{}] * 6
+    assert none["top_logprobs"] == [{a: b} for a, b in zip(told["tokens"], told["token_logprobs"], strict=True)]
+    drawn = wire.ask(PATH, {**body, "temperature": 2, "seed": 1, "max_tokens": 20, "logprobs": 1}).json["choices"][0]
+    assert max(len(top) for top in drawn["logprobs"]["top_logprobs"]) == 2
 
 
 def test_penalties_reach_the_choice(wire, writer):
@@ -181,6 +185,37 @@ def test_the_likeliest_token_is_in_every_nucleus(wire, temperature):
     assert heard.status == 200
 
 
+def test_without_a_prompt_a_text_begins_as_with_generate(wire, writer):
+    body = {"temperature": 0, "max_tokens": 12}
+    for prompt in ("", [""], None):
+        assert texts(wire.ask(PATH, {**body, "prompt": prompt})) == written(writer, [""])
+    assert texts(wire.ask(PATH, body)) == written(writer, [""])
+    assert texts(wire.ask(PATH, {**body, "prompt": [" ", ""]})) == written(writer, [" ", ""])
+
+
+def test_what_cannot_begin_a_text_refuses_an_empty_prompt_as_generate_does(writer, monkeypatch):
+    monkeypatch.setattr(writer, "documents", False)
+    with pytest.raises(DataError) as own:
+        written(writer, ["a", ""])
+    with Wire(writer) as wire:
+        assert wire.ask(PATH, {"prompt": ["a", ""]}).error["message"] == str(own.value)
+        assert wire.ask(PATH, {}).error["param"] == "prompt"
+        assert wire.ask(PATH, {"prompt": "a"}).status == 200
+
+
+def test_what_the_vocabulary_lacks_is_told_once(wire, writer):
+    prompts = ["ab", "aZ", [7], "\u20ac"]
+    told = [writer.unknown(prompts)]
+    assert told[0].startswith("prompt 2, 4: ")
+    body = {"prompt": prompts, "max_tokens": 3, "logit_bias": {str(EOS): -100}}
+    assert wire.ask(PATH, body).json["warnings"] == told
+    first, *others, _ = wire.ask(PATH, {**body, "stream": True}).events
+    assert first["warnings"] == told
+    assert others
+    assert not any("warnings" in each for each in others)
+    assert "warnings" not in wire.ask(PATH, {**body, "prompt": ["ab", [3]]}).json
+
+
 def test_models(wire):
     assert [each["id"] for each in wire.ask("/v1/models").json["data"]] == ["tiny"]
     assert wire.ask("/v1/models/tiny").json["object"] == "model"
@@ -196,6 +231,11 @@ def test_translations(answerer):
         assert [each["text"] for each in heard.json["data"]] == expected
         assert wire.ask("/v1/translate", {"text": sources[1]}).json["data"][0]["text"] == expected[1]
         assert wire.ask(PATH, {"prompt": "a"}).error["code"] == "not_a_completion_model"
-        assert wire.ask("/v1/translate", {"text": ""}).status == 400
+        for empty in ("", " ", ["a", ""], None):
+            assert wire.ask("/v1/translate", {"text": empty}).error["param"] == "text"
+        lacking = wire.ask("/v1/translate", {"text": ["a", "Z"]}).json
+        assert lacking["warnings"] == [answerer.unknown(["a", "Z"], "text")]
+        assert lacking["warnings"][0].startswith("text 2: ")
+        assert "warnings" not in heard.json
         assert wire.ask("/v1/translate", {"text": []}).error["param"] == "text"
         assert wire.ask("/v1/translate", {"text": "a", "max_tokens": 1}).json["usage"]["completion_tokens"] == 1

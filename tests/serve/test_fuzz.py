@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from glassformer.serve.wanted import TRANSLATION
 from serve.wire import Wire
 
 PATH = "/v1/completions"
@@ -22,6 +23,12 @@ VALUES = [
         {"7": 5},
         {"7": "x"},
         {"include_usage": True},
+        {"include_obfuscation": False},
+        "Z\u20ac",
+        [""],
+        [[]],
+        ["", "Z"],
+        -(2**63),
         {"regex": "[a-c]{1,9}"},
         {"regex": "a\ud800"},
         {"json": {"const": "\ud800\x00"}},
@@ -38,11 +45,16 @@ NAMES = [
 ]
 
 
-def fuzzed(dice: random.Random) -> bytes:
+NAMES_OF = {PATH: NAMES, "/v1/translate": [*sorted(TRANSLATION), "prompt", "stream", "unknown"]}
+READ = {PATH: ("prompt", ["a", "abc", "", [7, 8]]), "/v1/translate": ("text", ["a", "a b", ["c", "a"]])}
+
+
+def fuzzed(dice: random.Random, path: str) -> bytes:
     """A body that is wrong in some places, or in all."""
-    body = {name: dice.choice(VALUES) for name in dice.sample(NAMES, dice.choice([0, 1, 1, 2, 3]))}
+    body = {name: dice.choice(VALUES) for name in dice.sample(NAMES_OF[path], dice.choice([0, 1, 1, 2, 3]))}
     if dice.random() < 0.8:
-        body = {"prompt": dice.choice(["a", "abc", [7, 8]]), "max_tokens": 2} | body
+        name, usual = READ[path]
+        body = {name: dice.choice(usual), "max_tokens": 2} | body
     data = bytearray(json.dumps(body).encode())
     for _ in range(dice.choice([0, 0, 0, 0, 1, 5])):
         place = dice.randrange(len(data) + 1)
@@ -50,24 +62,29 @@ def fuzzed(dice: random.Random) -> bytes:
     return bytes(data)
 
 
-def check_bodies(wire: Wire, n: int) -> None:
+def check_bodies(wire: Wire, n: int, path: str = PATH) -> None:
     dice, statuses = random.Random(7), {}
     for first in range(0, n, 8):
-        bodies = [fuzzed(dice) for _ in range(min(8, n - first))]
-        for body, asked in zip(bodies, [wire.begin(PATH, body) for body in bodies], strict=True):
+        bodies = [fuzzed(dice, path) for _ in range(min(8, n - first))]
+        for body, asked in zip(bodies, [wire.begin(path, body) for body in bodies], strict=True):
             heard = asked.result(60)
             assert heard.status in (200, 400, 404, 413, 429), (body, heard)
             statuses[heard.status] = statuses.get(heard.status, 0) + 1
             if heard.status != 200:
                 assert heard.error["message"]
     assert wire.ask("/health").json == {"status": "ok"}
-    assert wire.ask(PATH, {"prompt": "a"}).status == 200
+    assert wire.ask(path, {READ[path][0]: "a"}).status == 200
     assert min(statuses[200], statuses[400]) > n // 10
     assert not wire.said
 
 
 def test_any_body_has_an_answer(wire):
     check_bodies(wire, 500)
+
+
+def test_any_body_of_a_translation_has_an_answer(answerer):
+    with Wire(answerer, max_new_tokens=40, rows=8, queue=8) as wire:
+        check_bodies(wire, 500, "/v1/translate")
 
 
 @pytest.mark.slow

@@ -12,10 +12,9 @@ from glassformer.serve import wanted
 from glassformer.serve.fields import MOST_LEVELS, read_object
 from glassformer.serve.refusal import RefusalError
 from glassformer.serve.settings import ServeConfig
-from serve.wire import Wire
+from serve.wire import KEY, Wire
 
 PATH = "/v1/completions"
-KEY = "0123456789abcdefXYZ"
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "BREW")
 PATHS = ("/health", "/v1/models", "/v1/models/tiny", PATH, "/v1/translate", "/", "/v1/../etc", "/nope")
 OURS = ("localhost", "LOCALHOST:8000", "127.0.0.1:80", "127.0.0.1", "[::1]:8000", "127.9.9.9:1", "here.example:8000")
@@ -67,8 +66,7 @@ def test_our_own_page_is_served(named):
 
 def test_methods_and_paths_that_there_are_not(named):
     assert named.ask("/nope").status == 404
-    assert named.ask(PATH).status == 405
-    assert named.ask(PATH).headers["allow"] == "POST"
+    assert "Use one of GET /v1/models, POST /v1/completions" in named.ask("/nope").error["message"]
     assert named.ask("/v1/completions/", {"prompt": "a"}).status == 404
 
 
@@ -169,7 +167,6 @@ def test_what_is_nested_deep_is_a_mistake_of_the_client_at_any_depth(field):
 
 
 FIELDS = [
-    ({"prompt": None}, "prompt"),
     ({"prompt": 3}, "prompt"),
     ({"prompt": []}, "prompt"),
     ({"prompt": [[]]}, "prompt"),
@@ -190,7 +187,6 @@ FIELDS = [
     ({"n": 1.0}, "n"),
     ({"n": "1"}, "n"),
     ({"n": 5, "prompt": ["a", "b"]}, "n"),
-    ({"best_of": 3}, "best_of"),
     ({"max_tokens": 10**12}, "max_tokens"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"temperature": -1}, "temperature"),
@@ -203,11 +199,12 @@ FIELDS = [
     ({"repetition_penalty": 0}, "repetition_penalty"),
     ({"presence_penalty": 9}, "presence_penalty"),
     ({"seed": 2**70}, "seed"),
-    ({"seed": -(2**63) - 1}, "seed"),
+    ({"seed": -1}, "seed"),
     ({"stop": ["a"] * 17}, "stop"),
     ({"stop": [""]}, "stop"),
     ({"stop": "s" * 1001}, "stop"),
     ({"stop": [1]}, "stop"),
+    ({"stop": "\ud800"}, "stop"),
     ({"logprobs": 6}, "logprobs"),
     ({"logprobs": True}, "logprobs"),
     ({"logprobs": 1, "echo": True}, "echo"),
@@ -215,7 +212,6 @@ FIELDS = [
     ({"stream": "yes"}, "stream"),
     ({"stream_options": {}}, "stream_options"),
     ({"stream": True, "stream_options": {"usage": True}}, "usage"),
-    ({"suffix": "x"}, "suffix"),
     ({"model": 3}, "model"),
     ({"user": {}}, "user"),
     ({"logit_bias": []}, "logit_bias"),
@@ -239,7 +235,7 @@ def test_fields_out_of_bounds(wire, fields, param):
 @pytest.mark.parametrize(("error", "code"), [(DataError, None), (TooLongError, "context_length_exceeded")])
 def test_what_is_too_long_is_told_by_its_kind(wire, writer, monkeypatch, error, code):
     def refuses(*_, **__):
-        raise error("A line has at most one end; this one has two.")
+        raise error("A line has at most one end; this one has two. Remove one.")
 
     monkeypatch.setattr(writer, "ids", refuses)
     heard = wire.ask(PATH, {"prompt": "a"})
@@ -261,7 +257,7 @@ def test_a_source_at_fault_is_named_by_its_field(answerer):
 
 def test_the_field_is_the_one_that_is_to_be_changed(wire, monkeypatch):
     def refuses(**_):
-        raise ConfigError("temperature=0 draws none; got top_k=3.", setting="top_k")
+        raise ConfigError("temperature=0 draws none; got top_k=3. Remove it.", setting="top_k")
 
     monkeypatch.setattr(wanted, "Sampling", refuses)
     assert wire.ask(PATH, {"prompt": "a"}).error["param"] == "top_k"

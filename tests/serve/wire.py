@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -18,6 +19,12 @@ from glassformer.train.finished.writing import Writer
 from glassformer.train.recipe import load_recipe
 from specimens import scramble
 
+ADVICE = re.compile(
+    r"[.;] (Ask|Ban|Change|Correct|Encode|Give|Install|Read|Remove|Send|Set|Shorten|Tell|Train|Try|Use)\b[^.]*"
+)
+"""What to do, in a sentence of a message that comes after the rule."""
+KEY = "0123456789abcdefXYZ"
+"""A key that a server may ask for."""
 PATIENCE = 60
 """Seconds after which a test gives up; nothing waits so long where all is well."""
 
@@ -45,7 +52,10 @@ class Heard:
 
     @property
     def error(self) -> dict[str, Any]:
-        return self.json["error"]
+        """The error object; whatever is refused, its message says what to do."""
+        error = self.json["error"]
+        assert ADVICE.search(error["message"]), error
+        return error
 
     @property
     def events(self) -> list[Any]:

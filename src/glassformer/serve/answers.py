@@ -77,18 +77,18 @@ class Completions(Answers):
         """Parse a body. Errors: `RefusalError`, also for a model that answers sources and completes no prompts."""
         service = self.service
         if not service.continues:
-            message = "This model answers sources and cannot continue a prompt. Use POST /v1/translate."
+            message = "This model answers sources and cannot continue a prompt. Use POST /v1/translate, with text."
             raise RefusalError(400, message, code="not_a_completion_model")
         return completion(body, service.model, service.vocab_size, service.config)
 
-    def reply(self, wanted: Wanted) -> replies.Reply:
+    def reply(self, wanted: Wanted, job: Job) -> replies.Reply:
         """Return what all objects of one answer share."""
         echoed = self.service.texts.echoed(wanted)
-        return replies.Reply(self.service.model, echoed, wanted.logprobs is not None)
+        return replies.Reply(self.service.model, echoed, job.warnings, wanted.logprobs is not None, wanted.usage)
 
     def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
         """Return a `text_completion` object."""
-        return self.reply(wanted).whole(texts, prompt_tokens(job))
+        return self.reply(wanted, job).whole(texts, prompt_tokens(job))
 
     async def _answer(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
         if wanted.stream:
@@ -116,11 +116,11 @@ class Completions(Answers):
 
     async def events(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready]) -> AsyncGenerator[bytes]:
         """Yield all events but [DONE]: a `text_completion` for each piece, then one with the token counts if wanted."""
-        reply, begun, counted = self.reply(wanted), set[int](), Piece()
+        reply, begun, counted = self.reply(wanted, job), set[int](), Piece()
         async for ready in pieces:
             events: list[bytes] = []
             for number, piece in ready.items():
-                events.append(reply.event(number, piece, first=number not in begun))
+                events.append(reply.event(number, piece, first=number not in begun, begins=not begun))
                 begun.add(number)
                 counted.tokens += piece.tokens
             yield b"".join(events)
@@ -134,13 +134,13 @@ class Translations(Answers):
     def wanted(self, body: dict[str, Any]) -> Wanted:
         """Parse a body. Errors: `RefusalError`, also for a model that completes prompts and answers no sources."""
         if self.service.continues:
-            message = "This model continues prompts and cannot answer a source. Use POST /v1/completions."
+            message = "This model continues prompts and cannot answer a source. Use POST /v1/completions, with prompt."
             raise RefusalError(400, message, code="not_a_translation_model")
         return translation(body, self.service.model, self.service.config)
 
     def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
         """Return a list of `translation` objects."""
-        return replies.translations(self.service.model, texts, prompt_tokens(job))
+        return replies.translations(self.service.model, texts, prompt_tokens(job), job.warnings)
 
 
 def prompt_tokens(job: Job) -> int:
@@ -152,7 +152,9 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     """Read a body of at most `most` bytes; never holds more than one piece beyond them."""
     said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     too_large = RefusalError(
-        413, f"A request body may have at most {most} bytes. Send a shorter one.", code="body_too_large"
+        413,
+        f"A request body may have at most {most} bytes; this one has more. Send a shorter one.",
+        code="body_too_large",
     )
     if len(said) > 18 or int(said) > most:
         raise too_large

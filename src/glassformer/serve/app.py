@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -13,10 +12,11 @@ from starlette.routing import Route, Router
 from glassformer.serve import replies
 from glassformer.serve.answers import Completions, Translations
 from glassformer.serve.guard import Guard, Receive, Scope, Send
-from glassformer.serve.refusal import RefusalError
+from glassformer.serve.refusal import RefusalError, no_model
 from glassformer.serve.service import Service
 
 PATHS = "GET /v1/models, POST /v1/completions, POST /v1/translate, GET /health"
+METHOD_NOT_ALLOWED = 405
 
 
 def application(service: Service) -> Guard:
@@ -32,8 +32,7 @@ def application(service: Service) -> Guard:
     async def model(request: Request) -> Response:
         name = str(request.path_params["name"])
         if name != service.model:
-            message = f"This server has no model {name[:60]!r}; its only model is {service.model!r}."
-            raise RefusalError(404, message, param="model", code="model_not_found")
+            raise no_model(name, service.model)
         return in_json(replies.model_card(service.model, service.created))
 
     router = Router(
@@ -52,15 +51,20 @@ def application(service: Service) -> Guard:
         try:
             await router(scope, receive, send)
         except HTTPException as error:
-            message = f"This server has no {scope['method'][:20]} {scope['path'][:80]!r}; it has {PATHS}."
-            raise RefusalError(error.status_code, message, code="not_found", headers=headers_of(error)) from None
+            raise unrouted(scope, error) from None
 
     return Guard(routed, service.config, service.say)
 
 
-def headers_of(error: HTTPException) -> Mapping[str, str]:
-    """Return the router's headers, which list the allowed methods if a path does not have this one."""
-    return error.headers or {}
+def unrouted(scope: Scope, error: HTTPException) -> RefusalError:
+    """Return the refusal for a path that there is not, or that does not have this method; then it says which it has."""
+    method, path = scope["method"][:20], scope["path"][:80]
+    if error.status_code != METHOD_NOT_ALLOWED:
+        message = f"This server has no path {path!r}. Use one of {PATHS}."
+        return RefusalError(error.status_code, message, code="not_found")
+    takes = sorted((error.headers or {})["Allow"].split(", "))  # in the same order each time; the router has a set
+    message = f"{path} takes {' and '.join(takes)}; got {method}. Use {takes[0]}."
+    return RefusalError(METHOD_NOT_ALLOWED, message, code="method_not_allowed", headers={"allow": ", ".join(takes)})
 
 
 def in_json(value: dict[str, Any], status: int = 200) -> Response:

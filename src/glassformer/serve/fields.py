@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import Any, NoReturn, cast
 
+from glassformer.data.tokens.vocabulary import utf8
+from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import suggestion
 from glassformer.serve.refusal import RefusalError
 
@@ -17,25 +19,26 @@ MOST_LEVELS = 100
 
 def read_object(body: bytes) -> dict[str, Any]:
     """Parse a body as a JSON object. Errors: `RefusalError` for anything else, and for repeated names."""
-    too_deep = RefusalError(
-        400, f"The body must be a JSON object of at most {MOST_LEVELS} levels; this one is nested deeper."
-    )
+    rule = f"The body must be a JSON object of at most {MOST_LEVELS} levels"
+    too_deep = RefusalError(400, f"{rule}; this one is nested deeper. Send a flatter one.")
     try:
         value: object = json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
     except UnicodeDecodeError as error:
         raise RefusalError(
-            400, f"The body must be JSON in UTF-8; byte {error.start} of this one is not UTF-8."
+            400, f"The body must be JSON in UTF-8; byte {error.start} of this one is not UTF-8. Encode it as UTF-8."
         ) from None
     except RecursionError:
         raise too_deep from None
     except ValueError as error:
         raise RefusalError(
-            400, f"The body must be a JSON object; this one cannot be read: {str(error)[:200]}."
+            400, f"The body must be a JSON object; this one cannot be read: {str(error)[:200]}. Send valid JSON."
         ) from None
     if deeper(value, MOST_LEVELS):
         raise too_deep
     if not isinstance(value, dict):
-        raise RefusalError(400, f"The body must be a JSON object; this one is {shown(value)}.")
+        raise RefusalError(
+            400, f"The body must be a JSON object; this one is {shown(value)}. Send an object of fields."
+        )
     return cast("dict[str, Any]", value)
 
 
@@ -73,6 +76,11 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def give(name: str) -> str:
+    """Return what to do about the wrong value of a field that may be left out."""
+    return f"Give such a value, or leave {name} out."
+
+
 def all_texts(values: Iterable[object]) -> bool:
     """Whether all values are strings."""
     return all(isinstance(each, str) for each in values)
@@ -81,11 +89,20 @@ def all_texts(values: Iterable[object]) -> bool:
 class Fields:
     """The fields of one body; each getter checks what it returns. Errors: `RefusalError` 400 naming the field."""
 
-    def __init__(self, body: Mapping[str, Any], known: Collection[str]) -> None:
+    def __init__(
+        self,
+        body: Mapping[str, Any],
+        known: Collection[str],
+        neutral: Collection[str] = (),
+        *,
+        of: str = "this request",
+    ) -> None:
+        """`neutral`: fields that may be there with a value that asks for nothing; the caller checks it."""
         self.body = body
         for name in body:
-            if name not in known:
-                self.refuse(name[:60], f"{name[:60]!r} is not a field of this request. {suggestion(name[:60], known)}")
+            if name not in known and name not in neutral:
+                what = f"{name[:60]!r} is not a field of {of}. Remove it, or use another."
+                self.refuse(name[:60], f"{what} {suggestion(name[:60], known)}")
 
     def refuse(self, name: str, message: str, code: str | None = None) -> NoReturn:
         """Raise `RefusalError` 400 for a field."""
@@ -101,7 +118,7 @@ class Fields:
             return usual
         value = self.body[name]
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            self.refuse(name, f"{name} must be a number from {least:g} to {most:g}; got {shown(value)}.")
+            self.refuse(name, f"{name} must be a number from {least:g} to {most:g}; got {shown(value)}. {give(name)}")
         return float(value)
 
     def whole(self, name: str, least: int, most: int, usual: int) -> int:
@@ -110,21 +127,21 @@ class Fields:
             return usual
         value = self.body[name]
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self.refuse(name, f"{name} must be a whole number from {least} to {most}; got {shown(value)}.")
+            self.refuse(name, f"{name} must be a whole number from {least} to {most}; got {shown(value)}. {give(name)}")
         return value
 
     def switch(self, name: str) -> bool:
         """Return a boolean; False if the field is absent."""
         value = self.body.get(name)
         if value is not None and not isinstance(value, bool):
-            self.refuse(name, f"{name} must be true or false; got {shown(value)}.")
+            self.refuse(name, f"{name} must be true or false; got {shown(value)}. {give(name)}")
         return bool(value)
 
     def text(self, name: str) -> str | None:
         """Return a string; None if the field is absent."""
         value = self.body.get(name)
         if value is not None and not isinstance(value, str):
-            self.refuse(name, f"{name} must be a string; got {shown(value)}.")
+            self.refuse(name, f"{name} must be a string; got {shown(value)}. {give(name)}")
         return value
 
     def texts(self, name: str, most: int) -> list[str]:
@@ -133,9 +150,18 @@ class Fields:
         if value is None:
             return []
         values: Any = [value] if isinstance(value, str) else value
-        if not isinstance(values, list) or len(cast("Any", values)) > most or not all_texts(cast("Any", values)):
-            self.refuse(name, f"{name} must be a string or a list of at most {most} strings; got {shown(value)}.")
-        return cast("list[str]", values)
+        rule = f"{name} must be a string or a list of at most {most} strings"
+        if not isinstance(values, list) or not all_texts(cast("list[object]", values)):
+            self.refuse(name, f"{rule}; got {shown(value)}. Change it.")
+        found = cast("list[str]", values)
+        if len(found) > most:
+            self.refuse(name, f"{rule}; got {len(found)}. Give fewer.")
+        try:
+            for each in found:
+                utf8(each)
+        except DataError as error:
+            self.refuse(name, f"{name}: {error}")
+        return found
 
     def biases(self, name: str, size: int, most: int) -> dict[int, float]:
         """Return numbers from -100 to 100 by token id; JSON writes the ids as strings."""
@@ -143,13 +169,18 @@ class Fields:
         if value is None:
             return {}
         if not isinstance(value, dict) or len(cast("Any", value)) > most:
-            self.refuse(name, f"{name} must be an object of at most {most} numbers by token id; got {shown(value)}.")
+            rule = f"{name} must be an object of at most {most} numbers by token id"
+            self.refuse(name, f"{rule}; got {shown(value)}. {give(name)}")
         found: dict[int, float] = {}
         for id, bias in cast("dict[str, object]", value).items():
             if not (id.isascii() and id.isdecimal() and len(id) < 10 and int(id) < size):
-                self.refuse(name, f"Token ids in {name} must be from 0 to {size - 1}; got {id[:40]!r}.")
+                rule = f"Token ids in {name} must be from 0 to {size - 1}"
+                self.refuse(name, f"{rule}; got {id[:40]!r}. Use the ids of this model's tokenizer.")
             if isinstance(bias, bool) or not isinstance(bias, int | float) or not -100 <= bias <= 100:
-                self.refuse(name, f"Numbers in {name} must be from -100 to 100; got {shown(bias)} for id {id}.")
+                came = f"got {shown(bias)} for id {id}"
+                self.refuse(
+                    name, f"Numbers in {name} must be from -100 to 100; {came}. Change it, or leave the id out."
+                )
             if int(id) in found:
                 self.refuse(name, f"{name} has id {int(id)} twice. Give it once.")
             assert math.isfinite(bias)

@@ -12,7 +12,7 @@ from glassformer.decode.choose.constrained import Constraint, States, of_regex, 
 from glassformer.decode.choose.context import Filter
 from glassformer.foundation.errors import GlassformerError
 from glassformer.serve import trial
-from glassformer.serve.fields import Fields, shown
+from glassformer.serve.fields import Fields, give, shown
 from glassformer.serve.refusal import RefusalError
 
 LONGEST = 65_536
@@ -40,7 +40,8 @@ def wish_of(fields: Fields) -> Wish | None:
         )
     wish = named[0] or named[1]
     if wish is not None and len(wish.regex + wish.schema) > LONGEST:
-        fields.refuse(wish.field, f"{wish.field} may have at most {LONGEST} characters. Give a shorter one.")
+        n = len(wish.regex + wish.schema)
+        fields.refuse(wish.field, f"{wish.field} may have at most {LONGEST} characters; got {n}. Give a shorter one.")
     if wish is not None and any("\ud800" <= each <= "\udfff" for each in wish.regex + wish.schema):
         fields.refuse(
             wish.field, f"{wish.field} must be valid Unicode; this one has half of a surrogate pair. Remove it."
@@ -61,12 +62,11 @@ def response_format(fields: Fields) -> Wish | None:
     if kind == "json_object":
         return Wish(name, schema='{"type": "object"}')
     if kind != "json_schema":
-        fields.refuse(name, f"The type of response_format must be {KINDS}; got {shown(kind)}.")
+        fields.refuse(name, f"The type of response_format must be {KINDS}; got {shown(kind)}. Give one of these.")
     told = inside(inner, "json_schema", {"name", "description", "schema", "strict"})
     if told is None or not told.given("schema"):
-        fields.refuse(
-            name, 'response_format of type json_schema needs {"json_schema": {"name": ..., "schema": {...}}}.'
-        )
+        needs = '{"json_schema": {"name": ..., "schema": {...}}}'
+        fields.refuse(name, f"response_format of type json_schema needs {needs}; got no schema. Give one.")
     for each in ("name", "description"):
         told.text(each)
     told.switch("strict")
@@ -80,7 +80,8 @@ def structured_outputs(fields: Fields) -> Wish | None:
     if inner is None:
         return None
     if inner.given("regex") == inner.given("json"):
-        fields.refuse(name, "structured_outputs takes either regex or json. Give exactly one of them.")
+        came = "both" if inner.given("json") else "none"
+        fields.refuse(name, f"structured_outputs takes either regex or json; got {came}. Give exactly one of them.")
     if inner.given("json"):
         return Wish(name, schema=written_out(inner, "json"))
     return Wish(name, regex=inner.text("regex") or "()")
@@ -92,8 +93,8 @@ def inside(fields: Fields, name: str, known: set[str]) -> Fields | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        fields.refuse(name, f"{name} must be an object; got {shown(value)}.")
-    return Fields(cast("dict[str, Any]", value), known)
+        fields.refuse(name, f"{name} must be an object; got {shown(value)}. {give(name)}")
+    return Fields(cast("dict[str, Any]", value), known, of=name)
 
 
 def written_out(fields: Fields, name: str) -> str:

@@ -57,8 +57,10 @@ class Guard:
     def check(self, scope: Scope) -> None:
         """Raise `RefusalError` for too many headers, a wrong Host or Origin, or a missing or wrong key."""
         headers: list[tuple[bytes, bytes]] = scope["headers"]
-        if len(headers) > MOST_HEADERS or sum(len(name) + len(value) for name, value in headers) > LONGEST_HEAD:
-            message = f"A request may have at most {MOST_HEADERS} headers, {LONGEST_HEAD} bytes in all. Send fewer."
+        size = sum(len(name) + len(value) for name, value in headers)
+        if len(headers) > MOST_HEADERS or size > LONGEST_HEAD:
+            rule = f"A request may have at most {MOST_HEADERS} headers, {LONGEST_HEAD} bytes in all"
+            message = f"{rule}; this one has {len(headers)}, {size} bytes. Send fewer."
             raise RefusalError(431, message, code="head_too_large")
         host = check_host([value.decode("latin-1") for name, value in headers if name == b"host"], self.config)
         check_origin([value.decode("latin-1") for name, value in headers if name == b"origin"], host)
@@ -88,7 +90,7 @@ def check_host(given: list[str], config: ServeConfig) -> str:
     """
     found = HOST.fullmatch(given[0]) if len(given) == 1 else None
     if found is None:
-        raise RefusalError(400, f"A request needs one Host header, NAME or NAME:PORT; got {given!r:.80}.")
+        raise RefusalError(400, f"A request needs one Host header, NAME or NAME:PORT; got {given!r:.80}. Send one.")
     name = found["name"].strip("[]").lower()
     allowed = {"localhost", "127.0.0.1", "::1", config.host.lower(), (config.name or "localhost").lower()}
     address = as_address(name)
@@ -101,7 +103,10 @@ def check_host(given: list[str], config: ServeConfig) -> str:
 def check_origin(given: list[str], host: str) -> None:
     """Refuse requests that a browser sends from another server's page. Errors: `RefusalError` 403."""
     if given and (len(given) > 1 or given[0].lower() not in (f"http://{host}", f"https://{host}")):
-        message = f"Web pages of other servers may not send requests here; got Origin {given[0][:60]!r}."
+        message = (
+            f"Web pages of other servers may not send requests here; got Origin {given[0][:60]!r}. Ask from a program, "
+            "or from a page at this server's address."
+        )
         raise RefusalError(403, message, code="origin_not_allowed")
 
 
@@ -109,9 +114,9 @@ def check_key(given: list[bytes], key: str) -> None:
     """Check the bearer key in constant time. Errors: `RefusalError` 401."""
     scheme, _, shown = (given[0] if len(given) == 1 else b"").partition(b" ")
     if not (scheme.lower() == b"bearer" and hmac.compare_digest(shown.strip(), key.encode())):
-        raise RefusalError(
-            401, "This server needs its API key. Send the header Authorization: Bearer KEY.", code="invalid_api_key"
-        )
+        came = "another one" if given else "none"
+        message = f"This server needs its API key; got {came}. Send it in one header, Authorization: Bearer KEY."
+        raise RefusalError(401, message, code="invalid_api_key")
 
 
 async def answer(send: Send, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:

@@ -18,6 +18,7 @@ class Logprobs:
     tokens: list[str] = field(default_factory=list[str])
     token_logprobs: list[float] = field(default_factory=list[float])
     top_logprobs: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+    """The most probable tokens, and the one that was written."""
     text_offset: list[int] = field(default_factory=list[int])
     """Where each token begins, in characters from the start of the text."""
 
@@ -57,6 +58,7 @@ class Job:
         self.tokenizer, self.n, self.whole = tokenizer, n, whole
         self.requests: list[Request] = []
         self.tickets: list[Ticket] = []
+        self.warnings: list[str] = []
         self.gone = False
         """Whether the client no longer waits."""
         self._streams = [TextStream(tokenizer, stops, behind=each) for each in behind for _ in range(n)]
@@ -84,7 +86,8 @@ class Job:
         logprobs.tokens.extend(self.tokenizer.tokens([written.id]))
         logprobs.token_logprobs.append(written.likely.log_probability)
         ids, values = [id for id, _ in written.likely.top], [value for _, value in written.likely.top]
-        logprobs.top_logprobs.append(dict(zip(self.tokenizer.tokens(ids), values, strict=True)))
+        own = dict(zip(logprobs.tokens[-1:], logprobs.token_logprobs[-1:], strict=True))
+        logprobs.top_logprobs.append(dict(zip(self.tokenizer.tokens(ids), values, strict=True)) | own)
         logprobs.text_offset.append(len(stream))
 
     def deliver(self, number: int, piece: Piece) -> None:

@@ -13,12 +13,28 @@ from glassformer.serve.guard import ABORT, LONGEST_HEAD
 from glassformer.serve.refusal import RefusalError
 from glassformer.serve.settings import ServeConfig
 
-FULL = RefusalError(503, "This server has reached its limit of connections. Try again later.", code="too_many")
-SLOW = RefusalError(408, "The request did not arrive within the time limit. Send it faster.", code="too_slow")
 LONG = RefusalError(
-    431, f"The head of a request may have at most {LONGEST_HEAD} bytes. Send less.", code="head_too_large"
+    431,
+    f"The head of a request may have at most {LONGEST_HEAD} bytes; this one has more. Send less.",
+    code="head_too_large",
 )
-GARBLED = RefusalError(400, "This is not a valid HTTP/1.1 request. Send one, with a Host header.", code="not_http")
+GARBLED = RefusalError(
+    400,
+    "A request must be valid HTTP/1.1; this one cannot be read. Send it with an HTTP client, with one Host header.",
+    code="not_http",
+)
+
+
+def full(most: int) -> RefusalError:
+    """Return the refusal for one connection too many."""
+    message = f"This server has at most {most} connections open; all are taken. Try again later."
+    return RefusalError(503, message, code="too_many")
+
+
+def slow(patience: float) -> RefusalError:
+    """Return the refusal for a request that does not arrive in time."""
+    message = f"A request must arrive within {patience:g} seconds, head and body; this one did not. Send it faster."
+    return RefusalError(408, message, code="too_slow")
 
 
 def protocol_of(config: ServeConfig) -> type[H11Protocol]:
@@ -42,7 +58,7 @@ class Patient(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Accept a connection if the limit allows one more."""
         if len(self.connections) >= self.most:
-            transport.write(raw(FULL))
+            transport.write(raw(full(self.most)))
             transport.close()
             self.refused = True
             return
@@ -99,7 +115,7 @@ class Patient(H11Protocol):
         if self.transport.is_closing():
             return
         if cast("object", self.cycle) is None or not self.cycle.response_started:
-            self.transport.write(raw(SLOW))
+            self.transport.write(raw(slow(self.patience)))
         self.transport.close()
 
 

@@ -50,6 +50,12 @@ class RefusalError(Exception):
         return more
 
 
+def no_model(asked: str, model: str) -> RefusalError:
+    """Return the refusal for the name of a model that is not served."""
+    message = f"This server has no model {asked[:60]!r}; its only model is {model!r}. Use that name."
+    return RefusalError(404, message, param="model", code="model_not_found")
+
+
 def busy(error: BusyError) -> RefusalError:
     """Return the refusal for a full queue."""
     return RefusalError(429, str(error), code="queue_full", kind="rate_limit_error")
@@ -70,6 +76,5 @@ def too_late(seconds: float) -> RefusalError:
 
 def broken(number: str) -> RefusalError:
     """Return the refusal for an internal error, which the server's log has under this number."""
-    return RefusalError(
-        500, f"Internal server error; the log of the server describes it under {number}.", code="internal_error"
-    )
+    message = f"The server failed, by no mistake of the request. Tell whoever runs it this number of its log: {number}."
+    return RefusalError(500, message, code="internal_error")

@@ -23,7 +23,11 @@ class Reply:
     model: str
     echoed: Sequence[str]
     """The text to put before each text: its prompt, or nothing."""
+    warnings: Sequence[str] = ()
+    """Notes for the user; an answer with none has no such field."""
     logprobs: bool = False
+    usage: bool = False
+    """Whether a stream ends with the token counts; then its other events have none, which is said."""
     id: str = field(default_factory=lambda: f"cmpl-{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -43,11 +47,19 @@ class Reply:
     def whole(self, texts: Mapping[int, Piece], prompt_tokens: int) -> Json:
         """Return the complete answer with all texts."""
         choices = [self.choice(number, texts[number], first=True) for number in sorted(texts)]
-        return {**self.head(), "choices": choices, "usage": usage(prompt_tokens, texts.values())}
+        counts = usage(prompt_tokens, texts.values())
+        return {**self.head(), "choices": choices, "usage": counts, **warned(self.warnings)}
 
-    def event(self, number: int, piece: Piece, *, first: bool) -> bytes:
-        """Return a piece as an event of a stream."""
-        return event({**self.head(), "choices": [self.choice(number, piece, first=first)]})
+    def event(self, number: int, piece: Piece, *, first: bool, begins: bool) -> bytes:
+        """Return a piece as an event of a stream; `first` of its text, or the one that `begins` the stream."""
+        counts = {"usage": None} if self.usage else {}
+        warnings = warned(self.warnings) if begins else {}
+        return event({**self.head(), "choices": [self.choice(number, piece, first=first)], **counts, **warnings})
+
+
+def warned(warnings: Sequence[str]) -> Json:
+    """Return the field of the warnings, if there are any."""
+    return {"warnings": [*warnings]} if warnings else {}
 
 
 def finish_reason(end: str) -> str | None:
@@ -71,7 +83,7 @@ def as_json(value: Json) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def translations(model: str, texts: Mapping[int, Piece], source_tokens: int) -> Json:
+def translations(model: str, texts: Mapping[int, Piece], source_tokens: int, warnings: Sequence[str]) -> Json:
     """Return the answers to sources, in their order."""
     return {
         "object": "list",
@@ -86,6 +98,7 @@ def translations(model: str, texts: Mapping[int, Piece], source_tokens: int) -> 
             for number in sorted(texts)
         ],
         "usage": usage(source_tokens, texts.values()),
+        **warned(warnings),
     }
 
 

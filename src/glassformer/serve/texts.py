@@ -53,6 +53,8 @@ class Texts:
         read = [self._ids(prompt, place, wanted.field) for place, prompt in enumerate(wanted.prompts)]
         behind = [self.writer.goes_on(*each) for each in zip(read, wanted.prompts, strict=True)]
         job = Job(self.writer.tokenizers.target, behind, wanted.n, wanted.stops, whole=not wanted.stream)
+        if unknown := self.writer.unknown(wanted.prompts, wanted.field):
+            job.warnings.append(unknown)
         choose = self.choice(wanted.sampling, tuple(sorted((wanted.biases or {}).items())), wanted.wish)
         seed = secrets.randbits(63) if wanted.seed is None else wanted.seed
         for place, ids in enumerate(read):
@@ -89,7 +91,8 @@ class Texts:
     def _check_ids(self, ids: list[int], place: int, field: str) -> None:
         size, most = self.writer.tokenizers.source.vocab_size, self.config.max_prompt
         if max(ids) >= size:
-            message = f"Token ids must be from 0 to {size - 1}; {field} {place + 1} has {max(ids)}."
+            came = f"{field} {place + 1} has {max(ids)}"
+            message = f"Token ids must be from 0 to {size - 1}; {came}. Use this model's tokenizer, or give a text."
             raise RefusalError(400, message, param=field)
         most = min(most, self.writer.max_context or most)
         if len(ids) > most:

@@ -10,7 +10,7 @@ from glassformer.decode.choose.sampling import Sampling
 from glassformer.foundation.errors import ConfigError
 from glassformer.serve.fields import Fields, shown
 from glassformer.serve.grammar import Wish, wish_of
-from glassformer.serve.refusal import RefusalError
+from glassformer.serve.refusal import RefusalError, no_model
 from glassformer.serve.settings import ServeConfig
 
 DRAWN = {
@@ -19,9 +19,11 @@ DRAWN = {
 }
 """Sampling fields: the first line is OpenAI's, the second ours."""
 COMPLETION = DRAWN | {
-    *("model", "prompt", "max_tokens", "n", "best_of", "stream", "stream_options", "stop", "logprobs", "echo"),
-    *("suffix", "logit_bias", "user", "response_format", "structured_outputs"),
+    *("model", "prompt", "max_tokens", "n", "stream", "stream_options", "stop", "logprobs", "echo"),
+    *("logit_bias", "user", "response_format", "structured_outputs"),
 }
+UNSUPPORTED = ("best_of", "suffix")
+"""Fields of OpenAI's completions that are refused, except with a value that asks for nothing."""
 TRANSLATION = DRAWN | {"model", "text", "max_tokens", "stop", "user", "response_format", "structured_outputs"}
 USUAL_TOKENS = 16
 """The default of max_tokens for a completion, as in OpenAI's API."""
@@ -54,23 +56,20 @@ class Wanted:
 
 def completion(body: Mapping[str, Any], model: str, size: int, config: ServeConfig) -> Wanted:
     """Parse the body of `POST /v1/completions` for a vocabulary of `size` tokens. Errors: `RefusalError`."""
-    fields = Fields(body, COMPLETION)
+    fields = Fields(body, COMPLETION, UNSUPPORTED)
     check_model(fields, model)
     fields.text("user")
-    if fields.text("suffix"):
-        fields.refuse("suffix", "This model continues a prompt and cannot use a suffix. Remove suffix.")
     prompts = prompts_of(fields, config.rows)
     n = fields.whole("n", 1, config.rows, 1)
-    if fields.whole("best_of", 1, config.rows, n) != n:
-        fields.refuse(
-            "best_of", f"best_of must be n={n}: this server returns every text that it writes. Remove best_of."
-        )
+    refuse_unsupported(fields, n)
     if len(prompts) * n > config.rows:
-        fields.refuse("n", f"At most {config.rows} texts are written together; got {len(prompts)} prompts and n={n}.")
+        came = f"got {len(prompts)} prompts and n={n}"
+        fields.refuse("n", f"At most {config.rows} texts are written together; {came}. Ask for fewer.")
     logprobs = fields.whole("logprobs", 0, MOST_LOGPROBS, 0) if fields.given("logprobs") else None
     echo = fields.switch("echo")
     if echo and logprobs is not None:
-        fields.refuse("echo", "This server has no logprobs for the tokens of a prompt. Remove echo or logprobs.")
+        rule = "logprobs of a prompt are not supported"
+        fields.refuse("echo", f"{rule}; got echo=true and logprobs={logprobs}. Remove echo or logprobs.")
     stream = fields.switch("stream")
     return Wanted(
         prompts,
@@ -94,7 +93,8 @@ def translation(body: Mapping[str, Any], model: str, config: ServeConfig) -> Wan
     fields.text("user")
     texts = fields.texts("text", config.rows)
     if not texts:
-        fields.refuse("text", "text must be a string or a list of at least one: the sources to answer. Give it.")
+        came = "nothing" if fields.body.get("text") is None else "[]"
+        fields.refuse("text", f"text must be a source to answer, or a list of at least one; got {came}. Give one.")
     most = fields.whole("max_tokens", 1, config.max_new_tokens, 0) or None
     drawn = sampling_of(fields, usual_temperature=0.0)
     wish = wish_of(fields)
@@ -105,23 +105,38 @@ def check_model(fields: Fields, model: str) -> None:
     """Refuse any model name but that of the served model. Errors: `RefusalError` 404."""
     asked = fields.text("model")
     if asked is not None and asked != model:
-        message = f"This server has no model {asked[:60]!r}; its only model is {model!r}."
-        raise RefusalError(404, message, param="model", code="model_not_found")
+        raise no_model(asked, model)
+
+
+def refuse_unsupported(fields: Fields, n: int) -> None:
+    """Refuse fields that have no effect here, unless their value has none in OpenAI's API either."""
+    best = fields.body.get("best_of")
+    if best is not None and not (type(best) is int and best in (1, n)):
+        rule = "best_of is not supported: this server returns every text that it writes"
+        fields.refuse("best_of", f"{rule}; got best_of={shown(best)} and n={n}. Use n, and remove best_of.")
+    if (suffix := fields.body.get("suffix")) not in (None, ""):
+        rule = "suffix is not supported: the model continues a prompt, and reads nothing behind it"
+        fields.refuse("suffix", f"{rule}; got {shown(suffix)}. Remove suffix.")
 
 
 def prompts_of(fields: Fields, most: int) -> list[str | list[int]]:
-    """Return the prompts as a list; the field holds a text, a list of token ids, or a list of either."""
+    """Return the prompts as a list; the field holds a text, a list of token ids, or a list of either.
+
+    Without it the prompt is empty: a text is written from its beginning, as in OpenAI's API.
+    """
     value: Any = fields.body.get("prompt")
+    if value is None:
+        return [""]
     if isinstance(value, str):
         return [value]
     values = cast("list[object]", value if isinstance(value, list) else [])
     if is_ids(values):
         return [value]
     if not values or not all(isinstance(each, str) or is_ids(each) for each in values):
-        kinds = "a text, a list of token ids, or a list of texts or of lists of ids"
-        fields.refuse("prompt", f"prompt must be {kinds}; got {'nothing' if value is None else shown(value)}.")
+        kinds = "a text, a list of token ids, or a list of texts or of lists of ids, no list empty"
+        fields.refuse("prompt", f'prompt must be {kinds}; got {shown(value)}. Change it; "" begins a new text.')
     if len(values) > most:
-        fields.refuse("prompt", f"A request may have at most {most} prompts; got {len(values)}.")
+        fields.refuse("prompt", f"A request may have at most {most} prompts; got {len(values)}. Send several requests.")
     return value
 
 
@@ -138,19 +153,20 @@ def is_id(value: object) -> bool:
 def stops_of(fields: Fields) -> tuple[str, ...]:
     """Return the stop texts; an empty one is refused, as it would end a text at once."""
     stops = fields.texts("stop", MOST_STOPS)
-    if any(not 0 < len(each) <= LONGEST_STOP for each in stops):
-        fields.refuse("stop", f"Each text of stop must have from 1 to {LONGEST_STOP} characters.")
+    if wrong := [len(each) for each in stops if not 0 < len(each) <= LONGEST_STOP]:
+        rule = f"Each text of stop must have from 1 to {LONGEST_STOP} characters"
+        fields.refuse("stop", f"{rule}; got one of {wrong[0]}. Remove or change it.")
     return tuple(stops)
 
 
 def sampling_of(fields: Fields, usual_temperature: float) -> tuple[Sampling, int | None]:
-    """Return the sampling settings, and the seed if one is given.
+    """Return the sampling settings, and the seed if one is given, within the bounds of `Sampling`.
 
     With temperature 0, top_p has no effect (the most likely token is in every nucleus); it is ignored rather than
     refused, because clients send both.
     """
     temperature = fields.number("temperature", 0, 2, usual_temperature)
-    seed = fields.whole("seed", -(2**63), 2**64 - 1, 0) % 2**64 if fields.given("seed") else None
+    seed = fields.whole("seed", 0, 2**64 - 1, 0) if fields.given("seed") else None
     top_p = fields.number("top_p", 0, 1, 1.0)
     if top_p == 0:
         fields.refuse("top_p", "top_p must be above 0, so that some token can be sampled; got 0. Try 0.9.")
@@ -178,7 +194,11 @@ def usage_of(fields: Fields, stream: bool) -> bool:
     if options is None:
         return False
     if not isinstance(options, dict) or not stream:
-        fields.refuse("stream_options", "stream_options must be an object, and needs stream=true.")
-    inner = Fields(cast("dict[str, Any]", options), {"include_usage", "include_obfuscation"})
-    inner.switch("include_obfuscation")
+        rule, came = "stream_options must be an object, and needs stream=true", f"got {shown(options)}"
+        came += "" if stream else ", and no stream=true"
+        fields.refuse("stream_options", f"{rule}; {came}. Remove stream_options, or change them.")
+    inner = Fields(cast("dict[str, Any]", options), {"include_usage"}, {"include_obfuscation"}, of="stream_options")
+    if inner.switch("include_obfuscation"):
+        rule = "include_obfuscation is not supported; got true"
+        fields.refuse("stream_options", f"{rule}. Remove include_obfuscation.")
     return inner.switch("include_usage")

@@ -120,7 +120,8 @@ def of_schema(schema: str) -> Grammar:
     try:
         record: object = json.loads(schema)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"A JSON schema must be a JSON object; this one is not JSON: {str(error)[:80]}.") from None
+        why = str(error)[:80]
+        raise DataError(f"A JSON schema must be a JSON object; this one is not JSON: {why}. Correct it.") from None
     if not isinstance(record, dict):
         raise DataError(f"A JSON schema must be a JSON object; got {schema[:40]!r}. Try " + '{"type": "object"}.')
     made = f"{FREELY}start: %json {json.dumps(record)}"
@@ -140,7 +141,7 @@ class Constraint:
         self.size, self._states = states.tokenizer.vocab_size, states
         if said := from_library.LLMatcher.validate_grammar(text, states.tokens):
             why = " ".join(re.split(r"\n +1 \|", said)[0].split())  # without the grammar text that follows
-            raise ConfigError(f"{self.what} must be one that llguidance supports; it says {why[:200]!r}.")
+            raise ConfigError(f"{self.what} must be one that llguidance supports; it says {why[:200]!r}. Correct it.")
         self._root: LLMatcher = from_library.LLMatcher(states.tokens, text, log_level=0)
 
     def filter(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
