@@ -91,6 +91,7 @@ def training(folder: Path, options: Namespace) -> Iterator[Path]:
     run, log = folder / "run", folder / "log.txt"
     settings = {"training.steps": ENDLESS, "checkpoint.every": options.every, "checkpoint.keep": 3}
     settings |= {"training.evaluate-every": options.every, "training.threads": options.threads}
+    settings |= {"decode.threads": options.threads}
     given = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
     with process("train", "reverse", "--out", run, *given, heard=log) as trained:
         end = time.monotonic() + options.patience

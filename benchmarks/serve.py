@@ -16,7 +16,6 @@ import argparse
 import http.client
 import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -84,13 +83,14 @@ def trained(folder: Path, options: argparse.Namespace) -> Path:
 def measured(run: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Start the server and return all figures."""
     command = [sys.executable, "-m", "glassformer", "serve", str(run), "--port", "0", "--rows", str(options.clients)]
-    threads = {"OMP_NUM_THREADS": str(options.threads)} if options.threads else {}
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **threads})
+    command += ["--decode.threads", str(options.threads)]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert server.stderr is not None
-        said = server.stderr.readline()
-        found = re.search(r"http://([\d.]+):(\d+)", said)
-        assert found, f"the server did not start: {said}"
+        said = ""
+        while not (found := re.search(r"http://([\d.]+):(\d+)", line := server.stderr.readline())):
+            assert line, f"the server did not start: {said}"
+            said += line
         return asked(Clients(found[1], int(found[2]), options), options)
     finally:
         server.terminate()

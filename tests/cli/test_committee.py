@@ -71,6 +71,7 @@ def test_several_that_write(run, trained_pairs, monkeypatch):
     assert (
         answer.err
         == f"Scoring {trained_pairs[0]}, {trained_pairs[1]} as a committee on the test split of {trained_pairs[0]}.\n"
+        "decoding: float32, as decode.precision says; 1 thread, as OMP_NUM_THREADS says\n"
     )
 
 

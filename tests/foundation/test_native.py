@@ -48,6 +48,17 @@ def test_a_file_is_compiled_once(source, monkeypatch):
 
 
 @compiled
+def test_the_user_is_told_when_a_file_is_compiled_and_only_then(source, caplog):
+    caplog.set_level("INFO", "glassformer")
+    native.library(source)
+    native.library.cache_clear()
+    native.library(source)
+    (told,) = caplog.messages
+    assert told.startswith("Compiling seven.cpp, our C++, for this processor: ")
+    assert told.endswith(f"kept in {cache_folder() / 'native'}.")
+
+
+@compiled
 def test_what_was_damaged_is_compiled_again(source):
     file = cache_folder() / "native" / f"{native.key_of(source, native.compiler())}.so"
     file.parent.mkdir(parents=True)

@@ -50,6 +50,12 @@ def test_threads_as_many_as_processors(monkeypatch, threads):
         assert torch.get_num_threads() == expected
 
 
+def test_one_thread_of_one_processor(monkeypatch, threads):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {5}, raising=False)
+    assert choose_threads() == (1, "1 thread, of 1 processor")
+    assert choose_threads(2) == (2, "2 threads, as asked, although this process may use only 1 processor")
+
+
 @pytest.mark.parametrize(
     ("allowed", "few"), [(3, ""), (64, ""), (2, ", although this process may use only 2 processors")]
 )

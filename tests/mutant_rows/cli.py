@@ -7,6 +7,7 @@ from mutant_runner import Mutant
 ARGUMENTS = "tests/cli/test_arguments.py"
 BEFORE = "tests/cli/test_before.py"
 ERRORS = "tests/cli/test_errors.py"
+NOTES = "tests/cli/test_notes.py"
 RUNS = "tests/cli/test_runs.py"
 SURFACE = "tests/cli/test_surface.py"
 VERBS = "tests/cli/test_verbs.py"
@@ -38,6 +39,16 @@ ROWS: list[Mutant] = [
     Mutant("the second signal is waited out too", "cli/follow.py",
         "if self.run is None or (self.number is not None and self.place.count == 1):", "if self.run is None:",
         f"{VERBS}::test_second_signal_quits_at_once"),
+    Mutant("what is noted in training is lost", "cli/follow.py",
+        "notes_to(report.say if isinstance(report, Reporter) else nothing)", "notes_to(nothing)",
+        f"{NOTES}::test_a_note_in_training_is_shown_and_kept_as_what_else_is_said"),
+    Mutant("notes go on where a command has ended", "cli/notes.py",
+        "        log.handlers = handlers\n", "", f"{NOTES}::test_notes_go_where_they_are_wanted_and_afterwards_where_they_went"),
+    Mutant("evaluate keeps silent of how it decodes", "train/finished/use.py",
+        "            tell_decoding(loaded.model, recipe.decode)\n", "            pass\n", f"{NOTES}::test_evaluate_says_how_it_decodes"),
+    Mutant("the compiler is waited for in silence", "foundation/native.py",
+        "    LOG.info(\n", "    LOG.debug(\n",
+        "tests/foundation/test_native.py::test_the_user_is_told_when_a_file_is_compiled_and_only_then"),
     Mutant("an interrupted run ends as a finished one", "cli/follow.py",
         "return 0 if finished else 128 + (number or signal.SIGINT)", "return 0", f"{VERBS}::test_signal_saves_and_stops"),
     Mutant("blank lines get no line of their own", "cli/translate.py",

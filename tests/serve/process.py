@@ -16,7 +16,7 @@ PATIENCE = 120
 
 
 class Process:
-    """`glassformer serve RUN`, from the line that says where it is to its end."""
+    """`glassformer serve RUN`, from the line that says where it is to its end; what it said before is `before`."""
 
     def __init__(self, run: Path, *flags: str, **environment: str) -> None:
         self.words = [sys.executable, "-m", "glassformer", "serve", str(run), "--port", "0", *flags]
@@ -24,9 +24,10 @@ class Process:
 
     def __enter__(self) -> Process:
         self.process = subprocess.Popen(self.words, stderr=subprocess.PIPE, text=True, env=self.environment)
-        first = self.process.stderr.readline()
-        found = re.search(r"answers at (http://\S+:(\d+)/v1)", first)
-        assert found, first + self.process.stderr.read()
+        self.before = ""
+        while not (found := re.search(r"answers at (http://\S+:(\d+)/v1)", line := self.process.stderr.readline())):
+            assert line, self.before  # it has ended
+            self.before += line
         self.url, self.port = found[1], int(found[2])
         return self
 

@@ -254,9 +254,16 @@ def test_steps_are_compiled_before_it_listens(text_run, capsys, monkeypatch):
     settings = ["--decode.precision", "bfloat16", "--decode.cache", "exact"]
     assert main(["serve", str(text_run), "--port", "0", *settings, "--decode.compile"]) == 0
     assert seen.pop(0) == "compiled"
-    assert re.fullmatch(r"Compiling the steps .* \.\.\.\nSteps were compiled in \d+ s\.\n", seen.pop())
+    chosen, *compiling = seen.pop().splitlines(keepends=True)
+    assert "TorchInductor compiles the first steps, for up to a minute" in chosen
+    assert re.fullmatch(r"Compiling the steps .* \.\.\.\nSteps were compiled in \d+ s\.\n", "".join(compiling))
     assert main(["serve", str(text_run), "--port", "0", *settings]) == 0
-    assert seen == [""]
+    assert seen == ["decoding: bfloat16, as decode.precision says; 1 thread, as OMP_NUM_THREADS says\n"]
+
+
+def test_it_has_the_threads_that_were_asked_for(text_run):
+    with Process(text_run, "--decode.threads", "2") as server:
+        assert "; 2 threads, as asked" in server.before
 
 
 def test_without_the_extra_it_says_what_to_install(text_run, capsys, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from glassformer.cli.arguments import Arguments
+from glassformer.cli.notes import say
 from glassformer.cli.runs import existing_runs
 from glassformer.foundation.errors import ConfigError
 from glassformer.store.files import write_text_atomically
@@ -119,11 +119,6 @@ def study_of(folder: Path) -> dict[str, Any] | None:
     }
 
 
-def tell(text: str) -> None:
-    """Print a message about progress to standard error, so that it does not mix with output."""
-    print(text, file=sys.stderr, flush=True)
-
-
 def write_page(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Path]]) -> int:
     """Write the page of a run and the traces of its examples to one file.
 
@@ -157,13 +152,13 @@ def page_of(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Pa
     from glassformer.lens.server.history import History
     from glassformer.lens.server.run import subject_of
 
-    subject = subject_of(folder, tell, others=beside, study=study_of(folder))
+    subject = subject_of(folder, say, others=beside, study=study_of(folder))
     traces = [subject.trace(source, gold) for source, gold in subject.examples]
     facts = subject.facts() | {"metrics": subject.lines(), "beside": subject.beside(), "samples": subject.samples()}
     facts["live"] = False
     usual = len(standalone([made.to_bytes() for made in traces], facts)) if any(more) else None
     if more.checkpoints and subject.history is not None:
-        tell("Looking at each checkpoint.")
+        say("Looking at each checkpoint.")
         facts["history"] = History(folder).whole()
     if more.patched is not None:
         pair, patching = between(subject, more.patched)
@@ -197,7 +192,7 @@ def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *,
     with ExitStack() as closing:
         listeners = [closing.enter_context(each) for each in listeners]
         chosen, token = listeners[0].getsockname()[1], new_token()
-        subject = subject_of(folder, tell, others=beside, study=study_of(folder))
+        subject = subject_of(folder, say, others=beside, study=study_of(folder))
         app = make_app(subject, token, chosen)
 
         def end() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Protocol, runtime_checkable
 
+from glassformer.cli.notes import notes_to
 from glassformer.data.config import TEXT, TRAJECTORIES, DataConfig
 from glassformer.data.purpose import held_out
 from glassformer.foundation.errors import ResourceError
@@ -106,7 +107,10 @@ def follow(
     """
     signals.run = run
     finished = False
-    with Reporter(folder, track=track) if signals.place.first else nullcontext(nothing) as report:
+    with (
+        Reporter(folder, track=track) if signals.place.first else nullcontext(nothing) as report,
+        notes_to(report.say if isinstance(report, Reporter) else nothing),
+    ):
         for event in run.train():
             report(event)
             if watch:
@@ -141,5 +145,5 @@ def next_command(folder: Path, data: DataConfig) -> str:
     return f"Score it on the test split: glassformer evaluate {run}"
 
 
-def nothing(event: Event) -> None:
-    """Ignore an event, in a process that does not report."""
+def nothing(told: object) -> None:
+    """Ignore an event or a note, in a process that does not report."""

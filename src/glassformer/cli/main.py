@@ -97,7 +97,10 @@ def run_verb(name: str, words: list[str]) -> int:
         examples |= {"list|show|fetch": "list, show NAME or fetch NAME"}
         raise ConfigError(f"`glassformer {name}` needs {examples[verb.target]}. {usage(name, verb)}")
     check_environment()  # before a verb imports torch
-    return import_module(f"glassformer.cli.{name}").run(arguments)
+    from glassformer.cli.notes import notes_to, say
+
+    with notes_to(say):
+        return import_module(f"glassformer.cli.{name}").run(arguments)
 
 
 def explained(error: Exception) -> tuple[str, int] | None:

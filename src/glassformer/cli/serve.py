@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from glassformer.cli.arguments import Arguments
+from glassformer.cli.notes import say
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.cli.settings import flag_of
 from glassformer.cli.verbs import VERBS
@@ -45,9 +45,12 @@ def run(arguments: Arguments) -> int:
     found = listening.open_socket(config)
     try:
         from glassformer.serve.service import Service
+        from glassformer.train.finished.loading import tell_decoding
         from glassformer.train.finished.writing import Writer
 
-        service = Service(Writer(folder, recipe), folder.resolve().name, config, say, created_of(folder))
+        writer = Writer(folder, recipe)
+        tell_decoding(writer.loaded.model, recipe.decode)
+        service = Service(writer, folder.resolve().name, config, say, created_of(folder))
         if recipe.decode.compile:
             service.warm_up()
         return int(listening.listen(service, found))
@@ -78,11 +81,6 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
             f"A server needs an exact KV cache; got decode.cache={recipe.decode.cache!r}. Give --decode.cache exact."
         )
     return recipe
-
-
-def say(line: str) -> None:
-    """Print a line of the server's log to standard error."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def created_of(folder: Path) -> int:

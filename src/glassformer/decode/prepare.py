@@ -55,7 +55,7 @@ def prepared(model: Transformer, precision: str, cache: str = "exact", *, compil
         made.rounds_cache = True
     if compile:
         return compile_steps(sharing_weights(model) if made is model else made)
-    return made if made is model or made.rounds_cache else with_native_steps(made)
+    return made if made is model else with_native_steps(made)
 
 
 def check_rounds(model: Transformer, compile: bool) -> None:
@@ -133,9 +133,19 @@ def in_int8(model: Transformer) -> Transformer:
     return made
 
 
+def chosen_precision(asked: str, device: torch.device) -> tuple[str, str]:
+    """Return the precision for decoding, and the reason. "auto": bfloat16 if that is fast here, else float32."""
+    if asked != "auto":
+        return asked, f"{asked}, as decode.precision says"
+    if has_bfloat16(device):
+        return "bfloat16", "bfloat16, as this processor has bfloat16 arithmetic"
+    return "float32", "float32, as this processor has no bfloat16 arithmetic"
+
+
 def automatic(model: Transformer) -> Transformer:
-    """`in_bfloat16` if that is fast here, else `in_float32`."""
-    return in_bfloat16(model) if has_bfloat16(device_of(model)) else in_float32(model)
+    """Prepare a model in the precision that is chosen for its device."""
+    precision, _ = chosen_precision("auto", device_of(model))
+    return in_bfloat16(model) if precision == "bfloat16" else in_float32(model)
 
 
 PRECISIONS: dict[str, Callable[[Transformer], Transformer]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import logging
 import os
 import platform
 import shutil
@@ -21,6 +22,7 @@ from pathlib import Path
 from glassformer.foundation.cache_folder import VARIABLE, cache_folder
 from glassformer.foundation.errors import ConfigError, ResourceError
 
+LOG = logging.getLogger(__name__)
 FLAGS = (
     *("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"),
     *("-ffp-contract=off", "-fno-trapping-math"),
@@ -55,6 +57,10 @@ def library(source: Path) -> ctypes.CDLL:
     compiled = own_folder() / f"{key_of(source, command)}.so"
     with suppress(OSError):  # not there yet, or damaged
         return ctypes.CDLL(str(compiled))
+    LOG.info(
+        f"Compiling {source.name}, our C++, for this processor: some seconds, and only once, as it is kept in "
+        f"{compiled.parent}."
+    )
     compile_to(compiled, source, command)
     try:
         return ctypes.CDLL(str(compiled))

@@ -44,8 +44,9 @@ def choose_threads(asked: int = 0, processes: int = 1) -> tuple[int, str]:
     allowed, wished = free_processors(), threads_asked()
     threads = asked or wished or min(allowed, USUAL_THREADS)
     torch.set_num_threads(threads)
-    few = f", although this process may use only {allowed} processors" if threads > allowed else ""
-    whose = "as asked" if asked else f"as {THREADS} says" if wished else f"of {allowed} processors"
+    processors = f"{allowed} {'processor' if allowed == 1 else 'processors'}"
+    few = f", although this process may use only {processors}" if threads > allowed else ""
+    whose = "as asked" if asked else f"as {THREADS} says" if wished else f"of {processors}"
     return threads, f"{threads} {'thread' if threads == 1 else 'threads'}, {whose}{few}"
 
 

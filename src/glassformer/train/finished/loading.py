@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
+from glassformer.decode.prepare import chosen_precision, device_of
 from glassformer.foundation.runtime import choose_device, choose_threads
+from glassformer.model.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.mean import load_mean
 from glassformer.train.finished.other_data import refuse_other_cut
 from glassformer.train.finished.passed_over import told
 from glassformer.train.recipe import Recipe
 from glassformer.train.run.build import as_recipe, refuse_changed
+from glassformer.train.settings import DecodeConfig
 from glassformer.train.sources.prepare import prepare_split
 from glassformer.train.sources.run_data import Split
+
+LOG = logging.getLogger(__name__)
 
 
 def load_run(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
@@ -27,6 +33,14 @@ def load_run(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
     refuse_changed(run, loaded, recipe)
     as_recipe(loaded.model, recipe)
     return loaded
+
+
+def tell_decoding(model: Transformer, decode: DecodeConfig) -> None:
+    """Log with which precision and how many threads a loaded model is going to write, and why; and a long wait."""
+    _, precision = chosen_precision(decode.precision, device_of(model))
+    _, threads = choose_threads(decode.threads)
+    compiles = "; TorchInductor compiles the first steps, for up to a minute" if decode.compile else ""
+    LOG.info(f"decoding: {precision}; {threads}{compiles}")
 
 
 def placed_like(other: Recipe, recipe: Recipe) -> Recipe:

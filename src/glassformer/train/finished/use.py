@@ -28,7 +28,7 @@ from glassformer.train.finished.committee import (
     score_committee,
     shortest_of,
 )
-from glassformer.train.finished.loading import dev_split
+from glassformer.train.finished.loading import dev_split, tell_decoding
 from glassformer.train.finished.other_data import refuse_unscorable
 from glassformer.train.finished.passed_over import told
 from glassformer.train.finished.ranked import Asked, Ranked, ranked
@@ -98,6 +98,8 @@ def evaluate(
         with naming(shortest_of(loaded.model, [run, *others]), TooLongError):
             held_out = split == "dev"
             data = dev_split(run, longer, loaded) if held_out else prepare_split(longer, loaded.tokenizers, split)
+        if recipe.data.task not in NO_ANSWERS:
+            tell_decoding(loaded.model, recipe.decode)
         scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
     tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}
@@ -133,6 +135,8 @@ def translate(
         wishes.check_room(loaded.tokenizers.target, limit_of(model, (), most, begun))
     shortest = shortest_of(loaded.model, [run, *others])
     for sources in groups(_read(loaded, lines, recipe.data.layout, shortest), batch_size):
+        if not answered:
+            tell_decoding(loaded.model, decode)
         found = answers(
             model,
             sources,

@@ -18,6 +18,7 @@ from glassformer.decode.stream import Piece, check_stops, goes_on, write
 from glassformer.foundation.errors import ConfigError, DataError, TooLongError
 from glassformer.train.finished.committee import load_runs, shortest_of
 from glassformer.train.finished.guessing import Guessing, guessed
+from glassformer.train.finished.loading import tell_decoding
 from glassformer.train.recipe import Recipe
 
 USUAL_TOKENS = 200
@@ -103,6 +104,7 @@ class Writer:
         if self.guessing is not None:
             method = guessed(self.guessing, self.loaded, self.recipe, first, self.tally)
         behind = [self.goes_on(*each) for each in zip(ids, prompts, strict=True)]
+        tell_decoding(self.loaded.model, decode)
         for start in range(0, total, decode.batch_size):
             rows = range(start, min(start + decode.batch_size, total))
             given = [ids[row // n] for row in rows]
