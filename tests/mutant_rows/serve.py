@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 DONE = "tests/serve/test_completions.py"
+BOUNDS = "tests/serve/test_bounds.py"
 REFUSED = "tests/serve/test_refusals.py"
 LISTEN = "tests/serve/test_listen.py"
 CLIENTS = "tests/serve/test_clients.py"
@@ -28,7 +29,7 @@ ROWS: list[Mutant] = [
         f"{REFUSED}::test_every_path_but_health_asks_for_the_key"),
     Mutant("a body without end", "serve/answers.py", "        if size > most:", "        if size < 0:",
         f"{REFUSED}::test_a_body_beyond_the_limit_is_not_read"),
-    Mutant("unknown fields are ignored", "serve/fields.py", "            if name not in known:", "            if name in ():",
+    Mutant("unknown fields are ignored", "serve/fields.py", "if name not in known and name not in neutral:", "if name in ():",
         f"{REFUSED}::test_fields_out_of_bounds"),
     Mutant("true is the number 1", "serve/fields.py",
         "if isinstance(value, bool) or not isinstance(value, int | float) or", "if not isinstance(value, int | float) or",
@@ -91,6 +92,29 @@ ROWS: list[Mutant] = [
     Mutant("garbage is refused in the middle of an answer", "serve/protocol.py",
         "if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):", "if True:",
         f"{LINE}::test_garbage_behind_an_answer_ends_the_connection"),
+    Mutant("a server is silent about what the vocabulary lacks", "serve/texts.py",
+        "if unknown := self.writer.unknown(wanted.prompts, wanted.field):", 'if unknown := "":',
+        f"{DONE}::test_what_the_vocabulary_lacks_is_told_once"),
+    Mutant("each event of a stream warns", "serve/replies.py", "warned(self.warnings) if begins else {}", "warned(self.warnings)",
+        f"{DONE}::test_what_the_vocabulary_lacks_is_told_once"),
+    Mutant("only the likeliest tokens have logprobs", "serve/job.py", ", strict=True)) | own)", ", strict=True)))",
+        f"{DONE}::test_logprobs"),
+    Mutant("without a prompt there is no text", "serve/wanted.py", '    if value is None:\n        return [""]\n', "",
+        f"{DONE}::test_without_a_prompt_a_text_begins_as_with_generate"),
+    Mutant("a seed below zero", "serve/wanted.py", 'fields.whole("seed", 0,', 'fields.whole("seed", -1,',
+        f"{BOUNDS}::test_a_field_takes_its_numbers"),
+    Mutant("true is the best of one", "serve/wanted.py", "type(best) is int and best in (1, n)", "best in (1, n)",
+        f"{BOUNDS}::test_a_field_that_is_not_supported_may_ask_for_nothing"),
+    Mutant("a suffix is ignored", "serve/wanted.py", '(suffix := fields.body.get("suffix")) not in (None, "")',
+        'suffix := ""', f"{BOUNDS}::test_a_field_that_is_not_supported_may_ask_for_nothing"),
+    Mutant("a field without effect is called known", "serve/wanted.py", '"logprobs", "echo"),', '"logprobs", "echo", "suffix"),',
+        f"{BOUNDS}::test_what_is_not_supported_is_not_called_known"),
+    Mutant("a method that is not is a path that is not", "serve/app.py", "    if error.status_code != METHOD_NOT_ALLOWED:",
+        "    if True:", f"{BOUNDS}::test_a_path_says_its_methods"),
+    Mutant("a refused field comes with no advice", "serve/fields.py", 'return f"Give such a value, or leave {name} out."', 'return ""',
+        f"{REFUSED}::test_fields_out_of_bounds"),
+    Mutant("a stop text that is half a character", "serve/fields.py", "                utf8(each)\n", "                len(each)\n",
+        f"{REFUSED}::test_fields_out_of_bounds"),
     Mutant("a head without end is called garbled", "serve/protocol.py",
         "LONG if len(self.conn.trailing_data[0]) > LONGEST_HEAD else GARBLED", "GARBLED",
         f"{LINE}::test_what_is_no_request_is_refused_as_all_else_is"),

@@ -1,4 +1,4 @@
-"""A real server: OpenAI's own client, raw connections, slow ones, signals."""
+"""A real server: raw connections, slow ones, signals, and what is refused before it listens."""
 
 from __future__ import annotations
 
@@ -14,82 +14,9 @@ import torch
 from glassformer.cli.verbs import VERBS
 from glassformer.serve.settings import ServeConfig
 from serve.process import Process, everything, post
+from serve.wire import KEY
 
-KEY = "0123456789abcdefXYZ"
 LONG = {"prompt": "ab", "max_tokens": 400, "temperature": 0, "min_new_tokens": 400, "stream": True}
-
-
-@pytest.fixture(scope="module")
-def server(text_run, tmp_path_factory):
-    key = tmp_path_factory.mktemp("key") / "key"
-    key.write_text(KEY + "\n")
-    with Process(text_run, "--key-file", str(key), "--patience", "1", "--max-body", "65536") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    openai = pytest.importorskip("openai", reason="the official openai client is not installed (extra dev)")
-    with openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0) as made:
-        yield made
-
-
-def test_openai_completions(client):
-    asked = {"model": "tiny", "prompt": "abc", "max_tokens": 9, "seed": 3, "n": 2, "temperature": 0.8}
-    whole = client.completions.create(**asked, logprobs=2)
-    assert whole.object == "text_completion"
-    assert [choice.index for choice in whole.choices] == [0, 1]
-    assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
-    assert len(whole.choices[0].logprobs.tokens) == len(whole.choices[0].logprobs.top_logprobs)
-    texts = ["", ""]
-    for piece in client.completions.create(**asked, stream=True, stream_options={"include_usage": True}):
-        for choice in piece.choices:
-            texts[choice.index] += choice.text
-    assert texts == [choice.text for choice in whole.choices]
-    assert piece.usage == whole.usage
-    own = client.completions.create(**asked, extra_body={"top_k": 1}, stop=["q"], user="me")
-    assert len({choice.text for choice in own.choices}) == 1
-
-
-def test_openai_grammars(client):
-    pytest.importorskip("llguidance", reason="llguidance is not installed")
-    import openai
-
-    asked = {"model": "tiny", "prompt": "abc", "max_tokens": 9, "seed": 3}
-    made = client.completions.create(**asked, extra_body={"structured_outputs": {"regex": "[ab]{2}d"}})
-    assert made.choices[0].text in {"aad", "abd", "bad", "bbd"}
-    format_of = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "objct"}}}
-    with pytest.raises(openai.BadRequestError, match="Invalid type: objct") as wrong:
-        client.completions.create(**asked, extra_body={"response_format": format_of})
-    assert wrong.value.param == "response_format"
-
-
-def test_openai_models(client):
-    assert [each.id for each in client.models.list()] == ["tiny"]
-    assert client.models.retrieve("tiny").owned_by == "glassformer"
-
-
-def test_openai_errors(client, server):
-    import openai
-
-    with pytest.raises(openai.BadRequestError, match="n must be a whole number") as wrong:
-        client.completions.create(model="tiny", prompt="a", n=1000)
-    assert wrong.value.param == "n"
-    with pytest.raises(openai.NotFoundError, match="This server has no model 'other'"):
-        client.completions.create(model="other", prompt="a")
-    with pytest.raises(openai.NotFoundError):
-        client.chat.completions.create(model="tiny", messages=[])
-    other = openai.OpenAI(base_url=server.url, api_key="wrong", max_retries=0)
-    with pytest.raises(openai.AuthenticationError, match="needs its API key"), other:
-        other.models.list()
-
-
-def test_a_stream_that_is_broken_off_leaves_the_server_well(client):
-    asked = {"model": "tiny", "prompt": "ab", "max_tokens": 400, "extra_body": {"min_new_tokens": 400}}
-    for _ in range(3):
-        with client.completions.create(**asked, stream=True) as stream:
-            assert next(iter(stream)).choices
-    assert client.completions.create(model="tiny", prompt="a").choices
 
 
 RAW = [
