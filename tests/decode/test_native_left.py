@@ -182,14 +182,14 @@ def test_another_function_under_a_known_name_is_not_taken_for_it(monkeypatch, st
 
 def test_bfloat16_without_norms_and_biases_is_not_described():
     made = model("decoder", norm="none", bias=False).bfloat16()
-    assert describe(made.reader.blocks) is None
+    assert describe(made.reader.blocks, made.reader.norm) is None
 
 
 def test_mixed_numbers_are_not_described():
     made = model("decoder")
-    assert describe(made.reader.blocks) is not None
+    assert describe(made.reader.blocks, made.reader.norm) is not None
     made.reader.blocks[1].feed_forward.branch.up.float()
-    assert describe(made.reader.blocks) is None
+    assert describe(made.reader.blocks, made.reader.norm) is None
 
 
 def test_without_a_compiler_modules_do_everything(monkeypatch, request):
@@ -203,14 +203,6 @@ def test_without_a_compiler_modules_do_everything(monkeypatch, request):
     assert prepared(made, "float32").reader.along is with_cache
     assert prepared(made, "bfloat16").reader.along is with_cache
     assert natively(made).reader.along is with_cache
-
-
-@pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])
-def test_rounded_keys_are_left_to_the_modules(shape):
-    made = model(shape).float()
-    ready = prepared(made, "float32", "int8")
-    assert ready.reader.along is with_cache
-    assert len(written(ready, ROWS)) == 9
 
 
 def test_many_rows_in_bfloat16_are_left_to_hardware_for_it(steps, monkeypatch):

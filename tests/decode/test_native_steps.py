@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -32,6 +34,45 @@ def test_a_step_is_that_of_the_modules(shape, variant, steps):
     with torch.no_grad():
         expected = made(ids, **memory)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12 * max(1.0, float(expected.abs().max())))
+
+
+def rounding(made):
+    made.rounds_cache = True
+    return made
+
+
+@shapes
+@pytest.mark.parametrize("variant", [{}, {"n_kv_heads": 2, "qk_norm": "rms", "positions": "rotary"}, {"d_head": 21}])
+def test_a_cache_in_8_bits_is_read_as_it_is(shape, variant, steps):
+    """Two steps that round a number to different neighbours would differ by a thousandth."""
+    made, ids = rounding(model(shape, **variant)), tokens(2, 7)
+    memory = given(made)
+    expected = stepwise(made, ids, **memory)
+    assert steps == [0]
+    close(stepwise(natively(made), ids, **memory), expected)
+    assert steps == [4]
+
+
+@shapes
+def test_texts_with_a_cache_in_8_bits_are_those_of_the_modules(shape, steps):
+    """Rows that end, and beams whose rows change places."""
+    made = rounding(model(shape))
+    ready = natively(made)
+    assert written(ready, ROWS) == written(made, ROWS)
+    assert best_of(ready) == best_of(made)
+    assert steps[0] > 5
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_what_is_not_finite_stays_so_in_8_bits(wrong, steps):
+    made, ids = rounding(model("decoder")), tokens(2, 5)
+    with torch.no_grad():
+        made.reader.embedding.weight[ids[1, 3]] = wrong
+    found, expected = stepwise(natively(made), ids, (3, 1, 1)), stepwise(made, ids, (3, 1, 1))
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert found[1, 3:].isnan().all()
+    close(found[:, :3], expected[:, :3])
+    assert steps == [2]
 
 
 @shapes

@@ -9,6 +9,7 @@ from collections import OrderedDict
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
 
 from decode.natively import given, natively, stepwise
 from glassformer.decode import native_steps
@@ -41,6 +42,26 @@ def test_a_hook_may_come_while_a_text_is_written(steps):
                 block._forward_hooks = OrderedDict()
                 block.register_forward_hook(lambda *given: seen.append(given))
     assert (steps, len(seen)) == ([1], 1)
+
+
+def test_a_hook_of_all_modules_may_come_and_go(steps):
+    ready, ids, seen = natively(model("decoder")), tokens(2, 5), set()
+    stepwise(ready, ids, (3, 1, 1))
+    hook = register_module_forward_hook(lambda module, *given: seen.add(module))
+    stepwise(ready, ids, (3, 1, 1))
+    hook.remove()
+    assert steps == [2]
+    assert seen.issuperset([*ready.reader.blocks, ready.reader.norm])
+    stepwise(ready, ids, (3, 1, 1))
+    assert steps == [4]
+
+
+def test_the_last_norm_may_get_a_hook(steps):
+    ready, ids, seen = natively(model("decoder")), tokens(2, 5), []
+    stepwise(ready, ids, (3, 1, 1))
+    ready.reader.norm.register_forward_hook(lambda *given: seen.append(given))
+    stepwise(ready, ids, (3, 1, 1))
+    assert (steps, len(seen)) == ([2], 3)
 
 
 def test_a_copy_reads_its_own_weights(steps):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import pickle
 
 import pytest
 import torch
@@ -61,6 +63,36 @@ def test_weights_in_float32_are_not_copied():
     assert not made(torch.randn(2, 16)).any()
 
 
+def test_weights_that_moved_are_read():
+    """Also where square ones lie turned in the same place."""
+    weight, bias, x = torch.nn.Parameter(torch.randn(8, 8)), torch.nn.Parameter(torch.randn(8)), torch.randn(2, 8)
+    made = NativeLinear(weight, bias)
+
+    def agrees():
+        torch.testing.assert_close(made(x), F.linear(x, made.weight, made.bias))
+
+    with torch.no_grad():
+        agrees()
+        weight.data = torch.randn(8, 8)
+        agrees()
+        made.bias = torch.nn.Parameter(torch.randn(8))
+        agrees()
+        made.bias = None
+        agrees()
+        weight.data = weight.data.T
+        with pytest.raises(ValueError, match="A map from 8 numbers to 8 needs a contiguous weight"):
+            made(x)
+
+
+def test_a_copy_reads_weights_of_its_own():
+    made, x = NativeLinear(torch.nn.Parameter(torch.randn(8, 16))), torch.randn(2, 16)
+    with torch.no_grad():
+        found, other = made(x), copy.deepcopy(made)
+        made.weight.zero_()
+        assert torch.equal(other(x), found)
+        assert torch.equal(pickle.loads(pickle.dumps(other))(x), found)
+
+
 @pytest.mark.parametrize(("dtype", "columns"), [(torch.int8, 4), (torch.bfloat16, 2)])
 def test_pieces_are_four_bytes_of_sixteen_rows(dtype, columns):
     whole = torch.arange(17 * 13).view(17, 13).remainder(101).to(dtype)
@@ -114,6 +146,14 @@ def test_many_positions_in_bfloat16_are_left_to_hardware_for_it(hardware):
 def test_other_numbers_are_refused(x):
     with pytest.raises(ValueError, match=r"reads float32 on a CPU; got torch\.float"):
         product(x, torch.ones(8, 16), None, None, 8)
+
+
+@pytest.mark.parametrize(
+    "weight", [torch.ones(8, 16).double(), torch.ones(8, 16, device="meta")], ids=["float64", "meta"]
+)
+def test_other_weights_are_refused(weight):
+    with pytest.raises(ValueError, match=r"multiplies float32 on a CPU; got a weight in torch\.float"):
+        product(torch.ones(1, 16), weight, None, None, 8)
 
 
 @pytest.mark.parametrize(

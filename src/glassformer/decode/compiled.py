@@ -11,7 +11,7 @@ from torch import nn
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.stack import with_cache
+from glassformer.model.stack import Stack, with_cache
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
 from glassformer.parts.cache import Growing, LayerCache
@@ -31,17 +31,17 @@ class CompiledSteps:
         self._step = torch.compile(step, dynamic=True)
 
     def __call__(
-        self, blocks: nn.ModuleList, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache
+        self, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache
     ) -> Float[Tensor, "B T D"]:
-        """Return the residual stream after all blocks."""
+        """Return the vectors after all blocks and the last norm."""
         if x.shape[1] > 1 or cache.length == 1:  # a first token finds no keys: that would compile code for one use
-            return with_cache(blocks, x, shared, cache)
+            return with_cache(stack, x, shared, cache)
         with many_kinds(), own_lengths():
-            for block, layer, cross in zip(blocks, cache.layers, cache.cross, strict=True):
+            for block, layer, cross in zip(stack.blocks, cache.layers, cache.cross, strict=True):
                 if isinstance(layer, Growing):
                     layer.make_room(1)
                 x = self._step(block, x, shared, layer, cross)
-        return x
+        return stack.norm(x)
 
 
 def many_kinds() -> AbstractContextManager[None]:

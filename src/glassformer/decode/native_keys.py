@@ -1,4 +1,4 @@
-"""Where the keys and values of a cache lie, and which may be read, as our C++ is told it (`Keys` of rows.h)."""
+"""Where the keys and values of a cache lie, and which may be read, as our C++ is told it (`Keys` of keys.h)."""
 
 from __future__ import annotations
 
@@ -12,26 +12,31 @@ import torch
 from glassformer.attend import Mask
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.cache import Growing, LayerCache
+from glassformer.parts.rounded import Rounded
 from glassformer.parts.slots import Room
 
 
 class CKeys(ctypes.Structure):
-    """`Keys` of rows.h."""
+    """`Keys` of keys.h."""
 
     _fields_ = (
         ("length", ctypes.c_int64),
-        *((name, ctypes.c_int64 * 3) for name in ("keys", "values")),
+        *((name, ctypes.c_int64 * 3) for name in ("keys", "values", "key_steps", "value_steps")),
         ("added", ctypes.c_void_p),
         *((name, ctypes.c_int64) for name in ("added_row", "added_head")),
         ("blind", ctypes.c_void_p),
         *((name, ctypes.c_int64) for name in ("blind_row", "blind_head")),
-        *((name, ctypes.c_void_p) for name in ("at", "k", "v")),
+        *((name, ctypes.c_void_p) for name in ("at", "k", "v", "k_step", "v_step")),
     )
 
 
 def lie_in_buffers(layers: Sequence[LayerCache]) -> bool:
     """Whether C++ can read these layers where they are."""
-    return all(type(each) in (Growing, Room) and each.buffers is not None for each in cast(list[Any], layers))
+    for layer in cast(list[Any], layers):
+        of = layer.numbers if type(layer) is Rounded else layer
+        if type(of) not in (Growing, Room) or of.buffers is None:
+            return False
+    return True
 
 
 class Places:
@@ -39,19 +44,28 @@ class Places:
 
     def __init__(self, layers: Sequence[LayerCache], dtype: torch.dtype) -> None:
         """Errors: `ValueError` for layers that do not lie alike in memory."""
-        buffers: list[tuple[Tensor, Tensor]] = [cast(Any, layer).buffers for layer in layers]
+        held = cast(list[Any], layers)
+        buffers: list[tuple[Tensor, Tensor]] = [layer.buffers for layer in held]
         self._keys = [ref(keys) for keys, _ in buffers]  # a layer that moves must not keep its old room
         self._room = (buffers[0][0].shape[0], buffers[0][0].shape[2])
         self.told = CKeys()
         self._addresses: list[Any] = []
-        for of, pointers, i in (("keys", "k", 0), ("values", "v", 1)):
-            tensors = [each[i] for each in buffers]
-            lie, shape = tensors[0].stride(), tensors[0].shape
-            alike = all(each.stride() == lie and each.shape == shape and each.dtype == dtype for each in tensors)
-            if not (alike and lie[3] == 1):
+        rounds = type(held[0]) is Rounded
+        self._tell(buffers, torch.int8 if rounds else dtype, ("keys", "values"), ("k", "v"))
+        if rounds:
+            steps = [layer.steps.buffers for layer in held]
+            self._tell(steps, torch.float32, ("key_steps", "value_steps"), ("k_step", "v_step"))
+
+    def _tell(
+        self, pairs: list[tuple[Tensor, Tensor]], dtype: torch.dtype, lie: tuple[str, str], at: tuple[str, str]
+    ) -> None:
+        for tensors, of, pointers in zip(zip(*pairs, strict=True), lie, at, strict=True):
+            strides, shape = tensors[0].stride(), tensors[0].shape
+            alike = all(each.stride() == strides and each.shape == shape and each.dtype == dtype for each in tensors)
+            if not (alike and (strides[3] == 1 or shape[3] == 1)):
                 raise ValueError(f"All layers of a cache must lie alike in memory, in {dtype}; got {[*shape]}.")
             addresses = (ctypes.c_void_p * len(tensors))(*(each.data_ptr() for each in tensors))
-            setattr(self.told, of, lie[:3])
+            setattr(self.told, of, strides[:3])
             setattr(self.told, pointers, ctypes.addressof(addresses))
             self._addresses.append(addresses)
 

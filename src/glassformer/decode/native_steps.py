@@ -13,17 +13,17 @@ from functools import cache
 from typing import Any, cast
 
 import torch
-from torch import nn
 
 from glassformer.decode.native_keys import CKeys, Places, lie_in_buffers
 from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.stack import with_cache
+from glassformer.model.stack import Stack, with_cache
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
 from glassformer.parts.cache import Growing, LayerCache
 from glassformer.parts.described import CBlock, Described, describe
 from glassformer.parts.native import declared, has_cpp
 from glassformer.parts.positions import Rotation
+from glassformer.parts.rounded import Rounded
 from glassformer.parts.slots import Room
 
 LAYOUTS = ("half", "interleaved")
@@ -43,7 +43,7 @@ class NativeSteps:
     """Replaces `with_cache`: runs steps of one token per row in C++.
 
     What it does not do is left to `with_cache`: several tokens at once (prompts), the first token of a row, gradients,
-    a cache in 8 bits, a model that is watched (`watch_attention`), and modules with hooks.
+    a model that is watched (`watch_attention`), and modules with hooks.
     """
 
     def __init__(self) -> None:
@@ -54,16 +54,16 @@ class NativeSteps:
         return NativeSteps, ()
 
     def __call__(
-        self, blocks: nn.ModuleList, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache
+        self, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache
     ) -> Float[Tensor, "B T D"]:
-        """Return the residual stream after all blocks."""
+        """Return the vectors after all blocks and the last norm."""
         if x.shape[1] != 1 or not lie_in_buffers(cache.layers):
             self._running = None
-            return with_cache(blocks, x, shared, cache)
+            return with_cache(stack, x, shared, cache)
         if (running := self._running) is None:
-            running = self._running = Running(describe(blocks))
-        if running.told is None or not may_step(running.told, blocks, x, shared, cache):
-            return with_cache(blocks, x, shared, cache)
+            running = self._running = Running(describe(stack.blocks, stack.norm))
+        if running.told is None or not may_step(running.told, stack, x, shared, cache):
+            return with_cache(stack, x, shared, cache)
         return step(running, running.told, x, shared, cache)
 
 
@@ -79,7 +79,7 @@ class Running:
     cross: Places | None = None
 
 
-def may_step(told: Described, blocks: nn.ModuleList, x: Tensor, shared: dict[str, Any], cache: Cache) -> bool:
+def may_step(told: Described, stack: Stack, x: Tensor, shared: dict[str, Any], cache: Cache) -> bool:
     """Whether C++ can run this step."""
     if x.dtype != told.dtype or x.device.type != "cpu" or shared["mask"].value_bias is not None:
         return False
@@ -88,7 +88,7 @@ def may_step(told: Described, blocks: nn.ModuleList, x: Tensor, shared: dict[str
         return False
     if told.most is not None and len(x) > told.most:
         return False
-    if torch.is_grad_enabled() or blocks.training or torch.is_autocast_enabled("cpu") or not told.as_told:
+    if torch.is_grad_enabled() or stack.training or torch.is_autocast_enabled("cpu") or not told.as_told:
         return False
     return not told.crosses or all(each.complete for each in cache.cross)
 
@@ -96,11 +96,11 @@ def may_step(told: Described, blocks: nn.ModuleList, x: Tensor, shared: dict[str
 def step(
     running: Running, told: Described, x: Float[Tensor, "B 1 D"], shared: dict[str, Any], cache: Cache
 ) -> Float[Tensor, "B 1 D"]:
-    """One token per row through all blocks; its keys and values are added to the cache.
+    """One token per row through all blocks and the last norm; its keys and values are added to the cache.
 
     While C++ computes, another thread may run a step with another cache: what this one reads is kept by its own names.
     """
-    (B, _, D), layers = x.shape, cast(list[Growing | Room], cache.layers)
+    (B, _, D), layers = x.shape, cast(list[Growing | Room | Rounded], cache.layers)
     for layer in layers:
         layer.claim()
     heads = told.attentions[0].n_heads
@@ -114,8 +114,8 @@ def step(
         cross = read.reading(cast(Any, cache.cross[0]).width, shared["memory_mask"], x, heads, held)
     rotation = rotation_of(shared["rotation"], B, held)
     y = x.reshape(B, D).clone(memory_format=torch.contiguous_format)
-    references = [ctypes.byref(each) for each in (rotation, own, cross)]
-    function(told.dtype)(told.blocks, len(told.blocks), y.data_ptr(), B, D, *references, torch.get_num_threads())
+    last, *references = (ctypes.byref(each) for each in (told.last, rotation, own, cross))
+    function(told.dtype)(told.blocks, len(told.blocks), last, y.data_ptr(), B, D, *references, torch.get_num_threads())
     return y.view(B, 1, D)
 
 
@@ -139,7 +139,7 @@ def function(dtype: torch.dtype) -> Any:
     """The function of step.cpp for numbers of this dtype."""
     name = {torch.float32: "step_float", torch.float64: "step_double"}[dtype]
     pointer = ctypes.c_void_p
-    sizes = (ctypes.c_int64, pointer, ctypes.c_int64, ctypes.c_int64)
+    sizes = (ctypes.c_int64, pointer, pointer, ctypes.c_int64, ctypes.c_int64)
     return declared(name, ctypes.POINTER(CBlock), *sizes, *[pointer] * 3, ctypes.c_int)
 
 
@@ -151,7 +151,7 @@ def can_step(model: Transformer) -> bool:
     reader = model.reader
     if reader.pattern is not None or not has_cpp() or next(model.parameters()).device.type != "cpu":
         return False
-    return (told := describe(reader.blocks)) is not None and told.as_told
+    return (told := describe(reader.blocks, reader.norm)) is not None and told.as_told
 
 
 def with_native_steps(model: Transformer) -> Transformer:

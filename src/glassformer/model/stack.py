@@ -63,7 +63,7 @@ class Stack(nn.Module):
         final = config.final_norm if config.final_norm is not None else config.norm_placement != "post"
         self.norm = build_norm(config) if final else nn.Identity()
         self.through: Callable[[nn.ModuleList, Callable[[nn.Module, Tensor], Tensor], Tensor], Tensor] = one_by_one
-        self.along: Callable[[nn.ModuleList, Tensor, dict[str, Any], Cache], Tensor] = with_cache
+        self.along: Callable[[Stack, Tensor, dict[str, Any], Cache], Tensor] = with_cache
 
     def forward(
         self,
@@ -118,7 +118,7 @@ class Stack(nn.Module):
         }
         if cache is None:
             return self.norm(self.through(self.blocks, lambda block, x: block(x, **shared), x))
-        return self.norm(self.along(self.blocks, x, shared, cache))
+        return self.along(self, x, shared, cache)
 
     def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:
         """Add the segment vectors to x, if the stack has segments."""
@@ -193,11 +193,11 @@ class Stack(nn.Module):
         return block.feed_forward.norm_sum
 
 
-def with_cache(blocks: nn.ModuleList, x: Tensor, shared: dict[str, Any], cache: Cache) -> Tensor:
-    """Run all blocks with a cache. As `Stack.along`; decoding may replace it by compiled code."""
-    for block, layer, cross in zip(blocks, cache.layers, cache.cross, strict=True):
+def with_cache(stack: Stack, x: Tensor, shared: dict[str, Any], cache: Cache) -> Tensor:
+    """Run all blocks with a cache, and the last norm. As `Stack.along`; decoding may replace it by compiled code."""
+    for block, layer, cross in zip(stack.blocks, cache.layers, cache.cross, strict=True):
         x = block(x, **shared, cache=layer, cross_cache=cross)
-    return x
+    return stack.norm(x)
 
 
 def one_by_one(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import torch
 from torch import nn
@@ -17,6 +17,7 @@ from glassformer.parts.attention import Attention
 from glassformer.parts.block import Block
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.feed_forward import FeedForward, GatedFeedForward
+from glassformer.parts.hooks import Hooks
 from glassformer.parts.int8 import Int8Linear
 from glassformer.parts.native import CMap, c_map
 from glassformer.parts.native_linear import FEW, NativeLinear
@@ -94,8 +95,10 @@ class Described:
     """Rows up to which C++ is the faster way; None if it always is."""
     held: list[Tensor]
     """The tensors whose addresses the blocks have."""
-    modules: list[dict[str, Any]]
-    """The attributes of the blocks and all their parts, to whom hooks may come."""
+    last: CNorm
+    """After all blocks."""
+    hooks: Hooks
+    """Those of the blocks and all their parts."""
     dropouts: list[nn.Module]
     """Those that drop something in training."""
 
@@ -103,22 +106,22 @@ class Described:
     def as_told(self) -> bool:
         """Whether modules still compute what C++ does: softmax attention that nobody watches, no hooks, no dropout."""
         softmax = all(each.attend in SOFTMAX for each in self.attentions)
-        hooked = any(each["_forward_hooks"] or each["_forward_pre_hooks"] for each in self.modules)
-        return softmax and not hooked and not any(each.training for each in self.dropouts)
+        return softmax and not self.hooks.any and not any(each.training for each in self.dropouts)
 
 
-def describe(blocks: Iterable[nn.Module]) -> Described | None:
-    """Describe the blocks of a stack; None if step.cpp does not have one of their parts."""
+def describe(blocks: Iterable[nn.Module], last: nn.Module) -> Described | None:
+    """Describe the blocks of a stack and its last norm; None if step.cpp does not have one of their parts."""
     told = _Telling()
     try:
         found = [told.block(cast(Block, each)) for each in blocks]
+        norm = told.norm(last)
     except _Unknown:
         return None
     if told.dtype is None:
         return None
     crosses = any(each.crosses for each in found)
     blocks_in_c = (CBlock * len(found))(*found)
-    parts = (told.attentions, crosses, told.most, told.held, told.modules, told.dropouts)
+    parts = (told.attentions, crosses, told.most, told.held, norm, told.hooks, told.dropouts)
     return Described(blocks_in_c, told.dtype, *parts)
 
 
@@ -133,7 +136,7 @@ class _Telling:
     dtype: torch.dtype | None = None
     held: list[Tensor] = field(default_factory=list[Tensor])
     attentions: list[Attention] = field(default_factory=list[Attention])
-    modules: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    hooks: Hooks = field(default_factory=Hooks)
     dropouts: list[nn.Module] = field(default_factory=list[nn.Module])
     most: int | None = None
 
@@ -154,7 +157,7 @@ class _Telling:
         """The module, if it is of this kind; a subclass, or a module with a `forward` of its own, may compute more."""
         if type(module) is not kind or "forward" in vars(module):
             raise _Unknown
-        self.modules.append(vars(module))
+        self.hooks.watch(module)
         return module
 
     def residual(self, residual: nn.Module) -> CResidual:

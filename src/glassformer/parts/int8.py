@@ -8,7 +8,7 @@ from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.eight_bits import rounded
 from glassformer.parts.native import in_pieces
-from glassformer.parts.opaque import native_map
+from glassformer.parts.native_map import NativeMap
 
 
 class Int8Linear(nn.Module):
@@ -30,9 +30,10 @@ class Int8Linear(nn.Module):
                 "another one."
             )
         self.n_outputs, self.n_inputs = weight.shape
+        self._map = NativeMap(self.n_inputs, self.n_outputs)
         self.weight, self.step = in_pieces(whole), step[:, 0].contiguous()
         self.bias = None if bias is None else bias.detach().float().contiguous()
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
         """Apply the map at each position; the result has the dtype of x."""
-        return native_map(x, self.weight, self.step, self.bias, self.n_inputs, self.n_outputs).to(x.dtype)
+        return self._map(x, self.weight, self.step, self.bias).to(x.dtype)

@@ -87,14 +87,23 @@ def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, 
 def product(
     x: Float[Tensor, "M D"], weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, N: int
 ) -> Float[Tensor, "M N"]:
-    """x W^T + b in float32, as `c_map` has it, without gradients.
+    """x W^T + b in float32, as `c_map` has it, without gradients. Errors: as `float_map` and `multiply`."""
+    return multiply(x, float_map(weight, step, bias, x.shape[1], N))
 
-    Errors: `ValueError` for other numbers than float32 on a CPU, and as `c_map`.
-    """
-    if x.device.type != "cpu" or x.dtype != torch.float32 or weight.dtype == torch.float64:
+
+def float_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, D: int, N: int) -> CMap:
+    """`c_map` of a map of float32. Errors: `ValueError` as there, and for weights that are not on a CPU, or float64."""
+    if weight.device.type != "cpu" or weight.dtype == torch.float64:
+        raise ValueError(f"Our C++ multiplies float32 on a CPU; got a weight in {weight.dtype} on {weight.device}.")
+    return c_map(weight, step, bias, D, N)
+
+
+def multiply(x: Float[Tensor, "M D"], told: CMap) -> Float[Tensor, "M N"]:
+    """The map at each of M positions. Errors: `ValueError` for other numbers than float32 on a CPU."""
+    if x.device.type != "cpu" or x.dtype != torch.float32:
         raise ValueError(f"Our C++ reads float32 on a CPU; got {x.dtype} on {x.device}.")
-    x, told = x.contiguous(), c_map(weight, step, bias, x.shape[1], N)
-    y = x.new_empty(x.shape[0], N)
+    x = x.contiguous()
+    y = x.new_empty(x.shape[0], told.out)
     linear_map()(ctypes.byref(told), x.data_ptr(), y.data_ptr(), x.shape[0], torch.get_num_threads())
     return y
 

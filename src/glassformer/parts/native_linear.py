@@ -9,7 +9,7 @@ from torch import nn
 from glassformer.foundation.runtime import has_bfloat16
 from glassformer.foundation.shapes import Float, Num, Tensor
 from glassformer.parts.native import in_pieces
-from glassformer.parts.opaque import native_map
+from glassformer.parts.native_map import NativeMap
 from glassformer.parts.packed import PackedLinear, can_pack
 
 FEW = 32
@@ -28,6 +28,7 @@ class NativeLinear(nn.Module):
     def __init__(self, weight: Float[Tensor, "N D"], bias: Float[Tensor, " N"] | None = None) -> None:
         super().__init__()
         (self.n_outputs, self.n_inputs), self.bias = weight.shape, bias
+        self._map = NativeMap(self.n_inputs, self.n_outputs)
         narrow, device = weight.dtype == torch.bfloat16, weight.device
         self.weight: Num[Tensor, "..."] = in_pieces(weight.detach()) if narrow else weight
         hardware = narrow and has_bfloat16(device) and can_pack(device)
@@ -41,4 +42,4 @@ class NativeLinear(nn.Module):
         wanted = torch.is_grad_enabled() and (x.requires_grad or self.weight.requires_grad)
         if wanted and self.weight.dtype == torch.float32:
             return F.linear(x.float(), self.weight, self.bias)
-        return native_map(x, self.weight, None, self.bias, self.n_inputs, self.n_outputs)
+        return self._map(x, self.weight, None, self.bias)

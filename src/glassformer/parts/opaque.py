@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from glassformer.foundation.shapes import Float, Num, Tensor
+from glassformer.foundation.shapes import Tensor
 from glassformer.parts.native import product
 
 OURS = torch.library.Library("glassformer", "DEF")
@@ -19,16 +19,6 @@ native_product = torch.ops.glassformer.native_product.default
 """The whole map in one call: `product` of native.py."""
 packed_product = torch.ops.glassformer.packed_product.default
 """x W^T + b, with `width` numbers per position; `packed` by `_reorder_linear_weight`."""
-
-
-def native_map(
-    x: Float[Tensor, "*where D"], weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, D: int, N: int
-) -> Float[Tensor, "*where N"]:
-    """`product` at each position of x, in float32; also while steps are compiled. Errors: `ValueError` as there."""
-    if x.shape[-1] != D:  # the pieces of a weight may have room for some more
-        raise ValueError(f"A map from {D} numbers to {N} got {x.shape[-1]} numbers at each position.")
-    multiply = native_product if torch.compiler.is_compiling() else product
-    return multiply(x.reshape(-1, D).float(), weight, step, bias, N).view(*x.shape[:-1], N)
 
 
 def _packed(x: Tensor, packed: Tensor, bias: Tensor | None, width: int) -> Tensor:

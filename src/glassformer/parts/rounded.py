@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from glassformer.foundation.shapes import Float, Tensor
+from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.parts.cache import Cache, Fixed, Growing, Once
 from glassformer.parts.eight_bits import rounded
 from glassformer.parts.rolling import Rolling, RollingCache
@@ -32,6 +32,27 @@ class Rounded:
     def complete(self) -> bool:
         """Whether all keys are already held."""
         return self.numbers.complete
+
+    @property
+    def buffers(self) -> tuple[Tensor, Tensor] | None:
+        """Numbers of keys and values as they lie in memory; the buffers of `steps` are beside them."""
+        return self.numbers.buffers
+
+    @property
+    def width(self) -> int:
+        """As `Growing.width`."""
+        return self.numbers.used
+
+    def claim(self) -> None:
+        """As `Growing.claim`, for numbers and steps."""
+        for each in (self.numbers, self.steps):
+            assert isinstance(each, Growing), "only a growing cache has columns to claim"
+            each.claim()
+
+    def newest(self, rows: int) -> Int[Tensor, " rows"]:
+        """As `Growing.newest`."""
+        assert isinstance(self.numbers, Growing), "only a growing cache has columns to claim"
+        return self.numbers.newest(rows)
 
     def append(
         self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]

@@ -16,10 +16,10 @@ def steps_of(made, engine):
     """How many rows each step has that would be compiled."""
     seen = []
 
-    def along(blocks, x, shared, cache):
+    def along(stack, x, shared, cache):
         if x.shape[1] == 1 and cache.length > 1:
             seen.append(len(x))
-        return with_cache(blocks, x, shared, cache)
+        return with_cache(stack, x, shared, cache)
 
     made.reader.along = along
     warm_up(engine)
@@ -69,7 +69,7 @@ def test_what_goes_wrong_is_not_swallowed():
     made = model("decoder")
     engine = Engine(made)
 
-    def along(blocks, x, shared, cache):
+    def along(stack, x, shared, cache):
         raise RuntimeError("no compiler")
 
     made.reader.along = along

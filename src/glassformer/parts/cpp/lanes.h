@@ -133,14 +133,30 @@ inline Four<double> totals(Lanes<double> a, Lanes<double> b, Lanes<double> c, La
     return Four<double>{total(a), total(b), total(c), total(d)};
 }
 
+// A vector of numbers that lie in memory as they are, or in 8 bits.
+template <typename T>
+inline Lanes<T> wide(const T* from) {
+    return load<Lanes<T>>(from);
+}
+template <typename T>
+inline Lanes<T> wide(const int8_t* from) {
+#if defined(HAS_AVX512)
+    if constexpr (sizeof(T) == 4) return (Lanes<T>)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load<__m128i>(from)));
+#elif defined(HAS_AVX2)
+    if constexpr (sizeof(T) == 4)
+        return (Lanes<T>)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)from)));
+#endif
+    return __builtin_convertvector(load<typename Numbers<int8_t, WIDTH<T>>::Vector>(from), Lanes<T>);
+}
+
 // The sum of a[i] * b[i] for one vector a and `N` vectors b, `apart` numbers from each other.
-template <typename T, int N>
-inline void dots(const T* a, const T* b, int64_t apart, int64_t n, T* found) {
+template <typename T, int N, typename Number>
+inline void dots(const T* a, const Number* b, int64_t apart, int64_t n, T* found) {
     Lanes<T> sums[4] = {};
     int64_t i = 0;
     for (; i + WIDTH<T> <= n; i += WIDTH<T>)
         EACH for (int k = 0; k < N; ++k)
-            sums[k] = fused(load<Lanes<T>>(a + i), load<Lanes<T>>(b + k * apart + i), sums[k]);
+            sums[k] = fused(load<Lanes<T>>(a + i), wide<T>(b + k * apart + i), sums[k]);
     const Four<T> four = totals(sums[0], sums[1], sums[2], sums[3]);
     EACH for (int k = 0; k < N; ++k) found[k] = four[k];
     for (; i < n; ++i)
@@ -154,16 +170,42 @@ inline T dot(const T* a, const T* b, int64_t n) {
     return found;
 }
 
+// The largest size of n numbers; NaN if one is not finite.
+template <typename T>
+inline T largest(const T* x, int64_t n) {
+    Lanes<T> most = {}, wrong = {};
+    const auto see = [&](Lanes<T> numbers) {
+        const Lanes<T> size = numbers < T(0) ? -numbers : numbers;
+        most = size > most ? size : most;
+        wrong += size * T(0);
+    };
+    int64_t i = 0;
+    for (; i + WIDTH<T> <= n; i += WIDTH<T>) see(load<Lanes<T>>(x + i));
+    for (; i < n; ++i) see(all<T>(x[i]));
+    T found = 0;
+    for (i = 0; i < WIDTH<T>; ++i) found = most[i] > found ? most[i] : found;
+    return found + total(wrong);
+}
+
+// The step of numbers in 8 bits, the largest of which is of this size, as `rounded` (eight_bits.py) has it.
+inline float step_for(float most) { return std::fmax(most * (1.0f / 127.0f), 1e-30f); }
+
+// The nearest whole numbers, of two the even one, for numbers that are not large.
+template <typename T>
+inline Lanes<T> nearest(Lanes<T> x) {
+    constexpr T EVEN = sizeof(T) == 4 ? T(12582912) : T(6755399441055744);  // 1.5 * 2^23 or 2^52
+    return (x + EVEN) - EVEN;
+}
+
 // e^x, to about one rounding: e^x = 2^n e^r with |r| <= log(2) / 2, and e^r by its series. It is 0 below -87 and
 // infinite above 88.
 inline Lanes<float> exponential(Lanes<float> x) {
-    constexpr float EVEN = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest whole number
     typedef Lanes<int32_t> Whole;
     const Lanes<float> low = Lanes<float>{} - 87.0f, high = Lanes<float>{} + 88.0f;
     const Whole vanishes = x < low, exceeds = x > high;
     x = vanishes ? low : x;
     x = exceeds ? high : x;
-    const Lanes<float> n = (x * 1.44269504f + EVEN) - EVEN;
+    const Lanes<float> n = nearest<float>(x * 1.44269504f);
     // log(2) in two parts, so that nothing is rounded in the first
     const Lanes<float> r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     Lanes<float> y = Lanes<float>{} + 1.0f / 5040;

@@ -1,5 +1,4 @@
-// What a step does to single rows: norms, rotation, attention of one query, activations (norm.py, rotary.py,
-// attend/reference.py, activation.py).
+// What a step does to single rows: norms, rotation, activations (norm.py, rotary.py, activation.py).
 
 #pragma once
 
@@ -20,24 +19,6 @@ struct Norm {
 struct Rotation {
     int64_t pairs, interleaved, row;
     const void *cos, *sin;
-};
-
-// Where the vectors of one layer lie: how many numbers apart, by row, head and column.
-struct Lie {
-    int64_t row, head, column;
-};
-
-// What the attention of all blocks reads: `length` keys of each row, the numbers added to their scores, and whether a
-// head may read none, both by row and head.
-struct Keys {
-    int64_t length;
-    Lie keys, values;
-    const void* added;
-    int64_t added_row, added_head;
-    const uint8_t* blind;
-    int64_t blind_row, blind_head;
-    const int64_t* at;          // the column of each row's new key and value; none if all are already there
-    void *const *k, *const *v;  // of each block
 };
 
 template <typename T>
@@ -72,43 +53,6 @@ void rotate(const Rotation& rotation, int64_t row, T* x) {
         const T a = first, b = second;
         first = a * cos[i] - b * sin[i];
         second = b * cos[i] + a * sin[i];
-    }
-}
-
-// The sum of weights[s] times row s of v, for `N` vectors of its numbers.
-template <typename T, int N>
-inline void mix(const T* weights, const T* v, int64_t apart, int64_t length, T* mixed) {
-    Lanes<T> sums[N] = {};
-    for (int64_t s = 0; s < length; ++s)
-        EACH for (int j = 0; j < N; ++j)
-            sums[j] = fused(all<T>(weights[s]), load<Lanes<T>>(v + s * apart + j * WIDTH<T>), sums[j]);
-    EACH for (int j = 0; j < N; ++j) store(mixed + j * WIDTH<T>, sums[j]);
-}
-
-// softmax(q k^T + added) v for one query; `weights` is room for a number per key and a vector more.
-template <typename T>
-void attend(const T* q, const T* k, const T* v, const T* added, const Keys& keys, int64_t width, T* weights, T* mixed) {
-    const int64_t n = keys.length, apart_k = keys.keys.column, apart_v = keys.values.column;
-    int64_t s = 0, i = 0;
-    for (; s + 4 <= n; s += 4) dots<T, 4>(q, k + s * apart_k, apart_k, width, weights + s);
-    for (; s < n; ++s) dots<T, 1>(q, k + s * apart_k, apart_k, width, weights + s);
-    T largest = -INFINITY, sum = 0;
-    for (s = 0; s < n; ++s) {
-        if (added) weights[s] += added[s];
-        largest = weights[s] > largest ? weights[s] : largest;
-    }
-    for (; s % WIDTH<T>; ++s) weights[s] = -INFINITY;
-    for (s = 0; s < n; s += WIDTH<T>) {
-        const Lanes<T> powers = exponential(load<Lanes<T>>(weights + s) - largest);
-        sum += total(powers);
-        store(weights + s, powers);
-    }
-    for (s = 0; s < n; ++s) weights[s] /= sum;
-    for (; i + 4 * WIDTH<T> <= width; i += 4 * WIDTH<T>) mix<T, 4>(weights, v + i, apart_v, n, mixed + i);
-    for (; i + WIDTH<T> <= width; i += WIDTH<T>) mix<T, 1>(weights, v + i, apart_v, n, mixed + i);
-    for (; i < width; ++i) {
-        mixed[i] = 0;
-        for (s = 0; s < n; ++s) mixed[i] += weights[s] * v[s * apart_v + i];
     }
 }
 

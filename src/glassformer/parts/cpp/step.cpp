@@ -1,8 +1,9 @@
-// A decoding step of one token per row through all blocks, and single maps: what `Block`, `Residual`, `Attention`,
+// A decoding step of one token per row through all blocks and the last norm, and single maps: what `Block`, `Residual`, `Attention`,
 // `FeedForward` and the norms compute (block.py, residual.py, attention.py, feed_forward.py, norm.py), in one call.
 //
 // All members of a team go through every function together, and share the work of each loop.
 
+#include "keys.h"
 #include "maps.h"
 #include "rows.h"
 
@@ -53,20 +54,24 @@ struct Step {
     void attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights);
     void feed_forward(Member& member, const FeedForward& of);
 
+    // Calls work(row's numbers in the residual stream, where they begin).
+    template <typename Work>
+    void each_row(Member& member, Work work) {
+        member.share(rows, [&](int64_t row, int64_t end) {
+            for (; row < end; ++row) work(x + row * width, row * width);
+        });
+    }
+
     // norm_sum(scale x + norm_out(branch(norm_in(x))))
     template <typename Branch>
     void residual(Member& member, const Residual& around, Branch branch) {
-        member.share(rows, [&](int64_t row, int64_t end) {
-            for (; row < end; ++row) normalise(around.in, x + row * width, normed + row * width, width);
-        });
+        each_row(member, [&](T* here, int64_t at) { normalise(around.in, here, normed + at, width); });
         branch();
-        member.share(rows, [&](int64_t row, int64_t end) {
-            for (; row < end; ++row) {
-                T *here = x + row * width, *new_here = added + row * width;
-                if (around.out.kind != NOTHING) normalise(around.out, new_here, new_here, width);
-                for (int64_t i = 0; i < width; ++i) here[i] = here[i] * T(around.scale) + new_here[i];
-                if (around.sum.kind != NOTHING) normalise(around.sum, here, here, width);
-            }
+        each_row(member, [&](T* here, int64_t at) {
+            T* new_here = added + at;
+            if (around.out.kind != NOTHING) normalise(around.out, new_here, new_here, width);
+            for (int64_t i = 0; i < width; ++i) here[i] = here[i] * T(around.scale) + new_here[i];
+            if (around.sum.kind != NOTHING) normalise(around.sum, here, here, width);
         });
     }
 
@@ -76,22 +81,26 @@ struct Step {
         residual(member, of.around_forward, [&] { feed_forward(member, of.forward); });
     }
 
+    template <typename Number>
     void read(const Attention& of, const Keys& keys, int64_t block, int64_t row, int64_t group, T* first, T* weights);
 };
 
-// The heads of one row that share keys and values. `first` are the row's numbers after the maps of the inputs.
+// The heads of one row that share keys and values, which lie as `Number`. `first` are the row's numbers after the maps
+// of the inputs.
 template <typename T>
+template <typename Number>
 void Step<T>::read(const Attention& of, const Keys& keys, int64_t block, int64_t row, int64_t group, T* first,
                    T* weights) {
     const int64_t K = of.width, shared = of.heads / of.kv_heads;
-    T* k = (T*)keys.k[block] + row * keys.keys.row + group * keys.keys.head;
-    T* v = (T*)keys.v[block] + row * keys.values.row + group * keys.values.head;
+    const auto steps = [=](float* const* layers) { return layers ? layers[block] : nullptr; };
+    const Vectors<Number> k(keys.k[block], steps(keys.k_step), keys.keys, keys.key_steps, row, group);
+    const Vectors<Number> v(keys.v[block], steps(keys.v_step), keys.values, keys.value_steps, row, group);
     if (keys.at) {
         T *new_k = first + (of.heads + group) * K, *new_v = first + (of.heads + of.kv_heads + group) * K;
-        T *to_k = k + keys.at[row] * keys.keys.column, *to_v = v + keys.at[row] * keys.values.column;
-        normalise(of.key_norm, new_k, to_k, K);
-        rotate(rotation, row, to_k);
-        for (int64_t i = 0; i < K; ++i) to_v[i] = new_v[i];
+        if (of.key_norm.kind != NOTHING) normalise(of.key_norm, new_k, new_k, K);
+        rotate(rotation, row, new_k);
+        put(k, keys.at[row], new_k, K);
+        put(v, keys.at[row], new_v, K);
     }
     for (int64_t head = group * shared; head < (group + 1) * shared; ++head) {
         T *q = first + head * K, *to = mixed + (row * of.heads + head) * K;
@@ -104,7 +113,7 @@ void Step<T>::read(const Attention& of, const Keys& keys, int64_t block, int64_t
         for (int64_t i = 0; i < K; ++i) q[i] *= T(of.scale);
         const auto* added_here = (const T*)keys.added;
         if (added_here) added_here += row * keys.added_row + head * keys.added_head;
-        attend(q, k, v, added_here, keys, K, weights, to);
+        attend(q, k, v, added_here, keys.length, K, weights, to);
     }
 }
 
@@ -118,8 +127,11 @@ void Step<T>::attention(Member& member, const Attention& of, const Keys& keys, i
     }
     member.share(rows * of.kv_heads, [&](int64_t each, int64_t end) {
         for (; each < end; ++each) {
-            const int64_t row = each / of.kv_heads;
-            read(of, keys, block, row, each % of.kv_heads, projected + row * all, weights);
+            const int64_t row = each / of.kv_heads, group = each % of.kv_heads;
+            if (keys.k_step)
+                read<int8_t>(of, keys, block, row, group, projected + row * all, weights);
+            else
+                read<T>(of, keys, block, row, group, projected + row * all, weights);
         }
     });
     apply(member, of.output, mixed, added, rows, width, rounded);
@@ -173,8 +185,8 @@ struct Sizes {
 };
 
 template <typename T>
-void all_blocks(const Block* blocks, int64_t n_blocks, T* x, int64_t rows, int64_t width, const Rotation& rotation,
-                const Keys& own, const Keys& cross, int threads) {
+void all_blocks(const Block* blocks, int64_t n_blocks, const Norm& last, T* x, int64_t rows, int64_t width,
+                const Rotation& rotation, const Keys& own, const Keys& cross, int threads) {
     Sizes sizes;
     for (int64_t i = 0; i < n_blocks; ++i) sizes.see(blocks[i]);
     const Room<T> normed(rows * width), projected(rows * sizes.projected), mixed(rows * sizes.mixed);
@@ -187,8 +199,9 @@ void all_blocks(const Block* blocks, int64_t n_blocks, T* x, int64_t rows, int64
     if (rows * sizes.products <= WORTH_IT * sizes.maps) threads = 1;
     const int64_t most = std::max(own.length, cross.length) + BYTES;  // a vector more than there are keys
     const Room<T> weights(threads * most);
-    in_team(threads, PHASES * n_blocks, [&](Member& member) {
+    in_team(threads, PHASES * n_blocks + 1, [&](Member& member) {
         for (int64_t i = 0; i < n_blocks; ++i) all.block(member, blocks[i], i, weights.data + member.number * most);
+        if (last.kind != NOTHING) all.each_row(member, [&](T* here, int64_t) { normalise(last, here, here, width); });
     });
 }
 
@@ -207,15 +220,15 @@ bool enough_memory_for(Work work) {
 
 using namespace glassformer;
 
-extern "C" bool step_float(const Block* blocks, int64_t n, float* x, int64_t rows, int64_t width,
+extern "C" bool step_float(const Block* blocks, int64_t n, const Norm* last, float* x, int64_t rows, int64_t width,
                            const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
-    return enough_memory_for([&] { all_blocks(blocks, n, x, rows, width, *rotation, *own, *cross, threads); });
+    return enough_memory_for([&] { all_blocks(blocks, n, *last, x, rows, width, *rotation, *own, *cross, threads); });
 }
 
 // For tests, which compare with the modules in float64, and for models in float64.
-extern "C" bool step_double(const Block* blocks, int64_t n, double* x, int64_t rows, int64_t width,
+extern "C" bool step_double(const Block* blocks, int64_t n, const Norm* last, double* x, int64_t rows, int64_t width,
                             const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
-    return enough_memory_for([&] { all_blocks(blocks, n, x, rows, width, *rotation, *own, *cross, threads); });
+    return enough_memory_for([&] { all_blocks(blocks, n, *last, x, rows, width, *rotation, *own, *cross, threads); });
 }
 
 // One map: x [rows, in] to y [rows, out].

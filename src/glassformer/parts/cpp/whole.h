@@ -6,8 +6,6 @@
 
 namespace glassformer {
 
-constexpr float SMALLEST = 1e-30f;  // the smallest step: TINY of eight_bits.py
-
 typedef Numbers<int32_t, 16>::Vector Sixteen;
 typedef Numbers<int32_t, 8>::Vector Pairs;  // sums of pairs of products, or whole sums
 typedef Numbers<int16_t, 16>::Vector Short;
@@ -101,26 +99,17 @@ inline void store_factors(Factor* to, Lanes<float> numbers) {
 // Writes one row in whole numbers, as `rounded` (eight_bits.py) does it, zeros behind it, and returns its step; NaN if
 // a number is not finite.
 inline float round_row(const float* x, int64_t in, Factor* whole) {
-    constexpr float EVEN = 12582912.0f;  // 1.5 * 2^23: adding it rounds to the nearest whole number, halves to even
     const int64_t vectors = in / WIDTH<float> * WIDTH<float>;
-    float most = 0.0f, nothing = 0.0f;
-    Lanes<float> largest = {}, wrong = {};
-    for (int64_t d = 0; d < vectors; d += WIDTH<float>) {
-        const auto size = (Lanes<float>)((Lanes<int32_t>)load<Lanes<float>>(x + d) & 0x7fffffff);
-        largest = size > largest ? size : largest;
-        wrong += size * 0.0f;
-    }
-    for (int i = 0; i < WIDTH<float>; ++i) most = std::max(most, largest[i]), nothing += wrong[i];
-    for (int64_t d = vectors; d < in; ++d) most = std::max(most, std::fabs(x[d])), nothing += x[d] * 0.0f;
-
-    if (nothing != 0.0f) {  // as whole numbers they are not defined, and the answer is no number anyway
+    const float most = largest(x, in);
+    if (most != most) {  // as whole numbers they are not defined, and the answer is no number anyway
         for (int64_t d = 0; d < filled(in); ++d) whole[d] = Factor(ADDED);
-        return nothing;
+        return most;
     }
-    const float step = std::max(most * (1.0f / 127.0f), SMALLEST);
-    const auto nearest = [=](auto numbers) { return (numbers / step + EVEN) - EVEN; };
-    for (int64_t d = 0; d < vectors; d += WIDTH<float>) store_factors(whole + d, nearest(load<Lanes<float>>(x + d)));
-    for (int64_t d = vectors; d < filled(in); ++d) whole[d] = Factor(d < in ? int32_t(nearest(x[d])) + ADDED : ADDED);
+    const float step = step_for(most);
+    for (int64_t d = 0; d < vectors; d += WIDTH<float>)
+        store_factors(whole + d, nearest<float>(load<Lanes<float>>(x + d) / step));
+    for (int64_t d = vectors; d < filled(in); ++d)
+        whole[d] = Factor((d < in ? int32_t(std::nearbyint(x[d] / step)) : 0) + ADDED);
     return step;
 }
 

@@ -1,0 +1,107 @@
+// The keys and values of a cache, and the attention of one query to them (attend/reference.py).
+//
+// They lie as the numbers of x, or in 8 bits, where each vector has a step that its numbers are multiples of (rounded.py).
+
+#pragma once
+
+#include <algorithm>
+
+#include "lanes.h"
+
+namespace glassformer {
+
+// Where the vectors of one layer lie: how many numbers apart, by row, head and column.
+struct Lie {
+    int64_t row, head, column;
+    int64_t at(int64_t r, int64_t h) const { return r * row + h * head; }
+};
+
+// What the attention of all blocks reads: `length` keys of each row, the numbers added to their scores, and whether a
+// head may read none, both by row and head.
+struct Keys {
+    int64_t length;
+    Lie keys, values, key_steps, value_steps;
+    const void* added;
+    int64_t added_row, added_head;
+    const uint8_t* blind;
+    int64_t blind_row, blind_head;
+    const int64_t* at;          // the column of each row's new key and value; none if all are already there
+    void *const *k, *const *v;  // of each block
+    float *const *k_step, *const *v_step;  // none where numbers are those of x
+};
+
+// The vectors of one row and head, `apart` numbers from each other; with steps, `far` from each other.
+template <typename Number>
+struct Vectors {
+    Number* from;
+    int64_t apart;
+    float* step;
+    int64_t far;
+    Vectors(void* layer, float* steps, const Lie& lie, const Lie& of_steps, int64_t row, int64_t head)
+        : from((Number*)layer + lie.at(row, head)),
+          apart(lie.column),
+          step(steps ? steps + of_steps.at(row, head) : nullptr),
+          far(of_steps.column) {}
+};
+
+// Writes a vector into a column; in 8 bits as `rounded` (eight_bits.py) does it.
+template <typename T>
+void put(const Vectors<T>& to, int64_t column, const T* x, int64_t width) {
+    for (int64_t i = 0; i < width; ++i) to.from[column * to.apart + i] = x[i];
+}
+template <typename T>
+void put(const Vectors<int8_t>& to, int64_t column, const T* x, int64_t width) {
+    typedef typename Numbers<int8_t, WIDTH<T>>::Vector Whole;
+    const T most = largest(x, width);
+    const bool finite = most == most;
+    const float step = finite ? step_for(float(most)) : NAN;  // no number is read as a valid one then
+    int8_t* here = to.from + column * to.apart;
+    int64_t i = 0;
+    to.step[column * to.far] = step;
+    for (; finite && i + WIDTH<T> <= width; i += WIDTH<T>)
+        store(here + i, __builtin_convertvector(nearest<T>(load<Lanes<T>>(x + i) / T(step)), Whole));
+    for (; i < width; ++i) here[i] = finite ? int8_t(std::nearbyint(x[i] / T(step))) : int8_t(0);
+}
+
+// The sum of weights[s] times vector s of v, for `N` parts of its numbers, from the i-th on.
+template <typename T, int N, typename Number>
+inline void mix(const T* weights, const Vectors<Number>& v, int64_t i, int64_t length, T* mixed) {
+    Lanes<T> sums[N] = {};
+    for (int64_t s = 0; s < length; ++s)
+        EACH for (int j = 0; j < N; ++j)
+            sums[j] = fused(all<T>(weights[s]), wide<T>(v.from + s * v.apart + i + j * WIDTH<T>), sums[j]);
+    EACH for (int j = 0; j < N; ++j) store(mixed + i + j * WIDTH<T>, sums[j]);
+}
+
+// softmax(q k^T + added) v for one query and n keys; `weights` is room for a number per key and a vector more.
+template <typename T, typename Number>
+void attend(const T* q, const Vectors<Number>& k, const Vectors<Number>& v, const T* added, int64_t n, int64_t width,
+            T* weights, T* mixed) {
+    int64_t s = 0, i = 0;
+    for (; s + 4 <= n; s += 4) dots<T, 4>(q, k.from + s * k.apart, k.apart, width, weights + s);
+    for (; s < n; ++s) dots<T, 1>(q, k.from + s * k.apart, k.apart, width, weights + s);
+    if (k.step)
+        for (s = 0; s < n; ++s) weights[s] *= T(k.step[s * k.far]);
+    T largest = -INFINITY, sum = 0;
+    for (s = 0; s < n; ++s) {
+        if (added) weights[s] += added[s];
+        largest = weights[s] > largest ? weights[s] : largest;
+    }
+    for (; s % WIDTH<T>; ++s) weights[s] = -INFINITY;
+    for (s = 0; s < n; s += WIDTH<T>) {
+        const Lanes<T> powers = exponential(load<Lanes<T>>(weights + s) - largest);
+        sum += total(powers);
+        store(weights + s, powers);
+    }
+    for (s = 0; s < n; ++s) weights[s] /= sum;
+    if (v.step)
+        for (s = 0; s < n; ++s) weights[s] *= T(v.step[s * v.far]);
+    for (; i + 4 * WIDTH<T> <= width; i += 4 * WIDTH<T>) mix<T, 4>(weights, v, i, n, mixed);
+    for (; i + WIDTH<T> <= width; i += WIDTH<T>) mix<T, 1>(weights, v, i, n, mixed);
+    for (; i < width; ++i) {
+        mixed[i] = 0;
+        for (s = 0; s < n; ++s) mixed[i] += weights[s] * T(v.from[s * v.apart + i]);
+    }
+}
+
+}  // namespace glassformer
