@@ -145,7 +145,7 @@ def test_text_that_is_not_utf8_is_refused():
         ("[model]\nn_heads = 3", ["d_model (256)", "n_heads (3)", "try n_heads=2"]),
         ("[data]\ntask = 'revers'", ["data.task='revers'", "Did you mean 'reverse'?"]),
         ("[training]\nschedule = 'cosin'", ["training.schedule='cosin'", "Did you mean 'cosine'?"]),
-        ("[training]\nsteps = 0", ["training.steps must be at least 1; got 0", "Try steps=1"]),
+        ("[training]\nsteps = 0", ["training.steps must be at least 1; got 0", "Try training.steps=1"]),
         ("[model]\nn_layers =\n", ["not valid TOML", "line 2"]),
         ("[model]\nd_ff = 1\nd_ff = 2\n", ["not valid TOML", "line 3"]),
         ("[model]\nd_ff = " + "9" * 5000, ["not valid TOML", "4300"]),

@@ -41,26 +41,25 @@ class BeamSettings:
 
     def check_beam(self) -> None:
         """Refuse numbers out of bounds, and settings that contradict each other. Errors: `ConfigError`."""
-        at_least(self, self.section, 1, "beam", "beam_groups")
+        at_least(self, self.section, 1, "beam", "beam_groups", advice={"beam": "4; 1 is greedy decoding"})
         at_most(self, self.section, MOST_BEAM, "beam", "beam_groups")
         at_least(self, self.section, 0, "coverage_penalty", "diversity")
         at_most(self, self.section, MOST_PENALTY, "coverage_penalty", "diversity")
-        where = placed(self.section, "length_penalty")
+        beam, groups, where = (placed(self.section, name) for name in ("beam", "beam_groups", "length_penalty"))
         if not abs(self.length_penalty) <= MOST_PENALTY:
             raise ConfigError(
                 f"{where} must be from -{MOST_PENALTY} to {MOST_PENALTY}; got {self.length_penalty}. "
-                "Try length_penalty=0.6."
+                f"Try {where}=0.6; 0 ranks by log-probability alone."
             )
         if self.beam % self.beam_groups:
+            even = self.beam_groups * max(1, self.beam // self.beam_groups)
             raise ConfigError(
-                f"{placed(self.section, 'beam_groups')} must divide beam evenly; got beam={self.beam} and "
-                f"beam_groups={self.beam_groups}. Try beam={self.beam_groups * max(1, self.beam // self.beam_groups)}."
+                f"{groups} must divide {beam} evenly; got {beam}={self.beam} and {groups}={self.beam_groups}. "
+                f"Try {beam}={even}."
             )
         if self.beam == 1 and (self.coverage_penalty or self.early_stop):
-            name = "coverage_penalty" if self.coverage_penalty else "early_stop"
-            raise ConfigError(
-                f"{placed(self.section, name)} needs beam search; got beam=1. Try beam=4, or remove {name}."
-            )
+            name = placed(self.section, "coverage_penalty" if self.coverage_penalty else "early_stop")
+            raise ConfigError(f"{name} needs beam search; got {beam}=1. Try {beam}=4, or remove {name}.")
 
 
 ONE_BEAM = BeamSettings()

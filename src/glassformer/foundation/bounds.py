@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from glassformer.foundation.errors import ConfigError
 
+NO_ADVICE: Mapping[str, str] = {}
 
-def at_least(config: object, section: str, least: int, *names: str) -> None:
-    """Refuse a setting below `least`, or not finite; None is always allowed. Errors: `ConfigError`."""
+
+def at_least(config: object, section: str, least: int, *names: str, advice: Mapping[str, str] = NO_ADVICE) -> None:
+    """Refuse a setting below `least`, or not finite; None is always allowed. Errors: `ConfigError`.
+
+    `advice` says by name what to try instead of `least`, as "0.8; 0 is greedy".
+    """
     for name in names:
         value = getattr(config, name)
         if value is not None and not least <= value < math.inf:
             raise ConfigError(
                 f"{placed(section, name)} must be at least {least}{'' if value < least else ' and finite'}; "
-                f"got {in_digits(value)}. Try {name}={least or 0}.",
+                f"got {in_digits(value)}. Try {placed(section, name)}={advice.get(name, least)}.",
                 setting=name,
             )
 
 
-def at_most(config: object, section: str, most: int, *names: str) -> None:
-    """Refuse a setting above `most`; None is always allowed. Errors: `ConfigError`."""
+def at_most(config: object, section: str, most: int, *names: str, advice: Mapping[str, str] = NO_ADVICE) -> None:
+    """Refuse a setting above `most`; None is always allowed. `advice` is as in `at_least`. Errors: `ConfigError`."""
     for name in names:
         value = getattr(config, name)
         if value is not None and value > most:
+            instead = f"Try {placed(section, name)}={advice[name]}" if name in advice else "Give a smaller number"
             raise ConfigError(
-                f"{placed(section, name)} must be at most {most}; got {in_digits(value)}. Give a smaller number.",
-                setting=name,
+                f"{placed(section, name)} must be at most {most}; got {in_digits(value)}. {instead}.", setting=name
             )
 
 

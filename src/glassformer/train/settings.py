@@ -204,7 +204,7 @@ class DecodeConfig(BeamSettings, Sampling):
     """Sequences decoded together."""
     precision: str = "float32"
     """Weights in decoding: float32 (as trained), bfloat16 or int8 (both rounded and faster), or auto (bfloat16 if the
-    hardware has it, else float32)."""
+    hardware has it, else float32); not in losses and greedy scores."""
     compile: bool = False
     """Compile the decoding steps with TorchInductor in place of our C++, for long jobs of models that the C++ does not
     know; takes up to a minute at the start."""
@@ -217,7 +217,8 @@ class DecodeConfig(BeamSettings, Sampling):
     def __post_init__(self) -> None:
         Sampling.__post_init__(self)
         self.check_beam()
-        at_least(self, "decode", 1, "max_new_tokens", "batch_size")
+        usual = {"max_new_tokens": "100, or leave it out for the usual length", "batch_size": "32"}
+        at_least(self, "decode", 1, "max_new_tokens", "batch_size", advice=usual)
         at_least(self, "decode", 0, "threads")
         at_most(self, "decode", MOST, "max_new_tokens", "batch_size")
         at_most(self, "decode", MOST_THREADS, "threads")

@@ -13,6 +13,20 @@ from glassformer.foundation.bounds import at_least, at_most, placed
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.typed import check_types
 
+ADVICE = {
+    "temperature": "0.8; 0 is greedy decoding",
+    "top_k": "50, or leave it out for no limit",
+    "top_p": "0.9; 1 keeps all tokens",
+    "min_p": "0.05; 0 keeps all tokens",
+    "typical_p": "0.9; 1 keeps all tokens",
+    "repetition_penalty": "1.2; 1 turns it off",
+    "frequency_penalty": "0.5; 0 turns it off",
+    "presence_penalty": "0.5; 0 turns it off",
+    "no_repeat_ngram": "3, or leave it out to allow repetition",
+    "contrastive_alpha": "0.6; 0 turns it off",
+}
+"""What to try instead of a number out of bounds: a usual one, and the one that turns the setting off."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -52,26 +66,25 @@ class Sampling:
 
     def __post_init__(self) -> None:
         check_types(self, self.section)
-        at_least(self, self.section, 0, "temperature", "min_p", "min_new_tokens", "seed", "contrastive_alpha")
-        at_least(self, self.section, 1, "top_k", "no_repeat_ngram")
-        at_most(self, self.section, 1, "top_p", "min_p", "typical_p", "contrastive_alpha")
-        at_most(self, self.section, 2**64 - 1, "seed")
-        at_most(self, self.section, 2**31 - 1, "top_k", "no_repeat_ngram", "min_new_tokens")
+        zero = ("temperature", "min_p", "min_new_tokens", "seed", "contrastive_alpha")
+        at_least(self, self.section, 0, *zero, advice=ADVICE)
+        at_least(self, self.section, 1, "top_k", "no_repeat_ngram", advice=ADVICE)
         for name in ("top_p", "typical_p", "repetition_penalty"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(
-                    f"{placed(self.section, name)} must be above 0 and finite; got {getattr(self, name)}. "
-                    f"Try {name}=1.0, which changes nothing.",
-                    setting=name,
-                )
+                raise self._refused(name, "above 0 and finite")
         for name in ("frequency_penalty", "presence_penalty"):
             if not math.isfinite(getattr(self, name)):
-                raise ConfigError(
-                    f"{placed(self.section, name)} must be a finite number; got {getattr(self, name)}. "
-                    f"Try {name}=0.0, which changes nothing.",
-                    setting=name,
-                )
+                raise self._refused(name, "a finite number")
+        at_most(self, self.section, 1, "top_p", "min_p", "typical_p", "contrastive_alpha", advice=ADVICE)
+        at_most(self, self.section, 2**64 - 1, "seed")
+        at_most(self, self.section, 2**31 - 1, "top_k", "no_repeat_ngram", "min_new_tokens", advice=ADVICE)
         self._check_use()
+
+    def _refused(self, name: str, rule: str) -> ConfigError:
+        where = placed(self.section, name)
+        return ConfigError(
+            f"{where} must be {rule}; got {getattr(self, name)}. Try {where}={ADVICE[name]}.", setting=name
+        )
 
     def _check_use(self) -> None:
         """Refuse sampling settings where nothing is drawn, instead of ignoring them silently."""
@@ -90,10 +103,11 @@ class Sampling:
         }
         given = [name for name, value in neutral.items() if getattr(self, name) != value]
         if self.temperature == 0 and given:
-            name, value = given[0], getattr(self, given[0])
+            name = given[0]
+            what = placed(self.section, name)
             raise ConfigError(
-                f"{placed(self.section, name)} selects the tokens to sample from, but {where}=0 does not sample; got "
-                f"{name}={value}. Try {where}=1.0, or remove {name}.",
+                f"{what} selects the tokens to sample from, but {where}=0 does not sample; got "
+                f"{what}={getattr(self, name)}. Try {where}=1.0, or remove {what}.",
                 setting=name,
             )
 
