@@ -88,9 +88,11 @@ class Session(ModuleType):
         by_length: bool = False,
         average: int | None = None,
         others: Sequence[Path] = (),
+        ready: Callable[[], None],
     ) -> dict[str, float | int | str]:
         self.calls.append(("evaluate", run, recipe, split, *filter(None, [average, others])))
         self.fail()
+        ready()
         return self.metrics
 
     def translate(

@@ -68,6 +68,6 @@ ROWS: list[Mutant] = [
     Mutant("only the first run is asked for labels", "cli/classify.py",
         "lines, size, average, others)", "lines, size, average)", f"{CLI}::test_each_verb_hands_all_runs_on"),
     Mutant("only the first run is scored", "cli/evaluate.py",
-        "average=average, others=others)", "average=average)", f"{CLI}::test_each_verb_hands_all_runs_on"),
+        "others=others, ready=tell)", "ready=tell)", f"{CLI}::test_each_verb_hands_all_runs_on"),
 ]
 # fmt: on

@@ -37,9 +37,12 @@ def run(arguments: Arguments) -> int:
     who = f"{', '.join(map(str, [folder, *others]))} as a committee" if others else str(folder)
     which = f", the mean of {'their' if others else 'its'} {average} newest checkpoints," if average else ""
     usual = f"the {split} split of {folder}" if others else f"its {split} split"
-    print(f"Scoring {who}{which} on {usual if named is None else named}.", file=sys.stderr)
     by_length = "by-length" in arguments.options
-    metrics = evaluate(folder, recipe, split, by_length=by_length, average=average, others=others)
+
+    def tell() -> None:
+        print(f"Scoring {who}{which} on {usual if named is None else named}.", file=sys.stderr)
+
+    metrics = evaluate(folder, recipe, split, by_length=by_length, average=average, others=others, ready=tell)
     print(as_json(metrics) if "json" in arguments.options else as_table(metrics))
     return 0
 

@@ -124,11 +124,11 @@ def test_what_gives_no_labels_is_of_no_committee(runs, tmp_path):
     other, own = tmp_path / "run", load_recipe(runs[0] / "recipe.toml")
     with pytest.raises(ConfigError, match=f"{other} writes answers and gives no labels. Use glassformer translate"):
         list(classify(other, [(1, "a")], 1, others=[]))
-    with pytest.raises(ConfigError, match=f"same data.layout; {other} has 'encoder-decoder', {runs[0]} has 'label'"):
+    with pytest.raises(ConfigError, match=f"same `data.layout`; {other} has 'encoder-decoder', {runs[0]} has 'label'"):
         list(classify(runs[0], [(1, "a")], 1, others=[other]))
-    with pytest.raises(ConfigError, match=f"same data.layout; {other} has 'encoder-decoder', {runs[0]} has 'label'"):
+    with pytest.raises(ConfigError, match=f"same `data.layout`; {other} has 'encoder-decoder', {runs[0]} has 'label'"):
         evaluate(runs[0], own, others=[other])
-    with pytest.raises(ConfigError, match=f"same data.layout; {runs[0]} has 'label', {other} has 'encoder-decoder'"):
+    with pytest.raises(ConfigError, match=f"same `data.layout`; {runs[0]} has 'label', {other} has 'encoder-decoder'"):
         evaluate(other, load_recipe(other / "recipe.toml"), others=runs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[
         for name, first in usual.items():
             if (second := manner(its.data)[name]) != first:
                 raise ConfigError(
-                    f"The members of a committee (an ensemble) must have the same data.{name}; {other} has {second!r}, "
+                    f"The members of a committee (an ensemble) must have the same `data.{name}`; {other} has {second!r}, "
                     f"{run} has {first!r}. Give runs of the same kind."
                 )
     return recipes
@@ -93,12 +93,17 @@ def load_members(recipes: Sequence[tuple[Path, Recipe]], average: int | None) ->
 
 
 def score_committee(
-    run: Path, recipe: Recipe, others: Sequence[Path], split: str, average: int | None
+    run: Path,
+    recipe: Recipe,
+    others: Sequence[Path],
+    split: str,
+    average: int | None,
+    ready: Callable[[], None],
 ) -> tuple[PairsSplit, LabelScores]:
     """Return a split of the first run, and the scores of the mean of all members on it.
 
-    Errors: `ConfigError` for a run of another kind or with other labels; `DataError` for a text that is longer than a
-    member takes, naming both.
+    `ready` is called once everything is read, before scoring. Errors: `ConfigError` for a run of another kind or with
+    other labels; `DataError` for a text that is longer than a member takes, naming both.
     """
     recipes = recipes_of(run, recipe, others)
     members = load_members(recipes, average)
@@ -108,6 +113,7 @@ def score_committee(
     for member, own, (_, its) in zip(members, encoded, recipes, strict=True):
         with naming(member.name):
             check_lengths(own, its, split, data.origin)
+    ready()
     return data, evaluate_committee(members, encoded, batch_size=recipe.decode.batch_size)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -11,7 +11,7 @@ from glassformer.data.config import LABEL, NO_ANSWERS
 from glassformer.data.dataset import places
 from glassformer.data.purpose import ANSWERS, LABELS, refuse_unfit
 from glassformer.data.tokens.vocabulary import UNK
-from glassformer.decode.answer import ASKED, MODELS, USUAL, answers, limit_of
+from glassformer.decode.answer import ASKED, MODELS, USUAL, answers, limit_of, nothing
 from glassformer.decode.choose.unwritten import unwritten
 from glassformer.decode.choose.words import NO_WISHES, Wishes
 from glassformer.decode.committee import Member, Read, committee_probabilities, shared_labels
@@ -75,6 +75,7 @@ def evaluate(
     by_length: bool = False,
     average: int | None = None,
     others: Sequence[Path] = (),
+    ready: Callable[[], None] = nothing,
 ) -> Figures:
     """Score the run's best checkpoint on a split; `recipe` is the run's own, with other data or decoding.
 
@@ -84,20 +85,22 @@ def evaluate(
 
     For a classifier also `labels` and `confusion`, by label. For answers, if asked for, also `by_length`: exact match
     and number of the pairs for each length of the source in tokens. `others`: runs that answer with this one, as a
-    committee (`score_committee`, `load_runs`), on the split that this one's `recipe` names.
+    committee (`score_committee`, `load_runs`), on the split that this one's `recipe` names. `ready` is called once
+    model and data are read and fit, before scoring.
     """
     if by_length and recipe.data.task in NO_ANSWERS:
         raise ConfigError(f"--by-length needs answers; {run} {NO_ANSWERS[recipe.data.task]}. Remove --by-length.")
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
     recipe = replace(recipe, training=replace(recipe.training, samples=0))
     if others and recipe.data.layout == LABEL:
-        data, scores = score_committee(run, recipe, others, split, average)
+        data, scores = score_committee(run, recipe, others, split, average, ready)
     else:
         loaded = load_runs(run, recipe, others, average)
         longer = as_long(recipe, loaded.model)
         with naming(shortest_of(loaded.model, [run, *others]), TooLongError):
             held_out = split == "dev"
             data = dev_split(run, longer, loaded) if held_out else prepare_split(longer, loaded.tokenizers, split)
+        ready()
         if recipe.data.task not in NO_ANSWERS:
             tell_decoding(loaded.model, recipe.decode)
         scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
