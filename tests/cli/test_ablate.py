@@ -79,7 +79,7 @@ def comparable(results: list[Result]) -> list[tuple]:
         ((*LAYERS, "--test", "model.d_ff=3"), "no section 'model' here"),
         ((*LAYERS, "--test", "data.max_length=3,4"), "one value"),
         ((*LAYERS, "--test", "data.max_length=9", "--test", "data.max_length=10"), "given twice"),
-        ((*LAYERS, "--test", "data.min_length=99"), "data.max_length"),
+        ((*LAYERS, "--test", "data.min_length=99"), "--data.max-length"),
     ],
     ids=lambda given: " ".join(given)[:40] if isinstance(given, tuple) else "",
 )

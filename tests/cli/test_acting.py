@@ -103,8 +103,8 @@ def test_a_verb_for_texts_names_the_verb_for_acting(
     [
         (("--by-length",), "acts in an environment. Remove --by-length"),
         (("--decode.beam", "3"), "acts in an environment, so --decode.beam would have no effect"),
-        (("--data.discount", "0.5"), r"data.discount=1.0; got 0.5"),
-        (("--data.text", "x"), "data.text belongs to data.task='text'"),
+        (("--data.discount", "0.5"), "--data.discount 1.0; got 0.5"),
+        (("--data.text", "x"), "--data.text belongs to --data.task text"),
     ],
 )
 def test_evaluate_refuses_what_would_change_nothing_or_the_task(actor, capsys, flags, told):
@@ -117,7 +117,7 @@ def test_actors_are_no_committee(actor, reader, capsys):
 
 def test_the_dev_split_must_be_what_was_held_out(reader, tmp_path, capsys):
     told = said(capsys, "evaluate", reader, "--split", "dev", "--data.dev-share", "0.5")
-    assert "data.dev_share is 0.5 and was 0.2" in told
+    assert "--data.dev-share is 0.5 and was 0.2" in told
     assert f"glassformer evaluate {reader} --data.test FILE" in told
     assert main(["evaluate", str(reader), "--split", "dev", "--json"]) == 0
     other = written(tmp_path / "other.csv")
@@ -169,8 +169,8 @@ def test_an_actor_starts_from_another(actor, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (("--tokenizer.kind", "byte"), "Episodes are numbers and have no tokens; got tokenizer.kind='byte'"),
-        (("--data.dev-share", "0.3"), "data.dev_share holds out the end of data.train"),
+        (("--tokenizer.kind", "byte"), "Episodes are numbers and have no tokens; got --tokenizer.kind byte"),
+        (("--data.dev-share", "0.3"), "--data.dev-share holds out the end of --data.train"),
         (("--break", "shifted-labels"), "nothing is shifted"),
         (("--break", "no-embedding-scale"), "it reads numbers, which are not embedded"),
         (("--break", "cache-off-by-one"), "there is no cache"),
@@ -184,7 +184,7 @@ def test_train_refuses_what_would_change_nothing(tmp_path, capsys, flags, told):
 def test_label_smoothing_is_for_numbered_actions(tmp_path, capsys):
     file = written(tmp_path / "vectors.csv", action=".5")
     flags = ("--data.train", file, "--training.label-smoothing", "0.1", "--out", tmp_path / "new")
-    assert "label_smoothing is for numbered actions" in said(capsys, "train", "decision", *flags)
+    assert "--training.label-smoothing is for numbered actions" in said(capsys, "train", "decision", *flags)
 
 
 def test_a_study_scores_an_actor_on_what_was_held_out(reader, tmp_path):

@@ -80,7 +80,7 @@ def test_a_classifier_beside_one_that_writes(run, trained, trained_pairs, monkey
     for verb in ("translate", "evaluate", "generate"):
         answer = run(verb, trained_pairs[0], trained[0])
         assert (answer.code, answer.out) == (2, "")
-        assert "The members of a committee (an ensemble) must have the same data." in answer.err
+        assert "The members of a committee (an ensemble) must have the same `data." in answer.err
 
 
 def test_each_verb_hands_all_runs_on(run, session, a_run, monkeypatch):

@@ -133,7 +133,8 @@ def test_translate_with_figures(trained, run, refused, monkeypatch):
     given = ("translate", str(trained), "--n-best", "2")
     assert "got 2 with a beam of 1. Give --beam 2 or more" in refused(*given)
     assert "--n-best takes a whole number from 1 to 1024" in refused(*given[:3], str(10**9), "--beam", "2")
-    assert "decode.coverage_penalty needs beam search" in refused(*given[:2], "--decode.coverage-penalty", "0.2")
+    needs = "--decode.coverage-penalty needs beam search; got --beam 1"
+    assert needs in refused(*given[:2], "--decode.coverage-penalty", "0.2")
 
 
 def test_params(trained, run):
@@ -213,7 +214,7 @@ def test_no_files_at_all(refused):
 
 def test_sequence_longer_than_max_len(refused):
     message = refused("train", "reverse", *TINY, *TASK, "--model.max-len", "9")
-    assert "model.max_len=9" in message
+    assert "--model.max-len 9" in message
     assert "pair" in message
 
 

@@ -7,10 +7,12 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from glassformer.cli.main import REQUIRED
 from glassformer.foundation import errors
 
 ROOT = Path(__file__).parents[2]
@@ -31,16 +33,22 @@ ROOT = Path(__file__).parents[2]
         (["resume"], ["needs a run folder", "Usage: glassformer resume RUN"]),
         (["train", "revers"], ["no recipe 'revers'", "Did you mean 'reverse'?"]),
         (["train", "revers.toml"], ["revers.toml", "No such file"]),
-        (["train", "reverse", "--model.n-heads", "3"], ["d_model (64)", "n_heads (3)", "try n_heads=2"]),
+        (
+            ["train", "reverse", "--model.n-heads", "3"],
+            ["--model.d-model (64)", "--model.n-heads (3)", "try --model.n-heads 2"],
+        ),
         (["train", "reverse", "--model.n-hed", "3"], ["--model.n-hed", "Did you mean '--model.n-heads'?"]),
         (["train", "reverse", "--model.d-model", "wide"], ["--model.d-model takes a whole number; got 'wide'"]),
-        (["train", "reverse", "--training.steps=-5"], ["training.steps must be at least 1; got -5"]),
-        (["train", "reverse", "--training.steps", "-5"], ["training.steps must be at least 1; got -5"]),
+        (
+            ["train", "reverse", "--training.steps=-5"],
+            ["--training.steps must be at least 1; got -5. Try --training.steps 1."],
+        ),
+        (["train", "reverse", "--training.steps", "-5"], ["--training.steps must be at least 1; got -5"]),
         (["train", "reverse", "--training.schedule", "cosin"], ["Did you mean 'cosine'?"]),
         (["train", "reverse", "--data.task", "revers"], ["Did you mean 'reverse'?"]),
-        (["train", "reverse", "--data.train", "x.tsv"], ["data.train", "'reverse'", "data.task"]),
-        (["train", "reverse", "--data.max-length", "4"], ["data.max_length (4)", "data.min_length (8)"]),
-        (["train", "multi30k", "--data.train-source", "x"], ["data.train_source", "data.train_target"]),
+        (["train", "reverse", "--data.train", "x.tsv"], ["--data.train ", "--data.task reverse", "--data.task pairs"]),
+        (["train", "reverse", "--data.max-length", "4"], ["--data.max-length (4)", "--data.min-length (8)"]),
+        (["train", "multi30k", "--data.train-source", "x"], ["--data.train-source", "--data.train-target"]),
         (["train", "n" * 300], ["too long", "Give a shorter one"]),
         (["resume", "n" * 300], ["too long", "Give a shorter one"]),
         (["evaluate", "nowhere"], ["nowhere is not a run folder", "does not exist", "glassformer train"]),
@@ -97,6 +105,18 @@ def test_out_of_memory(refused, session, error):
     assert all(fact in message for fact in ("--training.batch-tokens", "--training.accumulate", "--batch-size"))
 
 
+def test_a_package_that_is_needed_is_not_there(refused, session):
+    session.failure = ModuleNotFoundError("No module named 'torch'", name="torch")
+    told = refused("train", "reverse")
+    assert told.startswith("glassformer: The package torch is needed, but it is not installed. Install it: ")
+    assert f"{shlex.quote(sys.executable)} -m pip install torch." in told
+
+
+def test_each_package_that_is_needed_is_known():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert sorted(REQUIRED) == sorted(each.partition(">=")[0] for each in project["dependencies"])
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
 def test_out_of_disk(refused, session, number):
     session.failure = OSError(number, os.strerror(number), "log.txt")
@@ -112,7 +132,15 @@ def test_folder_of_somebody_else(refused, session, number):
 
 
 @pytest.mark.parametrize(
-    "bug", [ValueError("x"), KeyError("x"), RuntimeError("shape mismatch"), OSError(errno.EBADF, "x"), AssertionError()]
+    "bug",
+    [
+        ValueError("x"),
+        KeyError("x"),
+        RuntimeError("shape mismatch"),
+        ImportError("x", name="torch.x"),
+        OSError(errno.EBADF, "x"),
+        AssertionError(),
+    ],
 )
 def test_bug_keeps_its_traceback(run, session, bug):
     session.failure = bug

@@ -127,6 +127,17 @@ def test_a_file_holds_one_prompt_a_line(run, refused, writing, a_run):
     assert "there is no such file" in refused("generate", "runs/old", "--file", "none.txt")
 
 
+def test_several_lines_are_one_source_and_that_is_said(run, writing, a_run, monkeypatch):
+    """Only where an answer to each line may have been wanted: of lines on standard input, with an encoder."""
+    note = "All lines of standard input are one source; glassformer translate answers each line.\n"
+    for continues, data, told in ((False, b"a\nb\n", note), (False, b"a\n", ""), (True, b"a\nb\n", "")):
+        writing.continues = continues
+        monkeypatch.setattr(sys, "stdin", Input(data))
+        assert run("generate", "runs/old").err == told
+    writing.continues = False
+    assert run("generate", "runs/old", "--prompt", "a\nb").err == ""
+
+
 def test_json(run, writing, a_run):
     lines = run("generate", "runs/old", "--prompt", "é\n", "--n", "3", "--json").out.splitlines()
     assert [json.loads(line) for line in lines] == [
@@ -168,20 +179,27 @@ def test_settings(run, writing, of_run, words, expected):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--temperature", "-1"), "decode.temperature must be at least 0; got -1.0"),
-        (("--temperature", "nan"), "decode.temperature must be at least 0 and finite; got nan"),
-        (("--temperature", "0", "--top-k", "3"), "decode.top_k selects the tokens to sample from"),
-        (("--top-p", "0"), "decode.top_p must be above 0"),
-        (("--top-k", "x"), "takes a whole number or none; got 'x'"),
+        (("--temperature", "-1"), "--temperature must be at least 0; got -1.0. Try --temperature 0.8; 0 is greedy"),
+        (("--temperature", "nan"), "--temperature must be at least 0 and finite; got nan"),
+        (("--temperature", "0", "--top-k", "3"), "--top-k selects the tokens to sample from, but --temperature 0"),
+        (("--top-p", "0"), "--top-p must be above 0 and finite; got 0.0. Try --top-p 0.9; 1 keeps all tokens."),
+        (("--top-k", "x"), "--top-k takes a whole number or none; got 'x'"),
         (("--n", "1000000000"), "--n takes a whole number from 1 to 100000"),
         (("--n", "0"), "got '0'"),
-        (("--max-new-tokens", "0"), "decode.max_new_tokens must be at least 1"),
-        (("--seed", "-1"), "decode.seed must be at least 0"),
-        (("--greedy", "--temperature", "1"), "--greedy does not sample, so it takes no temperature. Give only one"),
+        (("--max-new-tokens", "0"), "--max-new-tokens must be at least 1; got 0. Try --max-new-tokens 100, or"),
+        (("--seed", "-1"), "--seed must be at least 0; got -1. Try --seed 0."),
+        (("--greedy", "--temperature", "1"), "so --temperature would have no effect. Give only one"),
+        (("--greedy", "--min-p", "0.1"), "--greedy takes the most probable token and does not sample, so --min-p"),
+        (("--greedy", "--n", "3"), "Greedy decoding draws nothing and writes the same text each time; got --n 3"),
+        (("--temperature", "0", "--n", "2"), "Greedy decoding draws nothing"),
+        (("--contrastive-alpha", "0.6", "--n", "2"), "Contrastive search draws nothing"),
+        (("--top-p", "90"), "--top-p must be at most 1; got 90.0. Try --top-p 0.9; 1 keeps all tokens."),
+        (("--repetition-penalty", "0"), "Try --repetition-penalty 1.2; 1 turns it off."),
+        (("--no-repeat-ngram", "0"), "Try --no-repeat-ngram 3, or leave it out"),
         (("--top-k", "3", "--decode.top-k", "4"), "--top-k and --decode.top-k are the same setting"),
         (("--topk", "3"), "Did you mean '--top-k'?"),
     ],
-    ids=[str(i) for i in range(12)],
+    ids=[str(i) for i in range(19)],
 )
 def test_mistakes(refused, writing, a_run, words, says):
     assert says in refused("generate", "runs/old", "--prompt", "a", *words)

@@ -73,6 +73,15 @@ def test_help_shows_the_values_of_a_run(run, tmp_path):
     assert re.search(r"--decode.batch-size INT .*\[77\]", run("evaluate", str(tmp_path), "--help").out)
 
 
+def test_help_shows_what_generate_does_with_a_run_that_is_greedy(run, tmp_path):
+    """It samples at temperature 1 where the recipe has 0; the other verbs decode as the recipe says."""
+    (tmp_path / "recipe.toml").write_text("[decode]\ntop_k = 5\ntemperature = 0.5\n")
+    for words, temperature in (((), "1.0"), ((str(tmp_path),), "0.5")):
+        assert re.search(rf"--decode.temperature [^[]*\[{temperature}\]", run("generate", *words, "--help").out)
+    assert re.search(r"--decode.temperature [^[]*\[0.0\]", run("translate", "--help").out)
+    assert "--decode.beam" not in run("generate", "--help").out
+
+
 def test_help_never_fails(run):
     assert run("train", "--help", "--no-such-flag").code == 0
     assert run("train", "no-such-recipe", "--help").out == run("train", "--help").out

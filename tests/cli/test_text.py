@@ -126,14 +126,20 @@ WRONG = {
     "by length": (["evaluate", "RUN", "--split", "dev", "--by-length"], "predicts running text"),
     "another objective": (
         ["evaluate", "RUN", "--data.objective", "prefix"],
-        "data.objective='next_token'; got 'prefix'",
+        "--data.objective next_token; got 'prefix'. Remove --data.objective.",
     ),
     "answers": (["translate", "RUN"], "Use glassformer generate"),
     "labels": (["classify", "RUN"], "Use glassformer generate"),
     "pairs": (["train", "lm", "--data.train", "x.tsv"], "reads running text and no pairs"),
-    "a text for pairs": (["train", "reverse", "--data.text", "x.txt"], "data.text belongs to data.task='text'"),
+    "a text for pairs": (["train", "reverse", "--data.text", "x.txt"], "--data.text belongs to --data.task text"),
     "no text": (["train", "lm", "--data.text", "nowhere.txt"], "nowhere.txt"),
 }
+
+
+def test_nothing_is_said_to_be_scored_that_is_not(trained, run):
+    """Which split is scored is said once its data are there, and never before an error."""
+    assert run("evaluate", str(trained)).err.startswith("glassformer: The test split needs a text")
+    assert run("evaluate", str(trained), "--split", "dev").err == f"Scoring {trained} on its dev split.\n"
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -9,15 +9,18 @@ BEFORE = "tests/cli/test_before.py"
 ERRORS = "tests/cli/test_errors.py"
 NOTES = "tests/cli/test_notes.py"
 RUNS = "tests/cli/test_runs.py"
+GENERATE = "tests/cli/test_generate.py"
+NEARBY = "tests/cli/flags/test_near.py"
 SURFACE = "tests/cli/test_surface.py"
+TYPED = "tests/cli/flags/test_as_typed.py"
 VERBS = "tests/cli/test_verbs.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
     Mutant("each mistake has the same exit code", "cli/main.py",
-        "return str(error), error.exit_code", "return str(error), 2", f"{ERRORS}::test_each_kind_has_its_exit_code"),
+        "return in_flags(error, words), error.exit_code", "return in_flags(error, words), 2", f"{ERRORS}::test_each_kind_has_its_exit_code"),
     Mutant("a bug is told as a mistake of the user", "cli/main.py",
-        "    return None\n\n\ndef debugging", "    return str(error), 2\n\n\ndef debugging",
+        "    return None\n\n\ndef in_flags", "    return str(error), 2\n\n\ndef in_flags",
         f"{ERRORS}::test_bug_keeps_its_traceback"),
     Mutant("who wants tracebacks gets none", "cli/main.py",
         "if known is None or debugging(words):", "if known is None:", f"{ERRORS}::test_debug_shows_the_traceback"),
@@ -54,6 +57,47 @@ ROWS: list[Mutant] = [
     Mutant("blank lines get no line of their own", "cli/translate.py",
         "while waiting.popleft():\n                yield None", "while waiting.popleft():\n                pass",
         f"{VERBS}::test_one_answer_for_each_line_whatever_the_batches"),
+    Mutant("a missing package is a bug of ours", "cli/main.py",
+        "error.name in REQUIRED", "error.name == 'tyro'", f"{ERRORS}::test_a_package_that_is_needed_is_not_there"),
+    Mutant("a needed package is forgotten", "cli/main.py",
+        '"torch", "tyro")', '"tyro")', f"{ERRORS}::test_each_package_that_is_needed_is_known"),
+    Mutant("a mistake in a file is told in flags", "cli/main.py",
+        "isinstance(error, RecipeError) or not words", "not words",
+        f"{TYPED}::test_a_mistake_in_a_file_is_named_as_it_stands_there"),
+    Mutant("a short flag is told at length", "cli/flags/as_typed.py",
+        'flag = f"--{name}" if place', "flag = long if place", f"{TYPED}::test_settings_become_flags"),
+    Mutant("what the user quoted is rewritten", "cli/flags/as_typed.py",
+        'rf"{KEPT}|(?<!', 'rf"(?<!', f"{TYPED}::test_settings_become_flags"),
+    Mutant("a word is taken for a setting", "cli/flags/as_typed.py",
+        "or (bare and value is None)", "", f"{TYPED}::test_settings_become_flags"),
+    Mutant("a setting of another section is named", "cli/flags/as_typed.py",
+        "if len(flags) == 1 or len(own) == 1:", "if True:", f"{TYPED}::test_settings_become_flags"),
+    Mutant("what is off is told to be on", "cli/flags/as_typed.py",
+        "f\"--{section}.no-{key.replace('_', '-')}\"", "flag", f"{TYPED}::test_settings_become_flags"),
+    Mutant("a suggestion is any name", "cli/flags/near.py",
+        "NEAR = 0.7", "NEAR = 0.3", f"{NEARBY}::test_no_suggestion_is_better_than_a_wrong_one"),
+    Mutant("other tools' names are unknown", "cli/flags/near.py",
+        "if place in here), \"\")", "if False), \"\")", f"{NEARBY}::test_what_was_meant"),
+    Mutant("a similar flag comes before the same name of a setting", "cli/flags/near.py",
+        "translated(key, here) or of_key.get(key) or", "", f"{NEARBY}::test_what_was_meant"),
+    Mutant("a flag of another verb is none", "cli/flags/near.py",
+        "if any(option.name == word", "if False and any(option.name == word", f"{NEARBY}::test_a_flag_of_another_verb"),
+    Mutant("help shows a temperature that generate does not have", "cli/help.py",
+        'sampled(used) if name == "generate" else used', "used",
+        f"{SURFACE}::test_help_shows_what_generate_does_with_a_run_that_is_greedy"),
+    Mutant("the same text is written several times", "cli/generate.py",
+        "    refuse_alike(n, recipe)\n", "", f"{GENERATE}::test_mistakes"),
+    Mutant("--greedy takes a filter that does nothing", "cli/generate.py",
+        "if changes.get(place, value) != value:", "if False:", f"{GENERATE}::test_mistakes"),
+    Mutant("several lines are one source, and nobody says so", "cli/generate.py",
+        'and "\\n" in prompts[0]:', "and False:",
+        f"{GENERATE}::test_several_lines_are_one_source_and_that_is_said"),
+    Mutant("a split is said to be scored before it is read", "cli/evaluate.py",
+        "    metrics = evaluate(", "    tell()\n    metrics = evaluate(",
+        "tests/cli/test_text.py::test_nothing_is_said_to_be_scored_that_is_not"),
+    Mutant("too small a top_k becomes greedy by the advice", "decode/choose/sampling.py",
+        'at_least(self, self.section, 1, "top_k", "no_repeat_ngram", advice=ADVICE)',
+        'at_least(self, self.section, 1, "top_k", "no_repeat_ngram")', f"{TYPED}::test_on_the_command_line"),
     Mutant("a dry run keeps silent of the tokens that it wrote", "data/running/token_cache.py",
         "replace(open_tokens(folder), new=True)", "open_tokens(folder)",
         f"{BEFORE}::test_tokens_of_a_text_stay_for_the_run_and_are_named"),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from glassformer.cli.settings import converted, is_switch, kind_of
+from glassformer.cli.flags.near import meant_flag
+from glassformer.cli.settings import converted, flags_of, is_switch, kind_of
 from glassformer.cli.verbs import COMMON, Verb
 from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.registry import suggestion
 
 
 @dataclass
@@ -59,7 +59,7 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
             continue
         option = options.get(flag.replace("_", "-"))
         if option is None:
-            raise ConfigError(f"`glassformer {name}` has no flag --{flag}. {suggestion('--' + flag, dashed(options))}")
+            raise ConfigError(unknown_flag(name, verb, flag))
         if option.value is None and given is not None:
             raise ConfigError(f"--{option.name} takes no value; got {given!r}. Write --{option.name} alone.")
         value = "" if option.value is None else taken(option.name, given, rest)
@@ -68,6 +68,13 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
         else:
             found.options[option.name] = value
     return found
+
+
+def unknown_flag(name: str, verb: Verb, flag: str) -> str:
+    """Return the error for a flag that a verb does not have: its flags, and which one may have been meant."""
+    known = ", ".join(f"'--{option.name}'" for option in (*verb.options, *COMMON))
+    meant = meant_flag(flag, verb, flags_of(verb.sections, verb.taken))
+    return f"`glassformer {name}` has no flag --{flag}. Known: {known}. {meant}".rstrip()
 
 
 def read_setting(flag: str, given: str | None, rest: list[str], verb: Verb) -> tuple[str, object]:
@@ -114,11 +121,6 @@ def whole_number(name: str, given: str, most: int, usual: int = 3) -> int:
     if not given.isdecimal() or len(given) > 9 or not 1 <= int(given) <= most:
         raise ConfigError(f"--{name} takes a whole number from 1 to {most}; got {given[:40]!r}. Try --{name} {usual}.")
     return int(given)
-
-
-def dashed(names: Iterable[str]) -> list[str]:
-    """Return the names with `--` in front, as they are typed."""
-    return [f"--{name}" for name in names]
 
 
 def usage(name: str, verb: Verb) -> str:

@@ -33,7 +33,7 @@ def main() -> int:
     except KeyboardInterrupt as stop:
         return complain("Stopped.", getattr(stop, "exit_code", 130))
     except Exception as error:
-        known = explained(error)
+        known = explained(error, ())
         if known is None or debugging(()):
             raise
         return complain(*known)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments, whole_number
+from glassformer.cli.flags.wished import wished
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
-from glassformer.cli.wished import wished
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.foundation.errors import ConfigError, DataError
@@ -37,8 +37,9 @@ SHORT = (
 """Settings of [decode] that are also flags of this verb."""
 OF_BEAMS = tuple(annotations_of(BeamSettings))
 """Settings of [decode] that have no effect here, because this verb writes token by token."""
-OF_DRAWS = {"contrastive_alpha": 0.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
+OF_DRAWS = {"temperature": 0.0, "contrastive_alpha": 0.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
 """Settings that have no effect on greedy decoding, each with the value that turns it off."""
+NO_CHANGES: Mapping[str, object] = {}
 MOST_TEXTS = 100_000
 """The most texts per prompt."""
 MOST_GUESSES = 1_000
@@ -50,6 +51,7 @@ def run(arguments: Arguments) -> int:
     folder, *others = existing_runs(arguments)
     recipe = decoding(recipe_of(folder), arguments)
     n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
+    refuse_alike(n, recipe)
     guessing = guessing_of(arguments)
     prompts = prompts_of(arguments)
     from glassformer.train.finished.writing import Writer  # after the checks, as importing torch takes a second
@@ -57,6 +59,8 @@ def run(arguments: Arguments) -> int:
     writer, stops = Writer(folder, recipe, guessing, others), arguments.lists.get("stop", [])
     if unknown := writer.unknown(prompts):
         print(unknown, file=sys.stderr)
+    if not writer.continues and not {"prompt", "file"} & arguments.options.keys() and "\n" in prompts[0]:
+        print("All lines of standard input are one source; glassformer translate answers each line.", file=sys.stderr)
     pieces = in_order(writer.write(prompts, n, stops, crop="crop" in arguments.options, wishes=wished(arguments)))
     if "json" in arguments.options:
         show_json(pieces, prompts, n)
@@ -102,16 +106,33 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
         if place in changes:
             raise ConfigError(f"--{name} and --decode.{name} are the same setting. Give only one of them.")
         changes[place] = converted(place, kind, arguments.options[name])
-    if "greedy" in arguments.options and "contrastive-alpha" in arguments.options:
-        raise ConfigError("--greedy and --contrastive-alpha are two ways to choose a token. Give only one of them.")
+    if "greedy" not in arguments.options:
+        return sampled(recipe, changes)
+    turned_off = {f"decode.{name}": value for name, value in OF_DRAWS.items()}
+    for place, value in turned_off.items():
+        if changes.get(place, value) != value:
+            raise ConfigError(
+                f"--greedy takes the most probable token and does not sample, so {place} would have no effect. Give "
+                "only one of them."
+            )
+    return override(recipe, turned_off | changes)
+
+
+def sampled(recipe: Recipe, changes: Mapping[str, object] = NO_CHANGES) -> Recipe:
+    """Return the recipe with changes, and with temperature 1 unless it or a change says how tokens are chosen."""
     looks_ahead = changes.get("decode.contrastive_alpha", recipe.decode.contrastive_alpha)
-    if "greedy" in arguments.options:
-        if changes.get("decode.temperature"):
-            raise ConfigError("--greedy does not sample, so it takes no temperature. Give only one of them.")
-        changes = {f"decode.{name}": value for name, value in OF_DRAWS.items()} | changes | {"decode.temperature": 0.0}
-    elif recipe.decode.temperature == 0 and not looks_ahead:
-        changes = {"decode.temperature": 1.0} | changes
-    return override(recipe, changes)
+    usual: dict[str, object] = {} if recipe.decode.temperature or looks_ahead else {"decode.temperature": 1.0}
+    return override(recipe, {**usual, **changes})
+
+
+def refuse_alike(n: int, recipe: Recipe) -> None:
+    """Refuse to write several equal texts for a prompt, where nothing is drawn. Errors: `ConfigError`."""
+    if n > 1 and recipe.decode.temperature == 0:
+        how = "Contrastive search" if recipe.decode.contrastive_alpha else "Greedy decoding"
+        raise ConfigError(
+            f"{how} draws nothing and writes the same text each time; got --n {n}. Remove --n, or sample instead (for "
+            "example --temperature 0.8). With an encoder-decoder, glassformer translate --beam gives several answers."
+        )
 
 
 def prompts_of(arguments: Arguments) -> list[str]:

@@ -7,8 +7,9 @@ import textwrap
 from pathlib import Path
 
 from glassformer.cli.arguments import usage
+from glassformer.cli.generate import sampled
 from glassformer.cli.settings import setting_lines
-from glassformer.cli.verbs import COMMON, VERBS, Option, Verb
+from glassformer.cli.verbs import COMMON, VERBS, Option
 from glassformer.foundation.errors import GlassformerError
 from glassformer.proof.check.signatures import DOCUMENTED
 from glassformer.train.breaks.table import BREAKS
@@ -123,21 +124,24 @@ def verb_help(name: str, target: str | None) -> str:
         parts.append(table("Mistakes for --break", [(each, BREAKS[each].what) for each in BREAKS]))
     parts.append(table("Flags", list(map(flag_line, (*verb.options, *COMMON)))))
     if verb.sections:
-        parts += section_tables(verb, target)
+        parts += section_tables(name, target)
     parts.append("\n".join(["Examples", *(f"  {line}" for line in EXAMPLES[name])]))
     return "\n\n".join(parts)
 
 
-def section_tables(verb: Verb, target: str | None) -> list[str]:
-    """Return a table for each recipe section whose settings the verb accepts."""
-    recipe = recipe_of(target)
+def section_tables(name: str, target: str | None) -> list[str]:
+    """Return a table for each recipe section whose settings the verb accepts, with the values that it would use."""
+    verb, recipe = VERBS[name], recipe_of(target)
     whose = f"the value in {target}" if recipe else f"the default; name a {verb.target} before --help to see its values"
+    whose += "; generate samples, so a temperature of 0 is shown as 1, which it takes instead" * (name == "generate")
     note = (
         "Settings: --section.key VALUE or --section.key=VALUE, with - or _ in the key. --section.no-key turns a switch "
         "off; the value none unsets what may be unset. In brackets: "
         f"{whose}."
     )
-    lines = {each: setting_lines(each, recipe or Recipe("NAME"), verb.taken) for each in verb.sections}
+    used = recipe or Recipe("NAME")
+    used = sampled(used) if name == "generate" else used
+    lines = {each: setting_lines(each, used, verb.taken) for each in verb.sections}
     return [textwrap.fill(note, width()), *(table(f"[{section}]", each) for section, each in lines.items())]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -12,10 +13,12 @@ from pathlib import Path
 
 from glassformer import __version__
 from glassformer.cli.verbs import VERBS
-from glassformer.foundation.errors import ConfigError, GlassformerError, is_out_of_memory
+from glassformer.foundation.errors import ConfigError, GlassformerError, RecipeError, is_out_of_memory
 from glassformer.foundation.openmp import check_environment
 
 OUT_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+REQUIRED = ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch", "tyro")
+"""The packages that glassformer cannot work without."""
 BROKEN_PIPE = 128 + 13
 """The exit code of a program that SIGPIPE ended: the reader of our output went away before the end."""
 
@@ -53,7 +56,7 @@ def attempt(words: list[str]) -> int:
     except KeyboardInterrupt as stop:
         return complain("Stopped.", getattr(stop, "exit_code", 130))
     except Exception as error:
-        known = explained(error)
+        known = explained(error, words)
         if known is None or debugging(words):
             raise
         return complain(*known)
@@ -103,10 +106,18 @@ def run_verb(name: str, words: list[str]) -> int:
         return import_module(f"glassformer.cli.{name}").run(arguments)
 
 
-def explained(error: Exception) -> tuple[str, int] | None:
-    """Return the message for the user and the exit code, or None for a bug of ours, which needs a traceback."""
+def explained(error: Exception, words: Sequence[str]) -> tuple[str, int] | None:
+    """Return the message for the user and the exit code, or None for a bug of ours, which needs a traceback.
+
+    `words` are those of the command line, whose flags the message names.
+    """
     if isinstance(error, GlassformerError):
-        return str(error), error.exit_code
+        return in_flags(error, words), error.exit_code
+    if isinstance(error, ModuleNotFoundError) and error.name in REQUIRED:
+        return (
+            f"The package {error.name} is needed, but it is not installed. Install it: {shlex.quote(sys.executable)} "
+            f"-m pip install {error.name}. In a clone of glassformer, `pip install .` installs all that is needed."
+        ), 2
     if is_out_of_memory(error):
         return (
             f"Memory ran out ({(str(error) or 'no more available').splitlines()[0][:200]}). Any of these helps: "
@@ -125,6 +136,16 @@ def explained(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, PermissionError) or (isinstance(error, OSError) and error.errno == errno.EROFS):
         return f"{error.filename} cannot be used: {error.strerror}. Choose one that you may read and write.", 2
     return None
+
+
+def in_flags(error: GlassformerError, words: Sequence[str]) -> str:
+    """Return the message of an error, with flags for settings, except where it is about a recipe file."""
+    if isinstance(error, RecipeError) or not words or words[0] not in VERBS:
+        return str(error)
+    from glassformer.cli.flags.as_typed import as_typed
+
+    setting = error.setting if isinstance(error, ConfigError) else None
+    return as_typed(str(error), VERBS[words[0]], words[1:], setting)
 
 
 def debugging(words: Sequence[str]) -> bool:

@@ -93,15 +93,20 @@ N_BEST = Option(
     "N",
     "Beam search: the N best answers to each line, one per line, each after the number of its input line.",
 )
-SCORES = Option("scores", None, "After each answer TAB and its score: log-probability divided by the length penalty.")
+SCORES = Option(
+    "scores",
+    None,
+    "After each answer TAB and its score: log-probability divided by the length penalty; of a greedy answer with the "
+    "weights as trained, whatever decode.precision and decode.cache are.",
+)
 ALIGNMENTS = Option(
     "alignments", None, "After each answer TAB and i-j for each token j: i is the source token with the most attention."
 )
 JSON_ANSWERS = Option("json", None, "One JSON object per line: its number, tokens, and answers with their figures.")
 BEAM = Option("beam", "N", "Beam search with N hypotheses (default: the recipe's beam width).")
 PROMPT = Option("prompt", "TEXT", "Text to continue, or source to answer (default: standard input).")
-PROMPTS = Option("file", "FILE", "File with one prompt per line.")
-TEXTS = Option("n", "N", "Texts per prompt (default: 1).")
+PROMPTS = Option("file", "FILE", "File with one prompt per line; a blank line is an empty prompt.")
+TEXTS = Option("n", "N", "Texts per prompt (default: 1); more only where they are sampled.")
 NEW_TOKENS = Option(
     "max-new-tokens",
     "N",
@@ -135,7 +140,11 @@ DRAFT = Option(
 LOOKUP = Option("lookup", "N", "Prompt-lookup decoding: propose what followed the last N tokens (or fewer) before.")
 GUESSES = Option("guesses", "N", "With --draft or --lookup: tokens proposed at a time (default: 4).")
 GREEDY = Option("greedy", None, "Greedy decoding: always the most probable token, no sampling.")
-SEED = Option("seed", "N", "Random seed; the same seed, the same text (default: the recipe's, else 1).")
+SEED = Option(
+    "seed",
+    "N",
+    "Random seed; the same text for the same seed, prompt, run and settings (default: the recipe's, else 1).",
+)
 STOP = Option("stop", "TEXT", "End a text where this string would come, and leave it out; repeatable.", repeats=True)
 BAN = Option("ban", "TEXT", "Never write this string, not even inside a word; repeatable.", repeats=True)
 FORCE = Option("force", "TEXT", "Beam search: each answer contains this string; repeatable.", repeats=True)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 import io
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import is_dataclass, make_dataclass
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from glassformer.cli.flags.near import meant_setting, nearest
 from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.registry import suggestion
 from glassformer.foundation.typed import TYPED, annotations_of, types_in
 from glassformer.train.recipe import Recipe
 
@@ -27,26 +26,29 @@ def flag_of(section: str, key: str) -> str:
     return f"--{section}.{key.replace('_', '-')}"
 
 
+def flags_of(sections: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
+    """Return the settings of some sections, or those `taken`, as "section.key", each with its flag."""
+    keys = [(section, key) for section in sections for key in annotations_of(annotations_of(Recipe)[section])]
+    return {f"{section}.{key}": flag_of(section, key) for section, key in keys if not taken or key in taken}
+
+
 def kind_of(section: str, key: str, sections: tuple[str, ...]) -> tuple[str, Any, bool]:
     """Return the setting's name, its type, and False if a switch is turned off by `no_key`, else True.
 
     Errors: `ConfigError` for an unknown section or key, with the nearest match.
     """
     if section not in sections:
-        raise ConfigError(
-            f"{flag_of(section, key)}: there is no section {section!r} here. {suggestion(section, sections)}"
-        )
+        near = nearest(section, {each: each for each in sections})
+        hint = f" Did you mean {near!r}?" if near else ""
+        known = ", ".join(map(repr, sorted(sections)))
+        raise ConfigError(f"{flag_of(section, key)}: there is no section {section!r} here. Known: {known}.{hint}")
     known = annotations_of(annotations_of(Recipe)[section])
     if key in known:
         return f"{section}.{key}", known[key], True
     bare = key.removeprefix("no_")
     if bare in known and is_switch(known[bare]):
         return f"{section}.{bare}", bool, False
-    homes = [each for each in sections if key in annotations_of(annotations_of(Recipe)[each])]
-    if homes:
-        raise ConfigError(f"{flag_of(section, key)} is not a setting. Did you mean {flag_of(homes[0], key)!r}?")
-    nearest = get_close_matches(key, known, n=1, cutoff=0.5)
-    hint = f"Did you mean {flag_of(section, nearest[0])!r}?" if nearest else suggestion(key, known)
+    hint = meant_setting(section, key, flags_of(sections)) or f"Known: {', '.join(map(repr, sorted(known)))}."
     raise ConfigError(f"{flag_of(section, key)} is not a setting. {hint}")
 
 

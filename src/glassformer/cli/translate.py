@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.figures import asked_of, line_of
+from glassformer.cli.flags.wished import wished
 from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import converted
-from glassformer.cli.wished import wished
 from glassformer.data.config import NO_ANSWERS
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.data.tokens.vocabulary import lacking

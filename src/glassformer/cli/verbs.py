@@ -60,7 +60,12 @@ from glassformer.cli.options import (
     Option,
     Verb,
 )
+from glassformer.decode.beam_settings import BeamSettings
+from glassformer.foundation.typed import annotations_of
+from glassformer.train.settings import DecodeConfig
 
+WITHOUT_BEAM = tuple(name for name in annotations_of(DecodeConfig) if name not in annotations_of(BeamSettings))
+"""The settings of [decode] for a verb that writes token by token."""
 SECTIONS = ("data", "tokenizer", "model", "training", "optimizer", "checkpoint", "decode", "distributed")
 
 
@@ -94,10 +99,11 @@ VERBS: dict[str, Verb] = {
         "before their end; raise it if there are many. unknown: source tokens that are not in the vocabulary. bleu, "
         "bleu_lowercase, chrf: for text from files, by sacrebleu. any_match: if sources have several targets, share "
         "of sources that got one of theirs. Classifiers: accuracy, macro F1, and figures for each label. Running "
-        "text: nothing is generated; loss and perplexity of the whole text, bits per byte and per character; "
-        "--data.text FILE scores another text. Several RUNs, of one kind and with the same labels or vocabularies, "
-        "are scored as a committee (an ensemble that averages their probabilities) on the split of the first; their "
-        "folders are not written to.",
+        "text: nothing is generated; loss and perplexity of the whole text, bits per byte and per character, and "
+        "word_perplexity: e to the loss of a whole word, all its tokens together, so it is large for characters. "
+        "--data.text FILE scores another text. Losses are those of the weights as trained, whatever decode.precision. "
+        "Several RUNs, of one kind and with the same labels or vocabularies, are scored as a committee (an ensemble "
+        "that averages their probabilities) on the split of the first; their folders are not written to.",
         (SPLIT, AVERAGE, BY_LENGTH, JSON),
         ("data", "decode"),
         many=True,
@@ -112,6 +118,7 @@ VERBS: dict[str, Verb] = {
         "same vocabularies write as a committee (ensemble): each token by the mean of their probabilities.",
         GENERATING,
         ("decode",),
+        WITHOUT_BEAM,
         many=True,
     ),
     "translate": Verb(

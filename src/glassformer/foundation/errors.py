@@ -20,6 +20,10 @@ class ConfigError(GlassformerError):
         """The field of the config to change, if it is a single one."""
 
 
+class RecipeError(ConfigError):
+    """An invalid recipe file. The message begins with the file and names settings as they are written there."""
+
+
 class DataError(GlassformerError):
     """A file or value that cannot be read as data. The message gives file and line (or row and column) and a remedy."""
 

@@ -27,7 +27,7 @@ from glassformer.data.config import (
     TokenizerConfig,
     unused,
 )
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.errors import ConfigError, RecipeError
 from glassformer.foundation.registry import suggestion
 from glassformer.foundation.typed import TYPED, annotations_of, check_types, is_of, types_in
 from glassformer.model.recipe import ModelRecipe, unread
@@ -179,7 +179,7 @@ def read_table(kind: type[Section], table: Mapping[str, Any], file: str, section
             sections = {name: each for name, each in annotations_of(Recipe).items() if is_dataclass(each)}
             others = [name for name, each in sections.items() if key in annotations_of(each)]
             hint = f"It belongs to [{others[0]}]." if others else suggestion(key, known)
-            raise ConfigError(f"{file}: {place} is not a setting. {hint}")
+            raise RecipeError(f"{file}: {place} is not a setting. {hint}")
         if is_dataclass(known[key]) and isinstance(value, dict):
             values[key] = read_table(known[key], value, file, key)
         else:
@@ -187,7 +187,7 @@ def read_table(kind: type[Section], table: Mapping[str, Any], file: str, section
     try:
         return kind(**values)
     except ConfigError as error:
-        raise ConfigError(f"{file}: {error}") from None
+        raise RecipeError(f"{file}: {error}") from None
 
 
 def read_value(kind: Any, value: object, place: str) -> object:
@@ -197,7 +197,7 @@ def read_value(kind: Any, value: object, place: str) -> object:
     if not is_of(value, allowed) or (as_float and abs(cast("int", value)) > sys.float_info.max):
         words = {**TYPED, str: "text in quotes"}
         wanted = " or ".join(words.get(each, "a section") for each in allowed if each is not NoneType)
-        raise ConfigError(f"{place} must be {wanted}; got {written(value)[:60]}.")
+        raise RecipeError(f"{place} must be {wanted}; got {written(value)[:60]}.")
     return float(cast("int", value)) if as_float else value
 
 

@@ -1,0 +1,93 @@
+"""Errors in the words of the command line: settings become the flags that were typed, or could be.
+
+The library names a setting, as in "decode.top_k must be at least 1; got 0. Try decode.top_k=50". Whoever typed
+`--top-k 0` reads "--top-k must be at least 1; got 0. Try --top-k 50".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from glassformer.cli.options import Verb
+from glassformer.cli.settings import flags_of, is_switch
+from glassformer.foundation.typed import annotations_of
+from glassformer.train.recipe import Recipe
+
+VALUE = r" ?= ?(?P<value>'[^']*'|\"[^\"]*\"|[^\s,;:.()'\"]+(?:\.\d[^\s,;:.()'\"]*)?)"
+"""A setting's value in a message: quoted, or a word or number, without the stop behind it."""
+OF_SETTINGS = r"--(?:allow-change|vary|test) "
+"""The flags that take the name of a setting. An error that begins with one is about that name."""
+KEPT = rf"(?<!\w)'[^']*'|{OF_SETTINGS}\S+"
+"""What is left as it is: quoted text of the user, and the names of settings that flags take."""
+
+
+def as_typed(message: str, verb: Verb, words: Sequence[str], setting: str | None = None) -> str:
+    """Return an error's message with flags in place of the settings that the verb takes, and of their values.
+
+    `words` were typed after the verb. A setting typed by its name, as in `--vary model.n_layers=1,2`, keeps it. A bare
+    name (n_heads) is replaced if it is followed by a value or has several words, and belongs to one setting only. One
+    in backquotes is kept, as where an error is about the recipe of a run.
+    `setting` is the one that the error is about, if it is known: its name may be that of a typed flag.
+    """
+    names = names_of(verb, words)
+    if setting is not None and (flag := f"--{setting.replace('_', '-')}") in typed_in(words):
+        names.setdefault(setting, flag)
+    if not names or re.match(OF_SETTINGS, message):
+        return message
+    longest = sorted(names, key=len, reverse=True)
+    pattern = rf"{KEPT}|(?<![\w./`-])(?P<name>{'|'.join(map(re.escape, longest))})(?![\w-]|\.\w)(?:{VALUE})?"
+
+    def replaced(found: re.Match[str]) -> str:
+        name, value = found["name"], found["value"]
+        bare = name is not None and name != setting and "." not in name and "_" not in name
+        if name is None or (bare and value is None):
+            return found[0]
+        return with_value(names[name], value)
+
+    return re.sub(pattern, replaced, message)
+
+
+def names_of(verb: Verb, words: Sequence[str]) -> dict[str, str]:
+    """Return each way in which a message may name a setting that the verb takes, with the flag for it."""
+    typed = typed_in(words)
+    short = {option.name for option in verb.options}
+    names: dict[str, str] = {}
+    bare: dict[str, list[str]] = {}
+    for place, long in flags_of(verb.sections, verb.taken).items():
+        key = place.partition(".")[2]
+        if re.search(rf"(?<!--){re.escape(place)}\b", " ".join(words)):
+            continue
+        name = key.replace("_", "-")
+        flag = f"--{name}" if place.startswith("decode.") and name in short and long not in typed else long
+        names[place] = flag
+        if long not in typed:
+            names[long] = flag
+        bare.setdefault(key, []).append(flag)
+    for key, flags in bare.items():
+        own = [flag for flag in flags if flag in typed]
+        if len(flags) == 1 or len(own) == 1:
+            names[key] = (own or flags)[0]
+    return names
+
+
+def typed_in(words: Sequence[str]) -> set[str]:
+    """Return the flags among the words, with `-` in their names."""
+    return {word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")}
+
+
+def with_value(flag: str, value: str | None) -> str:
+    """Return a flag with its value as it is typed: `--top-k none`, `--data.no-header`."""
+    if value is None:
+        return flag
+    bare = value.strip("'\"") if value[0] in "'\"" else value
+    section, _, key = flag.removeprefix("--").replace("-", "_").partition(".")
+    if bare.lower() in ("true", "false") and key and is_switch(kind_in(section, key)):
+        return flag if bare.lower() == "true" else f"--{section}.no-{key.replace('_', '-')}"
+    shown = "none" if bare == "None" else bare
+    return f"{flag} {value if ' ' in shown or not shown else shown}"
+
+
+def kind_in(section: str, key: str) -> object:
+    """Return the type of a setting."""
+    return annotations_of(annotations_of(Recipe)[section])[key]

@@ -1,0 +1,127 @@
+"""What a user may have meant by an unknown flag or setting. No suggestion is better than a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import SequenceMatcher
+
+from glassformer.cli.verbs import VERBS, Verb
+
+NEAR = 0.7
+"""The least similarity, from 0 to 1, of a name that is suggested."""
+SAME_WORD = 0.1
+"""Added to the similarity of two names that end in the same word."""
+ELSEWHERE = {
+    "adam_beta1": "optimizer.beta1",
+    "adam_beta2": "optimizer.beta2",
+    "adam_epsilon": "optimizer.epsilon",
+    "batch": "training.batch_tokens",
+    "batch_size": "training.batch_tokens decode.batch_size",
+    "block_size": "data.window",
+    "context": "data.window",
+    "context_length": "data.window",
+    "depth": "model.n_layers",
+    "dim": "model.d_model",
+    "early_stopping": "training.patience decode.early_stop",
+    "embed_dim": "model.d_model",
+    "epoch": "training.steps",
+    "epochs": "training.steps",
+    "eval_every": "training.evaluate_every",
+    "eval_interval": "training.evaluate_every",
+    "eval_steps": "training.evaluate_every",
+    "ffn_dim": "model.d_ff",
+    "grad_accum": "training.accumulate",
+    "grad_clip": "training.clip",
+    "gradient_accumulation_steps": "training.accumulate",
+    "heads": "model.n_heads",
+    "hidden_dim": "model.d_model",
+    "hidden_size": "model.d_model",
+    "intermediate_size": "model.d_ff",
+    "iterations": "training.steps",
+    "iters": "training.steps",
+    "layers": "model.n_layers",
+    "lr": "training.learning_rate",
+    "lr_schedule": "training.schedule",
+    "lr_scheduler": "training.schedule",
+    "max_epochs": "training.steps",
+    "max_grad_norm": "training.clip",
+    "max_iters": "training.steps",
+    "max_length": "data.max_length decode.max_new_tokens",
+    "max_seq_len": "model.max_len",
+    "max_steps": "training.steps",
+    "max_tokens": "decode.max_new_tokens",
+    "n_embd": "model.d_model",
+    "n_epochs": "training.steps",
+    "n_head": "model.n_heads",
+    "n_layer": "model.n_layers",
+    "no_repeat_ngram_size": "decode.no_repeat_ngram",
+    "num_attention_heads": "model.n_heads",
+    "num_beams": "decode.beam",
+    "num_epochs": "training.steps",
+    "num_heads": "model.n_heads",
+    "num_hidden_layers": "model.n_layers",
+    "num_layers": "model.n_layers",
+    "num_return_sequences": "n",
+    "num_train_epochs": "training.steps",
+    "optim": "optimizer.name",
+    "optimizer": "optimizer.name",
+    "seq_len": "data.window",
+    "temp": "decode.temperature",
+    "tokenizer": "tokenizer.kind",
+    "warmup_steps": "training.warmup",
+    "wd": "optimizer.weight_decay",
+    "width": "model.d_model",
+}
+"""Names of other tools, and what does here what they do there: a setting or flag, or several, the best one first."""
+
+
+def meant_flag(word: str, verb: Verb, settings: Mapping[str, str]) -> str:
+    """Return a sentence on what an unknown flag of a verb may mean, or "" if nothing is near.
+
+    `word` is without `--`; `settings` are those that the verb takes, "section.key", each with its flag. In this order:
+    another tool's name, a setting of that name, a flag or setting with a similar name, a flag of another verb.
+    """
+    key = word.replace("-", "_")
+    flags = {option.name.replace("-", "_"): f"--{option.name}" for option in verb.options}
+    of_key = {place.partition(".")[2]: flag for place, flag in reversed([*settings.items()])}  # the first section wins
+    here = {place: flags.get(place.partition(".")[2], flag) for place, flag in settings.items()} | flags
+    best = translated(key, here) or of_key.get(key) or nearest(key, of_key | flags)
+    if best:
+        return asked(best)
+    others = [name for name, each in VERBS.items() if any(option.name == word for option in each.options)]
+    return f"It is a flag of {', '.join(others)}." if others else ""
+
+
+def meant_setting(section: str, key: str, settings: Mapping[str, str]) -> str:
+    """Return a sentence on what an unknown setting of a section may mean, or "" if nothing is near.
+
+    `settings` are as in `meant_flag`. In this order: another tool's name, first for a setting of this section; the same
+    name in another section; a similar name in this section.
+    """
+    own = {place: flag for place, flag in settings.items() if place.startswith(f"{section}.")}
+    of_key = {place.partition(".")[2]: flag for place, flag in reversed([*settings.items()])}
+    in_own = {place.partition(".")[2]: flag for place, flag in own.items()}
+    best = translated(key, own) or translated(key, settings) or of_key.get(key) or nearest(key, in_own)
+    return asked(best) if best else ""
+
+
+def translated(key: str, here: Mapping[str, str]) -> str:
+    """Return the flag for another tool's name, or "" if there is none among those that are `here`."""
+    return next((here[place] for place in ELSEWHERE.get(key, "").split() if place in here), "")
+
+
+def nearest(key: str, flags: Mapping[str, str]) -> str:
+    """Return the flag whose name is most similar to `key`, or "" if none is near. A last word in common counts."""
+    scores = {name: SequenceMatcher(None, key, name).ratio() + SAME_WORD * ends_alike(key, name) for name in flags}
+    best = max(scores, key=scores.__getitem__, default="")
+    return flags[best] if scores.get(best, 0) >= NEAR else ""
+
+
+def ends_alike(one: str, other: str) -> bool:
+    """Whether two names of several words have the last one in common."""
+    return "_" in one and "_" in other and one.rpartition("_")[2] == other.rpartition("_")[2]
+
+
+def asked(flag: str) -> str:
+    """Return the question whether a flag was meant."""
+    return f"Did you mean {flag!r}?"

@@ -1,0 +1,74 @@
+"""What is suggested for a flag or setting that does not exist, and where nothing is."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.cli.arguments import read_arguments
+from glassformer.cli.flags.near import ELSEWHERE
+from glassformer.cli.settings import flags_of
+from glassformer.cli.verbs import SECTIONS, VERBS
+from glassformer.foundation.errors import ConfigError
+
+
+def said(verb: str, flag: str) -> str:
+    """What comes behind the known names in the error for a flag."""
+    with pytest.raises(ConfigError) as caught:
+        read_arguments(verb, VERBS[verb], ["x", flag, "1"])
+    return str(caught.value).rpartition(". ")[2]
+
+
+@pytest.mark.parametrize(
+    ("verb", "typed", "meant"),
+    [
+        ("train", "--training.batch-size", "--training.batch-tokens"),
+        ("train", "--data.batch-size", "--training.batch-tokens"),
+        ("train", "--batch-size", "--training.batch-tokens"),
+        ("train", "--lr", "--training.learning-rate"),
+        ("train", "--model.lr", "--training.learning-rate"),
+        ("train", "--epochs", "--training.steps"),
+        ("train", "--training.max-epochs", "--training.steps"),
+        ("train", "--model.hidden-size", "--model.d-model"),
+        ("train", "--steps", "--training.steps"),
+        ("train", "--seed", "--training.seed"),
+        ("train", "--learning-rte", "--training.learning-rate"),
+        ("train", "--early-stopping", "--training.patience"),
+        ("train", "--training.d-model", "--model.d-model"),
+        ("translate", "--temperature", "--decode.temperature"),
+        ("translate", "--seed", "--decode.seed"),
+        ("translate", "--num-beams", "--beam"),
+        ("translate", "--early-stopping", "--decode.early-stop"),
+        ("evaluate", "--batch-size", "--decode.batch-size"),
+        ("generate", "--max-length", "--max-new-tokens"),
+        ("generate", "--topk", "--top-k"),
+        ("generate", "--decode.temp", "--decode.temperature"),
+        ("generate", "--num-return-sequences", "--n"),
+    ],
+)
+def test_what_was_meant(verb, typed, meant):
+    assert said(verb, typed) == f"Did you mean {meant!r}?"
+
+
+@pytest.mark.parametrize(
+    ("verb", "typed", "others"),
+    [("translate", "--n", "generate"), ("generate", "--beam", "translate"), ("serve", "--seed", "generate, rollout")],
+)
+def test_a_flag_of_another_verb(verb, typed, others):
+    """Neither `--ban` for `--n`, nor a setting that the verb refuses."""
+    assert said(verb, typed) == f"It is a flag of {others}."
+
+
+@pytest.mark.parametrize(
+    ("verb", "typed"),
+    [("train", "--wurst"), ("train", "--n"), ("params", "--seeds-of"), ("evaluate", "--model.d-ff"), ("plot", "--x")],
+)
+def test_no_suggestion_is_better_than_a_wrong_one(verb, typed):
+    assert "mean" not in said(verb, typed)
+
+
+def test_other_tools_names_stand_for_something():
+    """Each for a setting or flag that exists, and none for itself."""
+    known = {*flags_of(SECTIONS), *(option.name for verb in VERBS.values() for option in verb.options)}
+    for name, places in ELSEWHERE.items():
+        assert {*places.split()} <= known, name
+        assert name not in {place.partition(".")[2] for place in flags_of(SECTIONS)} or " " in places, name
