@@ -97,10 +97,15 @@ def test_a_document_begins_and_ends_and_a_running_text_does_not(run):
 
 def test_a_draft_has_the_threads_of_the_run_that_writes(run, monkeypatch):
     asked_for: list[int] = []
-    monkeypatch.setattr("glassformer.train.finished.loading.choose_threads", asked_for.append)
+
+    def choose(threads: int) -> tuple[int, str]:
+        asked_for.append(threads)
+        return threads, ""
+
+    monkeypatch.setattr("glassformer.train.finished.loading.choose_threads", choose)
     own = override(of_run(run, max_new_tokens=5), {"decode.threads": 7})
     assert texts([*Writer(run, own, Guessing(run)).write(["ab"])])
-    assert asked_for == [7, 7]
+    assert asked_for == [7, 7, 7], "the run, its draft, and what is said of both"
 
 
 def test_a_beginning_that_has_no_room_is_refused(run):
