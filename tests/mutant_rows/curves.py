@@ -29,7 +29,5 @@ WITH: list[Mutant] = [
         "self.files[FOLDER] = self.curves.file", "pass", f"{CURVES}::test_a_full_disk_delays_them"),
     Mutant("another tracker is another run", "train/run/changes.py",
         '"training.recompute", "training.track", "decode.threads")', '"training.recompute", "decode.threads")', f"{CURVES}::test_a_resume_may_begin_to_track"),
-    Mutant("threads of decoding are fixed by training", "train/run/changes.py",
-        '"training.track", "decode.threads")', '"training.track")', "tests/train/finished/test_loading.py::test_a_resume_may_give_other_threads"),
 ]
 ROWS = WITHOUT + (WITH if find_spec("tensorboard") else [])

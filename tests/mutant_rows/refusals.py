@@ -81,6 +81,8 @@ ROWS: list[Mutant] = [
         f"{OPENMP}::test_a_command_speaks_before_openmp_does"),
     Mutant("OpenMP complains before a command does", "cli/main.py", "    check_environment()  # before a verb imports torch\n", "",
         f"{OPENMP}::test_a_command_speaks_before_openmp_does"),
+    Mutant("threads of decoding are fixed by training", "train/run/changes.py",
+        '"training.track", "decode.threads")', '"training.track")', "tests/train/finished/test_loading.py::test_a_resume_may_give_other_threads"),
     Mutant("bfloat16 is always timed second", "train/precision.py",
         "if number // len(batches) % 2 == 0 else BOTH[::-1]", "", PRECISION),
     Mutant("noise chooses bfloat16", "train/precision.py", "WORTH_IT = 1.15", "WORTH_IT = 1.0", PRECISION),
