@@ -24,6 +24,11 @@ ROWS: list[Mutant] = [
     Mutant("steps stay where rows changed places", "parts/rounded.py",
         "        for each in (self.numbers, self.steps):\n            each.select(rows)", "        self.numbers.select(rows)",
         f"{ROUNDED}::test_it_holds_what_a_growing_cache_holds_in_a_quarter_of_the_memory"),
+    Mutant("the steps of a joining row stay behind", "parts/rounded.py",
+        "        self.steps.take(other.steps, rows, columns, most_rows)\n", "        self.steps.take(other.steps, rows * 0, columns, most_rows)\n",
+        f"{ROUNDED}::test_a_joining_row_is_not_rounded_again"),
+    Mutant("a batch that runs rounds nothing", "model/transformer.py",
+        "room=RoundedRoom if self.rounds_cache else Room", "room=Room", f"{ROUNDED}::test_a_joining_row_is_not_rounded_again"),
     Mutant("the setting rounds nothing", "decode/prepare.py", "        made.rounds_cache = True\n", "",
         f"{ROUNDED}::test_logits_are_those_of_exact_keys_but_for_the_rounding"),
 ]

@@ -125,7 +125,7 @@ ROWS: list[Mutant] = [
     Mutant("steps of a cache claim no column", "parts/rounded.py",
         "            each.claim()\n", "            self.numbers.claim() if each is self.numbers else None\n", f"{STEPS}::test_a_cache_in_8_bits_is_read_as_it_is"),
     Mutant("a cache in 8 bits is left to the modules", "decode/native_keys.py",
-        "layer.numbers if type(layer) is Rounded else layer", "layer", f"{STEPS}::test_a_cache_in_8_bits_is_read_as_it_is"),
+        "layer.numbers if isinstance(layer, Rounded) else layer", "layer", f"{STEPS}::test_a_cache_in_8_bits_is_read_as_it_is"),
     Mutant("weights in float64 are multiplied in float32", "parts/native.py",
         ' or weight.dtype == torch.float64:', ':', f"{MAPS}::test_other_weights_are_refused"),
     Mutant("hooks of all modules are left out", "parts/hooks.py",

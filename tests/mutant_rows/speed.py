@@ -145,7 +145,7 @@ ROWS: list[Mutant] = [
     Mutant("the first client waits for the compiler", "cli/serve.py",
         "            service.warm_up()\n", "            pass\n", f"{LISTEN}::test_steps_are_compiled_before_it_listens"),
     Mutant("a server writes as the run does", "cli/serve.py",
-        "recipe = override(recipe, arguments.changes)", "recipe = override(recipe, {})", f"{LISTEN}::test_steps_are_compiled_before_it_listens"),
+        "return override(recipe, arguments.changes)", "return override(recipe, {})", f"{LISTEN}::test_steps_are_compiled_before_it_listens"),
     Mutant("a server has a beam that it does not use", "cli/serve.py",
         'if name in VERBS["serve"].taken:', "if True:", f"{LISTEN}::test_settings_that_cannot_be"),
     Mutant("prompts are compiled", "decode/compiled.py",

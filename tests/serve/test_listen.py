@@ -133,7 +133,7 @@ def test_a_second_signal_ends_at_once(text_run):
         (["--key-file", "nowhere"], "--key-file names a file"),
         (["--host", "203.0.113.1", "--key-file", "KEY"], "The server cannot listen at 203.0.113.1"),
         (["--rows", "0"], "rows must be at least 1"),
-        (["--decode.cache", "int8"], "A server needs an exact KV cache; got decode.cache='int8'"),
+        (["--decode.cache", "int8", "--decode.compile", "true"], "Compiled steps need an exact KV cache"),
         (
             ["--decode.beam", "4"],
             "without beam search. Remove --decode.beam; for an encoder-decoder, glassformer translate takes it",

@@ -25,8 +25,6 @@ INSTEAD = {
     "batch_size": "--rows sets how many texts are written together",
 }
 """What replaces a decode setting in a server."""
-EXACT = "exact"
-"""The only kind of decode.cache that a server supports."""
 MOST_KEY = 4096
 """The largest key file, in bytes."""
 
@@ -75,12 +73,7 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
             )
         instead = INSTEAD.get(name, "each request says how its tokens are chosen")
         raise ConfigError(f"serve takes no {flag}: {instead}. Remove it.")
-    recipe = override(recipe, arguments.changes)
-    if recipe.decode.cache != EXACT:
-        raise ConfigError(
-            f"A server needs an exact KV cache; got decode.cache={recipe.decode.cache!r}. Give --decode.cache exact."
-        )
-    return recipe
+    return override(recipe, arguments.changes)
 
 
 def created_of(folder: Path) -> int:

@@ -137,8 +137,7 @@ VERBS: dict[str, Verb] = {
         "Serve the best checkpoint of a run: POST /v1/completions (encoder-decoder: /v1/translate), GET /v1/models "
         "and /health. Requests of all clients are batched together (continuous batching), and each gets what it would "
         "get alone. Only this machine can connect unless --host says otherwise, which needs a key. Ctrl-C or SIGTERM: "
-        "answers that were begun are finished first. The KV cache must be exact: --decode.cache exact serves a run "
-        "whose recipe has int8. Needs the extra: pip install 'glassformer[serve]'.",
+        "answers that were begun are finished first. Needs the extra: pip install 'glassformer[serve]'.",
         SERVING,
         ("decode",),
         ("precision", "compile", "cache", "threads"),

@@ -33,7 +33,7 @@ class CKeys(ctypes.Structure):
 def lie_in_buffers(layers: Sequence[LayerCache]) -> bool:
     """Whether C++ can read these layers where they are."""
     for layer in cast(list[Any], layers):
-        of = layer.numbers if type(layer) is Rounded else layer
+        of = layer.numbers if isinstance(layer, Rounded) else layer
         if type(of) not in (Growing, Room) or of.buffers is None:
             return False
     return True
@@ -50,7 +50,7 @@ class Places:
         self._room = (buffers[0][0].shape[0], buffers[0][0].shape[2])
         self.told = CKeys()
         self._addresses: list[Any] = []
-        rounds = type(held[0]) is Rounded
+        rounds = isinstance(held[0], Rounded)
         self._tell(buffers, torch.int8 if rounds else dtype, ("keys", "values"), ("k", "v"))
         if rounds:
             steps = [layer.steps.buffers for layer in held]

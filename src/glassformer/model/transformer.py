@@ -16,6 +16,8 @@ from glassformer.model.heads import HEADS, SequenceHead
 from glassformer.model.initialize import initialize
 from glassformer.model.stack import Stack, with_cache
 from glassformer.parts import Cache, RollingCache, Slots, StateCache, StateSlots, rounding_cache
+from glassformer.parts.rounded import RoundedRoom
+from glassformer.parts.slots import Room
 
 
 class Transformer(nn.Module):
@@ -159,11 +161,9 @@ class Transformer(nn.Module):
     def new_slots(self, most_rows: int) -> Slots | StateSlots:
         """Make an empty cache for continuous batching, whose rows, at most `most_rows` at a time, join and leave.
 
-        Errors: as `new_cache`, and for a cache in 8 bits, where a joining row would be rounded twice.
+        Errors: as `new_cache`.
         """
-        if self.rounds_cache:
-            raise ConfigError("Continuous batching needs an exact cache; got one in 8 bits. Use decode.cache='exact'.")
         fresh, n_layers = self.new_cache(whole=True), len(self.reader.blocks)
         if isinstance(fresh, StateCache):
             return StateSlots(n_layers, fresh.features, most_rows=most_rows)
-        return Slots(n_layers, most_rows=most_rows)
+        return Slots(n_layers, most_rows=most_rows, room=RoundedRoom if self.rounds_cache else Room)

@@ -11,11 +11,12 @@ from collections.abc import Callable
 import torch
 
 from glassformer.foundation.shapes import Float, Int, Tensor
-from glassformer.parts.cache import Cache, Fixed, Growing, Once
+from glassformer.parts.cache import Cache, Fixed, Growing, LayerCache, Once
 from glassformer.parts.eight_bits import rounded
 from glassformer.parts.rolling import Rolling, RollingCache
+from glassformer.parts.slots import Room
 
-Held = Growing | Fixed | Rolling
+Held = Growing | Fixed | Rolling | Room
 
 
 class Rounded:
@@ -26,7 +27,7 @@ class Rounded:
 
     def __init__(self, make: Callable[[], Held]) -> None:
         self.numbers, self.steps = make(), make()
-        self._dtype = torch.float32
+        self.dtype = torch.float32
 
     @property
     def complete(self) -> bool:
@@ -41,24 +42,28 @@ class Rounded:
     @property
     def width(self) -> int:
         """As `Growing.width`."""
-        return self.numbers.used
+        return self._claimable[0].width
 
     def claim(self) -> None:
         """As `Growing.claim`, for numbers and steps."""
-        for each in (self.numbers, self.steps):
-            assert isinstance(each, Growing), "only a growing cache has columns to claim"
+        for each in self._claimable:
             each.claim()
 
     def newest(self, rows: int) -> Int[Tensor, " rows"]:
         """As `Growing.newest`."""
-        assert isinstance(self.numbers, Growing), "only a growing cache has columns to claim"
-        return self.numbers.newest(rows)
+        return self._claimable[0].newest(rows)
+
+    @property
+    def _claimable(self) -> tuple[Growing | Room, Growing | Room]:
+        assert isinstance(self.numbers, Growing | Room), "C++ reads no other"
+        assert isinstance(self.steps, Growing | Room)
+        return self.numbers, self.steps
 
     def append(
         self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
     ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
         """Adds keys and values after those held; returns all, rounded."""
-        self._dtype = k.dtype
+        self.dtype = k.dtype
         (of_k, step_k), (of_v, step_v) = rounded(k), rounded(v)
         self.numbers.append(of_k, of_v)
         self.steps.append(step_k, step_v)
@@ -67,7 +72,7 @@ class Rounded:
     def read(self) -> tuple[Tensor, Tensor]:
         """Returns all keys and values so far, rounded."""
         pairs = zip(self.numbers.read(), self.steps.read(), strict=True)
-        k, v = (each.to(self._dtype) * step.to(self._dtype) for each, step in pairs)  # one dtype: twice as fast
+        k, v = (each.to(self.dtype) * step.to(self.dtype) for each, step in pairs)  # one dtype: twice as fast
         return k, v
 
     def select(self, rows: Tensor) -> None:
@@ -78,8 +83,43 @@ class Rounded:
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens."""
         for each in (self.numbers, self.steps):
-            assert not isinstance(each, Rolling), "a rolling cache refuses it"
+            assert not isinstance(each, Rolling | Room), "their caches refuse it"
             each.truncate(length)
+
+
+class RoundedRoom(Rounded):
+    """A `Room` in 8 bits, which takes rows of `Rounded` layers as they are."""
+
+    numbers: Room
+    steps: Room
+
+    def __init__(self, *, complete: bool = False) -> None:
+        super().__init__(lambda: Room(complete=complete))
+
+    @property
+    def at(self) -> Int[Tensor, "B T"] | None:
+        """As in `Room`."""
+        return self.numbers.at
+
+    @at.setter
+    def at(self, columns: Int[Tensor, "B T"] | None) -> None:
+        self.numbers.at = self.steps.at = columns
+
+    @property
+    def width(self) -> int:
+        """As in `Room`."""
+        return self.numbers.width
+
+    @width.setter
+    def width(self, columns: int) -> None:
+        self.numbers.width = self.steps.width = columns
+
+    def take(self, other: LayerCache, rows: Int[Tensor, " rows"], columns: int, most_rows: int) -> None:
+        """As `Room.take`, of a layer in 8 bits: nothing is rounded again."""
+        assert isinstance(other, Rounded), "one model made both"
+        self.dtype = other.dtype
+        self.numbers.take(other.numbers, rows, columns, most_rows)
+        self.steps.take(other.steps, rows, columns, most_rows)
 
 
 def rounding_cache(cache: Cache) -> Cache:

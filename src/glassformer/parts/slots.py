@@ -6,12 +6,12 @@ the cache that read their prompts; the last rows move into the slots of those th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import cast
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 
-from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.foundation.shapes import Bool, Int, Num, Tensor
 from glassformer.parts.cache import Cache, LayerCache, Step
 from glassformer.parts.state import State, StateCache
 
@@ -62,8 +62,8 @@ class Room:
         return at
 
     def append(
-        self, k: Float[Tensor, "B G T K"], v: Float[Tensor, "B G T K"]
-    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
         """Writes new keys and values at each row's columns `at`; returns as `read`."""
         assert self._held is not None, "rows are taken before they go on"
         assert self.at is not None, "a step says where its tokens stand"
@@ -124,11 +124,40 @@ class Room:
         self.n_rows = len(order)
 
 
+@runtime_checkable
+class Takes(LayerCache, Protocol):
+    """What `Slots` need of a room."""
+
+    @property
+    def at(self) -> Int[Tensor, "B T"] | None:
+        """The columns of the next tokens."""
+        ...
+
+    @at.setter
+    def at(self, columns: Int[Tensor, "B T"] | None) -> None: ...
+
+    @property
+    def width(self) -> int:
+        """How many columns are read."""
+        ...
+
+    @width.setter
+    def width(self, columns: int) -> None: ...
+
+    def take(self, other: LayerCache, rows: Int[Tensor, " rows"], columns: int, most_rows: int) -> None:
+        """As `Room.take`."""
+        ...
+
+
+MakeRoom = Callable[..., Takes]
+"""Makes an empty room, `complete` or not: `Room`, or `RoundedRoom`."""
+
+
 class Crossing:
     """Keys and values of the encoder's memory in each layer, projected once per row, and each memory's length."""
 
-    def __init__(self, n_layers: int) -> None:
-        self.rooms = [Room(complete=True) for _ in range(n_layers)]
+    def __init__(self, n_layers: int, room: MakeRoom = Room) -> None:
+        self.rooms = [room(complete=True) for _ in range(n_layers)]
         self.lengths: list[int] = []
 
     def take(self, others: Sequence[LayerCache], rows: Int[Tensor, " rows"], lengths: Sequence[int], most: int) -> None:
@@ -156,13 +185,16 @@ class Crossing:
 
 
 class Slots(Cache):
-    """A `Cache` whose rows join and leave. A step advances all rows together, each from its own length."""
+    """A `Cache` whose rows join and leave. A step advances all rows together, each from its own length.
 
-    def __init__(self, n_layers: int, *, most_rows: int) -> None:
+    `room` makes the rooms of all layers.
+    """
+
+    def __init__(self, n_layers: int, *, most_rows: int, room: MakeRoom = Room) -> None:
         super().__init__(n_layers)
         self.most_rows = most_rows
-        self.rooms = [Room() for _ in range(n_layers)]
-        self.crossing = Crossing(n_layers)
+        self.rooms = [room(complete=False) for _ in range(n_layers)]
+        self.crossing = Crossing(n_layers, room)
         self.layers = [*self.rooms]
         self.cross = [*self.crossing.rooms]
         self.lengths: list[int] = []
