@@ -38,8 +38,8 @@ def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[
         for name, first in usual.items():
             if (second := manner(its.data)[name]) != first:
                 raise ConfigError(
-                    f"The members of a committee (an ensemble) must have the same `data.{name}`; {other} has {second!r}, "
-                    f"{run} has {first!r}. Give runs of the same kind."
+                    f"The members of a committee (an ensemble) must have the same `data.{name}`; {other} has "
+                    f"{second!r}, {run} has {first!r}. Give runs of the same kind."
                 )
     return recipes
 
