@@ -93,7 +93,7 @@ def test_nothing():
         ("train", ["--steps", "5"], ["no flag --steps"]),
         ("train", ["--"], ["no flag --"]),
         ("train", ["reverse", "copy"], ["takes no further argument; got 'copy'", "Usage: glassformer train RECIPE"]),
-        ("train", ["reverse", "-o"], ["takes no further argument; got '-o'"]),
+        ("train", ["reverse", "-o"], ["has no flag -o.", "Did you mean '--out'?"]),
         ("demo", ["reverse"], ["takes no further argument; got 'reverse'", "Usage: glassformer demo"]),
         ("resume", ["run", "--tokenizer.kind", "bpe"], ["no section 'tokenizer' here"]),
         ("resume", ["run", "--allow-chang", "x"], ["no flag --allow-chang", "Did you mean '--allow-change'?"]),

@@ -183,7 +183,7 @@ def test_run_goes_on_from_another_folder(run, text_files, tmp_path, monkeypatch)
     ("name", "content", "facts"),
     [
         ("in.de", b"ein hund\neine katze\nein haus\n", ["in.de", "out.en", "3", "4"]),
-        ("in.de", b"ein hund\n\nein haus\nzwei\n", ["in.de:2", "empty", "data.skip_empty"]),
+        ("in.de", b"ein hund\n\nein haus\nzwei\n", ["in.de:2", "empty", "--data.skip-empty"]),
         ("out.en", b"a dog\na cat\na h\xf6use\ntwo\n", ["out.en:3", "byte 4", "UTF-8"]),
         ("out.en", b"", ["out.en", "empty"]),
     ],
@@ -226,7 +226,7 @@ def test_sequence_longer_than_max_len(refused):
         (["--model.attention", "spda"], ["Did you mean 'sdpa'?"]),
         (["--model.activation", "rleu"], ["Did you mean 'relu'?"]),
         (["--training.device", "cuda:77"], ["cuda:77", "cpu"]),
-        (["--training.metric", "bleu"], ["training.metric='bleu'", "exact_match"]),
+        (["--training.metric", "bleu"], ["--training.metric bleu", "exact_match"]),
     ],
 )
 def test_names_that_only_the_model_knows(refused, words, facts):

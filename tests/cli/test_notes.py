@@ -61,6 +61,11 @@ def test_a_committee_says_it_once(trained, run, tmp_path):
     assert answer.err == "decoding: float32, as decode.precision says; 1 thread, as asked\n"
 
 
+def test_keys_in_8_bits_are_said(trained, run):
+    answer = run("generate", trained, "--prompt", "a", "--decode.cache", "int8")
+    assert "as decode.precision says; keys and values in 8 bits; 1 thread" in answer.err
+
+
 def test_what_is_compiled_for_long_is_said_before_the_first_text(trained, run, monkeypatch):
     monkeypatch.setattr("glassformer.decode.prepare.compile_steps", lambda model: model)
     answer = run("generate", trained, "--prompt", "a", "--decode.compile")

@@ -47,6 +47,21 @@ def test_no_run(tmp_path, name, fact):
         existing_run(str(tmp_path / name))
 
 
+@pytest.mark.parametrize(
+    ("verb", "says"), [("generate", "with --prompt or --file."), ("translate", "from standard input: < FILE.")]
+)
+def test_a_text_in_place_of_a_run(refused, verb, says):
+    a_run(Path("runs/x"))
+    assert refused(verb, "runs/x", "The class").endswith(f"{says}\n")
+    assert says not in refused(verb, "The class")
+
+
+def test_a_checkpoint_in_place_of_its_run(tmp_path):
+    run = a_run(tmp_path / "x")
+    with pytest.raises(CheckpointError, match=r"000003 is a checkpoint of the run .*/x\. Give the run: .*/x$"):
+        existing_run(str(run / "checkpoints" / "step-000000003"))
+
+
 def test_run_without_its_recipe(tmp_path):
     run = a_run(tmp_path / "x")
     (run / "recipe.toml").unlink()

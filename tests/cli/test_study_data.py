@@ -8,8 +8,8 @@ import pytest
 
 LAYERS = ("--vary", "model.n_layers=1,2")
 FILES = {
-    "none": ((), "There is no file for the train texts. Set data.train"),
-    "no dev": (("--data.train", "a.tsv"), "There is no file for the dev texts. Set data.dev"),
+    "none": ((), "There is no file for the train texts. Set --data.train"),
+    "no dev": (("--data.train", "a.tsv"), "There is no file for the dev texts. Set --data.dev"),
     "no test": (("--data.train", "a.tsv", "--data.dev", "a.tsv"), "There is no file for the test texts"),
     "not there": (("--data.train", "b.tsv", "--data.dev", "a.tsv", "--data.test", "a.tsv"), "b.tsv: there is no such"),
     "another test": (

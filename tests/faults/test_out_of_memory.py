@@ -129,5 +129,5 @@ def test_a_process_with_a_limit(tmp_path):
     )
     assert done.returncode == 5, done.stderr
     assert "Memory ran out in step 1" in done.stderr
-    assert "training.recompute=1" in done.stderr
+    assert "--training.recompute 1" in done.stderr
     assert "Traceback" not in done.stderr

@@ -9,6 +9,7 @@ from glassformer.foundation import errors
 CODES = {
     "GlassformerError": 2,
     "ConfigError": 2,
+    "RecipeError": 2,
     "DataError": 2,
     "TooLongError": 2,
     "CheckpointError": 2,

@@ -183,7 +183,7 @@ ROWS: list[Mutant] = [
     # optimizers
     Mutant("an optimizer imports torch's compiler", "train/optim/uncompiled.py",
         "add_param_group = inspect.unwrap(Optimizer.add_param_group)", "add_param_group = Optimizer.add_param_group",
-        "tests/train/optim/test_uncompiled.py::test_training_does_without_torchs_compiler"),
+        "tests/train/optim/test_uncompiled.py::test_training_and_generating_do_without_torchs_compiler"),
     Mutant("a step is part of the graph", "train/optim/uncompiled.py",
         "torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))", "inspect.unwrap(torch.optim.AdamW.step)",
         "tests/train/optim/test_uncompiled.py::test_a_step_keeps_no_graph_and_leaves_gradients_on"),

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 from glassformer.foundation.errors import ResourceError
 from glassformer.parts import native_linear
+from glassformer.parts.int8 import Int8Linear
 from glassformer.parts.native import c_map, in_pieces, linear_map, product
 from glassformer.parts.native_linear import NativeLinear
 from glassformer.parts.opaque import native_product
@@ -82,6 +83,17 @@ def test_weights_that_moved_are_read():
         weight.data = weight.data.T
         with pytest.raises(ValueError, match="A map from 8 numbers to 8 needs a contiguous weight"):
             made(x)
+        weight.data = weight.data.T
+        agrees()
+        weight.data = weight.data[:4]
+        with pytest.raises(ValueError, match="A map from 8 numbers to 8 needs a contiguous weight"):
+            made(x)
+
+
+def test_steps_that_were_exchanged_are_read():
+    made, x = Int8Linear(torch.randn(8, 16)), torch.randn(2, 16)
+    found, made.step = made(x), 2 * made.step
+    torch.testing.assert_close(made(x), 2 * found)
 
 
 def test_a_copy_reads_weights_of_its_own():

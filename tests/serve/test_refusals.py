@@ -67,6 +67,8 @@ def test_our_own_page_is_served(named):
 def test_methods_and_paths_that_there_are_not(named):
     assert named.ask("/nope").status == 404
     assert "Use one of GET /v1/models, POST /v1/completions" in named.ask("/nope").error["message"]
+    assert "chat" not in named.ask("/nope").error["message"]
+    assert "It has no chats" in named.ask("/v1/chat/completions", {"messages": []}).error["message"]
     assert named.ask("/v1/completions/", {"prompt": "a"}).status == 404
 
 

@@ -122,6 +122,8 @@ def test_wrong_folders(tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "hub").mkdir()
     (tmp_path / "hub" / "config.json").write_text("{}")
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "recipe.toml").touch()
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "pytorch_model.bin").write_bytes(b"\x80\x02.")
     cases = {
@@ -130,6 +132,7 @@ def test_wrong_folders(tmp_path):
         "": "neither a checkpoint",
         "hub": "make a run of it: glassformer import",
         "old": "pytorch_model.bin is a pickle",
+        "begun": "The run was stopped before its first one. Go on with it: glassformer resume",
     }
     for name, says in cases.items():
         with pytest.raises(CheckpointError, match=says) as caught:

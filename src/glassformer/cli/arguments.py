@@ -40,6 +40,8 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
     rest = list(words)
     while rest:
         word = rest.pop(0)
+        if is_short(word):
+            raise ConfigError(unknown_flag(name, verb, word))
         if not word.startswith("--"):
             if found.target is not None and verb.second is not None and found.second is None:
                 found.second = word
@@ -59,22 +61,30 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
             continue
         option = options.get(flag.replace("_", "-"))
         if option is None:
-            raise ConfigError(unknown_flag(name, verb, flag))
+            raise ConfigError(unknown_flag(name, verb, f"--{flag}"))
         if option.value is None and given is not None:
             raise ConfigError(f"--{option.name} takes no value; got {given!r}. Write --{option.name} alone.")
         value = "" if option.value is None else taken(option.name, given, rest)
         if option.repeats:
             found.lists.setdefault(option.name, []).append(value)
-        else:
-            found.options[option.name] = value
+            continue
+        if option.value is not None and option.name in found.options:
+            before = found.options[option.name]
+            raise ConfigError(f"--{option.name} takes one value; got {before!r} and {value!r}. Give one of them.")
+        found.options[option.name] = value
     return found
 
 
+def is_short(word: str) -> bool:
+    """Whether a word is a flag of one letter, which no verb has; `-h` was looked for before. A path has more."""
+    return len(word) == 2 and word[0] == "-" and word[1].isalpha()
+
+
 def unknown_flag(name: str, verb: Verb, flag: str) -> str:
-    """Return the error for a flag that a verb does not have: its flags, and which one may have been meant."""
+    """Return the error for a flag that a verb does not have: which one may have been meant, and its flags."""
     known = ", ".join(f"'--{option.name}'" for option in (*verb.options, *COMMON))
-    meant = meant_flag(flag, verb, flags_of(verb.sections, verb.taken))
-    return f"`glassformer {name}` has no flag --{flag}. Known: {known}. {meant}".rstrip()
+    meant = meant_flag(flag.lstrip("-"), verb, flags_of(verb.sections, verb.taken))
+    return " ".join(filter(None, [f"`glassformer {name}` has no flag {flag}.", meant, f"Known: {known}."]))
 
 
 def read_setting(flag: str, given: str | None, rest: list[str], verb: Verb) -> tuple[str, object]:

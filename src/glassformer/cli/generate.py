@@ -48,7 +48,7 @@ SEPARATOR = b"---\n"
 
 def run(arguments: Arguments) -> int:
     """Write texts to standard output as they are generated: prompt and continuation, or the answer; or JSON."""
-    folder, *others = existing_runs(arguments)
+    folder, *others = existing_runs(arguments, "A prompt is given with --prompt or --file.")
     recipe = decoding(recipe_of(folder), arguments)
     n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
     refuse_alike(n, recipe)
@@ -111,9 +111,9 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
     turned_off = {f"decode.{name}": value for name, value in OF_DRAWS.items()}
     for place, value in turned_off.items():
         if changes.get(place, value) != value:
+            other = "chooses in another way" if place == "decode.contrastive_alpha" else "would have no effect"
             raise ConfigError(
-                f"--greedy takes the most probable token and does not sample, so {place} would have no effect. Give "
-                "only one of them."
+                f"--greedy takes the most probable token and does not sample; {place} {other}. Give only one of them."
             )
     return override(recipe, turned_off | changes)
 

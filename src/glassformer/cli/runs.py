@@ -66,6 +66,9 @@ def existing_run(target: str, presets: Collection[str] = ()) -> Path:
             f"{target} is a run folder without its recipe.toml. Restore it from a copy, or write it again: its "
             f'settings are in {list(kept.values())[-1] / STATE}, under "recipe", by their full names.'
         )
+    run = path.parent.parent
+    if STEP.fullmatch(path.name) and path.parent.name == "checkpoints" and (run / "recipe.toml").is_file():
+        raise CheckpointError(f"{target} is a checkpoint of the run {run}. Give the run: {shlex.quote(str(run))}")
     what = "has no recipe.toml" if path.is_dir() else "is a file" if path.exists() else "does not exist"
     runs = {str(each.parent) for folder in {RUNS, path.parent} for each in folder.glob("*/recipe.toml")}
     known = [*runs, *presets]
@@ -76,13 +79,18 @@ def existing_run(target: str, presets: Collection[str] = ()) -> Path:
     raise CheckpointError(f"{target} is not a run folder: it {what}{nor}. {hint}")
 
 
-def existing_runs(arguments: Arguments) -> list[Path]:
-    """Return the folders of a verb that takes several runs.
+def existing_runs(arguments: Arguments, texts: str = "") -> list[Path]:
+    """Return the folders of a verb that takes several runs. `texts` says how a text is given that is no run's name.
 
     Errors: as `existing_run`; `ConfigError` for one named twice.
     """
     targets = [str(arguments.target), *arguments.more]
-    folders = [existing_run(target) for target in targets]
+    folders: list[Path] = []
+    for target in targets:
+        try:
+            folders.append(existing_run(target))
+        except CheckpointError as error:
+            raise CheckpointError(f"{error} {texts if folders else ''}".rstrip()) from None
     places = [folder.resolve() for folder in folders]
     for target, place in zip(targets, places, strict=True):
         if places.count(place) > 1:

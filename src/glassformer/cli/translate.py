@@ -27,7 +27,7 @@ UNKNOWN = lacking("the line")
 
 def run(arguments: Arguments) -> int:
     """Translate standard input to standard output, both in UTF-8 whatever the locale says."""
-    folder, *others = existing_runs(arguments)
+    folder, *others = existing_runs(arguments, "The lines to translate come from standard input: < FILE.")
     talking, average = sys.stdin.isatty(), averaged(arguments)
     own, changes = recipe_of(folder), with_beam(arguments)
     if own.data.task not in NO_ANSWERS:  # runs on such tasks are refused elsewhere, with the right verb

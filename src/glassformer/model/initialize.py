@@ -80,8 +80,13 @@ INITS: dict[str, Laws] = {
 
 
 def initialize(encoder: Stack | None, decoder: Stack | None, head: AnyHead, config: ModelConfig) -> None:
-    """Initialise every parameter of a new model by the column `config.init` of the table."""
+    """Initialise every parameter of a new model by the column `config.init` of the table.
+
+    On the device `meta` there is nothing to fill, and torch would take a second to find out how.
+    """
     laws = lookup(INITS, config.init, "init")
+    if head.weight.is_meta:
+        return
     for stack, constants in zip((encoder, decoder), config.deepnorm_constants, strict=True):
         if stack is not None:
             _fill_stack(stack, laws, constants.beta if config.deepnorm else 1.0)

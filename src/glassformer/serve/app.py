@@ -60,7 +60,8 @@ def unrouted(scope: Scope, error: HTTPException) -> RefusalError:
     """Return the refusal for a path that there is not, or that does not have this method; then it says which it has."""
     method, path = scope["method"][:20], scope["path"][:80]
     if error.status_code != METHOD_NOT_ALLOWED:
-        message = f"This server has no path {path!r}. Use one of {PATHS}."
+        chat = " It has no chats: a prompt is continued as it is." if "chat" in path else ""
+        message = f"This server has no path {path!r}.{chat} Use one of {PATHS}."
         return RefusalError(error.status_code, message, code="not_found")
     takes = sorted((error.headers or {})["Allow"].split(", "))  # in the same order each time; the router has a set
     message = f"{path} takes {' and '.join(takes)}; got {method}. Use {takes[0]}."

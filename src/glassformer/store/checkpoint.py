@@ -159,6 +159,10 @@ def nothing_found(folder: Path, names: list[str], found: Found) -> str:
             f"If Hugging Face's transformers saved it, make a run of it: glassformer import {shlex.quote(str(folder))}"
             " (if it is an incomplete copy of a checkpoint, copy it again)."
         )
+    elif "recipe.toml" in names:
+        advice = (
+            f"The run was stopped before its first one. Go on with it: glassformer resume {shlex.quote(str(folder))}"
+        )
     elif pickle is not None:
         advice = (
             f"{shown(pickle)} is a pickle, which is never read, because reading one can run code. Give another folder."

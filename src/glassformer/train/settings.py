@@ -113,7 +113,8 @@ class TrainingConfig:
         at_most(self, "training", MOST_THREADS, "threads")
         if not 0.0 < self.learning_rate < math.inf:
             raise ConfigError(
-                f"training.learning_rate must be above 0 and finite; got {self.learning_rate}. Try 0.001."
+                f"training.learning_rate must be above 0 and finite; got {self.learning_rate}. "
+                "Try training.learning_rate=0.001."
             )
         if not 0.0 <= self.label_smoothing < 1.0:
             raise ConfigError(

@@ -35,6 +35,9 @@ CASES = [
     ("ablate", "--model.n-heads 3", "n_heads (3) of model.n_heads", "--model.n-heads (3) of --model.n-heads"),
     ("train", "", "They have the same `data.layout`.", "They have the same `data.layout`."),
     ("params", "", "Try model.n_heads=3.", "Try model.n_heads=3."),
+    ("evaluate", "lm --data.text batch_size", "batch_size: no such file.", "batch_size: no such file."),
+    ("generate", "max_new_tokens", "max_new_tokens is no run.", "max_new_tokens is no run."),
+    ("generate", "x", "runs/max_new_tokens is no run.", "runs/max_new_tokens is no run."),
     ("serve", "", "Set decode.cache='exact', not decode.seed=1.", "Set --decode.cache exact, not decode.seed=1."),
 ]
 

@@ -12,10 +12,10 @@ from glassformer.foundation.errors import ConfigError
 
 
 def said(verb: str, flag: str) -> str:
-    """What comes behind the known names in the error for a flag."""
+    """What comes before the known names in the error for a flag, and behind those of settings."""
     with pytest.raises(ConfigError) as caught:
         read_arguments(verb, VERBS[verb], ["x", flag, "1"])
-    return str(caught.value).rpartition(". ")[2]
+    return str(caught.value).partition(" Known: '--")[0].rpartition(". ")[2]
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,9 @@ def said(verb: str, flag: str) -> str:
         ("generate", "--topk", "--top-k"),
         ("generate", "--decode.temp", "--decode.temperature"),
         ("generate", "--num-return-sequences", "--n"),
+        ("generate", "-n", "--n"),
+        ("translate", "--beam-size", "--beam"),
+        ("train", "--output-dir", "--out"),
     ],
 )
 def test_what_was_meant(verb, typed, meant):
@@ -64,6 +67,17 @@ def test_a_flag_of_another_verb(verb, typed, others):
 )
 def test_no_suggestion_is_better_than_a_wrong_one(verb, typed):
     assert "mean" not in said(verb, typed)
+
+
+def test_another_tools_name_for_a_flag_of_another_verb():
+    assert said("generate", "--num-beams") == "--beam is a flag of translate."
+
+
+def test_a_flag_is_given_once():
+    words = ["x", "--prompt", "one", "--greedy", "--greedy", "--prompt=two"]
+    with pytest.raises(ConfigError, match=r"--prompt takes one value; got 'one' and 'two'\. Give one of them\."):
+        read_arguments("generate", VERBS["generate"], words)
+    assert read_arguments("generate", VERBS["generate"], words[:-1]).options == {"prompt": "one", "greedy": ""}
 
 
 def test_other_tools_names_stand_for_something():

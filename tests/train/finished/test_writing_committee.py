@@ -151,18 +151,18 @@ def test_runs_that_answer_in_other_ways_are_refused(runs, tmp_path):
     book.write_text("abc abd bca cab " * 60, "utf-8")
     follow(start(text_recipe(book), tmp_path / "text"))
     follow(start(text_recipe(book, "prefix"), tmp_path / "prefix"))
-    with pytest.raises(ConfigError, match=r"same data\.objective; .*prefix has 'prefix', .*text has 'next_token'"):
+    with pytest.raises(ConfigError, match=r"same `data\.objective`; .*prefix has 'prefix', .*text has 'next_token'"):
         Writer(tmp_path / "text", own(tmp_path / "text"), others=[tmp_path / "prefix"])
     follow(start(asked(tmp_path, training__steps=1), tmp_path / "labels"))
     other = trained(tmp_path / "blanks", data__layout="encoder")
     for strange, said in (
-        (tmp_path / "text", rf"data\.task; {tmp_path / 'text'} has 'text', .* has 'pairs'"),
-        (tmp_path / "labels", rf"data\.layout; {tmp_path / 'labels'} has '{LABEL}', .* has 'encoder-decoder'"),
-        (other, rf"data\.layout; {other} has 'encoder', .* has 'encoder-decoder'"),
+        (tmp_path / "text", rf"`data\.task`; {tmp_path / 'text'} has 'text', .* has 'pairs'"),
+        (tmp_path / "labels", rf"`data\.layout`; {tmp_path / 'labels'} has '{LABEL}', .* has 'encoder-decoder'"),
+        (other, rf"`data\.layout`; {other} has 'encoder', .* has 'encoder-decoder'"),
     ):
         with pytest.raises(ConfigError, match=rf"must have the same {said}\. Give runs of the same kind"):
             evaluate(runs[0], own(runs[0]), others=[strange])
-        with pytest.raises(ConfigError, match="must have the same data"):
+        with pytest.raises(ConfigError, match="must have the same `data"):
             list(translate(runs[0], LINES, 1, others=[strange]))
 
 

@@ -41,12 +41,13 @@ from glassformer.cli.main import main
 code = main(["train", "lm", "--out", "run", "--training.steps=1", "--training.samples=0", "--training.evaluate_every=0",
              "--optimizer.name=" + sys.argv[1], "--model.d-model=8", "--model.n-heads=1", "--model.n-layers=1",
              "--data.text=text.txt", "--training.precision=float32"])
+code = code or main(["generate", "run", "--prompt", "a", "--max-new-tokens", "1"])
 sys.exit("torch's compiler was imported" if "torch._dynamo" in sys.modules else code)
 """
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_training_does_without_torchs_compiler(tmp_path, name):
+def test_training_and_generating_do_without_torchs_compiler(tmp_path, name):
     (tmp_path / "text.txt").write_text("a line of text\n" * 100, "utf-8")
     ended = subprocess.run(
         [sys.executable, "-c", TRAINING, name], cwd=tmp_path, capture_output=True, text=True, check=False

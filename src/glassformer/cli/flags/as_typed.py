@@ -33,6 +33,8 @@ def as_typed(message: str, verb: Verb, words: Sequence[str], setting: str | None
     names = names_of(verb, words)
     if setting is not None and (flag := f"--{setting.replace('_', '-')}") in typed_in(words):
         names.setdefault(setting, flag)
+    own = {word.partition("=")[2] if word.startswith("--") else word for word in words}
+    names = {name: flag for name, flag in names.items() if name not in own}  # a run or a file may have such a name
     if not names or re.match(OF_SETTINGS, message):
         return message
     longest = sorted(names, key=len, reverse=True)

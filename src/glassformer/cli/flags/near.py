@@ -17,6 +17,7 @@ ELSEWHERE = {
     "adam_epsilon": "optimizer.epsilon",
     "batch": "training.batch_tokens",
     "batch_size": "training.batch_tokens decode.batch_size",
+    "beam_size": "decode.beam",
     "block_size": "data.window",
     "context": "data.window",
     "context_length": "data.window",
@@ -63,8 +64,10 @@ ELSEWHERE = {
     "num_layers": "model.n_layers",
     "num_return_sequences": "n",
     "num_train_epochs": "training.steps",
+    "o": "out",
     "optim": "optimizer.name",
     "optimizer": "optimizer.name",
+    "output_dir": "out",
     "seq_len": "data.window",
     "temp": "decode.temperature",
     "tokenizer": "tokenizer.kind",
@@ -88,8 +91,11 @@ def meant_flag(word: str, verb: Verb, settings: Mapping[str, str]) -> str:
     best = translated(key, here) or of_key.get(key) or nearest(key, of_key | flags)
     if best:
         return asked(best)
-    others = [name for name, each in VERBS.items() if any(option.name == word for option in each.options)]
-    return f"It is a flag of {', '.join(others)}." if others else ""
+    elsewhere = [place.partition(".")[2] or place for place in ELSEWHERE.get(key, "").split()]
+    for flag in (word, *(each.replace("_", "-") for each in elsewhere)):
+        if others := [name for name, each in VERBS.items() if any(option.name == flag for option in each.options)]:
+            return f"{'It' if flag == word else f'--{flag}'} is a flag of {', '.join(others)}."
+    return ""
 
 
 def meant_setting(section: str, key: str, settings: Mapping[str, str]) -> str:

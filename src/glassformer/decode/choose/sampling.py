@@ -69,13 +69,15 @@ class Sampling:
         zero = ("temperature", "min_p", "min_new_tokens", "seed", "contrastive_alpha")
         at_least(self, self.section, 0, *zero, advice=ADVICE)
         at_least(self, self.section, 1, "top_k", "no_repeat_ngram", advice=ADVICE)
-        for name in ("top_p", "typical_p", "repetition_penalty"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise self._refused(name, "above 0 and finite")
+        for name in ("top_p", "typical_p"):
+            if not 0 < getattr(self, name) <= 1:
+                raise self._refused(name, "above 0 and at most 1")
+        if not 0 < self.repetition_penalty < math.inf:
+            raise self._refused("repetition_penalty", "above 0 and finite")
         for name in ("frequency_penalty", "presence_penalty"):
             if not math.isfinite(getattr(self, name)):
                 raise self._refused(name, "a finite number")
-        at_most(self, self.section, 1, "top_p", "min_p", "typical_p", "contrastive_alpha", advice=ADVICE)
+        at_most(self, self.section, 1, "min_p", "contrastive_alpha", advice=ADVICE)
         at_most(self, self.section, 2**64 - 1, "seed")
         at_most(self, self.section, 2**31 - 1, "top_k", "no_repeat_ngram", "min_new_tokens", advice=ADVICE)
         self._check_use()

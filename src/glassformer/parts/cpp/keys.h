@@ -1,6 +1,7 @@
 // The keys and values of a cache, and the attention of one query to them (attend/reference.py).
 //
-// They lie as the numbers of x, or in 8 bits, where each vector has a step that its numbers are multiples of (rounded.py).
+// They lie as the numbers of x, or in 8 bits, where each vector has a step that its numbers are multiples of
+// (rounded.py).
 
 #pragma once
 

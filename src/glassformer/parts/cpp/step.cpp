@@ -1,5 +1,6 @@
-// A decoding step of one token per row through all blocks and the last norm, and single maps: what `Block`, `Residual`, `Attention`,
-// `FeedForward` and the norms compute (block.py, residual.py, attention.py, feed_forward.py, norm.py), in one call.
+// A decoding step of one token per row through all blocks and the last norm, and single maps: what `Block`, `Residual`,
+// `Attention`, `FeedForward` and the norms compute (block.py, residual.py, attention.py, feed_forward.py, norm.py), in
+// one call.
 //
 // All members of a team go through every function together, and share the work of each loop.
 

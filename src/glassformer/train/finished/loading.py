@@ -39,8 +39,9 @@ def tell_decoding(model: Transformer, decode: DecodeConfig) -> None:
     """Log with which precision and how many threads a loaded model is going to write, and why; and a long wait."""
     _, precision = chosen_precision(decode.precision, device_of(model))
     _, threads = choose_threads(decode.threads)
+    cache = "; keys and values in 8 bits" if decode.cache == "int8" else ""
     compiles = "; TorchInductor compiles the first steps, for up to a minute" if decode.compile else ""
-    LOG.info(f"decoding: {precision}; {threads}{compiles}")
+    LOG.info(f"decoding: {precision}{cache}; {threads}{compiles}")
 
 
 def placed_like(other: Recipe, recipe: Recipe) -> Recipe:
