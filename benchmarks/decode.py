@@ -67,6 +67,7 @@ OURS = {
     "bfloat16": Way(2, partial(prepared, precision="bfloat16")),
     "bfloat16-int8-cache": Way(2, partial(prepared, precision="bfloat16", cache="int8")),
     "int8": Way(1, partial(prepared, precision="int8")),
+    "int8-int8-cache": Way(1, partial(prepared, precision="int8", cache="int8")),
     "int8-compiled": Way(1, partial(prepared, precision="int8", compile=True)),
 }
 
