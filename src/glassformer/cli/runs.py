@@ -48,11 +48,11 @@ DEEPEST = 100
 """How many bytes the longest path inside a run folder adds to the path of the folder."""
 
 
-def existing_run(target: str, presets: Collection[str] = ()) -> Path:
+def existing_run(target: str, presets: Collection[str] = (), texts: str = "") -> Path:
     """Return the run folder that a user named.
 
     Errors: `CheckpointError` saying what is there instead, with the nearest run. `presets` are the names that the verb
-    also takes; the caller has already checked that the target is none of them.
+    also takes; the caller has already checked that the target is none of them. `texts` is as in `existing_runs`.
     """
     path = Path(target)
     refuse_unnamable(path)
@@ -76,7 +76,7 @@ def existing_run(target: str, presets: Collection[str] = ()) -> Path:
     if (path / CONFIG).is_file():
         hint = f"If Hugging Face's transformers saved it, make a run of it: glassformer import {shlex.quote(target)}"
     nor = ", and no preset has that name" if presets else ""
-    raise CheckpointError(f"{target} is not a run folder: it {what}{nor}. {hint}")
+    raise CheckpointError(f"{target} is not a run folder: it {what}{nor}. {hint} {texts}".rstrip())
 
 
 def existing_runs(arguments: Arguments, texts: str = "") -> list[Path]:
@@ -85,12 +85,7 @@ def existing_runs(arguments: Arguments, texts: str = "") -> list[Path]:
     Errors: as `existing_run`; `ConfigError` for one named twice.
     """
     targets = [str(arguments.target), *arguments.more]
-    folders: list[Path] = []
-    for target in targets:
-        try:
-            folders.append(existing_run(target))
-        except CheckpointError as error:
-            raise CheckpointError(f"{error} {texts if folders else ''}".rstrip()) from None
+    folders = [existing_run(target, texts=texts if i else "") for i, target in enumerate(targets)]
     places = [folder.resolve() for folder in folders]
     for target, place in zip(targets, places, strict=True):
         if places.count(place) > 1:
