@@ -139,7 +139,7 @@ ROWS: list[Mutant] = [
     Mutant("hooks of all modules are left out", "parts/hooks.py",
         "bool(_has_any_global_hook()) or any_of", "any_of", f"{TOLD}::test_a_hook_of_all_modules_may_come_and_go"),
     Mutant("new hooks are not looked for", "parts/hooks.py",
-        "self._none_until == RemovableHandle.next_id", "self._none_until is not None", f"{TOLD}::test_a_hook_may_come_and_go"),
+        "self._none_until == RemovableHandle.next_id", "self._none_until is not None", f"{TOLD}::test_a_hook_may_come_while_a_text_is_written"),
     Mutant("hooks that were there once stay", "parts/hooks.py",
         "found = bool(_has", "found = self._none_until is None or bool(_has", f"{TOLD}::test_a_hook_may_come_and_go"),
     Mutant("the last norm is told of without its hooks", "parts/described.py",
