@@ -90,6 +90,15 @@ def test_weights_that_moved_are_read():
             made(x)
 
 
+def test_weights_in_numbers_that_cpp_does_not_have_are_refused():
+    """Also where they lie as the ones before."""
+    made, x = NativeLinear(torch.randn(8, 16).bfloat16()), torch.randn(2, 16)
+    made(x)
+    made.weight = made.weight.view(torch.float16)
+    with pytest.raises(ValueError, match=r"A map from 16 numbers to 8 needs .* in torch\.float16"):
+        made(x)
+
+
 def test_steps_that_were_exchanged_are_read():
     made, x = Int8Linear(torch.randn(8, 16)), torch.randn(2, 16)
     found, made.step = made(x), 2 * made.step

@@ -68,14 +68,14 @@ def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, 
     `weight` is [N, D], or in bfloat16 and in 8 bits laid out by `in_pieces`; in 8 bits with a `step` [N]. Errors:
     `ValueError` for tensors of other sizes, or that lie in memory otherwise.
     """
-    kind = NUMBERS[weight.dtype]
+    kind = NUMBERS.get(weight.dtype)
     columns = max(1, BYTES // weight.element_size())
     pieces = (-(-N // GROUP), -(-D // FILLED) * FILLED // columns + (weight.dtype == torch.int8), GROUP, columns)
     fits = weight.shape == ((N, D) if kind == 0 else pieces) and (step is not None) == (weight.dtype == torch.int8)
     whole = all(each is None or each.is_contiguous() for each in (weight, step, bias))
     numbers = weight.dtype if kind == 0 else torch.float32
     beside = all(each is None or (each.shape == (N,) and each.dtype == numbers) for each in (step, bias))
-    if not (D and N and fits and whole and beside):
+    if not (kind is not None and D and N and fits and whole and beside):
         raise ValueError(
             f"A map from {D} numbers to {N} needs a contiguous weight of that size, {N} steps if it is in 8 bits, and "
             f"steps and bias in {numbers}; got a weight of {[*weight.shape]} in {weight.dtype}."
