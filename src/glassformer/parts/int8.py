@@ -16,7 +16,7 @@ class Int8Linear(nn.Module):
 
     Each row of W and each position of x has its own step (`rounded`). Sums of products of whole numbers are exact, so
     the result of one position does not depend on the others, nor on the machine. Weights take a quarter of the bytes of
-    float32 and are laid out once for our C++ (whole.h), which is compiled at the first call. It has no parameters and
+    float32 and are laid out once for our C++ (whole.h), which is compiled before, if need be. It has no parameters and
     passes no gradient.
     """
 

@@ -23,8 +23,6 @@ from glassformer.foundation.shapes import Float, Num, Tensor
 CPP = Path(__file__).with_name("cpp") / "step.cpp"
 GROUP, BYTES, FILLED = 16, 4, 8
 """How tiles.h reads a matrix: sixteen rows together, four bytes of each at a time, and a multiple of eight columns."""
-ADDED = 128
-"""What whole.h adds to whole numbers where instructions multiply numbers without sign by numbers with a sign."""
 NUMBERS = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.int8: 2}
 """`Kind` of tiles.h: weights in the numbers of the input, in bfloat16, or in 8 bits."""
 
@@ -49,8 +47,8 @@ def has_cpp() -> bool:
 def in_pieces(weight: Num[Tensor, "N D"]) -> Num[Tensor, "groups pieces 16 columns"]:
     """Lay out a matrix in the order in which our C++ reads it, filled up with zeros.
 
-    In 8 bits each group begins with one piece more: a whole number of 32 bits for each row, which takes the effect of
-    `ADDED` off its sums.
+    In 8 bits each group begins with one piece more, which C++ writes: a whole number for each row that belongs to the
+    way in which this processor multiplies (quads.h). Errors: `ValueError` for 8 bits that are not on a CPU.
     """
     N, D = weight.shape
     columns = BYTES // weight.element_size()
@@ -58,8 +56,11 @@ def in_pieces(weight: Num[Tensor, "N D"]) -> Num[Tensor, "groups pieces 16 colum
     pieces = filled.view(-1, GROUP, filled.shape[1] // columns, columns).transpose(1, 2)
     if weight.dtype != torch.int8:
         return pieces.contiguous()
-    head = -ADDED * pieces.sum((1, 3), dtype=torch.int32)
-    return torch.cat([head.view(torch.int8).view(-1, 1, GROUP, columns), pieces], 1)
+    if weight.device.type != "cpu":
+        raise ValueError(f"Our C++ multiplies 8 bits on a CPU; got a weight on {weight.device}.")
+    whole = F.pad(pieces, (0, 0, 0, 0, 1, 0)).contiguous()
+    declared("write_heads", ctypes.c_void_p, *[ctypes.c_int64] * 2)(whole.data_ptr(), len(whole), filled.shape[1])
+    return whole
 
 
 def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, D: int, N: int) -> CMap:

@@ -52,7 +52,7 @@ void put(const Vectors<T>& to, int64_t column, const T* x, int64_t width) {
 }
 template <typename T>
 void put(const Vectors<int8_t>& to, int64_t column, const T* x, int64_t width) {
-    typedef typename Numbers<int8_t, WIDTH<T>>::Vector Whole;
+    typedef typename Numbers<int8_t, WIDTH<T>>::Vector Narrow;
     const T most = largest(x, width);
     const bool finite = most == most;
     const float step = finite ? step_for(float(most)) : NAN;  // no number is read as a valid one then
@@ -60,7 +60,7 @@ void put(const Vectors<int8_t>& to, int64_t column, const T* x, int64_t width) {
     int64_t i = 0;
     to.step[column * to.far] = step;
     for (; finite && i + WIDTH<T> <= width; i += WIDTH<T>)
-        store(here + i, __builtin_convertvector(nearest<T>(load<Lanes<T>>(x + i) / T(step)), Whole));
+        store(here + i, __builtin_convertvector(nearest(load<Lanes<T>>(x + i) / T(step)), Narrow));
     for (; i < width; ++i) here[i] = finite ? int8_t(std::nearbyint(x[i] / T(step))) : int8_t(0);
 }
 

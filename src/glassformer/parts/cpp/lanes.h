@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <new>
+#include <type_traits>
 
 #if defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
@@ -191,8 +192,9 @@ inline T largest(const T* x, int64_t n) {
 inline float step_for(float most) { return std::fmax(most * (1.0f / 127.0f), 1e-30f); }
 
 // The nearest whole numbers, of two the even one, for numbers that are not large.
-template <typename T>
-inline Lanes<T> nearest(Lanes<T> x) {
+template <typename Vector>
+inline Vector nearest(Vector x) {
+    typedef std::decay_t<decltype(x[0])> T;
     constexpr T EVEN = sizeof(T) == 4 ? T(12582912) : T(6755399441055744);  // 1.5 * 2^23 or 2^52
     return (x + EVEN) - EVEN;
 }
@@ -205,7 +207,7 @@ inline Lanes<float> exponential(Lanes<float> x) {
     const Whole vanishes = x < low, exceeds = x > high;
     x = vanishes ? low : x;
     x = exceeds ? high : x;
-    const Lanes<float> n = nearest<float>(x * 1.44269504f);
+    const Lanes<float> n = nearest(x * 1.44269504f);
     // log(2) in two parts, so that nothing is rounded in the first
     const Lanes<float> r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     Lanes<float> y = Lanes<float>{} + 1.0f / 5040;

@@ -12,7 +12,7 @@ namespace glassformer {
 
 // x [rows, in] lies row by row; the rows of y [rows, out] begin `stride` numbers apart.
 inline void apply(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride,
-                  Rounded room) {
+                  const Rounded& room) {
     if (map.kind == INT8)
         map_whole(member, map, x, y, rows, stride, room);
     else if (map.kind == BFLOAT16)
@@ -21,7 +21,8 @@ inline void apply(Member& member, const Map& map, const float* x, float* y, int6
         map_same<float>(member, map, x, y, rows, stride);
 }
 
-inline void apply(Member& member, const Map& map, const double* x, double* y, int64_t rows, int64_t stride, Rounded) {
+inline void apply(Member& member, const Map& map, const double* x, double* y, int64_t rows, int64_t stride,
+                  const Rounded&) {
     map_same<double>(member, map, x, y, rows, stride);
 }
 

@@ -50,7 +50,7 @@ struct Step {
     Rotation rotation;
     Keys own, cross;
     T *x, *normed, *projected, *mixed, *inner, *gate, *added;
-    Rounded rounded;
+    const Rounded& rounded;
 
     void attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights);
     void feed_forward(Member& member, const FeedForward& of);
@@ -192,10 +192,9 @@ void all_blocks(const Block* blocks, int64_t n_blocks, const Norm& last, T* x, i
     for (int64_t i = 0; i < n_blocks; ++i) sizes.see(blocks[i]);
     const Room<T> normed(rows * width), projected(rows * sizes.projected), mixed(rows * sizes.mixed);
     const Room<T> inner(rows * sizes.inner), gate(rows * sizes.inner), added(rows * width);
-    const Room<Factor> whole(rows * sizes.whole);
-    const Room<float> step(rows);
+    const Rounded rounded(rows, sizes.whole);
     Step<T> all{rows,        width,      rotation,  own,       cross,      x,
-                normed.data, projected.data, mixed.data, inner.data, gate.data, added.data, {whole.data, step.data}};
+                normed.data, projected.data, mixed.data, inner.data, gate.data, added.data, rounded};
 
     if (rows * sizes.products <= WORTH_IT * sizes.maps) threads = 1;
     const int64_t most = std::max(own.length, cross.length) + BYTES;  // a vector more than there are keys
@@ -232,15 +231,20 @@ extern "C" bool step_double(const Block* blocks, int64_t n, const Norm* last, do
     return enough_memory_for([&] { all_blocks(blocks, n, *last, x, rows, width, *rotation, *own, *cross, threads); });
 }
 
+// Completes a weight in 8 bits, which has all but the heads of its groups.
+extern "C" bool write_heads(int8_t* weight, int64_t groups, int64_t in) {
+    heads_of(weight, groups, in);
+    return true;
+}
+
 // One map: x [rows, in] to y [rows, out].
 extern "C" bool linear_map(const Map* map, const float* x, float* y, int64_t rows, int threads) {
     return enough_memory_for([&] {
         const bool eight = map->kind == INT8;
-        const Room<Factor> whole(eight ? rows * filled(map->in) : 0);
-        const Room<float> step(eight ? rows : 0);
+        const Rounded room(eight ? rows : 0, map->in);
         if (rows * map->in * map->out <= WORTH_IT) threads = 1;
         in_team(threads, 2, [&](Member& member) {
-            apply(member, *map, x, y, rows, map->out, Rounded{whole.data, step.data});
+            apply(member, *map, x, y, rows, map->out, room);
         });
     });
 }
