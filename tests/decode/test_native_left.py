@@ -13,7 +13,7 @@ from glassformer.decode.beam import beam_search
 from glassformer.decode.coverage import reading
 from glassformer.decode.prepare import prepared
 from glassformer.foundation.errors import ConfigError
-from glassformer.model.stack import with_cache
+from glassformer.model.stack import by_modules
 from glassformer.parts import ACTIVATIONS, native
 from glassformer.parts.described import describe
 from glassformer.parts.dropout import Dropout
@@ -36,7 +36,7 @@ LEFT = [
 def test_what_is_not_in_cpp_is_left_to_the_modules(variant):
     made = model("decoder", **variant)
     ready = natively(made)
-    assert ready.reader.along is with_cache
+    assert ready.reader.along is by_modules
     assert written(ready, ROWS) == written(made, ROWS)
 
 
@@ -200,9 +200,9 @@ def test_without_a_compiler_modules_do_everything(monkeypatch, request):
     native.has_cpp.cache_clear()
     request.addfinalizer(native.has_cpp.cache_clear)
     made = model("decoder").float()
-    assert prepared(made, "float32").reader.along is with_cache
-    assert prepared(made, "bfloat16").reader.along is with_cache
-    assert natively(made).reader.along is with_cache
+    assert prepared(made, "float32").reader.along is by_modules
+    assert prepared(made, "bfloat16").reader.along is by_modules
+    assert natively(made).reader.along is by_modules
 
 
 def test_many_rows_in_bfloat16_are_left_to_hardware_for_it(steps, monkeypatch):

@@ -11,7 +11,7 @@ from torch import nn
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.stack import Stack, with_cache
+from glassformer.model.stack import Stack, by_modules
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
 from glassformer.parts.cache import Growing, LayerCache
@@ -21,7 +21,7 @@ KINDS = 32
 
 
 class CompiledSteps:
-    """Replaces `with_cache`: runs steps of one token per row by compiled code that all blocks share.
+    """Replaces `by_modules`: runs steps of one token per row by compiled code that all blocks share.
 
     The code is compiled at first use, separately for one row and for several, and for the layers of a `Growing` cache
     and of `Slots`. It works for any number of rows and keys. Steps with several tokens (prompts) are not compiled.
@@ -31,11 +31,13 @@ class CompiledSteps:
         self._step = torch.compile(step, dynamic=True)
 
     def __call__(
-        self, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache
+        self, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None
     ) -> Float[Tensor, "B T D"]:
         """Return the vectors after all blocks and the last norm."""
-        if x.shape[1] > 1 or cache.length == 1:  # a first token finds no keys: that would compile code for one use
-            return with_cache(stack, x, shared, cache)
+        if (
+            cache is None or x.shape[1] > 1 or cache.length == 1
+        ):  # a first token finds no keys: that would compile code for one use
+            return by_modules(stack, x, shared, cache)
         with many_kinds(), own_lengths():
             for block, layer, cross in zip(stack.blocks, cache.layers, cache.cross, strict=True):
                 if isinstance(layer, Growing):

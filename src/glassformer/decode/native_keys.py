@@ -20,23 +20,24 @@ class CKeys(ctypes.Structure):
     """`Keys` of keys.h."""
 
     _fields_ = (
-        ("length", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("length", "causal")),
         *((name, ctypes.c_int64 * 3) for name in ("keys", "values", "key_steps", "value_steps")),
-        ("added", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("added_row", "added_head")),
-        ("blind", ctypes.c_void_p),
-        *((name, ctypes.c_int64) for name in ("blind_row", "blind_head")),
+        *(("added", ctypes.c_void_p), ("added_at", ctypes.c_int64 * 3)),
+        *(("blind", ctypes.c_void_p), ("blind_at", ctypes.c_int64 * 3)),
         *((name, ctypes.c_void_p) for name in ("at", "k", "v", "k_step", "v_step")),
     )
 
 
-def lie_in_buffers(layers: Sequence[LayerCache]) -> bool:
-    """Whether C++ can read these layers where they are."""
-    for layer in cast(list[Any], layers):
-        of = layer.numbers if isinstance(layer, Rounded) else layer
-        if type(of) not in (Growing, Room) or of.buffers is None:
-            return False
-    return True
+def can_lie_in_buffers(layers: Sequence[LayerCache]) -> bool:
+    """Whether C++ can read these layers where they are, and write new keys there."""
+    kinds = {type(layer.numbers if isinstance(layer, Rounded) else layer) for layer in cast(list[Any], layers)}
+    return len(kinds) == 1 and kinds <= {Growing, Room}
+
+
+def may_go_on(layers: Sequence[LayerCache]) -> bool:
+    """Whether each text has begun: whether there are keys in buffers."""
+    first = cast(Any, layers[0])
+    return can_lie_in_buffers(layers[:1]) and first.buffers is not None
 
 
 class Places:
@@ -73,7 +74,7 @@ class Places:
         """Whether each layer is still where it was."""
         return all(layer.buffers[0] is keys() for layer, keys in zip(cast(list[Any], layers), self._keys, strict=True))
 
-    def reading(self, length: int, mask: Mask, x: Float[Tensor, "B 1 D"], heads: int, held: list[Any]) -> CKeys:
+    def reading(self, length: int, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]) -> CKeys:
         """These places for the next call, which reads `length` columns. `held` gets what must outlive the call.
 
         Errors: `ValueError` for more rows or columns than there are.
@@ -83,19 +84,21 @@ class Places:
             raise ValueError(
                 f"A cache must hold a row for each of {B} texts, of {length} columns; got one of {rows} by {columns}."
             )
-        told, lowered = self.told, mask.lower(1, length, x)
-        added = None if lowered.added is None else spread(lowered.added, B, heads, length)
-        blind = None if lowered.blind is None else spread(lowered.blind, B, heads, 1)
-        told.length, told.added, told.blind = length, None, None
-        if added is not None:
-            told.added, (told.added_row, told.added_head) = added.data_ptr(), added.stride()[:2]
-        if blind is not None:
-            told.blind, (told.blind_row, told.blind_head) = blind.data_ptr(), blind.stride()[:2]
-        held += [added, blind]
+        return reading(self.told, length, mask, x, heads, held)
+
+
+def reading(told: CKeys, length: int, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]) -> CKeys:
+    """Tell of the keys that each token may read. `held` gets what must outlive the call."""
+    B, T, _ = x.shape
+    told.length, told.causal, told.added, told.blind = length, mask.only_causal, None, None
+    if mask.only_causal:  # no numbers for pairs of tokens are needed
         return told
-
-
-def spread(each: Tensor, B: int, heads: int, n: int) -> Tensor:
-    """[B, H, 1, n], whose numbers of one row and head lie side by side."""
-    wide = each.expand(B, heads, 1, n)
-    return wide if wide.stride(-1) == 1 else wide.contiguous()
+    lowered = mask.lower(T, length, x)
+    if lowered.added is not None:
+        added = lowered.added.expand(B, heads, T, length)
+        held.append(added := added if added.stride(-1) == 1 else added.contiguous())
+        told.added, told.added_at = added.data_ptr(), added.stride()[:3]
+    if lowered.blind is not None:
+        held.append(blind := lowered.blind.expand(B, heads, T, 1))
+        told.blind, told.blind_at = blind.data_ptr(), blind.stride()[:3]
+    return told

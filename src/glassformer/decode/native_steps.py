@@ -1,7 +1,8 @@
-"""Decoding steps in C++: one call for all blocks, in place of about twenty operations of torch in each.
+"""Stacks in C++: one call for all blocks, in place of about twenty operations of torch in each.
 
-Between two products of a step lie a dozen small operations, which take longer to begin than to do. parts/cpp/step.cpp
-does them all; this module tells it of the blocks, and where their keys and values lie.
+Between two products of a decoding step lie a dozen small operations, which take longer to begin than to do; in a prompt
+each of them reads and writes all numbers once more. parts/cpp/step.cpp does them all; this module tells it of the
+blocks, and where their keys and values lie.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ from typing import Any, cast
 
 import torch
 
-from glassformer.decode.native_keys import CKeys, Places, lie_in_buffers
+from glassformer.attend import Mask
+from glassformer.decode.native_keys import CKeys, Places, can_lie_in_buffers, may_go_on, reading
 from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.stack import Stack, with_cache
+from glassformer.model.stack import Stack, by_modules, one_by_one
 from glassformer.model.transformer import Transformer
-from glassformer.parts import Cache
-from glassformer.parts.cache import Growing, LayerCache
+from glassformer.parts import Attention, Block, Cache
+from glassformer.parts.cache import LayerCache
 from glassformer.parts.described import CBlock, Described, describe
 from glassformer.parts.native import declared, has_cpp
 from glassformer.parts.positions import Rotation
-from glassformer.parts.rounded import Rounded
-from glassformer.parts.slots import Room
 
 LAYOUTS = ("half", "interleaved")
 """Pairs of numbers that C++ can rotate, of `ROTARY_LAYOUTS`."""
@@ -40,10 +40,10 @@ class CRotation(ctypes.Structure):
 
 
 class NativeSteps:
-    """Replaces `with_cache`: runs steps of one token per row in C++.
+    """Replaces `by_modules`: runs the blocks of a stack in C++, be it one token per text or many.
 
-    What it does not do is left to `with_cache`: several tokens at once (prompts), the first token of a row, gradients,
-    a model that is watched (`watch_attention`), and modules with hooks.
+    What it does not do is left to `by_modules`: gradients, a model that is watched (`watch_attention`), modules with
+    hooks, and a decoder that reads a memory without a cache.
     """
 
     def __init__(self) -> None:
@@ -54,24 +54,23 @@ class NativeSteps:
         return NativeSteps, ()
 
     def __call__(
-        self, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache
+        self, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None
     ) -> Float[Tensor, "B T D"]:
         """Return the vectors after all blocks and the last norm."""
-        if x.shape[1] != 1 or not lie_in_buffers(cache.layers):
+        if cache is None or x.shape[1] != 1 or not may_go_on(cache.layers):
             self._running = None
-            return with_cache(stack, x, shared, cache)
         if (running := self._running) is None:
             running = self._running = Running(describe(stack.blocks, stack.norm))
-        if running.told is None or not may_step(running.told, stack, x, shared, cache):
-            return with_cache(stack, x, shared, cache)
-        return step(running, running.told, x, shared, cache)
+        if running.told is None or not may_run(running.told, stack, x, shared, cache):
+            return by_modules(stack, x, shared, cache)
+        return run(running, running.told, stack, x, shared, cache)
 
 
 @dataclass
 class Running:
     """The blocks as they were told, and where the last cache lay.
 
-    It ends when a prompt is read, as weights may have been exchanged since.
+    It ends when a text begins or several tokens are read, as weights may have been exchanged since.
     """
 
     told: Described | None
@@ -79,44 +78,80 @@ class Running:
     cross: Places | None = None
 
 
-def may_step(told: Described, stack: Stack, x: Tensor, shared: dict[str, Any], cache: Cache) -> bool:
-    """Whether C++ can run this step."""
-    if x.dtype != told.dtype or x.device.type != "cpu" or shared["mask"].value_bias is not None:
+def may_run(told: Described, stack: Stack, x: Tensor, shared: dict[str, Any], cache: Cache | None) -> bool:
+    """Whether C++ can run this call."""
+    if x.dtype != told.dtype or x.device.type != "cpu" or shared["mask"].value_bias is not None or not x.numel():
+        return False
+    if (stack.through is not one_by_one) if cache is None else not can_lie_in_buffers(cache.layers):
         return False
     rotation: Rotation | None = shared["rotation"]
     if rotation is not None and (rotation.layout not in LAYOUTS or rotation.cos.dtype != x.dtype):
         return False
-    if told.most is not None and len(x) > told.most:
+    if told.most is not None and x.shape[0] * x.shape[1] > told.most:
         return False
-    if torch.is_grad_enabled() or stack.training or torch.is_autocast_enabled("cpu") or not told.as_told:
+    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
         return False
-    return not told.crosses or all(each.complete for each in cache.cross)
+    if stack.training or not told.as_told:
+        return False
+    return not told.crosses or (cache is not None and shared["memory"] is not None)
 
 
-def step(
-    running: Running, told: Described, x: Float[Tensor, "B 1 D"], shared: dict[str, Any], cache: Cache
-) -> Float[Tensor, "B 1 D"]:
-    """One token per row through all blocks and the last norm; its keys and values are added to the cache.
+def run(
+    running: Running,
+    told: Described,
+    stack: Stack,
+    x: Float[Tensor, "B T D"],
+    shared: dict[str, Any],
+    cache: Cache | None,
+) -> Float[Tensor, "B T D"]:
+    """All tokens through all blocks and the last norm; their keys and values are added to the cache.
 
-    While C++ computes, another thread may run a step with another cache: what this one reads is kept by its own names.
+    While C++ computes, another thread may run a call with another cache: what this one reads is kept by its own names.
     """
-    (B, _, D), layers = x.shape, cast(list[Growing | Room | Rounded], cache.layers)
-    for layer in layers:
-        layer.claim()
-    heads = told.attentions[0].n_heads
-    held: list[Any] = [at := layers[0].newest(B)]
-    running.own = mine = places(running.own, layers, x.dtype)
-    own = mine.reading(layers[0].width, shared["mask"], x, heads, held)
-    own.at = at.data_ptr()
+    B, T, D = x.shape
+    attention, held = told.attentions[0], list[Any]()
+    if cache is None:
+        own = reading(CKeys(), T, shared["mask"], x, attention.n_heads, held)
+    else:
+        own = among_own(running, cast(list[Any], cache.layers), shared["mask"], x, attention, held)
     cross = CKeys()
     if told.crosses:
-        running.cross = read = places(running.cross, cache.cross, x.dtype)
-        cross = read.reading(cast(Any, cache.cross[0]).width, shared["memory_mask"], x, heads, held)
-    rotation = rotation_of(shared["rotation"], B, held)
-    y = x.reshape(B, D).clone(memory_format=torch.contiguous_format)
+        assert cache is not None, "asked before"
+        cross = among_those_of_memory(running, stack, cache, x, shared, held)
+    rotation = rotation_of(shared["rotation"], B, T, held)
+    y = x.reshape(B * T, D).clone(memory_format=torch.contiguous_format)
     last, *references = (ctypes.byref(each) for each in (told.last, rotation, own, cross))
-    function(told.dtype)(told.blocks, len(told.blocks), last, y.data_ptr(), B, D, *references, torch.get_num_threads())
-    return y.view(B, 1, D)
+    sizes, threads = (B * T, T, D), torch.get_num_threads()
+    function(told.dtype)(told.blocks, len(told.blocks), last, y.data_ptr(), *sizes, *references, threads)
+    return y.view(B, T, D)
+
+
+def among_own(
+    running: Running, layers: list[Any], mask: Mask, x: Float[Tensor, "B T D"], attention: Attention, held: list[Any]
+) -> CKeys:
+    """The keys of the texts themselves, with room for those of the new tokens."""
+    B, T, _ = x.shape
+    for layer in layers:
+        layer.claim((B, attention.n_kv_heads, T, attention.d_head), x.dtype)
+    running.own = mine = places(running.own, layers, x.dtype)
+    held += [mine, at := layers[0].newest(B, T)]
+    own = mine.reading(layers[0].width, mask, x, attention.n_heads, held)
+    own.at = at.data_ptr()
+    return own
+
+
+def among_those_of_memory(
+    running: Running, stack: Stack, cache: Cache, x: Float[Tensor, "B T D"], shared: dict[str, Any], held: list[Any]
+) -> CKeys:
+    """The keys of the encoder's memory, which are made when a text begins."""
+    crossing = [cast(Attention, cast(Block, block).cross_attention.branch) for block in stack.blocks]
+    for attention, layer in zip(crossing, cache.cross, strict=True):
+        if not layer.complete:
+            layer.append(*attention.keys_of(shared["memory"]))
+    running.cross = read = places(running.cross, cache.cross, x.dtype)
+    held.append(read)
+    width = cast(Any, cache.cross[0]).width
+    return read.reading(width, shared["memory_mask"], x, crossing[0].n_heads, held)
 
 
 def places(before: Places | None, layers: Sequence[LayerCache], dtype: torch.dtype) -> Places:
@@ -124,12 +159,12 @@ def places(before: Places | None, layers: Sequence[LayerCache], dtype: torch.dty
     return before if before is not None and before.are_those_of(layers) else Places(layers, dtype)
 
 
-def rotation_of(rotation: Rotation | None, B: int, held: list[Any]) -> CRotation:
-    """The angles of each row."""
+def rotation_of(rotation: Rotation | None, B: int, T: int, held: list[Any]) -> CRotation:
+    """The angles of each token."""
     if rotation is None:
         return CRotation()
     pairs = rotation.cos.shape[-1]
-    cos, sin = (each.expand(B, 1, pairs).contiguous() for each in (rotation.cos, rotation.sin))
+    cos, sin = (each.expand(B, T, pairs).contiguous() for each in (rotation.cos, rotation.sin))
     held += [cos, sin]
     return CRotation(pairs, LAYOUTS.index(rotation.layout), pairs, cos.data_ptr(), sin.data_ptr())
 
@@ -139,23 +174,23 @@ def function(dtype: torch.dtype) -> Any:
     """The function of step.cpp for numbers of this dtype."""
     name = {torch.float32: "step_float", torch.float64: "step_double"}[dtype]
     pointer = ctypes.c_void_p
-    sizes = (ctypes.c_int64, pointer, pointer, ctypes.c_int64, ctypes.c_int64)
+    sizes = (ctypes.c_int64, pointer, pointer, *[ctypes.c_int64] * 3)
     return declared(name, ctypes.POINTER(CBlock), *sizes, *[pointer] * 3, ctypes.c_int)
 
 
-def can_step(model: Transformer) -> bool:
-    """Whether the steps of a model can run in C++ here.
+def can_run(stack: Stack) -> bool:
+    """Whether a stack can run in C++ here.
 
-    A model whose layers read windows keeps its cache of bounded size instead, whose columns move.
+    One whose layers read windows keeps its cache of bounded size instead, whose columns move.
     """
-    reader = model.reader
-    if reader.pattern is not None or not has_cpp() or next(model.parameters()).device.type != "cpu":
+    if stack.pattern is not None or not has_cpp() or next(stack.parameters()).device.type != "cpu":
         return False
-    return (told := describe(reader.blocks, reader.norm)) is not None and told.as_told
+    return (told := describe(stack.blocks, stack.norm)) is not None and told.as_told
 
 
 def with_native_steps(model: Transformer) -> Transformer:
-    """Make the model run its steps in C++ if it can, and return it."""
-    if can_step(model):
-        model.reader.along = NativeSteps()
+    """Make the stacks of a model run in C++ where they can, and return it."""
+    for stack in (model.encoder, model.decoder):
+        if stack is not None and can_run(stack):
+            stack.along = NativeSteps()
     return model

@@ -63,7 +63,7 @@ class Stack(nn.Module):
         final = config.final_norm if config.final_norm is not None else config.norm_placement != "post"
         self.norm = build_norm(config) if final else nn.Identity()
         self.through: Callable[[nn.ModuleList, Callable[[nn.Module, Tensor], Tensor], Tensor], Tensor] = one_by_one
-        self.along: Callable[[Stack, Tensor, dict[str, Any], Cache], Tensor] = with_cache
+        self.along: Callable[[Stack, Tensor, dict[str, Any], Cache | None], Tensor] = by_modules
 
     def forward(
         self,
@@ -116,8 +116,6 @@ class Stack(nn.Module):
             "memory": memory,
             "memory_mask": memory_mask,
         }
-        if cache is None:
-            return self.norm(self.through(self.blocks, lambda block, x: block(x, **shared), x))
         return self.along(self, x, shared, cache)
 
     def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:
@@ -193,8 +191,10 @@ class Stack(nn.Module):
         return block.feed_forward.norm_sum
 
 
-def with_cache(stack: Stack, x: Tensor, shared: dict[str, Any], cache: Cache) -> Tensor:
-    """Run all blocks with a cache, and the last norm. As `Stack.along`; decoding may replace it by compiled code."""
+def by_modules(stack: Stack, x: Tensor, shared: dict[str, Any], cache: Cache | None) -> Tensor:
+    """Run all blocks and the last norm. As `Stack.along`; decoding may replace it by compiled code."""
+    if cache is None:
+        return stack.norm(stack.through(stack.blocks, lambda block, x: block(x, **shared), x))
     for block, layer, cross in zip(stack.blocks, cache.layers, cache.cross, strict=True):
         x = block(x, **shared, cache=layer, cross_cache=cross)
     return stack.norm(x)

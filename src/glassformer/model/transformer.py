@@ -14,7 +14,7 @@ from glassformer.foundation.typed import expect
 from glassformer.model.config import ModelConfig
 from glassformer.model.heads import HEADS, SequenceHead
 from glassformer.model.initialize import initialize
-from glassformer.model.stack import Stack, with_cache
+from glassformer.model.stack import Stack, by_modules
 from glassformer.parts import Cache, RollingCache, Slots, StateCache, StateSlots, rounding_cache
 from glassformer.parts.rounded import RoundedRoom
 from glassformer.parts.slots import Room
@@ -151,7 +151,7 @@ class Transformer(nn.Module):
         stack, n_layers = self.config.stack, len(self.reader.blocks)
         if stack.attention_rule == "linear":
             return StateCache(n_layers, stack.head_width, capacity=capacity)
-        rolls = capacity is None and not whole and self.reader.along is with_cache  # compiled steps cannot use it
+        rolls = capacity is None and not whole and self.reader.along is by_modules  # compiled steps cannot use it
         if rolls and stack.pattern is not None and stack.pattern.window is not None:
             made = RollingCache(n_layers, stack.pattern)
         else:

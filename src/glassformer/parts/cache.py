@@ -99,15 +99,18 @@ class Growing(Columns):
         """How many columns are read."""
         return self.used
 
-    def claim(self) -> None:
-        """Adds a column for one token, which the caller fills: in `buffers`, at `newest`."""
-        self.make_room(1)
-        self.used += 1
+    def claim(self, shape: tuple[int, int, int, int], dtype: torch.dtype) -> None:
+        """Adds columns [B, G, T, K] on a CPU, which the caller fills: in `buffers`, at `newest`."""
+        if self._held is None:
+            self._held = (torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype))
+        else:
+            self.make_room(shape[2])
+        self.used += shape[2]
 
-    def newest(self, rows: int) -> Int[Tensor, " rows"]:
-        """The column of each row's last token."""
-        assert self._held is not None, "a column was claimed"
-        return torch.full((rows,), self.used - 1, device=self._held[0].device)
+    def newest(self, B: int, T: int) -> Int[Tensor, "B T"]:
+        """The columns of the last tokens."""
+        assert self._held is not None, "columns were claimed"
+        return torch.arange(self.used - T, self.used, device=self._held[0].device).repeat(B, 1)
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows; of a buffer of its own, copies only those whose place changes."""

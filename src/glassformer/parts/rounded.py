@@ -44,14 +44,16 @@ class Rounded:
         """As `Growing.width`."""
         return self._claimable[0].width
 
-    def claim(self) -> None:
-        """As `Growing.claim`, for numbers and steps."""
-        for each in self._claimable:
-            each.claim()
+    def claim(self, shape: tuple[int, int, int, int], dtype: torch.dtype) -> None:
+        """As `Growing.claim`, for numbers and steps; they will be read in this dtype."""
+        self.dtype = dtype
+        numbers, steps = self._claimable
+        numbers.claim(shape, torch.int8)
+        steps.claim((*shape[:3], 1), torch.float32)
 
-    def newest(self, rows: int) -> Int[Tensor, " rows"]:
+    def newest(self, B: int, T: int) -> Int[Tensor, "B T"]:
         """As `Growing.newest`."""
-        return self._claimable[0].newest(rows)
+        return self._claimable[0].newest(B, T)
 
     @property
     def _claimable(self) -> tuple[Growing | Room, Growing | Room]:

@@ -47,14 +47,14 @@ class Room:
         """As `Columns.buffers`."""
         return self._held
 
-    def claim(self) -> None:
+    def claim(self, shape: tuple[int, int, int, int], dtype: torch.dtype) -> None:
         """As `Growing.claim`; a row has room for all its tokens from the beginning."""
 
-    def newest(self, rows: int) -> Int[Tensor, " rows"]:
+    def newest(self, B: int, T: int) -> Int[Tensor, "B T"]:
         """As `Growing.newest`. Errors: `IndexError` for a column that the buffers do not have."""
         assert self.at is not None, "a step says where its tokens stand"
         assert self._held is not None, "rows are taken before they go on"
-        at = self.at.reshape(rows).contiguous()
+        at = self.at.reshape(B, T).contiguous()
         if int(at.max()) >= self._held[0].shape[2]:
             raise IndexError(
                 f"The cache has no column {int(at.max())}: more tokens were written than its rows have room for."

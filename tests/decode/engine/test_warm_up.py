@@ -8,7 +8,7 @@ import torch
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
 from glassformer.decode.engine.warm_up import warm_up
-from glassformer.model.stack import with_cache
+from glassformer.model.stack import by_modules
 from specimens import model
 
 
@@ -19,7 +19,7 @@ def steps_of(made, engine):
     def along(stack, x, shared, cache):
         if x.shape[1] == 1 and cache.length > 1:
             seen.append(len(x))
-        return with_cache(stack, x, shared, cache)
+        return by_modules(stack, x, shared, cache)
 
     made.reader.along = along
     warm_up(engine)

@@ -11,38 +11,44 @@
 
 namespace glassformer {
 
-// Where the vectors of one layer lie: how many numbers apart, by row, head and column.
+// Where something lies that there is by text, head and column or token: how many numbers apart.
 struct Lie {
-    int64_t row, head, column;
-    int64_t at(int64_t r, int64_t h) const { return r * row + h * head; }
+    int64_t text, head, column;
+    int64_t at(int64_t t, int64_t h, int64_t c = 0) const { return t * text + h * head + c * column; }
 };
 
-// What the attention of all blocks reads: `length` keys of each row, the numbers added to their scores, and whether a
-// head may read none, both by row and head.
+// What the attention of all blocks reads: for the last token of each text `length` keys, and if `causal` for each token
+// before it one less than for the next; the numbers added to their scores, and whether a head may read none.
 struct Keys {
-    int64_t length;
+    int64_t length, causal;
     Lie keys, values, key_steps, value_steps;
     const void* added;
-    int64_t added_row, added_head;
+    Lie added_at;  // by text, head and token
     const uint8_t* blind;
-    int64_t blind_row, blind_head;
-    const int64_t* at;          // the column of each row's new key and value; none if all are already there
-    void *const *k, *const *v;  // of each block
+    Lie blind_at;
+    const int64_t* at;          // the column of each token's new key and value; none if all are already there
+    void *const *k, *const *v;  // of each block; none if there are no others than those of the tokens themselves
     float *const *k_step, *const *v_step;  // none where numbers are those of x
+    bool fresh() const { return at || !k; }  // whether the tokens have keys here
 };
 
-// The vectors of one row and head, `apart` numbers from each other; with steps, `far` from each other.
+// The vectors of one text and head, `apart` numbers from each other; with steps, `far` from each other.
 template <typename Number>
 struct Vectors {
     Number* from;
     int64_t apart;
     float* step;
     int64_t far;
-    Vectors(void* layer, float* steps, const Lie& lie, const Lie& of_steps, int64_t row, int64_t head)
-        : from((Number*)layer + lie.at(row, head)),
+    Vectors(void* layer, float* steps, const Lie& lie, const Lie& of_steps, int64_t text, int64_t head)
+        : from((Number*)layer + lie.at(text, head)),
           apart(lie.column),
-          step(steps ? steps + of_steps.at(row, head) : nullptr),
+          step(steps ? steps + of_steps.at(text, head) : nullptr),
           far(of_steps.column) {}
+};
+
+template <typename Number>
+struct Held {
+    Vectors<Number> k, v;
 };
 
 // Writes a vector into a column; in 8 bits as `rounded` (eight_bits.py) does it.

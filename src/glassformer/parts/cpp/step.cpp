@@ -1,6 +1,5 @@
-// A decoding step of one token per row through all blocks and the last norm, and single maps: what `Block`, `Residual`,
-// `Attention`, `FeedForward` and the norms compute (block.py, residual.py, attention.py, feed_forward.py, norm.py), in
-// one call.
+// Tokens of some texts through all blocks and the last norm, and single maps: what `Block`, `Residual`, `Attention`,
+// `FeedForward` and the norms compute (block.py, residual.py, attention.py, feed_forward.py, norm.py), in one call.
 //
 // All members of a team go through every function together, and share the work of each loop.
 
@@ -41,12 +40,13 @@ struct Block {
     FeedForward forward;
 };
 
-constexpr int64_t PHASES = 32;  // of a block, at the most: three branches of up to eleven, some with fewer maps
+constexpr int64_t PHASES = 36;  // of a block, at the most: three branches of up to twelve
 
-// One step: the sizes that all blocks share, and room for what they compute. A member's `weights` are its own.
+// One call: the sizes that all blocks share, and room for what they compute. Each of `rows` is a token, `tokens` of each
+// text one after another. A member's `weights` are its own.
 template <typename T>
 struct Step {
-    int64_t rows, width;
+    int64_t rows, tokens, width;
     Rotation rotation;
     Keys own, cross;
     T *x, *normed, *projected, *mixed, *inner, *gate, *added;
@@ -83,38 +83,60 @@ struct Step {
     }
 
     template <typename Number>
-    void read(const Attention& of, const Keys& keys, int64_t block, int64_t row, int64_t group, T* first, T* weights);
+    Held<Number> held(const Attention& of, const Keys& keys, int64_t block, int64_t text, int64_t group);
+    template <typename Number>
+    void take(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held);
+    template <typename Number>
+    void read(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held, T* weights);
 };
 
-// The heads of one row that share keys and values, which lie as `Number`. `first` are the row's numbers after the maps
-// of the inputs.
+// The keys and values that the heads of a group share in one text: in a cache, or those of the tokens where they are.
 template <typename T>
 template <typename Number>
-void Step<T>::read(const Attention& of, const Keys& keys, int64_t block, int64_t row, int64_t group, T* first,
-                   T* weights) {
-    const int64_t K = of.width, shared = of.heads / of.kv_heads;
+Held<Number> Step<T>::held(const Attention& of, const Keys& keys, int64_t block, int64_t text, int64_t group) {
     const auto steps = [=](float* const* layers) { return layers ? layers[block] : nullptr; };
-    const Vectors<Number> k(keys.k[block], steps(keys.k_step), keys.keys, keys.key_steps, row, group);
-    const Vectors<Number> v(keys.v[block], steps(keys.v_step), keys.values, keys.value_steps, row, group);
-    if (keys.at) {
-        T *new_k = first + (of.heads + group) * K, *new_v = first + (of.heads + of.kv_heads + group) * K;
-        if (of.key_norm.kind != NOTHING) normalise(of.key_norm, new_k, new_k, K);
-        rotate(rotation, row, new_k);
-        put(k, keys.at[row], new_k, K);
-        put(v, keys.at[row], new_v, K);
-    }
+    if (keys.k)
+        return {Vectors<Number>(keys.k[block], steps(keys.k_step), keys.keys, keys.key_steps, text, group),
+                Vectors<Number>(keys.v[block], steps(keys.v_step), keys.values, keys.value_steps, text, group)};
+    const int64_t K = of.width, all = (of.heads + 2 * of.kv_heads) * K;
+    const Lie here{tokens * all, K, all};
+    return {Vectors<Number>(projected + of.heads * K, nullptr, here, {}, text, group),
+            Vectors<Number>(projected + (of.heads + of.kv_heads) * K, nullptr, here, {}, text, group)};
+}
+
+// Makes the new key and value of one row, and puts them into the cache.
+template <typename T>
+template <typename Number>
+void Step<T>::take(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held) {
+    const int64_t K = of.width, all = (of.heads + 2 * of.kv_heads) * K;
+    T* new_k = projected + row * all + (of.heads + group) * K;
+    if (of.key_norm.kind != NOTHING) normalise(of.key_norm, new_k, new_k, K);
+    rotate(rotation, row, new_k);
+    if (!keys.k) return;
+    put(held.k, keys.at[row], new_k, K);
+    put(held.v, keys.at[row], new_k + of.kv_heads * K, K);
+}
+
+// The attention of one row's heads that share keys and values.
+template <typename T>
+template <typename Number>
+void Step<T>::read(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held,
+                   T* weights) {
+    const int64_t K = of.width, shared = of.heads / of.kv_heads, text = row / tokens, token = row % tokens;
+    const int64_t all = keys.fresh() ? (of.heads + 2 * of.kv_heads) * K : of.heads * K;
     for (int64_t head = group * shared; head < (group + 1) * shared; ++head) {
-        T *q = first + head * K, *to = mixed + (row * of.heads + head) * K;
+        T *q = projected + row * all + head * K, *to = mixed + (row * of.heads + head) * K;
         if (of.query_norm.kind != NOTHING) normalise(of.query_norm, q, q, K);
-        if (keys.at) rotate(rotation, row, q);
-        if (keys.blind && keys.blind[row * keys.blind_row + head * keys.blind_head]) {
+        if (keys.fresh()) rotate(rotation, row, q);
+        if (keys.blind && keys.blind[keys.blind_at.at(text, head, token)]) {
             for (int64_t i = 0; i < K; ++i) to[i] = 0;
             continue;
         }
         for (int64_t i = 0; i < K; ++i) q[i] *= T(of.scale);
         const auto* added_here = (const T*)keys.added;
-        if (added_here) added_here += row * keys.added_row + head * keys.added_head;
-        attend(q, k, v, added_here, keys.length, K, weights, to);
+        if (added_here) added_here += keys.added_at.at(text, head, token);
+        const int64_t later = keys.causal ? tokens - 1 - token : 0;
+        attend(q, held.k, held.v, added_here, keys.length - later, K, weights, to);
     }
 }
 
@@ -126,15 +148,25 @@ void Step<T>::attention(Member& member, const Attention& of, const Keys& keys, i
         if (map.out) apply(member, map, normed, projected + from, rows, all, rounded);
         from += map.out;
     }
-    member.share(rows * of.kv_heads, [&](int64_t each, int64_t end) {
-        for (; each < end; ++each) {
-            const int64_t row = each / of.kv_heads, group = each % of.kv_heads;
-            if (keys.k_step)
-                read<int8_t>(of, keys, block, row, group, projected + row * all, weights);
-            else
-                read<T>(of, keys, block, row, group, projected + row * all, weights);
-        }
-    });
+    const auto each = [&](auto number, bool takes, bool reads) {
+        member.share(rows * of.kv_heads, [&](int64_t i, int64_t end) {
+            for (; i < end; ++i) {
+                const int64_t row = i / of.kv_heads, group = i % of.kv_heads;
+                const auto there = held<decltype(number)>(of, keys, block, row / tokens, group);
+                if (takes) take(of, keys, row, group, there);
+                if (reads) read(of, keys, row, group, there, weights);
+            }
+        });
+    };
+    const auto all_of_them = [&](auto number) {
+        const bool first = keys.fresh() && tokens > 1;  // a token reads what others of its text have put
+        if (first) each(number, true, false);
+        each(number, keys.fresh() && !first, true);
+    };
+    if (keys.k_step)
+        all_of_them(int8_t());
+    else
+        all_of_them(T());
     apply(member, of.output, mixed, added, rows, width, rounded);
 }
 
@@ -186,15 +218,15 @@ struct Sizes {
 };
 
 template <typename T>
-void all_blocks(const Block* blocks, int64_t n_blocks, const Norm& last, T* x, int64_t rows, int64_t width,
-                const Rotation& rotation, const Keys& own, const Keys& cross, int threads) {
+void all_blocks(const Block* blocks, int64_t n_blocks, const Norm& last, T* x, int64_t rows, int64_t tokens,
+                int64_t width, const Rotation& rotation, const Keys& own, const Keys& cross, int threads) {
     Sizes sizes;
     for (int64_t i = 0; i < n_blocks; ++i) sizes.see(blocks[i]);
     const Room<T> normed(rows * width), projected(rows * sizes.projected), mixed(rows * sizes.mixed);
     const Room<T> inner(rows * sizes.inner), gate(rows * sizes.inner), added(rows * width);
     const Rounded rounded(rows, sizes.whole);
-    Step<T> all{rows,        width,      rotation,  own,       cross,      x,
-                normed.data, projected.data, mixed.data, inner.data, gate.data, added.data, rounded};
+    Step<T> all{rows,           tokens,     width,      rotation,  own,        cross,  x, normed.data,
+                projected.data, mixed.data, inner.data, gate.data, added.data, rounded};
 
     if (rows * sizes.products <= WORTH_IT * sizes.maps) threads = 1;
     const int64_t most = std::max(own.length, cross.length) + BYTES;  // a vector more than there are keys
@@ -220,15 +252,17 @@ bool enough_memory_for(Work work) {
 
 using namespace glassformer;
 
-extern "C" bool step_float(const Block* blocks, int64_t n, const Norm* last, float* x, int64_t rows, int64_t width,
-                           const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
-    return enough_memory_for([&] { all_blocks(blocks, n, *last, x, rows, width, *rotation, *own, *cross, threads); });
+extern "C" bool step_float(const Block* blocks, int64_t n, const Norm* last, float* x, int64_t rows, int64_t tokens,
+                           int64_t width, const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
+    return enough_memory_for(
+        [&] { all_blocks(blocks, n, *last, x, rows, tokens, width, *rotation, *own, *cross, threads); });
 }
 
 // For tests, which compare with the modules in float64, and for models in float64.
-extern "C" bool step_double(const Block* blocks, int64_t n, const Norm* last, double* x, int64_t rows, int64_t width,
-                            const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
-    return enough_memory_for([&] { all_blocks(blocks, n, *last, x, rows, width, *rotation, *own, *cross, threads); });
+extern "C" bool step_double(const Block* blocks, int64_t n, const Norm* last, double* x, int64_t rows, int64_t tokens,
+                            int64_t width, const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
+    return enough_memory_for(
+        [&] { all_blocks(blocks, n, *last, x, rows, tokens, width, *rotation, *own, *cross, threads); });
 }
 
 // Completes a weight in 8 bits, which has all but the heads of its groups.

@@ -43,17 +43,24 @@ inline void with_constant(int64_t n, Tile tile) {
 inline void request(const void* weights) { __builtin_prefetch(weights, 0, 0); }
 
 // Calls block(group, row, n) for all groups of `width` outputs and up to `near` rows each. In its order, rows of x stay
-// near while close rows of W are multiplied by them.
+// near while close rows of W are multiplied by them. Members share what there is more of, outputs or rows, so that each
+// has to read less of the other.
 template <typename Block>
 inline void each_block(Member& member, int64_t out, int64_t width, int64_t bytes_of_group, int64_t rows, int64_t near,
                        Block block) {
-    const int64_t close = std::max<int64_t>(1, CLOSE / bytes_of_group);
-    member.share((out + width - 1) / width, [&](int64_t begin, int64_t end) {
+    const int64_t close = std::max<int64_t>(1, CLOSE / bytes_of_group), groups = (out + width - 1) / width;
+    const auto part = [&](int64_t begin, int64_t end, int64_t first, int64_t last) {
         for (int64_t from = begin; from < end; from += close)
-            for (int64_t above = 0; above < rows; above += near)
+            for (int64_t above = first; above < last; above += near)
                 for (int64_t group = from; group < std::min(end, from + close); ++group)
-                    block(group, above, std::min(near, rows - above));
-    });
+                    block(group, above, std::min(near, last - above));
+    };
+    if (rows > out)
+        member.share((rows + near - 1) / near, [&](int64_t begin, int64_t end) {
+            part(0, groups, begin * near, std::min(rows, end * near));
+        });
+    else
+        member.share(groups, [&](int64_t begin, int64_t end) { part(begin, end, 0, rows); });
 }
 
 // Calls tile(row, n) for all rows, up to MOST at once, whose number n is a constant.

@@ -94,22 +94,23 @@ inline void map_whole(Member& member, const Map& map, const float* x, float* y, 
     each_block(member, map.out, GROUP, bytes, rows, NEAR_IN_WHOLE, [&](int64_t group, int64_t row, int64_t n) {
         const auto* w = (const int8_t*)map.weight + group * bytes;
         Sums sums[NEAR_IN_WHOLE];
-        for (int64_t m = 0; m < n; ++m) {
-            sums[m] = load<Sums>(w);
-            for (Half& half : sums[m].half) half += room.added.data[row + m];
-        }
+        for (int64_t m = 0; m < n; ++m)
+            EACH for (int i = 0; i < 2; ++i)
+                sums[m].half[i] = load<Half>((const Half*)w + i) + room.added.data[row + m];
         for (int64_t d = 0; d < in; d += STRETCH)
             each_tile<Way::ROWS>(n, [&](int64_t m, auto some) {
                 const int8_t* from = room.whole.data + (row + m) * apart + d * Way::BYTES_OF_NUMBER;
                 add_whole<some>(w + HEAD + d * GROUP, from, apart, std::min(STRETCH, in - d), sums + m);
             });
+        const float* steps_of_x = room.step.data + row;
         for (int64_t first = group * GROUP; first < std::min(map.out, (group + 1) * GROUP); first += 8) {
-            const int64_t left = map.out - first, half = first / 8 % 2;
+            const int64_t left = map.out - first, half = first / 8 % 2, apart = stride;
             const auto steps = load_some<Eight>(step + first, left);
             const auto added = load_some<Eight>(bias ? bias + first : bias, left);
-            for (int64_t m = 0; m < n; ++m) {
+            float* to = y + row * apart + first;
+            for (int64_t m = 0; m < n; ++m, to += apart) {
                 const auto numbers = __builtin_convertvector((Whole)sums[m].half[half], Eight);
-                store_some(y + (row + m) * stride + first, numbers * steps * room.step.data[row + m] + added, left);
+                store_some(to, numbers * steps * steps_of_x[m] + added, left);
             }
         }
     });
