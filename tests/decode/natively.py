@@ -14,7 +14,7 @@ def natively(made):
 
 
 def given(made, n=2):
-    return {} if made.encoder is None else {"memory": made.encode(tokens(n, 5)).detach()}
+    return {} if made.encoder is None or made.decoder is None else {"memory": made.encode(tokens(n, 5)).detach()}
 
 
 def stepwise(made, ids, parts=(3, 1, 1, 1, 1), keep=None, **memory):

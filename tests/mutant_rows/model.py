@@ -65,7 +65,7 @@ ROWS: list[Mutant] = [
         "self.dropout(self.embedding_norm(x))", "self.dropout(x * (1 + step.positions[..., None]))",
         f"{POSITIONS}::test_order_matters_unless_there_are_no_positions"),
     Mutant("the last norm is left out", "model/stack.py",
-        "return self.norm(self.through(", "return (lambda x: x)(self.through(", f"{TORCH}::test_stack_equals_encoder"),
+        "return stack.norm(stack.through(", "return (lambda x: x)(stack.through(", f"{TORCH}::test_stack_equals_encoder"),
     Mutant("the window is forgotten where rows differ", "model/stack.py",
         "return Mask(**rules, query_positions", 'return Mask(**{**rules, "pattern": None}, query_positions', STEPS),
     Mutant("too long a sequence is taken", "model/stack.py",

@@ -149,7 +149,7 @@ ROWS: list[Mutant] = [
     Mutant("a server has a beam that it does not use", "cli/serve.py",
         'if name in VERBS["serve"].taken:', "if True:", f"{LISTEN}::test_settings_that_cannot_be"),
     Mutant("prompts are compiled", "decode/compiled.py",
-        "if x.shape[1] > 1 or cache.length == 1:", "if cache.length == 1:", f"{COMPILED}::test_a_compiled_step_is_the_step_and_how_long_a_text_is_has_no_part_in_it"),
+        "if cache is None or x.shape[1] > 1 or cache.length == 1:", "if cache is None or cache.length == 1:", f"{COMPILED}::test_a_compiled_step_is_the_step_and_how_long_a_text_is_has_no_part_in_it"),
     Mutant("a compiled copy has weights of its own", "decode/prepare.py",
         "copy.deepcopy(model, {id(each): each for each in (*model.parameters(), *model.buffers())})", "copy.deepcopy(model)",
         f"{COMPILED}::test_weights_are_shared_and_the_model_goes_on_as_it_was"),

@@ -34,9 +34,8 @@ class CompiledSteps:
         self, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None
     ) -> Float[Tensor, "B T D"]:
         """Return the vectors after all blocks and the last norm."""
-        if (
-            cache is None or x.shape[1] > 1 or cache.length == 1
-        ):  # a first token finds no keys: that would compile code for one use
+        # A first token finds no keys, which would compile code for one use.
+        if cache is None or x.shape[1] > 1 or cache.length == 1:
             return by_modules(stack, x, shared, cache)
         with many_kinds(), own_lengths():
             for block, layer, cross in zip(stack.blocks, cache.layers, cache.cross, strict=True):

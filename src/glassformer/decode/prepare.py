@@ -39,8 +39,8 @@ def prepared(model: Transformer, precision: str, cache: str = "exact", *, compil
     (`NativeLinear`), and on other devices than a CPU, or without a C++ compiler, everything. "int8" quantises linear
     maps and the head to 8 bits (`Int8Linear`). "auto" is bfloat16 if the machine has it in hardware, else float32.
 
-    On a CPU, steps of one token per row run in C++ where it can (`NativeSteps`). Sums have another order there, so last
-    bits of the results may differ.
+    On a CPU, stacks run in C++ where it can (`NativeSteps`). Sums have another order there, so last bits of the results
+    may differ.
 
     `cache`: "exact" holds keys and values as they are, "int8" in 8 bits (`parts/rounded.py`). With `compile`, steps run
     as code compiled by torch instead (`CompiledSteps`). For a committee, every member is prepared. Errors:

@@ -144,7 +144,7 @@ def check_kept(logits: Float[Tensor, "B V"], context: Context) -> None:
 
 def check_possible(logits: Float[Tensor, "B V"], context: Context) -> None:
     """Refuse a row with every token forbidden. Errors: `ConfigError` naming the row and its number of tokens."""
-    best = logits.max(-1).values
+    best = logits.amax(-1)
     if bool((stuck := best.isneginf()).any()):
         i = int(stuck.int().argmax())
         raise ConfigError(

@@ -1,4 +1,4 @@
-// Linear maps for few rows, y = x W^T + b, with W in the numbers of x, in bfloat16 or in 8 bits.
+// Linear maps, y = x W^T + b, with W in the numbers of x, in bfloat16 or in 8 bits.
 //
 // These functions are called by all members of a team.
 

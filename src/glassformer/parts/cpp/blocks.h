@@ -1,0 +1,70 @@
+// Blocks as they are told (described.py), and how much room and work they take.
+
+#pragma once
+
+#include "maps.h"
+#include "rows.h"
+
+namespace glassformer {
+
+struct Residual {
+    Norm in, out, sum;
+    double scale;
+};
+
+// The maps of query, key and value are one after another: their outputs lie side by side. Those with no output are left
+// out: key and value if they are joined to the query's, or if all keys are already there.
+struct Attention {
+    int64_t heads, kv_heads, width;
+    double scale;
+    Norm query_norm, key_norm;
+    Map inputs[3];
+    Map output;
+};
+
+// `gate` has no output in a plain one.
+struct FeedForward {
+    int64_t activation;
+    Map up, gate, down;
+};
+
+struct Block {
+    Residual around_own;
+    Attention own;
+    int64_t crosses;
+    Residual around_cross;
+    Attention cross;
+    Residual around_forward;
+    FeedForward forward;
+};
+
+// The widest of what is held for each row, and its work.
+struct Sizes {
+    int64_t projected = 0, mixed = 0, inner = 0, whole = 0, maps = 0, products = 0;
+
+    void see(const Map& map) {
+        whole = std::max(whole, filled(map.in));
+        products += map.in * map.out;
+        maps += map.out > 0;
+    }
+
+    void see(const Attention& of) {
+        int64_t all = 0;
+        for (const Map& map : of.inputs) {
+            all += map.out;
+            see(map);
+        }
+        see(of.output);
+        projected = std::max(projected, all);
+        mixed = std::max(mixed, of.output.in);
+    }
+
+    void see(const Block& of) {
+        see(of.own);
+        if (of.crosses) see(of.cross);
+        for (const Map* map : {&of.forward.up, &of.forward.gate, &of.forward.down}) see(*map);
+        inner = std::max(inner, of.forward.up.out);
+    }
+};
+
+}  // namespace glassformer

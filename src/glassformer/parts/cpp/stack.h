@@ -1,0 +1,160 @@
+// Texts on their way through all blocks and the last norm: what `Block`, `Residual`, `Attention`, `FeedForward` and the
+// norms compute (block.py, residual.py, attention.py, feed_forward.py, norm.py).
+//
+// All members of a team go through every function together, and share the work of each loop.
+
+#pragma once
+
+#include "blocks.h"
+#include "keys.h"
+
+namespace glassformer {
+
+constexpr int64_t PHASES = 36;  // of a block, at the most: three branches of up to twelve
+
+// Some texts on their way through the blocks, and room for what these compute. Each of `rows` is a token, `tokens` of each
+// text one after another; `first` is the first text among all. A member's `weights` are its own.
+template <typename T>
+struct Step {
+    int64_t first, rows, tokens, width;
+    Rotation rotation;
+    Keys own, cross;
+    T *x, *normed, *projected, *mixed, *inner, *gate, *added;
+    const Rounded& rounded;
+
+    void attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights);
+    void feed_forward(Member& member, const FeedForward& of);
+
+    // Calls work(row's numbers in the residual stream, where they begin).
+    template <typename Work>
+    void each_row(Member& member, Work work) {
+        member.share(rows, [&](int64_t row, int64_t end) {
+            for (; row < end; ++row) work(x + row * width, row * width);
+        });
+    }
+
+    // norm_sum(scale x + norm_out(branch(norm_in(x))))
+    template <typename Branch>
+    void residual(Member& member, const Residual& around, Branch branch) {
+        each_row(member, [&](T* here, int64_t at) { normalise(around.in, here, normed + at, width); });
+        branch();
+        each_row(member, [&](T* here, int64_t at) {
+            T* new_here = added + at;
+            if (around.out.kind != NOTHING) normalise(around.out, new_here, new_here, width);
+            for (int64_t i = 0; i < width; ++i) here[i] = here[i] * T(around.scale) + new_here[i];
+            if (around.sum.kind != NOTHING) normalise(around.sum, here, here, width);
+        });
+    }
+
+    void block(Member& member, const Block& of, int64_t number, T* weights) {
+        residual(member, of.around_own, [&] { attention(member, of.own, own, number, weights); });
+        if (of.crosses) residual(member, of.around_cross, [&] { attention(member, of.cross, cross, number, weights); });
+        residual(member, of.around_forward, [&] { feed_forward(member, of.forward); });
+    }
+
+    template <typename Number>
+    Held<Number> held(const Attention& of, const Keys& keys, int64_t block, int64_t text, int64_t group);
+    template <typename Number>
+    void take(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held);
+    template <typename Number>
+    void read(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held, T* weights);
+};
+
+// The keys and values that the heads of a group share in one text: in a cache, or those of the tokens where they are.
+template <typename T>
+template <typename Number>
+Held<Number> Step<T>::held(const Attention& of, const Keys& keys, int64_t block, int64_t text, int64_t group) {
+    const auto steps = [=](float* const* layers) { return layers ? layers[block] : nullptr; };
+    if (keys.k)
+        return {Vectors<Number>(keys.k[block], steps(keys.k_step), keys.keys, keys.key_steps, text, group),
+                Vectors<Number>(keys.v[block], steps(keys.v_step), keys.values, keys.value_steps, text, group)};
+    const int64_t K = of.width, all = (of.heads + 2 * of.kv_heads) * K;
+    const Lie here{tokens * all, K, all};
+    return {Vectors<Number>(projected + of.heads * K, nullptr, here, {}, text - first, group),
+            Vectors<Number>(projected + (of.heads + of.kv_heads) * K, nullptr, here, {}, text - first, group)};
+}
+
+// Makes the new key and value of one row, and puts them into the cache.
+template <typename T>
+template <typename Number>
+void Step<T>::take(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held) {
+    const int64_t K = of.width, all = (of.heads + 2 * of.kv_heads) * K;
+    T* new_k = projected + row * all + (of.heads + group) * K;
+    if (of.key_norm.kind != NOTHING) normalise(of.key_norm, new_k, new_k, K);
+    rotate(rotation, first * tokens + row, new_k);
+    if (!keys.k) return;
+    const int64_t column = keys.at[first * tokens + row];
+    put(held.k, column, new_k, K);
+    put(held.v, column, new_k + of.kv_heads * K, K);
+}
+
+// The attention of one row's heads that share keys and values.
+template <typename T>
+template <typename Number>
+void Step<T>::read(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held,
+                   T* weights) {
+    const int64_t K = of.width, shared = of.heads / of.kv_heads, text = first + row / tokens, token = row % tokens;
+    const int64_t all = keys.fresh() ? (of.heads + 2 * of.kv_heads) * K : of.heads * K;
+    for (int64_t head = group * shared; head < (group + 1) * shared; ++head) {
+        T *q = projected + row * all + head * K, *to = mixed + (row * of.heads + head) * K;
+        if (of.query_norm.kind != NOTHING) normalise(of.query_norm, q, q, K);
+        if (keys.fresh()) rotate(rotation, first * tokens + row, q);
+        if (keys.blind && keys.blind[keys.blind_at.at(text, head, token)]) {
+            for (int64_t i = 0; i < K; ++i) to[i] = 0;
+            continue;
+        }
+        for (int64_t i = 0; i < K; ++i) q[i] *= T(of.scale);
+        const auto* added_here = (const T*)keys.added;
+        if (added_here) added_here += keys.added_at.at(text, head, token);
+        const int64_t later = keys.causal ? tokens - 1 - token : 0;
+        attend(q, held.k, held.v, added_here, keys.length - later, K, weights, to);
+    }
+}
+
+template <typename T>
+void Step<T>::attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights) {
+    int64_t all = 0, from = 0;
+    for (const Map& map : of.inputs) all += map.out;
+    for (const Map& map : of.inputs) {
+        if (map.out) apply(member, map, normed, projected + from, rows, all, rounded);
+        from += map.out;
+    }
+    const auto each = [&](auto number, bool takes, bool reads) {
+        member.share(rows * of.kv_heads, [&](int64_t i, int64_t end) {
+            for (; i < end; ++i) {
+                const int64_t row = i / of.kv_heads, group = i % of.kv_heads;
+                const auto there = held<decltype(number)>(of, keys, block, first + row / tokens, group);
+                if (takes) take(of, keys, row, group, there);
+                if (reads) read(of, keys, row, group, there, weights);
+            }
+        });
+    };
+    const auto all_of_them = [&](auto number) {
+        const bool before = keys.fresh() && tokens > 1;  // a token reads what others of its text have put
+        if (before) each(number, true, false);
+        each(number, keys.fresh() && !before, true);
+    };
+    if (keys.k_step)
+        all_of_them(int8_t());
+    else
+        all_of_them(T());
+    apply(member, of.output, mixed, added, rows, width, rounded);
+}
+
+template <typename T>
+void Step<T>::feed_forward(Member& member, const FeedForward& of) {
+    const int64_t vectors = (rows * of.up.out + WIDTH<T> - 1) / WIDTH<T>;  // there is room for a whole one at the end
+    apply(member, of.up, normed, inner, rows, of.up.out, rounded);
+    if (of.gate.out) apply(member, of.gate, normed, gate, rows, of.gate.out, rounded);
+    member.share(vectors, [&](int64_t i, int64_t end) {
+        for (i *= WIDTH<T>, end *= WIDTH<T>; i < end; i += WIDTH<T>) {
+            const Lanes<T> up = load<Lanes<T>>(inner + i);
+            const Lanes<T> y = of.gate.out ? activated<T>(of.activation, load<Lanes<T>>(gate + i)) * up
+                                           : activated<T>(of.activation, up);
+            store(inner + i, y);
+        }
+    });
+    apply(member, of.down, inner, added, rows, width, rounded);
+}
+
+}  // namespace glassformer

@@ -1,0 +1,215 @@
+"""Many tokens at once in C++, with a cache and without, beside the modules: the same numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from decode.natively import given, natively, stepwise
+from decode.test_native_steps import WITHIN, own, rounding, shapes
+from glassformer.attend import Mask
+from glassformer.decode.native_keys import CKeys, reading
+from glassformer.decode.native_steps import with_native_steps
+from glassformer.decode.prepare import join_projections, prepared, self_attentions, sharing_weights
+from glassformer.model.stack import by_modules
+from glassformer.parts.native_linear import NativeLinear
+from glassformer.parts.slots import Slots
+from specimens import close, model, native_cpp, tokens
+
+pytestmark = native_cpp
+variants = pytest.mark.parametrize("variant", [each for each in WITHIN if own(each)], ids=str)
+MANY = 70
+"""Texts of seven tokens that several threads share, each some of them (`APART` of step.cpp)."""
+
+
+def real(n, T=7):
+    """Padding before, within and behind some texts; one has nothing else."""
+    keep = torch.ones(n, T, dtype=torch.bool)
+    keep[0, :3], keep[1, 2], keep[2, 4:] = False, False, False
+    keep[n - 1] = False
+    return keep
+
+
+@variants
+def test_an_encoder_is_that_of_the_modules(variant, calls):
+    made, ids, keep = model("encoder", **variant), tokens(4, 7), real(4)
+    ready = natively(made)
+    with torch.no_grad():
+        close(ready.hidden(ids), made.hidden(ids))
+        close(ready.hidden(ids, keep=keep)[keep], made.hidden(ids, keep=keep)[keep])
+    assert calls == [(7, None)] * 2
+
+
+@variants
+def test_a_decoder_without_a_cache_is_that_of_the_modules(variant, calls):
+    made, ids, keep = model("decoder", **variant), tokens(4, 7), real(4)
+    ready, documents = natively(made), torch.tensor([[0, 0, 0, 1, 1, 2, 2]]).repeat(4, 1)
+    with torch.no_grad():
+        for more in ({}, {"keep": keep}, {"documents": documents}, {"prefix": torch.tensor([2, 0, 3, 7])}):
+            found, expected = ready(ids, **more), made(ids, **more)
+            where = more.get("keep", torch.ones(4, 7, dtype=torch.bool))
+            close(found[where], expected[where])
+    assert calls == [(7, None)] * 4
+
+
+@shapes
+@variants
+@pytest.mark.parametrize("parts", [(7,), (1, 4, 2)], ids=str)
+def test_a_prompt_and_what_follows_it(shape, variant, parts, calls):
+    made, ids = model(shape, **variant), tokens(3, 7)
+    ready, memory = natively(made), given(made, 3)
+    with torch.no_grad():
+        close(stepwise(ready, ids, parts, **memory), made(ids, **memory))
+    assert calls == [(n, sum(parts[:i])) for i, n in enumerate(parts)]
+
+
+@shapes
+@pytest.mark.parametrize("positions", ["rotary", "alibi"])
+def test_what_follows_a_padded_prompt(shape, positions, calls):
+    made, ids, keep = model(shape, positions=positions), tokens(4, 7), real(4)
+    keep[3], keep[2, 4:] = True, True
+    ready, memory = natively(made), given(made, 4)
+    with torch.no_grad():
+        expected = made(ids, keep=keep, **memory)
+    close(stepwise(ready, ids, (4, 3), keep, **memory)[keep], expected[keep])
+    assert calls == [(4, 0), (3, 4)]
+
+
+@shapes
+def test_a_prompt_is_put_into_a_cache_in_8_bits(shape, calls):
+    made, ids = rounding(model(shape, n_kv_heads=2, positions="rotary")), tokens(3, 7)
+    memory = given(made, 3)
+    expected = stepwise(made, ids, (4, 1, 2), **memory)
+    close(stepwise(natively(made), ids, (4, 1, 2), **memory), expected)
+    assert calls == [(4, 0), (1, 4), (2, 5)]
+
+
+def test_an_encoder_decoder_reads_its_memory_without_a_cache_by_its_modules(calls):
+    made, ids, source = model("encoder-decoder"), tokens(2, 7), tokens(2, 5)
+    with torch.no_grad():
+        close(natively(made)(ids, source=source), made(ids, source=source))
+    assert calls == [(5, None)], "the encoder alone"
+
+
+@pytest.mark.parametrize("shape", ["encoder", "decoder"])
+def test_joined_maps_give_the_same(shape, calls):
+    made, ids = model(shape, qk_norm="layer", n_kv_heads=2), tokens(3, 7)
+    joined = sharing_weights(made)
+    for attention in self_attentions(joined):
+        join_projections(attention)
+    with torch.no_grad():
+        close(with_native_steps(joined).hidden(ids), made.hidden(ids))
+    assert calls == [(7, None)]
+
+
+def test_a_path_through_the_blocks_that_was_exchanged_is_taken(calls):
+    made, ids = model("encoder"), tokens(2, 7)
+    ready = natively(made)
+    with torch.no_grad():
+        before = ready.hidden(ids)
+        through = ready.reader.through
+        ready.reader.through = lambda blocks, run, x: through(blocks[1:], run, x)
+        assert not torch.allclose(ready.hidden(ids), before)
+    assert calls == [(7, None)]
+
+
+@pytest.mark.parametrize("shape", ["encoder", "decoder", "encoder-decoder"])
+@pytest.mark.parametrize("variant", [{}, {"positions": "rotary"}, {"positions": "alibi"}], ids=str)
+def test_texts_that_threads_share(shape, variant, calls):
+    """Each of several texts at its own place, in what is read, added and written."""
+    made, ids, keep = model(shape, **variant), tokens(MANY, 7), real(MANY)
+    ready, before = natively(made), torch.get_num_threads()
+    keep[MANY - 1], keep[2, 4:] = True, True
+    memory = given(made, MANY)
+    with torch.no_grad():
+        expected = made.hidden(ids, keep=keep, **memory)
+        try:
+            for threads in (1, 3):
+                torch.set_num_threads(threads)
+                if shape != "encoder-decoder":
+                    close(ready.hidden(ids, keep=keep)[keep], expected[keep])
+                if shape != "encoder":
+                    cache, found = ready.new_cache(), []
+                    for part, real_part in zip(ids.split((4, 1, 2), 1), keep.split((4, 1, 2), 1), strict=True):
+                        found.append(ready.hidden(part, keep=real_part, cache=cache, **memory))
+                    close(torch.cat(found, 1)[keep], expected[keep])
+        finally:
+            torch.set_num_threads(before)
+    assert calls
+
+
+def test_columns_of_texts_that_threads_share(calls):
+    """Texts of unequal length in slots: each of them goes on in a column of its own."""
+    made, lengths = model("decoder", positions="rotary"), [1 + i % 3 for i in range(3 * MANY)]
+    ids, ready, slots = tokens(len(lengths), 4), natively(made), Slots(2, most_rows=len(lengths))
+    keep = torch.arange(3) < torch.tensor(lengths)[:, None]
+    with torch.no_grad():
+        ready(ids[:, :3], keep=keep, cache=(prompts := ready.new_cache()))
+        slots.take(prompts, [*range(len(lengths))], lengths, 4, ())
+        new = torch.stack([ids[row, n] for row, n in enumerate(lengths)])
+        found = ready(new[:, None], cache=slots)[:, 0]
+        close(found, made(ids)[torch.arange(len(lengths)), torch.tensor(lengths)])
+    assert calls == [(3, 0), (1, 3)]
+
+
+def test_rows_that_threads_share_are_multiplied_once():
+    x, before = torch.randn(90, 24), torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        for weight in (torch.randn(16, 24), torch.randn(16, 24).bfloat16()):
+            map_, expected = NativeLinear(weight), x @ weight.float().T
+            torch.testing.assert_close(map_(x), expected, rtol=1e-5, atol=1e-4)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_weights_exchanged_before_a_text_of_one_token_are_read(calls):
+    made, ids = model("decoder"), tokens(2, 2)
+    ready = natively(made)
+    with torch.no_grad():
+        stepwise(ready, ids, (1, 1))
+        for block in ready.reader.blocks:
+            up = block.feed_forward.branch.up
+            up.weight = torch.nn.Parameter(2 * up.weight)
+        found, ready.reader.along = stepwise(ready, ids, (1, 1)), by_modules
+        close(found, stepwise(ready, ids, (1, 1)))
+    assert calls == [(1, 0), (1, 1)] * 2
+
+
+@pytest.mark.parametrize("shape", ["encoder", "decoder"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_a_text_is_the_same_alone_and_beside_others_on_any_number_of_threads(shape, precision):
+    """To the last bit."""
+    made = model(shape, d_model=128, n_heads=4, d_ff=512, feed_forward="gated", qk_norm="rms").float()
+    ready, ids, before, found = prepared(made, precision), tokens(MANY, 7), torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            with torch.no_grad():
+                found.append(ready.hidden(ids))
+                found.append(torch.cat([ready.hidden(ids[:2]), ready.hidden(ids[2:3]), ready.hidden(ids[3:])]))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(each, found[0]) for each in found)
+
+
+def test_a_prompt_needs_no_numbers_for_pairs_of_tokens():
+    """The causal rule alone is told by a word: for long prompts the numbers would take the square of their length."""
+    held, x = [], torch.zeros(1, 7, 8)
+    told = reading(CKeys(), 7, Mask(causal=True), x, 2, held)
+    assert (told.causal, told.added, held) == (1, None, [])
+    told = reading(CKeys(), 7, Mask(causal=True, keep=torch.ones(1, 7, dtype=torch.bool)), x, 2, held)
+    assert told.causal == 0
+    assert told.added
+    assert held
+
+
+@pytest.mark.parametrize("spread", [0.3, 3.0, 60.0])
+def test_gelu_is_exact_to_a_few_roundings(spread):
+    made = model("encoder", n_layers=1, activation="gelu", norm_placement="pre").float()
+    branch, ids = made.reader.blocks[0].feed_forward.branch, tokens(8, 7)
+    with torch.no_grad():
+        branch.up.weight.mul_(spread)
+        expected = made.double().hidden(ids).float()
+        found = natively(made.float()).hidden(ids)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
