@@ -118,10 +118,12 @@ def test_translate_with_figures(trained, run, refused, monkeypatch):
     plain, beam = translated(), ("--beam", "3", "--n-best", "3")
     scored = [line.split("\t") for line in translated("--scores", "--alignments")]
     assert [each[0] for each in scored] == plain
-    assert [len(each) for each in scored] == [3, 1, 3]
-    assert all(re.fullmatch(r"(\d+-\d+( \d+-\d+)*)?", each[2]) for each in scored if len(each) == 3)
+    assert [len(each) for each in scored] == [3, 3, 3]
+    assert scored[1] == [""] * 3
+    assert all(re.fullmatch(r"(\d+-\d+( \d+-\d+)*)?", each[2]) for each in scored)
     ranked = [line.split("\t") for line in translated(*beam, "--scores")]
     assert [each[0] for each in ranked] == ["1", "1", "1", "2", "3", "3", "3"]
+    assert ranked[3] == ["2", "", ""]
     assert [each[1] for each in (ranked[0], ranked[4])] == [each for each in translated("--beam", "3") if each]
     assert all(float(one[2]) >= float(two[2]) for one, two in [ranked[:2], ranked[1:3], ranked[4:6], ranked[5:]])
     records = [json.loads(line) for line in translated(*beam, "--json", "--alignments")]

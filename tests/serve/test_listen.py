@@ -103,7 +103,7 @@ def test_a_signal_lets_what_was_begun_end(text_run, number):
         assert b'"finish_reason":"length"' in whole
         rest = server.process.stderr.read()
         assert server.process.wait(120) == 0
-        assert "Ending" in rest
+        assert "Ending: 1 unfinished answer has 30 seconds left." in rest
         assert "Traceback" not in rest
 
 

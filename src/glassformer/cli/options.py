@@ -104,7 +104,9 @@ ALIGNMENTS = Option(
 )
 JSON_ANSWERS = Option("json", None, "One JSON object per line: its number, tokens, and answers with their figures.")
 BEAM = Option("beam", "N", "Beam search with N hypotheses (default: the recipe's beam width).")
-PROMPT = Option("prompt", "TEXT", "Text to continue, or source to answer (default: standard input).")
+PROMPT = Option(
+    "prompt", "TEXT", "Text to continue, or source to answer (default: standard input; at a terminal an empty text)."
+)
 PROMPTS = Option("file", "FILE", "File with one prompt per line; a blank line is an empty prompt.")
 TEXTS = Option("n", "N", "Texts per prompt (default: 1); more only where they are sampled.")
 NEW_TOKENS = Option(

@@ -60,6 +60,11 @@ class Service:
         thread = self._reader if wanted.wish is None else self._builder
         return await asyncio.get_running_loop().run_in_executor(thread, self.texts.job, wanted)
 
+    @property
+    def answering(self) -> int:
+        """How many answers are not finished."""
+        return self._answering
+
     async def drain(self, seconds: float) -> int:
         """Refuse new requests and wait at most `seconds` for the open answers. Returns how many are left unfinished."""
         self.draining = True
