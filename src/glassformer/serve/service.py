@@ -61,7 +61,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(thread, self.texts.job, wanted)
 
     @property
-    def answering(self) -> int:
+    def unfinished(self) -> int:
         """How many answers are not finished."""
         return self._answering
 
