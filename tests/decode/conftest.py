@@ -13,9 +13,9 @@ def calls(monkeypatch):
     """What C++ has run: of each call the tokens of a text, and how many of them were read before (None: no cache)."""
     seen, run = [], native_steps.run
 
-    def counted(running, told, stack, x, shared, cache):
+    def counted(running, told, x, shared, cache):
         seen.append((x.shape[1], None if cache is None else cache.length - x.shape[1]))
-        return run(running, told, stack, x, shared, cache)
+        return run(running, told, x, shared, cache)
 
     monkeypatch.setattr(native_steps, "run", counted)
     return seen
@@ -26,9 +26,9 @@ def steps(monkeypatch):
     """How many steps of one token C++ has run, of texts that had begun."""
     count, run = [0], native_steps.run
 
-    def counted(running, told, stack, x, shared, cache):
+    def counted(running, told, x, shared, cache):
         count[0] += x.shape[1] == 1 and cache is not None and may_go_on(cache.layers)
-        return run(running, told, stack, x, shared, cache)
+        return run(running, told, x, shared, cache)
 
     monkeypatch.setattr(native_steps, "run", counted)
     return count

@@ -24,7 +24,7 @@ class CKeys(ctypes.Structure):
         *((name, ctypes.c_int64 * 3) for name in ("keys", "values", "key_steps", "value_steps")),
         *(("added", ctypes.c_void_p), ("added_at", ctypes.c_int64 * 3)),
         *(("blind", ctypes.c_void_p), ("blind_at", ctypes.c_int64 * 3)),
-        *((name, ctypes.c_void_p) for name in ("at", "k", "v", "k_step", "v_step")),
+        *((name, ctypes.c_void_p) for name in ("at", "k", "v", "k_step", "v_step", "memory")),
     )
 
 
@@ -90,7 +90,7 @@ class Places:
 def reading(told: CKeys, length: int, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]) -> CKeys:
     """Tell of the keys that each token may read. `held` gets what must outlive the call."""
     B, T, _ = x.shape
-    told.length, told.causal, told.added, told.blind = length, mask.only_causal, None, None
+    told.length, told.causal, told.added, told.blind, told.memory = length, mask.only_causal, None, None, None
     if mask.only_causal:  # no numbers for pairs of tokens are needed
         return told
     lowered = mask.lower(T, length, x)

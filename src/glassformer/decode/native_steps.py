@@ -20,7 +20,7 @@ from glassformer.decode.native_keys import CKeys, Places, can_lie_in_buffers, ma
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.stack import Stack, by_modules, one_by_one
 from glassformer.model.transformer import Transformer
-from glassformer.parts import Attention, Block, Cache
+from glassformer.parts import Attention, Cache
 from glassformer.parts.cache import LayerCache
 from glassformer.parts.described import CBlock, Described, describe
 from glassformer.parts.native import declared, has_cpp
@@ -63,7 +63,7 @@ class NativeSteps:
             running = self._running = Running(describe(stack.blocks, stack.norm))
         if running.told is None or not may_run(running.told, stack, x, shared, cache):
             return by_modules(stack, x, shared, cache)
-        return run(running, running.told, stack, x, shared, cache)
+        return run(running, running.told, x, shared, cache)
 
 
 @dataclass
@@ -93,13 +93,20 @@ def may_run(told: Described, stack: Stack, x: Tensor, shared: dict[str, Any], ca
         return False
     if stack.training or not told.as_told:
         return False
-    return not told.crosses or (cache is not None and shared["memory"] is not None)
+    return not told.crosses or (cache is not None and remembers(cache.cross[0], shared["memory"], x, told))
+
+
+def remembers(layer: LayerCache, memory: Tensor | None, x: Float[Tensor, "B T D"], told: Described) -> bool:
+    """Whether the keys of a memory are in the cache, or can be made in C++."""
+    if memory is None or layer.complete:
+        return memory is not None
+    width = getattr(told.blocks[0].cross.source[0], "in")
+    return memory.dtype == x.dtype and memory.device == x.device and memory.shape[::2] == (len(x), width)
 
 
 def run(
     running: Running,
     told: Described,
-    stack: Stack,
     x: Float[Tensor, "B T D"],
     shared: dict[str, Any],
     cache: Cache | None,
@@ -117,7 +124,7 @@ def run(
     cross = CKeys()
     if told.crosses:
         assert cache is not None, "asked before"
-        cross = among_those_of_memory(running, stack, cache, x, shared, held)
+        cross = among_those_of_memory(running, cast(list[Any], cache.cross), x, shared, told.attentions[1], held)
     rotation = rotation_of(shared["rotation"], B, T, held)
     y = x.reshape(B * T, D).clone(memory_format=torch.contiguous_format)
     last, *references = (ctypes.byref(each) for each in (told.last, rotation, own, cross))
@@ -141,17 +148,23 @@ def among_own(
 
 
 def among_those_of_memory(
-    running: Running, stack: Stack, cache: Cache, x: Float[Tensor, "B T D"], shared: dict[str, Any], held: list[Any]
+    running: Running,
+    layers: list[Any],
+    x: Float[Tensor, "B T D"],
+    shared: dict[str, Any],
+    attention: Attention,
+    held: list[Any],
 ) -> CKeys:
-    """The keys of the encoder's memory, which are made when a text begins."""
-    crossing = [cast(Attention, cast(Block, block).cross_attention.branch) for block in stack.blocks]
-    for attention, layer in zip(crossing, cache.cross, strict=True):
-        if not layer.complete:
-            layer.append(*attention.keys_of(shared["memory"]))
-    running.cross = read = places(running.cross, cache.cross, x.dtype)
-    held.append(read)
-    width = cast(Any, cache.cross[0]).width
-    return read.reading(width, shared["memory_mask"], x, crossing[0].n_heads, held)
+    """The keys of the encoder's memory, with room for them when a text begins."""
+    memory = None if layers[0].complete else shared["memory"].contiguous()
+    if memory is not None:
+        for layer in layers:
+            layer.claim((len(x), attention.n_kv_heads, memory.shape[1], attention.d_head), x.dtype)
+    running.cross = read = places(running.cross, layers, x.dtype)
+    held += [read, memory]
+    cross = read.reading(layers[0].width, shared["memory_mask"], x, attention.n_heads, held)
+    cross.memory = None if memory is None else memory.data_ptr()
+    return cross
 
 
 def places(before: Places | None, layers: Sequence[LayerCache], dtype: torch.dtype) -> Places:

@@ -85,10 +85,6 @@ class Attention(nn.Module):
         mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
-    def keys_of(self, source: Float[Tensor, "B S D"]) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
-        """The keys and values of a source, which has no rotation."""
-        return self.key_norm(self.heads(self.key(source))), self.heads(self.value(source))
-
     def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:
         """Query, key and value for all heads side by side; by one product if the maps were joined."""
         if self.joined is not None:

@@ -58,6 +58,7 @@ class CAttention(ctypes.Structure):
         ("scale", ctypes.c_double),
         *((name, CNorm) for name in ("query_norm", "key_norm")),
         ("inputs", CMap * 3),
+        ("source", CMap * 2),
         ("output", CMap),
     )
 
@@ -148,7 +149,7 @@ class _Telling:
             self.attention(block.self_attention.branch, ("query", "key", "value")),
             cross is not None,
             CResidual() if cross is None else self.residual(cross),
-            CAttention() if cross is None else self.attention(cross.branch, ("query",)),
+            CAttention() if cross is None else self.attention(cross.branch, ("query",), ("key", "value")),
             self.residual(block.feed_forward),
             self.feed_forward(block.feed_forward.branch),
         )
@@ -182,7 +183,7 @@ class _Telling:
         self.exactly(norm, nn.Identity)
         return CNorm()
 
-    def attention(self, attention: nn.Module, names: tuple[str, ...]) -> CAttention:
+    def attention(self, attention: nn.Module, names: tuple[str, ...], of_source: tuple[str, ...] = ()) -> CAttention:
         attention = self.exactly(attention, Attention)
         if attention.relation is not None:
             raise _Unknown
@@ -195,6 +196,7 @@ class _Telling:
             *(attention.n_heads, attention.n_kv_heads, attention.d_head, attention.scale),
             *(self.norm(each) for each in (attention.query_norm, attention.key_norm)),
             (CMap * 3)(*maps),
+            (CMap * 2)(*(self.map(getattr(attention, name)) for name in of_source)),
             self.map(attention.output),
         )
 

@@ -13,12 +13,13 @@ struct Residual {
 };
 
 // The maps of query, key and value are one after another: their outputs lie side by side. Those with no output are left
-// out: key and value if they are joined to the query's, or if all keys are already there.
+// out: key and value if they are joined to the query's, or read another source, a memory, by maps of their own.
 struct Attention {
     int64_t heads, kv_heads, width;
     double scale;
     Norm query_norm, key_norm;
     Map inputs[3];
+    Map source[2];
     Map output;
 };
 
@@ -40,7 +41,7 @@ struct Block {
 
 // The widest of what is held for each row, and its work.
 struct Sizes {
-    int64_t projected = 0, mixed = 0, inner = 0, whole = 0, maps = 0, products = 0;
+    int64_t projected = 0, remembered = 0, mixed = 0, inner = 0, whole = 0, maps = 0, products = 0;
 
     void see(const Map& map) {
         whole = std::max(whole, filled(map.in));
@@ -53,6 +54,10 @@ struct Sizes {
         for (const Map& map : of.inputs) {
             all += map.out;
             see(map);
+        }
+        for (const Map& map : of.source) {
+            remembered = std::max(remembered, 2 * map.out);
+            whole = std::max(whole, filled(map.in));
         }
         see(of.output);
         projected = std::max(projected, all);

@@ -29,6 +29,7 @@ struct Keys {
     const int64_t* at;          // the column of each token's new key and value; none if all are already there
     void *const *k, *const *v;  // of each block; none if there are no others than those of the tokens themselves
     float *const *k_step, *const *v_step;  // none where numbers are those of x
+    const void* memory;                    // `length` vectors of each text whose keys are still to be made; else none
     bool fresh() const { return at || !k; }  // whether the tokens have keys here
 };
 

@@ -10,7 +10,7 @@
 
 namespace glassformer {
 
-constexpr int64_t PHASES = 36;  // of a block, at the most: three branches of up to twelve
+constexpr int64_t PHASES = 41;  // of a block, at the most: three branches of up to twelve, and five for a memory
 
 // Some texts on their way through the blocks, and room for what these compute. Each of `rows` is a token, `tokens` of each
 // text one after another; `first` is the first text among all. A member's `weights` are its own.
@@ -19,7 +19,7 @@ struct Step {
     int64_t first, rows, tokens, width;
     Rotation rotation;
     Keys own, cross;
-    T *x, *normed, *projected, *mixed, *inner, *gate, *added;
+    T *x, *normed, *projected, *remembered, *mixed, *inner, *gate, *added;
     const Rounded& rounded;
 
     void attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights);
@@ -57,6 +57,8 @@ struct Step {
     template <typename Number>
     void take(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held);
     template <typename Number>
+    void remember(Member& member, const Attention& of, const Keys& keys, int64_t block);
+    template <typename Number>
     void read(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held, T* weights);
 };
 
@@ -86,6 +88,26 @@ void Step<T>::take(const Attention& of, const Keys& keys, int64_t row, int64_t g
     const int64_t column = keys.at[first * tokens + row];
     put(held.k, column, new_k, K);
     put(held.v, column, new_k + of.kv_heads * K, K);
+}
+
+// Makes the keys and values of a memory, and puts them into the cache.
+template <typename T>
+template <typename Number>
+void Step<T>::remember(Member& member, const Attention& of, const Keys& keys, int64_t block) {
+    const int64_t K = of.width, G = of.kv_heads, S = keys.length, there = rows / tokens * S, in = of.source[0].in;
+    const T* memory = (const T*)keys.memory + first * S * in;
+    T* new_v = remembered + there * G * K;
+    apply(member, of.source[0], memory, remembered, there, G * K, rounded);
+    apply(member, of.source[1], memory, new_v, there, G * K, rounded);
+    member.share(there * G, [&](int64_t i, int64_t end) {
+        for (; i < end; ++i) {
+            const Held<Number> to = held<Number>(of, keys, block, first + i / (S * G), i % G);
+            T* new_k = remembered + i * K;
+            if (of.key_norm.kind != NOTHING) normalise(of.key_norm, new_k, new_k, K);
+            put(to.k, i / G % S, new_k, K);
+            put(to.v, i / G % S, new_v + i * K, K);
+        }
+    });
 }
 
 // The attention of one row's heads that share keys and values.
@@ -130,6 +152,7 @@ void Step<T>::attention(Member& member, const Attention& of, const Keys& keys, i
         });
     };
     const auto all_of_them = [&](auto number) {
+        if (keys.memory) remember<decltype(number)>(member, of, keys, block);
         const bool before = keys.fresh() && tokens > 1;  // a token reads what others of its text have put
         if (before) each(number, true, false);
         each(number, keys.fresh() && !before, true);

@@ -16,24 +16,26 @@ struct Call {
     int64_t rows, tokens, width;
     Rotation rotation;
     Keys own, cross;
+    int64_t of_memory(int64_t some) const { return cross.memory ? some / tokens * cross.length : 0; }  // its vectors
 };
 
 // Room for what is computed of some rows.
 template <typename T>
 struct Rooms {
     int64_t most;
-    Room<T> normed, projected, mixed, inner, gate, added, weights;
+    Room<T> normed, projected, remembered, mixed, inner, gate, added, weights;
     Rounded rounded;
     Rooms(const Call<T>& call, const Sizes& sizes, int64_t rows, int threads)
         : most(std::max(call.own.length, call.cross.length) + BYTES),  // a vector more than there are keys
           normed(rows * call.width),
           projected(rows * sizes.projected),
+          remembered(call.of_memory(rows) * sizes.remembered),
           mixed(rows * sizes.mixed),
           inner(rows * sizes.inner),
           gate(rows * sizes.inner),
           added(rows * call.width),
           weights(threads * most),
-          rounded(rows, sizes.whole) {}
+          rounded(std::max(rows, call.of_memory(rows)), sizes.whole) {}
 };
 
 // The texts from `first` to `end`, in a team.
@@ -43,7 +45,7 @@ void some_texts(const Call<T>& call, const Rooms<T>& in, int64_t first, int64_t 
                   call.tokens,    call.width,
                   call.rotation,  call.own,
                   call.cross,     call.x + first * call.tokens * call.width,
-                  in.normed.data, in.projected.data,
+                  in.normed.data, in.projected.data, in.remembered.data,
                   in.mixed.data,  in.inner.data,
                   in.gate.data,   in.added.data,
                   in.rounded};
