@@ -9,9 +9,11 @@ from decode.natively import given, natively, stepwise
 from decode.test_native_steps import WITHIN, own, rounding, shapes
 from glassformer.attend import Mask
 from glassformer.decode.native_keys import CKeys, reading
-from glassformer.decode.native_steps import with_native_steps
+from glassformer.decode.native_steps import remembers, with_native_steps
 from glassformer.decode.prepare import join_projections, prepared, self_attentions, sharing_weights
 from glassformer.model.stack import by_modules
+from glassformer.parts.cache import Once
+from glassformer.parts.described import describe
 from glassformer.parts.native_linear import NativeLinear
 from glassformer.parts.slots import Slots
 from specimens import close, model, native_cpp, tokens
@@ -82,6 +84,40 @@ def test_a_prompt_is_put_into_a_cache_in_8_bits(shape, calls):
     expected = stepwise(made, ids, (4, 1, 2), **memory)
     close(stepwise(natively(made), ids, (4, 1, 2), **memory), expected)
     assert calls == [(4, 0), (1, 4), (2, 5)]
+
+
+@pytest.mark.parametrize("variant", [{}, {"n_kv_heads": 2, "qk_norm": "rms", "d_head": 7}, {"bias": False}], ids=str)
+def test_the_keys_of_a_memory_are_made_in_the_same_call(variant, calls, monkeypatch):
+    made, ids, keep = model("encoder-decoder", **variant), tokens(4, 7), real(4, 5)
+    keep[2] = True
+    ready, memory, seen = natively(made), given(made, 4)["memory"], []
+    with torch.no_grad():
+        expected = made(ids, memory=memory, source_keep=keep)
+        cache, linear = ready.new_cache(), torch.nn.functional.linear
+        monkeypatch.setattr(torch.nn.functional, "linear", lambda *given: seen.append(1) or linear(*given))
+        found = [ready(part, memory=memory, source_keep=keep, cache=cache) for part in ids.split((4, 3), 1)]
+    close(torch.cat(found, 1), expected)
+    assert len(seen) == 2, "the head, twice"
+    assert calls == [(4, 0), (3, 4)]
+
+
+def test_a_memory_that_does_not_fit_is_refused_as_by_the_modules():
+    made, ids = model("encoder-decoder"), tokens(2, 3)
+    ready, memory = natively(made), given(made)["memory"]
+    with torch.no_grad(), pytest.raises(RuntimeError, match="mat1 and mat2"):
+        ready(ids, memory=memory.float(), cache=ready.new_cache())
+    told, layer, x = describe(ready.decoder.blocks, ready.decoder.norm), Once(), torch.zeros(2, 3, 16).double()
+    assert remembers(layer, memory, x, told)
+    assert not any(remembers(layer, wrong, x, told) for wrong in (None, memory[..., :-1], memory[:1], memory.float()))
+
+
+def test_a_map_of_a_memory_may_have_a_hook(calls):
+    made, ids = model("encoder-decoder"), tokens(2, 3)
+    ready, memory, seen = natively(made), given(made), []
+    ready.decoder.blocks[0].cross_attention.branch.key.register_forward_hook(lambda *given: seen.append(1))
+    with torch.no_grad():
+        close(ready(ids, cache=ready.new_cache(), **memory), made(ids, **memory))
+    assert (calls, seen) == ([], [1])
 
 
 def test_an_encoder_decoder_reads_its_memory_without_a_cache_by_its_modules(calls):
