@@ -136,7 +136,8 @@ def section_tables(name: str, target: str | None) -> list[str]:
     whose += "; generate samples, so a temperature of 0 is shown as 1, which it takes instead" * (name == "generate")
     note = (
         "Settings: --section.key VALUE or --section.key=VALUE, with - or _ in the key. --section.no-key turns a switch "
-        "off; the value none unsets what may be unset. In brackets: "
+        "off; the value none unsets what may be unset. Of a setting given twice the last value counts, so that a "
+        "script can add to its own. In brackets: "
         f"{whose}."
     )
     used = recipe or Recipe("NAME")
