@@ -8,9 +8,11 @@ from torch import nn
 
 from decode.natively import given, natively, stepwise
 from decode.stepping import ROWS, written
+from glassformer.attend import Mask
 from glassformer.decode import native_steps
 from glassformer.decode.beam import beam_search
 from glassformer.decode.coverage import reading
+from glassformer.decode.native_keys import Places
 from glassformer.decode.prepare import prepared
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.stack import by_modules
@@ -143,8 +145,9 @@ def test_more_rows_than_the_cache_has_are_refused():
     ready, ids = natively(model("decoder")), tokens(3, 4)
     with torch.no_grad():
         ready(ids[:2, :2], cache=(cache := ready.new_cache()))
-        with pytest.raises(ValueError, match="hold a row for each of 3 texts, of 3 columns; got one of 2 by"):
-            ready(ids[:, 2:3], cache=cache)
+        held = Places(cache.layers, torch.float64)
+        with pytest.raises(ValueError, match="hold a row for each of 3 texts, of 2 columns; got one of 2 by 2"):
+            held.reading(2, Mask(causal=True), torch.zeros(3, 1, 16).double(), 2, [])
 
 
 def test_more_columns_than_a_memory_has_are_refused():

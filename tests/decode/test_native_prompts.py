@@ -78,6 +78,21 @@ def test_what_follows_a_padded_prompt(shape, positions, calls):
 
 
 @shapes
+def test_a_cache_that_modules_began_is_gone_on_with(shape, calls):
+    """Also where values lie otherwise than keys."""
+    made, ids = model(shape, positions="rotary"), tokens(3, 7)
+    memory, cache, ready = given(made, 3), made.new_cache(), natively(made)
+    with torch.no_grad():
+        found = [made(ids[:, :3], cache=cache, **memory), ready(ids[:, 3:4], cache=cache, **memory)]
+        for layer in (*cache.layers, *(cache.cross if memory else [])):
+            keys, values = layer.buffers
+            layer._held = (keys, values.transpose(1, 2).clone().transpose(1, 2))
+        found.append(ready(ids[:, 4:], cache=cache, **memory))
+        close(torch.cat(found, 1), made(ids, **memory))
+    assert calls == [(1, 3), (3, 4)]
+
+
+@shapes
 def test_a_prompt_is_put_into_a_cache_in_8_bits(shape, calls):
     made, ids = rounding(model(shape, n_kv_heads=2, positions="rotary")), tokens(3, 7)
     memory = given(made, 3)

@@ -13,6 +13,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from decode.natively import given, natively, stepwise
 from glassformer.decode import native_steps
+from glassformer.model.stack import by_modules
 from glassformer.parts.slots import Slots
 from specimens import close, model, native_cpp, tokens
 
@@ -131,6 +132,7 @@ def test_weights_exchanged_while_texts_come_and_go_are_read():
         up.weight = nn.Parameter(torch.randn_like(up.weight))
         take(1)
         found = ready(torch.stack([ids[0, 4:5], ids[1, 3:4]]), cache=slots)
+        ready.reader.along = by_modules
         close(found[1], ready(ids[1:, :4])[0, 3:])
 
 

@@ -130,7 +130,7 @@ ROWS: list[Mutant] = [
     Mutant("C++ leaves out the gate", "parts/cpp/stack.h",
         "of.gate.out ? activated<T>", "false ? activated<T>", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("values in C++ lie as keys do", "decode/native_keys.py",
-        "strides, shape = tensors[0].stride(),", "strides, shape = pairs[0][0].stride(),", f"{STEPS}::test_a_step_is_that_of_the_modules"),
+        "strides, shape = tensors[0].stride(),", "strides, shape = pairs[0][0].stride(),", f"{PROMPTS}::test_a_cache_that_modules_began_is_gone_on_with"),
     Mutant("a mask of the step before is read", "decode/native_keys.py",
         "told.length, told.causal, told.added, told.blind, told.memory = length, mask.only_causal, None, None, None", "told.length, told.causal, told.memory = length, mask.only_causal, None", f"{TOLD}::test_a_mask_may_be_given_in_one_step_alone"),
     Mutant("columns behind the end of a cache are read", "decode/native_keys.py",
