@@ -86,7 +86,7 @@ def test_a_cache_that_modules_began_is_gone_on_with(shape, calls):
         found = [made(ids[:, :3], cache=cache, **memory), ready(ids[:, 3:4], cache=cache, **memory)]
         for layer in (*cache.layers, *(cache.cross if memory else [])):
             keys, values = layer.buffers
-            layer._held = (keys, values.transpose(1, 2).clone().transpose(1, 2))
+            layer._held = (keys, values.transpose(1, 2).contiguous().transpose(1, 2))
         found.append(ready(ids[:, 4:], cache=cache, **memory))
         close(torch.cat(found, 1), made(ids, **memory))
     assert calls == [(1, 3), (3, 4)]
