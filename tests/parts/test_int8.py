@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 import torch
 
@@ -103,3 +105,11 @@ def test_any_number_of_threads_gives_the_same_bits():
 def test_a_bias_may_lie_anywhere_in_memory():
     weight, bias, x = torch.randn(8, 16), torch.randn(16)[::2], torch.randn(3, 16)
     assert torch.equal(Int8Linear(weight, bias)(x), Int8Linear(weight, bias.clone())(x))
+
+
+def test_a_map_from_another_processor_gets_the_heads_of_this_one():
+    made, x = Int8Linear(torch.randn(18, 13)), torch.randn(5, 13)
+    expected = made(x)
+    made.weight[:, 0] = 7  # what another way to multiply would have there
+    assert not torch.allclose(made(x), expected)
+    assert torch.equal(pickle.loads(pickle.dumps(made))(x), expected)

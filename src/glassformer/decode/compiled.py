@@ -24,7 +24,7 @@ class CompiledSteps:
     """Replaces `by_modules`: runs steps of one token per row by compiled code that all blocks share.
 
     The code is compiled at first use, separately for one row and for several, and for the layers of a `Growing` cache
-    and of `Slots`. It works for any number of rows and keys. Steps with several tokens (prompts) are not compiled.
+    and of `Slots`. It works for any number of rows and keys. Several tokens (prompts) are left to `by_modules`.
     """
 
     def __init__(self) -> None:

@@ -49,6 +49,8 @@ class Places:
         buffers: list[tuple[Tensor, Tensor]] = [layer.buffers for layer in held]
         self._keys = [ref(keys) for keys, _ in buffers]  # a layer that moves must not keep its old room
         self._room = (buffers[0][0].shape[0], buffers[0][0].shape[2])
+        numbers = held[0].numbers if isinstance(held[0], Rounded) else held[0]
+        self._spare = isinstance(numbers, Room)  # rows for texts to come
         self.told = CKeys()
         self._addresses: list[Any] = []
         rounds = isinstance(held[0], Rounded)
@@ -80,7 +82,7 @@ class Places:
         Errors: `ValueError` for more rows or columns than there are.
         """
         B, (rows, columns) = len(x), self._room
-        if rows < B or columns < length:
+        if rows < B or columns < length or (rows > B and not self._spare):
             raise ValueError(
                 f"A cache must hold a row for each of {B} texts, of {length} columns; got one of {rows} by {columns}."
             )

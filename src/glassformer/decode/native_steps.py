@@ -17,6 +17,7 @@ import torch
 
 from glassformer.attend import Mask
 from glassformer.decode.native_keys import CKeys, Places, can_lie_in_buffers, may_go_on, reading
+from glassformer.foundation.errors import ResourceError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.stack import Stack, by_modules, one_by_one
 from glassformer.model.transformer import Transformer
@@ -28,6 +29,10 @@ from glassformer.parts.positions import Rotation
 
 LAYOUTS = ("half", "interleaved")
 """Pairs of numbers that C++ can rotate, of `ROTARY_LAYOUTS`."""
+
+
+LONG = 256 * 256
+"""Up to this many pairs of a text's token and key, C++ is the faster way: it reads all keys for each token."""
 
 
 class CRotation(ctypes.Structure):
@@ -57,7 +62,9 @@ class NativeSteps:
         self, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None
     ) -> Float[Tensor, "B T D"]:
         """Return the vectors after all blocks and the last norm."""
-        if cache is None or x.shape[1] != 1 or not may_go_on(cache.layers):
+        if not may_begin(stack, x, shared, cache):
+            return by_modules(stack, x, shared, cache)
+        if cache is None or not may_go_on(cache.layers):
             self._running = None
         if (running := self._running) is None:
             running = self._running = Running(describe(stack.blocks, stack.norm))
@@ -70,7 +77,7 @@ class NativeSteps:
 class Running:
     """The blocks as they were told, and where the last cache lay.
 
-    It ends when a text begins or several tokens are read, as weights may have been exchanged since.
+    It ends when a text begins, as weights may have been exchanged since.
     """
 
     told: Described | None
@@ -78,22 +85,35 @@ class Running:
     cross: Places | None = None
 
 
-def may_run(told: Described, stack: Stack, x: Tensor, shared: dict[str, Any], cache: Cache | None) -> bool:
-    """Whether C++ can run this call."""
-    if x.dtype != told.dtype or x.device.type != "cpu" or shared["mask"].value_bias is not None or not x.numel():
+def may_begin(stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None) -> bool:
+    """Whether C++ may run this call, if it knows the blocks."""
+    if torch.compiler.is_compiling() or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or stack.training:
+        return False
+    if x.device.type != "cpu" or not x.numel() or shared["mask"].value_bias is not None:
         return False
     if (stack.through is not one_by_one) if cache is None else not can_lie_in_buffers(cache.layers):
         return False
+    T = x.shape[1]
+    memory = 0 if shared["memory"] is None else shared["memory"].shape[1]
+    return T * max(T if cache is None else cache.length, memory) <= LONG
+
+
+def may_run(
+    told: Described, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None
+) -> bool:
+    """Whether C++ can run this call with these blocks."""
     rotation: Rotation | None = shared["rotation"]
     if rotation is not None and (rotation.layout not in LAYOUTS or rotation.cos.dtype != x.dtype):
         return False
-    if told.most is not None and x.shape[0] * x.shape[1] > told.most:
+    if x.dtype != told.dtype or not told.as_told:
         return False
-    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
+    new = len(x) * x.shape[1]
+    if not told.crosses:
+        return told.most is None or new <= told.most
+    if cache is None or not remembers(cache.cross[0], memory := shared["memory"], x, told):
         return False
-    if stack.training or not told.as_told:
-        return False
-    return not told.crosses or (cache is not None and remembers(cache.cross[0], shared["memory"], x, told))
+    made = 0 if cache.cross[0].complete else len(x) * memory.shape[1]
+    return told.most is None or max(new, made) <= told.most
 
 
 def remembers(layer: LayerCache, memory: Tensor | None, x: Float[Tensor, "B T D"], told: Described) -> bool:
@@ -129,7 +149,13 @@ def run(
     y = x.reshape(B * T, D).clone(memory_format=torch.contiguous_format)
     last, *references = (ctypes.byref(each) for each in (told.last, rotation, own, cross))
     sizes, threads = (B * T, T, D), torch.get_num_threads()
-    function(told.dtype)(told.blocks, len(told.blocks), last, y.data_ptr(), *sizes, *references, threads)
+    try:
+        function(told.dtype)(told.blocks, len(told.blocks), last, y.data_ptr(), *sizes, *references, threads)
+    except ResourceError:
+        if cross.memory:  # its keys are not there, though there is room for them
+            for layer in cast(Cache, cache).cross:
+                cast(Any, layer).clear()
+        raise
     return y.view(B, T, D)
 
 

@@ -102,10 +102,14 @@ class Growing(Columns):
     def claim(self, shape: tuple[int, int, int, int], dtype: torch.dtype) -> None:
         """Adds columns [B, G, T, K] on a CPU, which the caller fills: in `buffers`, at `newest`."""
         if self._held is None:
-            self._held = (torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype))
+            self._held = (torch.empty(shape, dtype=dtype, device="cpu"), torch.empty(shape, dtype=dtype, device="cpu"))
         else:
             self.make_room(shape[2])
         self.used += shape[2]
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._held, self.used = None, 0
 
     def newest(self, B: int, T: int) -> Int[Tensor, "B T"]:
         """The columns of the last tokens."""

@@ -45,13 +45,13 @@ class CNorm(ctypes.Structure):
 
 
 class CResidual(ctypes.Structure):
-    """`Residual` of step.cpp."""
+    """`Residual` of blocks.h."""
 
     _fields_ = (*((name, CNorm) for name in ("in", "out", "sum")), ("scale", ctypes.c_double))
 
 
 class CAttention(ctypes.Structure):
-    """`Attention` of step.cpp."""
+    """`Attention` of blocks.h."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("heads", "kv_heads", "width")),
@@ -64,13 +64,13 @@ class CAttention(ctypes.Structure):
 
 
 class CFeedForward(ctypes.Structure):
-    """`FeedForward` of step.cpp; a plain one has a `gate` of zeros."""
+    """`FeedForward` of blocks.h; a plain one has a `gate` of zeros."""
 
     _fields_ = (("activation", ctypes.c_int64), *((name, CMap) for name in ("up", "gate", "down")))
 
 
 class CBlock(ctypes.Structure):
-    """`Block` of step.cpp."""
+    """`Block` of blocks.h."""
 
     _fields_ = (
         ("around_own", CResidual),
@@ -118,12 +118,25 @@ def describe(blocks: Iterable[nn.Module], last: nn.Module) -> Described | None:
         norm = told.norm(last)
     except _Unknown:
         return None
-    if told.dtype is None:
-        return None
     crosses = any(each.crosses for each in found)
+    if told.dtype is None or not alike(told.attentions, found, crosses=crosses):
+        return None
     blocks_in_c = (CBlock * len(found))(*found)
     parts = (told.attentions, crosses, told.most, told.held, norm, told.hooks, told.dropouts)
     return Described(blocks_in_c, told.dtype, *parts)
+
+
+def alike(attentions: list[Attention], blocks: list[CBlock], *, crosses: bool) -> bool:
+    """Whether all blocks have keys of the same sizes, as their caches are made alike."""
+    if not crosses:
+        return one_size(attentions)
+    widths = {getattr(each.cross.source[i], "in") for each in blocks for i in range(2)}
+    return all(each.crosses for each in blocks) and one_size(attentions[::2], attentions[1::2]) and len(widths) == 1
+
+
+def one_size(*kinds: list[Attention]) -> bool:
+    """Whether all attentions of each kind have as many heads, of the same width."""
+    return all(len({(each.n_heads, each.n_kv_heads, each.d_head) for each in kind}) == 1 for kind in kinds)
 
 
 class _Unknown(Exception):
@@ -222,6 +235,8 @@ class _Telling:
             self.see(linear.weight.dtype)
             weight, step, sizes = linear.weight.detach(), None, (linear.in_features, linear.out_features)
         bias = None if linear.bias is None else linear.bias.detach()
+        if not (weight.is_contiguous() and (bias is None or bias.is_contiguous())):
+            raise _Unknown
         self.see(torch.float32 if weight.dtype in (torch.int8, torch.bfloat16) else weight.dtype)
         self.held += [each for each in (weight, step, bias) if each is not None]
         if bias is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import nn
 
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.eight_bits import rounded
-from glassformer.parts.native import in_pieces
+from glassformer.parts.native import in_pieces, write_heads
 from glassformer.parts.native_map import NativeMap
 
 
@@ -33,6 +35,11 @@ class Int8Linear(nn.Module):
         self._map = NativeMap(self.n_inputs, self.n_outputs)
         self.weight, self.step = in_pieces(whole), step[:, 0].contiguous()
         self.bias = None if bias is None else bias.detach().float().contiguous()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A model may have been pickled on another processor."""
+        super().__setstate__(state)
+        write_heads(self.weight)
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where N"]:
         """Apply the map at each position; the result has the dtype of x."""

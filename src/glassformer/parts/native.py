@@ -59,8 +59,14 @@ def in_pieces(weight: Num[Tensor, "N D"]) -> Num[Tensor, "groups pieces 16 colum
     if weight.device.type != "cpu":
         raise ValueError(f"Our C++ multiplies 8 bits on a CPU; got a weight on {weight.device}.")
     whole = F.pad(pieces, (0, 0, 0, 0, 1, 0)).contiguous()
-    declared("write_heads", ctypes.c_void_p, *[ctypes.c_int64] * 2)(whole.data_ptr(), len(whole), filled.shape[1])
+    write_heads(whole)
     return whole
+
+
+def write_heads(whole: Num[Tensor, "groups pieces 16 columns"]) -> None:
+    """Write what a weight in 8 bits, laid out by `in_pieces`, has for the way in which this processor multiplies."""
+    columns = (whole.shape[1] - 1) * whole.shape[3]
+    declared("write_heads", ctypes.c_void_p, *[ctypes.c_int64] * 2)(whole.data_ptr(), len(whole), columns)
 
 
 def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, D: int, N: int) -> CMap:
@@ -124,4 +130,6 @@ def declared(name: str, *arguments: Any) -> Callable[..., None]:
 
 def _check(enough: bool, function: Any, arguments: Any) -> None:
     if not enough:
-        raise ResourceError("There is no memory for a decoding step. Decode fewer texts at once, or free some memory.")
+        raise ResourceError(
+            "There is no memory to run a model's blocks. Give fewer texts at once, or free some memory."
+        )

@@ -30,7 +30,7 @@ class NativeLinear(nn.Module):
         (self.n_outputs, self.n_inputs), self.bias = weight.shape, bias
         self._map = NativeMap(self.n_inputs, self.n_outputs)
         narrow, device = weight.dtype == torch.bfloat16, weight.device
-        self.weight: Num[Tensor, "..."] = in_pieces(weight.detach()) if narrow else weight
+        self.weight: Num[Tensor, "..."] = in_pieces(weight.detach()) if narrow else weight.contiguous()
         hardware = narrow and has_bfloat16(device) and can_pack(device)
         self.packed = PackedLinear(weight, None if bias is None else bias.bfloat16()) if hardware else None
 

@@ -51,6 +51,12 @@ class Rounded:
         numbers.claim(shape, torch.int8)
         steps.claim((*shape[:3], 1), torch.float32)
 
+    def clear(self) -> None:
+        """Forgets everything."""
+        for each in (self.numbers, self.steps):
+            assert isinstance(each, Growing), "only what was claimed is cleared"
+            each.clear()
+
     def newest(self, B: int, T: int) -> Int[Tensor, "B T"]:
         """As `Growing.newest`."""
         return self._claimable[0].newest(B, T)

@@ -130,8 +130,8 @@ class Ending:
     async def drain(self) -> None:
         """Refuse new requests, wait for open answers up to the time limit, then stop the server."""
         seconds, open_ones = self.service.config.drain, self.service.unfinished
-        left = f"{open_ones} unfinished {'answer has' if open_ones == 1 else 'answers have'} {seconds:g} seconds left"
-        self.service.say(f"Ending: {left}. Send the signal again to end at once." if open_ones else "Ending.")
+        have = f"{open_ones} unfinished {'answer has' if open_ones == 1 else 'answers have'} {seconds:g} seconds left"
+        self.service.say(f"Ending: {have}. Send the signal again to end at once." if open_ones else "Ending.")
         if left := await self.service.drain(seconds):
             self.service.say(f"{left} {'answer was' if left == 1 else 'answers were'} cut off.")
         self.server.should_exit = True

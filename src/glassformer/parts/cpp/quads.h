@@ -1,8 +1,8 @@
 // How four numbers of x, in 8 bits, are multiplied by four of W, for many outputs at once: the ways of different
 // processors. All give the same sums, which are exact.
 //
-// A way says how the numbers of x lie (`put`, eight at a time), what is added to all sums of a row of x (`of_row`) and of
-// an output (`of_output`, a sum over its quads), and how quads are multiplied (`plus`).
+// A way says how the numbers of x lie (`put`, eight at a time, and no byte more), what is added to all sums of a row of
+// x (`of_row`) and of an output (`of_output`, a sum over its quads), and how quads are multiplied (`plus`).
 
 #pragma once
 
@@ -23,7 +23,7 @@ typedef Numbers<uint32_t, 8>::Vector Half;
 struct Unsigned {
     typedef Numbers<uint32_t, 16>::Vector Part;
     static constexpr int64_t BYTES_OF_NUMBER = 1, ROWS = 8;
-    static void put(int8_t* to, Whole x) { store(to, _mm256_cvtepi32_epi8((__m256i)(x + 128))); }
+    static void put(int8_t* to, Whole x) { _mm_storel_epi64((__m128i*)to, _mm256_cvtepi32_epi8((__m256i)(x + 128))); }
     static uint32_t of_row(const int8_t*, int64_t) { return 0; }
     static uint32_t of_output(const int8_t* w) { return -128 * (w[0] + w[1] + w[2] + w[3]); }
     static __m512i weights(const int8_t* w) { return _mm512_loadu_si512(w); }
@@ -34,8 +34,8 @@ typedef Unsigned Way;
 
 #else
 
-// In 16 bits, as sums of pairs of products in 8 bits do not fit there. AVX2 multiplies once where it adds twice or more,
-// so half of the products are made sums (Winograd 1968, "A new algorithm for inner product", equation 1):
+// In 16 bits, as sums of pairs of products in 8 bits do not fit there. AVX2 multiplies once where it adds twice or
+// more, so half of the products are made sums (Winograd 1968, "A new algorithm for inner product", equation 1):
 // x0 w0 + x1 w1 = (x0 + w1) (x1 + w0) - x0 x1 - w0 w1.
 struct Pairs {
     typedef Half Part;
@@ -56,7 +56,8 @@ struct Pairs {
     // The first numbers of a quad's two pairs lie before the second ones.
     static void put(int8_t* to, Whole x) {
 #if defined(HAS_AVX2)
-        const __m128i eight = _mm_packs_epi32(_mm256_castsi256_si128((__m256i)x), _mm256_extracti128_si256((__m256i)x, 1));
+        const __m128i low = _mm256_castsi256_si128((__m256i)x), high = _mm256_extracti128_si256((__m256i)x, 1);
+        const __m128i eight = _mm_packs_epi32(low, high);
         store(to, _mm_shufflehi_epi16(_mm_shufflelo_epi16(eight, 0xd8), 0xd8));
 #else
         for (int i : {0, 2, 1, 3, 4, 6, 5, 7}) store(to, int16_t(x[i])), to += 2;

@@ -12,8 +12,8 @@ namespace glassformer {
 
 constexpr int64_t PHASES = 41;  // of a block, at the most: three branches of up to twelve, and five for a memory
 
-// Some texts on their way through the blocks, and room for what these compute. Each of `rows` is a token, `tokens` of each
-// text one after another; `first` is the first text among all. A member's `weights` are its own.
+// Some texts on their way through the blocks, and room for what these compute. Each of `rows` is a token, `tokens` of
+// each text one after another; `first` is the first text among all. A member's `weights` are its own.
 template <typename T>
 struct Step {
     int64_t first, rows, tokens, width;

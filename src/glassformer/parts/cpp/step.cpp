@@ -60,15 +60,17 @@ void some_texts(const Call<T>& call, const Rooms<T>& in, int64_t first, int64_t 
 constexpr int64_t WORTH_IT = 65536;  // products of a map below which waking other threads takes longer than the work
 constexpr int64_t APART = 64;        // rows for which all weights can be read: reading takes less than multiplying
 
-// No text depends on another. So threads share texts if there are enough for each, and never wait for one another, while
-// what they compute stays near; if not, they share the work of each loop.
+// No text depends on another. So threads share texts if there are enough for each to get as many, and never wait for
+// one another, while what they compute stays near; if not, they share the work of each loop.
 template <typename T>
 void all_texts(const Call<T>& call, int threads) {
     Sizes sizes;
     for (int64_t i = 0; i < call.n_blocks; ++i) sizes.see(call.blocks[i]);
     if (call.rows * sizes.products <= WORTH_IT * sizes.maps) threads = 1;
-    const int64_t texts = call.rows / call.tokens, parts = std::min(texts, call.rows / APART);
-    if (parts < std::max(2, threads))
+    const int64_t texts = call.rows / call.tokens, several = std::min(texts, call.rows / APART);
+    const int64_t parts = several - several % threads;
+    const bool even = parts && (texts % parts == 0 || texts >= 4 * parts || parts >= 4 * threads);
+    if (parts < 2 || !even)
         return some_texts(call, Rooms<T>(call, sizes, call.rows, threads), 0, texts, threads);
     const int64_t most = (texts + parts - 1) / parts * call.tokens;
     std::vector<std::unique_ptr<Rooms<T>>> rooms;

@@ -29,16 +29,17 @@ class Member {
     int64_t left, threads;
 
    public:
-    const int64_t number = omp_get_thread_num();
+    const int64_t number;
 
-    Member(Phase* phases, int64_t n) : phases(phases), left(n), threads(omp_get_num_threads()) {}
+    Member(Phase* phases, int64_t n, int64_t number, int64_t threads)
+        : phases(phases), left(n), threads(threads), number(number) {}
 
     // Calls work(begin, end) for parts of n things that do not overlap, and returns when all are done. All members call
     // it with the same n.
     template <typename Work>
     void share(int64_t n, Work work) {
         if (threads == 1) return work(int64_t(0), n);
-        if (left-- == 0) __builtin_trap();  // PHASES of step.cpp are too few
+        if (left-- == 0) __builtin_trap();  // PHASES of stack.h are too few
         Phase& here = *phases++;
         const int64_t pieces = std::min(n, threads * PIECES);
         for (int64_t i; (i = here.taken.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
@@ -53,10 +54,14 @@ class Member {
 // Calls work(member) in each of up to `threads` threads. Together they go through at most n phases.
 template <typename Work>
 void in_team(int threads, int64_t n, Work work) {
-    const std::unique_ptr<Phase[]> phases(new Phase[threads > 1 ? n : 0]);
+    if (threads == 1) {  // may be within another team, where nothing may fail
+        Member alone(nullptr, 0, 0, 1);
+        return work(alone);
+    }
+    const std::unique_ptr<Phase[]> phases(new Phase[n]);
 #pragma omp parallel num_threads(threads)
     {
-        Member member(phases.get(), n);
+        Member member(phases.get(), n, omp_get_thread_num(), omp_get_num_threads());
         work(member);
     }
 }

@@ -104,11 +104,11 @@ inline void map_whole(Member& member, const Map& map, const float* x, float* y, 
             });
         const float* steps_of_x = room.step.data + row;
         for (int64_t first = group * GROUP; first < std::min(map.out, (group + 1) * GROUP); first += 8) {
-            const int64_t left = map.out - first, half = first / 8 % 2, apart = stride;
+            const int64_t left = map.out - first, half = first / 8 % 2, next = stride;
             const auto steps = load_some<Eight>(step + first, left);
             const auto added = load_some<Eight>(bias ? bias + first : bias, left);
-            float* to = y + row * apart + first;
-            for (int64_t m = 0; m < n; ++m, to += apart) {
+            float* to = y + row * next + first;
+            for (int64_t m = 0; m < n; ++m, to += next) {
                 const auto numbers = __builtin_convertvector((Whole)sums[m].half[half], Eight);
                 store_some(to, numbers * steps * steps_of_x[m] + added, left);
             }
