@@ -60,7 +60,7 @@ def test_several_that_write(run, trained_pairs, monkeypatch):
     for name, words in {"one": trained_pairs[:1], "both": trained_pairs, "turned": trained_pairs[::-1]}.items():
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"s0 s1 s2\n\ns3 s4\n")))
         lines = run("translate", *words, "--scores", "--beam", "2").out.splitlines()
-        assert (len(lines), lines[1]) == (3, "")
+        assert (len(lines), lines[1]) == (3, "\t")
         scores = json.loads(run("evaluate", *words, "--json").out)
         text = run("generate", *words, "--prompt", "s0 s1", "--n", "20", "--seed", "1")
         assert text.code == 0

@@ -8,15 +8,10 @@ import torch
 from decode.natively import given, natively, stepwise
 from decode.test_native_steps import WITHIN, own, rounding, shapes
 from glassformer.attend import Mask
-from glassformer.decode import native_steps
 from glassformer.decode.native_keys import CKeys, reading
-from glassformer.decode.native_steps import remembers, with_native_steps
+from glassformer.decode.native_steps import with_native_steps
 from glassformer.decode.prepare import join_projections, prepared, self_attentions, sharing_weights
-from glassformer.foundation.errors import ResourceError
-from glassformer.model.stack import by_modules
 from glassformer.parts import native_linear
-from glassformer.parts.cache import Growing, Once
-from glassformer.parts.described import describe
 from glassformer.parts.native_linear import NativeLinear
 from glassformer.parts.slots import Slots
 from specimens import close, model, native_cpp, tokens
@@ -119,115 +114,6 @@ def test_the_keys_of_a_memory_are_made_in_the_same_call(variant, calls, monkeypa
     assert calls == [(4, 0), (3, 4)]
 
 
-def test_a_memory_that_does_not_fit_is_refused_as_by_the_modules():
-    made, ids = model("encoder-decoder"), tokens(2, 3)
-    ready, memory = natively(made), given(made)["memory"]
-    with torch.no_grad(), pytest.raises(RuntimeError, match="mat1 and mat2"):
-        ready(ids, memory=memory.float(), cache=ready.new_cache())
-    told, layer, x = describe(ready.decoder.blocks, ready.decoder.norm), Once(), torch.zeros(2, 3, 16).double()
-    assert remembers(layer, memory, x, told)
-    assert not any(remembers(layer, wrong, x, told) for wrong in (None, memory[..., :-1], memory[:1], memory.float()))
-
-
-def test_a_map_of_a_memory_may_have_a_hook(calls):
-    made, ids = model("encoder-decoder"), tokens(2, 3)
-    ready, memory, seen = natively(made), given(made), []
-    ready.decoder.blocks[0].cross_attention.branch.key.register_forward_hook(lambda *given: seen.append(1))
-    with torch.no_grad():
-        close(ready(ids, cache=ready.new_cache(), **memory), made(ids, **memory))
-    assert (calls, seen) == ([], [1])
-
-
-def test_a_call_that_failed_leaves_no_keys_of_a_memory(monkeypatch):
-    def failed(*given):
-        raise ResourceError("no memory")
-
-    for made in (model("encoder-decoder"), rounding(model("encoder-decoder"))):
-        ids, ready, memory = tokens(2, 3), natively(made), given(made)
-        cache = ready.new_cache()
-        with torch.no_grad():
-            with monkeypatch.context() as patch:
-                patch.setattr(native_steps, "function", lambda dtype: failed)
-                with pytest.raises(ResourceError):
-                    ready(ids, cache=cache, **memory)
-            assert not any(layer.complete for layer in cache.cross)
-            cache.truncate(0)
-            close(ready(ids, cache=cache, **memory), ready(ids, cache=ready.new_cache(), **memory))
-
-
-@pytest.mark.parametrize("shape", ["encoder", "decoder"])
-def test_long_texts_are_left_to_the_modules(shape, calls, monkeypatch):
-    """As C++ reads all keys anew for each token."""
-    ready, ids = natively(model(shape)), tokens(2, 7)
-    with torch.no_grad():
-        for longest in (49, 48):
-            monkeypatch.setattr(native_steps, "LONG", longest)
-            ready.hidden(ids)
-    assert calls == [(7, None)]
-
-
-@pytest.mark.parametrize("other", [{"n_kv_heads": 1}, {"d_head": 3}], ids=str)
-def test_blocks_with_keys_of_other_sizes_are_left_to_the_modules(other):
-    """Their caches would be made alike."""
-    for name in ("self_attention", "cross_attention"):
-        made, odd = model("encoder-decoder"), model("encoder-decoder", **other)
-        getattr(made.reader.blocks[1], name).branch = getattr(odd.reader.blocks[1], name).branch
-        assert natively(made).reader.along is by_modules
-    made, odd = model("decoder"), model("decoder", **other)
-    made.reader.blocks[1].self_attention.branch = odd.reader.blocks[1].self_attention.branch
-    assert natively(made).reader.along is by_modules
-
-
-def test_keys_are_on_the_cpu_whatever_the_default_device():
-    layer = Growing()
-    with torch.device("meta"):
-        layer.claim((2, 2, 3, 4), torch.float64)
-    assert all(each.device.type == "cpu" for each in layer.buffers)
-
-
-def test_what_is_being_compiled_runs_by_its_modules(calls, monkeypatch):
-    """Addresses cannot be traced."""
-    ready, ids = natively(model("decoder")), tokens(2, 7)
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    with torch.no_grad():
-        ready(ids)
-    assert calls == []
-
-
-def test_a_cache_of_fixed_size_is_left_to_the_modules(calls):
-    made, ids = model("decoder"), tokens(2, 7)
-    ready = natively(made)
-    with torch.no_grad():
-        cache = ready.new_cache(capacity=9)
-        close(torch.cat([ready(part, cache=cache) for part in ids.split((4, 1, 2), 1)], 1), made(ids))
-    assert calls == []
-
-
-def test_fewer_rows_than_a_cache_of_texts_has_are_refused():
-    ready, ids = natively(model("decoder")), tokens(3, 4)
-    with torch.no_grad():
-        ready(ids[:, :3], cache=(cache := ready.new_cache()))
-        with pytest.raises(ValueError, match="a row for each of 1 texts, of 4 columns; got one of 3 by 8"):
-            ready(ids[2:, 3:], cache=cache)
-
-
-def test_weights_that_do_not_lie_row_by_row_are_left_to_the_modules():
-    made, ids = model("decoder").float(), tokens(2, 7)
-    up = made.reader.blocks[0].feed_forward.branch.up
-    up.weight = torch.nn.Parameter(up.weight.detach().T.contiguous().T)
-    with torch.no_grad():
-        expected = made(ids)
-        assert natively(made).reader.along is by_modules
-        torch.testing.assert_close(prepared(made, "float32")(ids), expected, rtol=1e-4, atol=1e-4)
-
-
-def test_an_encoder_decoder_reads_its_memory_without_a_cache_by_its_modules(calls):
-    made, ids, source = model("encoder-decoder"), tokens(2, 7), tokens(2, 5)
-    with torch.no_grad():
-        close(natively(made)(ids, source=source), made(ids, source=source))
-    assert calls == [(5, None)], "the encoder alone"
-
-
 @pytest.mark.parametrize("shape", ["encoder", "decoder"])
 def test_joined_maps_give_the_same(shape, calls):
     made, ids = model(shape, qk_norm="layer", n_kv_heads=2), tokens(3, 7)
@@ -236,17 +122,6 @@ def test_joined_maps_give_the_same(shape, calls):
         join_projections(attention)
     with torch.no_grad():
         close(with_native_steps(joined).hidden(ids), made.hidden(ids))
-    assert calls == [(7, None)]
-
-
-def test_a_path_through_the_blocks_that_was_exchanged_is_taken(calls):
-    made, ids = model("encoder"), tokens(2, 7)
-    ready = natively(made)
-    with torch.no_grad():
-        before = ready.hidden(ids)
-        through = ready.reader.through
-        ready.reader.through = lambda blocks, run, x: through(blocks[1:], run, x)
-        assert not torch.allclose(ready.hidden(ids), before)
     assert calls == [(7, None)]
 
 
@@ -298,19 +173,6 @@ def test_rows_that_threads_share_are_multiplied_once():
             torch.testing.assert_close(map_(x), expected, rtol=1e-5, atol=1e-4)
     finally:
         torch.set_num_threads(before)
-
-
-def test_weights_exchanged_before_a_text_of_one_token_are_read(calls):
-    made, ids = model("decoder"), tokens(2, 2)
-    ready = natively(made)
-    with torch.no_grad():
-        stepwise(ready, ids, (1, 1))
-        for block in ready.reader.blocks:
-            up = block.feed_forward.branch.up
-            up.weight = torch.nn.Parameter(2 * up.weight)
-        found, ready.reader.along = stepwise(ready, ids, (1, 1)), by_modules
-        close(found, stepwise(ready, ids, (1, 1)))
-    assert calls == [(1, 0), (1, 1)] * 2
 
 
 @pytest.mark.parametrize("shape", ["encoder", "decoder"])
