@@ -66,6 +66,14 @@ def test_long_texts_are_left_to_the_modules(shape, calls, monkeypatch):
     assert calls == [(7, None)]
 
 
+def test_single_tokens_of_long_texts_run_in_cpp(calls, monkeypatch):
+    monkeypatch.setattr(native_steps, "LONG", 3)
+    made, ids = model("decoder"), tokens(2, 7)
+    with torch.no_grad():
+        close(stepwise(natively(made), ids, (5, 1, 1)), made(ids))
+    assert calls == [(1, 5), (1, 6)]
+
+
 @pytest.mark.parametrize("other", [{"n_kv_heads": 1}, {"d_head": 3}], ids=str)
 def test_blocks_with_keys_of_other_sizes_are_left_to_the_modules(other):
     """Their caches would be made alike."""

@@ -45,6 +45,8 @@ ROWS: list[Mutant] = [
         "(const T*)keys.memory + first * S * in;", "(const T*)keys.memory;", f"{PROMPTS}::test_texts_that_threads_share"),
     Mutant("a failed call leaves room for keys of a memory", "decode/native_steps.py",
         "cast(Any, layer).clear()", "pass", f"{LEFT}::test_a_call_that_failed_leaves_no_keys_of_a_memory"),
+    Mutant("single tokens of long texts are left to the modules", "decode/native_steps.py",
+        "return T == 1 or T * max(", "return T * max(", f"{LEFT}::test_single_tokens_of_long_texts_run_in_cpp"),
     Mutant("long texts run in C++", "decode/native_steps.py",
         "memory) <= LONG", "memory) < 1e9", f"{LEFT}::test_long_texts_are_left_to_the_modules"),
     Mutant("blocks may have keys of other sizes", "parts/described.py",

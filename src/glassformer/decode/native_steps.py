@@ -32,7 +32,7 @@ LAYOUTS = ("half", "interleaved")
 
 
 LONG = 256 * 256
-"""Up to this many pairs of a text's token and key, C++ is the faster way: it reads all keys for each token."""
+"""Up to this many pairs of a text's tokens and keys, C++ is the faster way: it reads all keys for each token."""
 
 
 class CRotation(ctypes.Structure):
@@ -95,7 +95,7 @@ def may_begin(stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], c
         return False
     T = x.shape[1]
     memory = 0 if shared["memory"] is None else shared["memory"].shape[1]
-    return T * max(T if cache is None else cache.length, memory) <= LONG
+    return T == 1 or T * max(T if cache is None else cache.length, memory) <= LONG
 
 
 def may_run(
