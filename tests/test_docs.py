@@ -132,6 +132,7 @@ TINY = {
     "sparse": "--rounds 1 --lengths 4 8 --heads 1 --width 2",
     "dropout": "--rounds 1 --tokens 8 --json",
     "norm": "--rounds 1 --batch 1",
+    "muon": "--rounds 1 --widths 8",
     "cross_entropy": "--rounds 1 --targets 4 --vocabulary 16 --vectors 4 --head 16 --d-model 8",
     "train_step": "--rounds 1 --batch 2 --length 6 --vocabulary 20 --d-model 16 --layers 1",
     "checkpoint": "--rounds 1 --tokens 64 --vocabulary 50 --d-model 16 --layers 1 --steps 2",

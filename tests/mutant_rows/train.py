@@ -8,7 +8,7 @@ CROSS = "tests/train/test_cross_entropy.py"
 OBJECTIVE = "tests/train/test_objective.py"
 SCHEDULE = "tests/train/optim/test_schedule.py"
 OPTIMIZER = "tests/train/optim/test_optimizer.py"
-MUON = "tests/train/optim/test_muon.py"
+MUON, ORTHOGONAL = "tests/train/optim/test_muon.py", "tests/train/optim/test_orthogonal.py"
 AVERAGE = "tests/train/optim/test_average.py"
 LOOP = "tests/train/test_loop.py"
 DIVERGED = "tests/train/run/test_diverged.py"
@@ -70,10 +70,26 @@ ROWS: list[Mutant] = [
     # Muon
     Mutant("Muon without the look ahead", "train/optim/muon.py",
         "parameter.grad.lerp(momentum, memory)", "momentum", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
-    Mutant("Muon makes no step of large numbers", "train/optim/muon.py", "torch.where(largest > LARGE, LARGE, 1.0)", "1.0",
-        f"{MUON}::test_a_gradient_whose_squares_no_float_holds_is_turned_as_any_other"),
-    Mutant("a turn too few", "train/optim/muon.py", "TURNS = 5", "TURNS = 4",
+    Mutant("Muon makes no step of large numbers", "train/optim/orthogonal.py", "torch.where(largest > LARGE, LARGE, 1.0)", "1.0",
+        f"{ORTHOGONAL}::test_a_gradient_whose_squares_no_float_holds_is_turned_as_any_other"),
+    Mutant("a turn too few", "train/optim/orthogonal.py", "TURNS = 5", "TURNS = 4",
         f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
+    Mutant("zeros are divided by their size", "train/optim/orthogonal.py", ".clamp_min(1e-7)", "",
+        f"{ORTHOGONAL}::test_numbers_that_are_none_stay_seen_and_zeros_stay_zeros"),
+    Mutant("fewer matrices than threads are computed by some", "train/optim/orthogonal.py",
+        "len(x) >= torch.get_num_threads() and ", "", f"{ORTHOGONAL}::test_what_cpp_is_left_out_of"),
+    Mutant("C++ reads a matrix that lies otherwise", "train/optim/orthogonal.py",
+        " and x.is_contiguous()", "", f"{ORTHOGONAL}::test_what_cpp_is_left_out_of"),
+    Mutant("C++ makes one turn more", "parts/cpp/orthogonal.cpp",
+        "turn < turns; ++turn", "turn <= turns; ++turn", f"{ORTHOGONAL}::test_cpp_computes_what_the_products_do"),
+    Mutant("what is summed in parts is the last part", "parts/cpp/orthogonal.cpp",
+        "C.apart, k > 0)", "C.apart, false)", f"{ORTHOGONAL}::test_cpp_computes_what_the_products_do"),
+    Mutant("nothing is mirrored", "parts/cpp/orthogonal.cpp",
+        "C[i][j] = C[j][i];", "C[i][j] += 0;", f"{ORTHOGONAL}::test_cpp_computes_what_the_products_do"),
+    Mutant("the polynomials are not multiplied", "parts/cpp/orthogonal.cpp",
+        "if (turn) symmetric_product(t, p, room, n, n);", "", f"{ORTHOGONAL}::test_cpp_computes_what_the_products_do"),
+    Mutant("no memory for Muon is a crash", "parts/cpp/orthogonal.cpp",
+        "catch (const std::bad_alloc&) {\n        return false;", "catch (const std::bad_alloc&) {\n        return true;", f"{ORTHOGONAL}::test_too_little_memory_is_told"),
     Mutant("what Muon leaves over stands still", "train/optim/muon.py", "        self.adamw.step()\n", "", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
     Mutant("all blocks learn alike", "train/loop.py", 'rate * group.get("scale", 1.0)', "rate", f"{OPTIMIZER}::test_the_scale_reaches_the_step"),
     Mutant("the first block learns fastest", "train/optim/optimizer.py", "len(blocks) - int(found[1])", "int(found[1]) + 1",

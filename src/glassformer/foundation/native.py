@@ -97,9 +97,8 @@ def own_folder() -> Path:
 def key_of(source: Path, command: str) -> str:
     """The name of the compiled file; another source or header, compiler, or processor gives another name."""
     version = told_by([command, "--version"]).stdout
-    beside = sorted(each for each in source.parent.iterdir() if each.suffix in (".h", source.suffix))
     told = [
-        *(each.read_text(encoding="utf-8") for each in beside),
+        *(each.read_text(encoding="utf-8") for each in (source, *sorted(source.parent.glob("*.h")))),
         *FLAGS,
         command,
         version,

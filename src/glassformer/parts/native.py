@@ -21,6 +21,7 @@ from glassformer.foundation.native import library
 from glassformer.foundation.shapes import Float, Num, Tensor
 
 CPP = Path(__file__).with_name("cpp") / "step.cpp"
+LACKS = "There is no memory to run a model's blocks. Give fewer texts at once, or free some memory."
 GROUP, BYTES, FILLED = 16, 4, 8
 """How tiles.h reads a matrix: sixteen rows together, four bytes of each at a time, and a multiple of eight columns."""
 NUMBERS = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.int8: 2}
@@ -37,10 +38,10 @@ class CMap(ctypes.Structure):
 
 
 @cache
-def has_cpp() -> bool:
+def has_cpp(source: Path = CPP) -> bool:
     """Whether our C++ can be used here: there is a compiler, or was, and the cache folder can be used. Asked once."""
     with suppress(ConfigError, ResourceError):
-        return bool(library(CPP))
+        return bool(library(source))
     return False
 
 
@@ -121,15 +122,13 @@ def linear_map() -> Callable[..., None]:
     return declared("linear_map", ctypes.c_void_p, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_int)
 
 
-def declared(name: str, *arguments: Any) -> Callable[..., None]:
-    """A function of step.cpp. Errors: `ResourceError` if there is no memory for what it computes."""
-    found = getattr(library(CPP), name)
-    found.argtypes, found.restype, found.errcheck = arguments, ctypes.c_bool, _check
+def declared(name: str, *arguments: Any, source: Path = CPP, lacks: str = LACKS) -> Callable[..., None]:
+    """A function of our C++. Errors: `ResourceError` if there is no memory for what it computes, as `lacks` tells."""
+
+    def check(enough: bool, function: Any, arguments: Any) -> None:
+        if not enough:
+            raise ResourceError(lacks)
+
+    found = getattr(library(source), name)
+    found.argtypes, found.restype, found.errcheck = arguments, ctypes.c_bool, check
     return found
-
-
-def _check(enough: bool, function: Any, arguments: Any) -> None:
-    if not enough:
-        raise ResourceError(
-            "There is no memory to run a model's blocks. Give fewer texts at once, or free some memory."
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
@@ -10,38 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.foundation.shapes import Float
+from glassformer.train.optim.orthogonal import orthogonal
 from glassformer.train.optim.uncompiled import AdamW, Uncompiled
 
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Coefficients of the odd polynomial a x + b x^3 + c x^5, which drives singular values in (0, 1] to about 1 (Jordan et
-al. 2024)."""
-TURNS = 5
-LARGE = 2.0**40
-"""A power of two, so that dividing by it loses no digits."""
 LIKE_ADAMW = 0.2
 """The root mean square of AdamW's steps, to which Muon's steps are scaled (Liu et al. 2025, equation 4)."""
 
 Group = dict[str, Any]
-
-
-def orthogonal(matrices: Float[Tensor, "N R C"], dtype: torch.dtype | None = None) -> Float[Tensor, "N R C"]:
-    """Approximate U V^T of each matrix U S V^T: singular values end between 0.7 and 1.2 (Jordan et al. 2024).
-
-    Five Newton-Schulz iterations, because they are matrix products only, which are fast where a decomposition is not.
-    Computed in `dtype`, for which bfloat16 is good enough; None: as given.
-    """
-    a, b, c = COEFFICIENTS
-    tall = matrices.shape[-2] > matrices.shape[-1]
-    x = (matrices.mT if tall else matrices).to(dtype or matrices.dtype)
-    largest = torch.linalg.vector_norm(x, math.inf, dim=(-2, -1), keepdim=True)
-    # Squares of large numbers would add up to infinity, and dividing by infinity would leave no step at all.
-    x = x / torch.where(largest > LARGE**2, LARGE**2, torch.where(largest > LARGE, LARGE, 1.0)).to(x.dtype)
-    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp_min(1e-7)
-    for _ in range(TURNS):
-        square = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
-    return (x.mT if tall else x).to(matrices.dtype)
 
 
 class Muon(Uncompiled):
