@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.decode import native_steps
+from glassformer.decode import native_stack
 from glassformer.decode.native_keys import may_go_on
 
 
 @pytest.fixture
 def calls(monkeypatch):
     """What C++ has run: of each call the tokens of a text, and how many of them were read before (None: no cache)."""
-    seen, run = [], native_steps.run
+    seen, run = [], native_stack.run
 
     def counted(running, told, x, shared, cache):
         seen.append((x.shape[1], None if cache is None else cache.length - x.shape[1]))
         return run(running, told, x, shared, cache)
 
-    monkeypatch.setattr(native_steps, "run", counted)
+    monkeypatch.setattr(native_stack, "run", counted)
     return seen
 
 
 @pytest.fixture
 def steps(monkeypatch):
     """How many steps of one token C++ has run, of texts that had begun."""
-    count, run = [0], native_steps.run
+    count, run = [0], native_stack.run
 
     def counted(running, told, x, shared, cache):
         count[0] += x.shape[1] == 1 and cache is not None and may_go_on(cache.layers)
         return run(running, told, x, shared, cache)
 
-    monkeypatch.setattr(native_steps, "run", counted)
+    monkeypatch.setattr(native_stack, "run", counted)
     return count

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from glassformer.decode.native_steps import with_native_steps
+from glassformer.decode.native_stack import with_native_stacks
 from glassformer.decode.prepare import sharing_weights
 from specimens import tokens
 
 
 def natively(made):
-    return with_native_steps(sharing_weights(made))
+    return with_native_stacks(sharing_weights(made))
 
 
 def given(made, n=2):

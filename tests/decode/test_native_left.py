@@ -9,7 +9,7 @@ from torch import nn
 from decode.natively import given, natively, stepwise
 from decode.stepping import ROWS, written
 from glassformer.attend import Mask
-from glassformer.decode import native_steps
+from glassformer.decode import native_stack
 from glassformer.decode.beam import beam_search
 from glassformer.decode.coverage import reading
 from glassformer.decode.native_keys import Places
@@ -161,7 +161,7 @@ def test_more_columns_than_a_memory_has_are_refused():
 
 
 def test_other_pairs_than_cpp_rotates_are_left_to_the_modules(monkeypatch, steps):
-    monkeypatch.setattr(native_steps, "LAYOUTS", ("interleaved",))
+    monkeypatch.setattr(native_stack, "LAYOUTS", ("interleaved",))
     made, ids = model("decoder", positions="rotary"), tokens(2, 5)
     close(stepwise(natively(made), ids, (3, 1, 1)), stepwise(made, ids, (3, 1, 1)))
     assert steps == [0]

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from decode.natively import given, natively, stepwise
-from decode.test_native_steps import WITHIN, own, rounding, shapes
+from decode.test_native_stack import WITHIN, own, rounding, shapes
 from glassformer.attend import Mask
 from glassformer.decode.native_keys import CKeys, reading
-from glassformer.decode.native_steps import with_native_steps
+from glassformer.decode.native_stack import with_native_stacks
 from glassformer.decode.prepare import join_projections, prepared, self_attentions, sharing_weights
 from glassformer.parts import native_linear
 from glassformer.parts.native_linear import NativeLinear
@@ -19,7 +19,7 @@ from specimens import close, model, native_cpp, tokens
 pytestmark = native_cpp
 variants = pytest.mark.parametrize("variant", [each for each in WITHIN if own(each)], ids=str)
 MANY = 70
-"""Texts of seven tokens that several threads share, each some of them (`APART` of step.cpp)."""
+"""Texts of seven tokens that several threads share, each some of them (`APART` of stack.cpp)."""
 
 
 def real(n, T=7):
@@ -121,7 +121,7 @@ def test_joined_maps_give_the_same(shape, calls):
     for attention in self_attentions(joined):
         join_projections(attention)
     with torch.no_grad():
-        close(with_native_steps(joined).hidden(ids), made.hidden(ids))
+        close(with_native_stacks(joined).hidden(ids), made.hidden(ids))
     assert calls == [(7, None)]
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from decode.natively import given, natively, stepwise
-from decode.test_native_steps import rounding
-from glassformer.decode import native_steps
-from glassformer.decode.native_steps import remembers
+from decode.test_native_stack import rounding
+from glassformer.decode import native_stack
+from glassformer.decode.native_stack import remembers
 from glassformer.decode.prepare import prepared
 from glassformer.foundation.errors import ResourceError
 from glassformer.model.stack import by_modules
@@ -47,7 +47,7 @@ def test_a_call_that_failed_leaves_no_keys_of_a_memory(monkeypatch):
         cache = ready.new_cache()
         with torch.no_grad():
             with monkeypatch.context() as patch:
-                patch.setattr(native_steps, "function", lambda dtype: failed)
+                patch.setattr(native_stack, "function", lambda dtype: failed)
                 with pytest.raises(ResourceError):
                     ready(ids, cache=cache, **memory)
             assert not any(layer.complete for layer in cache.cross)
@@ -61,13 +61,13 @@ def test_long_texts_are_left_to_the_modules(shape, calls, monkeypatch):
     ready, ids = natively(model(shape)), tokens(2, 7)
     with torch.no_grad():
         for longest in (49, 48):
-            monkeypatch.setattr(native_steps, "LONG", longest)
+            monkeypatch.setattr(native_stack, "LONG", longest)
             ready.hidden(ids)
     assert calls == [(7, None)]
 
 
 def test_single_tokens_of_long_texts_run_in_cpp(calls, monkeypatch):
-    monkeypatch.setattr(native_steps, "LONG", 3)
+    monkeypatch.setattr(native_stack, "LONG", 3)
     made, ids = model("decoder"), tokens(2, 7)
     with torch.no_grad():
         close(stepwise(natively(made), ids, (5, 1, 1)), made(ids))

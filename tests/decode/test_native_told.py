@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from decode.natively import given, natively, stepwise
-from glassformer.decode import native_steps
+from glassformer.decode import native_stack
 from glassformer.model.stack import by_modules
 from glassformer.parts.slots import Slots
 from specimens import close, model, native_cpp, tokens
@@ -165,7 +165,7 @@ def test_a_model_can_be_sent_to_another_process(steps):
         for part in ids.split((3, 1, 1), dim=1):
             ready(part, cache=cache)
     other = pickle.loads(pickle.dumps(ready.reader.along))
-    assert isinstance(other, native_steps.NativeSteps)
+    assert isinstance(other, native_stack.NativeStack)
     assert steps == [2]
 
 
@@ -200,7 +200,7 @@ def test_another_thread_may_run_a_step_at_the_same_time(monkeypatch):
     """While C++ computes, the other thread has its turn: here, before the call itself."""
     ready, ids = natively(model("encoder-decoder")), tokens(2, 4)
     memory = given(ready)
-    own, call = ready.new_cache(), native_steps.function(torch.float64)
+    own, call = ready.new_cache(), native_stack.function(torch.float64)
     other = ready.new_cache()
 
     def interrupted(*arguments):
@@ -215,6 +215,6 @@ def test_another_thread_may_run_a_step_at_the_same_time(monkeypatch):
     with torch.no_grad():
         for row, cache in enumerate((own, other)):
             ready(ids[row : row + 1, :3], cache=cache, memory=memory["memory"][row : row + 1])
-        monkeypatch.setattr(native_steps, "function", lambda dtype: interrupted)
+        monkeypatch.setattr(native_stack, "function", lambda dtype: interrupted)
         found = ready(ids[:1, 3:], cache=own, memory=memory["memory"][:1])
         close(found, ready(ids, **memory)[:1, 3:])

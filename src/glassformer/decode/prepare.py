@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from glassformer.decode.compiled import compile_steps
-from glassformer.decode.native_steps import with_native_steps
+from glassformer.decode.native_stack import with_native_stacks
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.native import WANTED, asked_for, compiler, library
 from glassformer.foundation.registry import lookup
@@ -39,7 +39,7 @@ def prepared(model: Transformer, precision: str, cache: str = "exact", *, compil
     (`NativeLinear`), and on other devices than a CPU, or without a C++ compiler, everything. "int8" quantises linear
     maps and the head to 8 bits (`Int8Linear`). "auto" is bfloat16 if the machine has it in hardware, else float32.
 
-    On a CPU, stacks run in C++ where it can (`NativeSteps`). Sums have another order there, so last bits of the results
+    On a CPU, stacks run in C++ where it can (`NativeStack`). Sums have another order there, so last bits of the results
     may differ.
 
     `cache`: "exact" holds keys and values as they are, "int8" in 8 bits (`parts/rounded.py`). With `compile`, steps run
@@ -55,7 +55,7 @@ def prepared(model: Transformer, precision: str, cache: str = "exact", *, compil
         made.rounds_cache = True
     if compile:
         return compile_steps(sharing_weights(model) if made is model else made)
-    return made if made is model else with_native_steps(made)
+    return made if made is model else with_native_stacks(made)
 
 
 def check_rounds(model: Transformer, compile: bool) -> None:

@@ -1,4 +1,4 @@
-"""Blocks as our C++ reads them (parts/cpp/step.cpp): sizes, settings and the addresses of their weights."""
+"""Blocks as our C++ reads them (parts/cpp/stack.cpp): sizes, settings and the addresses of their weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from glassformer.parts.residual import Residual
 from glassformer.parts.stochastic_depth import StochasticDepth
 
 SOFTMAX = frozenset(ATTEND["softmax"].values())
-"""The rule of attention that step.cpp computes."""
+"""The rule of attention that stack.cpp computes."""
 Part = TypeVar("Part", bound=nn.Module)
 ORDER = tuple(
     ACTIVATIONS[name] for name in ("identity", "relu", "relu_squared", "sigmoid", "silu", "gelu", "gelu_tanh")
@@ -111,7 +111,7 @@ class Described:
 
 
 def describe(blocks: Iterable[nn.Module], last: nn.Module) -> Described | None:
-    """Describe the blocks of a stack and its last norm; None if step.cpp does not have one of their parts."""
+    """Describe the blocks of a stack and its last norm; None if stack.cpp does not have one of their parts."""
     told = _Telling()
     try:
         found = [told.block(cast(Block, each)) for each in blocks]
@@ -140,7 +140,7 @@ def one_size(*kinds: list[Attention]) -> bool:
 
 
 class _Unknown(Exception):
-    """A part that step.cpp does not have."""
+    """A part that stack.cpp does not have."""
 
 
 @dataclass

@@ -20,7 +20,7 @@ from glassformer.foundation.errors import ConfigError, ResourceError
 from glassformer.foundation.native import library
 from glassformer.foundation.shapes import Float, Num, Tensor
 
-CPP = Path(__file__).with_name("cpp") / "step.cpp"
+CPP = Path(__file__).with_name("cpp") / "stack.cpp"
 LACKS = "There is no memory to run a model's blocks. Give fewer texts at once, or free some memory."
 GROUP, BYTES, FILLED = 16, 4, 8
 """How tiles.h reads a matrix: sixteen rows together, four bytes of each at a time, and a multiple of eight columns."""
@@ -118,7 +118,7 @@ def multiply(x: Float[Tensor, "M D"], told: CMap) -> Float[Tensor, "M N"]:
 
 @cache
 def linear_map() -> Callable[..., None]:
-    """linear_map of step.cpp."""
+    """linear_map of stack.cpp."""
     return declared("linear_map", ctypes.c_void_p, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_int)
 
 

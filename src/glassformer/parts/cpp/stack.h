@@ -15,7 +15,7 @@ constexpr int64_t PHASES = 41;  // of a block, at the most: three branches of up
 // Some texts on their way through the blocks, and room for what these compute. Each of `rows` is a token, `tokens` of
 // each text one after another; `first` is the first text among all. A member's `weights` are its own.
 template <typename T>
-struct Step {
+struct Texts {
     int64_t first, rows, tokens, width;
     Rotation rotation;
     Keys own, cross;
@@ -65,7 +65,7 @@ struct Step {
 // The keys and values that the heads of a group share in one text: in a cache, or those of the tokens where they are.
 template <typename T>
 template <typename Number>
-Held<Number> Step<T>::held(const Attention& of, const Keys& keys, int64_t block, int64_t text, int64_t group) {
+Held<Number> Texts<T>::held(const Attention& of, const Keys& keys, int64_t block, int64_t text, int64_t group) {
     const auto steps = [=](float* const* layers) { return layers ? layers[block] : nullptr; };
     if (keys.k)
         return {Vectors<Number>(keys.k[block], steps(keys.k_step), keys.keys, keys.key_steps, text, group),
@@ -79,7 +79,7 @@ Held<Number> Step<T>::held(const Attention& of, const Keys& keys, int64_t block,
 // Makes the new key and value of one row, and puts them into the cache.
 template <typename T>
 template <typename Number>
-void Step<T>::take(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held) {
+void Texts<T>::take(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held) {
     const int64_t K = of.width, all = (of.heads + 2 * of.kv_heads) * K;
     T* new_k = projected + row * all + (of.heads + group) * K;
     if (of.key_norm.kind != NOTHING) normalise(of.key_norm, new_k, new_k, K);
@@ -93,7 +93,7 @@ void Step<T>::take(const Attention& of, const Keys& keys, int64_t row, int64_t g
 // Makes the keys and values of a memory, and puts them into the cache.
 template <typename T>
 template <typename Number>
-void Step<T>::remember(Member& member, const Attention& of, const Keys& keys, int64_t block) {
+void Texts<T>::remember(Member& member, const Attention& of, const Keys& keys, int64_t block) {
     const int64_t K = of.width, G = of.kv_heads, S = keys.length, there = rows / tokens * S, in = of.source[0].in;
     const T* memory = (const T*)keys.memory + first * S * in;
     T* new_v = remembered + there * G * K;
@@ -113,7 +113,7 @@ void Step<T>::remember(Member& member, const Attention& of, const Keys& keys, in
 // The attention of one row's heads that share keys and values.
 template <typename T>
 template <typename Number>
-void Step<T>::read(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held,
+void Texts<T>::read(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held,
                    T* weights) {
     const int64_t K = of.width, shared = of.heads / of.kv_heads, text = first + row / tokens, token = row % tokens;
     const int64_t all = keys.fresh() ? (of.heads + 2 * of.kv_heads) * K : of.heads * K;
@@ -134,7 +134,7 @@ void Step<T>::read(const Attention& of, const Keys& keys, int64_t row, int64_t g
 }
 
 template <typename T>
-void Step<T>::attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights) {
+void Texts<T>::attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights) {
     int64_t all = 0, from = 0;
     for (const Map& map : of.inputs) all += map.out;
     for (const Map& map : of.inputs) {
@@ -165,7 +165,7 @@ void Step<T>::attention(Member& member, const Attention& of, const Keys& keys, i
 }
 
 template <typename T>
-void Step<T>::feed_forward(Member& member, const FeedForward& of) {
+void Texts<T>::feed_forward(Member& member, const FeedForward& of) {
     const int64_t vectors = (rows * of.up.out + WIDTH<T> - 1) / WIDTH<T>;  // there is room for a whole one at the end
     apply(member, of.up, normed, inner, rows, of.up.out, rounded);
     if (of.gate.out) apply(member, of.gate, normed, gate, rows, of.gate.out, rounded);

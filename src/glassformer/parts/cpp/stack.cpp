@@ -41,7 +41,7 @@ struct Rooms {
 // The texts from `first` to `end`, in a team.
 template <typename T>
 void some_texts(const Call<T>& call, const Rooms<T>& in, int64_t first, int64_t end, int threads) {
-    Step<T> texts{first,          (end - first) * call.tokens,
+    Texts<T> texts{first,          (end - first) * call.tokens,
                   call.tokens,    call.width,
                   call.rotation,  call.own,
                   call.cross,     call.x + first * call.tokens * call.width,
@@ -98,14 +98,14 @@ bool enough_memory_for(Work work) {
 
 using namespace glassformer;
 
-extern "C" bool step_float(const Block* blocks, int64_t n, const Norm* last, float* x, int64_t rows, int64_t tokens,
+extern "C" bool stack_float(const Block* blocks, int64_t n, const Norm* last, float* x, int64_t rows, int64_t tokens,
                            int64_t width, const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
     const Call<float> call{blocks, n, *last, x, rows, tokens, width, *rotation, *own, *cross};
     return enough_memory_for([&] { all_texts(call, threads); });
 }
 
 // For tests, which compare with the modules in float64, and for models in float64.
-extern "C" bool step_double(const Block* blocks, int64_t n, const Norm* last, double* x, int64_t rows, int64_t tokens,
+extern "C" bool stack_double(const Block* blocks, int64_t n, const Norm* last, double* x, int64_t rows, int64_t tokens,
                             int64_t width, const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
     const Call<double> call{blocks, n, *last, x, rows, tokens, width, *rotation, *own, *cross};
     return enough_memory_for([&] { all_texts(call, threads); });

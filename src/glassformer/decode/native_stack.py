@@ -1,7 +1,7 @@
 """Stacks in C++: one call for all blocks, in place of about twenty operations of torch in each.
 
 Between two products of a decoding step lie a dozen small operations, which take longer to begin than to do; in a prompt
-each of them reads and writes all numbers once more. parts/cpp/step.cpp does them all; this module tells it of the
+each of them reads and writes all numbers once more. parts/cpp/stack.cpp does them all; this module tells it of the
 blocks, and where their keys and values lie.
 """
 
@@ -29,8 +29,6 @@ from glassformer.parts.positions import Rotation
 
 LAYOUTS = ("half", "interleaved")
 """Pairs of numbers that C++ can rotate, of `ROTARY_LAYOUTS`."""
-
-
 LONG = 256 * 256
 """Up to this many pairs of a text's tokens and keys, C++ is the faster way: it reads all keys for each token."""
 
@@ -44,7 +42,7 @@ class CRotation(ctypes.Structure):
     )
 
 
-class NativeSteps:
+class NativeStack:
     """Replaces `by_modules`: runs the blocks of a stack in C++, be it one token per text or many.
 
     What it does not do is left to `by_modules`: gradients, a model that is watched (`watch_attention`), modules with
@@ -54,9 +52,9 @@ class NativeSteps:
     def __init__(self) -> None:
         self._running: Running | None = None
 
-    def __reduce__(self) -> tuple[type[NativeSteps], tuple[()]]:
+    def __reduce__(self) -> tuple[type[NativeStack], tuple[()]]:
         """Copied weights lie elsewhere, so a copy knows nothing yet."""
-        return NativeSteps, ()
+        return NativeStack, ()
 
     def __call__(
         self, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None
@@ -210,8 +208,8 @@ def rotation_of(rotation: Rotation | None, B: int, T: int, held: list[Any]) -> C
 
 @cache
 def function(dtype: torch.dtype) -> Any:
-    """The function of step.cpp for numbers of this dtype."""
-    name = {torch.float32: "step_float", torch.float64: "step_double"}[dtype]
+    """The function of stack.cpp for numbers of this dtype."""
+    name = {torch.float32: "stack_float", torch.float64: "stack_double"}[dtype]
     pointer = ctypes.c_void_p
     sizes = (ctypes.c_int64, pointer, pointer, *[ctypes.c_int64] * 3)
     return declared(name, ctypes.POINTER(CBlock), *sizes, *[pointer] * 3, ctypes.c_int)
@@ -227,9 +225,9 @@ def can_run(stack: Stack) -> bool:
     return (told := describe(stack.blocks, stack.norm)) is not None and told.as_told
 
 
-def with_native_steps(model: Transformer) -> Transformer:
+def with_native_stacks(model: Transformer) -> Transformer:
     """Make the stacks of a model run in C++ where they can, and return it."""
     for stack in (model.encoder, model.decoder):
         if stack is not None and can_run(stack):
-            stack.along = NativeSteps()
+            stack.along = NativeStack()
     return model

@@ -11,7 +11,7 @@ from decode.natively import given, natively, stepwise
 from decode.stepping import ROWS, best_of, read_by, together, written
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.beam import beam_search
-from glassformer.decode.native_steps import NativeSteps, with_native_steps
+from glassformer.decode.native_stack import NativeStack, with_native_stacks
 from glassformer.decode.prepare import join_projections, prepared, self_attentions, sharing_weights
 from glassformer.parts.slots import Slots
 from specimens import INSIDES, ORDERS, close, model, native_cpp, tokens
@@ -121,7 +121,7 @@ def test_joined_maps_give_the_same(shape, steps):
         join_projections(attention)
     memory = given(made)
     with torch.no_grad():
-        close(stepwise(with_native_steps(joined), ids, **memory), made(ids, **memory))
+        close(stepwise(with_native_stacks(joined), ids, **memory), made(ids, **memory))
     assert steps == [4]
 
 
@@ -189,7 +189,7 @@ def test_every_precision_is_near_the_model(shape, precision):
     variant = {"feed_forward": "gated", "activation": "silu", "norm": "rms", "d_model": 24, "n_heads": 4, "d_ff": 37}
     made = model(shape, **variant).float()
     ready, ids, memory = prepared(made, precision), tokens(2, 7), given(made)
-    assert isinstance(ready.reader.along, NativeSteps)
+    assert isinstance(ready.reader.along, NativeStack)
     with torch.no_grad():
         expected, found = made(ids, **memory), stepwise(ready, ids, **memory)
     assert found.dtype == torch.float32
