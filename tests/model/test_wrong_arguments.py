@@ -41,6 +41,18 @@ CASES = {
     "text for a tensor": (lambda: model("decoder")("a b"), r"tokens must be a tensor.*got 'a b' \(str\)"),
     "a source alone": (lambda: model()(IDS, source=ROW), r"source must be token ids.*give source\[None\]"),
     "a source to encode": (lambda: model().encode(ROW), r"source must be token ids"),
+    "no token": (
+        lambda: model("decoder")(IDS[:, :0]),
+        r"Each row of tokens needs at least one token; got shape \[1, 0\]\. Begin a text with BOS",
+    ),
+    "no token to a window": (lambda: model("decoder", window=2, attention="sparse")(IDS[:, :0]), "at least one token"),
+    "no token to read both ways": (lambda: model("encoder").hidden(IDS[:, :0], keep=IDS[:, :0] > 0), "shape .1, 0."),
+    "no token of a source": (lambda: model()(IDS, source=IDS[:, :0]), "Each row of source needs .*source with EOS"),
+    "no token to encode": (lambda: model().encode(IDS[:, :0]), "Each row of source needs at least one token"),
+    "no vector": (lambda: model("encoder", **FEATURES)(torch.zeros(2, 0, 3)), r"one vector; got shape \[2, 0, 3\]"),
+    "a batch of no token": (lambda: Batch(IDS[:, :0]), "Each row of tokens needs at least one token"),
+    "an empty prompt": (lambda: run(prompts=[[7], []]), r"prompt 1 \(counted from 0\) is empty\. Begin it with BOS"),
+    "pairs of no rows": (lambda: Batch.pairs([], []), "at least one token; got 0 sequences"),
     "ids for features": (lambda: model("encoder", **FEATURES)(IDS), r"tokens must be features \[B, T, I\]"),
     "one row of features": (
         lambda: model("encoder", **FEATURES)(torch.zeros(2, 3)),

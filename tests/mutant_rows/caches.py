@@ -9,6 +9,8 @@ ROUNDED = "tests/parts/test_rounded.py"
 LONG = f"{ROLLING}::test_a_thousand_tokens_have_the_logits_of_a_cache_that_keeps_all"
 RAGGED = f"{ROLLING}::test_rows_that_stand_at_different_positions_and_change_places"
 
+ORDERS = "tests/parts/test_cache_in_any_order.py"
+
 # fmt: off
 ROWS: list[Mutant] = [
     Mutant("the last key of a window leaves too soon", "parts/rolling.py",
@@ -21,6 +23,18 @@ ROWS: list[Mutant] = [
     Mutant("a window takes texts of any length", "parts/rolling.py",
         "self.dropped = Plan(keys, stay), self.length + T - keys.shape[-1]", "self.dropped = Plan(keys, stay), 0",
         f"{ROLLING}::test_a_text_is_as_long_as_the_model_takes_though_keys_are_dropped"),
+    Mutant("positions of forgotten tokens stay", "parts/cache.py",
+        "None if self._ragged is None else self._ragged[:, :length]", "self._ragged",
+        f"{ORDERS}::test_all_short_orders_leave_what_lists_hold[growing]"),
+    Mutant("unwritten columns are taken for tokens", "parts/cache.py",
+        "self._ragged = step.keys[:, : self.length]", "self._ragged = step.keys",
+        f"{ORDERS}::test_all_short_orders_leave_what_lists_hold[fixed]"),
+    Mutant("more tokens than there are can be kept", "parts/cache.py",
+        "        length = min(length, self.length)\n", "", f"{ORDERS}::test_all_short_orders_leave_what_lists_hold[growing]"),
+    Mutant("rows cannot take back all that they have", "parts/cache.py",
+        "int(held[-1]) + 1 if len(held) else 0", "int(held[-1]) + 1", f"{ORDERS}::test_all_short_orders_leave_what_lists_hold[growing]"),
+    Mutant("fewer than no tokens are kept", "parts/cache.py",
+        "if length < 0:", "if False:", f"{ORDERS}::test_fewer_than_no_tokens_cannot_be_kept"),
     Mutant("steps stay where rows changed places", "parts/rounded.py",
         "        for each in (self.numbers, self.steps):\n            each.select(rows)", "        self.numbers.select(rows)",
         f"{ROUNDED}::test_it_holds_what_a_growing_cache_holds_in_a_quarter_of_the_memory"),

@@ -73,7 +73,7 @@ ROWS: list[Mutant] = [
         "        if self._ragged is not None or bool((keys < 0).any()):\n            self._ragged = keys\n", "",
         f"{CACHE}::test_each_row_takes_back_its_own"),
     Mutant("columns that nobody holds stay", "parts/cache.py",
-        "self.truncate(int((keys >= 0).any(0).nonzero().max()) + 1)", "self.truncate(self.length)",
+        "self.truncate(int(held[-1]) + 1 if len(held) else 0)", "self.truncate(self.length)",
         f"{CACHE}::test_each_row_takes_back_its_own"),
     Mutant("guesses are read a row after another", "decode/reader.py",
         "for together, these in asked.items():", "for together, these in ((of, [each]) for of, all in asked.items() for each in all):",

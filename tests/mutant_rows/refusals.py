@@ -47,6 +47,8 @@ ROWS: list[Mutant] = [
         "np.fromiter(chain.from_iterable(rows), np.int64)", ARGUMENTS),
     Mutant("a model reads a row without a batch", "foundation/tensors.py",
         "given.dtype in IDS and given.ndim == 2", "given.dtype in IDS", ARGUMENTS),
+    Mutant("a model reads nothing", "foundation/tensors.py",
+        "if given.shape[1] == 0:", "if False:", ARGUMENTS),
     Mutant("a model reads ids that are floats", "foundation/tensors.py",
         "is_ids = given.dtype in IDS and", "is_ids =", ARGUMENTS),
     Mutant("a limit may be half a token", "decode/generate.py", "not is_of(limit, (int,)) or", "", ARGUMENTS),

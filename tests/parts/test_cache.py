@@ -156,6 +156,19 @@ def test_a_full_cache_refuses_and_stays_as_it_was():
         made(tokens(1, 1), cache=cache)
 
 
+@pytest.mark.parametrize("variant", [{}, {"window": 2}, {"attention_rule": "linear"}], ids=str)
+@pytest.mark.parametrize("capacity", [None, 6])
+def test_a_step_of_no_tokens_is_refused_and_leaves_the_cache_as_it_was(capacity, variant):
+    made, ids = model("decoder", **variant), tokens(2, 4)
+    cache = made.new_cache(capacity)
+    for parts in ([], [ids[:, :3]]):
+        for part in parts:
+            made(part, cache=cache)
+        with pytest.raises(DataError, match=r"at least one token; got shape \[2, 0\]"):
+            made(ids[:, :0], cache=cache)
+    close(made(ids[:, 3:], cache=cache), made(ids)[:, -1:])
+
+
 def test_a_step_past_max_len_is_refused_and_leaves_the_cache_as_it_was():
     made = model("decoder", max_len=4)
     cache, ids = made.new_cache(), tokens(1, 4)

@@ -12,9 +12,9 @@ IDS = (torch.int64, torch.int32)
 
 
 def check_read(name: str, given: object, *, features: bool | None = None) -> None:
-    """Refuse anything but a batch of ids (`features` False), of features (True), or either (None).
+    """Refuse anything but a batch of ids (`features` False), of features (True), or either (None), with a first place.
 
-    It looks only at class, dtype and number of dimensions, which costs nothing on any device. Errors: `DataError`.
+    It looks only at class, dtype and shape, which costs nothing on any device. Errors: `DataError`.
     """
     forms = {False: "token ids [B, T] (int64)", True: "features [B, T, I] (floats)"}
     wanted = " or ".join(form for which, form in forms.items() if features in (which, None))
@@ -28,6 +28,11 @@ def check_read(name: str, given: object, *, features: bool | None = None) -> Non
     if not ((is_ids and features is not True) or (is_features and features is not False)):
         raise DataError(
             f"{name} must be {wanted}; got {given.dtype} of shape {list(given.shape)}. {mended(name, given, features)}"
+        )
+    if given.shape[1] == 0:
+        raise DataError(
+            f"Each row of {name} needs at least one {'token' if is_ids else 'vector'}; got shape "
+            f"{list(given.shape)}. Begin a text with BOS, and end a source with EOS."
         )
 
 

@@ -181,7 +181,7 @@ class Fixed(Columns):
 
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens; the next ones are written over them."""
-        self.used = length
+        self.used = min(self.used, length)
 
 
 class Step(NamedTuple):
@@ -208,7 +208,7 @@ class Cache:
         self.length = 0
         self.layers: list[LayerCache] = [Growing() if capacity is None else Fixed(capacity) for _ in range(n_layers)]
         self.cross: list[LayerCache] = [Once() for _ in range(n_layers)]
-        self._ragged: Tensor | None = None  # [B, columns] positions of keys, once rows differ
+        self._ragged: Tensor | None = None  # [B, length] positions of keys, -1 at padding, once rows differ
         self._memories: Tensor | None = None  # [B] the original row whose memory each row reads, once rows changed
 
     def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
@@ -236,7 +236,7 @@ class Cache:
     def _ragged_step(self, tokens: Tensor, keep: Tensor | None, start: int, end: int) -> Step:
         real = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep
         keys = tokens.new_full((tokens.shape[0], self.capacity or end), -1)
-        keys[:, :start] = torch.arange(start, device=tokens.device) if self._ragged is None else self._ragged[:, :start]
+        keys[:, :start] = torch.arange(start, device=tokens.device) if self._ragged is None else self._ragged
         last = keys.max(1, keepdim=True).values
         positions = last + real.long().cumsum(1)
         keys[:, start:end] = torch.where(real, positions, -1)
@@ -246,10 +246,16 @@ class Cache:
         """Records the tokens of a step; the layers add their keys and values."""
         self.length += step.positions.shape[-1]
         if step.keys.ndim == 2:
-            self._ragged = step.keys
+            self._ragged = step.keys[:, : self.length]
 
     def truncate(self, length: int) -> None:
-        """Forgets all but the first `length` tokens. Errors: `ConfigError` for a `State`, which keeps only sums."""
+        """Forgets all but the first `length` tokens of each row, padding counted.
+
+        Errors: `ConfigError` for a `State`, which keeps only sums, and below 0.
+        """
+        if length < 0:
+            raise ConfigError(f"A cache keeps at least 0 tokens; got length={length}. Try length=0 to keep none.")
+        length = min(length, self.length)
         for layer in self.layers:
             if not isinstance(layer, TakesBack):
                 raise ConfigError(
@@ -258,15 +264,17 @@ class Cache:
                 )
             layer.truncate(length)
         self.length = length
+        self._ragged = None if self._ragged is None else self._ragged[:, :length]
 
     def take_back(self, lengths: Int[Tensor, " B"]) -> None:
         """Keeps the first `lengths[row]` tokens of each row; columns that only other rows use become empty.
 
-        Errors: as `truncate`.
+        Padding is not counted. Errors: as `truncate`.
         """
         keys = torch.arange(self.length, device=lengths.device)[None] if self._ragged is None else self._ragged
         keys = torch.where(keys < lengths[:, None], keys, -1)
-        self.truncate(int((keys >= 0).any(0).nonzero().max()) + 1)
+        held = (keys >= 0).any(0).nonzero()
+        self.truncate(int(held[-1]) + 1 if len(held) else 0)
         keys = keys[:, : self.length]
         if self._ragged is not None or bool((keys < 0).any()):
             self._ragged = keys
