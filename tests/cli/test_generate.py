@@ -179,10 +179,10 @@ def test_settings(run, writing, of_run, words, expected):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--temperature", "-1"), "--temperature must be at least 0; got -1.0. Try --temperature 0.8; 0 is greedy"),
+        (("--temperature", "-1"), "--temperature must be at least 0; got -1. Try --temperature 0.8; 0 is greedy"),
         (("--temperature", "nan"), "--temperature must be at least 0 and finite; got nan"),
         (("--temperature", "0", "--top-k", "3"), "--top-k selects the tokens to sample from, but --temperature 0"),
-        (("--top-p", "0"), "--top-p must be above 0 and at most 1; got 0.0. Try --top-p 0.9; 1 keeps all tokens."),
+        (("--top-p", "0"), "--top-p must be above 0 and at most 1; got 0. Try --top-p 0.9; 1 keeps all tokens."),
         (("--top-k", "x"), "--top-k takes a whole number or none; got 'x'"),
         (("--n", "1000000000"), "--n takes a whole number from 1 to 100000"),
         (("--n", "0"), "got '0'"),
@@ -193,7 +193,7 @@ def test_settings(run, writing, of_run, words, expected):
         (("--greedy", "--n", "3"), "Greedy decoding draws nothing and writes the same text each time; got --n 3"),
         (("--temperature", "0", "--n", "2"), "Greedy decoding draws nothing"),
         (("--contrastive-alpha", "0.6", "--n", "2"), "Contrastive search draws nothing"),
-        (("--top-p", "90"), "--top-p must be above 0 and at most 1; got 90.0. Try --top-p 0.9; 1 keeps all tokens."),
+        (("--top-p", "90"), "--top-p must be above 0 and at most 1; got 90. Try --top-p 0.9; 1 keeps all tokens."),
         (("--repetition-penalty", "0"), "Try --repetition-penalty 1.2; 1 turns it off."),
         (("--no-repeat-ngram", "0"), "Try --no-repeat-ngram 3, or leave it out"),
         (("--top-k", "3", "--decode.top-k", "4"), "--top-k and --decode.top-k are the same setting"),
