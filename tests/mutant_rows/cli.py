@@ -7,6 +7,7 @@ from mutant_runner import Mutant
 ARGUMENTS = "tests/cli/test_arguments.py"
 BEFORE = "tests/cli/test_before.py"
 ERRORS = "tests/cli/test_errors.py"
+LIMITS = "tests/cli/test_limits.py"
 NOTES = "tests/cli/test_notes.py"
 RUNS = "tests/cli/test_runs.py"
 GENERATE = "tests/cli/test_generate.py"
@@ -116,6 +117,14 @@ ROWS: list[Mutant] = [
     Mutant("too small a top_k becomes greedy by the advice", "decode/choose/sampling.py",
         'at_least(self, self.section, 1, "top_k", "no_repeat_ngram", advice=ADVICE)',
         'at_least(self, self.section, 1, "top_k", "no_repeat_ngram")', f"{TYPED}::test_on_the_command_line"),
+    Mutant("a number comes as Python writes it", "cli/flags/as_typed.py",
+        'typed.get(came["number"], came["number"])', 'came["number"]', f"{TYPED}::test_settings_become_flags"),
+    Mutant("a server is told of settings without their dashes", "cli/flags/as_typed.py",
+        "for option in verb.options:  #", "for option in ():  #", f"{TYPED}::test_what_a_server_refuses_is_named_as_it_is_typed"),
+    Mutant("settings without effect are told one at a time", "cli/idle.py",
+        "for name in idle])", "for name in idle[:1]])", f"{LIMITS}::test_all_settings_without_effect_are_named_at_once"),
+    Mutant("filters without effect are told one at a time", "decode/choose/sampling.py",
+        "for name in given], len", "for name in given][:1], len", f"{LIMITS}::test_all_settings_without_effect_are_named_at_once"),
     Mutant("a dry run keeps silent of the tokens that it wrote", "data/running/token_cache.py",
         "replace(open_tokens(folder), new=True)", "open_tokens(folder)",
         f"{BEFORE}::test_tokens_of_a_text_stay_for_the_run_and_are_named"),
