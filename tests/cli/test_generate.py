@@ -190,6 +190,12 @@ def test_settings(run, writing, of_run, words, expected):
         (("--seed", "-1"), "--seed must be at least 0; got -1. Try --seed 0."),
         (("--greedy", "--temperature", "1"), "not sample; --temperature would have no effect. Give only one"),
         (("--greedy", "--min-p", "0.1"), "--greedy takes the most probable token and does not sample; --min-p"),
+        (
+            ("--greedy", "--seed", "3"),
+            "Greedy decoding draws nothing, so --seed 3 would have no effect. Remove --seed",
+        ),
+        (("--temperature", "0", "--decode.seed", "3"), "so --decode.seed 3 would have no effect. Remove --decode.seed"),
+        (("--contrastive-alpha", "0.5", "--seed", "3"), "Contrastive search draws nothing, so --seed 3 would have"),
         (("--greedy", "--n", "3"), "Greedy decoding draws nothing and writes the same text each time; got --n 3"),
         (("--temperature", "0", "--n", "2"), "Greedy decoding draws nothing"),
         (("--contrastive-alpha", "0.6", "--n", "2"), "Contrastive search draws nothing"),
@@ -197,9 +203,14 @@ def test_settings(run, writing, of_run, words, expected):
         (("--repetition-penalty", "0"), "Try --repetition-penalty 1.2; 1 turns it off."),
         (("--no-repeat-ngram", "0"), "Try --no-repeat-ngram 3, or leave it out"),
         (("--top-k", "3", "--decode.top-k", "4"), "--top-k and --decode.top-k are the same setting"),
+        (("--bias", "x"), "--bias takes TEXT=X, a token and a number (-inf: never); got 'x'. Try --bias 'the=-2.5'."),
+        (("--bias", "x=nan"), "--bias takes TEXT=X"),
+        (("--bias", "x=inf"), "--bias takes TEXT=X"),
+        (("--bias", "=3"), "--bias takes TEXT=X"),
+        (("--decode.compile", "--decode.cache", "int8"), "Compiled steps need an exact KV cache; got --decode.compile"),
         (("--topk", "3"), "Did you mean '--top-k'?"),
     ],
-    ids=[str(i) for i in range(19)],
+    ids=[str(i) for i in range(27)],
 )
 def test_mistakes(refused, writing, a_run, words, says):
     assert says in refused("generate", "runs/old", "--prompt", "a", *words)

@@ -67,6 +67,14 @@ def test_all_settings_without_effect_are_named_at_once(refused, session, a_run):
     assert session.calls == []
 
 
+@pytest.mark.parametrize("verb", ["evaluate", "translate"])
+def test_a_seed_is_refused_where_nothing_is_drawn(refused, session, a_run, verb):
+    told = "draws nothing, so --decode.seed 3 would have no effect. Remove --decode.seed, or sample instead"
+    assert f"Greedy decoding {told}" in refused(verb, "runs/old", "--decode.seed", "3")
+    assert f"Beam search {told}" in refused(verb, "runs/old", "--decode.seed", "3", "--decode.beam", "2")
+    assert session.calls == []
+
+
 def test_settings_of_writing_are_refused_where_labels_are_learned(refused, session):
     told = refused("train", "classify", "--decode.max-new-tokens", "9")
     assert "the recipe classify gives labels, so --decode.max-new-tokens would have no effect" in told

@@ -6,6 +6,7 @@ from mutant_runner import Mutant
 
 ARGUMENTS = "tests/cli/test_arguments.py"
 BEFORE = "tests/cli/test_before.py"
+EARLY = "tests/cli/test_early.py::test_is_refused_before_torch_is_imported"
 ERRORS = "tests/cli/test_errors.py"
 LIMITS = "tests/cli/test_limits.py"
 NOTES = "tests/cli/test_notes.py"
@@ -125,6 +126,17 @@ ROWS: list[Mutant] = [
         "for name in idle])", "for name in idle[:1]])", f"{LIMITS}::test_all_settings_without_effect_are_named_at_once"),
     Mutant("filters without effect are told one at a time", "decode/choose/sampling.py",
         "for name in given], len", "for name in given][:1], len", f"{LIMITS}::test_all_settings_without_effect_are_named_at_once"),
+    Mutant("a recipe is no run, and nobody says why", "cli/flags/near.py",
+        'if target in known_recipes() or Path(target).suffix == ".toml":', "if False:", f"{NEARBY}::test_a_recipe_where_a_run_is_needed"),
+    Mutant("only the closest flag is suggested", "cli/flags/near.py", "MOST = 3", "MOST = 1", f"{NEARBY}::test_the_closest_few"),
+    Mutant("who asks for a device is sent to verify", "cli/flags/near.py",
+        '"RUN" in (verb.target or "")', "False", f"{NEARBY}::test_the_device_of_a_run"),
+    Mutant("a seed is taken where nothing is drawn", "cli/idle.py",
+        'if "decode.seed" in changes and decode.temperature == 0:', "if False:", f"{LIMITS}::test_a_seed_is_refused_where_nothing_is_drawn"),
+    Mutant("a library is missed late", "cli/flags/wished.py", "        library()\n", "        pass\n", EARLY),
+    Mutant("a text is missed late", "cli/evaluate.py", "    refuse_unnamed(recipe.data, split)\n", "", EARLY),
+    Mutant("a cache that is compiled is refused late", "train/settings.py",
+        'if self.compile and self.cache == "int8":', "if False:", EARLY),
     Mutant("a dry run keeps silent of the tokens that it wrote", "data/running/token_cache.py",
         "replace(open_tokens(folder), new=True)", "open_tokens(folder)",
         f"{BEFORE}::test_tokens_of_a_text_stay_for_the_run_and_are_named"),

@@ -1,13 +1,14 @@
-"""Refuses settings of `[decode]` that were given for a run that would not use them."""
+"""Refuses settings of `[decode]` that were given where they would change nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from glassformer.cli.settings import flag_of
 from glassformer.data.config import NO_ANSWERS, DataConfig
 from glassformer.data.purpose import purpose_of
 from glassformer.foundation.errors import ConfigError, all_of
+from glassformer.train.settings import DecodeConfig
 
 OF_BLANKS = ("batch_size", "precision", "compile", "threads")
 """The settings of [decode] that matter to a model that fills in blanks, all at once."""
@@ -31,3 +32,19 @@ def refuse_idle_decoding(who: object, data: DataConfig, changes: Iterable[str]) 
             f"[decode] controls how answers are written, but {who} {purpose_of(data).does}, so {flags} would have no "
             f"effect. Remove {'it' if len(idle) == 1 else 'them'}."
         )
+
+
+def refuse_idle_seed(decode: DecodeConfig, changes: Collection[str]) -> None:
+    """Refuse a random seed that was given where nothing is drawn. Errors: `ConfigError`."""
+    if "decode.seed" in changes and decode.temperature == 0:
+        raise ConfigError(
+            f"{drawless(decode)} draws nothing, so decode.seed={decode.seed} would have no effect. Remove decode.seed, "
+            "or sample instead (for example decode.temperature=0.8)."
+        )
+
+
+def drawless(decode: DecodeConfig) -> str:
+    """Return the name of what chooses the tokens at temperature 0, for a message."""
+    if decode.beam > 1:
+        return "Beam search"
+    return "Contrastive search" if decode.contrastive_alpha else "Greedy decoding"

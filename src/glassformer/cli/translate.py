@@ -11,7 +11,7 @@ from typing import TypeVar
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.figures import asked_of, line_of
 from glassformer.cli.flags.wished import wished
-from glassformer.cli.idle import refuse_idle_decoding
+from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_seed
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import converted
 from glassformer.data.config import NO_ANSWERS
@@ -33,6 +33,7 @@ def run(arguments: Arguments) -> int:
     if own.data.task not in NO_ANSWERS:  # runs on such tasks are refused elsewhere, with the right verb
         refuse_idle_decoding(folder, own.data, changes)
     recipe = override(own, changes)
+    refuse_idle_seed(recipe.decode, changes)
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     asked = asked_of(arguments, recipe.decode.beam)
     wishes = wished(arguments)

@@ -58,3 +58,13 @@ def held_out(data: DataConfig) -> str:
     if data.task == TEXT:
         return "dev" if data.test_text is None else "test"
     return "dev" if data.task == TRAJECTORIES and data.train is not None and data.test is None else "test"
+
+
+def refuse_unnamed(data: DataConfig, split: str) -> None:
+    """Refuse to score a split that has to be named and is not. Errors: `ConfigError`."""
+    if data.named_files(split) or data.task != TEXT or split == "dev":  # the dev text may be cut from the training text
+        return
+    raise ConfigError(
+        f"The {split} split needs a text, and the recipe names none. Give one with --data.text FILE, or score the dev "
+        "text with --split dev."
+    )
