@@ -14,7 +14,10 @@ from glassformer.train.recipe import Recipe, dumps_recipe, override
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 NO_LIBRARY = "sys.modules['llguidance'] = None; "
-CODE = "from glassformer.cli.main import main; code = main(sys.argv[1:]); assert 'torch' not in sys.modules; sys.exit(code)"
+CODE = (
+    "from glassformer.cli.main import main; code = main(sys.argv[1:]); "
+    "assert 'torch' not in sys.modules; sys.exit(code)"
+)
 CASES = {
     "a bias": (["generate", "RUN", "--prompt", "a", "--bias", "x"], "--bias takes TEXT=X"),
     "a seed": (["generate", "RUN", "--prompt", "a", "--greedy", "--seed", "3"], "so --seed 3 would have no effect"),
