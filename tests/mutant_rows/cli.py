@@ -15,6 +15,7 @@ GENERATE = "tests/cli/test_generate.py"
 NEARBY = "tests/cli/flags/test_near.py"
 SURFACE = "tests/cli/test_surface.py"
 TYPED = "tests/cli/flags/test_as_typed.py"
+UNKNOWN = "tests/data/tokens/test_unknown.py"
 VERBS = "tests/cli/test_verbs.py"
 
 # fmt: off
@@ -137,6 +138,10 @@ ROWS: list[Mutant] = [
     Mutant("a text is missed late", "cli/evaluate.py", "    refuse_unnamed(recipe.data, split)\n", "", EARLY),
     Mutant("a cache that is compiled is refused late", "train/settings.py",
         'if self.compile and self.cache == "int8":', "if False:", EARLY),
+    Mutant("a long list of what is unknown is told whole", "data/tokens/vocabulary.py",
+        "counts.most_common(MOST_NAMED)", "counts.items()", UNKNOWN),
+    Mutant("it is not told how often what is unknown occurs", "data/tokens/vocabulary.py",
+        "if number > 1 else []", "if False else []", UNKNOWN),
     Mutant("a dry run keeps silent of the tokens that it wrote", "data/running/token_cache.py",
         "replace(open_tokens(folder), new=True)", "open_tokens(folder)",
         f"{BEFORE}::test_tokens_of_a_text_stay_for_the_run_and_are_named"),

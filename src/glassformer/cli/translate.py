@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import TypeVar
@@ -21,8 +21,6 @@ from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.recipe import override
 
 Answer = TypeVar("Answer")
-
-UNKNOWN = lacking("the line")
 
 
 def run(arguments: Arguments) -> int:
@@ -49,6 +47,7 @@ def run(arguments: Arguments) -> int:
 
     cut: dict[str, list[int]] = {}
     unknown: list[int] = []
+    parts: Counter[str] = Counter()
     try:
         for number, answer in enumerate(answers(lines_of(sys.stdin.buffer), translated), start=1):
             plain = on_one_line(answer.text if answer else "")
@@ -57,13 +56,14 @@ def run(arguments: Arguments) -> int:
                 cut.setdefault(answer.cut, []).append(number)
             if answer and answer.unknown:
                 unknown.append(number)
+                parts.update(answer.unknown)
             if talking:
                 sys.stdout.buffer.flush()
     finally:  # also on a line that cannot be read: earlier answers are kept
         sys.stdout.buffer.flush()
         for limit, lines in cut.items():
             note(lines, f"the answer was cut before its end, by {limit}")
-        note(unknown, UNKNOWN)
+        note(unknown, lacking("the line", parts.elements()))
     return 0
 
 

@@ -61,10 +61,9 @@ def held_out(data: DataConfig) -> str:
 
 
 def refuse_unnamed(data: DataConfig, split: str) -> None:
-    """Refuse to score a split that has to be named and is not. Errors: `ConfigError`."""
-    if data.named_files(split) or data.task != TEXT or split == "dev":  # the dev text may be cut from the training text
-        return
-    raise ConfigError(
-        f"The {split} split needs a text, and the recipe names none. Give one with --data.text FILE, or score the dev "
-        "text with --split dev."
-    )
+    """Refuse to score a split of running text that is not named. Errors: `ConfigError`."""
+    if data.task == TEXT and split == "test" and data.test_text is None:  # a dev text may be cut from the training text
+        raise ConfigError(
+            "The test split needs a text, and the recipe names none. Give one with --data.text FILE, or score the dev "
+            "text with --split dev."
+        )
