@@ -256,7 +256,7 @@ def test_answers_of_an_encoder_decoder(trained, run, refused, monkeypatch):
     wished = json.loads(run(*words, "--begin", "c d", "--ban", "a", "--bias", "b=9", "--json").out)["text"]
     assert wished.startswith("c d b")
     assert "a" not in wished
-    assert "A bias is TEXT=X" in refused(*words, "--bias", "b")
+    assert "--bias takes TEXT=X" in refused(*words, "--bias", "b")
     greedy = run(*words, "--greedy")
     for guesser in (("--lookup", "2"), ("--draft", str(trained), "--guesses", "3")):
         guessed = run(*words, "--greedy", *guesser)
