@@ -82,7 +82,7 @@ ROWS: list[Mutant] = [
     Mutant("other tools' names are unknown", "cli/flags/near.py",
         "if place in here), \"\")", "if False), \"\")", f"{NEARBY}::test_what_was_meant"),
     Mutant("a similar flag comes before the same name of a setting", "cli/flags/near.py",
-        "if best := translated(key, here) or of_key.get(key):", "if best := translated(key, here):", f"{NEARBY}::test_what_was_meant"),
+        "if best := translated(key, here) or of_key.get(key):", "if best := None:", f"{NEARBY}::test_what_was_meant"),
     Mutant("loading imports torch's compiler", "model/initialize.py",
         "if head.weight.is_meta:", "if False:", "tests/train/optim/test_uncompiled.py"),
     Mutant("a text is no run and nothing more", "cli/runs.py",
