@@ -115,7 +115,7 @@ class Session(ModuleType):
                 yield from batch
                 raise DataError(f"line {number} is too long")
             cut = None if len(line) < 9 else "decode.max_new_tokens=4" if len(line) < 12 else "model.max_len=9"
-            batch.append(Translated(line.upper(), cut, line.count("?")))
+            batch.append(Translated(line.upper(), cut, ["?"] * line.count("?")))
             if len(batch) == batch_size:
                 yield from batch
                 batch = []
@@ -134,7 +134,7 @@ class Session(ModuleType):
         for number, line in lines:
             self.fail()
             label = f"{number}:{len(line)}"
-            batch.append(Classified(label, {label: 0.75, "é": 0.25}, line.count("?")))
+            batch.append(Classified(label, {label: 0.75, "é": 0.25}, ["?"] * line.count("?")))
             if len(batch) == batch_size:
                 yield from batch
                 batch = []

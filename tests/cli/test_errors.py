@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[2]
             ["train", "reverse", "--model.n-heads", "3"],
             ["--model.d-model (64)", "--model.n-heads (3)", "try --model.n-heads 2"],
         ),
-        (["train", "reverse", "--model.n-hed", "3"], ["--model.n-hed", "Did you mean '--model.n-heads'?"]),
+        (["train", "reverse", "--model.n-hed", "3"], ["--model.n-hed", "Did you mean '--model.n-heads'"]),
         (["train", "reverse", "--model.d-model", "wide"], ["--model.d-model takes a whole number; got 'wide'"]),
         (
             ["train", "reverse", "--training.steps=-5"],

@@ -126,7 +126,7 @@ def test_what_brings_an_answer_back(run, tiny) -> None:
 
 
 def test_words_that_the_vocabulary_lacks_are_told(run, tiny) -> None:
-    told = "the vocabulary lacks a part of it; the model read <unk> in its place."
+    told = "the vocabulary lacks a part of it, 'zebra'; the model read <unk> in its place."
     answer = run("heads", tiny, "--patch", "a zebra c", "--into", "a d c")
     assert answer.err.count(told) == 1
     assert f"'a zebra c': {told}" in answer.err

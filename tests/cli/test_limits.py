@@ -57,6 +57,24 @@ def test_settings_of_writing_are_refused_where_blanks_are_filled(refused, sessio
     assert session.calls == []
 
 
+def test_all_settings_without_effect_are_named_at_once(refused, session, a_run):
+    words = ("--decode.seed", "9", "--decode.beam", "2", "--decode.max-new-tokens", "3")
+    told = refused("train", "classify", *words)
+    assert "so --decode.seed, --decode.beam and --decode.max-new-tokens would have no effect. Remove them." in told
+    told = refused("evaluate", "runs/old", "--decode.top-k", "3", "--decode.top-p", "0.5")
+    assert "--decode.top-k and --decode.top-p select the tokens to sample from, but --decode.temperature 0 does" in told
+    assert "got --decode.top-k 3 and --decode.top-p 0.5. Try --decode.temperature 1.0, or remove them." in told
+    assert session.calls == []
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "translate"])
+def test_a_seed_is_refused_where_nothing_is_drawn(refused, session, a_run, verb):
+    told = "draws nothing, so --decode.seed 3 would have no effect. Remove --decode.seed, or sample instead"
+    assert f"Greedy decoding {told}" in refused(verb, "runs/old", "--decode.seed", "3")
+    assert f"Beam search {told}" in refused(verb, "runs/old", "--decode.seed", "3", "--decode.beam", "2")
+    assert session.calls == []
+
+
 def test_settings_of_writing_are_refused_where_labels_are_learned(refused, session):
     told = refused("train", "classify", "--decode.max-new-tokens", "9")
     assert "the recipe classify gives labels, so --decode.max-new-tokens would have no effect" in told

@@ -200,7 +200,8 @@ def test_translate_tells_what_is_not_right(run, session, a_run, monkeypatch):
     assert answer.err == (
         "1 line (4): the answer was cut before its end, by decode.max_new_tokens=4.\n"
         "1 line (5): the answer was cut before its end, by model.max_len=9.\n"
-        "7 lines (1, 6, 7, 8, 9, ...): the vocabulary lacks a part of the line; the model read <unk> in its place.\n"
+        "7 lines (1, 6, 7, 8, 9, ...): the vocabulary lacks a part of the line, '?' (U+003F, 7 times); "
+        "the model read <unk> in its place.\n"
     )
 
 

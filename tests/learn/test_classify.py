@@ -81,7 +81,9 @@ def test_lines_are_labelled(run, capsys, monkeypatch):
     for size in ("1", "2", "64"):
         code, out, err = answered(monkeypatch, capsys, run, lines, "--batch-size", size)
         assert (code, out) == (0, "yes\n\nno\nyes\n")
-        assert err == "1 line (4): the vocabulary lacks a part of the line; the model read <unk> in its place.\n"
+        assert (
+            err == "1 line (4): the vocabulary lacks a part of the line, 'zebra'; the model read <unk> in its place.\n"
+        )
     _, out, _ = answered(monkeypatch, capsys, run, lines, "--probabilities")
     assert out.splitlines()[0].startswith("yes\tno=0.0")
     assert out.splitlines()[1] == ""

@@ -6,13 +6,16 @@ from mutant_runner import Mutant
 
 ARGUMENTS = "tests/cli/test_arguments.py"
 BEFORE = "tests/cli/test_before.py"
+EARLY = "tests/cli/test_early.py::test_is_refused_before_torch_is_imported"
 ERRORS = "tests/cli/test_errors.py"
+LIMITS = "tests/cli/test_limits.py"
 NOTES = "tests/cli/test_notes.py"
 RUNS = "tests/cli/test_runs.py"
 GENERATE = "tests/cli/test_generate.py"
 NEARBY = "tests/cli/flags/test_near.py"
 SURFACE = "tests/cli/test_surface.py"
 TYPED = "tests/cli/flags/test_as_typed.py"
+UNKNOWN = "tests/data/tokens/test_unknown.py"
 VERBS = "tests/cli/test_verbs.py"
 
 # fmt: off
@@ -79,7 +82,7 @@ ROWS: list[Mutant] = [
     Mutant("other tools' names are unknown", "cli/flags/near.py",
         "if place in here), \"\")", "if False), \"\")", f"{NEARBY}::test_what_was_meant"),
     Mutant("a similar flag comes before the same name of a setting", "cli/flags/near.py",
-        "translated(key, here) or of_key.get(key) or", "", f"{NEARBY}::test_what_was_meant"),
+        "if best := translated(key, here) or of_key.get(key):", "if best := None:", f"{NEARBY}::test_what_was_meant"),
     Mutant("loading imports torch's compiler", "model/initialize.py",
         "if head.weight.is_meta:", "if False:", "tests/train/optim/test_uncompiled.py"),
     Mutant("a text is no run and nothing more", "cli/runs.py",
@@ -116,6 +119,29 @@ ROWS: list[Mutant] = [
     Mutant("too small a top_k becomes greedy by the advice", "decode/choose/sampling.py",
         'at_least(self, self.section, 1, "top_k", "no_repeat_ngram", advice=ADVICE)',
         'at_least(self, self.section, 1, "top_k", "no_repeat_ngram")', f"{TYPED}::test_on_the_command_line"),
+    Mutant("a number comes as Python writes it", "cli/flags/as_typed.py",
+        'typed.get(came["number"], came["number"])', 'came["number"]', f"{TYPED}::test_settings_become_flags"),
+    Mutant("a server is told of settings without their dashes", "cli/flags/as_typed.py",
+        "for option in verb.options:  #", "for option in ():  #", f"{TYPED}::test_what_a_server_refuses_is_named_as_it_is_typed"),
+    Mutant("settings without effect are told one at a time", "cli/idle.py",
+        "for name in idle])", "for name in idle[:1]])", f"{LIMITS}::test_all_settings_without_effect_are_named_at_once"),
+    Mutant("filters without effect are told one at a time", "decode/choose/sampling.py",
+        "for name in given], len", "for name in given][:1], len", f"{LIMITS}::test_all_settings_without_effect_are_named_at_once"),
+    Mutant("a recipe is no run, and nobody says why", "cli/flags/near.py",
+        'if target in known_recipes() or Path(target).suffix == ".toml":', "if False:", f"{NEARBY}::test_a_recipe_where_a_run_is_needed"),
+    Mutant("only the closest flag is suggested", "cli/flags/near.py", "MOST = 3", "MOST = 1", f"{NEARBY}::test_the_closest_few"),
+    Mutant("who asks for a device is sent to verify", "cli/flags/near.py",
+        '"RUN" in (verb.target or "")', "False", f"{NEARBY}::test_the_device_of_a_run"),
+    Mutant("a seed is taken where nothing is drawn", "cli/idle.py",
+        'if "decode.seed" in changes and decode.temperature == 0:', "if False:", f"{LIMITS}::test_a_seed_is_refused_where_nothing_is_drawn"),
+    Mutant("a library is missed late", "cli/flags/wished.py", "        library()\n", "        pass\n", EARLY),
+    Mutant("a text is missed late", "cli/evaluate.py", "    refuse_unnamed(recipe.data, split)\n", "", EARLY),
+    Mutant("a cache that is compiled is refused late", "train/settings.py",
+        'if self.compile and self.cache == "int8":', "if False:", EARLY),
+    Mutant("a long list of what is unknown is told whole", "data/tokens/vocabulary.py",
+        "counts.most_common(MOST_NAMED)", "counts.items()", UNKNOWN),
+    Mutant("it is not told how often what is unknown occurs", "data/tokens/vocabulary.py",
+        "if number > 1 else []", "if False else []", UNKNOWN),
     Mutant("a dry run keeps silent of the tokens that it wrote", "data/running/token_cache.py",
         "replace(open_tokens(folder), new=True)", "open_tokens(folder)",
         f"{BEFORE}::test_tokens_of_a_text_stay_for_the_run_and_are_named"),

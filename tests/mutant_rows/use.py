@@ -68,7 +68,7 @@ ROWS: list[Mutant] = [
     Mutant("the last lines are not translated", "train/finished/use.py",
         "    if group:\n        yield group\n", "", f"{FILES}::test_lines_come_back_translated_and_in_order"),
     Mutant("what the vocabulary lacks is not told", "train/finished/use.py",
-        "source.count(UNK)", "0", f"{USE}::test_lines_are_answered_in_order_whatever_the_batches"),
+        "loaded.tokenizers.source.lacks(line) if UNK in ids else ()", "()", f"{USE}::test_lines_are_answered_in_order_whatever_the_batches"),
     Mutant("a cut answer is told as whole", "train/finished/use.py",
         "None if first.complete else", "None if True else",
         f"{USE}::test_lines_are_answered_in_order_whatever_the_batches"),

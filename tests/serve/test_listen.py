@@ -214,7 +214,7 @@ def test_a_queue_that_one_client_may_fill(text_run, capsys):
     from glassformer.cli.main import main
 
     assert main(["serve", str(text_run), "--queue", "8"]) == 2
-    assert "queue must be at least rows=32, because one request may have that many prompts" in capsys.readouterr().err
+    assert "--queue must be at least --rows 32, because one request may have that many" in capsys.readouterr().err
 
 
 def test_the_help_says_the_defaults():

@@ -56,7 +56,7 @@ def test_openai_fields_that_change_the_text(client):
 def test_openai_warnings_and_a_prompt_that_is_none(client):
     lacking = {"model": "tiny", "prompt": "Z", "max_tokens": 3}
     [told] = client.completions.create(**lacking).warnings
-    assert told == "prompt 1: the vocabulary lacks a part of it; the model read <unk> in its place."
+    assert told == "prompt 1: the vocabulary lacks a part of it, 'Z' (U+005A); the model read <unk> in its place."
     first, *_ = client.completions.create(**lacking, stream=True)
     assert first.warnings == [told]
     begun = [client.completions.create(model="tiny", prompt=prompt, seed=1) for prompt in (None, "")]

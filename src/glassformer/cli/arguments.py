@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from glassformer.cli.flags.near import meant_flag
+from glassformer.cli.flags.near import asked, meant_flag
 from glassformer.cli.settings import converted, flags_of, is_switch, kind_of
 from glassformer.cli.verbs import COMMON, Verb
 from glassformer.foundation.errors import ConfigError
@@ -81,15 +81,18 @@ def is_short(word: str) -> bool:
 
 
 def unknown_flag(name: str, verb: Verb, flag: str) -> str:
-    """Return the error for a flag that a verb does not have: which one may have been meant, and its flags."""
-    known = ", ".join(f"'--{option.name}'" for option in (*verb.options, *COMMON))
+    """Return the error for a flag that a verb does not have: which may have been meant, and where all are listed."""
     meant = meant_flag(flag.lstrip("-"), verb, flags_of(verb.sections, verb.taken))
-    return " ".join(filter(None, [f"`glassformer {name}` has no flag {flag}.", meant, f"Known: {known}."]))
+    return " ".join(
+        filter(None, [f"`glassformer {name}` has no flag {flag}.", meant, f"All flags: glassformer {name} --help."])
+    )
 
 
 def read_setting(flag: str, given: str | None, rest: list[str], verb: Verb) -> tuple[str, object]:
     """Return the setting that `--section.key` names and its value, which is `given` or else the next word in `rest`."""
     section, _, key = flag.replace("-", "_").partition(".")
+    if section not in verb.sections and any(option.name.replace("-", "_") == key for option in verb.options):
+        raise ConfigError(f"--{flag} is not a setting. {asked('--' + key.replace('_', '-'))}")
     place, kind, on = kind_of(section, key, verb.sections)
     if is_switch(kind):
         if given is None and rest and rest[0].lower() in ("true", "false", *(["none"] if kind is not bool else [])):

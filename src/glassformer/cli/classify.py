@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
-from glassformer.cli.translate import UNKNOWN, answers, batch_size, lines_of, note, on_one_line
+from glassformer.cli.translate import answers, batch_size, lines_of, note, on_one_line
+from glassformer.data.tokens.vocabulary import lacking
 
 if TYPE_CHECKING:
     from glassformer.train.finished.use import Classified
@@ -28,16 +30,18 @@ def run(arguments: Arguments) -> int:
         return classify(folder, lines, size, average, others)
 
     unknown: list[int] = []
+    parts: Counter[str] = Counter()
     try:
         for number, found in enumerate(answers(lines_of(sys.stdin.buffer), classified), start=1):
             sys.stdout.buffer.write(written(found, arguments).encode() + b"\n")
             if found and found.unknown:
                 unknown.append(number)
+                parts.update(found.unknown)
             if talking:
                 sys.stdout.buffer.flush()
     finally:
         sys.stdout.buffer.flush()
-        note(unknown, UNKNOWN)
+        note(unknown, lacking("the line", parts.elements()))
     return 0
 
 

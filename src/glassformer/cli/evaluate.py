@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.idle import refuse_idle_decoding
+from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_seed
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import flag_of
 from glassformer.data.config import SPLITS, TEXT
+from glassformer.data.purpose import refuse_unnamed
 from glassformer.foundation.errors import ConfigError
 from glassformer.train.recipe import override
 from glassformer.train.settings import one_of
@@ -31,6 +32,8 @@ def run(arguments: Arguments) -> int:
     refuse_other_splits(split, changes)
     refuse_idle_decoding(folder, own.data, changes)
     recipe = override(own, changes)
+    refuse_idle_seed(recipe.decode, changes)
+    refuse_unnamed(recipe.data, split)
     from glassformer.train.finished.use import evaluate
 
     named = changes.get("data.test_text")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.flags.wished import wished
+from glassformer.cli.idle import drawless, refuse_idle_seed
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
@@ -53,7 +54,7 @@ def run(arguments: Arguments) -> int:
     n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
     refuse_alike(n, recipe)
     guessing = guessing_of(arguments)
-    prompts = prompts_of(arguments)
+    prompts, wishes = prompts_of(arguments), wished(arguments)
     from glassformer.train.finished.writing import Writer  # after the checks, as importing torch takes a second
 
     writer, stops = Writer(folder, recipe, guessing, others), arguments.lists.get("stop", [])
@@ -61,7 +62,7 @@ def run(arguments: Arguments) -> int:
         print(unknown, file=sys.stderr)
     if not writer.continues and not {"prompt", "file"} & arguments.options.keys() and "\n" in prompts[0]:
         print("All lines of standard input are one source; glassformer translate answers each line.", file=sys.stderr)
-    pieces = in_order(writer.write(prompts, n, stops, crop="crop" in arguments.options, wishes=wished(arguments)))
+    pieces = in_order(writer.write(prompts, n, stops, crop="crop" in arguments.options, wishes=wishes))
     if "json" in arguments.options:
         show_json(pieces, prompts, n)
     else:
@@ -106,8 +107,13 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
         if place in changes:
             raise ConfigError(f"--{name} and --decode.{name} are the same setting. Give only one of them.")
         changes[place] = converted(place, kind, arguments.options[name])
-    if "greedy" not in arguments.options:
-        return sampled(recipe, changes)
+    decoded = override(recipe, greedy(changes)) if "greedy" in arguments.options else sampled(recipe, changes)
+    refuse_idle_seed(decoded.decode, changes)
+    return decoded
+
+
+def greedy(changes: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings with what --greedy turns off. Errors: `ConfigError` for one that contradicts it."""
     turned_off = {f"decode.{name}": value for name, value in OF_DRAWS.items()}
     for place, value in turned_off.items():
         if changes.get(place, value) != value:
@@ -115,7 +121,7 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
             raise ConfigError(
                 f"--greedy takes the most probable token and does not sample; {place} {other}. Give only one of them."
             )
-    return override(recipe, turned_off | changes)
+    return {**turned_off, **changes}
 
 
 def sampled(recipe: Recipe, changes: Mapping[str, object] = NO_CHANGES) -> Recipe:
@@ -128,10 +134,10 @@ def sampled(recipe: Recipe, changes: Mapping[str, object] = NO_CHANGES) -> Recip
 def refuse_alike(n: int, recipe: Recipe) -> None:
     """Refuse to write several equal texts for a prompt, where nothing is drawn. Errors: `ConfigError`."""
     if n > 1 and recipe.decode.temperature == 0:
-        how = "Contrastive search" if recipe.decode.contrastive_alpha else "Greedy decoding"
         raise ConfigError(
-            f"{how} draws nothing and writes the same text each time; got --n {n}. Remove --n, or sample instead (for "
-            "example --temperature 0.8). With an encoder-decoder, glassformer translate --beam gives several answers."
+            f"{drawless(recipe.decode)} draws nothing and writes the same text each time; got --n {n}. Remove --n, or "
+            "sample instead (for example --temperature 0.8). With an encoder-decoder, glassformer translate --beam "
+            "gives several answers."
         )
 
 

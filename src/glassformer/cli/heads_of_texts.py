@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.heads import aligned
-from glassformer.data.tokens.vocabulary import UNK, lacking
+from glassformer.data.tokens.vocabulary import lacking
 from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def traced(folder: Path, *texts: str) -> tuple[Any, list[Trace]]:
     layout = layout_of(opened.recipe)
     model, tokenizers = opened.loaded.model, opened.loaded.tokenizers
     for text in texts:
-        if UNK in tokenizers.source.encode(text):
-            print(f"{text[:40]!r}: {lacking('it')}.", file=sys.stderr)
+        if parts := tokenizers.source.lacks(text):
+            print(f"{text[:40]!r}: {lacking('it', parts)}.", file=sys.stderr)
     return model, [trace(model, tokenizers, text, layout=layout) for text in texts]
 
 

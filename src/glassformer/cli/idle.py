@@ -1,22 +1,23 @@
-"""Refuses settings of `[decode]` that were given for a run that would not use them."""
+"""Refuses settings of `[decode]` that were given where they would change nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from glassformer.cli.settings import flag_of
 from glassformer.data.config import NO_ANSWERS, DataConfig
 from glassformer.data.purpose import purpose_of
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.errors import ConfigError, all_of
+from glassformer.train.settings import DecodeConfig
 
 OF_BLANKS = ("batch_size", "precision", "compile", "threads")
 """The settings of [decode] that matter to a model that fills in blanks, all at once."""
 
 
 def refuse_idle_decoding(who: object, data: DataConfig, changes: Iterable[str]) -> None:
-    """Refuse a decode setting if the run writes no answers, or if the setting would change nothing.
+    """Refuse decode settings if the run writes no answers, or if they would change nothing.
 
-    The `ConfigError` names `who`; `data` is the data section of its recipe.
+    The `ConfigError` names all of them and `who`; `data` is the data section of its recipe.
     """
     if data.task in NO_ANSWERS:
         read = ("batch_size", "threads")
@@ -26,7 +27,24 @@ def refuse_idle_decoding(who: object, data: DataConfig, changes: Iterable[str]) 
         return
     idle = [name for name in changes if name.startswith("decode.") and name.removeprefix("decode.") not in read]
     if idle:
+        flags = all_of([flag_of(*name.split(".", 1)) for name in idle])
         raise ConfigError(
-            f"[decode] controls how answers are written, but {who} {purpose_of(data).does}, so "
-            f"{flag_of(*idle[0].split('.', 1))} would have no effect. Remove it."
+            f"[decode] controls how answers are written, but {who} {purpose_of(data).does}, so {flags} would have no "
+            f"effect. Remove {'it' if len(idle) == 1 else 'them'}."
         )
+
+
+def refuse_idle_seed(decode: DecodeConfig, changes: Collection[str]) -> None:
+    """Refuse a random seed that was given where nothing is drawn. Errors: `ConfigError`."""
+    if "decode.seed" in changes and decode.temperature == 0:
+        raise ConfigError(
+            f"{drawless(decode)} draws nothing, so decode.seed={decode.seed} would have no effect. Remove decode.seed, "
+            "or sample instead (for example decode.temperature=0.8)."
+        )
+
+
+def drawless(decode: DecodeConfig) -> str:
+    """Return the name of what chooses the tokens at temperature 0, for a message."""
+    if decode.beam > 1:
+        return "Beam search"
+    return "Contrastive search" if decode.contrastive_alpha else "Greedy decoding"

@@ -13,8 +13,8 @@ from itertools import count
 from pathlib import Path
 
 from glassformer.cli.arguments import Arguments, whole_number
+from glassformer.cli.flags.near import meant_run
 from glassformer.foundation.errors import CheckpointError, ConfigError
-from glassformer.foundation.registry import suggestion
 from glassformer.store.files import refuse_unnamable
 from glassformer.store.folders import CONFIG, OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STATE, STEP, checkpoints
 from glassformer.store.leftovers import LEFTOVER, absolute, alive, beside, leftovers
@@ -71,8 +71,7 @@ def existing_run(target: str, presets: Collection[str] = (), texts: str = "") ->
         raise CheckpointError(f"{target} is a checkpoint of the run {run}. Give the run: {shlex.quote(str(run))}")
     what = "has no recipe.toml" if path.is_dir() else "is a file" if path.exists() else "does not exist"
     runs = {str(each.parent) for folder in {RUNS, path.parent} for each in folder.glob("*/recipe.toml")}
-    known = [*runs, *presets]
-    hint = suggestion(target, known) if known else "Make one with `glassformer train RECIPE`."
+    hint = meant_run(target, runs, presets)
     if (path / CONFIG).is_file():
         hint = f"If Hugging Face's transformers saved it, make a run of it: glassformer import {shlex.quote(target)}"
     nor = ", and no preset has that name" if presets else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from glassformer.cli.verbs import VERBS
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.typed import annotations_of, types_in
+from glassformer.serve.address import open_socket
 from glassformer.serve.settings import KEY, ServeConfig
 from glassformer.train.recipe import Recipe, override
 
@@ -39,9 +39,9 @@ def run(arguments: Arguments) -> int:
             f"glassformer serve needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
             "installed. Install the extra: pip install 'glassformer[serve]'."
         )
-    listening = import_module("glassformer.serve.listen")  # after the checks, as importing torch takes a second
-    found = listening.open_socket(config)
+    found = open_socket(config)
     try:
+        from glassformer.serve.listen import listen  # after the checks, as importing torch takes a second
         from glassformer.serve.service import Service
         from glassformer.train.finished.loading import tell_decoding
         from glassformer.train.finished.writing import Writer
@@ -51,7 +51,7 @@ def run(arguments: Arguments) -> int:
         service = Service(writer, folder.resolve().name, config, say, created_of(folder))
         if recipe.decode.compile:
             service.warm_up()
-        return int(listening.listen(service, found))
+        return listen(service, found)
     finally:
         found.close()
 

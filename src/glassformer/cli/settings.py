@@ -13,7 +13,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from glassformer.cli.flags.near import meant_setting, nearest
+from glassformer.cli.flags.near import asked, meant_setting, nearest
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.typed import TYPED, annotations_of, types_in
 from glassformer.train.recipe import Recipe
@@ -39,7 +39,7 @@ def kind_of(section: str, key: str, sections: tuple[str, ...]) -> tuple[str, Any
     """
     if section not in sections:
         near = nearest(section, {each: each for each in sections})
-        hint = f" Did you mean {near!r}?" if near else ""
+        hint = f" {asked(*near)}" if near else ""
         known = ", ".join(map(repr, sorted(sections)))
         raise ConfigError(f"{flag_of(section, key)}: there is no section {section!r} here. Known: {known}.{hint}")
     known = annotations_of(annotations_of(Recipe)[section])

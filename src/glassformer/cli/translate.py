@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import TypeVar
@@ -11,7 +11,7 @@ from typing import TypeVar
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.figures import asked_of, line_of
 from glassformer.cli.flags.wished import wished
-from glassformer.cli.idle import refuse_idle_decoding
+from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_seed
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import converted
 from glassformer.data.config import NO_ANSWERS
@@ -22,8 +22,6 @@ from glassformer.train.recipe import override
 
 Answer = TypeVar("Answer")
 
-UNKNOWN = lacking("the line")
-
 
 def run(arguments: Arguments) -> int:
     """Translate standard input to standard output, both in UTF-8 whatever the locale says."""
@@ -33,6 +31,7 @@ def run(arguments: Arguments) -> int:
     if own.data.task not in NO_ANSWERS:  # runs on such tasks are refused elsewhere, with the right verb
         refuse_idle_decoding(folder, own.data, changes)
     recipe = override(own, changes)
+    refuse_idle_seed(recipe.decode, changes)
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     asked = asked_of(arguments, recipe.decode.beam)
     wishes = wished(arguments)
@@ -48,6 +47,7 @@ def run(arguments: Arguments) -> int:
 
     cut: dict[str, list[int]] = {}
     unknown: list[int] = []
+    parts: Counter[str] = Counter()
     try:
         for number, answer in enumerate(answers(lines_of(sys.stdin.buffer), translated), start=1):
             plain = on_one_line(answer.text if answer else "")
@@ -56,13 +56,14 @@ def run(arguments: Arguments) -> int:
                 cut.setdefault(answer.cut, []).append(number)
             if answer and answer.unknown:
                 unknown.append(number)
+                parts.update(answer.unknown)
             if talking:
                 sys.stdout.buffer.flush()
     finally:  # also on a line that cannot be read: earlier answers are kept
         sys.stdout.buffer.flush()
         for limit, lines in cut.items():
             note(lines, f"the answer was cut before its end, by {limit}")
-        note(unknown, UNKNOWN)
+        note(unknown, lacking("the line", parts.elements()))
     return 0
 
 

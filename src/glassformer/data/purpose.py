@@ -58,3 +58,12 @@ def held_out(data: DataConfig) -> str:
     if data.task == TEXT:
         return "dev" if data.test_text is None else "test"
     return "dev" if data.task == TRAJECTORIES and data.train is not None and data.test is None else "test"
+
+
+def refuse_unnamed(data: DataConfig, split: str) -> None:
+    """Refuse to score a split of running text that is not named. Errors: `ConfigError`."""
+    if data.task == TEXT and split == "test" and data.test_text is None:  # a dev text may be cut from the training text
+        raise ConfigError(
+            "The test split needs a text, and the recipe names none. Give one with --data.text FILE, or score the dev "
+            "text with --split dev."
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
 
 class GlassformerError(ValueError):
@@ -56,6 +57,11 @@ class ProcessError(GlassformerError):
     """Another process of a distributed training run failed or does not answer. The message names it."""
 
     exit_code = 1
+
+
+def all_of(names: Sequence[str], last: str = "and") -> str:
+    """Join names for a message: "a", "a and b", "a, b and c"."""
+    return f" {last} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def is_out_of_memory(error: Exception) -> bool:

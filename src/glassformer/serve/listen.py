@@ -10,11 +10,11 @@ from collections.abc import Generator
 
 import uvicorn
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.serve.address import address_of
 from glassformer.serve.app import application
 from glassformer.serve.protocol import protocol_of
 from glassformer.serve.service import Service
-from glassformer.serve.settings import ServeConfig, is_loopback
+from glassformer.serve.settings import is_loopback
 
 BACKLOG = 1024
 
@@ -35,33 +35,6 @@ class Server(uvicorn.Server):
         """Start as uvicorn does, then set `listening`."""
         await super().startup(sockets)
         self.listening.set()
-
-
-def open_socket(config: ServeConfig) -> socket.socket:
-    """Bind a socket to the address of the settings. Errors: `ConfigError` if that fails."""
-    try:
-        family, kind, number, _, address = socket.getaddrinfo(
-            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        found = socket.socket(family, kind, number)
-        try:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            found.bind(address)
-        except OSError:
-            found.close()
-            raise
-    except OSError as error:
-        raise ConfigError(
-            f"The server cannot listen at {config.host}, port {config.port}: {error.strerror or error}. Try another "
-            "--host, or another --port (0: any that is free)."
-        ) from None
-    return found
-
-
-def address_of(config: ServeConfig, found: socket.socket) -> str:
-    """Return the server's URL."""
-    host = f"[{config.host}]" if ":" in config.host else config.host
-    return f"http://{host}:{found.getsockname()[1]}"
 
 
 def listen(service: Service, found: socket.socket) -> int:

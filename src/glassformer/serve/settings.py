@@ -54,11 +54,16 @@ class ServeConfig:
         at_most(self, "", 2**31 - 1, "rows", "room", "queue", "max_prompt", "max_new_tokens", "max_body", "connections")
         for name in ("seconds", "patience", "drain"):
             if not 0 < getattr(self, name) <= 86_400:
-                raise ConfigError(f"{name} must be above 0 and at most 86400, a day; got {getattr(self, name)}.")
+                raise ConfigError(
+                    f"{name} must be above 0 and at most 86400, a day; got {getattr(self, name)}. "
+                    f"Try {name}={getattr(ServeConfig, name):g}.",
+                    setting=name,
+                )
         if self.waiting < self.rows:
             raise ConfigError(
                 f"queue must be at least rows={self.rows}, because one request may have that many prompts; "
-                f"got {self.queue}. Set queue={self.rows}, or rows={self.queue}."
+                f"got {self.queue}. Set queue={self.rows}, or rows={self.queue}.",
+                setting="queue",
             )
         self._check_key()
 

@@ -225,6 +225,11 @@ class DecodeConfig(BeamSettings, Sampling):
         at_most(self, "decode", MOST_THREADS, "threads")
         one_of(DECODE_PRECISIONS, self.precision, "decode.precision")
         one_of(DECODE_CACHES, self.cache, "decode.cache")
+        if self.compile and self.cache == "int8":
+            raise ConfigError(
+                "Compiled steps need an exact KV cache; got decode.compile=true with decode.cache='int8'. Set "
+                "decode.compile=false, or decode.cache='exact'."
+            )
         if self.beam > 1 and self.contrastive_alpha:
             raise ConfigError(
                 f"Beam search and contrastive search cannot be combined; got decode.beam={self.beam} with "

@@ -38,6 +38,10 @@ CASES = [
     ("evaluate", "lm --data.text batch_size", "batch_size: no such file.", "batch_size: no such file."),
     ("generate", "max_new_tokens", "max_new_tokens is no run.", "max_new_tokens is no run."),
     ("generate", "x", "runs/max_new_tokens is no run.", "runs/max_new_tokens is no run."),
+    ("generate", "--top-p -1", "top_p: got -1.0.", "--top-p: got -1."),
+    ("train", "--training.dropout=1e-5 -x", "got -2.0, got 1e-05; 1e-05", "got -2.0, got 1e-5; 1e-05"),
+    ("generate", "--top-p -01", "got top_p=-1.0; from top_p=-1.0", "got --top-p -01; from --top-p -1.0"),
+    ("rollout", "--temperature inf", "got inf, not infinity", "got inf, not infinity"),
     ("serve", "", "Set decode.cache='exact', not decode.seed=1.", "Set --decode.cache exact, not decode.seed=1."),
 ]
 
@@ -51,7 +55,7 @@ def test_the_setting_that_an_error_is_about_may_be_any_flag():
     message = "rows must be at least 1; got 0. Try rows=1."
     told = as_typed(message, VERBS["serve"], ["--rows", "0"], "rows")
     assert told == "--rows must be at least 1; got 0. Try --rows 1."
-    assert as_typed(message, VERBS["serve"], [], "rows") == message
+    assert as_typed(message, VERBS["train"], [], "rows") == message
 
 
 def test_on_the_command_line(refused, a_run):
@@ -59,6 +63,23 @@ def test_on_the_command_line(refused, a_run):
         "glassformer: --top-k must be at least 1; got 0. Try --top-k 50, or leave it out for no limit.\n"
     )
     assert "--rows must be at least 1; got 0. Try --rows 1." in refused("serve", "runs/old", "--rows", "0")
+    assert "--temperature must be at least 0; got -1. Try" in refused(
+        "generate", "runs/old", "--top-k=1", "--temperature", "-1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--queue", "3"), "--queue must be at least --rows 32, because one request"),
+        (("--queue", "3"), "; got 3. Set --queue 32, or --rows 3.\n"),
+        (("--rows=5", "--queue=3"), "; got 3. Set --queue 5, or --rows 3.\n"),
+        (("--host", "0.0.0.0"), "needs a key; got --host 0.0.0.0 and no key. Put one into"),
+        (("--drain", "1e9"), "--drain must be above 0 and at most 86400, a day; got 1e9. Try --drain 30.\n"),
+    ],
+)
+def test_what_a_server_refuses_is_named_as_it_is_typed(refused, a_run, words, told):
+    assert told in refused("serve", "runs/old", *words)
 
 
 def test_a_mistake_in_a_file_is_named_as_it_stands_there(refused):

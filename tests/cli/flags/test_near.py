@@ -12,10 +12,10 @@ from glassformer.foundation.errors import ConfigError
 
 
 def said(verb: str, flag: str) -> str:
-    """What comes before the known names in the error for a flag, and behind those of settings."""
+    """What comes before the way to all flags in the error for a flag, and behind the known names of settings."""
     with pytest.raises(ConfigError) as caught:
         read_arguments(verb, VERBS[verb], ["x", flag, "1"])
-    return str(caught.value).partition(" Known: '--")[0].rpartition(". ")[2]
+    return str(caught.value).partition(" All flags: ")[0].rpartition(". ")[2]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,40 @@ def said(verb: str, flag: str) -> str:
 )
 def test_what_was_meant(verb, typed, meant):
     assert said(verb, typed) == f"Did you mean {meant!r}?"
+
+
+@pytest.mark.parametrize(
+    ("verb", "typed", "meant"),
+    [
+        ("generate", "--top", "'--stop', '--top-p' or '--top-k'"),
+        ("serve", "--serve.max-prompt", "'--max-prompt'"),
+        ("train", "--device", "'--training.device'"),
+        ("train", "--gpu", "'--training.device'"),
+    ],
+)
+def test_the_closest_few(verb, typed, meant):
+    assert said(verb, typed) == f"Did you mean {meant}?"
+
+
+def test_an_unknown_flag_is_not_answered_with_all_that_there_are():
+    with pytest.raises(ConfigError) as caught:
+        read_arguments("generate", VERBS["generate"], ["runs/lm", "--wurst", "3"])
+    assert str(caught.value) == ("`glassformer generate` has no flag --wurst. All flags: glassformer generate --help.")
+
+
+@pytest.mark.parametrize("typed", ["--device", "--cuda"])
+def test_the_device_of_a_run(refused, a_run, typed):
+    told = refused("generate", "runs/old", typed, "cuda")
+    assert f"has no flag {typed}. A run is used on the device that `training.device` in its recipe.toml names" in told
+    assert "It is a flag of verify" in refused("plot", "runs/old", "--dtype", "float32")
+
+
+def test_a_recipe_where_a_run_is_needed(refused, a_run):
+    told = "lm is not a run folder: it does not exist."
+    first = "It names a recipe, which must be trained first: `glassformer train lm`."
+    assert f"{told} {first}" in refused("generate", "lm")
+    a_run.rename("runs/lm")
+    assert f"{told} Did you mean 'runs/lm'?" in refused("generate", "lm")
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_lines_are_answered_in_order_whatever_the_batches(run, batch_size):
     told = list(translate(run, numbered(LINES), batch_size))
     assert [each.text for each in told] == [loaded.tokenizers.target.decode(each.ids) for each in expected]
     assert [each.cut for each in told] == [None if each.complete else "decode.max_new_tokens=4" for each in expected]
-    assert [each.unknown for each in told] == [0, 0, 0, 2, 0] == [source.count(UNK) for source in sources]
+    assert [len(each.unknown) for each in told] == [0, 0, 0, 2, 0] == [source.count(UNK) for source in sources]
 
 
 def test_lines_are_read_as_they_come(run):

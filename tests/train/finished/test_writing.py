@@ -168,9 +168,11 @@ def test_the_usual_length_and_what_is_unknown(run):
     writer = Writer(run, of_run(run, min_new_tokens=10**6))
     (*_, last) = writer.write(["a"])
     assert last.tokens == USUAL_TOKENS
-    lacked = "the vocabulary lacks a part of it; the model read <unk> in its place."
-    assert writer.unknown(["ab", "aé", [3], "é"]) == f"prompt 2, 4: {lacked}"
-    assert writer.unknown(["é"] * 6, "text") == f"text 1, 2, 3, 4, 5, ...: {lacked}"
+    lacked, read = "the vocabulary lacks a part of it", "the model read <unk> in its place."
+    assert writer.unknown(["ab", "aé", [3], "éñ"]) == (
+        f"prompt 2, 4: {lacked}, 'é' (U+00E9, 2 times), 'ñ' (U+00F1); {read}"
+    )
+    assert writer.unknown(["é"] * 6, "text") == f"text 1, 2, 3, 4, 5, ...: {lacked}, 'é' (U+00E9, 6 times); {read}"
     assert writer.unknown(["ab"]) == ""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from glassformer.cli.options import Verb
 from glassformer.cli.settings import flags_of, is_switch
@@ -20,6 +21,8 @@ OF_SETTINGS = r"--(?:allow-change|vary|test) "
 """The flags that take the name of a setting. An error that begins with one is about that name."""
 KEPT = rf"(?<!\w)'[^']*'|{OF_SETTINGS}\S+"
 """What is left as it is: quoted text of the user, and the names of settings that flags take."""
+CAME = r"(?<=\bgot )(?P<flag>--[\w.-]+ )?(?P<number>-?(?:\d+\.\d+(?:e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan))(?!\w)"
+"""A number that came, as Python writes it: the `-1.0` of "got -1.0" and of "got --top-p -1.0"."""
 
 
 def as_typed(message: str, verb: Verb, words: Sequence[str], setting: str | None = None) -> str:
@@ -27,7 +30,8 @@ def as_typed(message: str, verb: Verb, words: Sequence[str], setting: str | None
 
     `words` were typed after the verb. A setting typed by its name, as in `--vary model.n_layers=1,2`, keeps it. A bare
     name (n_heads) is replaced if it is followed by a value or has several words, and belongs to one setting only. One
-    in backquotes is kept, as where an error is about the recipe of a run.
+    in backquotes is kept, as where an error is about the recipe of a run. A number that came is written as it was
+    typed: -1, where Python writes -1.0.
     `setting` is the one that the error is about, if it is known: its name may be that of a typed flag.
     """
     names = names_of(verb, words)
@@ -36,7 +40,7 @@ def as_typed(message: str, verb: Verb, words: Sequence[str], setting: str | None
     own = {word.partition("=")[2] if word.startswith("--") else word for word in words}
     names = {name: flag for name, flag in names.items() if name not in own}  # a run or a file may have such a name
     if not names or re.match(OF_SETTINGS, message):
-        return message
+        return with_numbers(message, words)
     longest = sorted(names, key=len, reverse=True)
     pattern = rf"{KEPT}|(?<![\w./`-])(?P<name>{'|'.join(map(re.escape, longest))})(?![\w-]|\.\w)(?:{VALUE})?"
 
@@ -47,7 +51,17 @@ def as_typed(message: str, verb: Verb, words: Sequence[str], setting: str | None
             return found[0]
         return with_value(names[name], value)
 
-    return re.sub(pattern, replaced, message)
+    return with_numbers(re.sub(pattern, replaced, message), words)
+
+
+def with_numbers(message: str, words: Sequence[str]) -> str:
+    """Return a message with the numbers that came as they were typed among `words`."""
+    typed: dict[str, str] = {}
+    for word in words:
+        value = word.partition("=")[2] if word.startswith("--") else word
+        with suppress(ValueError):
+            typed.setdefault(str(float(value)), value)
+    return re.sub(CAME, lambda came: (came["flag"] or "") + typed.get(came["number"], came["number"]), message)
 
 
 def names_of(verb: Verb, words: Sequence[str]) -> dict[str, str]:
@@ -70,6 +84,8 @@ def names_of(verb: Verb, words: Sequence[str]) -> dict[str, str]:
         own = [flag for flag in flags if flag in typed]
         if len(flags) == 1 or len(own) == 1:
             names[key] = (own or flags)[0]
+    for option in verb.options:  # those that are no settings of a recipe, such as those of a server
+        names.setdefault(option.name.replace("-", "_"), f"--{option.name}")
     return names
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
 from glassformer.data.lines import read_lines
+from glassformer.decode.choose.library import library
 from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,17 +16,29 @@ if TYPE_CHECKING:
 
 def wished(arguments: Arguments) -> Wishes:
     """Return the constraints that the flags ask for. Errors: `ConfigError`; `DataError` for an unreadable schema."""
-    from glassformer.decode.choose.words import wishes_of  # here, as importing torch takes a second
-
     lists, given = arguments.lists, arguments.options
     if given.get("regex") == "":
         raise ConfigError("--regex takes a regular expression; got ''. Give one, or remove --regex.")
+    biases = dict(map(bias_of, lists.get("bias", [])))
+    if {"regex", "json-schema"} & given.keys():
+        library()
     schema = "\n".join(read_lines(given["json-schema"])) if "json-schema" in given else ""
-    return wishes_of(
-        lists.get("ban", []),
-        given.get("begin", ""),
-        lists.get("bias", []),
-        given.get("regex", ""),
-        schema,
-        lists.get("force", []),
+    from glassformer.decode.choose.words import Wishes  # after the checks, as importing torch takes a second
+
+    return Wishes(
+        lists.get("ban", []), given.get("begin", ""), biases, given.get("regex", ""), schema, lists.get("force", [])
     )
+
+
+def bias_of(given: str) -> tuple[str, float]:
+    """Parse "TEXT=X", split at the last =, into text and bias. Errors: `ConfigError` for anything else."""
+    text, equals, value = given.rpartition("=")
+    try:
+        bias = float(value)
+    except ValueError:
+        bias = math.nan
+    if not text or not equals or math.isnan(bias) or bias == math.inf:
+        raise ConfigError(
+            f"--bias takes TEXT=X, a token and a number (-inf: never); got {given[:40]!r}. Try --bias 'the=-2.5'."
+        )
+    return text, bias

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, cast
 
@@ -18,6 +19,8 @@ from glassformer.foundation.errors import DataError
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<sep>", "<blank>")
 PAD, BOS, EOS, UNK, SEP, BLANK = range(len(SPECIALS))
+MOST_NAMED = 5
+"""The most parts of texts that a message names."""
 THE_FILE = "Use the tokenizer.json of a glassformer run or export."
 """The remedy for a file that holds no such tokenizer."""
 
@@ -42,6 +45,14 @@ class Tokenizer(ABC):
 
         Raises DataError for a lone surrogate, which is half a character and has no UTF-8 form.
         """
+
+    def lacks(self, text: str) -> list[str]:
+        """The parts of `text` that become <unk>, in order; none if the tokenizer can spell every text.
+
+        Raises DataError as `encode` does.
+        """
+        utf8(text)
+        return []
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` for each of `texts`."""
@@ -100,9 +111,19 @@ def utf8(text: str) -> bytes:
         ) from None
 
 
-def lacking(what: str) -> str:
-    """What a user is told of a text with parts that became <unk>; `what` names the text."""
-    return f"the vocabulary lacks a part of {what}; the model read <unk> in its place"
+def lacking(what: str, parts: Iterable[str]) -> str:
+    """What a user is told of a text with parts that became <unk>; `what` names the text. The commonest are named."""
+    counts = Counter(parts)
+    named = [in_points(part, number) for part, number in counts.most_common(MOST_NAMED)]
+    more = ", ..." if len(counts) > MOST_NAMED else ""
+    return f"the vocabulary lacks a part of {what}, {', '.join(named)}{more}; the model read <unk> in its place"
+
+
+def in_points(part: str, number: int) -> str:
+    """A part of a text that occurs `number` times, a character with its code point: 'é' (U+00E9, 3 times)."""
+    more = [f"U+{ord(part):04X}"] if len(part) == 1 else []
+    more += [f"{number} times"] if number > 1 else []
+    return repr(part[:40]) + (f" ({', '.join(more)})" if more else "")
 
 
 def check_ids_known(ids: Iterable[int], vocab_size: int) -> list[int]:

@@ -46,6 +46,10 @@ class _Listed(Tokenizer):
         utf8(text)
         return [self._ids.get(piece, UNK) for piece in self.cut(text)]
 
+    def lacks(self, text: str) -> list[str]:
+        utf8(text)
+        return [piece for piece in self.cut(text) if piece not in self._ids]
+
     def decode(self, ids: Iterable[int]) -> str:
         known = check_ids_known(ids, self.vocab_size)
         return self.joint.join(self.tokens(id for id in known if id >= len(SPECIALS) or id == UNK))

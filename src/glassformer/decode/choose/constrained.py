@@ -11,8 +11,6 @@ import math
 import re
 from collections import OrderedDict
 from functools import cached_property
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,6 +19,7 @@ import torch
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, Tokenizer, utf8
 from glassformer.data.tokens.words import WordTokenizer
 from glassformer.decode.choose.context import Context, Filter
+from glassformer.decode.choose.library import library
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Tensor
 
@@ -177,14 +176,3 @@ class Constraint:
             f"after {n} tokens, llguidance allows none. Use characters of the vocabulary, and fewer repetitions and "
             "alternatives."
         )
-
-
-def library() -> ModuleType:
-    """Import llguidance. Errors: `ConfigError` if it is not installed."""
-    try:
-        return import_module("llguidance")
-    except ImportError:
-        raise ConfigError(
-            "Constraints by a regular expression or a JSON schema need llguidance, which is not installed. Install it: "
-            "pip install 'glassformer[constrain]'."
-        ) from None

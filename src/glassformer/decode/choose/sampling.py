@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from glassformer.foundation.bounds import at_least, at_most, placed
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.errors import ConfigError, all_of
 from glassformer.foundation.typed import check_types
 
 ADVICE = {
@@ -105,12 +105,12 @@ class Sampling:
         }
         given = [name for name, value in neutral.items() if getattr(self, name) != value]
         if self.temperature == 0 and given:
-            name = given[0]
-            what = placed(self.section, name)
+            what, one = [placed(self.section, name) for name in given], len(given) == 1
+            came = all_of([f"{place}={getattr(self, name)}" for place, name in zip(what, given, strict=True)])
             raise ConfigError(
-                f"{what} selects the tokens to sample from, but {where}=0 does not sample; got "
-                f"{what}={getattr(self, name)}. Try {where}=1.0, or remove {what}.",
-                setting=name,
+                f"{all_of(what)} {'selects' if one else 'select'} the tokens to sample from, but {where}=0 does not "
+                f"sample; got {came}. Try {where}=1.0, or remove {what[0] if one else 'them'}.",
+                setting=given[0] if one else None,
             )
 
 

@@ -158,29 +158,3 @@ def token_of(tokenizer: Tokenizer, text: str) -> int:
             "token its own bias."
         )
     return ids[0]
-
-
-def bias_of(given: str) -> tuple[str, float]:
-    """Parse "TEXT=X", split at the last =, into text and bias. Errors: `ConfigError` for anything else."""
-    text, equals, value = given.rpartition("=")
-    try:
-        bias = float(value)
-    except ValueError:
-        bias = math.nan
-    if not text or not equals or math.isnan(bias) or bias == math.inf:
-        raise ConfigError(
-            f"A bias is TEXT=X, a token and a number (-inf: never); got {given[:40]!r}. Try --bias 'the=-2.5'."
-        )
-    return text, bias
-
-
-def wishes_of(
-    banned: Sequence[str],
-    begin: str,
-    biases: Sequence[str],
-    regex: str = "",
-    schema: str = "",
-    forced: Sequence[str] = (),
-) -> Wishes:
-    """Make the wishes from command-line arguments. Errors: `ConfigError`."""
-    return Wishes(banned, begin, dict(map(bias_of, biases)), regex, schema, forced)

@@ -14,7 +14,7 @@ from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode.answer import ASKED, MODELS, USUAL, answers, limit_of, nothing
 from glassformer.decode.choose.unwritten import unwritten
 from glassformer.decode.choose.words import NO_WISHES, Wishes
-from glassformer.decode.committee import Member, Read, committee_probabilities, shared_labels
+from glassformer.decode.committee import Member, committee_probabilities, shared_labels
 from glassformer.decode.prepare import prepared
 from glassformer.foundation.errors import ConfigError, DataError, TooLongError
 from glassformer.model.count import Row, count_parameters
@@ -36,7 +36,6 @@ from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.record.events import Metric
 from glassformer.train.run.build import objective_of, refuse_changed
 from glassformer.train.score.evaluate import BY_LENGTH
-from glassformer.train.score.labels import lacking
 from glassformer.train.sources.prepare import prepare_split
 
 Line = TypeVar("Line")
@@ -48,8 +47,8 @@ class Translated(NamedTuple):
     text: str
     cut: str | None
     """The limit that it reached before its end, if it did."""
-    unknown: int
-    """Source tokens that the vocabulary lacks; the model read <unk> instead."""
+    unknown: Sequence[str]
+    """The parts of the source that the vocabulary lacks; the model read <unk> instead."""
     best: Sequence[Ranked] = ()
     """All answers that were asked for, best first, with their scores; empty if none were."""
     source: Sequence[str] = ()
@@ -57,11 +56,18 @@ class Translated(NamedTuple):
 
 
 class Classified(NamedTuple):
-    """The most probable label of a text, the probability of each, and the number of unknown tokens."""
+    """The most probable label of a text, the probability of each, and the parts that the vocabulary lacks."""
 
     label: str
     probabilities: dict[str, float]
-    unknown: int
+    unknown: Sequence[str]
+
+
+class Source(NamedTuple):
+    """A line as a model reads it, and the parts of it that the vocabulary lacks."""
+
+    ids: list[int]
+    unknown: Sequence[str]
 
 
 Figures = dict[str, Metric | dict[str, dict[str, Metric]]]
@@ -137,7 +143,8 @@ def translate(
     if recipe.data.layout != "encoder":
         wishes.check_room(loaded.tokenizers.target, limit_of(model, (), most, begun))
     shortest = shortest_of(loaded.model, [run, *others])
-    for sources in groups(_read(loaded, lines, recipe.data.layout, shortest), batch_size):
+    for group in groups(_read(loaded, lines, recipe.data.layout, shortest), batch_size):
+        sources = [each.ids for each in group]
         if not answered:
             tell_decoding(loaded.model, decode)
         found = answers(
@@ -156,11 +163,11 @@ def translate(
         )
         answered += len(sources)
         scored = ranked(loaded, sources, found, asked, recipe.decode.length_penalty, batch_size) if asked else None
-        for row, (source, (first, *_)) in enumerate(zip(sources, found, strict=True)):
+        for row, (source, (first, *_)) in enumerate(zip(group, found, strict=True)):
             cut = None if first.complete else _limit_in_words(first.limit, recipe, loaded, shortest)
-            text, unknown = loaded.tokenizers.target.decode(first.ids), source.count(UNK)
+            text, tokens = loaded.tokenizers.target.decode(first.ids), loaded.tokenizers.source.tokens
             best = scored[row] if scored else ()
-            yield Translated(text, cut, unknown, best, loaded.tokenizers.source.tokens(source) if scored else ())
+            yield Translated(text, cut, source.unknown, best, tokens(source.ids) if scored else ())
 
 
 def classify(
@@ -180,11 +187,13 @@ def classify(
         refuse_unfit(member, its.data, LABELS)
     members = load_members(recipes, average)
     names = shared_labels(members)
-    for texts in groups(_read_by_all(members, lines), batch_size):
+    for group in groups(_read_by_all(members, lines), batch_size):
+        texts = [[each.ids for each in line] for line in group]
         rows = committee_probabilities(members, texts, batch_size=batch_size)
-        for text, row in zip(texts, rows.tolist(), strict=True):
+        for line, row in zip(group, rows.tolist(), strict=True):
             best = max(range(len(names)), key=row.__getitem__)
-            yield Classified(names[best], dict(zip(names, row, strict=True)), lacking(text))
+            unknown = max((each.unknown for each in line), key=len)
+            yield Classified(names[best], dict(zip(names, row, strict=True)), unknown)
 
 
 def parameters(run: Path) -> tuple[list[Row], int]:
@@ -215,8 +224,8 @@ def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
 
 def _read(
     loaded: Loaded | Member, lines: Iterable[tuple[int, str]], layout: str, run: str | None = None
-) -> Iterator[list[int]]:
-    """The ids of each (number, line).
+) -> Iterator[Source]:
+    """What a model reads of each (number, line).
 
     Errors: `TooLongError` for a line that is too long with its special tokens; `run` names whose limit that is.
     """
@@ -233,13 +242,13 @@ def _read(
                 f"{whose}A line may have at most max_len={limit} tokens, {more} included; line {number} has {length}: "
                 f"{line[:40]!r}. Shorten it, or train with a larger model.max_len."
             )
-        yield ids
+        yield Source(ids, loaded.tokenizers.source.lacks(line) if UNK in ids else ())
 
 
-def _read_by_all(members: Sequence[Member], lines: Iterable[tuple[int, str]]) -> Iterator[Read]:
+def _read_by_all(members: Sequence[Member], lines: Iterable[tuple[int, str]]) -> Iterator[list[Source]]:
     """Each line as each member reads it. Errors: those of `_read`, naming the member if there are several."""
     for line in lines:
-        text: list[list[int]] = []
+        text: list[Source] = []
         for member in members:
             text += _read(member, [line], LABEL, member.name if len(members) > 1 else None)
         yield text

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from glassformer.data.purpose import WRITING, refuse_unfit
 from glassformer.data.running.text_settings import TEXT
-from glassformer.data.tokens.vocabulary import BOS, UNK, lacking
+from glassformer.data.tokens.vocabulary import BOS, lacking
 from glassformer.decode.answer import ASKED, Limit, limit_of, nothing
 from glassformer.decode.choose.unwritten import unwritten, without
 from glassformer.decode.choose.words import NO_WISHES, Wishes
@@ -64,12 +65,12 @@ class Writer:
 
         Ids are read as they are, so that none of theirs is lacking.
         """
-        encode = self.tokenizers.source.encode
-        numbers = [i for i, each in enumerate(prompts, 1) if isinstance(each, str) and UNK in encode(each)]
-        if not numbers:
+        lacks = self.tokenizers.source.lacks
+        parts = {i: found for i, each in enumerate(prompts, 1) if isinstance(each, str) and (found := lacks(each))}
+        if not parts:
             return ""
-        which = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
-        return f"{called} {which}: {lacking('it')}."
+        which = ", ".join(map(str, [*parts][:5])) + (", ..." if len(parts) > 5 else "")
+        return f"{called} {which}: {lacking('it', chain.from_iterable(parts.values()))}."
 
     def write(
         self,

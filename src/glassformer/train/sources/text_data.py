@@ -14,6 +14,7 @@ from glassformer.data.batch import Batch
 from glassformer.data.config import TEXTS
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.growth import Growth
+from glassformer.data.purpose import refuse_unnamed
 from glassformer.data.running.corpus import Part, has_documents, read_parts
 from glassformer.data.running.token_cache import tokens_of
 from glassformer.data.running.token_file import TokenFile
@@ -21,7 +22,7 @@ from glassformer.data.running.windows import Windows, count_evaluation_windows
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens.vocabulary import Tokenizer
 from glassformer.decode.answer import nothing
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
@@ -239,13 +240,8 @@ def refuse_unscored(recipe: Recipe, tokenizer: Tokenizer, dev: TextSplit) -> Non
 
 def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> TextSplit:
     """The tokens of one split. Errors: those of reading, and `ConfigError` if the recipe names no text for it."""
-    parts = read_parts(recipe.data, (name,))
-    if name not in parts:
-        raise ConfigError(
-            f"The {name} split needs a text, and the recipe names none. Give one with --data.text FILE, or score the "
-            "dev text with --split dev."
-        )
-    return text_split(recipe, tokenizers.target, parts[name])
+    refuse_unnamed(recipe.data, name)
+    return text_split(recipe, tokenizers.target, read_parts(recipe.data, (name,))[name])
 
 
 def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:

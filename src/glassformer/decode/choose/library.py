@@ -1,0 +1,19 @@
+"""The library that constrained decoding needs, if it is installed. Imports no torch."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from glassformer.foundation.errors import ConfigError
+
+
+def library() -> ModuleType:
+    """Import llguidance. Errors: `ConfigError` if it is not installed."""
+    try:
+        return import_module("llguidance")
+    except ImportError:
+        raise ConfigError(
+            "Constraints by a regular expression or a JSON schema need llguidance, which is not installed. Install it: "
+            "pip install 'glassformer[constrain]'."
+        ) from None

@@ -1,0 +1,39 @@
+"""What the vocabulary lacks of a text, and how a user is told of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.tokens.vocabulary import UNK, lacking
+from glassformer.foundation.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [("character", ["é", "ñ", "é"]), ("word", ["éñ", "é"]), ("byte", [])],
+)
+def test_the_parts_that_become_unknown(kind, parts):
+    made = TOKENIZERS[kind].train(["ab a b"], TokenizerConfig(kind=kind))
+    assert made.lacks("a éñ b é") == parts
+    assert made.encode("a éñ b é").count(UNK) == len(parts)
+    assert made.lacks("ab") == []
+    with pytest.raises(DataError, match="lone surrogate"):
+        made.lacks("\ud800")
+
+
+@pytest.mark.parametrize(
+    ("parts", "named"),
+    [
+        ("é", "'é' (U+00E9)"),
+        ("ééñ", "'é' (U+00E9, 2 times), 'ñ' (U+00F1)"),
+        (["zebra", "a" * 50, "zebra"], f"'zebra' (2 times), '{'a' * 40}'"),
+        ("\u200b", "'\\u200b' (U+200B)"),
+        ("vwxyz", "'v' (U+0076), 'w' (U+0077), 'x' (U+0078), 'y' (U+0079), 'z' (U+007A)"),
+        ("uvwxyzz", "'z' (U+007A, 2 times), 'u' (U+0075), 'v' (U+0076), 'w' (U+0077), 'x' (U+0078), ..."),
+    ],
+)
+def test_the_commonest_are_named(parts, named):
+    told = f"the vocabulary lacks a part of it, {named}; the model read <unk> in its place"
+    assert lacking("it", parts) == told
