@@ -22,7 +22,7 @@ ROWS: list[Mutant] = [
     Mutant("the growing cache moves at every step", "parts/cache.py",
         "old.new_empty(B, G, 2 * (self.used + n), K)", "old.new_empty(B, G, self.used + n, K)", f"{CACHE}::test_a_growing_cache_seldom_moves"),
     Mutant("a growing cache takes nothing back", "parts/cache.py",
-        "self.used = min(self.used, length)", "pass", f"{CACHE}::test_what_was_taken_back_is_written_anew"),
+        "self.used = min(self.used, length)\n\n\nclass Once", "pass\n\n\nclass Once", f"{CACHE}::test_what_was_taken_back_is_written_anew"),
     Mutant("the growing cache shows its empty columns", "parts/cache.py",
         "return k[:, :, : self.used], v[:, :, : self.used]", "return k, v", CACHE),
     Mutant("the growing cache writes over what a backward reads", "parts/cache.py",
