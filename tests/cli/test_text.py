@@ -125,7 +125,7 @@ WRONG = {
     "no such file": (["evaluate", "RUN", "--data.text", "nowhere.txt"], "nowhere.txt"),
     "by length": (["evaluate", "RUN", "--split", "dev", "--by-length"], "predicts running text"),
     "another objective": (
-        ["evaluate", "RUN", "--data.objective", "prefix"],
+        ["evaluate", "RUN", "--split", "dev", "--data.objective", "prefix"],
         "--data.objective next_token; got 'prefix'. Remove --data.objective.",
     ),
     "answers": (["translate", "RUN"], "Use glassformer generate"),

@@ -5,8 +5,8 @@ is meant, write the file anew and say in the changelog what changed:
 
     OMP_NUM_THREADS=1 PYTHONPATH=src python tests/train/golden.py > tests/train/golden.txt
 
-Its first line says with which torch, on which kind of processor and with how many threads. There losses are compared
-bit for bit; elsewhere, where sums are added up in another order, to `TOLERANCE`.
+Its first line says with which torch, on which kind of processor, with how many threads, and how Muon turns. There
+losses are compared bit for bit; elsewhere, where sums are added up in another order, to `TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.data.config import FILES
+from glassformer.parts.native import has_cpp
+from glassformer.train.optim.orthogonal import SOURCE
 from glassformer.train.recipe import known_recipes, load_recipe, override
 from glassformer.train.record.events import Progress
 from glassformer.train.run.session import start
@@ -101,7 +103,11 @@ def data_of(name: str, folder: Path) -> dict[str, object]:
 def conditions() -> str:
     """What the bits of a loss hang on beside our own code, as the first line of the file has it."""
     processor = torch.backends.cpu.get_cpu_capability()
-    return f"torch {torch.__version__}, {processor}, threads {torch.get_num_threads()}, arithmetic {arithmetic()}"
+    muon = "in C++" if has_cpp(SOURCE) else "by products"
+    return (
+        f"torch {torch.__version__}, {processor}, threads {torch.get_num_threads()}, Muon {muon}, "
+        f"arithmetic {arithmetic()}"
+    )
 
 
 def arithmetic() -> str:
