@@ -134,7 +134,7 @@ ROWS: list[Mutant] = [
         '"RUN" in (verb.target or "")', "False", f"{NEARBY}::test_the_device_of_a_run"),
     Mutant("a seed is taken where nothing is drawn", "cli/idle.py",
         'if "decode.seed" in changes and decode.temperature == 0:', "if False:", f"{LIMITS}::test_a_seed_is_refused_where_nothing_is_drawn"),
-    Mutant("a library is missed late", "cli/flags/wished.py", "        library()\n", "        pass\n", EARLY),
+    Mutant("a library is missed late", "cli/flags/wished.py", "        llguidance()\n", "        pass\n", EARLY),
     Mutant("a text is missed late", "cli/evaluate.py", "    refuse_unnamed(recipe.data, split)\n", "", EARLY),
     Mutant("a cache that is compiled is refused late", "train/settings.py",
         'if self.compile and self.cache == "int8":', "if False:", EARLY),

@@ -17,7 +17,7 @@ from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.answer import answer
 from glassformer.decode.beam import beam_search
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.choose import constrained, library
+from glassformer.decode.choose import constrained, installed
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.draw import chooser
 from glassformer.decode.choose.sampling import GREEDY
@@ -176,7 +176,7 @@ def test_without_the_library_it_says_what_to_install(monkeypatch):
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(library, "import_module", missing)
+    monkeypatch.setattr(installed, "import_module", missing)
     with pytest.raises(ConfigError, match=r"pip install 'glassformer\[constrain\]'"):
         constrained.matches(tokenizer("byte"), "a")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
 from glassformer.data.lines import read_lines
-from glassformer.decode.choose.library import library
+from glassformer.decode.choose.installed import llguidance
 from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def wished(arguments: Arguments) -> Wishes:
         raise ConfigError("--regex takes a regular expression; got ''. Give one, or remove --regex.")
     biases = dict(map(bias_of, lists.get("bias", [])))
     if {"regex", "json-schema"} & given.keys():
-        library()
+        llguidance()
     schema = "\n".join(read_lines(given["json-schema"])) if "json-schema" in given else ""
     from glassformer.decode.choose.words import Wishes  # after the checks, as importing torch takes a second
 

@@ -19,7 +19,7 @@ import torch
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, Tokenizer, utf8
 from glassformer.data.tokens.words import WordTokenizer
 from glassformer.decode.choose.context import Context, Filter
-from glassformer.decode.choose.library import library
+from glassformer.decode.choose.installed import llguidance
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Float, Tensor
 
@@ -63,7 +63,7 @@ class States:
     @cached_property
     def tokens(self) -> LLTokenizer:
         """The tokens in llguidance's form, which is large and therefore made only once for all grammars."""
-        return library().LLTokenizer(library().TokenizerWrapper(Spelling(self.tokenizer)))
+        return llguidance().LLTokenizer(llguidance().TokenizerWrapper(Spelling(self.tokenizer)))
 
     def behind(self, root: LLMatcher, ids: tuple[int, ...], rows: int) -> LLMatcher | None:
         """The state of the grammar `root` after these ids, in a step of `rows` rows; None if they violate it.
@@ -109,7 +109,7 @@ def fits(tokenizer: Tokenizer, schema: str) -> Filter:
 def of_regex(expression: str) -> Grammar:
     """Make the grammar of a regular expression. Errors: `ConfigError` without llguidance, `DataError` if no Unicode."""
     utf8(expression)
-    from_library = library().LLMatcher
+    from_library = llguidance().LLMatcher
     made = json.loads(from_library.grammar_from_regex(expression))["grammars"][0]["lark_grammar"]
     return Grammar(from_library.grammar_from_lark(FREELY + made), "A regular expression")
 
@@ -124,14 +124,14 @@ def of_schema(schema: str) -> Grammar:
     if not isinstance(record, dict):
         raise DataError(f"A JSON schema must be a JSON object; got {schema[:40]!r}. Try " + '{"type": "object"}.')
     made = f"{FREELY}start: %json {json.dumps(record)}"
-    return Grammar(library().LLMatcher.grammar_from_lark(made), "A JSON schema")
+    return Grammar(llguidance().LLMatcher.grammar_from_lark(made), "A JSON schema")
 
 
 class Constraint:
     """A grammar that a tokenizer's texts must follow; `States` holds how far each text has come."""
 
     def __init__(self, states: States, grammar: Grammar) -> None:
-        from_library, (text, self.what) = library(), grammar
+        from_library, (text, self.what) = llguidance(), grammar
         if isinstance(states.tokenizer, WordTokenizer):
             raise ConfigError(
                 f"{self.what} needs a tokenizer that can spell any word; this one has whole words only. Train with "

@@ -8,7 +8,7 @@ from types import ModuleType
 from glassformer.foundation.errors import ConfigError
 
 
-def library() -> ModuleType:
+def llguidance() -> ModuleType:
     """Import llguidance. Errors: `ConfigError` if it is not installed."""
     try:
         return import_module("llguidance")
