@@ -24,22 +24,11 @@ from glassformer.model.transformer import Transformer
 from glassformer.parts import Attention, Cache
 from glassformer.parts.cache import LayerCache
 from glassformer.parts.described import CBlock, Described, describe
-from glassformer.parts.native import declared, has_cpp
+from glassformer.parts.native import LAYOUTS, CRotation, declared, has_cpp
 from glassformer.parts.positions import Rotation
 
-LAYOUTS = ("half", "interleaved")
-"""Pairs of numbers that C++ can rotate, of `ROTARY_LAYOUTS`."""
 LONG = 256 * 256
 """Up to this many pairs of a text's tokens and keys, C++ is the faster way: it reads all keys for each token."""
-
-
-class CRotation(ctypes.Structure):
-    """`Rotation` of rows.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("pairs", "interleaved", "row")),
-        *((name, ctypes.c_void_p) for name in ("cos", "sin")),
-    )
 
 
 class NativeStack:

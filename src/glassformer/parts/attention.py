@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from torch import nn
 
-from glassformer.attend import Attend, Mask, Weigh, attention_weights
+from glassformer.attend import ATTEND, Attend, Mask, Weigh, attention_weights
 from glassformer.foundation.shapes import Float, Tensor
+from glassformer.parts import native_attention
 from glassformer.parts.cache import LayerCache
 from glassformer.parts.positions import Relation, Rotation, rotate
 
@@ -77,6 +78,10 @@ class Attention(nn.Module):
             k, v = cache.read()
         else:
             q, k, v = (self.heads(each) for each in self.projected(x, source))
+            if cache is None and self._plain and native_attention.serves(q, k, v, mask, rotation):
+                norms = (self.query_norm, self.key_norm)
+                mixed = native_attention.attend(q, k, v, mask, norms=norms, rotation=rotation, scale=self.scale)
+                return self.output(mixed.transpose(1, 2).flatten(2))
             q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
             if cache is not None:
                 k, v = cache.append(k, v)
@@ -84,6 +89,12 @@ class Attention(nn.Module):
             mask = self.relation(q, k, mask, scale=self.scale)
         mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
+
+    @property
+    def _plain(self) -> bool:
+        """Whether attention is left to choose how it is computed, and nothing is dropped or added."""
+        drops = self.training and self.dropout > 0
+        return self.attend is ATTEND["softmax"]["auto"] and self.relation is None and not drops
 
     def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:
         """Query, key and value for all heads side by side; by one product if the maps were joined."""

@@ -19,7 +19,7 @@ from glassformer.parts.dropout import Dropout
 from glassformer.parts.feed_forward import FeedForward, GatedFeedForward
 from glassformer.parts.hooks import Hooks
 from glassformer.parts.int8 import Int8Linear
-from glassformer.parts.native import CMap, c_map
+from glassformer.parts.native import CMap, CNorm, c_map
 from glassformer.parts.native_linear import FEW, NativeLinear
 from glassformer.parts.norm import LayerNorm, RMSNorm
 from glassformer.parts.residual import Residual
@@ -32,16 +32,6 @@ ORDER = tuple(
     ACTIVATIONS[name] for name in ("identity", "relu", "relu_squared", "sigmoid", "silu", "gelu", "gelu_tanh")
 )
 """`Activates` of rows.h: the functions themselves, whatever is registered under these names later."""
-
-
-class CNorm(ctypes.Structure):
-    """`Norm` of rows.h; all zeros for no norm."""
-
-    _fields_ = (
-        ("kind", ctypes.c_int64),
-        ("eps", ctypes.c_double),
-        *((name, ctypes.c_void_p) for name in ("weight", "bias")),
-    )
 
 
 class CResidual(ctypes.Structure):

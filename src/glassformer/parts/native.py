@@ -27,6 +27,9 @@ GROUP, BYTES, FILLED = 16, 4, 8
 NUMBERS = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.int8: 2}
 """`Kind` of tiles.h: weights in the numbers of the input, in bfloat16, or in 8 bits."""
 
+LAYOUTS = ("half", "interleaved")
+"""Pairs of numbers that C++ can rotate, of `ROTARY_LAYOUTS`."""
+
 
 class CMap(ctypes.Structure):
     """`Map` of tiles.h."""
@@ -34,6 +37,25 @@ class CMap(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("kind", "in", "out")),
         *((name, ctypes.c_void_p) for name in ("weight", "step", "bias")),
+    )
+
+
+class CNorm(ctypes.Structure):
+    """`Norm` of rows.h; all zeros for no norm."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int64),
+        ("eps", ctypes.c_double),
+        *((name, ctypes.c_void_p) for name in ("weight", "bias")),
+    )
+
+
+class CRotation(ctypes.Structure):
+    """`Rotation` of rows.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("pairs", "interleaved", "row")),
+        *((name, ctypes.c_void_p) for name in ("cos", "sin")),
     )
 
 

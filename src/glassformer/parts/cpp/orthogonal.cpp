@@ -8,54 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "tiles.h"
+#include "products.h"
 
 namespace glassformer {
 
-constexpr int64_t TALL = 6;     // rows of a tile of a product: two vectors of each fill the registers of AVX2
 constexpr int64_t PANEL = 256;  // numbers that a tile adds up at a time, so that its rows stay in the first cache
 constexpr int64_t CLOSE_ROWS = 192;  // rows of tiles for each panel, whose factors stay in the second cache
 constexpr int64_t SQUARE = 16;  // sides of what is mirrored at a time, so that lines of a cache are used whole
-template <typename T>
-constexpr int64_t TILE = 2 * WIDTH<T>;  // columns of a tile
-
-// A matrix row by row. Between rows lies room, so that the places of a column do not compete for a cache's sets.
-template <typename T>
-class Grid {
-    std::unique_ptr<Room<T>> room;
-
-   public:
-    int64_t apart;
-
-    Grid(int64_t rows, int64_t columns) : apart((columns + TILE<T> - 1) / TILE<T> * TILE<T> + 16) {
-        room.reset(new Room<T>(rows * apart));
-        std::fill(room->data, room->data + rows * apart, T(0));
-    }
-    T* operator[](int64_t row) const { return room->data + row * apart; }
-};
-
-// N rows of a tile of A^T B: the sum over k of A[k][i] B[k][j], added to what is there if `more`.
-template <int N, typename T>
-inline void tile(const T* a, int64_t a_apart, const T* b, int64_t b_apart, int64_t n, T* c, int64_t c_apart,
-                 bool more) {
-    Lanes<T> sums[N][2] = {};
-    if (more)
-        EACH for (int i = 0; i < N; ++i)
-            EACH for (int v = 0; v < 2; ++v) sums[i][v] = load<Lanes<T>>(c + i * c_apart + v * WIDTH<T>);
-    for (int64_t k = 0; k < n; ++k, a += a_apart, b += b_apart) {
-        Lanes<T> first = load<Lanes<T>>(b), second = load<Lanes<T>>(b + WIDTH<T>);
-        stays(first), stays(second);
-        EACH for (int i = 0; i < N; ++i) {
-            Lanes<T> x = all<T>(a[i]);
-            stays(x);
-            sums[i][0] = fused(x, first, sums[i][0]);
-            sums[i][1] = fused(x, second, sums[i][1]);
-        }
-    }
-    EACH for (int i = 0; i < N; ++i)
-        EACH for (int v = 0; v < 2; ++v) store(c + i * c_apart + v * WIDTH<T>, sums[i][v]);
-}
-
 // C [rows, columns] = A^T B of A [K, rows] and B [K, columns].
 template <typename T>
 void product(const Grid<T>& A, const Grid<T>& B, Grid<T>& C, int64_t K, int64_t rows, int64_t columns,
@@ -66,7 +25,7 @@ void product(const Grid<T>& A, const Grid<T>& B, Grid<T>& C, int64_t K, int64_t 
             for (int64_t j = above_only ? first : 0; j < columns; j += TILE<T>) {
                 const int64_t end = std::min(rows, first + CLOSE_ROWS);
                 each_tile<TALL>((above_only ? std::min(end, j + TILE<T>) : end) - first, [&](int64_t i, auto n) {
-                    tile<n>(A[k] + first + i, A.apart, B[k] + j, B.apart, std::min(PANEL, K - k), C[first + i] + j,
+                    tile<n>(transposed(A).at(first + i, k), B[k] + j, B.apart, std::min(PANEL, K - k), C[first + i] + j,
                             C.apart, k > 0);
                 });
             }

@@ -21,6 +21,29 @@ struct Rotation {
     const void *cos, *sin;
 };
 
+// Calls each(i, Lanes or T) for all numbers: whole vectors, then what is left of them.
+template <typename T, typename Each>
+inline void each_part(int64_t n, Each each) {
+    int64_t i = 0;
+    for (; i + WIDTH<T> <= n; i += WIDTH<T>) each(i, Lanes<T>{});
+    for (; i < n; ++i) each(i, T(0));
+}
+
+// 1 / sqrt(mean of (x - mean)^2 + eps)
+template <typename T>
+T inverse_root(const T* x, T mean, double eps, int64_t n) {
+    Lanes<T> sums = {};
+    T left = 0;
+    each_part<T>(n, [&](int64_t i, auto like) {
+        const auto y = load<decltype(like)>(x + i) - mean;
+        if constexpr (sizeof(like) == sizeof(T))
+            left += y * y;
+        else
+            sums = fused(y, y, sums);
+    });
+    return T(1) / std::sqrt((total(sums) + left) / T(n) + T(eps));
+}
+
 template <typename T>
 void normalise(const Norm& norm, const T* x, T* y, int64_t n) {
     if (norm.kind == NOTHING) {
@@ -37,23 +60,37 @@ void normalise(const Norm& norm, const T* x, T* y, int64_t n) {
         for (; i < n; ++i) mean += x[i];
         mean /= T(n);
     }
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i] - mean;
-    const T factor = T(1) / std::sqrt(dot(y, y, n) / T(n) + T(norm.eps));
-    for (int64_t i = 0; i < n; ++i) y[i] = y[i] * factor * weight[i] + (bias ? bias[i] : T(0));
+    const T factor = inverse_root(x, mean, norm.eps, n);
+    each_part<T>(n, [&](int64_t i, auto like) {
+        typedef decltype(like) Part;
+        const Part part = (load<Part>(x + i) - mean) * factor * load<Part>(weight + i);
+        store(y + i, bias ? part + load<Part>(bias + i) : part);
+    });
 }
 
-// The rotation of one head at one row: pairs (a, b) become (a cos - b sin, b cos + a sin).
+// The rotation of one head at one row: pairs (a, b) become (a cos - b sin, b cos + a sin). Back: with -sin, as the
+// gradient of a rotation is turned.
 template <typename T>
-void rotate(const Rotation& rotation, int64_t row, T* x) {
+void rotate(const Rotation& rotation, int64_t row, T* x, bool back = false) {
     const T* cos = (const T*)rotation.cos + row * rotation.row;
     const T* sin = (const T*)rotation.sin + row * rotation.row;
-    for (int64_t i = 0; i < rotation.pairs; ++i) {
-        T& first = rotation.interleaved ? x[2 * i] : x[i];
-        T& second = rotation.interleaved ? x[2 * i + 1] : x[i + rotation.pairs];
-        const T a = first, b = second;
-        first = a * cos[i] - b * sin[i];
-        second = b * cos[i] + a * sin[i];
+    const auto turned = [&](auto& first, auto& second, auto c, auto s) {
+        const auto a = first, b = second;
+        if (back) s = -s;
+        first = a * c - b * s;
+        second = b * c + a * s;
+    };
+    if (rotation.interleaved) {
+        for (int64_t i = 0; i < rotation.pairs; ++i) turned(x[2 * i], x[2 * i + 1], cos[i], sin[i]);
+        return;
     }
+    each_part<T>(rotation.pairs, [&](int64_t i, auto like) {
+        typedef decltype(like) Part;
+        Part first = load<Part>(x + i), second = load<Part>(x + rotation.pairs + i);
+        turned(first, second, load<Part>(cos + i), load<Part>(sin + i));
+        store(x + i, first);
+        store(x + rotation.pairs + i, second);
+    });
 }
 
 template <typename T>
