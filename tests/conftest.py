@@ -91,6 +91,16 @@ def torch_settings() -> dict[str, object]:
     }
 
 
+@pytest.fixture
+def threads() -> Iterator[int]:
+    """How many threads torch has. The test may change it."""
+    import torch
+
+    before = torch.get_num_threads()
+    yield before
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything works offline: a connection to anything but this machine is an error."""

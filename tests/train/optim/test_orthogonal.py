@@ -50,14 +50,6 @@ def test_a_gradient_whose_squares_no_float_holds_is_turned_as_any_other(way, siz
     assert torch.equal(orthogonal(large, dtype), orthogonal(small, dtype))
 
 
-@pytest.fixture
-def threads():
-    """How many threads torch has, as it is left."""
-    before = torch.get_num_threads()
-    yield before
-    torch.set_num_threads(before)
-
-
 @needs_cpp
 @pytest.mark.parametrize("shape", SIDES, ids=str)
 def test_cpp_computes_what_the_products_do(shape):

@@ -1,0 +1,124 @@
+"""Which layers leave their attention to C++: those that learn and that nobody looks into."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+import torch
+from parts.attention_cases import ONE, turning
+
+from glassformer.attend import ATTEND, Mask, Pattern
+from glassformer.foundation.errors import ConfigError, ResourceError
+from glassformer.parts import Attended, Attention, native, native_attention, watch_attention
+from glassformer.parts.norm import RMSNorm
+
+pytestmark = pytest.mark.skipif(not native.has_cpp(native_attention.SOURCE), reason="needs a C++ compiler")
+
+
+def layer(**settings) -> tuple[Attention, torch.Tensor]:
+    """A layer of attention, and what it reads."""
+    torch.manual_seed(1)
+    auto = ATTEND["softmax"]["auto"]
+    made = Attention(16, 4, settings.pop("attend", auto), qk_norm=lambda width: RMSNorm(width, 1e-5), **settings)
+    return made.double(), torch.randn(2, 9, 16, dtype=torch.float64)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Counts what C++ is asked for."""
+    noted: list[torch.Tensor] = []
+    real = native_attention.attend
+
+    def note(q, *arguments, **settings):
+        noted.append(q)
+        return real(q, *arguments, **settings)
+
+    monkeypatch.setattr(native_attention, "attend", note)
+    return noted
+
+
+def test_a_layer_that_learns_uses_it_and_computes_the_same(calls):
+    attention, x = layer()
+    y = attention(x, mask=Mask(causal=True))
+    assert len(calls) == 1
+    with torch.no_grad():
+        torch.testing.assert_close(attention(x, mask=Mask(causal=True)), y, rtol=1e-12, atol=1e-12)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize(
+    "settings", [{"dropout": 0.1}, {"attend": ATTEND["softmax"]["matmul"]}], ids=["dropout", "backend"]
+)
+def test_a_layer_that_drops_weights_or_names_its_backend_leaves_it_alone(calls, settings):
+    attention, x = layer(**settings)
+    attention(x, mask=Mask(causal=True))
+    assert not calls
+
+
+def test_a_watched_layer_computes_by_the_steps_that_are_watched(calls):
+    attention, x = layer()
+    seen: list[Attended] = []
+    with watch_attention(attention, seen.append):
+        attention(x, mask=Mask(causal=True))
+    assert len(seen) == 1
+    assert not calls
+
+
+def test_hooks_of_norms_see_what_passes(calls):
+    attention, x = layer()
+    seen: list[torch.Tensor] = []
+    attention.query_norm.register_forward_hook(lambda module, inputs, y: seen.append(y))
+    attention(x, mask=Mask(causal=True))
+    assert len(calls) == len(seen) == 1
+
+
+def test_what_it_leaves_to_others(threads, monkeypatch):
+    q, k, v = ONE.inputs()
+    asked = native_attention.serves
+    assert asked(q, k, v, Mask(), None)
+    assert not asked(*(each.bfloat16() for each in (q, k, v)), Mask(), None)
+    assert not asked(q, k.float(), v, Mask(), None)
+    assert not asked(*(each.to("meta") for each in (q, k, v)), Mask(), None)
+    assert not asked(*(each.detach() for each in (q, k, v)), Mask(), None)
+    assert not asked(q, k, v, Mask(window=3, causal=True), None)
+    assert not asked(q, k, v, Mask(pattern=Pattern(window=3, dilation=2), causal=True), None)
+    assert not asked(q, k, v, Mask(bias=torch.zeros(4, 9, 9, requires_grad=True)), None)
+    assert not asked(q, k, v, Mask(), turning(ONE, "half", dtype=torch.float32))
+    with torch.no_grad():
+        assert not asked(q, k, v, Mask(), None)
+    torch.set_num_threads(5)  # but two texts of two groups
+    assert not asked(q, k, v, Mask(), None)
+    torch.set_num_threads(threads)
+    monkeypatch.setattr(native_attention, "has_cpp", lambda source: False)
+    assert not asked(q, k, v, Mask(), None)
+
+
+def test_it_leaves_alone_what_functions_of_torch_map():
+    q, k, v = ONE.inputs()
+    noted: list[bool] = []
+
+    def ask(q):
+        noted.append(native_attention.serves(q, k, v, Mask(), None))
+        return q
+
+    torch.func.vmap(ask)(q[None])
+    assert noted == [False]
+
+
+def test_without_a_compiler_modules_do_it(monkeypatch, request, calls):
+    def none(source):
+        raise ConfigError("no compiler")
+
+    native.has_cpp.cache_clear()
+    request.addfinalizer(native.has_cpp.cache_clear)
+    monkeypatch.setattr(native, "library", none)
+    attention, x = layer()
+    attention(x, mask=Mask(causal=True)).sum().backward()
+    assert not calls
+
+
+def test_too_little_memory_is_told():
+    call = native_attention.CCall(B=1, H=1, G=1, T=1, S=1 << 40, K=1 << 10)
+    with pytest.raises(ResourceError, match="no memory for attention"):
+        native_attention.native("attention_float")(ctypes.byref(call), False, 1)
