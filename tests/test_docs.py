@@ -129,6 +129,7 @@ def test_results_are_those_of_the_benchmark(monkeypatch):
 
 TINY = {
     "attend": "--rounds 1 --lengths 4 --tokens 8 --mask padding",
+    "attention": "--rounds 1 --lengths 4 --tokens 8 --heads 2 --width 4",
     "sparse": "--rounds 1 --lengths 4 8 --heads 1 --width 2",
     "dropout": "--rounds 1 --tokens 8 --json",
     "norm": "--rounds 1 --batch 1",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from parts.attention_cases import ONE, Case, turning
 from torch import nn
 
 from glassformer.attend import ATTEND, Mask
 from glassformer.parts import native, native_attention
 from glassformer.parts.norm import LayerNorm, RMSNorm
 from glassformer.parts.positions import Rotation, rotate
+from parts.attention_cases import ONE, Case, turning
 from specimens import scramble
 
 pytestmark = pytest.mark.skipif(not native.has_cpp(native_attention.SOURCE), reason="needs a C++ compiler")
@@ -42,7 +42,7 @@ MASKS = {
 NORMS = {"none": lambda K: nn.Identity(), "rms": lambda K: RMSNorm(K, 1e-3), "layer": lambda K: LayerNorm(K, 1e-3)}
 
 
-def by_modules(q, k, v, mask, *, norms, rotation, scale):
+def by_modules(q, k, v, mask, norms, rotation, *, scale):
     """What `Attention` does without C++."""
     q, k = (rotate(norm(x), rotation) for norm, x in zip(norms, (q, k), strict=True))
     return ATTEND["softmax"]["matmul"](q, k, v, mask, scale=scale)
@@ -56,7 +56,7 @@ def both(case: Case, mask: Mask, norm: str = "none", rotation: Rotation | None =
     upstream = torch.randn_like(q)
     assert native_attention.serves(q, k, v, mask, rotation)
     for compute in (native_attention.attend, by_modules):
-        y = compute(q, k, v, mask, norms=norms, rotation=rotation, scale=0.3)
+        y = compute(q, k, v, mask, norms, rotation, scale=0.3)
         yield y.detach(), *torch.autograd.grad(y, wanted, upstream)
 
 
@@ -98,8 +98,8 @@ def test_in_float32_it_is_as_near_as_products():
     rotation = turning(case, "half")
     lower = Rotation(rotation.cos.float(), rotation.sin.float())
     norms, lower_norms = ((RMSNorm(case.K, 1e-5).to(dtype),) * 2 for dtype in (torch.float64, torch.float32))
-    y = by_modules(*wide, Mask(causal=True), norms=norms, rotation=rotation, scale=scale)
-    x = native_attention.attend(*narrow, Mask(causal=True), norms=lower_norms, rotation=lower, scale=scale)
+    y = by_modules(*wide, Mask(causal=True), norms, rotation, scale=scale)
+    x = native_attention.attend(*narrow, Mask(causal=True), lower_norms, lower, scale=scale)
     upstream = torch.randn_like(y)
     found, expected = torch.autograd.grad(x, narrow, upstream.float()), torch.autograd.grad(y, wide, upstream)
     assert_equal([x.double(), *(each.double() for each in found)], [y, *expected], 3e-5)
@@ -108,7 +108,7 @@ def test_in_float32_it_is_as_near_as_products():
 def test_a_query_that_may_read_nothing_gets_zeros_and_gives_no_gradient():
     q, k, v = ONE.inputs()
     mask = Mask(keep=torch.tensor([[False] * ONE.S, [True] * ONE.S]))
-    y = native_attention.attend(q, k, v, mask, norms=(nn.Identity(),) * 2, rotation=None, scale=1.0)
+    y = native_attention.attend(q, k, v, mask, (nn.Identity(),) * 2, None, scale=1.0)
     assert [bool(each.eq(0).all()) for each in y] == [True, False]
     for each in torch.autograd.grad(y.square().sum(), (q, k, v)):
         assert [bool(one.eq(0).all()) for one in each] == [True, False]
@@ -118,7 +118,7 @@ def test_what_is_no_number_stays_seen_where_it_is_read():
     q, k, v = ONE.inputs()
     with torch.no_grad():
         k[0, 0, 3, 0], v[1, 1, 5, 0] = torch.nan, torch.inf
-    y = native_attention.attend(q, k, v, Mask(causal=True), norms=(nn.Identity(),) * 2, rotation=None, scale=1.0)
+    y = native_attention.attend(q, k, v, Mask(causal=True), (nn.Identity(),) * 2, None, scale=1.0)
     seen = ~y.isfinite().all(-1)
     assert seen[0, :2, 3:].all()
     assert seen[1, 2:, 5:].all()
@@ -130,7 +130,7 @@ def test_scores_of_any_size_are_powers_of_e_relative_to_the_largest():
     q, k, v = Case(T=40, S=40).inputs()
     large = [q.detach() * 1e3, k.detach(), v.detach()]
     found = native_attention.attend(
-        *(each.requires_grad_() for each in large), Mask(), norms=(nn.Identity(),) * 2, rotation=None, scale=1.0
+        *(each.requires_grad_() for each in large), Mask(), (nn.Identity(),) * 2, None, scale=1.0
     )
     torch.testing.assert_close(found, ATTEND["softmax"]["reference"](*large, Mask(), scale=1.0), rtol=1e-9, atol=1e-9)
 
@@ -142,7 +142,7 @@ def test_the_number_of_threads_changes_no_bit(threads):
     found = []
     for number in (1, 3):
         torch.set_num_threads(number)
-        y = native_attention.attend(q, k, v, Mask(causal=True), norms=norms, rotation=rotation, scale=0.3)
+        y = native_attention.attend(q, k, v, Mask(causal=True), norms, rotation, scale=0.3)
         wanted = (q, k, v, norms[0].weight, norms[1].weight)
         found.append([y, *torch.autograd.grad(y.square().sum(), wanted)])
     for one, other in zip(*found, strict=True):
@@ -162,7 +162,7 @@ def test_it_can_be_differentiated_twice(frozen):
         del norm._parameters["weight"]
         norm.weight = weight
         norms = (norm, nn.Identity())
-        return native_attention.attend(q, k, v, Mask(causal=True), norms=norms, rotation=rotation, scale=0.7)
+        return native_attention.attend(q, k, v, Mask(causal=True), norms, rotation, scale=0.7)
 
     assert torch.autograd.gradcheck(compute, inputs)
     assert torch.autograd.gradgradcheck(compute, inputs)
@@ -178,5 +178,5 @@ def test_it_keeps_nothing_of_the_size_of_all_scores():
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        native_attention.attend(q, k, v, Mask(causal=True), norms=(nn.Identity(),) * 2, rotation=None, scale=1.0)
+        native_attention.attend(q, k, v, Mask(causal=True), (nn.Identity(),) * 2, None, scale=1.0)
     assert max(kept) == q.numel()

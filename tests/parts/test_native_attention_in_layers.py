@@ -6,12 +6,12 @@ import ctypes
 
 import pytest
 import torch
-from parts.attention_cases import ONE, turning
 
 from glassformer.attend import ATTEND, Mask, Pattern
 from glassformer.foundation.errors import ConfigError, ResourceError
 from glassformer.parts import Attended, Attention, native, native_attention, watch_attention
 from glassformer.parts.norm import RMSNorm
+from parts.attention_cases import ONE, turning
 
 pytestmark = pytest.mark.skipif(not native.has_cpp(native_attention.SOURCE), reason="needs a C++ compiler")
 

@@ -5,8 +5,9 @@ is meant, write the file anew and say in the changelog what changed:
 
     OMP_NUM_THREADS=1 PYTHONPATH=src python tests/train/golden.py > tests/train/golden.txt
 
-Its first line says with which torch, on which kind of processor, with how many threads, and how Muon turns. There
-losses are compared bit for bit; elsewhere, where sums are added up in another order, to `TOLERANCE`.
+Its first line says with which torch, on which kind of processor, with how many threads, and whether with our C++, which
+does the work of Muon and of attention. There losses are compared bit for bit; elsewhere, where sums are added up in
+another order, to `TOLERANCE`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ import torch.nn.functional as F
 
 from glassformer.data.config import FILES
 from glassformer.parts.native import has_cpp
-from glassformer.train.optim.orthogonal import SOURCE
 from glassformer.train.recipe import known_recipes, load_recipe, override
 from glassformer.train.record.events import Progress
 from glassformer.train.run.session import start
@@ -103,9 +103,9 @@ def data_of(name: str, folder: Path) -> dict[str, object]:
 def conditions() -> str:
     """What the bits of a loss hang on beside our own code, as the first line of the file has it."""
     processor = torch.backends.cpu.get_cpu_capability()
-    muon = "in C++" if has_cpp(SOURCE) else "by products"
+    ours = "with" if has_cpp() else "without"
     return (
-        f"torch {torch.__version__}, {processor}, threads {torch.get_num_threads()}, Muon {muon}, "
+        f"torch {torch.__version__}, {processor}, threads {torch.get_num_threads()}, {ours} our C++, "
         f"arithmetic {arithmetic()}"
     )
 

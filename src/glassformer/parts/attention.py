@@ -79,15 +79,17 @@ class Attention(nn.Module):
         else:
             q, k, v = (self.heads(each) for each in self.projected(x, source))
             if cache is None and self._plain and native_attention.serves(q, k, v, mask, rotation):
-                norms = (self.query_norm, self.key_norm)
-                mixed = native_attention.attend(q, k, v, mask, norms=norms, rotation=rotation, scale=self.scale)
-                return self.output(mixed.transpose(1, 2).flatten(2))
+                norms = (self.query_norm, self.key_norm)  # what follows, in one call
+                return self._written(native_attention.attend(q, k, v, mask, norms, rotation, scale=self.scale))
             q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
             if cache is not None:
                 k, v = cache.append(k, v)
         if self.relation is not None:
             mask = self.relation(q, k, mask, scale=self.scale)
         mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
+        return self._written(mixed)
+
+    def _written(self, mixed: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     @property

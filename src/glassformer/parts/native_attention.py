@@ -97,9 +97,9 @@ def attend(
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S K"],
     mask: Mask,
-    *,
     norms: tuple[nn.Module, nn.Module],
     rotation: Rotation | None,
+    *,
     scale: float,
 ) -> Float[Tensor, "B H T K"]:
     """Attention of the normalised and rotated queries and keys. Errors: `ResourceError` without memory."""

@@ -1,0 +1,58 @@
+"""Faults in the attention of training in our C++, and in what is left to it."""
+
+from __future__ import annotations
+
+from mutant_runner import Mutant
+
+LAW, LAYERS = "tests/parts/test_native_attention.py", "tests/parts/test_native_attention_in_layers.py"
+MASKED, TURNED = (
+    f"{LAW}::test_it_is_what_the_modules_compute_under_every_mask",
+    f"{LAW}::test_it_normalises_and_rotates_as_the_modules_do",
+)
+LEFT = f"{LAYERS}::test_what_it_leaves_to_others"
+CPP, PYTHON, LAYER = "parts/cpp/attention.cpp", "parts/native_attention.py", "parts/attention.py"
+
+# fmt: off
+ROWS: list[Mutant] = [
+    Mutant("a query reads one key too many", CPP, "S - call.T_ + t + 1", "S - call.T_ + t + 2", MASKED),
+    Mutant("C++ adds nothing to the scores that it learns from", CPP, "weights[i][s] += more[s]", "weights[i][s] += 0 * more[s]", MASKED),
+    Mutant("scores are not scaled where they are learned", CPP, "q[i][j] *= T(call.scale)", "q[i][j] *= T(1)", MASKED),
+    Mutant("the gradient of queries is not scaled", CPP, "found[i][j] *= T(call.scale)", "found[i][j] *= T(1)", MASKED),
+    Mutant("weights are not divided by their sum", CPP, "to[j] = found[i][j] * factor[i]", "to[j] = found[i][j]", MASKED),
+    Mutant("the mean of a softmax's gradient stays", CPP, "(load<Lanes<T>>(here + s) - mean)", "(load<Lanes<T>>(here + s))", MASKED),
+    Mutant("what is not read has a gradient", CPP, "weight[s] = here[s] = 0", "weight[s] = 0", MASKED),
+    Mutant("what is not read has a weight", CPP, "for (int64_t s = n; s < most; ++s) scores[s] = 0;", "", MASKED),
+    Mutant("keys learn from the last block of queries", CPP,
+        "near_product(transposed(of_scores), q, of_k, n, most, K, true)", "near_product(transposed(of_scores), q, of_k, n, most, K)", MASKED),
+    Mutant("values learn from the last block of queries", CPP,
+        "near_product(transposed(weights), of_out, of_v, n, most, K, true)", "near_product(transposed(weights), of_out, of_v, n, most, K)", MASKED),
+    Mutant("keys keep the gradient of another text", CPP, "std::fill(of_k[0], of_k[S - 1] + K, T(0));", "", MASKED),
+    Mutant("values keep the gradient of another text", CPP, "std::fill(of_v[0], of_v[S - 1] + K, T(0));", "", MASKED),
+    Mutant("the first heads stand for all", CPP, "int64_t h = g * (call.H / call.G); h <", "int64_t h = 0; h <", MASKED),
+    Mutant("vectors beyond a square are not transposed", CPP, "for (int64_t i = 0; i < K; i += SQUARE)", "for (int64_t i = 0; i < 1; i += SQUARE)", MASKED),
+    Mutant("the largest score is not taken off", CPP,
+        "- (largest == -INFINITY ? T(0) : largest))", "- T(0))", f"{LAW}::test_scores_of_any_size_are_powers_of_e_relative_to_the_largest"),
+    Mutant("the numbers behind a tile are left out", "parts/cpp/products.h",
+        "for (int64_t j = 0; j < columns; j += TILE<T>)", "for (int64_t j = 0; j + TILE<T> <= columns; j += TILE<T>)", MASKED),
+    Mutant("gradients are rotated on", CPP, "token, g, true)", "token, g)", TURNED),
+    Mutant("all texts have the angles of the first", CPP, "text * by.texts_apart + token, y)", "token, y)", TURNED),
+    Mutant("the gradient of a norm keeps what its size takes", CPP, "load<Part>(x + i) * mean) * r", "load<Part>(x + i) * T(0)) * r", TURNED),
+    Mutant("a norm's weight does not weigh its gradient", CPP, "here * load<Part>(weight + i));", "here);", TURNED),
+    Mutant("the weight's gradient is that of the last vector", CPP, "load<Part>(of_weight + i) + here", "here", TURNED),
+    Mutant("keys have the norm of queries where they are learned", PYTHON, "zip(weights, asked.eps, of_weights", "zip(weights[:1] * 2, asked.eps, of_weights", TURNED),
+    Mutant("one row of angles stands for other texts too", PYTHON, "if texts and texts[0] > 1 else 0", "if texts else 0", f"{LAW}::test_one_row_of_angles_for_many_texts"),
+    Mutant("a prefix is hidden", PYTHON, "mask.placed and mask.prefix is None", "mask.placed", MASKED),
+    Mutant("columns stand for positions", PYTHON, "not mask.placed and mask.prefix is None", "mask.prefix is None", MASKED),
+    Mutant("a query that reads nothing gets a mean", PYTHON,
+        "out if lowered is None else lowered.zero_blind(out)", "out", f"{LAW}::test_a_query_that_may_read_nothing_gets_zeros_and_gives_no_gradient"),
+    Mutant("a second derivative is none", PYTHON, "create_graph=True", "create_graph=False", f"{LAW}::test_it_can_be_differentiated_twice"),
+    Mutant("hooks of norms see nothing", PYTHON, "any_of([vars(norm)])", "False", f"{LAYERS}::test_hooks_of_norms_see_what_passes"),
+    Mutant("a learned bias learns nothing", PYTHON, "(mask.bias is not None and mask.bias.requires_grad)", "False", LEFT),
+    Mutant("patterns are read as if they hid nothing", PYTHON, "mask.sparse is None and ", "", LEFT),
+    Mutant("some threads have nothing to do", PYTHON, "len(k) * k.shape[1] >= torch.get_num_threads() and ", "", LEFT),
+    Mutant("angles of other numbers are read as those of queries", PYTHON, "or rotation.cos.dtype != q.dtype", "", LEFT),
+    Mutant("mapped functions get the numbers of all", PYTHON,
+        " or torch._C._are_functorch_transforms_active():", ":", f"{LAYERS}::test_it_leaves_alone_what_functions_of_torch_map"),
+    Mutant("a watched layer computes by C++", LAYER, 'self.attend is ATTEND["softmax"]["auto"] and ', "", f"{LAYERS}::test_a_watched_layer_computes_by_the_steps_that_are_watched"),
+    Mutant("C++ drops no weights", LAYER, " and not drops", "", f"{LAYERS}::test_a_layer_that_drops_weights_or_names_its_backend_leaves_it_alone"),
+]
