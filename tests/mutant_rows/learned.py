@@ -53,6 +53,7 @@ ROWS: list[Mutant] = [
     Mutant("angles of other numbers are read as those of queries", PYTHON, "or rotation.cos.dtype != q.dtype", "", LEFT),
     Mutant("mapped functions get the numbers of all", PYTHON,
         " or torch._C._are_functorch_transforms_active():", ":", f"{LAYERS}::test_it_leaves_alone_what_functions_of_torch_map"),
-    Mutant("a watched layer computes by C++", LAYER, 'self.attend is ATTEND["softmax"]["auto"] and ', "", f"{LAYERS}::test_a_watched_layer_computes_by_the_steps_that_are_watched"),
-    Mutant("C++ drops no weights", LAYER, " and not drops", "", f"{LAYERS}::test_a_layer_that_drops_weights_or_names_its_backend_leaves_it_alone"),
+    Mutant("a watched layer computes by C++", LAYER, 'self.attend is ATTEND["softmax"]["auto"]', "True", f"{LAYERS}::test_a_watched_layer_computes_by_the_steps_that_are_watched"),
+    Mutant("a model that is not trained computes by C++", LAYER, "self.training and auto", "auto", f"{LAYERS}::test_outside_of_training_steps_are_taken_one_by_one"),
+    Mutant("C++ drops no weights", LAYER, " and self.dropout == 0", "", f"{LAYERS}::test_a_layer_that_drops_weights_or_names_its_backend_leaves_it_alone"),
 ]

@@ -65,6 +65,12 @@ def test_a_watched_layer_computes_by_the_steps_that_are_watched(calls):
     assert not calls
 
 
+def test_outside_of_training_steps_are_taken_one_by_one(calls):
+    attention, x = layer()
+    attention.eval()(x, mask=Mask(causal=True))
+    assert not calls
+
+
 def test_hooks_of_norms_see_what_passes(calls):
     attention, x = layer()
     seen: list[torch.Tensor] = []

@@ -94,9 +94,12 @@ class Attention(nn.Module):
 
     @property
     def _plain(self) -> bool:
-        """Whether attention is left to choose how it is computed, and nothing is dropped or added."""
-        drops = self.training and self.dropout > 0
-        return self.attend is ATTEND["softmax"]["auto"] and self.relation is None and not drops
+        """Whether it is trained, is left to choose how it computes, and drops or adds nothing.
+
+        Outside of training every step is taken on its own, and watching one changes no bit.
+        """
+        auto = self.attend is ATTEND["softmax"]["auto"]
+        return self.training and auto and self.relation is None and self.dropout == 0
 
     def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:
         """Query, key and value for all heads side by side; by one product if the maps were joined."""
