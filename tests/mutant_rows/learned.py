@@ -10,6 +10,7 @@ MASKED, TURNED = (
     f"{LAW}::test_it_normalises_and_rotates_as_the_modules_do",
 )
 LEFT = f"{LAYERS}::test_what_it_leaves_to_others"
+TOLD = "tests/train/run/test_chosen.py::test_our_cpp_is_told_of_where_it_will_learn"
 CPP, PYTHON, LAYER = "parts/cpp/attention.cpp", "parts/native_attention.py", "parts/attention.py"
 
 # fmt: off
@@ -54,6 +55,9 @@ ROWS: list[Mutant] = [
     Mutant("mapped functions get the numbers of all", PYTHON,
         " or torch._C._are_functorch_transforms_active():", ":", f"{LAYERS}::test_it_leaves_alone_what_functions_of_torch_map"),
     Mutant("a watched layer computes by C++", LAYER, 'self.attend is ATTEND["softmax"]["auto"]', "True", f"{LAYERS}::test_a_watched_layer_computes_by_the_steps_that_are_watched"),
-    Mutant("a model that is not trained computes by C++", LAYER, "self.training and auto", "auto", f"{LAYERS}::test_outside_of_training_steps_are_taken_one_by_one"),
+    Mutant("a model that is not trained computes by C++", LAYER, "self.training and self.plain", "self.plain", f"{LAYERS}::test_outside_of_training_steps_are_taken_one_by_one"),
     Mutant("C++ drops no weights", LAYER, " and self.dropout == 0", "", f"{LAYERS}::test_a_layer_that_drops_weights_or_names_its_backend_leaves_it_alone"),
+    Mutant("C++ is said to learn in narrow numbers", "train/run/chosen.py", "plain and wide and", "plain and", TOLD),
+    Mutant("C++ is said to drop weights", "train/run/chosen.py", "and chance == 0 ", "", TOLD),
+    Mutant("C++ is said to learn a bias", "train/run/chosen.py", "    with watch_attention", "    import torch\n    with torch.no_grad(), watch_attention", TOLD),
 ]

@@ -78,7 +78,7 @@ class Attention(nn.Module):
             k, v = cache.read()
         else:
             q, k, v = (self.heads(each) for each in self.projected(x, source))
-            if cache is None and self._plain and native_attention.serves(q, k, v, mask, rotation):
+            if cache is None and self.training and self.plain and native_attention.serves(q, k, v, mask, rotation):
                 norms = (self.query_norm, self.key_norm)  # what follows, in one call
                 return self._written(native_attention.attend(q, k, v, mask, norms, rotation, scale=self.scale))
             q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
@@ -93,13 +93,12 @@ class Attention(nn.Module):
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     @property
-    def _plain(self) -> bool:
-        """Whether it is trained, is left to choose how it computes, and drops or adds nothing.
+    def plain(self) -> bool:
+        """Whether it is left to choose how it computes, and drops or adds nothing; then our C++ may train it.
 
-        Outside of training every step is taken on its own, and watching one changes no bit.
+        Only train it: elsewhere every step is taken on its own, and watching one changes no bit.
         """
-        auto = self.attend is ATTEND["softmax"]["auto"]
-        return self.training and auto and self.relation is None and self.dropout == 0
+        return self.attend is ATTEND["softmax"]["auto"] and self.relation is None and self.dropout == 0
 
     def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:
         """Query, key and value for all heads side by side; by one product if the maps were joined."""

@@ -76,20 +76,23 @@ def serves(
     mask: Mask,
     rotation: Rotation | None,
 ) -> bool:
-    """Whether our C++ computes this: numbers on a CPU whose gradients are asked for, and a thread's work for each.
-
-    It leaves to others what other tools look into (compiled, traced, or mapped calls), learned biases, and patterns.
-    """
-    alike = all(type(each) is Tensor and each.dtype == q.dtype and each.shape[-1] == q.shape[-1] for each in (q, k, v))
-    learns = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    if not (learns and alike and q.device.type == "cpu" and q.dtype in NATIVE and q.numel() and k.numel()):
+    """Whether our C++ computes this: gradients are asked for, nobody looks into it, and each thread has work."""
+    if not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)):
         return False
     if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or torch._C._are_functorch_transforms_active():  # pyright: ignore[reportPrivateUsage]
         return False
     if rotation is not None and (rotation.layout not in LAYOUTS or rotation.cos.dtype != q.dtype):
         return False
+    return len(k) * k.shape[1] >= torch.get_num_threads() and knows(q, k, v, mask)
+
+
+def knows(q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"], mask: Mask) -> bool:
+    """Whether our C++ has these numbers, on a CPU, and what the mask says; it has no patterns and no learned biases."""
+    alike = all(type(each) is Tensor and each.dtype == q.dtype and each.shape[-1] == q.shape[-1] for each in (q, k, v))
+    if not (alike and q.device.type == "cpu" and q.dtype in NATIVE and q.numel() and k.numel()):
+        return False
     biased = mask.value_bias is not None or (mask.bias is not None and mask.bias.requires_grad)
-    return not biased and mask.sparse is None and len(k) * k.shape[1] >= torch.get_num_threads() and has_cpp(SOURCE)
+    return not biased and mask.sparse is None and has_cpp(SOURCE)
 
 
 def attend(

@@ -7,6 +7,7 @@ import torch
 
 from glassformer.attend import ATTEND, RULES, Mask
 from glassformer.model.transformer import Transformer
+from glassformer.parts import native, native_attention
 from glassformer.train.record.events import Started
 from glassformer.train.run import chosen as module
 from glassformer.train.run.chosen import attention, chosen
@@ -21,13 +22,38 @@ def made(**changes):
     return Transformer(model_config(prepared.recipe, prepared.tokenizers)), prepared
 
 
+@pytest.fixture
+def no_compiler(monkeypatch):
+    """Our C++ cannot be compiled."""
+    monkeypatch.setattr(native_attention, "has_cpp", lambda source: False)
+
+
+@pytest.mark.skipif(not native.has_cpp(native_attention.SOURCE), reason="needs a C++ compiler")
+@pytest.mark.parametrize(
+    ("changes", "ours"),
+    [
+        ({}, True),
+        ({"data__layout": "encoder"}, True),
+        ({"training__precision": "bfloat16"}, False),
+        ({"model__attention_dropout": 0.1}, False),
+        ({"model__positions": "t5"}, False),
+        ({"model__positions": "alibi", "data__layout": "encoder"}, True),
+    ],
+    ids=str,
+)
+def test_our_cpp_is_told_of_where_it_will_learn(changes, ours):
+    assert attention(*made(**changes)).startswith("our C++ (" if ours else "matmul (")
+
+
 @pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
+@pytest.mark.usefixtures("no_compiler")
 def test_the_backend_that_auto_picks_is_told_with_its_reason(layout):
     said = attention(*made(data__layout=layout))
     assert said.startswith("matmul (")
     assert said.endswith(" scores on a CPU: two products beat the fused kernel)")
 
 
+@pytest.mark.usefixtures("no_compiler")
 def test_both_are_told_where_long_and_short_sequences_get_different_ones():
     said = attention(*made(data__min_length=2, data__max_length=400, training__batch_tokens=4096))
     fused, products = said.split("; ")
@@ -85,6 +111,7 @@ def test_two_rows_are_looked_at_and_no_more(monkeypatch):
     assert rows == [1, 1]
 
 
+@pytest.mark.usefixtures("no_compiler")
 def test_every_start_says_it_once(tmp_path):
     short = {"training__steps": 1, "training__warmup": 0}
     [started] = [e for e in follow(start(recipe(**short), tmp_path / "run")) if isinstance(e, Started)]

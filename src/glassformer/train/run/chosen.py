@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import torch
-
 from glassformer.attend import RULES
 from glassformer.attend.flex import obstacle
 from glassformer.model.count import count_parameters
 from glassformer.model.transformer import Transformer
-from glassformer.parts import Attended, watch_attention
+from glassformer.parts import Attended, native_attention, watch_attention
 from glassformer.train.objective import loss_of, objective_for
 from glassformer.train.run.build import broken_notes
 from glassformer.train.settings import TrainingConfig
 from glassformer.train.sources.run_data import RunData
+
+NARROW = ("bfloat16", "float16")
 
 
 def chosen(model: Transformer, prepared: RunData) -> list[str]:
@@ -34,7 +34,7 @@ def rising(training: TrainingConfig) -> list[str]:
 
 
 def attention(model: Transformer, prepared: RunData) -> str:
-    """The attention backend: as asked, or what `auto` picks for the longest and the shortest training sample.
+    """The attention backend: as asked, or what computes the longest and the shortest training sample.
 
     Found by one forward pass of each alone, so it costs less than a step. Weights, mode and random state do not change.
     """
@@ -43,16 +43,21 @@ def attention(model: Transformer, prepared: RunData) -> str:
         return f"{asked}, as asked"
     picked: dict[str, str] = {}
     """For each name, the first reason to pick it."""
-    pick = RULES[model.config.stack.attention_rule].pick
+    rule, wide = model.config.stack.attention_rule, prepared.recipe.training.precision not in NARROW
+    pick = RULES[rule].pick
 
     def note(call: Attended) -> None:
         q, chance = call.q, call.attention.dropout  # the dropout of training, because that is what is examined
+        plain = rule == "softmax" and chance == 0 and call.attention.relation is None
+        if plain and wide and native_attention.knows(q, call.k, call.v, call.mask):
+            picked.setdefault("our C++", "in float32 on a CPU: it keeps no scores")
+            return
         flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=chance) is None
         name, why = pick(q.device.type, q.shape[-2], call.k.shape[-2], call.mask, flexible=flexible)
         picked.setdefault(name, why)
 
     device, training = next(model.parameters()).device, model.training
-    with torch.no_grad(), watch_attention(model, note):
+    with watch_attention(model, note):
         for batch in prepared.extremes():
             loss_of(model.eval(), batch.to(device), objective_for(model))
     model.train(training)
