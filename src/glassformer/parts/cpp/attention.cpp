@@ -123,8 +123,7 @@ class Group {
     }
 
     void backward(int64_t b, int64_t g) {
-        T *of_q_weight = call.of_queries.of_weight + (b * call.G + g) * K,
-          *of_k_weight = call.of_keys.of_weight + (b * call.G + g) * K;
+        T *of_q_weight = of_weight(call.of_queries, b, g), *of_k_weight = of_weight(call.of_keys, b, g);
         std::fill(of_k[0], of_k[S - 1] + K, T(0));
         std::fill(of_v[0], of_v[S - 1] + K, T(0));
         each_block(b, g, [&](int64_t h, int64_t first, int64_t n, int64_t most) {
@@ -161,6 +160,9 @@ class Group {
     }
 
    private:
+    T* of_weight(const Turn<T>& of, int64_t b, int64_t g) const {
+        return of.of_weight ? of.of_weight + (b * call.G + g) * K : nullptr;
+    }
     T* logs(int64_t b, int64_t h) const { return call.logs + (b * call.H + h) * call.T_; }
     void copy(const T* from, T* to) const { std::copy(from, from + K, to); }
 
