@@ -6,6 +6,7 @@ import ctypes
 
 import pytest
 import torch
+from torch import nn
 
 from glassformer.attend import ATTEND, Mask, Pattern
 from glassformer.foundation.errors import ConfigError, ResourceError
@@ -71,12 +72,26 @@ def test_outside_of_training_steps_are_taken_one_by_one(calls):
     assert not calls
 
 
-def test_hooks_of_norms_see_what_passes(calls):
+HOOKS = {
+    "forward": lambda norm, note: norm.register_forward_hook(note),
+    "before forward": lambda norm, note: norm.register_forward_pre_hook(note),
+    "backward": lambda norm, note: norm.register_full_backward_hook(note),
+    "before backward": lambda norm, note: norm.register_full_backward_pre_hook(note),
+    "of all modules": lambda norm, note: nn.modules.module.register_module_forward_hook(note),
+}
+
+
+@pytest.mark.parametrize("kind", HOOKS)
+def test_hooks_of_norms_see_what_passes(calls, kind):
     attention, x = layer()
-    seen: list[torch.Tensor] = []
-    attention.query_norm.register_forward_hook(lambda module, inputs, y: seen.append(y))
-    attention(x, mask=Mask(causal=True))
-    assert len(calls) == len(seen) == 1
+    seen: list[nn.Module] = []
+    handle = HOOKS[kind](attention.query_norm, lambda module, *passing: seen.append(module))
+    try:
+        attention(x, mask=Mask(causal=True)).sum().backward()
+    finally:
+        handle.remove()
+    assert len(calls) == 1
+    assert seen.count(attention.query_norm) == 1
 
 
 def test_what_it_leaves_to_others(threads, monkeypatch):

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from glassformer.attend import ATTEND, Mask
 from glassformer.foundation.shapes import Float, Tensor
-from glassformer.parts.hooks import any_of
 from glassformer.parts.native import CPP, LAYOUTS, CNorm, CRotation, declared, has_cpp
 from glassformer.parts.norm import RMSNorm, rms_norm
 from glassformer.parts.positions import Rotation, rotate
@@ -25,6 +25,8 @@ from glassformer.parts.positions import Rotation, rotate
 SOURCE = CPP.with_name("attention.cpp")
 NATIVE = {torch.float32: "attention_float", torch.float64: "attention_double"}
 """The functions of our C++, by what they compute in."""
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+"""Where a module has its hooks; one with any is called itself."""
 LACKS = "There is no memory for attention. Give fewer or shorter texts at once, or free some memory."
 
 
@@ -120,7 +122,8 @@ def attend(
 
 def told(norm: nn.Module, x: Float[Tensor, "B H T K"]) -> tuple[Float[Tensor, "B H T K"], Tensor | None, float]:
     """The input of C++, the weight of the norm that it is to compute, and eps; other norms are computed here."""
-    watched = "forward" in vars(norm) or any_of([vars(norm)])
+    own = vars(norm)
+    watched = "forward" in own or _has_any_global_hook() or any(own[kind] for kind in HOOKS)
     if type(norm) is RMSNorm and not watched and norm.weight.dtype == x.dtype:
         return x, norm.weight, norm.eps
     return norm(x), None, 0.0

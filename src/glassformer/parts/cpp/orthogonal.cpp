@@ -15,6 +15,7 @@ namespace glassformer {
 constexpr int64_t PANEL = 256;  // numbers that a tile adds up at a time, so that its rows stay in the first cache
 constexpr int64_t CLOSE_ROWS = 192;  // rows of tiles for each panel, whose factors stay in the second cache
 constexpr int64_t SQUARE = 16;  // sides of what is mirrored at a time, so that lines of a cache are used whole
+
 // C [rows, columns] = A^T B of A [K, rows] and B [K, columns].
 template <typename T>
 void product(const Grid<T>& A, const Grid<T>& B, Grid<T>& C, int64_t K, int64_t rows, int64_t columns,
