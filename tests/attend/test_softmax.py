@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from glassformer.attend.softmax import SHORT, softmax
 
@@ -50,3 +51,20 @@ def test_the_scores_are_left_as_they_were():
     before = x.clone()
     softmax(x)
     assert x.equal(before)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch uses it to differentiate forwards
+@pytest.mark.parametrize("S", LENGTHS)
+def test_functions_of_torch_and_forward_mode_follow_it(S):
+    x = scores(S, torch.float64).detach()
+
+    def total(x):
+        return softmax(x).square().sum()
+
+    expected = torch.autograd.grad(total(x.requires_grad_()), x)[0]
+    x = x.detach()
+    torch.testing.assert_close(torch.func.grad(total)(x), expected)
+    with forward_ad.dual_level():
+        tangent = torch.ones_like(x)
+        rise = forward_ad.unpack_dual(total(forward_ad.make_dual(x, tangent))).tangent
+    torch.testing.assert_close(rise, expected.sum())

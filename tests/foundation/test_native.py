@@ -14,6 +14,11 @@ from glassformer.foundation.cache_folder import cache_folder
 from glassformer.foundation.errors import ConfigError, ResourceError
 
 compiled = pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler is here")
+IN_ANOTHER_PROCESS = """
+import pathlib
+from glassformer.foundation.native import library
+print(library(pathlib.Path({!r})).seven())
+"""
 SEVEN = 'extern "C" int seven() { return 7; }\n'
 
 
@@ -59,12 +64,18 @@ def test_the_user_is_told_when_a_file_is_compiled_and_only_then(source, caplog):
 
 
 @compiled
-def test_what_was_damaged_is_compiled_again(source):
-    file = cache_folder() / "native" / f"{native.key_of(source, native.compiler())}.so"
-    file.parent.mkdir(parents=True)
-    file.write_bytes(b"no library")
-    assert native.library(source).seven() == 7
-    assert kept() == [file]
+@pytest.mark.parametrize("damaged", [lambda data: data[:3000], lambda data: b"no library"], ids=["cut", "other"])
+def test_what_was_damaged_is_compiled_again(source, damaged):
+    native.library(source)
+    (file,) = kept()
+    whole = file.read_bytes()
+    file.unlink()  # a process that has it loaded keeps what it had
+    file.write_bytes(damaged(whole))
+    code = IN_ANOTHER_PROCESS.format(str(source))
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "7\n")
+    (again,) = kept()
+    assert again.read_bytes() == whole or again.name != file.name
 
 
 @compiled
@@ -166,11 +177,7 @@ def test_a_cache_whose_files_cannot_be_loaded(source, monkeypatch):
 
 @compiled
 def test_processes_that_compile_at_once_disturb_no_one(source):
-    code = (
-        "import pathlib, sys; from glassformer.foundation.native import library;"
-        f"print(library(pathlib.Path({str(source)!r})).seven())"
-    )
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", IN_ANOTHER_PROCESS.format(str(source))]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [each.communicate(timeout=60)[0].strip() for each in running] == ["7"] * 3
     assert len(kept()) == 1

@@ -122,7 +122,7 @@ ROWS: list[Mutant] = [
     Mutant("how long a text is becomes part of a compiled step", "attend/mask.py",
         "        if torch.compiler.is_compiling():\n            return build()\n", "", f"{COMPILED}::test_rows_with_padding_have_one_code_too"),
     Mutant("a text beyond a vector's length is compiled anew", "attend/softmax.py",
-        "if torch.compiler.is_compiling() or scores.shape[-1] > SHORT or", "if scores.shape[-1] > SHORT or torch.compiler.is_compiling() or",
+        "if traced() or scores.shape[-1] > SHORT or", "if scores.shape[-1] > SHORT or traced() or",
         f"{COMPILED}::test_a_compiled_step_is_the_step_and_how_long_a_text_is_has_no_part_in_it"),
     Mutant("lengths that happen to be equal must be so ever after", "decode/compiled.py",
         "use_duck_shape=False", "use_duck_shape=True", f"{COMPILED}::test_a_server_that_is_warm_compiles_no_more[encoder-decoder]"),

@@ -54,7 +54,7 @@ def both(case: Case, mask: Mask, norm: str = "none", rotation: Rotation | None =
     norms = tuple(scramble(NORMS[norm](case.K).double()) for _ in range(2))
     wanted = (q, k, v, *(each for one in norms for each in one.parameters()))
     upstream = torch.randn_like(q)
-    assert native_attention.serves(q, k, v, mask, rotation)
+    assert native_attention.serves(q, k, v, mask, norms, rotation)
     for compute in (native_attention.attend, by_modules):
         y = compute(q, k, v, mask, norms, rotation, scale=0.3)
         yield y.detach(), *torch.autograd.grad(y, wanted, upstream)
@@ -178,3 +178,65 @@ def test_it_keeps_nothing_of_the_size_of_all_scores():
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         native_attention.attend(q, k, v, Mask(causal=True), (nn.Identity(),) * 2, None, scale=1.0)
     assert max(kept) == q.numel()
+
+
+LYING = {
+    "last number first": lambda bias: bias.mT.contiguous().mT,
+    "one number for all keys": lambda bias: bias[..., :1],
+    "backwards": lambda bias: bias.flip(-1).as_strided(bias.shape, bias.stride()),
+    "one row for all queries": lambda bias: bias[:, :1],
+}
+
+
+@pytest.mark.parametrize("how", LYING)
+def test_a_bias_may_lie_in_memory_in_any_way(how):
+    torch.manual_seed(1)
+    assert_equal(*both(ONE, Mask(bias=LYING[how](torch.randn(ONE.H, ONE.T, ONE.S, dtype=torch.float64)))))
+
+
+@pytest.mark.parametrize("how", ["padding", "documents"])
+def test_rules_may_lie_in_memory_column_by_column(how):
+    rule = torch.randint(2, (ONE.S, ONE.B)).T
+    assert_equal(*both(ONE, Mask(keep=rule.bool()) if how == "padding" else Mask(documents=rule, causal=True)))
+
+
+def test_weights_of_norms_may_lie_in_memory_in_any_way():
+    q, k, v = ONE.inputs()
+    norm = RMSNorm(ONE.K, 1e-5)
+    norm.weight = nn.Parameter(torch.randn(2 * ONE.K, dtype=torch.float64)[::2])
+    found = [
+        torch.autograd.grad(compute(q, k, v, Mask(), (norm, norm), None, scale=0.3).square().sum(), (q, norm.weight))
+        for compute in (native_attention.attend, by_modules)
+    ]
+    assert_equal(*found)
+
+
+def test_what_is_given_twice_gets_the_gradient_of_both_places_once():
+    x = ONE._replace(G=ONE.H).inputs()[0]
+    norm = RMSNorm(ONE.K, 1e-3).double()
+    found = []
+    for compute in (native_attention.attend, by_modules):
+        y = compute(x, x, x, Mask(causal=True), (norm, norm), None, scale=0.3)
+        first = torch.autograd.grad(y.square().sum(), (x, norm.weight), create_graph=True)
+        found.append([*first, *torch.autograd.grad(sum(each.square().sum() for each in first), (x, norm.weight))])
+    assert_equal(*found)
+
+
+@pytest.mark.parametrize("changed", ["bias", "angles", "keys"])
+def test_what_was_changed_since_is_refused_on_the_way_back(changed):
+    q, k, v = ONE.inputs()
+    bias, rotation = torch.zeros(1, 4, 9, 9, dtype=torch.float64), turning(ONE, "half")
+    y = native_attention.attend(q, k, v, Mask(bias=bias), (nn.Identity(),) * 2, rotation, scale=0.3)
+    with torch.no_grad():
+        {"bias": bias, "angles": rotation.sin, "keys": k}[changed].add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_many_gradients_at_once():
+    (q, k, v), rotation = ONE.inputs(), turning(ONE, "interleaved")
+    upstream, found = torch.randn(3, *q.shape, dtype=torch.float64), []
+    for compute in (native_attention.attend, by_modules):
+        y = compute(q, k, v, Mask(causal=True), (nn.Identity(),) * 2, rotation, scale=0.3)
+        found.append(torch.autograd.grad(y, (q, k, v), upstream, is_grads_batched=True))
+    assert_equal(*found)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from glassformer.foundation.shapes import Float, Tensor
+from glassformer.foundation.tracing import traced
 
 SHORT = 32
 """Up to this many keys, elementwise steps beat torch's CPU kernel, which does rows shorter than a vector one by one."""
@@ -14,7 +15,7 @@ SHORT = 32
 
 def softmax(scores: Float[Tensor, "*rows S"]) -> Float[Tensor, "*rows S"]:
     """exp(score), divided by its sum over the row, in the dtype of the scores."""
-    if torch.compiler.is_compiling() or scores.shape[-1] > SHORT or scores.device.type != "cpu":
+    if traced() or scores.shape[-1] > SHORT or scores.device.type != "cpu":
         return scores.softmax(-1)
     return _ShortSoftmax.apply(scores)
 

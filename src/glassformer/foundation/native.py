@@ -1,6 +1,7 @@
 """Our own C++, compiled on this machine for its processor when first needed, and kept in the cache.
 
-    <cache folder>/native/KEY.so    KEY: a hash of the sources, the flags, the compiler and the processor
+    <cache folder>/native/KEY-CONTENT.so    KEY: a hash of the sources, the flags, the compiler and the processor;
+                                            CONTENT: a hash of the file itself, as a damaged one would end the process
 
 It is loaded with `ctypes` and knows nothing of torch: functions get addresses and sizes. So compiling takes seconds.
 """
@@ -54,14 +55,13 @@ def library(source: Path) -> ctypes.CDLL:
             f"A C++ compiler is needed, {WANTED}; none was found{asked_for()}. Install one (on Debian or Ubuntu: "
             "apt-get install g++)."
         )
-    compiled = own_folder() / f"{key_of(source, command)}.so"
-    with suppress(OSError):  # not there yet, or damaged
-        return ctypes.CDLL(str(compiled))
-    LOG.info(
-        f"Compiling {source.name}, our C++, for this processor: some seconds, and only once, as it is kept in "
-        f"{compiled.parent}."
-    )
-    compile_to(compiled, source, command)
+    folder, key = own_folder(), key_of(source, command)
+    if (compiled := whole(folder, key)) is None:
+        LOG.info(
+            f"Compiling {source.name}, our C++, for this processor: some seconds, and only once, as it is kept in "
+            f"{folder}."
+        )
+        compiled = compile_to(folder, key, source, command)
     try:
         return ctypes.CDLL(str(compiled))
     except OSError as error:
@@ -69,6 +69,21 @@ def library(source: Path) -> ctypes.CDLL:
             f"{compiled} cannot be loaded: {error}. Set {VARIABLE} to a folder whose files may be executed, or the "
             "environment variable CXX to another compiler, for example g++."
         ) from error
+
+
+def whole(folder: Path, key: str) -> Path | None:
+    """The compiled file with this key; None if there is none, or only damaged ones, which are removed."""
+    for path in sorted(folder.glob(f"{key}-*.so")):
+        with suppress(OSError):
+            if path.stem == f"{key}-{digest(path)}":
+                return path
+            path.unlink()
+    return None
+
+
+def digest(path: Path) -> str:
+    """A hash of a file's content."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
 
 
 def own_folder() -> Path:
@@ -95,7 +110,7 @@ def own_folder() -> Path:
 
 
 def key_of(source: Path, command: str) -> str:
-    """The name of the compiled file; another source or header, compiler, or processor gives another name."""
+    """What the compiled file's name begins with; another source or header, compiler, or processor gives another."""
     version = told_by([command, "--version"]).stdout
     told = [
         *(each.read_text(encoding="utf-8") for each in (source, *sorted(source.parent.glob("*.h")))),
@@ -127,9 +142,9 @@ def processor() -> str:
     return platform.processor()
 
 
-def compile_to(compiled: Path, source: Path, command: str) -> None:
+def compile_to(folder: Path, key: str, source: Path, command: str) -> Path:
     """Write the compiled file under another name, and rename it once it is complete and on the disk."""
-    new = compiled.with_name(f"{compiled.stem}-{uuid.uuid4().hex}.so")
+    new = folder / f"new-{uuid.uuid4().hex}.so"
     try:
         ran = told_by([command, *FLAGS, str(source), "-o", str(new)])
         if ran.returncode or not new.exists():
@@ -140,11 +155,11 @@ def compile_to(compiled: Path, source: Path, command: str) -> None:
             )
         with new.open("rb+") as file:
             os.fsync(file.fileno())
-        new.replace(compiled)
+        return new.replace(folder / f"{key}-{digest(new)}.so")
     except OSError as error:
         raise ResourceError(
-            f"{compiled.parent} cannot be written: {error}. Free some space there, or set {VARIABLE} to a folder that "
-            "you can write to."
+            f"{folder} cannot be written: {error}. Free some space there, or set {VARIABLE} to a folder that you can "
+            "write to."
         ) from error
     finally:
         with suppress(OSError):  # it has been renamed, or never was

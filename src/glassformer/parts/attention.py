@@ -78,9 +78,9 @@ class Attention(nn.Module):
             k, v = cache.read()
         else:
             q, k, v = (self.heads(each) for each in self.projected(x, source))
-            if cache is None and self.training and self.plain and native_attention.serves(q, k, v, mask, rotation):
-                norms = (self.query_norm, self.key_norm)  # what follows, in one call
-                return self._written(native_attention.attend(q, k, v, mask, norms, rotation, scale=self.scale))
+            asked = (q, k, v, mask, (self.query_norm, self.key_norm), rotation)
+            if cache is None and self.training and self.plain and native_attention.serves(*asked):
+                return self._written(native_attention.attend(*asked, scale=self.scale))  # what follows, in one call
             q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
             if cache is not None:
                 k, v = cache.append(k, v)

@@ -7,26 +7,29 @@ attends. Nothing of the size T x S is kept, and hidden keys behind the last one 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
+from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingModuleSource]
 from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
 from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from glassformer.attend import ATTEND, Mask
+from glassformer.attend.mask import Lowered
 from glassformer.foundation.shapes import Float, Tensor
+from glassformer.foundation.tracing import traced
 from glassformer.parts.native import CPP, LAYOUTS, CNorm, CRotation, declared, has_cpp
-from glassformer.parts.norm import RMSNorm, rms_norm
+from glassformer.parts.norm import LayerNorm, RMSNorm, rms_norm
 from glassformer.parts.positions import Rotation, rotate
 
 SOURCE = CPP.with_name("attention.cpp")
 NATIVE = {torch.float32: "attention_float", torch.float64: "attention_double"}
 """The functions of our C++, by what they compute in."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-"""Where a module has its hooks; one with any is called itself."""
+"""Where a module has its hooks."""
 LACKS = "There is no memory for attention. Give fewer or shorter texts at once, or free some memory."
 
 
@@ -59,42 +62,72 @@ class CCall(ctypes.Structure):
 
 
 class Asked(NamedTuple):
-    """What attention is asked for, besides tensors with gradients."""
+    """What attention is asked for, besides tensors."""
 
-    mask: Mask
-    added: Float[Tensor, "B H T S"] | None
-    """What the mask adds to scores, expanded; None: nothing but the causal rule."""
     causal: bool
-    rotation: Rotation | None
     scale: float
     eps: tuple[float, float]
     """Of the norms of queries and of keys."""
+    layout: str
 
 
 def serves(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Mask,
-    rotation: Rotation | None,
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, norms: tuple[nn.Module, nn.Module], rotation: Rotation | None
 ) -> bool:
-    """Whether our C++ computes this: gradients are asked for, nobody looks into it, and each thread has work."""
+    """Whether our C++ computes this: gradients are asked for, nobody looks into it, and each thread has work.
+
+    C++ gets addresses and strides, so whatever the modules would broadcast, convert or refuse is left to them.
+    """
     if not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)):
         return False
-    if torch.compiler.is_compiling() or is_in_torch_dispatch_mode() or torch._C._are_functorch_transforms_active():  # pyright: ignore[reportPrivateUsage]
+    if traced() or is_in_torch_dispatch_mode() or _has_any_global_hook():
         return False
-    if rotation is not None and (rotation.layout not in LAYOUTS or rotation.cos.dtype != q.dtype):
+    if not knows(q, k, v, mask) or len(k) * k.shape[1] < torch.get_num_threads():
         return False
-    return len(k) * k.shape[1] >= torch.get_num_threads() and knows(q, k, v, mask)
+    if not (all(fits(norm, q) for norm in norms) and (rotation is None or turns(rotation, q, k))):
+        return False
+    lowered = told_by(mask, q, k)
+    sizes = (*q.shape[:3], k.shape[2])
+    return lowered is None or lowered.added is None or broadcasts(lowered.added.shape, sizes)
 
 
-def knows(q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], v: Float[Tensor, "B G S K"], mask: Mask) -> bool:
+def knows(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> bool:
     """Whether our C++ has these numbers, on a CPU, and what the mask says; it has no patterns and no learned biases."""
-    alike = all(type(each) is Tensor and each.dtype == q.dtype and each.shape[-1] == q.shape[-1] for each in (q, k, v))
-    if not (alike and q.device.type == "cpu" and q.dtype in NATIVE and q.numel() and k.numel()):
+    alike = all(type(each) is Tensor and each.dtype == q.dtype and each.device.type == "cpu" for each in (q, k, v))
+    if not (alike and q.dtype in NATIVE and q.ndim == k.ndim == 4 and k.shape == v.shape and q.numel() and k.numel()):
+        return False
+    if k.shape[::3] != q.shape[::3] or q.shape[1] % k.shape[1]:
         return False
     biased = mask.value_bias is not None or (mask.bias is not None and mask.bias.requires_grad)
     return not biased and mask.sparse is None and has_cpp(SOURCE)
+
+
+def fits(norm: nn.Module, x: Tensor) -> bool:
+    """Whether a norm keeps the dtype and the shape of its input, and no hook sees or changes what passes."""
+    own = vars(norm)
+    if type(norm) not in (nn.Identity, RMSNorm, LayerNorm) or "forward" in own or any(own[kind] for kind in HOOKS):
+        return False
+    return all(each.dtype == x.dtype and each.shape == x.shape[-1:] for each in norm.parameters())
+
+
+def turns(rotation: Rotation, q: Tensor, k: Tensor) -> bool:
+    """Whether these are fixed angles for each token: one row of them for all texts, or one for each."""
+    cos, sin = rotation.cos, rotation.sin
+    fixed = all(type(each) is Tensor and each.dtype == q.dtype and not each.requires_grad for each in (cos, sin))
+    if not (fixed and rotation.layout in LAYOUTS and cos.shape == sin.shape and cos.device.type == "cpu"):
+        return False
+    *texts, T, pairs = cos.shape
+    return q.shape[2] == k.shape[2] == T and 2 * pairs <= q.shape[3] and texts in ([], [1], [len(q)])
+
+
+def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Whether a tensor of this shape can be expanded to the other."""
+    return all(here in (1, there) for here, there in zip(reversed(shape), reversed(to), strict=False))
+
+
+def told_by(mask: Mask, q: Tensor, k: Tensor) -> Lowered | None:
+    """The mask as tensors; None if it says no more than the causal rule, which C++ knows."""
+    return None if mask.only_causal or mask.hides_nothing else mask.lower(q.shape[2], k.shape[2], q)
 
 
 def attend(
@@ -109,29 +142,36 @@ def attend(
 ) -> Float[Tensor, "B H T K"]:
     """Attention of the normalised and rotated queries and keys. Errors: `ResourceError` without memory."""
     (q, of_q, q_eps), (k, of_k, k_eps) = (told(norm, x) for norm, x in zip(norms, (q, k), strict=True))
-    T, S = q.shape[2], k.shape[2]
-    plain, in_columns = mask.only_causal or mask.hides_nothing, not mask.placed and mask.prefix is None
-    lowered = None if plain else mask.lower(T, S, q)
-    added = None if lowered is None or lowered.added is None else lowered.added.expand(len(q), q.shape[1], T, S)
-    if rotation is not None:
-        rotation = rotation._replace(cos=rotation.cos.contiguous(), sin=rotation.sin.contiguous())
-    asked = Asked(mask, added, mask.causal and in_columns, rotation, scale, (q_eps, k_eps))
-    out = _Attention.apply(*(last_together(each) for each in (q, k, v)), of_q, of_k, asked)
+    lowered, in_columns = told_by(mask, q, k), not mask.placed and mask.prefix is None
+    added = None if lowered is None or lowered.added is None else expanded(lowered.added, (*q.shape[:3], k.shape[2]))
+    cos, sin, layout = rotation or (None, None, LAYOUTS[0])
+    asked = Asked(mask.causal and in_columns, scale, (q_eps, k_eps), layout)
+    vectors = (last_together(each) for each in (q, k, v))
+    out = _Attention.apply(*vectors, of_q, of_k, added, whole(cos), whole(sin), asked)
     return out if lowered is None else lowered.zero_blind(out)
 
 
 def told(norm: nn.Module, x: Float[Tensor, "B H T K"]) -> tuple[Float[Tensor, "B H T K"], Tensor | None, float]:
     """The input of C++, the weight of the norm that it is to compute, and eps; other norms are computed here."""
-    own = vars(norm)
-    watched = "forward" in own or _has_any_global_hook() or any(own[kind] for kind in HOOKS)
-    if type(norm) is RMSNorm and not watched and norm.weight.dtype == x.dtype:
-        return x, norm.weight, norm.eps
+    if type(norm) is RMSNorm:
+        return x, norm.weight.contiguous(), norm.eps
     return norm(x), None, 0.0
 
 
-def last_together(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
+def last_together(x: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows K"]:
     """The tensor, or a copy, whose vectors' numbers lie together."""
+    x = x.resolve_neg()
     return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def expanded(added: Float[Tensor, "*#rows S"], sizes: tuple[int, ...]) -> Float[Tensor, "B H T S"]:
+    """What a mask adds, for each text and head, with the numbers of a query together."""
+    return last_together(added.expand(*added.shape[:-1], sizes[-1])).expand(sizes)
+
+
+def whole(angles: Float[Tensor, "*batch T pairs"] | None) -> Float[Tensor, "*batch T pairs"] | None:
+    """The angles, row after row."""
+    return None if angles is None else angles.contiguous()
 
 
 class _Attention(torch.autograd.Function):
@@ -139,45 +179,59 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, of_q: Tensor | None, of_k: Tensor | None, asked: Asked
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        of_q: Tensor | None,
+        of_k: Tensor | None,
+        added: Tensor | None,
+        cos: Tensor | None,
+        sin: Tensor | None,
+        asked: Asked,
     ) -> Tensor:
         """Attend; keep the inputs, the result and a number for each query."""
         out, logs = beside(q), q.new_empty(q.shape[:3])
-        call = described(q, k, v, (of_q, of_k), asked, out, logs)
-        native(NATIVE[q.dtype])(ctypes.byref(call), False, torch.get_num_threads())
-        ctx.save_for_backward(q, k, v, of_q, of_k, out, logs)
+        inputs = (q, k, v, of_q, of_k, added, cos, sin)
+        native(NATIVE[q.dtype])(ctypes.byref(described(inputs, asked, out, logs)), False, torch.get_num_threads())
+        ctx.save_for_backward(*inputs, out, logs)
         ctx.asked = asked
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The gradients; if they will themselves be differentiated, by differentiable steps."""
-        (q, k, v, of_q, of_k, out, logs), asked = ctx.saved_tensors, ctx.asked
-        if torch.is_grad_enabled():
-            return (*by_steps(ctx.needs_input_grad, (q, k, v, of_q, of_k), grads[0], asked), None)
+        """The gradients; if they will themselves be differentiated, or many are asked for, by differentiable steps."""
+        (*inputs, out, logs), asked = ctx.saved_tensors, ctx.asked
+        if torch.is_grad_enabled() or is_legacy_batchedtensor(grads[0]):
+            return (*by_steps(ctx.needs_input_grad[:5], inputs, grads[0], asked), None, None, None, None)
+        q, k, v, of_q, of_k, *_ = inputs
         of_out, of_inputs = last_together(grads[0]), tuple(beside(each) for each in (q, k, v))
         of_norms = [None if each is None else q.new_zeros(len(k), k.shape[1], len(each)) for each in (of_q, of_k)]
-        call = described(q, k, v, (of_q, of_k), asked, out, logs, of_out, of_inputs, of_norms)
+        call = described(inputs, asked, out, logs, of_out, of_inputs, of_norms)
         native(NATIVE[q.dtype])(ctypes.byref(call), True, torch.get_num_threads())
-        return (*of_inputs, *(None if each is None else each.sum((0, 1)) for each in of_norms), None)
+        of_weights = (None if each is None else each.sum((0, 1)) for each in of_norms)
+        return (*of_inputs, *of_weights, None, None, None, None)
 
 
 def by_steps(
-    needed: tuple[bool, ...], inputs: tuple[Tensor | None, ...], of_out: Tensor, asked: Asked
+    needed: Sequence[bool], inputs: Sequence[Tensor | None], of_out: Tensor, asked: Asked
 ) -> list[Tensor | None]:
     """The gradients of the inputs that need one, by the modules' equations."""
-    q, k, v, of_q, of_k = inputs
-    assert q is not None
-    assert k is not None
-    assert v is not None
-    turned = [
-        rotate(x if weight is None else rms_norm(x, weight, eps), asked.rotation)
-        for x, weight, eps in zip((q, k), (of_q, of_k), asked.eps, strict=True)
-    ]
-    out = ATTEND["softmax"]["matmul"](turned[0], turned[1], v, asked.mask, scale=asked.scale)
-    asked_for = [each for each, wanted in zip(inputs, needed, strict=False) if wanted and each is not None]
-    found = iter(torch.autograd.grad(out, asked_for, of_out, create_graph=True))
-    return [next(found) if wanted and each is not None else None for each, wanted in zip(inputs, needed, strict=False)]
+    with torch.enable_grad():
+        # Views of their own, so that a tensor that was given twice gets the gradient of each place.
+        views = [None if each is None else each.view_as(each) for each in inputs]
+        q, k, v, of_q, of_k, added, cos, sin = cast(list[Any], views)
+        rotation = None if cos is None else Rotation(cos, sin, asked.layout)
+        turned_q, turned_k = (
+            rotate(x if weight is None else rms_norm(x, weight, eps), rotation)
+            for x, weight, eps in zip((q, k), (of_q, of_k), asked.eps, strict=True)
+        )
+        mask = Mask(causal=asked.causal, bias=added)
+        out = ATTEND["softmax"]["matmul"](turned_q, turned_k, v, mask, scale=asked.scale)
+        wanted = [need and each is not None for need, each in zip(needed, views, strict=False)]
+        chosen = [each for each, want in zip(views, wanted, strict=False) if want and each is not None]
+        found = iter(torch.autograd.grad(out, chosen, of_out, create_graph=True))
+    return [next(found) if want else None for want in wanted]
 
 
 def beside(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
@@ -187,36 +241,34 @@ def beside(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
 
 
 def described(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    weights: tuple[Tensor | None, Tensor | None],
+    inputs: Sequence[Tensor | None],
     asked: Asked,
     out: Tensor,
     logs: Tensor,
     of_out: Tensor | None = None,
     of_inputs: tuple[Tensor | None, ...] = (None, None, None),
-    of_weights: list[Tensor | None] | tuple[None, None] = (None, None),
+    of_weights: Sequence[Tensor | None] = (None, None),
 ) -> CCall:
     """A call as C++ reads it. The addresses are valid as long as the tensors are."""
+    q, k, v, of_q, of_k, added, cos, sin = cast(list[Any], inputs)
     (B, H, T, K), (_, G, S, _) = q.shape, k.shape
     turns = [
         CTurn(
             CNorm() if weight is None else CNorm(2, eps, weight.data_ptr(), None),
-            *(*turning(asked.rotation), None if of_weight is None else of_weight.data_ptr()),
+            *(*turning(cos, sin, asked.layout), None if of_weight is None else of_weight.data_ptr()),
         )
-        for weight, eps, of_weight in zip(weights, asked.eps, of_weights, strict=True)
+        for weight, eps, of_weight in zip((of_q, of_k), asked.eps, of_weights, strict=True)
     ]
-    inputs, after = (places(each) for each in (q, k, v, asked.added, out)), map(places, (of_out, *of_inputs))
-    return CCall(B, H, G, T, S, K, asked.causal, asked.scale, *turns, *inputs, logs.data_ptr(), *after)
+    lie, after = (places(each) for each in (q, k, v, added, out)), map(places, (of_out, *of_inputs))
+    return CCall(B, H, G, T, S, K, asked.causal, asked.scale, *turns, *lie, logs.data_ptr(), *after)
 
 
-def turning(rotation: Rotation | None) -> tuple[CRotation, int]:
+def turning(cos: Tensor | None, sin: Tensor | None, layout: str) -> tuple[CRotation, int]:
     """The angles of each token, and how many rows of them lie between two texts; 0 if texts share them."""
-    if rotation is None:
+    if cos is None or sin is None:
         return CRotation(), 0
-    *texts, T, pairs = rotation.cos.shape
-    told = CRotation(pairs, LAYOUTS.index(rotation.layout), pairs, rotation.cos.data_ptr(), rotation.sin.data_ptr())
+    *texts, T, pairs = cos.shape
+    told = CRotation(pairs, LAYOUTS.index(layout), pairs, cos.data_ptr(), sin.data_ptr())
     return told, T if texts and texts[0] > 1 else 0
 
 

@@ -45,6 +45,15 @@ def test_our_cpp_is_told_of_where_it_will_learn(changes, ours):
     assert attention(*made(**changes)).startswith("our C++ (" if ours else "matmul (")
 
 
+@pytest.mark.skipif(not native.has_cpp(native_attention.SOURCE), reason="needs a C++ compiler")
+def test_our_cpp_is_told_of_with_the_texts_that_it_needs(threads):
+    model, prepared = made(model__n_heads=2)
+    torch.set_num_threads(2)
+    assert attention(model, prepared) == "our C++ (in float32 on a CPU: it keeps no scores)"
+    torch.set_num_threads(5)
+    assert attention(model, prepared).endswith("no scores; a batch of fewer than 3 texts is left to torch)")
+
+
 @pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
 @pytest.mark.usefixtures("no_compiler")
 def test_the_backend_that_auto_picks_is_told_with_its_reason(layout):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from glassformer.attend import RULES
 from glassformer.attend.flex import obstacle
 from glassformer.model.count import count_parameters
@@ -50,7 +52,9 @@ def attention(model: Transformer, prepared: RunData) -> str:
         q, chance = call.q, call.attention.dropout  # the dropout of training, because that is what is examined
         plain = rule == "softmax" and chance == 0 and call.attention.relation is None
         if plain and wide and native_attention.knows(q, call.k, call.v, call.mask):
-            picked.setdefault("our C++", "in float32 on a CPU: it keeps no scores")
+            needed = -(-torch.get_num_threads() // call.k.shape[1])
+            few = f"; a batch of fewer than {needed} texts is left to torch" if needed > 1 else ""
+            picked.setdefault("our C++", f"in float32 on a CPU: it keeps no scores{few}")
             return
         flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=chance) is None
         name, why = pick(q.device.type, q.shape[-2], call.k.shape[-2], call.mask, flexible=flexible)
