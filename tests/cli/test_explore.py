@@ -209,6 +209,7 @@ def test_the_page_is_served(trained, run, monkeypatch):
         (["--port", "-1"], ["--port"]),
         (["--export", "."], ["--export", "is a folder"]),
         (["--export", "none/page.html"], ["none", "not a folder"]),
+        (["--export", "corpus.txt"], ["corpus.txt", "Try --export corpus.html"]),
         (["--checkpoints"], ["--checkpoints", "--export"]),
         (["--patch", "a b", "--into", "a c"], ["--patch", "--export"]),
         (["--export", "page.html", "--patch", "a b"], ["--into", "both"]),
@@ -221,6 +222,16 @@ def test_the_page_is_served(trained, run, monkeypatch):
 def test_wrong_words_are_refused(trained, refused, words, parts):
     said = refused("explore", str(trained), *words)
     assert all(part in said for part in parts)
+
+
+def test_a_file_that_is_no_page_of_ours_stays(trained, refused, run, monkeypatch):
+    monkeypatch.setattr("glassformer.lens.server.run.EXAMPLES", 1)
+    Path("page.html").write_text("<!doctype html>\n<title>My thesis</title>")
+    assert "page.html is another file" in refused("explore", str(trained), "--export", "page.html")
+    assert Path("page.html").read_text().endswith("My thesis</title>")
+    Path("page.html").unlink()
+    for _ in range(2):
+        assert run("explore", str(trained), "--export", "page.html").code == 0
 
 
 def test_a_folder_that_is_no_run(refused):

@@ -138,12 +138,16 @@ def test_links_in_the_place_of_files(folder, tmp_path):
         check(folder)
 
 
-def test_only_what_is_asked_for_is_hashed(folder):
+def test_only_what_will_be_read_is_checked(folder):
     path = folder / MODEL
     path.write_bytes(bytes(path.stat().st_size))
-    check(folder, hashed=(CONFIG, STATE))
-    check(folder, hashed=())
+    check(folder, read=(CONFIG, STATE))
+    check(folder, hashed=False)
     with pytest.raises(CheckpointError, match="SHA-256"):
-        check(folder, hashed=(MODEL,))
+        check(folder, read=(MODEL,))
     with pytest.raises(CheckpointError, match="SHA-256"):
         check(folder)
+    path.unlink()
+    check(folder, read=(CONFIG, STATE))
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is missing"):
+        check(folder, hashed=False)

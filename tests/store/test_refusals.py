@@ -11,6 +11,9 @@ import torch
 from glassformer import Transformer
 from glassformer.foundation.errors import CheckpointError, ConfigError, DivergedError
 from glassformer.store.checkpoint import load, load_optimizer, save
+from glassformer.store.folders import newest, step_folder
+from glassformer.store.lock import RunLock
+from glassformer.store.mean import load_mean
 from store import examples
 
 
@@ -103,6 +106,32 @@ def test_what_is_not_read_need_not_be_whole(tmp_path):
     examples.same_weights(load(tmp_path).model, examples.model(1))
     with pytest.raises(CheckpointError, match=r"optimizer\.safetensors is damaged"):
         load_optimizer(folder)
+
+
+def test_what_only_training_reads_may_be_missing(tmp_path):
+    """A run handed on without its optimizer answers, with its newest weights; only training cannot go on from there."""
+    for step in (1, 2):
+        folder = examples.save_step(tmp_path, step)
+    path = folder / "optimizer.safetensors"
+    for spoil in (lambda: path.write_bytes(path.read_bytes()[:-9]), path.unlink):
+        spoil()
+        loaded = load(tmp_path)
+        assert (loaded.state["step"], loaded.skipped) == (2, ())
+        assert load_mean(tmp_path, 2).folder == folder
+        with pytest.raises(CheckpointError, match=r"optimizer\.safetensors is (damaged|missing)"):
+            load_optimizer(folder)
+        assert newest(tmp_path).folder == step_folder(tmp_path, 1)
+
+
+def test_a_run_in_training_is_not_called_stopped(tmp_path):
+    (tmp_path / "recipe.toml").touch()
+    lock = RunLock(tmp_path)
+    lock.take()
+    with pytest.raises(CheckpointError, match=r"is being trained, and has not saved its first one yet\. Wait"):
+        load(tmp_path)
+    lock.release()
+    with pytest.raises(CheckpointError, match="was stopped before its first one"):
+        load(tmp_path)
 
 
 def test_verify_off_compares_sizes(tmp_path):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from glassformer.lens.trace.value import Trace
 
 USUAL_PORT = 8642
+PAGES, TITLE = (".html", ".htm"), b"<title>glassformer</title>"
+"""What the name of a page ends with, and what stands near its beginning."""
 INTO_A_FILE = ("checkpoints", "patch", "into")
 """Options that add to the file more than the run's examples."""
 
@@ -124,15 +126,30 @@ def write_page(folder: Path, path: Path, more: More, beside: Sequence[tuple[str,
 
     Errors: `ConfigError` if that is impossible.
     """
-    if path.is_dir() or not path.parent.is_dir():
-        what = "is a folder" if path.is_dir() else f"would be in {path.parent}, which is not a folder"
-        raise ConfigError(f"--export names a file to write; {path} {what}. Try --export page.html.")
+    refuse_foreign(path)
     written = page_of(folder, path, more, beside)
     added = (
         f" {written.added / 1e3:.1f} kB of it are what was asked for beside the run's examples." if any(more) else ""
     )
     print(f"{path}: {written.size / 1e6:.1f} MB, one file that any browser opens.{added}")
     return 0
+
+
+def refuse_foreign(path: Path) -> None:
+    """Raise `ConfigError` unless a page may be written here: a new file, or one that this command wrote before."""
+    if path.is_dir() or not path.parent.is_dir():
+        what = "is a folder" if path.is_dir() else f"would be in {path.parent}, which is not a folder"
+        raise ConfigError(f"--export names a file to write; {path} {what}. Try --export page.html.")
+    if path.suffix.lower() not in PAGES:
+        raise ConfigError(f"--export writes a page, named .html; got {str(path)!r}. Try --export {path.stem}.html.")
+    if path.exists():
+        with path.open("rb") as file:
+            ours = TITLE in file.read(1000)
+        if not ours:
+            raise ConfigError(
+                f"--export replaces only pages that it wrote, and {path} is another file. Give another name, or delete "
+                "that file first."
+            )
 
 
 class Written(NamedTuple):

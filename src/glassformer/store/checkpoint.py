@@ -36,6 +36,7 @@ from glassformer.store.folders import (
 )
 from glassformer.store.json_file import RESTORE, read_json, read_text, readable
 from glassformer.store.leftovers import displaced
+from glassformer.store.lock import trains
 from glassformer.store.manifest import MANIFEST
 from glassformer.store.snapshot import Moments, refuse_small, take_snapshot, write_snapshot
 from glassformer.store.tensors import read_tensors, shown
@@ -79,22 +80,23 @@ def save(
 def load(folder: Path | str, *, device: str | torch.device = "cpu", verify: bool = True) -> Loaded:
     """Load a checkpoint folder; or, from a run folder, the checkpoint that its state calls best, else the newest one.
 
-    `verify` compares the SHA-256 of every file that is read; sizes are always compared.
+    `verify` compares the SHA-256 of every file that is read; their sizes are always compared. The optimizer's file is
+    not read, so it may be missing.
     Errors: `CheckpointError` naming the file, what was expected and what was found; `ConfigError` for the device;
     `ResourceError` if the model does not fit into memory.
     """
-    place, hashed = usable(device), READ if verify else ()
-    found, skipped = find(Path(folder), hashed)
+    place = usable(device)
+    found, skipped = find(Path(folder), hashed=verify)
     try:
-        return _read(found, skipped, place, hashed)
+        return _read(found, skipped, place, hashed=verify)
     except CheckpointError:
         if found == Path(folder) or (found / MANIFEST).exists():
             raise
     return load(folder, device=device, verify=verify)  # training has just deleted it and has a newer one
 
 
-def _read(found: Path, skipped: tuple[Skipped, ...], place: torch.device, hashed: tuple[str, ...]) -> Loaded:
-    entries = check(found, hashed=hashed)
+def _read(found: Path, skipped: tuple[Skipped, ...], place: torch.device, *, hashed: bool) -> Loaded:
+    entries = check(found, read=READ, hashed=hashed)
     sides = [read_tokenizer(found / name) for name in (SOURCE_TOKENIZER, TOKENIZER) if name in entries]
     tokenizers = Tokenizers(sides[0], sides[-1])
     model = rebuild(read_json(found / CONFIG), read_tensors(found / MODEL), found, place)
@@ -106,9 +108,9 @@ def load_optimizer(
     folder: Path | str, *, device: str | torch.device = "cpu", verify: bool = True
 ) -> dict[str, dict[str, Tensor]]:
     """Load the optimizer state of a checkpoint, by parameter name, as `save` got it; `folder` as for `load`."""
-    place, hashed = usable(device), (OPTIMIZER,) if verify else ()
-    found, _ = find(Path(folder), READ if verify else ())
-    if OPTIMIZER not in check(found, hashed=hashed):
+    place = usable(device)
+    found, _ = find(Path(folder), hashed=verify)
+    if OPTIMIZER not in check(found, read=(OPTIMIZER,), hashed=verify):
         raise CheckpointError(
             f"{found} has no {OPTIMIZER}, so training cannot resume from it. Use a checkpoint that has one."
         )
@@ -127,8 +129,10 @@ def load_optimizer(
     return {name: slots for name, slots in optimizer.items() if slots}
 
 
-def find(folder: Path, hashed: tuple[str, ...]) -> tuple[Path, tuple[Skipped, ...]]:
+def find(folder: Path, *, hashed: bool) -> tuple[Path, tuple[Skipped, ...]]:
     """Return the checkpoint that `folder` is or, if it is a run folder, contains; and the skipped ones.
+
+    `hashed` as for `check`, of what `load` reads.
 
     Errors: `CheckpointError` if there is none.
     """
@@ -141,7 +145,7 @@ def find(folder: Path, hashed: tuple[str, ...]) -> tuple[Path, tuple[Skipped, ..
             what = "is a file; give the folder it is in" if folder.exists() else "does not exist; check the name"
             raise CheckpointError(f"{folder} {what}.")
         names = sorted(path.name for path in folder.iterdir())
-    found = best_or_newest(folder, hashed=hashed)
+    found = best_or_newest(folder, read=READ, hashed=hashed)
     if found.folder is not None:
         return found.folder, found.skipped
     raise CheckpointError(nothing_found(folder, names, found))
@@ -151,7 +155,8 @@ def nothing_found(folder: Path, names: list[str], found: Found) -> str:
     """Return the message for a folder without a loadable checkpoint: what the folder seems to be, and what to do."""
     if found.skipped:
         reasons = " ".join(each.reason for each in found.skipped[:2])
-        return f"{folder} has no complete checkpoint; {len(found.skipped)} were checked. {reasons}"
+        checked = "1 was" if len(found.skipped) == 1 else f"{len(found.skipped)} were"
+        return f"{folder} has no complete checkpoint; {checked} checked. {reasons}"
     pickle = next((name for name in names if name.endswith(PICKLES)), None)
     advice = "Train first, or give another folder."
     if CONFIG in names:
@@ -159,6 +164,8 @@ def nothing_found(folder: Path, names: list[str], found: Found) -> str:
             f"If Hugging Face's transformers saved it, make a run of it: glassformer import {shlex.quote(str(folder))}"
             " (if it is an incomplete copy of a checkpoint, copy it again)."
         )
+    elif trains(folder):
+        advice = "It is being trained, and has not saved its first one yet. Wait for it: --checkpoint.every says when."
     elif "recipe.toml" in names:
         advice = (
             f"The run was stopped before its first one. Go on with it: glassformer resume {shlex.quote(str(folder))}"

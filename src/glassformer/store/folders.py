@@ -77,12 +77,12 @@ def checkpoints(run_folder: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def check(folder: Path, *, hashed: Collection[str] | None = None) -> dict[str, Entry]:
-    """Check that a checkpoint is complete and return its manifest; see `verify`.
+def check(folder: Path, *, read: Collection[str] | None = None, hashed: bool = True) -> dict[str, Entry]:
+    """Check that a checkpoint has what will be `read` of it (None: all), and return its manifest; see `verify`.
 
     Errors: `CheckpointError` naming what is missing or damaged.
     """
-    entries = verify(folder, hashed=hashed)
+    entries = verify(folder, read=read, hashed=hashed)
     missing = [name for name in REQUIRED if name not in entries]
     if missing:
         raise CheckpointError(
@@ -91,15 +91,15 @@ def check(folder: Path, *, hashed: Collection[str] | None = None) -> dict[str, E
     return entries
 
 
-def newest(run_folder: Path, *, hashed: Collection[str] | None = None) -> Found:
+def newest(run_folder: Path, *, read: Collection[str] | None = None, hashed: bool = True) -> Found:
     """Find the complete checkpoint of the highest step, the one to resume from. Damaged ones are skipped and listed.
 
-    `hashed`: the files to compare by SHA-256, those that will be read (None: all files).
+    `read` and `hashed` as for `check`.
     """
     skipped: list[Skipped] = []
     for folder in reversed(checkpoints(run_folder).values()):
         try:
-            check(folder, hashed=hashed)
+            check(folder, read=read, hashed=hashed)
         except CheckpointError as error:
             skipped.append(Skipped(folder, str(error)))
         else:
@@ -107,12 +107,12 @@ def newest(run_folder: Path, *, hashed: Collection[str] | None = None) -> Found:
     return Found(None, tuple(skipped))
 
 
-def best_or_newest(run_folder: Path, *, hashed: Collection[str] | None = None) -> Found:
+def best_or_newest(run_folder: Path, *, read: Collection[str] | None = None, hashed: bool = True) -> Found:
     """Find the checkpoint to use: of the step that the newest one's state gives as "best" (an integer), or the newest.
 
-    A best checkpoint that is missing or damaged is skipped and listed.
+    A best checkpoint that is missing or damaged is skipped and listed. `read` and `hashed` as for `check`.
     """
-    found = newest(run_folder, hashed=hashed)
+    found = newest(run_folder, read=read, hashed=hashed)
     best = None if found.folder is None else read_state(found.folder).get("best")
     if best is None:
         return found
@@ -124,7 +124,7 @@ def best_or_newest(run_folder: Path, *, hashed: Collection[str] | None = None) -
     try:
         if folder is None:
             raise CheckpointError(f"{step_folder(run_folder, best)}, the best checkpoint, is missing.")
-        check(folder, hashed=hashed)
+        check(folder, read=read, hashed=hashed)
     except CheckpointError as error:
         passed = Skipped(folder or step_folder(run_folder, best), str(error))
         return found if passed in found.skipped else Found(found.folder, (*found.skipped, passed))

@@ -130,22 +130,29 @@ def flocked(handle: int, how: str) -> bool:
 
 
 def refuse_in_training(run: Path) -> None:
-    """Raise `CheckpointError` if a process is training in this run folder.
+    """Raise `CheckpointError` if a process is training in this run folder; see `trains`."""
+    if (run / LOCK).is_symlink():
+        raise CheckpointError(
+            f"The lock of a run must be a file in its own folder; {run / LOCK} is a symbolic link. Delete the link."
+        )
+    if trains(run):
+        raise CheckpointError(in_training(run))
+
+
+def trains(run: Path) -> bool:
+    """Whether a process is training in this run folder.
 
     Writes nothing and does not keep out a run that starts at the same moment.
     """
-    with suppress(FileNotFoundError, PermissionError):
-        if (run / LOCK).is_symlink():
-            raise CheckpointError(
-                f"The lock of a run must be a file in its own folder; {run / LOCK} is a symbolic link. Delete the link."
-            )
+    with suppress(OSError):
         handle = os.open(run / LOCK, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         try:
             flocked(handle, "LOCK_SH")
         except BlockingIOError:
-            raise CheckpointError(in_training(run)) from None
+            return True
         finally:
             os.close(handle)
+    return False
 
 
 def in_training(run: Path) -> str:

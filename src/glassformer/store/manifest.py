@@ -63,20 +63,22 @@ def read_entry(path: Path, name: str, value: Any) -> Entry:
             raise CheckpointError(f"{path}: {name!r} needs a size in bytes and a sha256 of 64 hex digits. {RESTORE}")
 
 
-def verify(folder: Path, *, hashed: Collection[str] | None = None) -> dict[str, Entry]:
-    """Compare every file with the manifest of `folder`: all by size, those in `hashed` (None: all) by SHA-256.
+def verify(folder: Path, *, read: Collection[str] | None = None, hashed: bool = True) -> dict[str, Entry]:
+    """Compare files with the manifest of `folder`: those that will be `read` (None: all), by size and by SHA-256.
 
-    Returns the manifest. Files that it does not list are not part of the checkpoint and are never read.
+    Without `hashed`, by size only. Returns the manifest. Files that it does not list are not part of the checkpoint and
+    are never read.
     Errors: `CheckpointError` naming the file that is missing or damaged.
     """
     entries = read_manifest(folder)
-    for name, listed in entries.items():
+    checked = entries if read is None else {name: each for name, each in entries.items() if name in read}
+    for name, listed in checked.items():
         size = regular_size(folder / name)
         if size != listed.size:
             raise CheckpointError(
                 f"{folder / name} is damaged: {size:,} bytes instead of the {listed.size:,} in {MANIFEST}. {RESTORE}"
             )
-    for name in entries if hashed is None else [each for each in entries if each in hashed]:
+    for name in checked if hashed else ():
         found = sha256(folder / name)
         if found != entries[name].sha256:
             raise CheckpointError(

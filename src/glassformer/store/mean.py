@@ -44,7 +44,7 @@ def last_complete(run: Path, count: int) -> tuple[list[Path], tuple[Skipped, ...
         if len(found) == count:
             break
         try:
-            check(folder, hashed=READ)
+            check(folder, read=READ)
             found.append(folder)
         except CheckpointError as error:
             skipped.append(Skipped(folder, str(error)))
@@ -59,9 +59,9 @@ def last_complete(run: Path, count: int) -> tuple[list[Path], tuple[Skipped, ...
 
 def refuse_unlike(folders: list[Path]) -> None:
     """Raise `CheckpointError`, naming both and the file, if checkpoints differ in model or vocabulary."""
-    newest = check(folders[0], hashed=())
+    newest = check(folders[0], read=READ, hashed=False)
     for folder in folders[1:]:
-        other = check(folder, hashed=())
+        other = check(folder, read=READ, hashed=False)
         for name in ALIKE:
             if newest.get(name) != other.get(name):
                 raise CheckpointError(

@@ -209,7 +209,8 @@ class TextData(RunData):
 def described(split: TextSplit) -> str:
     """The size of a split, for the user."""
     counts = split.tokens.counts
-    documents = f" in {counts.n_documents:,} documents" if counts.documents else ""
+    plural = "" if counts.n_documents == 1 else "s"
+    documents = f" in {counts.n_documents:,} document{plural}" if counts.documents else ""
     return f"{counts.n_tokens:,} tokens ({counts.n_bytes:,} bytes){documents} of {split.name}"
 
 
