@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from glassformer.cli.main import main
+from glassformer.cli import entry
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(entry())

@@ -94,6 +94,7 @@ def test_nothing():
         ("train", ["--"], ["no flag --"]),
         ("train", ["reverse", "copy"], ["takes no further argument; got 'copy'", "Usage: glassformer train RECIPE"]),
         ("train", ["reverse", "-o"], ["has no flag -o.", "Did you mean '--out'?"]),
+        ("train", ["lm", "."], ["takes no further argument; got '.'. If it is what to read: --data.text .", "Usage"]),
         ("demo", ["reverse"], ["takes no further argument; got 'reverse'", "Usage: glassformer demo"]),
         ("resume", ["run", "--tokenizer.kind", "bpe"], ["no section 'tokenizer' here"]),
         ("resume", ["run", "--allow-chang", "x"], ["no flag --allow-chang", "Did you mean '--allow-change'?"]),

@@ -37,6 +37,21 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("module", ["glassformer.cli.main", "glassformer.cli.verbs"])
+def test_ctrl_c_is_obeyed_while_the_command_is_loaded(module):
+    code = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, *rest):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from glassformer.cli import entry; sys.exit(entry())"
+    )
+    command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": str(SOURCE)}
+    answer = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "glassformer: Stopped.\n")
+
+
 @pytest.fixture
 def run_on_text(tmp_path):
     changes = {"data.task": "text", "data.layout": "decoder", "data.text": "book.txt", "data.window": 8}

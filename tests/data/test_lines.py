@@ -126,3 +126,12 @@ def named_pipe() -> Iterator[Callable[[Path, bytes], None]]:
     yield make
     for each in writers:
         each.join()
+
+
+@pytest.mark.parametrize(
+    "path", ["https://example.org/a/book.txt", str(Path("https://example.org/a/book.txt").absolute())]
+)
+def test_an_address_is_no_file(path: str) -> None:
+    says = r"https://example\.org/a/book\.txt is an address\. Download it first: curl -LO https://example\.org/a/book\.txt$"
+    with pytest.raises(DataError, match=says):
+        read_lines(path)

@@ -161,7 +161,7 @@ def test_what_is_no_compiler(source, monkeypatch, script, match):
 def test_a_cache_that_cannot_be_written(source, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "file"))
-    with pytest.raises(ResourceError, match=r"cannot be written: .*set GLASSFORMER_CACHE to a folder"):
+    with pytest.raises(ConfigError, match=r"cannot be written: .*Check who.*set GLASSFORMER_CACHE to a folder"):
         native.library(source)
 
 

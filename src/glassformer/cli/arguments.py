@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 
 from glassformer.cli.flags.near import asked, meant_flag
 from glassformer.cli.settings import converted, flags_of, is_switch, kind_of
@@ -50,7 +51,11 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
                 found.more.append(word)
                 continue
             if verb.target is None or found.target is not None:
-                raise ConfigError(f"`glassformer {name}` takes no further argument; got {word!r}. {usage(name, verb)}")
+                readable = "data" in verb.sections and Path(word).exists()
+                instead = f"If it is what to read: --data.text {word}. " if readable else ""
+                raise ConfigError(
+                    f"`glassformer {name}` takes no further argument; got {word!r}. {instead}{usage(name, verb)}"
+                )
             found.target = word
             continue
         flag, equals, behind = word.removeprefix("--").partition("=")

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from glassformer import __version__
 from glassformer.cli.verbs import VERBS
+from glassformer.foundation.cache_folder import OUT_OF_DISK
 from glassformer.foundation.errors import ConfigError, GlassformerError, RecipeError, is_out_of_memory
 from glassformer.foundation.openmp import check_environment
 
-OUT_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 REQUIRED = ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch", "tyro")
 """The packages that glassformer cannot work without."""
 BROKEN_PIPE = 128 + 13
@@ -127,7 +127,8 @@ def explained(error: Exception, words: Sequence[str]) -> tuple[str, int] | None:
             "when translating, a smaller --batch-size."
         ), 5
     if isinstance(error, OSError) and error.errno in OUT_OF_DISK:
-        return f"The disk is full: {error}. Free some space, or choose another folder with --out.", 5
+        place = "write to another place" if error.filename is None else "choose another folder with --out"
+        return f"The disk is full: {error}. Free some space, or {place}.", 5
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return (
             f"A file or folder name is too long for this system: {str(error.filename)[:60]!r}... Give a shorter one.",

@@ -10,6 +10,7 @@ import gzip
 import io
 import math
 import os
+import re
 import stat
 import zlib
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ MOST_UNSEEN = 2**32
 OF_A_LINE = 64
 """Bytes that a line takes in memory besides its text; they count, too, or a stream of short lines has no limit."""
 MARK = b"\xef\xbb\xbf"
+ADDRESS = re.compile(r"(?:^|/)(https?):/{1,2}([^/].*)")
 GZIP = b"\x1f\x8b"  # how every gzip file begins, whatever its name
 
 
@@ -74,6 +76,9 @@ def read_lines(path: str | Path) -> list[str]:
 
 def no_such_file(path: str | Path) -> DataError:
     """The error for a file that does not exist."""
+    if (address := ADDRESS.search(str(path))) is not None:  # a path has one slash where an address has two
+        url = f"{address[1]}://{address[2]}"
+        return DataError(f"A text is read from a file; {url} is an address. Download it first: curl -LO {url}")
     return DataError(f"{path}: there is no such file. Check the path; relative paths start at {Path.cwd()}.")
 
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from glassformer.foundation.cache_folder import VARIABLE, cache_folder
+from glassformer.foundation.cache_folder import VARIABLE, cache_folder, unwritable
 from glassformer.foundation.errors import ConfigError, ResourceError
 
 LOG = logging.getLogger(__name__)
@@ -48,7 +48,8 @@ def asked_for() -> str:
 def library(source: Path) -> ctypes.CDLL:
     """Compile a C++ file, unless the cache has it compiled, and load it.
 
-    Errors: `ConfigError` without a compiler, or if it fails; `ResourceError` if the cache cannot be used.
+    Errors: `ConfigError` without a compiler, or if it fails; `ConfigError` or `ResourceError` if the cache cannot be
+    used.
     """
     if (command := compiler()) is None:
         raise ConfigError(
@@ -89,7 +90,7 @@ def digest(path: Path) -> str:
 def own_folder() -> Path:
     """The folder of compiled files, to which nobody else may write: what lies there is run.
 
-    Errors: `ResourceError` if it belongs to another user, or cannot be made.
+    Errors: `ResourceError` if it belongs to another user; as `unwritable` if it cannot be made.
     """
     folder = cache_folder() / "native"
     try:
@@ -102,10 +103,7 @@ def own_folder() -> Path:
                 )
             folder.chmod(0o700)
     except OSError as error:
-        raise ResourceError(
-            f"{folder} cannot be written: {error}. Free some space there, or set {VARIABLE} to a folder that you can "
-            "write to."
-        ) from error
+        raise unwritable(folder, error) from error
     return folder
 
 
@@ -157,10 +155,7 @@ def compile_to(folder: Path, key: str, source: Path, command: str) -> Path:
             os.fsync(file.fileno())
         return new.replace(folder / f"{key}-{digest(new)}.so")
     except OSError as error:
-        raise ResourceError(
-            f"{folder} cannot be written: {error}. Free some space there, or set {VARIABLE} to a folder that you can "
-            "write to."
-        ) from error
+        raise unwritable(folder, error) from error
     finally:
         with suppress(OSError):  # it has been renamed, or never was
             new.unlink()

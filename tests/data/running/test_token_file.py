@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -23,8 +24,8 @@ from glassformer.data.running.token_file import SMALL, TokenCounts, TokenFile, o
 from glassformer.data.tokenizer import BOS, EOS, TOKENIZERS, UNK, ByteTokenizer, CharacterTokenizer, Tokenizer
 from glassformer.data.tokens import cuts
 from glassformer.data.tokens.encode import encoder, joined
-from glassformer.foundation.cache_folder import cache_folder
-from glassformer.foundation.errors import DataError, ResourceError
+from glassformer.foundation.cache_folder import cache_folder, unwritable
+from glassformer.foundation.errors import ConfigError, DataError, ResourceError
 
 TEXTS = ["one two  three\n", "é漢 😀 two", "three\tone", "x"]
 CHARACTERS = st.text(st.sampled_from("abé漢😀 \n\u2003"), min_size=1, max_size=40)
@@ -268,8 +269,14 @@ def test_nothing_half_made_is_left_and_what_others_left_goes(tmp_path: Path, mon
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "file"))
-    with pytest.raises(ResourceError, match=r"cannot be written.*set GLASSFORMER_CACHE"):
+    with pytest.raises(ConfigError, match=r"cannot be written.*Check who may.*set GLASSFORMER_CACHE"):
         tokens_of(part(tmp_path, TEXTS), ByteTokenizer(), documents=True)
+
+
+def test_a_full_disk_is_told_from_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    full, closed = OSError(errno.ENOSPC, "No space left"), PermissionError(errno.EACCES, "Permission denied")
+    assert isinstance(unwritable(tmp_path, full), ResourceError)
+    assert isinstance(unwritable(tmp_path, closed), ConfigError)
 
 
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:

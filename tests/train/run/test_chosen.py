@@ -62,6 +62,25 @@ def test_the_backend_that_auto_picks_is_told_with_its_reason(layout):
     assert said.endswith(" scores on a CPU: two products beat the fused kernel)")
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        (
+            {"tokenizer__vocab_size": 4096},
+            "all of the text's, as tokenizer.vocab_size (4,096) is for ",
+        ),
+        ({"tokenizer__kind": "bpe"}, " of the 8,000 tokens asked for: the text gives no more"),
+        ({"tokenizer__kind": "bpe", "tokenizer__vocab_size": 262}, None),
+    ],
+    ids=str,
+)
+def test_a_vocabulary_of_another_size_than_asked_for_is_told(changes, said):
+    model, prepared = made(**changes)
+    lines = [line for line in chosen(model, prepared) if line.startswith("vocabulary: ")]
+    assert [said in line for line in lines] == ([] if said is None else [True])
+
+
 @pytest.mark.usefixtures("no_compiler")
 def test_both_are_told_where_long_and_short_sequences_get_different_ones():
     said = attention(*made(data__min_length=2, data__max_length=400, training__batch_tokens=4096))

@@ -79,6 +79,9 @@ def test_finished_run_has_nothing_left_to_do(whole, tmp_path):
     run = killed_after(whole, STEPS, tmp_path / "run")
     started, finished = follow(resume(run))
     assert (type(started), type(finished), finished.step) == (Started, Finished, STEPS)
+    assert f"nothing is left to do: all {STEPS} steps are done. To train on: --allow-change training.steps" in str(
+        started
+    )
     assert_same_end(run, whole)
 
 

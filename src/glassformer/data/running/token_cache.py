@@ -23,8 +23,8 @@ from pathlib import Path
 from glassformer.data.running.corpus import Part
 from glassformer.data.running.token_file import TokenFile, digest_of, open_tokens, write_tokens
 from glassformer.data.tokens.vocabulary import Tokenizer
-from glassformer.foundation.cache_folder import VARIABLE, cache_folder
-from glassformer.foundation.errors import GlassformerError, ResourceError
+from glassformer.foundation.cache_folder import cache_folder, unwritable
+from glassformer.foundation.errors import GlassformerError
 
 FORMAT = 1
 BUILDING = ".building-"
@@ -38,7 +38,7 @@ def tokens_of(
     """The tokens of this part of a text: those in the cache, or new ones put there.
 
     `documents`: put each between <bos> and <eos>. `note` gets a sentence if those in the cache were damaged. Errors:
-    `DataError` from reading; `ResourceError` if the cache cannot be written.
+    `DataError` from reading; `ConfigError` or `ResourceError` if the cache cannot be written (`unwritable`).
     """
     folder = cache_folder() / "tokens" / key_of(part, tokenizer, documents=documents)
     wrong = ""
@@ -56,10 +56,7 @@ def tokens_of(
     except (OSError, ValueError) as error:
         if isinstance(error, GlassformerError):
             raise
-        raise ResourceError(
-            f"{folder} cannot be written: {error}. Free some space there, or set {VARIABLE} to a folder that you can "
-            "write to."
-        ) from error
+        raise unwritable(folder, error) from error
 
 
 def key_of(part: Part, tokenizer: Tokenizer, *, documents: bool) -> str:

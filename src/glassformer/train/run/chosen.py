@@ -6,6 +6,8 @@ import torch
 
 from glassformer.attend import RULES
 from glassformer.attend.flex import obstacle
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.model.count import count_parameters
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attended, native_attention, watch_attention
@@ -21,7 +23,26 @@ def chosen(model: Transformer, prepared: RunData) -> list[str]:
     """The lines that every start of a run shows."""
     _, total = count_parameters(model)
     lines = [f"attention: {attention(model, prepared)}", f"model: {total:,} parameters", *prepared.notes()]
-    return [*lines, *rising(prepared.recipe.training), *broken_notes(prepared.recipe)]
+    recipe = prepared.recipe
+    return [*lines, *other_size(recipe.tokenizer, prepared), *rising(recipe.training), *broken_notes(recipe)]
+
+
+def other_size(asked: TokenizerConfig, prepared: RunData) -> list[str]:
+    """A line for each vocabulary that has another size than was asked for."""
+    if prepared.recipe.training.start_from is not None:  # a vocabulary that was there before
+        return []
+    kinds, usual = {"source": asked.source_kind or asked.kind, "target": asked.kind}, TokenizerConfig.vocab_size
+    sizes = {side: getattr(prepared.tokenizers, side).vocab_size for side in kinds}
+    said: list[str] = []
+    for side, kind in kinds.items():
+        if TOKENIZERS[kind].least_vocab_size and sizes[side] < asked.vocab_size:
+            said.append(f"{sizes[side]:,} of the {asked.vocab_size:,} tokens asked for: the text gives no more")
+    if asked.vocab_size != usual and not any(TOKENIZERS[kind].least_vocab_size for kind in kinds.values()):
+        learned = ", ".join(name for name, made in TOKENIZERS.items() if made.least_vocab_size)
+        said.append(
+            f"all of the text's, as tokenizer.vocab_size ({asked.vocab_size:,}) is for kinds that learn: {learned}"
+        )
+    return [f"vocabulary: {each}" for each in dict.fromkeys(said)]
 
 
 def rising(training: TrainingConfig) -> list[str]:

@@ -151,6 +151,9 @@ def _again(
     _refuse_other_view(prepared, so_far.step, ranks)
     now = so_far._replace(data=now.data, sides=now.sides, recipe=now.recipe)
     notes = [*notes, *(f"changed, as allowed: {each}" for each in (*changed, *others))]
+    if so_far.step == recipe.training.steps and not so_far.evaluation_due:
+        longer = f"--allow-change training.steps --training.steps {2 * so_far.step}"
+        notes.append(f"nothing is left to do: all {so_far.step:,} steps are done. To train on: {longer}")
     if changed or others:
         notes.append("if the run is killed before it saves a checkpoint with this change, give the same flags again")
     notes += [*chosen(model, prepared), *_unlocked(lock)]
