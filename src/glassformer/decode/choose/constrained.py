@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -110,6 +111,12 @@ def fits(tokenizer: Tokenizer, schema: str) -> Filter:
     return Constraint(States(tokenizer), of_schema(schema)).filter
 
 
+def constraint_of(tokenizer: Tokenizer, regex: str = "", schema: str = "") -> Constraint | None:
+    """Make the constraint of an expression or a schema; None without either. Errors: as `matches` and `fits`."""
+    grammar = of_regex(regex) if regex else of_schema(schema) if schema else None
+    return None if grammar is None else Constraint(States(tokenizer), grammar)
+
+
 def of_regex(expression: str) -> Grammar:
     """Make the grammar of a regular expression. Errors: `ConfigError` without llguidance, `DataError` if no Unicode."""
     utf8(expression)
@@ -168,6 +175,11 @@ class Constraint:
         may = np.stack([self._may(tuple(ids), rows, context.searched) for ids in context.written])
         may[:, [id for id in range(len(SPECIALS)) if id != EOS]] = False
         return logits.masked_fill(~torch.from_numpy(may).to(logits.device), -math.inf)
+
+    def complete(self, ids: Sequence[int]) -> bool:
+        """Whether the text of these ids may end here."""
+        state = self._states.behind(self._root, (*ids,), 1)
+        return state is not None and state.is_accepting()
 
     def _may(self, ids: tuple[int, ...], rows: int, searched: bool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         state = self._states.behind(self._root, ids, rows)
