@@ -54,7 +54,7 @@ def run(arguments: Arguments) -> int:
     n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
     refuse_alike(n, recipe)
     guessing = guessing_of(arguments)
-    prompts, wishes = prompts_of(arguments), wished(arguments)
+    prompts, wishes = prompts_of(arguments), wished(arguments, folder)
     from glassformer.train.finished.writing import Writer  # after the checks, as importing torch takes a second
 
     writer, stops = Writer(folder, recipe, guessing, others), arguments.lists.get("stop", [])
