@@ -203,7 +203,7 @@ def test_settings(run, writing, of_run, words, expected):
         (("--repetition-penalty", "0"), "Try --repetition-penalty 1.2; 1 turns it off."),
         (("--no-repeat-ngram", "0"), "Try --no-repeat-ngram 3, or leave it out"),
         (("--top-k", "3", "--decode.top-k", "4"), "--top-k and --decode.top-k are the same setting"),
-        (("--bias", "x"), "--bias takes TEXT=X, a token and a number (-inf: never); got 'x'. Try --bias 'the=-2.5'."),
+        (("--bias", "x"), "--bias takes TEXT=X, a token and a number (-inf: never); got 'x'. Try --bias 'x=-2.5'."),
         (("--bias", "x=nan"), "--bias takes TEXT=X"),
         (("--bias", "x=inf"), "--bias takes TEXT=X"),
         (("--bias", "=3"), "--bias takes TEXT=X"),

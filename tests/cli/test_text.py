@@ -76,6 +76,57 @@ def test_texts_that_follow_a_grammar(trained, run, refused, tmp_path):
     assert "there is no such file" in refused(*words, "--json-schema", str(tmp_path / "nowhere"))
 
 
+def test_settings_that_forbid_every_token_are_named_before_a_text_is_printed(trained, refused, run):
+    pytest.importorskip("llguidance", reason="llguidance is not installed")
+    words = ("generate", str(trained), "--prompt", "e")
+    assert "0 (counted from 0) all are forbidden by --regex and --begin. C" in refused(
+        *words, "--regex", "a", "--begin", "b"
+    )
+    assert "after 1 tokens of row 0 (counted from 0) all are forbidden by --ban and --regex. Change" in refused(
+        *words, "--regex", "abc", "--ban", "b"
+    )
+    assert "forbidden by --bias and --begin. Change" in refused(*words, "--begin", "ab", "--bias", "b=-inf")
+    ended = run(*words, "--regex", "abc", "--ban", "b", "--stop", "a")
+    assert (ended.code, ended.out) == (0, "e\n"), "a stop text ends it before"
+
+
+def test_a_text_cut_before_it_matches_is_told(trained, run):
+    pytest.importorskip("llguidance", reason="llguidance is not installed")
+    words = ("generate", str(trained), "--prompt", "e", "--no-prompt", "--max-new-tokens", "5")
+    cut = run(*words, "--regex", "[ab]{6}")
+    assert (cut.code, len(cut.out)) == (0, 6)
+    told = "A text matches --regex only when it is complete; the text was cut before that, at 5 tokens."
+    assert cut.err.splitlines()[-1] == f"{told} Raise --max-new-tokens."
+    assert "only when" not in run(*words, "--regex", "[ab]{5,6}").err, "it matches, though it could go on"
+    assert "only when" not in run(*words, "--regex", "[ab]{6}", "--stop", "a", "--stop", "b").err
+    assert "only when" not in run(*words).err
+    some = run(*words, "--regex", "a|[bc]{6}", "--n", "9", "--json")
+    numbers = [i for i, line in enumerate(some.out.splitlines(), 1) if json.loads(line)["end"] == "max_new_tokens"]
+    assert 1 < len(numbers) < 9
+    which = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+    assert f"; {len(numbers)} of 9 texts ({which}) were cut before that, at 5 tokens." in some.err
+
+
+@pytest.mark.parametrize("given", ["e", "abc", "a=x", "=3", "\u2713", "\u2713=", "the"])
+def test_the_example_of_a_bias_works_for_the_vocabulary(trained, run, refused, given):
+    words = ("generate", str(trained), "--prompt", "e", "--max-new-tokens", "2")
+    told = refused(*words, "--bias", given)
+    example = re.search(r"Try --bias '([^']+)'\.$", told.strip())
+    assert example is not None, told
+    assert run(*words, "--bias", example[1]).code == 0
+    text = given.partition("=")[0]
+    assert text != "abc" or example[1] == "a=-2.5"
+    assert text != "e" or example[1] == "e=-2.5"
+
+
+def test_an_empty_text_gives_nothing_to_score(trained, refused, tmp_path):
+    assert f"{tmp_path}/file.json: the text is empty, so there is nothing to score. Give another text" in refused(
+        "evaluate", str(trained), "--data.text", file_of(tmp_path, "")
+    )
+    learned = refused("train", "lm", "--data.text", file_of(tmp_path, " "), *TINY, "--out", str(tmp_path / "run"))
+    assert "so there is nothing to learn from it. Give another text" in learned
+
+
 def file_of(folder: Path, text: str) -> str:
     (folder / "file.json").write_text(text, "utf-8")
     return str(folder / "file.json")

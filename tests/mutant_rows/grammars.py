@@ -5,10 +5,25 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 SERVED = "tests/serve/test_grammar.py"
+CONFLICT = "tests/decode/choose/test_conflict.py"
 GRAMMAR = "tests/decode/choose/test_constrained.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
+    Mutant("blanks of JSON have no end", "decode/choose/constrained.py", "{**COMPACT, **cast(", "{**cast(",
+        f"{GRAMMAR}::test_json_is_compact_and_any_value"),
+    Mutant("options of a schema itself are lost", "decode/choose/constrained.py",
+        '{**COMPACT, **cast("dict[str, object]", own)} if', "COMPACT if",
+        f"{GRAMMAR}::test_a_schema_may_have_options_of_its_own"),
+    Mutant("settings that forbid nothing are named, too", "decode/choose/conflict.py",
+        "            kept = fewer\n", "            pass\n",
+        f"{CONFLICT}::test_the_settings_that_forbid_are_named_and_no_others"),
+    Mutant("a certain conflict is found where a model chooses", "decode/choose/conflict.py",
+        "if len(left) > 1 or left[0] == EOS:", "if left[0] == EOS:",
+        f"{CONFLICT}::test_what_is_certain_is_refused_and_nothing_else"),
+    Mutant("a text that its limit cut matches", "decode/stream.py",
+        "whole = end != LIMITED or complete is None or complete(written[row])", "whole = True",
+        "tests/cli/test_text.py::test_a_text_cut_before_it_matches_is_told"),
     Mutant("what is too large to be followed ends where it is lost", "decode/choose/constrained.py",
         "if not state.is_accepting() and not may[EOS + 1 :].any():", "if False:",
         f"{GRAMMAR}::test_what_is_too_large_to_be_followed_is_refused_and_ends_nothing"),
@@ -23,7 +38,7 @@ ROWS: list[Mutant] = [
     Mutant("a grammar is built for nobody", "serve/answers.py", "        making.cancel()\n", "        pass\n",
         f"{SERVED}::test_no_grammar_is_built_for_a_client_that_left"),
     Mutant("a grammar is for all who ask alike", "serve/texts.py",
-        "own if wish is None else [*own, follow(wish)]", "own", f"{SERVED}::test_texts_are_those_of_the_command_line"),
+        "own if wish is None else [*own, Named(follow(wish), wish.field)]", "own", f"{SERVED}::test_texts_are_those_of_the_command_line"),
     Mutant("a text without ends goes on behind its grammar", "serve/texts.py",
         "writer.never(constrained=wish is not None)", "writer.never()",
         f"{SERVED}::test_text_without_ends_ends_with_its_grammar"),

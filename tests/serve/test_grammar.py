@@ -99,6 +99,11 @@ def test_a_stream(wire):
     assert ["".join(event["choices"][0]["text"] for event in events)] == texts(wire.ask(PATH, body))
 
 
+def test_a_text_cut_before_its_grammar_is_complete_says_so(wire):
+    heard = wire.ask(PATH, {"prompt": "ab", "max_tokens": 3} | regex_of("[cd]{9}"))
+    assert (len(texts(heard)[0]), heard.json["choices"][0]["finish_reason"]) == (3, "length")
+
+
 def test_translations_follow_too(answerer):
     found = written(answerer, ["a b", "c"], 1, Wishes(), max_new_tokens=None)
     with Wire(answerer) as wire:

@@ -54,7 +54,7 @@ def run(arguments: Arguments) -> int:
     n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
     refuse_alike(n, recipe)
     guessing = guessing_of(arguments)
-    prompts, wishes = prompts_of(arguments), wished(arguments)
+    prompts, wishes = prompts_of(arguments), wished(arguments, folder)
     from glassformer.train.finished.writing import Writer  # after the checks, as importing torch takes a second
 
     writer, stops = Writer(folder, recipe, guessing, others), arguments.lists.get("stop", [])
@@ -62,12 +62,18 @@ def run(arguments: Arguments) -> int:
         print(unknown, file=sys.stderr)
     if not writer.continues and not {"prompt", "file"} & arguments.options.keys() and "\n" in prompts[0]:
         print("All lines of standard input are one source; glassformer translate answers each line.", file=sys.stderr)
-    pieces = in_order(writer.write(prompts, n, stops, crop="crop" in arguments.options, wishes=wishes))
-    if "json" in arguments.options:
-        show_json(pieces, prompts, n)
-    else:
-        echoed = writer.continues and "no-prompt" not in arguments.options
-        show(pieces, prompts if echoed else [""] * len(prompts), n)
+    cut: list[Piece] = []
+    written = writer.write(prompts, n, stops, crop="crop" in arguments.options, wishes=wishes)
+    pieces = with_cut(in_order(written), cut)
+    try:
+        if "json" in arguments.options:
+            show_json(pieces, prompts, n)
+        else:
+            echoed = writer.continues and "no-prompt" not in arguments.options
+            show(pieces, prompts if echoed else [""] * len(prompts), n)
+    finally:
+        if cut:
+            print(note_of_cut(cut, len(prompts) * n, arguments, writer.continues), file=sys.stderr)
     if guessing is not None:
         print(f"{writer.tally.stayed} of {writer.tally.guessed} guesses were accepted.", file=sys.stderr)
     return 0
@@ -175,6 +181,29 @@ def in_order(pieces: Iterable[Piece]) -> Iterator[Piece]:
             if not ready[-1].end:
                 break
             turn += 1
+
+
+def with_cut(pieces: Iterable[Piece], cut: list[Piece]) -> Iterator[Piece]:
+    """Yield the pieces, and collect in `cut` those that end a text before its grammar allows an end."""
+    for piece in pieces:
+        if not piece.complete:
+            cut.append(piece)
+        yield piece
+
+
+def note_of_cut(cut: list[Piece], n_texts: int, arguments: Arguments, continues: bool) -> str:
+    """Return the note that limits cut these texts, of `n_texts`, before they matched."""
+    flag = "--regex" if "regex" in arguments.options else "--json-schema"
+    which = ", ".join(str(piece.row + 1) for piece in cut[:5]) + (", ..." if len(cut) > 5 else "")
+    verb = "was" if len(cut) == 1 else "were"
+    came = "the text was" if n_texts == 1 else f"{len(cut)} of {n_texts} texts ({which}) {verb}"
+    lengths = sorted({piece.tokens for piece in cut})
+    room = " or ".join(map(str, lengths)) if len(lengths) < 3 else f"{lengths[0]} to {lengths[-1]}"
+    most = "" if continues else " (at most model.max_len)"
+    return (
+        f"A text matches {flag} only when it is complete; {came} cut before that, at {room} tokens. Raise "
+        f"--max-new-tokens{most}."
+    )
 
 
 def show(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:

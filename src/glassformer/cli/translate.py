@@ -34,7 +34,7 @@ def run(arguments: Arguments) -> int:
     refuse_idle_seed(recipe.decode, changes)
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     asked = asked_of(arguments, recipe.decode.beam)
-    wishes = wished(arguments)
+    wishes = wished(arguments, folder)
     if talking:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
     from glassformer.train.finished.use import (  # after the checks, as importing torch takes a second

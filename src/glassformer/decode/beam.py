@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 
 from glassformer.data.tokens.vocabulary import EOS
+from glassformer.decode.choose.conflict import refuse_searched
 from glassformer.decode.choose.context import Filter
 from glassformer.decode.choose.draw import filtered
 from glassformer.decode.choose.likely import Candidates, Scores, likeliest, scored
@@ -134,10 +135,7 @@ def beam_search(
         first = empty[0] * groups
         if forced is not None:
             raise forced.refuse(rows.numbers[first], rows.limits[first])
-        raise ConfigError(
-            f"Each step needs at least one allowed token; in row {rows.numbers[first]} (counted from 0) all hypotheses "
-            "came to a step without one. Ban fewer texts, raise beam or no_repeat_ngram, or use a simpler grammar."
-        )
+        raise refuse_searched(filters, rows.numbers[first])
     return [best(found, n_best) for found in apart]
 
 

@@ -27,6 +27,8 @@ class Piece(NamedTuple):
     """How many the row has written so far, <eos> included."""
     end: str = ""
     """In its last piece, why the row ended: "eos", "stop" or "max_new_tokens"."""
+    complete: bool = True
+    """False in the last piece of a text that its limit ended before the grammar that it follows allows an end."""
 
 
 class TextStream:
@@ -97,18 +99,21 @@ def write(
     poll: Callable[[], None] | None = None,
     method: Method | None = None,
     behind: Sequence[bool] | None = None,
+    complete: Callable[[Sequence[int]], bool] | None = None,
 ) -> Iterator[Piece]:
     """Yield the text of each row of `generate` while it is written; arguments not explained here are as there.
 
     A row ends where one of `stops` appears, however it is split into tokens; the stop text itself is left out. Every
     row ends with one piece that says why. `method` is used instead of `generate`, and then `choose` is ignored. `poll`
     is called at each step; an exception from it ends decoding. `behind` says which rows continue a text, so that a
-    blank before their first word is kept (None: rows whose prompt has text).
+    blank before their first word is kept (None: rows whose prompt has text). `complete` says whether the text of these
+    ids may end (None: any may).
     """
     n_rows = len((prompts if sources is None else sources) or ())
     if behind is None:
         behind = [goes_on(tokenizer, prompt) for prompt in prompts or [()] * n_rows]
     streams = [TextStream(tokenizer, stops, behind=each) for each in behind]
+    written: list[list[int]] = [[] for _ in streams]
     limits = list(max_new_tokens) if isinstance(max_new_tokens, Sequence) else [max_new_tokens] * n_rows
 
     def stopped(row: int, _: Sequence[int]) -> bool:
@@ -132,8 +137,10 @@ def write(
             stream = streams[row]
             limited = LIMITED if stream.tokens + 1 >= limits[row] else ""
             text, end = stream.take(token, ENDED if token == EOS else limited)
+            written[row].append(token)
             if text or end:
-                yield Piece(row, text, stream.tokens, end)
+                whole = end != LIMITED or complete is None or complete(written[row])
+                yield Piece(row, text, stream.tokens, end, whole)
 
 
 def goes_on(tokenizer: Tokenizer, prompt: Sequence[int], text: str | None = None) -> bool:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from glassformer.decode.answer import limit_of
 from glassformer.decode.choose.constrained import States
-from glassformer.decode.choose.context import Choose, Filter
+from glassformer.decode.choose.context import Choose, Filter, Named
 from glassformer.decode.choose.draw import chooser
 from glassformer.decode.choose.penalties import logit_bias
 from glassformer.decode.choose.sampling import Sampling
@@ -38,9 +38,9 @@ class Texts:
 
         @lru_cache(maxsize=64)
         def choice(sampling: Sampling, biases: tuple[tuple[int, float], ...], wish: Wish | None) -> Choose:
-            own = [logit_bias(dict(biases))] if biases else []
+            own: list[Filter] = [Named(logit_bias(dict(biases)), "logit_bias")] if biases else []
             own.append(without(writer.never(constrained=wish is not None)))
-            return chooser(sampling, own if wish is None else [*own, follow(wish)])
+            return chooser(sampling, own if wish is None else [*own, Named(follow(wish), wish.field)])
 
         self.choice = choice
         """Equal settings give the same function object, so the engine chooses for rows of several clients together."""

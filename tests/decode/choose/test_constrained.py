@@ -112,6 +112,44 @@ def test_json_fits_its_schema(kind):
     assert all(each.keys() == {"n", "ok"} and 0 <= each["n"] <= 99 and each["ok"] in (True, False) for each in told)
 
 
+NESTED = {
+    "type": "object",
+    "properties": {"a": {"type": "array", "items": {"type": ["integer", "null"]}}, "b": {"const": {"c": [1, "x  y"]}}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+
+
+def follows(schema: object, text: str) -> bool:
+    """Whether a text may be written and end, under a schema."""
+    made = tokenizer("byte")
+    step, ids = constrained.fits(made, json.dumps(schema)), [*made.encode(text), EOS]
+    steps = (step(torch.zeros(1, made.vocab_size), Context([0], [[1]], [ids[:n]]))[0] for n in range(len(ids)))
+    return all(logits[id] == 0 for id, logits in zip(ids, steps, strict=True))
+
+
+@pytest.mark.parametrize("value", [{"a": [], "b": {"c": [1, "x  y"]}}, {"a": [1, None, -20], "b": {"c": [1, "x  y"]}}])
+def test_json_is_compact_and_any_value(value):
+    """Blanks have an end, so that no limit is used up by them; those inside a string are of the value."""
+    for separators in ((",", ":"), (", ", ": "), (", ", ":")):
+        assert follows(NESTED, json.dumps(value, separators=separators))
+    plain = json.dumps(value)
+    for text in (" " + plain, plain + " ", plain.replace('"a":', '"a" :'), plain.replace('"a":', '"a": ')):
+        assert not follows(NESTED, text)
+    assert not follows(NESTED, json.dumps(value, indent=1))
+    assert follows({"type": "object"}, plain), "also where a schema leaves values open"
+    assert not follows({"type": "object"}, plain.replace('"b":', '"b":\n'))
+
+
+def test_a_schema_may_have_options_of_its_own():
+    flexible = {**NESTED, "x-guidance": {"whitespace_flexible": True}}
+    spread = json.dumps({"a": [1], "b": {"c": [1, "x  y"]}}, indent=3)
+    assert follows(flexible, spread)
+    assert not follows({**NESTED, "x-guidance": {"lenient": True}}, spread)
+    with pytest.raises(ConfigError, match="A JSON schema must be one that llguidance supports"):
+        follows({**NESTED, "x-guidance": 3}, "")
+
+
 @pytest.mark.parametrize("kept", [0, 1, 8])
 def test_with_a_beam_and_with_states_forgotten(monkeypatch, kept):
     """A state that was forgotten is found again, so that a filter is a function of its row."""
@@ -155,7 +193,7 @@ def test_a_dead_end_ends_no_beam(expression):
     stuck = Wishes(regex="aé", biases=biases).filters(made)
     with pytest.raises(ConfigError, match="small enough for llguidance; after 1 tokens"):
         answer(network, [[7]], filters=stuck)
-    with pytest.raises(ConfigError, match=r"in row 0 .* a step without one.* a simpler grammar"):
+    with pytest.raises(ConfigError, match=r"in row 0 .* a step without one, as Wishes\.regex forbids them"):
         answer(network, [[7]], search=BeamSettings(beam=4), filters=stuck)
 
 

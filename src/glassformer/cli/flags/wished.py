@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
+from glassformer.cli.flags.example import bias_for
 from glassformer.data.lines import read_lines
 from glassformer.decode.choose.installed import llguidance
 from glassformer.foundation.errors import ConfigError
@@ -14,12 +16,15 @@ if TYPE_CHECKING:
     from glassformer.decode.choose.words import Wishes
 
 
-def wished(arguments: Arguments) -> Wishes:
-    """Return the constraints that the flags ask for. Errors: `ConfigError`; `DataError` for an unreadable schema."""
+def wished(arguments: Arguments, run: Path) -> Wishes:
+    """Return the constraints that the flags ask for. `run` is the one that writes, whose vocabulary examples are from.
+
+    Errors: `ConfigError`; `DataError` for an unreadable schema.
+    """
     lists, given = arguments.lists, arguments.options
     if given.get("regex") == "":
         raise ConfigError("--regex takes a regular expression; got ''. Give one, or remove --regex.")
-    biases = dict(map(bias_of, lists.get("bias", [])))
+    biases = dict(bias_of(each, run) for each in lists.get("bias", []))
     if {"regex", "json-schema"} & given.keys():
         llguidance()
     schema = "\n".join(read_lines(given["json-schema"])) if "json-schema" in given else ""
@@ -30,7 +35,7 @@ def wished(arguments: Arguments) -> Wishes:
     )
 
 
-def bias_of(given: str) -> tuple[str, float]:
+def bias_of(given: str, run: Path) -> tuple[str, float]:
     """Parse "TEXT=X", split at the last =, into text and bias. Errors: `ConfigError` for anything else."""
     text, equals, value = given.rpartition("=")
     try:
@@ -39,6 +44,7 @@ def bias_of(given: str) -> tuple[str, float]:
         bias = math.nan
     if not text or not equals or math.isnan(bias) or bias == math.inf:
         raise ConfigError(
-            f"--bias takes TEXT=X, a token and a number (-inf: never); got {given[:40]!r}. Try --bias 'the=-2.5'."
+            f"--bias takes TEXT=X, a token and a number (-inf: never); got {given[:40]!r}. Try --bias "
+            f"{bias_for(run, text if equals else given)}."
         )
     return text, bias

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.lines import in_json
-from glassformer.data.running.text import TOPICS, DocumentPiece, pieces
+from glassformer.data.running.text import LEARN, SCORE, TOPICS, DocumentPiece, pieces
 from glassformer.data.running.text_files import Stamp, changed_while_read, stamps, text_files
 from glassformer.data.tokens.cuts import shares
 from glassformer.foundation.errors import ConfigError, DataError
@@ -110,11 +110,14 @@ class Part:
             raise changed_while_read(differing[0])
 
 
-def measure(path: str | None, field: str | None = None, *, skip_empty: bool = False) -> Corpus:
-    """Read a text once, to find its size, its documents and its hash. Errors: `DataError`, as reading raises it."""
+def measure(path: str | None, field: str | None = None, *, skip_empty: bool = False, use: str = LEARN) -> Corpus:
+    """Read a text once, to find its size, its documents and its hash; `use` is as for `pieces`.
+
+    Errors: `DataError`, as reading raises it.
+    """
     before = stamps(path)
     digest, ends, skips, length = hashlib.sha256(), array("q"), array("q"), 0
-    for piece in pieces(path, field, skip_empty=skip_empty, anywhere=True):
+    for piece in pieces(path, field, skip_empty=skip_empty, anywhere=True, use=use):
         digest.update(piece.text.encode("utf-8"))
         length += len(piece.text)
         if piece.ends:
@@ -144,7 +147,8 @@ def read_parts(config: DataConfig, splits: Sequence[str] = SPLITS) -> dict[str, 
             "data.field, or give a file that ends in .jsonl, .ndjson, .jsonl.gz or .ndjson.gz."
         )
     for split in [each for each in splits if named[each] is not None]:
-        found[split] = measure(named[split], config.field, skip_empty=config.skip_empty).part()
+        use = LEARN if split == "train" else SCORE
+        found[split] = measure(named[split], config.field, skip_empty=config.skip_empty, use=use).part()
     if named["dev"] is None and {"train", "dev"} & {*splits}:
         whole = (
             found["train"].corpus

@@ -26,6 +26,8 @@ PIECE = 2**20
 LONGEST_RUN = 2**24
 """Most characters without a place to cut: 16 million, a book without a space."""
 TOPICS = "pydoc_data.topics"
+LEARN, SCORE = "learn from it", "score"
+"""What a text is for."""
 
 
 class DocumentPiece(NamedTuple):
@@ -39,12 +41,18 @@ class DocumentPiece(NamedTuple):
 
 
 def pieces(
-    path: str | Path | None, field: str | None = None, *, skip_empty: bool = False, anywhere: bool = False
+    path: str | Path | None,
+    field: str | None = None,
+    *,
+    skip_empty: bool = False,
+    anywhere: bool = False,
+    use: str = LEARN,
 ) -> Iterator[DocumentPiece]:
     """All documents of a file or folder, piece by piece; without a path, the topics of Python's documentation.
 
-    `anywhere`: the tokenizer has no token of two characters, so that text without white space may be cut, too. Errors:
-    `DataError` naming file and byte (or line) of what is not text, and for an empty document unless skipped.
+    `anywhere`: the tokenizer has no token of two characters, so that text without white space may be cut, too. `use`:
+    what an empty document is no use for, in the error about it. Errors: `DataError` naming file and byte (or line) of
+    what is not text, and for an empty document unless skipped.
     """
     if path is None:
         yield from topics(anywhere)
@@ -54,11 +62,11 @@ def pieces(
             if in_json(file):
                 place = None
                 for place, text in json_texts(stream, file, field or "text"):
-                    yield from document([text], place, skip_empty, anywhere)
+                    yield from document([text], place, skip_empty, anywhere, use)
                 if place is None:  # a file without lines is refused like any other without text
-                    yield from document([""], str(file), skip_empty, anywhere)
+                    yield from document([""], str(file), skip_empty, anywhere, use)
             else:
-                yield from document(decoded_chunks(stream, file), str(file), skip_empty, anywhere)
+                yield from document(decoded_chunks(stream, file), str(file), skip_empty, anywhere, use)
 
 
 def topics(anywhere: bool = True) -> Iterator[DocumentPiece]:
@@ -69,14 +77,16 @@ def topics(anywhere: bool = True) -> Iterator[DocumentPiece]:
         yield from document([texts[name]], f"{TOPICS}:{name}", True, anywhere)
 
 
-def document(texts: Iterable[str], place: str, skip_empty: bool, anywhere: bool) -> Iterator[DocumentPiece]:
+def document(
+    texts: Iterable[str], place: str, skip_empty: bool, anywhere: bool, use: str = LEARN
+) -> Iterator[DocumentPiece]:
     """Cut one document into pieces. Errors: `DataError` for one of white space only, unless those are skipped."""
     for number, piece in enumerate(cut(texts, place, anywhere)):
         if number == 0 and piece.ends and not piece.text.strip():
             if not skip_empty:
                 raise DataError(
-                    f"{place}: the text is empty, so there is nothing to learn from it. Give another text; if it is "
-                    "one document of many, set data.skip_empty = true to skip and count empty ones."
+                    f"{place}: the text is empty, so there is nothing to {use}. Give another text; if it is one "
+                    "document of many, set data.skip_empty = true to skip and count empty ones."
                 )
             yield DocumentPiece("", False, place)
         else:

@@ -10,8 +10,9 @@ import json
 import math
 import re
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 FREELY = '%llguidance {"no_forcing": true}\n'
 """Allows every way to split required text into tokens, not only the tokenizer's own."""
+OPTIONS = "x-guidance"
+"""The key of a schema under which llguidance reads options."""
+COMPACT = {"whitespace_flexible": False, "item_separator": ", ?", "key_separator": ": ?"}
+"""How JSON is laid out: at most one space after `,` and `:`, none elsewhere. Blanks without end use up a limit."""
 STATES_A_TEXT = 8
 """Grammar states kept per text being written: after its latest prefixes, and after guesses that follow them."""
 
@@ -101,9 +106,15 @@ def matches(tokenizer: Tokenizer, expression: str) -> Filter:
 def fits(tokenizer: Tokenizer, schema: str) -> Filter:
     """Make a filter: the text must be JSON that fits a JSON schema (draft 2020-12, as far as llguidance supports it).
 
-    Errors: as `matches`, and `DataError` for a schema that is not a JSON object.
+    It is compact (`of_schema`). Errors: as `matches`, and `DataError` for a schema that is not a JSON object.
     """
     return Constraint(States(tokenizer), of_schema(schema)).filter
+
+
+def constraint_of(tokenizer: Tokenizer, regex: str = "", schema: str = "") -> Constraint | None:
+    """Make the constraint of an expression or a schema; None without either. Errors: as `matches` and `fits`."""
+    grammar = of_regex(regex) if regex else of_schema(schema) if schema else None
+    return None if grammar is None else Constraint(States(tokenizer), grammar)
 
 
 def of_regex(expression: str) -> Grammar:
@@ -115,7 +126,11 @@ def of_regex(expression: str) -> Grammar:
 
 
 def of_schema(schema: str) -> Grammar:
-    """Make the grammar of a JSON schema. Errors: `ConfigError` without llguidance, `DataError` unless a JSON object."""
+    """Make the grammar of a JSON schema; it allows every value of the schema, in compact JSON.
+
+    Options of llguidance in the schema itself (`x-guidance`) take precedence over those of `COMPACT`. Errors:
+    `ConfigError` without llguidance, `DataError` unless a JSON object.
+    """
     try:
         record: object = json.loads(schema)
     except (ValueError, RecursionError) as error:
@@ -123,7 +138,10 @@ def of_schema(schema: str) -> Grammar:
         raise DataError(f"A JSON schema must be a JSON object; this one is not JSON: {why}. Correct it.") from None
     if not isinstance(record, dict):
         raise DataError(f"A JSON schema must be a JSON object; got {schema[:40]!r}. Try " + '{"type": "object"}.')
-    made = f"{FREELY}start: %json {json.dumps(record)}"
+    fields = cast("dict[str, object]", record)
+    own = fields.get(OPTIONS, {})
+    options = {**COMPACT, **cast("dict[str, object]", own)} if isinstance(own, dict) else own
+    made = f"{FREELY}start: %json {json.dumps({**fields, OPTIONS: options})}"
     return Grammar(llguidance().LLMatcher.grammar_from_lark(made), "A JSON schema")
 
 
@@ -157,6 +175,11 @@ class Constraint:
         may = np.stack([self._may(tuple(ids), rows, context.searched) for ids in context.written])
         may[:, [id for id in range(len(SPECIALS)) if id != EOS]] = False
         return logits.masked_fill(~torch.from_numpy(may).to(logits.device), -math.inf)
+
+    def complete(self, ids: Sequence[int]) -> bool:
+        """Whether the text of these ids may end here."""
+        state = self._states.behind(self._root, (*ids,), 1)
+        return state is not None and state.is_accepting()
 
     def _may(self, ids: tuple[int, ...], rows: int, searched: bool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         state = self._states.behind(self._root, ids, rows)

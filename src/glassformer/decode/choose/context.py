@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from glassformer.foundation.shapes import Tensor
@@ -30,6 +31,19 @@ class Context(NamedTuple):
 
 Filter = Callable[[Tensor, Context], Tensor]
 """Maps logits [B, V] to logits [B, V], with -inf for forbidden tokens. Filters are pure and work in any order."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A filter that forbids tokens, with the name of the setting that asked for it, which error messages give."""
+
+    step: Filter
+    name: str
+
+    def __call__(self, logits: Tensor, context: Context) -> Tensor:
+        """Apply the filter."""
+        return self.step(logits, context)
+
 
 Choose = Callable[[Tensor, Context], Tensor]
 """Maps logits [B, V] to the next tokens [B]."""

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from glassformer.decode.choose import filters, penalties
-from glassformer.decode.choose.context import Choose, Context, Filter
+from glassformer.decode.choose.conflict import refuse_stuck
+from glassformer.decode.choose.context import Choose, Context, Filter, Named
 from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.choose.penalties import unbounded
 from glassformer.decode.choose.sampling import Sampling
@@ -22,6 +23,8 @@ Uniforms = Callable[[Context], Sequence[float]]
 
 AT_ONCE = 256
 """How many random numbers of a row are made at a time."""
+SHORTEST, REPEAT = "min_new_tokens", "no_repeat_ngram"
+"""The settings that forbid tokens, whatever the logits are."""
 
 
 def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms | None = None) -> Choose:
@@ -56,9 +59,10 @@ def shares(sampling: Sampling, first: Sequence[Filter] = ()) -> Callable[[Tensor
 
 def apply(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
     """Apply all filters to the logits, in float32 or wider. Errors: as for `chooser`."""
-    logits = filtered(steps, logits, context)
-    check_possible(logits, context)
-    return logits
+    kept = filtered(steps, logits, context)
+    if bool((stuck := kept.amax(-1).isneginf()).any()):
+        raise refuse_stuck(steps, logits.to(kept.dtype), context, int(stuck.int().argmax()))
+    return kept
 
 
 def filtered(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
@@ -76,11 +80,11 @@ def filters_of(sampling: Sampling) -> list[Filter]:
     """The filters that the settings ask for, in the order in which they apply, without those that change nothing."""
     s = sampling
     asked: list[tuple[bool, Callable[[], Filter]]] = [
-        (s.min_new_tokens > 0, lambda: penalties.min_new_tokens(s.min_new_tokens)),
+        (s.min_new_tokens > 0, lambda: Named(penalties.min_new_tokens(s.min_new_tokens), SHORTEST)),
         (s.repetition_penalty != 1, lambda: penalties.repetition_penalty(s.repetition_penalty)),
         (s.frequency_penalty != 0, lambda: penalties.frequency_penalty(s.frequency_penalty)),
         (s.presence_penalty != 0, lambda: penalties.presence_penalty(s.presence_penalty)),
-        (s.no_repeat_ngram is not None, lambda: penalties.no_repeat_ngram(s.no_repeat_ngram or 0)),
+        (s.no_repeat_ngram is not None, lambda: Named(penalties.no_repeat_ngram(s.no_repeat_ngram or 0), REPEAT)),
         (s.temperature not in (0, 1), lambda: filters.temperature(s.temperature)),
         (s.top_k is not None and not s.contrastive_alpha, lambda: filters.top_k(s.top_k or 0)),
         (s.top_p != 1, lambda: filters.top_p(s.top_p)),
@@ -139,15 +143,4 @@ def check_kept(logits: Float[Tensor, "B V"], context: Context) -> None:
         raise ConfigError(
             f"A filter must return finite logits, or -inf for a forbidden token; in row {context.numbers[place]} "
             "(counted from 0) one returned NaN or +inf. Check that what it adds or multiplies is finite."
-        )
-
-
-def check_possible(logits: Float[Tensor, "B V"], context: Context) -> None:
-    """Refuse a row with every token forbidden. Errors: `ConfigError` naming the row and its number of tokens."""
-    best = logits.amax(-1)
-    if bool((stuck := best.isneginf()).any()):
-        i = int(stuck.int().argmax())
-        raise ConfigError(
-            f"Each step needs at least one allowed token; after {len(context.written[i])} tokens of row "
-            f"{context.numbers[i]} (counted from 0) all are forbidden. Ban fewer texts, or raise no_repeat_ngram."
         )

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from glassformer.data.tokens.vocabulary import UNK, Tokenizer, utf8
 from glassformer.decode.answer import MODELS, Limit
-from glassformer.decode.choose.constrained import fits, matches
-from glassformer.decode.choose.context import Context, Filter
+from glassformer.decode.choose.constrained import Constraint, constraint_of
+from glassformer.decode.choose.context import Context, Filter, Named
 from glassformer.decode.choose.penalties import check_known, forbidden, logit_bias
 from glassformer.decode.forced import Forced
 from glassformer.foundation.errors import ConfigError
@@ -51,14 +51,27 @@ class Wishes:
         """Whether a grammar determines where a text may end."""
         return bool(self.regex or self.schema)
 
-    def filters(self, tokenizer: Tokenizer) -> list[Filter]:
-        """Make the filters, in the order in which they apply. Errors: `ConfigError` for text not in the vocabulary."""
-        biased = {token_of(tokenizer, text): value for text, value in self.biases.items()}
-        made = [logit_bias(biased)] if biased else []
-        made += [banned_texts(tokenizer, self.banned)] if self.banned else []
-        made += [matches(tokenizer, self.regex)] if self.regex else []
-        made += [fits(tokenizer, self.schema)] if self.schema else []
-        return [*made, begins_with(ids_of(tokenizer, self.begin))] if self.begin else made
+    def grammar(self, tokenizer: Tokenizer) -> Constraint | None:
+        """Make the grammar that the text follows; None if there is none. Errors: as `matches` and `fits`."""
+        return constraint_of(tokenizer, self.regex, self.schema)
+
+    def filters(self, tokenizer: Tokenizer, grammar: Constraint | None = None) -> list[Filter]:
+        """Make the filters, in the order in which they apply; `grammar`, if it was made before, is not made again.
+
+        Errors: `ConfigError` for text not in the vocabulary.
+        """
+        made: list[Filter] = []
+        if self.biases:
+            bias = logit_bias({token_of(tokenizer, text): value for text, value in self.biases.items()})
+            made.append(Named(bias, "Wishes.biases") if -math.inf in self.biases.values() else bias)
+        if self.banned:
+            made.append(Named(banned_texts(tokenizer, self.banned), "Wishes.banned"))
+        grammar = grammar or self.grammar(tokenizer)
+        if grammar is not None:
+            made.append(Named(grammar.filter, "Wishes.regex" if self.regex else "Wishes.schema"))
+        if self.begin:
+            made.append(Named(begins_with(ids_of(tokenizer, self.begin)), "Wishes.begin"))
+        return made
 
     def begun(self, tokenizer: Tokenizer) -> int:
         """The number of tokens of `begin`. Errors: `ConfigError` if the vocabulary cannot write it."""

@@ -10,6 +10,9 @@ from glassformer.data.purpose import WRITING, refuse_unfit
 from glassformer.data.running.text_settings import TEXT
 from glassformer.data.tokens.vocabulary import BOS, lacking
 from glassformer.decode.answer import ASKED, Limit, limit_of, nothing
+from glassformer.decode.choose.conflict import refuse_certain
+from glassformer.decode.choose.context import Filter, Named
+from glassformer.decode.choose.draw import filters_of
 from glassformer.decode.choose.unwritten import unwritten, without
 from glassformer.decode.choose.words import NO_WISHES, Wishes
 from glassformer.decode.method import method_of
@@ -85,7 +88,7 @@ class Writer:
 
         `decode.batch_size` rows are written together, which changes none of them. `wishes` apply to all. Errors:
         `DataError`, before the first piece, for a prompt that is longer than the model reads (with `crop` its end is
-        read), or empty where it must not be.
+        read), or empty where it must not be; `ConfigError` for wishes that contradict each other.
         """
         check_stops(stops)
         if wishes.forced:
@@ -100,7 +103,10 @@ class Writer:
         usual = Limit(asked or USUAL_TOKENS, ASKED)
         limits = [usual if self.continues else limit_of(self.model, each, asked, begun) for each in ids]
         wishes.check_room(self.tokenizers.target, min(limits, default=usual))
-        first = [without(self.never(wishes.constrained)), *wishes.filters(self.tokenizers.target)]
+        grammar = wishes.grammar(self.tokenizers.target)
+        first = [without(self.never(wishes.constrained)), *wishes.filters(self.tokenizers.target, grammar)]
+        if ids and not stops and (wishes.constrained or wishes.begin):  # a stop could end the text before
+            self.refuse_conflict(first, ids[0], limits[0].tokens)
         method = method_of(decode, first)
         if self.guessing is not None:
             method = guessed(self.guessing, self.loaded, self.recipe, first, self.tally)
@@ -123,8 +129,14 @@ class Writer:
                 prefix=self.recipe.data.objective == "prefix",
                 poll=poll,
                 behind=[behind[row // n] for row in rows],
+                complete=None if grammar is None else grammar.complete,
             ):
                 yield piece._replace(row=start + piece.row)
+
+    def refuse_conflict(self, first: Sequence[Filter], prompt: Sequence[int], most: int) -> None:
+        """Refuse settings that certainly leave the text of a prompt without a next token. Errors: `ConfigError`."""
+        steps = [*first, *(each for each in filters_of(self.recipe.decode) if isinstance(each, Named))]
+        refuse_certain(steps, self.tokenizers.target.vocab_size, prompt if self.continues else [BOS], most)
 
     def goes_on(self, ids: Sequence[int], prompt: str | list[int]) -> bool:
         """Whether the text continues the words of its prompt, so that its first word needs a space before it."""
