@@ -72,3 +72,22 @@ def test_a_map_draws_its_labels_so(watched, tmp_path, n, turn, said):
     assert all(each[3] - each[5] * math.sin(each[4]) >= 0 for each in above)
     assert any(each[:2] == ["map-left", "→"] for each in drawn) == said
     assert not view.complaints
+
+
+@pytest.mark.parametrize("n", [6, 24, 63])
+def test_a_map_and_the_sums_beside_it_fit_in_their_card(watched, tmp_path, n):
+    """Some sixty tokens are seen whole, with the names of the sums: no part of the map is behind a scroll bar."""
+    path, view = tmp_path / "many.html", watched()
+    made, _ = planted(targets=("<bos>", *(f"{NAMES[0][0]}{i}" for i in range(n))), layers=1, heads=1)
+    path.write_text(standalone([made.to_bytes()], {"name": "many"}), "utf-8")
+    for width in (1440, 1280, 1180, 1024):
+        view.page.set_viewport_size({"width": width, "height": 1000})
+        page = view.open(f"{path.as_uri()}#attention?block=decoder")
+        page.reload()
+        page.wait_for_selector(".map-right-name")
+        view.settle()
+        wide = page.evaluate("""() => {
+          const place = document.querySelector(".map").closest(".scroll");
+          return place.scrollWidth - place.clientWidth;
+        }""")
+        assert wide <= 0, width

@@ -1,4 +1,4 @@
-"""A window of 320 pixels: no screen scrolls sideways, however long titles are and many heads."""
+"""No screen scrolls sideways, however long titles are and many heads: in a window of 320 pixels, and in wide ones."""
 
 from __future__ import annotations
 
@@ -40,16 +40,17 @@ def copied(tmp_path_factory):
     traces = [planted(sources=[*(len(text) * "W"), "<eos>"], heads=8)[0] for text in LONG]
     for made in traces:
         made.header["model"] |= {"kind": "encoder-decoder", "params": 123_456_789, "pos": "rotary-with-a-long-name"}
-    figures = {"perplexity": 12.5, "bits_per_byte": 1.2, "token_accuracy": 0.99}
+    figures = {"perplexity": 12.5, "bits_per_byte": 1.2, "bits_per_character": 1.25}
     metrics = [*METRICS[:-1], METRICS[-1] | figures]
     facts = {"name": "a-run-with-quite-a-long-name-2026", "metrics": metrics, "history": PAST, "checkpoints": True}
     path.write_text(standalone([each.to_bytes() for each in traces], facts), "utf-8")
     return path.as_uri()
 
 
-def test_a_file(watched, copied):
+@pytest.mark.parametrize("width", [320, 1024, 1280])
+def test_a_file(watched, copied, width):
     view = watched()
-    view.page.set_viewport_size(WINDOW)
+    view.page.set_viewport_size(WINDOW | {"width": width})
     view.open(copied)
     fits(view, PLACES)
 

@@ -1,5 +1,6 @@
 /** Lines over steps, as SVG: axes, a cross that follows the pointer, raw values behind smoothed ones. */
 
+import { places, written } from "lens/axis.js";
 import { h, s } from "lens/dom.js";
 import { address, onScreen } from "lens/state.js";
 import { number } from "lens/text.js";
@@ -9,6 +10,7 @@ import { number } from "lens/text.js";
 
 const PAD = { left: 52, right: 12, top: 10, bottom: 26 };
 const MOST = 600;
+const LETTER = 7.4;
 
 /**
  * At most twice `MOST` points, the lowest and the highest of each stretch, so that no peak is lost.
@@ -44,28 +46,6 @@ export function smoothed(points, share) {
 }
 
 /**
- * Round places for the lines of an axis.
- * @param {number} low
- * @param {number} high
- * @param {boolean} log
- * @returns {number[]}
- */
-export function ticks(low, high, log) {
-  if (log) {
-    const all = [];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) for (const digit of [1, 2, 5]) all.push(digit * 10 ** power);
-    const inside = all.filter((each) => each >= low && each <= high);
-    return inside.length > 5 ? inside.filter((each) => String(each.toExponential())[0] === "1") : inside;
-  }
-  const rough = (high - low) / 4 || 1;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= rough) ?? rough;
-  const found = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + 1e-9 * step; at += step) found.push(Number(at.toPrecision(10)));
-  return found;
-}
-
-/**
  * @param {Series[]} given
  * @param {Options} options
  */
@@ -79,8 +59,11 @@ export function chart(given, { log = false, smooth = 0, width = 560, height = 22
   if (x1 === x0) x1 = x0 + 1;
   if (!log && y0 > 0 && y0 < 0.5 * y1) y0 = 0;
   if (y1 === y0) y1 = y0 + (Math.abs(y0) || 1);
+  const [across, up] = [places(x0, x1, false), places(y0, y1, log)];
+  const left = Math.max(PAD.left, 8 + LETTER * Math.max(...up.map((at) => written(at).length)));
+  const inside = (/** @type {number} */ at) => Math.min(x(at), width - (LETTER * written(at).length) / 2); // a saved drawing ends at its edge
   const bend = log ? Math.log10 : (/** @type {number} */ v) => v;
-  const x = (/** @type {number} */ v) => PAD.left + ((v - x0) / (x1 - x0)) * (width - PAD.left - PAD.right);
+  const x = (/** @type {number} */ v) => left + ((v - x0) / (x1 - x0)) * (width - left - PAD.right);
   const y = (/** @type {number} */ v) => height - PAD.bottom - ((bend(v) - bend(y0)) / (bend(y1) - bend(y0))) * (height - PAD.top - PAD.bottom);
   const path = (/** @type {[number, number][]} */ points) => points.map(([a, b], i) => `${i ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
   const lines = series.flatMap((each, i) => [
@@ -90,14 +73,14 @@ export function chart(given, { log = false, smooth = 0, width = 560, height = 22
   ].flat());
   const cross = s("line", { class: "cross", y1: PAD.top, y2: height - PAD.bottom, visibility: "hidden" });
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, class: "chart", role: kept.length ? "group" : "img", "aria-label": label },
-    ticks(y0, y1, log).map((at) => [s("line", { class: "rule", x1: PAD.left, x2: width - PAD.right, y1: y(at), y2: y(at) }),
-      s("text", { x: PAD.left - 8, y: y(at) + 4, "text-anchor": "end" }, number(at))]).flat(),
-    ticks(x0, x1, false).map((at) => s("text", { x: x(at), y: height - 8, "text-anchor": "middle" }, number(at, 6))), lines, cross,
+    up.map((at) => [s("line", { class: "rule", x1: left, x2: width - PAD.right, y1: y(at), y2: y(at) }),
+      s("text", { x: left - 8, y: y(at) + 4, "text-anchor": "end" }, written(at))]).flat(),
+    across.map((at) => s("text", { x: inside(at), y: height - 8, "text-anchor": "middle" }, written(at))), lines, cross,
     kept.filter((at) => at >= x0 && at <= x1).map((at) => checkpoint(at, x(at), height - PAD.bottom)));
   const values = h("p", { class: "values quiet" }, latest(series, Infinity));
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
-    const at = x0 + ((((event.clientX - box.left) / box.width) * width - PAD.left) / (width - PAD.left - PAD.right)) * (x1 - x0);
+    const at = x0 + ((((event.clientX - box.left) / box.width) * width - left) / (width - left - PAD.right)) * (x1 - x0);
     cross.setAttribute("visibility", "visible");
     for (const end of ["x1", "x2"]) cross.setAttribute(end, String(x(Math.min(x1, Math.max(x0, at)))));
     values.textContent = latest(series, at);

@@ -18,6 +18,7 @@ import { count, headName, number, percent, token, whole } from "lens/text.js";
 
 const STRONG = ["strong", "partial"];
 const SHOWN = 4;
+const FIGURES = 6;
 
 /** @param {Context} context @returns {import("./main.js").Screen} */
 export function overview(context) {
@@ -187,8 +188,8 @@ function facts(trace) {
 function learned(metrics) {
   const dev = metrics.filter((line) => line.kind === "dev");
   const last = dev[dev.length - 1];
-  const figures = last ? Object.entries(last).filter(([name, value]) => typeof value === "number" && !["step", "n", "cut", "unknown"].includes(name)).slice(0, 4) : [];
-  return [smallChart(metrics), last?.n && h("p", { class: "quiet" }, `On the dev split, n = ${count(last.n)}:`), h("dl", { class: "row" }, figures.flatMap(([name, value]) => [h("dt", {}, name.replaceAll("_", " ")),
-    h("dd", {}, ["exact_match", "token_accuracy", "accuracy"].includes(name) ? percent(value) : number(value))])),
+  const figures = last ? Object.entries(last).filter(([name, value]) => typeof value === "number" && !["step", "n", "cut", "unknown"].includes(name)).slice(0, FIGURES) : [];
+  return [smallChart(metrics), last?.n && h("p", { class: "quiet" }, `On the dev split, n = ${count(last.n)}:`), h("dl", { class: "row" }, figures.map(([name, value]) => h("div", {}, h("dt", {}, name.replaceAll("_", " ")),
+    h("dd", {}, ["exact_match", "token_accuracy", "accuracy"].includes(name) ? percent(value) : number(value))))),
   h("p", {}, h("a", { href: "#curves", on: { click: (/** @type {Event} */ event) => { event.preventDefault(); set({ screen: "curves" }, true); } } }, "All curves"))];
 }
