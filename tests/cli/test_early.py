@@ -33,6 +33,7 @@ CASES = {
         ["evaluate", "RUN"],
         "The test split needs a text, and the recipe names none. Give one with --data.text",
     ),
+    "a file": (["train", "lm", "--data.text", "nowhere.txt"], "nowhere.txt: there is no such file. Check the path"),
     "a port": (["serve", "RUN", "--port", "PORT"], "The server cannot listen at 127.0.0.1, port "),
 }
 

@@ -17,6 +17,7 @@ DAMAGE = f"{BOX}::test_damage_is_named_by_its_field"
 
 # fmt: off
 PYTHON: list[Mutant] = [
+    Mutant("a page replaces any file", "cli/explore.py", "        if not ours:", "        if False:", f"{CLI}::test_a_file_that_is_no_page_of_ours_stays"),
     Mutant("buffers are not aligned", "lens/trace/container.py",
         "each + bytes(-len(each) % ALIGNED)", "each", f"{BOX}::test_buffers_are_aligned_and_little_endian"),
     Mutant("a trace of another version is read", "lens/trace/container.py",

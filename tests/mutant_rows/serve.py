@@ -13,6 +13,19 @@ LINE = "tests/serve/test_protocol.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
+    Mutant("a token of a prompt is scored as the one before it", "decode/engine/rows.py",
+        "ids[start + 1 : start + SCORED + 1]", "ids[start : min(start + SCORED, len(ids) - 1)]",
+        "tests/decode/engine/test_engine.py::test_a_prompt_is_scored_with_the_first_token_of_each_text"),
+    Mutant("a prompt is scored again with each token", "decode/engine/batching.py", "            row.prompt = None\n", "",
+        "tests/decode/engine/test_engine.py::test_a_prompt_is_scored_with_the_first_token_of_each_text"),
+    Mutant("what a prefix model reads both ways is scored", "decode/engine/batching.py", "request.scored and (self.prefix or", "request.scored and (False or",
+        "tests/decode/engine/test_engine.py::test_what_cannot_be_scored_is_refused"),
+    Mutant("what follows a scored prompt begins at its front", "serve/job.py",
+        "len(self.echoed[number].text) + len(stream)", "len(stream)", f"{DONE}::test_what_follows_a_scored_prompt_is_scored_behind_it"),
+    Mutant("a token that nobody wanted is told", "serve/job.py", "if self.nothing and", "if False and",
+        f"{DONE}::test_nothing_is_written_if_nothing_is_wanted"),
+    Mutant("<bos> is a token of the text", "serve/texts.py", "ids[1:] if ids[:1] == [BOS] else ids", "ids",
+        f"{DONE}::test_a_prompt_is_scored[text]"),
     Mutant("any host will do", "serve/guard.py", "if name in allowed or", "if True or",
         f"{REFUSED}::test_other_hosts_are_refused_on_every_path_and_method[evil.example]"),
     Mutant("a name may go on behind ours", "serve/guard.py", "HOST.fullmatch(given[0])", "HOST.match(given[0])",

@@ -16,6 +16,13 @@ UNNAMABLE = "tests/store/test_refusals.py::test_a_path_that_is_no_text_is_refuse
 
 # fmt: off
 ROWS: list[Mutant] = [
+    # what is read
+    Mutant("weights need their optimizer", "store/checkpoint.py", "entries = check(found, read=READ, hashed=hashed)", "entries = check(found, hashed=hashed)",
+        "tests/store/test_refusals.py::test_what_only_training_reads_may_be_missing"),
+    Mutant("a run needs the optimizer of its newest weights", "store/checkpoint.py", "best_or_newest(folder, read=READ, hashed=hashed)", "best_or_newest(folder, hashed=hashed)",
+        "tests/store/test_refusals.py::test_what_only_training_reads_may_be_missing"),
+    Mutant("a run in training is called stopped", "store/checkpoint.py", "elif trains(folder):", "elif False:",
+        "tests/store/test_refusals.py::test_a_run_in_training_is_not_called_stopped"),
     # manifest
     Mutant("two equal vocabularies come back as one", "store/snapshot.py",
         'if tokenizers.source is not tokenizers.target:', 'if tokenizers.source.to_json() != tokenizers.target.to_json():',

@@ -16,6 +16,7 @@ from glassformer.data.config import SPLITS, TEXT
 from glassformer.data.purpose import refuse_unnamed
 from glassformer.foundation.errors import ConfigError
 from glassformer.train.recipe import override
+from glassformer.train.record.wording import figure
 from glassformer.train.settings import one_of
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def as_table(metrics: Figures) -> str:
     """Return a line for each figure, followed by a table for each figure that has rows and columns."""
     flat = {name: each for name, each in metrics.items() if not isinstance(each, dict)}
     width = max(map(len, flat))
-    lines = [f"{name:{width}}  {shown(each)}" for name, each in flat.items()]
+    lines = [f"{name:{width}}  {figure(each)}" for name, each in flat.items()]
     tables = [rows_of(name, each) for name, each in metrics.items() if isinstance(each, dict)]
     return "\n".join([*lines, *tables])
 
@@ -91,14 +92,9 @@ def as_table(metrics: Figures) -> str:
 def rows_of(name: str, rows: Mapping[str, Mapping[str, float | int | str]]) -> str:
     """Return a table with a heading; its first column has the names of the rows."""
     columns = list(next(iter(rows.values())))
-    cells = [[name, *columns]] + [[row, *(shown(values[each]) for each in columns)] for row, values in rows.items()]
+    cells = [[name, *columns]] + [[row, *(figure(values[each]) for each in columns)] for row, values in rows.items()]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     text = [
         [f"{row[0]:{widths[0]}}", *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))] for row in cells
     ]
     return "\n".join(["", *("  ".join(row) for row in text)])
-
-
-def shown(value: float | int | str) -> str:
-    """Format a figure."""
-    return f"{value:.4f}" if isinstance(value, float) else str(value)

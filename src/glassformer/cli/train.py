@@ -9,6 +9,7 @@ from glassformer.cli.arguments import Arguments
 from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
 from glassformer.data.config import TEXT
+from glassformer.data.file_checks import refuse_missing
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.launched import launched
 from glassformer.train.recipe import Recipe, anchored, load_recipe, override
@@ -21,6 +22,7 @@ def run(arguments: Arguments) -> int:
     """Train a recipe in a new run folder."""
     loaded, changes = load_recipe(str(arguments.target)), with_break(arguments)
     recipe = anchored(override(loaded, changes))
+    refuse_missing(recipe.data)
     if recipe.data.task != TEXT:  # running text: [decode] is used for its samples and later texts
         refuse_idle_decoding(f"the recipe {recipe.name}", recipe.data, changes)
     out = run_folder(arguments.options.get("out"), RUNS / recipe.name)

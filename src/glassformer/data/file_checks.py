@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 from glassformer.data.config import FILES, LABELLED, PAIRS, SPLITS, TEXT, TEXTS, TRAJECTORIES, DataConfig
+from glassformer.data.lines import no_such_file
 from glassformer.foundation.errors import ConfigError
 
 
@@ -41,6 +44,19 @@ def check_files(config: DataConfig) -> None:
         if (source is None) != (target is None):
             missing = f"data.{split}_source" if source is None else f"data.{split}_target"
             raise ConfigError(f"Parallel files come in pairs: {given[0]} is set, {missing} is not. Set {missing}.")
+
+
+def refuse_missing(config: DataConfig) -> None:
+    """Raise `DataError` for a file to train on that does not exist; before torch is imported, which takes seconds."""
+    for split in ("train", "dev"):
+        for name in (split, f"{split}_source", f"{split}_target", TEXTS[split]):
+            path = getattr(config, name)
+            try:
+                os.lstat(path or ".")
+            except FileNotFoundError:
+                raise no_such_file(path) from None
+            except (OSError, ValueError):  # what else is wrong is told where it is read
+                continue
 
 
 def named(split: str, tsv: str | None, source: str | None, target: str | None) -> list[tuple[str, str | None]]:

@@ -83,7 +83,7 @@ class Completions(Answers):
 
     def reply(self, wanted: Wanted, job: Job) -> replies.Reply:
         """Return what all objects of one answer share."""
-        echoed = self.service.texts.echoed(wanted)
+        echoed = [each.text for each in job.echoed]
         return replies.Reply(self.service.model, echoed, job.warnings, wanted.logprobs is not None, wanted.usage)
 
     def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from glassformer.data.tokens.decoding import Decoding
 from glassformer.data.tokens.vocabulary import EOS, Tokenizer
-from glassformer.decode.engine.requests import FAILED, Request, Ticket, Written
-from glassformer.decode.stream import TextStream
+from glassformer.decode.engine.requests import FAILED, Likely, Request, Ticket, Written
+from glassformer.decode.stream import LIMITED, TextStream
 
 
 @dataclass
@@ -16,11 +18,33 @@ class Logprobs:
     """Log-probabilities of the tokens of a piece, in the layout of OpenAI's API."""
 
     tokens: list[str] = field(default_factory=list[str])
-    token_logprobs: list[float] = field(default_factory=list[float])
-    top_logprobs: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
-    """The most probable tokens, and the one that was written."""
+    token_logprobs: list[float | None] = field(default_factory=list[float | None])
+    """None for a token before which nothing was read."""
+    top_logprobs: list[dict[str, float] | None] = field(default_factory=list[dict[str, float] | None])
+    """The most probable tokens, and the one that is there."""
     text_offset: list[int] = field(default_factory=list[int])
     """Where each token begins, in characters from the start of the text."""
+
+    def append(self, tokenizer: Tokenizer, id: int, likely: Likely | None, offset: int) -> None:
+        """Add a token."""
+        (token,) = tokenizer.tokens([id])
+        self.tokens.append(token)
+        self.text_offset.append(offset)
+        self.token_logprobs.append(None if likely is None else likely.log_probability)
+        if likely is None:
+            self.top_logprobs.append(None)
+            return
+        ids, values = [id for id, _ in likely.top], [value for _, value in likely.top]
+        best = dict(zip(tokenizer.tokens(ids), values, strict=True))
+        self.top_logprobs.append(best | {token: likely.log_probability})
+
+
+class Echoed(NamedTuple):
+    """A prompt that is part of the answer."""
+
+    text: str
+    ids: Sequence[int]
+    """Its tokens, without a <bos> that is not in the text."""
 
 
 @dataclass
@@ -49,13 +73,23 @@ class Job:
 
     Pieces that are not fetched yet are joined, so a slow reader costs no more memory than its own text. With `whole`,
     each text comes in one piece. `behind`: for each prompt, whether its texts continue the prompt's text (`goes_on`).
+    `echoed`: the prompts, if the answer begins with them; with `nothing`, it has nothing else.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, behind: Sequence[bool], n: int, stops: Sequence[str], *, whole: bool
+        self,
+        tokenizer: Tokenizer,
+        behind: Sequence[bool],
+        n: int,
+        stops: Sequence[str],
+        *,
+        whole: bool,
+        echoed: Sequence[Echoed] = (),
+        nothing: bool = False,
     ) -> None:
         n_texts = len(behind) * n
-        self.tokenizer, self.n, self.whole = tokenizer, n, whole
+        self.tokenizer, self.n, self.whole, self.nothing = tokenizer, n, whole, nothing
+        self.echoed = [echoed[number // n] if echoed else Echoed("", ()) for number in range(n_texts)]
         self.requests: list[Request] = []
         self.tickets: list[Ticket] = []
         self.warnings: list[str] = []
@@ -70,9 +104,14 @@ class Job:
     def take(self, number: int, written: Written) -> Piece | None:
         """Return what a token lets us send of its text, or None if nothing yet. Runs on the model's thread."""
         piece, stream = Piece(tokens=1, end=written.end, error=written.error), self._streams[number]
-        if written.end != FAILED:
+        if written.prompt is not None:
+            self._explain_prompt(piece.logprobs, self.echoed[number], written.prompt)
+        if self.nothing and written.end != FAILED:  # the token that had to be written is not part of the answer
+            piece.tokens, piece.end = 0, LIMITED
+        elif written.end != FAILED:
             if written.likely is not None and written.id != EOS:
-                self._explain(piece.logprobs, written, stream)
+                offset = len(self.echoed[number].text) + len(stream)
+                piece.logprobs.append(self.tokenizer, written.id, written.likely, offset)
             piece.text, piece.end = stream.take(written.id, written.end)
         held = self._held[number]
         held.add(piece)
@@ -81,14 +120,12 @@ class Job:
             return held
         return None
 
-    def _explain(self, logprobs: Logprobs, written: Written, stream: TextStream) -> None:
-        assert written.likely is not None
-        logprobs.tokens.extend(self.tokenizer.tokens([written.id]))
-        logprobs.token_logprobs.append(written.likely.log_probability)
-        ids, values = [id for id, _ in written.likely.top], [value for _, value in written.likely.top]
-        own = dict(zip(logprobs.tokens[-1:], logprobs.token_logprobs[-1:], strict=True))
-        logprobs.top_logprobs.append(dict(zip(self.tokenizer.tokens(ids), values, strict=True)) | own)
-        logprobs.text_offset.append(len(stream))
+    def _explain_prompt(self, logprobs: Logprobs, prompt: Echoed, told: Sequence[Likely]) -> None:
+        decoding = Decoding(self.tokenizer)
+        first: list[Likely | None] = [None] * (len(prompt.ids) - len(told))  # unless a <bos> was read before it
+        for id, likely in zip(prompt.ids, [*first, *told], strict=True):
+            logprobs.append(self.tokenizer, id, likely, len(decoding))
+            decoding.add(id)
 
     def deliver(self, number: int, piece: Piece) -> None:
         """Make a piece available to `pieces`. Runs on the event loop."""

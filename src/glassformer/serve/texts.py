@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from functools import lru_cache
 
+from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.answer import limit_of
 from glassformer.decode.choose.constrained import States
 from glassformer.decode.choose.context import Choose, Filter, Named
@@ -15,7 +16,7 @@ from glassformer.decode.choose.unwritten import without
 from glassformer.decode.engine.requests import Request
 from glassformer.foundation.errors import GlassformerError, TooLongError
 from glassformer.serve.grammar import Wish, followed
-from glassformer.serve.job import Job
+from glassformer.serve.job import Echoed, Job
 from glassformer.serve.refusal import RefusalError
 from glassformer.serve.settings import ServeConfig
 from glassformer.serve.wanted import USUAL_TOKENS, Wanted
@@ -46,13 +47,25 @@ class Texts:
         """Equal settings give the same function object, so the engine chooses for rows of several clients together."""
 
     def job(self, wanted: Wanted) -> Job:
-        """Make the job for a request. Errors: `RefusalError` 400 for prompts that the model cannot read.
+        """Make the job for a request. Errors: `RefusalError` 400 for prompts that the model cannot read, or score.
 
         Tokenises the texts, which may be slow: do not call it on the server's event loop.
         """
+        scored = wanted.echo and wanted.logprobs is not None
+        if scored and self.writer.recipe.data.objective == "prefix":
+            rule = "This model reads a prompt in both directions, so its tokens have no log-probabilities"
+            raise RefusalError(400, f"{rule}; got echo and logprobs. Remove one of them.", param="echo")
         read = [self._ids(prompt, place, wanted.field) for place, prompt in enumerate(wanted.prompts)]
         behind = [self.writer.goes_on(*each) for each in zip(read, wanted.prompts, strict=True)]
-        job = Job(self.writer.tokenizers.target, behind, wanted.n, wanted.stops, whole=not wanted.stream)
+        job = Job(
+            self.writer.tokenizers.target,
+            behind,
+            wanted.n,
+            wanted.stops,
+            whole=not wanted.stream,
+            echoed=[self._echoed(*each) for each in zip(read, wanted.prompts, strict=True)] if wanted.echo else (),
+            nothing=wanted.max_tokens == 0,
+        )
         if unknown := self.writer.unknown(wanted.prompts, wanted.field):
             job.warnings.append(unknown)
         choose = self.choice(wanted.sampling, tuple(sorted((wanted.biases or {}).items())), wanted.wish)
@@ -61,12 +74,13 @@ class Texts:
             prompts: dict[str, list[int]] = {"prompt" if self.writer.continues else "source": ids}
             request = Request(
                 **prompts,
-                max_new_tokens=self._most(ids, wanted.max_tokens),
+                max_new_tokens=max(1, self._most(ids, wanted.max_tokens)),
                 n=wanted.n,
                 choose=choose,
                 seed=seed,
                 first=place * wanted.n,
                 logprobs=wanted.logprobs,
+                scored=scored,
                 tag=(job, place),
             )
             job.requests.append(request)
@@ -106,10 +120,7 @@ class Texts:
             return min(limit_of(self.writer.model, ids, asked).tokens, most)
         return min(USUAL_TOKENS, most) if asked is None else asked
 
-    def echoed(self, wanted: Wanted) -> list[str]:
-        """Return what comes before each text in the answer: its prompt if `echo` is set, else nothing."""
-        prompts = [
-            ("" if not wanted.echo else each if isinstance(each, str) else self.writer.tokenizers.target.decode(each))
-            for each in wanted.prompts
-        ]
-        return [prompt for prompt in prompts for _ in range(wanted.n)]
+    def _echoed(self, ids: list[int], prompt: str | list[int]) -> Echoed:
+        if isinstance(prompt, str):
+            return Echoed(prompt, ids[1:] if ids[:1] == [BOS] else ids)
+        return Echoed(self.writer.tokenizers.target.decode(ids), ids)

@@ -40,6 +40,7 @@ class Wanted:
     seed: int | None
     """None: a new random seed each time."""
     max_tokens: int | None
+    """0, with `echo` alone: nothing is written, and the answer is the prompt."""
     n: int = 1
     stops: tuple[str, ...] = ()
     biases: Mapping[int, float] | None = None
@@ -67,14 +68,12 @@ def completion(body: Mapping[str, Any], model: str, size: int, config: ServeConf
         fields.refuse("n", f"At most {config.rows} texts are written together; {came}. Ask for fewer.")
     logprobs = fields.whole("logprobs", 0, MOST_LOGPROBS, 0) if fields.given("logprobs") else None
     echo = fields.switch("echo")
-    if echo and logprobs is not None:
-        rule = "logprobs of a prompt are not supported"
-        fields.refuse("echo", f"{rule}; got echo=true and logprobs={logprobs}. Remove echo or logprobs.")
+    most = fields.whole("max_tokens", 0 if echo else 1, config.max_new_tokens, -1)
     stream = fields.switch("stream")
     return Wanted(
         prompts,
         *sampling_of(fields, usual_temperature=1.0),
-        fields.whole("max_tokens", 1, config.max_new_tokens, 0) or None,
+        None if most < 0 else most,
         n,
         stops_of(fields),
         fields.biases("logit_bias", size, MOST_BIASES),

@@ -11,6 +11,7 @@ from glassformer.decode.choose.draw import chooser
 from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.choose.penalties import logit_bias
 from glassformer.decode.choose.sampling import Sampling
+from glassformer.decode.engine import rows
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
 from glassformer.decode.generate import generate
@@ -36,6 +37,42 @@ def test_a_prompt_is_read_once_for_all_its_texts():
     run_dry(engine)
     assert read == [6, 4, 4]
     assert ticket.over
+
+
+@pytest.mark.parametrize("together", [1, 2, 256])
+def test_a_prompt_is_scored_with_the_first_token_of_each_text(together, monkeypatch):
+    """Beside prompts of other lengths, however many places are scored at a time; and only once."""
+    monkeypatch.setattr(rows, "SCORED", together)
+    engine = engine_of()
+    prompts = [ids(7), ids(1), ids(4)]
+    asked = [Request(each, max_new_tokens=3, n=2, logprobs=2, scored=True) for each in prompts]
+    tickets = [engine.submit(each) for each in (*asked, Request(ids(5), max_new_tokens=3, logprobs=2))]
+    told = run_dry(engine)
+    for ticket, prompt in zip(tickets, [*prompts, None], strict=True):
+        of_prompts = [each.prompt for each in told if each.ticket is ticket and each.prompt is not None]
+        if prompt is None:
+            assert of_prompts == []
+            continue
+        assert len(of_prompts) == 2
+        log_p = engine.model(torch.tensor([prompt]))[0, :-1].log_softmax(-1)
+        own = log_p[range(len(prompt) - 1), prompt[1:]]
+        for of_prompt in of_prompts:
+            close(torch.tensor([each.log_probability for each in of_prompt], dtype=own.dtype), own)
+            assert [[id for id, _ in each.top] for each in of_prompt] == log_p.topk(2).indices.tolist()
+
+
+@pytest.mark.parametrize(
+    ("settings", "request_", "says"),
+    [
+        ({"prefix": True}, {"logprobs": 1}, "got a prefix model, which reads it both ways"),
+        ({"max_context": 4}, {"logprobs": 1}, "got one that is longer than the context"),
+        ({}, {}, "got logprobs=None"),
+    ],
+    ids=["prefix", "context", "no logprobs"],
+)
+def test_what_cannot_be_scored_is_refused(settings, request_, says):
+    with pytest.raises(ConfigError, match=says):
+        Engine(model("decoder"), **settings).submit(Request(ids(6), max_new_tokens=1, scored=True, **request_))
 
 
 def test_a_prefix_is_read_both_ways():

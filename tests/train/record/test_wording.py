@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from glassformer.train.record.wording import bytes_text, duration, line_interval, printable
+from glassformer.train.record.wording import bytes_text, duration, figure, line_interval, printable
 
 
 def test_printable():
@@ -32,3 +34,9 @@ def test_line_interval(steps, interval):
 )
 def test_bytes(size, text):
     assert bytes_text(size) == text
+
+
+def test_a_figure_has_the_digits_that_say_something():
+    assert [figure(each) for each in (1.23456, 999999.0, 2.118932e14, -1e6, math.inf, 7)] == [
+        *("1.2346", "999999.0000", "2.119e+14", "-1.000e+06", "inf", "7")
+    ]

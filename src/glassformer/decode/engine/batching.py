@@ -14,7 +14,7 @@ from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.context import Choose, Context
 from glassformer.decode.engine.requests import Limits, Request, Ticket, Written, check_request, places_of
-from glassformer.decode.engine.rows import Passage, Row, chosen, failure, with_likely
+from glassformer.decode.engine.rows import Passage, Row, chosen, failure, prompt_likely, with_likely
 from glassformer.decode.engine.waiting import Load, Waiting
 from glassformer.decode.generate import begin_of, check_context, check_writes
 from glassformer.decode.stream import ENDED, LIMITED
@@ -61,6 +61,9 @@ class Engine:
         Errors: `ConfigError` and `DataError` for an invalid request, `BusyError` if the queue is full.
         """
         check_request(self.model, request, self._columns(request))
+        if request.scored and (self.prefix or self._first(request)):
+            came = "a prefix model, which reads it both ways" if self.prefix else "one that is longer than the context"
+            raise ConfigError(f"The tokens of a prompt are scored from left to right; got {came}. Remove scored.")
         load = self._with(Load(), request, request.n)
         if load.rows > self.limits.rows:
             raise ConfigError(
@@ -200,6 +203,11 @@ class Engine:
             cache=cache,
             **self._encoded(group),
         )
+        for place, passage in enumerate(group):
+            if passage.scored is not None:
+                told = prompt_likely(self.model.head, hidden[place], passage.ids, passage.scored)
+                for row in passage.rows:
+                    row.prompt = told
         return cache, self.model.head(hidden[torch.arange(len(group), device=self.device), lengths - 1])
 
     def _encoded(self, group: list[Passage]) -> dict[str, Tensor | None]:
@@ -241,5 +249,7 @@ class Engine:
         for row, id, request in zip(rows, ids, requests, strict=True):
             row.written.append(id)
             limited = LIMITED if len(row.written) >= request.max_new_tokens else ""
-            written.append(Written(row.ticket, row.text, id, ENDED if id == self.eos else limited))
+            end, prompt = ENDED if id == self.eos else limited, row.prompt
+            written.append(Written(row.ticket, row.text, id, end, prompt=prompt))
+            row.prompt = None
         return written

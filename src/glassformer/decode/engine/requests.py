@@ -38,6 +38,8 @@ class Request:
     first: int = 0
     logprobs: int | None = None
     """How many most likely tokens to report with each token; None: not even the token's own log-probability."""
+    scored: bool = False
+    """Whether to report the tokens of the prompt too, as `logprobs` says, with the first token of each text."""
     tag: object = None
     """The caller's own name for the request."""
 
@@ -75,6 +77,8 @@ class Written(NamedTuple):
     """With the last token, why the text ended: "eos", "max_new_tokens" or "error"."""
     likely: Likely | None = None
     error: Exception | None = None
+    prompt: Sequence[Likely] | None = None
+    """With the first token of a text whose request is `scored`: one for each token of its prompt after the first."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,9 @@ def check_counts(request: Request) -> None:
                 f"{name} must be at most {2**64 - 1}, because random numbers are derived from it; got "
                 f"{in_digits(last)}. Give a smaller one."
             )
+    if request.scored and (request.logprobs is None or request.source is not None):
+        came = "a source" if request.source is not None else "logprobs=None"
+        raise ConfigError(f"scored reports the log-probabilities of a prompt; got {came}. Remove scored.")
     if request.logprobs is not None and (not is_of(request.logprobs, (int,)) or request.logprobs < 0):
         raise ConfigError(
             f"logprobs must be a whole number of at least 0, or None; got {request.logprobs!r:.40}. Try 5."

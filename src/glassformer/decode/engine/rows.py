@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -11,6 +11,9 @@ from glassformer.decode.choose.context import Choose, Context
 from glassformer.decode.engine.requests import FAILED, Likely, Ticket, Written, places_of
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.shapes import Float, Tensor
+
+SCORED = 256
+"""Places of a prompt whose logits are made at a time: with a large vocabulary, those of all would not fit."""
 
 
 @dataclass(eq=False)
@@ -22,6 +25,8 @@ class Row:
     written: list[int] = field(default_factory=list[int])
     begin: int = 0
     """How many tokens were left out at its front when it was last read from the start."""
+    prompt: Sequence[Likely] | None = None
+    """What is to be reported of its prompt with its first token."""
 
     @property
     def over(self) -> bool:
@@ -38,6 +43,8 @@ class Passage:
     source: Sequence[int] | None
     both_ways: int
     """How many ids at the start belong to the prompt, which a prefix model reads in both directions."""
+    scored: int | None = None
+    """How many most likely tokens to report with each of the ids; None: nothing is reported of them."""
 
     @property
     def reads(self) -> int:
@@ -49,7 +56,8 @@ class Passage:
         """The prompt of a request without its first `begin` tokens, for all its texts."""
         ids = ticket.request.prompt[begin:]
         rows = [Row(ticket, text, begin=begin) for text in range(ticket.request.n)]
-        return cls(ids, rows, ticket.request.source, len(ids))
+        scored = ticket.request.logprobs if ticket.request.scored else None
+        return cls(ids, rows, ticket.request.source, len(ids), scored)
 
     @classmethod
     def again(cls, row: Row, begin: int) -> Passage:
@@ -79,11 +87,28 @@ def with_likely(written: list[Written], logits: Float[Tensor, "B V"]) -> list[Wr
     places = [i for i, k in asked.items() if k is not None]
     if not places:
         return written
-    wide = logits[torch.tensor(places, device=logits.device)].to(torch.promote_types(logits.dtype, torch.float32))
-    log_p = wide.log_softmax(-1)
-    top = log_p.topk(min(max(asked[i] or 0 for i in places), log_p.shape[-1]))
+    counts = [asked[i] or 0 for i in places]
+    found = likely(logits[torch.tensor(places, device=logits.device)], [written[i].id for i in places], counts)
     told = list(written)
-    for row, values, ids, i in zip(log_p, top.values.tolist(), top.indices.tolist(), places, strict=True):
-        k = asked[i] or 0
-        told[i] = told[i]._replace(likely=Likely(float(row[told[i].id]), list(zip(ids[:k], values[:k], strict=True))))
+    for i, each in zip(places, found, strict=True):
+        told[i] = told[i]._replace(likely=each)
     return told
+
+
+def likely(logits: Float[Tensor, "rows V"], ids: Sequence[int], counts: Sequence[int]) -> list[Likely]:
+    """The log-probability of one id in each row, and as many of the likeliest as `counts` says."""
+    log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+    top = log_p.topk(min(max(counts, default=0), log_p.shape[-1]))
+    rows = zip(log_p, ids, top.values.tolist(), top.indices.tolist(), counts, strict=True)
+    return [Likely(float(row[id]), list(zip(best[:k], values[:k], strict=True))) for row, id, values, best, k in rows]
+
+
+def prompt_likely(
+    head: Callable[[Tensor], Tensor], hidden: Float[Tensor, "T D"], ids: Sequence[int], k: int
+) -> list[Likely]:
+    """What the model gave to each of T ids after the first, `SCORED` places at a time."""
+    found: list[Likely] = []
+    for start in range(0, len(ids) - 1, SCORED):
+        after = ids[start + 1 : start + SCORED + 1]
+        found += likely(head(hidden[start : start + len(after)]), after, [k] * len(after))
+    return found

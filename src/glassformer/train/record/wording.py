@@ -9,6 +9,7 @@ from glassformer.train.record.events import Metric, Sample
 
 MARKS = {"\n": "⏎"}
 """Substitutes for characters that would break the line; all others become U+FFFD."""
+LARGE = 1e6
 
 
 def sample_text(sample: Sample) -> str:
@@ -25,9 +26,14 @@ def printable(text: str) -> str:
 def figures(metrics: dict[str, Metric]) -> str:
     """The numeric metrics of an evaluation on one line."""
     numbers = {name: value for name, value in metrics.items() if not isinstance(value, str)}
-    return ", ".join(
-        f"{name} {value:.4f}" if isinstance(value, float) else f"{name} {value}" for name, value in numbers.items()
-    )
+    return ", ".join(f"{name} {figure(value)}" for name, value in numbers.items())
+
+
+def figure(value: Metric) -> str:
+    """A figure with four digits after the point; one that is so large that these say nothing, as 2.119e+14."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.4f}" if abs(value) < LARGE else f"{value:.3e}"
 
 
 def duration(seconds: float) -> str:
