@@ -23,7 +23,7 @@ SOUNDS = (
     *("--tokenizer.kind", "word", "--decode.max-new-tokens", "64"),
     *("--model.d-model", "192", "--model.d-ff", "768", "--model.n-layers", "3", "--model.positions", "rotary"),
     *("--model.dropout", "0", "--optimizer.weight-decay", "0.5"),  # five epochs are too few to learn pairs by heart
-    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "2100"),
+    *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "4300"),
     *("--training.batch-tokens", "4096"),
 )
 CAPTIONS = (

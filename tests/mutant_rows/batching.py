@@ -73,7 +73,7 @@ ROWS: list[Mutant] = [
     Mutant("the queue has no end", "decode/engine/waiting.py",
         "if len(self.tickets) >= self.most:", "if False:", f"{ENGINE}::test_no_more_wait_than_may"),
     Mutant("probabilities after the filters", "decode/engine/rows.py",
-        "log_p = wide.log_softmax(-1)", "log_p = (wide * 2).log_softmax(-1)",
+        "torch.float32)).log_softmax(-1)", "torch.float32)).mul(2).log_softmax(-1)",
         f"{ENGINE}::test_probabilities_are_the_models_own"),
     Mutant("a text that rolls is not read anew", "decode/engine/batching.py",
         "if not row.over and row.begin != self._begin(row)]", "if row.over and row.begin != self._begin(row)]",

@@ -28,7 +28,7 @@ ROWS: list[Mutant] = [
     Mutant("what cannot be broken is broken", "train/breaks/table.py", "if (reason := BREAKS[name].against(config)) is not None:",
         "if (reason := None) is not None:", f"{BREAKS}::test_what_cannot_be_broken_is_refused"),
     Mutant("two mistakes in one place", "train/breaks/table.py", "if two <= {*found}:", "if two < {*found}:", f"{BREAKS}::test_names"),
-    Mutant("nobody is told what is broken", "train/run/chosen.py", ", *broken_notes(prepared.recipe)]", "]",
+    Mutant("nobody is told what is broken", "train/run/chosen.py", ", *broken_notes(recipe)]", "]",
         f"{CLI}::test_broken_run_from_end_to_end"),
     Mutant("--break is not heard", "cli/train.py", 'arguments.changes | {"training.broken": arguments.options["break"]}', "arguments.changes", f"{CLI}::test_broken_run_from_end_to_end"),
     # the doctor

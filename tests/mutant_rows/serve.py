@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 DONE = "tests/serve/test_completions.py"
+SCORED = "tests/serve/test_scored.py"
 BOUNDS = "tests/serve/test_bounds.py"
 REFUSED = "tests/serve/test_refusals.py"
 LISTEN = "tests/serve/test_listen.py"
@@ -21,11 +22,11 @@ ROWS: list[Mutant] = [
     Mutant("what a prefix model reads both ways is scored", "decode/engine/batching.py", "request.scored and (self.prefix or", "request.scored and (False or",
         "tests/decode/engine/test_engine.py::test_what_cannot_be_scored_is_refused"),
     Mutant("what follows a scored prompt begins at its front", "serve/job.py",
-        "len(self.echoed[number].text) + len(stream)", "len(stream)", f"{DONE}::test_what_follows_a_scored_prompt_is_scored_behind_it"),
+        "len(self.echoed[number].text) + len(stream)", "len(stream)", f"{SCORED}::test_what_follows_a_scored_prompt_is_scored_behind_it"),
     Mutant("a token that nobody wanted is told", "serve/job.py", "if self.nothing and", "if False and",
-        f"{DONE}::test_nothing_is_written_if_nothing_is_wanted"),
+        f"{SCORED}::test_nothing_is_written_if_nothing_is_wanted"),
     Mutant("<bos> is a token of the text", "serve/texts.py", "ids[1:] if ids[:1] == [BOS] else ids", "ids",
-        f"{DONE}::test_a_prompt_is_scored[text]"),
+        f"{SCORED}::test_a_prompt_is_scored[text]"),
     Mutant("any host will do", "serve/guard.py", "if name in allowed or", "if True or",
         f"{REFUSED}::test_other_hosts_are_refused_on_every_path_and_method[evil.example]"),
     Mutant("a name may go on behind ours", "serve/guard.py", "HOST.fullmatch(given[0])", "HOST.match(given[0])",
@@ -110,8 +111,8 @@ ROWS: list[Mutant] = [
         f"{DONE}::test_what_the_vocabulary_lacks_is_told_once"),
     Mutant("each event of a stream warns", "serve/replies.py", "warned(self.warnings) if begins else {}", "warned(self.warnings)",
         f"{DONE}::test_what_the_vocabulary_lacks_is_told_once"),
-    Mutant("only the likeliest tokens have logprobs", "serve/job.py", ", strict=True)) | own)", ", strict=True)))",
-        f"{DONE}::test_logprobs"),
+    Mutant("only the likeliest tokens have logprobs", "serve/job.py", "(best | {token: likely.log_probability})", "(best)",
+        f"{SCORED}::test_logprobs"),
     Mutant("without a prompt there is no text", "serve/wanted.py", '    if value is None:\n        return [""]\n', "",
         f"{DONE}::test_without_a_prompt_a_text_begins_as_with_generate"),
     Mutant("a seed below zero", "serve/wanted.py", 'fields.whole("seed", 0,', 'fields.whole("seed", -1,',
