@@ -22,7 +22,7 @@ GERMAN = (*INFLECTION, "--optimizer.weight-decay", "0.5")
 SOUNDS = (
     *("--tokenizer.kind", "word", "--decode.max-new-tokens", "64"),
     *("--model.d-model", "192", "--model.d-ff", "768", "--model.n-layers", "3", "--model.positions", "rotary"),
-    *("--model.dropout", "0", "--optimizer.weight-decay", "0.5"),  # five epochs are too few to learn pairs by heart
+    *("--model.dropout", "0", "--optimizer.weight-decay", "0.5"),  # these are too few epochs to learn words by heart
     *("--optimizer.name", "muon", "--training.learning-rate", "4e-3", "--training.steps", "4300"),
     *("--training.batch-tokens", "4096"),
 )

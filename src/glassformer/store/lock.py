@@ -131,10 +131,11 @@ def flocked(handle: int, how: str) -> bool:
 
 def refuse_in_training(run: Path) -> None:
     """Raise `CheckpointError` if a process is training in this run folder; see `trains`."""
-    if (run / LOCK).is_symlink():
-        raise CheckpointError(
-            f"The lock of a run must be a file in its own folder; {run / LOCK} is a symbolic link. Delete the link."
-        )
+    with suppress(PermissionError):
+        if (run / LOCK).is_symlink():
+            raise CheckpointError(
+                f"The lock of a run must be a file in its own folder; {run / LOCK} is a symbolic link. Delete the link."
+            )
     if trains(run):
         raise CheckpointError(in_training(run))
 
