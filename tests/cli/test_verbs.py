@@ -36,6 +36,7 @@ def test_train(run, session):
 
 def test_train_a_file_into_a_folder(run, session, tmp_path):
     (tmp_path / "mine.toml").write_text('[data]\ntrain = "t.tsv"\n')
+    (tmp_path / "t.tsv").touch()
     assert run("train", "mine.toml", "--out", "deep/er").code == 0
     _, recipe, out = session.calls[0]
     assert (recipe.name, out) == ("mine", Path("deep/er"))
