@@ -69,6 +69,7 @@ ROWS: list[Mutant] = [
     Mutant("keys of other texts or widths are read", PYTHON, "k.shape[::3] != q.shape[::3] or ", "", SIZES),
     Mutant("heads without a group are read", PYTHON, " or q.shape[1] % k.shape[1]:", ":", SIZES),
     Mutant("a bias of other sizes is read", PYTHON, " or broadcasts(lowered.added.shape, sizes)", " or True", SIZES),
+    Mutant("a bias of more dimensions is read", PYTHON, "len(shape) <= len(to) and ", "", SIZES),
     Mutant("norms of other numbers are read", PYTHON, "each.dtype == x.dtype and each.shape", "each.shape", NORMS),
     Mutant("norms of other sizes are read", PYTHON, " and each.shape == x.shape[-1:]", "", NORMS),
     Mutant("any norm is taken for a known one", PYTHON, "type(norm) not in (nn.Identity, RMSNorm, LayerNorm) or ", "", NORMS),

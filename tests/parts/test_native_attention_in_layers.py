@@ -133,6 +133,7 @@ def test_sizes_that_do_not_fit_are_left_to_those_who_broadcast_or_refuse():
     assert not asked(q, k[..., :6], v[..., :6])
     assert not asked(q[0], k[0], v[0])
     assert not asked(q, k, v, Mask(bias=torch.zeros(3, 1, 1, ONE.S, dtype=q.dtype)))
+    assert not native_attention.broadcasts((1, 2, 4, 9, 9), (2, 4, 9, 9))
     assert not asked(q, k, v, Mask(keep=torch.ones(2, 5, dtype=torch.bool)))
 
 

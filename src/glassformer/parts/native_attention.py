@@ -122,7 +122,8 @@ def turns(rotation: Rotation, q: Tensor, k: Tensor) -> bool:
 
 def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
     """Whether a tensor of this shape can be expanded to the other."""
-    return all(here in (1, there) for here, there in zip(reversed(shape), reversed(to), strict=False))
+    pairs = zip(reversed(shape), reversed(to), strict=False)
+    return len(shape) <= len(to) and all(here in (1, there) for here, there in pairs)
 
 
 def told_by(mask: Mask, q: Tensor, k: Tensor) -> Lowered | None:
