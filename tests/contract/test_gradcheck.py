@@ -13,7 +13,7 @@ from torch.func import functional_call
 from glassformer import ATTEND, Attention, Mask
 from glassformer.attend import Pattern
 from glassformer.foundation.errors import ConfigError
-from glassformer.model.stack import build_block, build_feed_forward
+from glassformer.model.blocks import build_block, build_feed_forward
 from glassformer.parts import ACTIVATIONS, NORMS, PLACEMENTS, POSITIONS, Embedding, FeedForward, Head, Residual
 from glassformer.parts.positions import Room, Rotation, rotate
 from specimens import FEED_FORWARD_SETTINGS, FORWARD_ONLY, NO_BACKWARD, ORDERS, model, normal, scramble, stack, tokens

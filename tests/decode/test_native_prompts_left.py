@@ -12,7 +12,7 @@ from glassformer.decode.native_stack import remembers
 from glassformer.decode.prepare import prepared
 from glassformer.foundation.errors import ResourceError
 from glassformer.model.stack import by_modules
-from glassformer.parts.cache import Growing, Once
+from glassformer.parts.columns import Growing, Once
 from glassformer.parts.described import describe
 from specimens import close, model, native_cpp, tokens
 

@@ -43,7 +43,7 @@ ROWS: list[Mutant] = [
     Mutant("the embedding's norm stands before the positions, too", "model/stack.py",
         "        x = self._marked(x, segments)\n", "        x = self.embedding_norm(self._marked(x, segments))\n",
         f"{ENDS}::test_embedding_norm_stands_behind_positions_and_before_the_first_block"),
-    Mutant("attention keeps its own scale", "model/stack.py",
+    Mutant("attention keeps its own scale", "model/blocks.py",
         "scale=config.attention_scale,", "scale=None,", f"{ENDS}::test_attention_scale_reaches_every_attention"),
     Mutant("a large scale makes the first scores large", "model/initialize.py",
         'if role == "query" and config.attention_scale is not None:', "if False:",

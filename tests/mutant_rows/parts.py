@@ -40,7 +40,7 @@ ROWS: list[Mutant] = [
     Mutant("values hide their slope", "parts/attention.py",
         "self.key(source), self.value(source)", "self.key(source), self.value(source.detach())",
         f"{GRADCHECK}::test_self_attention"),
-    Mutant("the memory is projected at every step", "parts/cache.py",
+    Mutant("the memory is projected at every step", "parts/columns.py",
         "return self._held is not None", "return False", f"{CACHE}::test_the_memory_is_projected_once {PART_CACHE}"),
     Mutant("a block reads the padding of its memory", "parts/block.py",
         "mask=memory_mask or Mask()", "mask=Mask()", DECODER_LAYER),
@@ -107,9 +107,9 @@ ROWS: list[Mutant] = [
         "min(round(p * 65_536), 65_535)", "round(p * 65_536)", f"{DROPOUT}::test_nearly_everything_may_be_dropped"),
 
     # the cache
-    Mutant("new keys come before the old", "parts/cache.py",
+    Mutant("new keys come before the old", "parts/columns.py",
         "torch.cat([old_k, k], dim=2)", "torch.cat([k, old_k], dim=2)", PART_CACHE),
-    Mutant("the fixed cache writes to the same columns", "parts/cache.py",
+    Mutant("the fixed cache writes to the same columns", "parts/columns.py",
         "        self.used = end\n", "", STEPS),
     Mutant("unwritten columns are read", "parts/cache.py",
         "torch.where(columns < end, columns, -1)", "columns",

@@ -95,7 +95,7 @@ ROWS: list[Mutant] = [
     Mutant("heads change places with queries", "parts/positions/buckets.py",
         "added.movedim(-1, -3)", "added.movedim(-1, -3).flip(-3)",
         f"{RELATIVE}::test_a_bucket_has_a_number_for_each_head"),
-    Mutant("a decoder reads buckets both ways", "model/stack.py",
+    Mutant("a decoder reads buckets both ways", "model/blocks.py",
         "        causal=config.causal,\n        rotary=", "        causal=False,\n        rotary=",
         f"{RELATIVE}::test_a_stack_reads_the_buckets_of_its_sides"),
 
@@ -144,7 +144,7 @@ ROWS: list[Mutant] = [
         "                relation=self.positions.relation(),\n                dropped=drop_chance(i, config.n_layers, config.stochastic_depth),\n            )\n",
         "                relation=shared,\n                dropped=drop_chance(i, config.n_layers, config.stochastic_depth),\n            )\n            for shared in [self.positions.relation()]\n",
         f"{RELATIVE}::test_one_table_for_the_stack_and_none_for_cross_attention"),
-    Mutant("cross-attention has relative vectors", "model/stack.py",
+    Mutant("cross-attention has relative vectors", "model/blocks.py",
         "residual(attention()) if reads_memory", "residual(attention(relation)) if reads_memory",
         f"{RELATIVE}::test_one_table_for_the_stack_and_none_for_cross_attention"),
 ]

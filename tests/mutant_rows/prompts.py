@@ -51,7 +51,7 @@ ROWS: list[Mutant] = [
         "memory) <= LONG", "memory) < 1e9", f"{LEFT}::test_long_texts_are_left_to_the_modules"),
     Mutant("blocks may have keys of other sizes", "parts/described.py",
         "if told.dtype is None or not alike(told.attentions, found, crosses=crosses):", "if told.dtype is None:", f"{LEFT}::test_blocks_with_keys_of_other_sizes_are_left_to_the_modules"),
-    Mutant("keys are where the default device is", "parts/cache.py",
+    Mutant("keys are where the default device is", "parts/columns.py",
         'torch.empty(shape, dtype=dtype, device="cpu"), torch', "torch.empty(shape, dtype=dtype), torch", f"{LEFT}::test_keys_are_on_the_cpu_whatever_the_default_device"),
     Mutant("what is compiled runs in C++", "decode/native_stack.py",
         "torch.compiler.is_compiling() or ", "", f"{LEFT}::test_what_is_being_compiled_runs_by_its_modules"),

@@ -85,7 +85,7 @@ ROWS: list[Mutant] = [
         "cap * (scores / cap).tanh()", "2 * cap * (scores / cap / 2).tanh()", SPECIFIED),
     Mutant("the setting of the cap is lost", "attend/__init__.py",
         'softcap(cap) if rule == "softcap" else', 'softcap() if rule == "softcap" else', RULES),
-    Mutant("softmax is shown for every rule", "model/stack.py",
+    Mutant("softmax is shown for every rule", "model/blocks.py",
         "            weigh=weigh,\n", "", OBSERVE),
 
     # linear attention

@@ -8,7 +8,7 @@ from torch import nn
 
 from glassformer import ATTEND, Attention, Block, Mask
 from glassformer.foundation.errors import ConfigError
-from glassformer.model.stack import build_block
+from glassformer.model.blocks import build_block
 from glassformer.parts import ACTIVATIONS, NORMS, FeedForward, GatedFeedForward, Residual
 from glassformer.parts.activation import gelu_tanh
 from glassformer.parts.positions import Rotation, rotate

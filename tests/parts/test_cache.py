@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.parts.cache import Cache, Fixed, Growing, LayerCache, Once
+from glassformer.parts.cache import Cache
+from glassformer.parts.columns import Fixed, Growing, LayerCache, Once
 from specimens import close, model, tokens
 
 

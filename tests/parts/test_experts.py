@@ -7,7 +7,7 @@ import torch
 
 from glassformer import Batch, Mask
 from glassformer.foundation.errors import DataError
-from glassformer.model.stack import build_block
+from glassformer.model.blocks import build_block
 from glassformer.parts import EXPERTS, Experts
 from glassformer.parts.experts import route
 from glassformer.train.balance import balance_loss, routing_loss, watch_routers, z_loss

@@ -10,7 +10,7 @@ from glassformer.decode.generate import generate
 from glassformer.decode.prepare import CACHES, prepared
 from glassformer.decode.speculative import speculative
 from glassformer.foundation.errors import ConfigError
-from glassformer.parts.cache import Growing
+from glassformer.parts.columns import Growing
 from glassformer.parts.rounded import Rounded
 from glassformer.train.settings import DECODE_CACHES, DecodeConfig
 from specimens import model, tokens

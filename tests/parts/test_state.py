@@ -9,7 +9,7 @@ from glassformer import ATTEND, Mask
 from glassformer.attend.linear import features
 from glassformer.foundation.errors import ConfigError
 from glassformer.parts import StateCache
-from glassformer.parts.cache import LayerCache
+from glassformer.parts.columns import LayerCache
 from glassformer.parts.state import State
 from specimens import close, model, tokens
 

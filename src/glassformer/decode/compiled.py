@@ -14,7 +14,7 @@ from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.stack import Stack, by_modules
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
-from glassformer.parts.cache import Growing, LayerCache
+from glassformer.parts.columns import Growing, LayerCache
 
 KINDS = 32
 """How many kinds of steps may be compiled: with or without padding, one row or several, different blocks."""

@@ -11,7 +11,7 @@ import torch
 
 from glassformer.attend import Mask
 from glassformer.foundation.shapes import Float, Tensor
-from glassformer.parts.cache import Growing, LayerCache
+from glassformer.parts.columns import Growing, LayerCache
 from glassformer.parts.rounded import Rounded
 from glassformer.parts.slots import Room
 

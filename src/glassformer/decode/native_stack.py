@@ -22,7 +22,7 @@ from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.stack import Stack, by_modules, one_by_one
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attention, Cache
-from glassformer.parts.cache import LayerCache
+from glassformer.parts.columns import LayerCache
 from glassformer.parts.described import CBlock, Described, describe
 from glassformer.parts.native import LAYOUTS, CRotation, declared, has_cpp
 from glassformer.parts.positions import Rotation

@@ -9,7 +9,7 @@ from torch import nn
 from glassformer.attend import ATTEND, Attend, Mask, Weigh, attention_weights
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts import native_attention
-from glassformer.parts.cache import LayerCache
+from glassformer.parts.columns import LayerCache
 from glassformer.parts.positions import Relation, Rotation, rotate
 
 

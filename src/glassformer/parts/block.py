@@ -9,7 +9,7 @@ from torch import nn
 from glassformer.attend import Mask
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
-from glassformer.parts.cache import LayerCache
+from glassformer.parts.columns import LayerCache
 from glassformer.parts.positions import Rotation
 from glassformer.parts.residual import Residual
 

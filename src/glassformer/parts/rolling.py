@@ -13,7 +13,8 @@ import torch
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.shapes import Bool, Int, Num, Tensor
-from glassformer.parts.cache import Cache, Columns, LayerCache, Step
+from glassformer.parts.cache import Cache, Step
+from glassformer.parts.columns import Columns, LayerCache
 
 SLACK = 64
 """How many columns must be out of reach before they are dropped: dropping copies all the columns that stay."""

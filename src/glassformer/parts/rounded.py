@@ -11,7 +11,8 @@ from collections.abc import Callable
 import torch
 
 from glassformer.foundation.shapes import Float, Int, Tensor
-from glassformer.parts.cache import Cache, Fixed, Growing, LayerCache, Once
+from glassformer.parts.cache import Cache
+from glassformer.parts.columns import Fixed, Growing, LayerCache, Once
 from glassformer.parts.eight_bits import rounded
 from glassformer.parts.rolling import Rolling, RollingCache
 from glassformer.parts.slots import Room

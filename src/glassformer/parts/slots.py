@@ -12,7 +12,8 @@ from typing import Protocol, cast, runtime_checkable
 import torch
 
 from glassformer.foundation.shapes import Bool, Int, Num, Tensor
-from glassformer.parts.cache import Cache, LayerCache, Step
+from glassformer.parts.cache import Cache, Step
+from glassformer.parts.columns import LayerCache
 from glassformer.parts.state import State, StateCache
 
 STEP_OF_COLUMNS = 64

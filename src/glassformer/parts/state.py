@@ -6,7 +6,8 @@ import torch
 
 from glassformer.attend.linear import features, from_features, nonzero
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.parts.cache import Cache, LayerCache, Once, Step
+from glassformer.parts.cache import Cache, Step
+from glassformer.parts.columns import LayerCache, Once
 
 
 class State:

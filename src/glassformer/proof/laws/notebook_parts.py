@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from glassformer.attend import ATTEND, Mask
 from glassformer.foundation.shapes import Bool, Float
-from glassformer.model.stack import build_block
+from glassformer.model.blocks import build_block
 from glassformer.parts import Attention, Block
 from glassformer.proof.laws.law import Law, Setting, apart
 from glassformer.proof.laws.notebooks import B, D, F, H, S, T, carry_over, compared, notebook

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.attend import Mask
-from glassformer.model.stack import Stack, build_block, build_norm
+from glassformer.model.blocks import build_block, build_norm
+from glassformer.model.stack import Stack
 from glassformer.parts import POSITIONS
 from glassformer.parts.positions import Room
 from glassformer.proof.laws.law import Law, NotHere, Setting, apart, gradients, same_gradients

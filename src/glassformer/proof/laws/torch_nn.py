@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.attend import ATTEND, Mask
-from glassformer.model.stack import build_block
+from glassformer.model.blocks import build_block
 from glassformer.parts import Attention
 from glassformer.proof.laws.law import Law, Setting, apart, gradients, same_gradients
 from glassformer.proof.laws.specimens import model, normal, padded, scramble, stack, tokens

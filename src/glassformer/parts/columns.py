@@ -1,0 +1,183 @@
+"""What a layer keeps of its tokens while decoding, so that a step projects only new ones: keys and values in columns.
+
+The kinds: `Growing`, which `generate` uses; `Fixed`, whose constant shapes a compiled step needs; `Once`, for an
+encoder's memory; `State` (state.py), for linear attention; `Rolling` (rolling.py), for a window. Attention uses them
+all alike.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from glassformer.foundation.shapes import Int, Num, Tensor
+
+
+@runtime_checkable
+class LayerCache(Protocol):
+    """What attention needs from the cache of one layer."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all keys are already held, so that none need projecting."""
+        ...
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds the keys and values of new tokens [B, G, T, K]; returns all keys and values that may be read."""
+        ...
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Returns all keys and values."""
+        ...
+
+    def select(self, rows: Tensor) -> None:
+        """Keeps the given rows of the batch, in the order given."""
+        ...
+
+
+@runtime_checkable
+class TakesBack(LayerCache, Protocol):
+    """A layer cache from which the last tokens can be removed."""
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens."""
+        ...
+
+
+class Columns:
+    """Keys and values of one layer, in the first `used` columns of a buffer; subclasses decide how the buffer grows."""
+
+    complete = False
+
+    def __init__(self) -> None:
+        self.used = 0
+        self._held: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def buffers(self) -> tuple[Tensor, Tensor] | None:
+        """Keys and values as they lie in memory, used columns first; None before any was appended."""
+        return self._held
+
+    def read(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
+        """Returns all keys and values that are held."""
+        assert self._held is not None, "nothing was appended yet"
+        k, v = self._held
+        return k[:, :, : self.used], v[:, :, : self.used]
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Keeps the given rows."""
+        if self._held is not None:
+            self._held = (self._held[0].index_select(0, rows), self._held[1].index_select(0, rows))
+
+
+class Growing(Columns):
+    """A cache of any length: its buffer doubles when full, so most steps copy nothing.
+
+    With gradients enabled it copies everything instead: a backward pass must find its tensors unchanged.
+    """
+
+    def append(
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
+        """Adds keys and values after those held; returns all."""
+        if self._held is None:
+            self._held = (k, v)
+        elif torch.is_grad_enabled():
+            old_k, old_v = self.read()
+            self._held = (torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2))
+        else:
+            self.make_room(k.shape[2])
+            for room, new in zip(self._held, (k, v), strict=True):
+                room[:, :, self.used : self.used + new.shape[2]] = new
+        self.used += k.shape[2]
+        return self.read()
+
+    @property
+    def width(self) -> int:
+        """How many columns are read."""
+        return self.used
+
+    def claim(self, shape: tuple[int, int, int, int], dtype: torch.dtype) -> None:
+        """Adds columns [B, G, T, K] on a CPU, which the caller fills: in `buffers`, at `newest`."""
+        if self._held is None:
+            self._held = (torch.empty(shape, dtype=dtype, device="cpu"), torch.empty(shape, dtype=dtype, device="cpu"))
+        else:
+            self.make_room(shape[2])
+        self.used += shape[2]
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._held, self.used = None, 0
+
+    def newest(self, B: int, T: int) -> Int[Tensor, "B T"]:
+        """The columns of the last tokens."""
+        assert self._held is not None, "columns were claimed"
+        return torch.arange(self.used - T, self.used, device=self._held[0].device).repeat(B, 1)
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Keeps the given rows; of a buffer of its own, copies only those whose place changes."""
+        if self._held is None or len(rows) != len(self._held[0]) or self.used == self._held[0].shape[2]:
+            super().select(rows)
+            return
+        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+        for held in self._held:
+            columns = held[:, :, : self.used]
+            columns.index_copy_(0, moved, columns.index_select(0, rows[moved]))
+
+    def make_room(self, n: int) -> None:
+        """Moves to a buffer of twice the size needed, if n more columns would fill this one; not while empty.
+
+        Call it before a compiled step, which then never moves the buffer and always reads a part of it.
+        """
+        if self._held is not None and self.used + n >= self._held[0].shape[2]:
+            self._held = (self._moved(self._held[0], n), self._moved(self._held[1], n))
+
+    def _moved(self, old: Tensor, n: int) -> Tensor:
+        B, G, _, K = old.shape
+        room = old.new_empty(B, G, 2 * (self.used + n), K)
+        room[:, :, : self.used] = old[:, :, : self.used]
+        return room
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens; the next ones are written over them."""
+        self.used = min(self.used, length)
+
+
+class Once(Growing):
+    """A cache that is filled at the first step and only read afterwards."""
+
+    @property
+    def complete(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the first step has filled it."""
+        return self._held is not None
+
+
+class Fixed(Columns):
+    """A buffer for `capacity` tokens, written in place and returned whole; the mask hides unwritten columns."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self.capacity = capacity
+
+    def append(
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
+        """Writes the new keys and values into their columns; returns the whole buffer."""
+        if self._held is None:
+            B, G, _, K = k.shape
+            self._held = (k.new_zeros(B, G, self.capacity, K), v.new_zeros(B, G, self.capacity, K))
+        end = self.used + k.shape[2]
+        self._held[0][:, :, self.used : end] = k
+        self._held[1][:, :, self.used : end] = v
+        self.used = end
+        return self._held
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Returns the whole buffer."""
+        assert self._held is not None, "nothing was appended yet"
+        return self._held
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens; the next ones are written over them."""
+        self.used = min(self.used, length)
