@@ -65,6 +65,8 @@ INSIDES = [
     {"deepnorm": True, "norm_placement": "post"},
     {"n_kv_heads": 1},
     {"attention_scale": 1.0},
+    {"convolution": 2},
+    {"convolution": 4, "norm_placement": "output", "positions": "rotary"},
 ]
 """What may stand inside a block, by settings: the contract tests run each through every law."""
 

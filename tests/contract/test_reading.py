@@ -15,7 +15,7 @@ LENGTHS = (3, 1, 5, 2)
 DOCUMENTS = torch.tensor([4] * 3 + [0] + [7] * 5 + [1] * 2)[None]
 BACKENDS = [{"attention": name} for name in ATTEND["softmax"]]
 RULES = [*({"attention_rule": name} for name in ATTEND), {"attention_rule": "linear", "attention": "sums"}]
-variants = pytest.mark.parametrize("variant", [*ORDERS, *BACKENDS, *RULES, {"window": 2}], ids=str)
+variants = pytest.mark.parametrize("variant", [*ORDERS, *BACKENDS, *RULES, {"window": 2}, {"convolution": 3}], ids=str)
 wide = pytest.mark.parametrize("variant", [*ORDERS, *BACKENDS, *RULES], ids=str)
 
 

@@ -33,6 +33,7 @@ SHAPES = {
     "t5": ("decoder", {"positions": "t5"}),
     "window": ("decoder", {"window": 3}),
     "linear": ("decoder", {"attention_rule": "linear"}),
+    "convolution": ("decoder", {"convolution": 3}),
 }
 
 

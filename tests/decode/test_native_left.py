@@ -17,6 +17,7 @@ from glassformer.decode.prepare import prepared
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.stack import by_modules
 from glassformer.parts import ACTIVATIONS, native
+from glassformer.parts.convolution import ShortConvolution
 from glassformer.parts.described import describe
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.native_linear import FEW
@@ -85,6 +86,16 @@ def test_modules_that_compute_something_else_are_run_as_they_are(change, steps):
     close(found, stepwise(made, ids, (3, 1, 1)))
     assert not torch.allclose(found, before)
     assert steps == [0]
+
+
+def test_convolutions_that_reach_less_far_in_one_block_are_left_to_the_modules():
+    made = model("decoder", convolution=3)
+    assert describe(made.reader.blocks, made.reader.norm).near == 2
+    made.reader.blocks[1].feed_forward.near = ShortConvolution(2, 16).double()
+    assert describe(made.reader.blocks, made.reader.norm) is None
+    made.reader.blocks[1].feed_forward.near = None
+    assert describe(made.reader.blocks, made.reader.norm) is None
+    assert natively(made).reader.along is by_modules
 
 
 def test_coverage_needs_the_weights_and_gets_them():

@@ -13,7 +13,6 @@ from glassformer.decode.native_stack import with_native_stacks
 from glassformer.decode.prepare import join_projections, prepared, self_attentions, sharing_weights
 from glassformer.parts import native_linear
 from glassformer.parts.native_linear import NativeLinear
-from glassformer.parts.slots import Slots
 from specimens import close, model, native_cpp, tokens
 
 pytestmark = native_cpp
@@ -64,9 +63,9 @@ def test_a_prompt_and_what_follows_it(shape, variant, parts, calls):
 
 
 @shapes
-@pytest.mark.parametrize("positions", ["rotary", "alibi"])
-def test_what_follows_a_padded_prompt(shape, positions, calls):
-    made, ids, keep = model(shape, positions=positions), tokens(4, 7), real(4)
+@pytest.mark.parametrize("variant", [{"positions": "rotary"}, {"positions": "alibi"}, {"convolution": 3}], ids=str)
+def test_what_follows_a_padded_prompt(shape, variant, calls):
+    made, ids, keep = model(shape, **variant), tokens(4, 7), real(4)
     keep[3], keep[2, 4:] = True, True
     ready, memory = natively(made), given(made, 4)
     with torch.no_grad():
@@ -126,7 +125,7 @@ def test_joined_maps_give_the_same(shape, calls):
 
 
 @pytest.mark.parametrize("shape", ["encoder", "decoder", "encoder-decoder"])
-@pytest.mark.parametrize("variant", [{}, {"positions": "rotary"}, {"positions": "alibi"}], ids=str)
+@pytest.mark.parametrize("variant", [{}, {"positions": "rotary"}, {"positions": "alibi"}, {"convolution": 3}], ids=str)
 def test_texts_that_threads_share(shape, variant, calls):
     """Each of several texts at its own place, in what is read, added and written."""
     made, ids, keep = model(shape, **variant), tokens(MANY, 7), real(MANY)
@@ -150,10 +149,11 @@ def test_texts_that_threads_share(shape, variant, calls):
     assert calls
 
 
-def test_columns_of_texts_that_threads_share(calls):
+@pytest.mark.parametrize("variant", [{"positions": "rotary"}, {"convolution": 3}], ids=str)
+def test_columns_of_texts_that_threads_share(variant, calls):
     """Texts of unequal length in slots: each of them goes on in a column of its own."""
-    made, lengths = model("decoder", positions="rotary"), [1 + i % 3 for i in range(3 * MANY)]
-    ids, ready, slots = tokens(len(lengths), 4), natively(made), Slots(2, most_rows=len(lengths))
+    made, lengths = model("decoder", **variant), [1 + i % 3 for i in range(3 * MANY)]
+    ids, ready, slots = tokens(len(lengths), 4), natively(made), made.new_slots(len(lengths))
     keep = torch.arange(3) < torch.tensor(lengths)[:, None]
     with torch.no_grad():
         ready(ids[:, :3], keep=keep, cache=(prompts := ready.new_cache()))

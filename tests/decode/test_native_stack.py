@@ -90,9 +90,10 @@ def test_steps_of_values_may_lie_otherwise_than_those_of_keys(steps):
 
 
 @shapes
-def test_texts_with_a_cache_in_8_bits_are_those_of_the_modules(shape, steps):
+@pytest.mark.parametrize("variant", [{}, {"convolution": 2}], ids=str)
+def test_texts_with_a_cache_in_8_bits_are_those_of_the_modules(shape, variant, steps):
     """Rows that end, rows that come and go, and beams whose rows change places."""
-    made = rounding(model(shape))
+    made = rounding(model(shape, **variant))
     ready = natively(made)
     assert written(ready, ROWS) == written(made, ROWS)
     assert together(ready) == together(made)

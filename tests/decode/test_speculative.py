@@ -40,10 +40,15 @@ def wordy(layout: str, seed: int, **settings):
 
 
 @pytest.mark.parametrize("guesses", [1, 3, 6])
-@pytest.mark.parametrize(("layout", "positions"), [("encoder-decoder", "learned"), ("decoder", "rotary")])
-def test_greedy_is_the_plain_text(layout, positions, guesses):
+@pytest.mark.parametrize(
+    ("layout", "positions", "taps"),
+    [("encoder-decoder", "learned", 1), ("decoder", "rotary", 1), ("decoder", "none", 3)],
+)
+def test_greedy_is_the_plain_text(layout, positions, taps, guesses):
     """With a draft of its own, with a copy of the model, and with what stands in the text; penalties included."""
-    network, draft = (wordy(layout, seed, positions=positions, n_layers=n) for seed, n in ((3, 2), (4, 1)))
+    network, draft = (
+        wordy(layout, seed, positions=positions, n_layers=n, convolution=taps) for seed, n in ((3, 2), (4, 1))
+    )
     prompts = [[BOS, *each] for each in sequences([0, 6, 2], 5)]
     given = {"prompts": prompts, "max_new_tokens": [9, 14, 1]}
     given |= {"sources": sequences([2, 4, 1], 7)} if layout == "encoder-decoder" else {}

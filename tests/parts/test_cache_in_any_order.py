@@ -135,6 +135,7 @@ def test_shorter_orders_of_other_layers_do_too(make):
 @hypothesis.given(
     capacity=some.sampled_from([None, ROOM]),
     positions=some.sampled_from(["rotary", "learned"]),
+    convolution=some.sampled_from([1, 3]),
     acts=some.lists(
         some.one_of(
             some.builds(Act, some.just("read"), some.lists(some.integers(0, 3), min_size=1, max_size=3), some.just(3)),
@@ -147,9 +148,9 @@ def test_shorter_orders_of_other_layers_do_too(make):
 )
 @hypothesis.settings(max_examples=25)
 @torch.no_grad()
-def test_a_model_goes_on_in_each_row_as_if_it_had_read_only_what_is_left(capacity, positions, acts):
-    made, plain = model("decoder", max_len=ROOM, positions=positions), Plain(3)
-    cache = made.new_cache(capacity)
+def test_a_model_goes_on_in_each_row_as_if_it_had_read_only_what_is_left(capacity, positions, convolution, acts):
+    made, plain = model("decoder", max_len=ROOM, positions=positions, convolution=convolution), Plain(3)
+    cache = made.new_cache(capacity, whole=True)
 
     def of(ids):
         return 1 + ids % 10

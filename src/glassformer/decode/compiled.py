@@ -38,10 +38,12 @@ class CompiledSteps:
         if cache is None or x.shape[1] > 1 or cache.length == 1:
             return by_modules(stack, x, shared, cache)
         with many_kinds(), own_lengths():
-            for block, layer, cross in zip(stack.blocks, cache.layers, cache.cross, strict=True):
-                if isinstance(layer, Growing):
-                    layer.make_room(1)
-                x = self._step(block, x, shared, layer, cross)
+            layers = zip(stack.blocks, cache.layers, cache.cross, cache.read_nearby, strict=True)
+            for block, layer, cross, read in layers:
+                for each in (layer, *(read or ())):
+                    if isinstance(each, Growing):
+                        each.make_room(1)
+                x = self._step(block, x, shared, layer, cross, read)
         return stack.norm(x)
 
 
@@ -56,10 +58,15 @@ def own_lengths() -> AbstractContextManager[None]:
 
 
 def step(
-    block: nn.Module, x: Float[Tensor, "B 1 D"], shared: dict[str, Any], layer: LayerCache, cross: LayerCache
+    block: nn.Module,
+    x: Float[Tensor, "B 1 D"],
+    shared: dict[str, Any],
+    layer: LayerCache,
+    cross: LayerCache,
+    read: tuple[LayerCache, LayerCache] | None,
 ) -> Float[Tensor, "B 1 D"]:
     """The function that is compiled: one block on one token per row."""
-    return block(x, **shared, cache=layer, cross_cache=cross)
+    return block(x, **shared, cache=layer, cross_cache=cross, read=read)
 
 
 def compile_steps(model: Transformer) -> Transformer:

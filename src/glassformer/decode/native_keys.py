@@ -28,6 +28,16 @@ class CKeys(ctypes.Structure):
     )
 
 
+class CNearby(ctypes.Structure):
+    """`Nearby` of keys.h."""
+
+    _fields_ = (
+        ("rows", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("columns", "at", "layers")),
+        ("lie", ctypes.c_int64 * 3),
+    )
+
+
 def can_lie_in_buffers(layers: Sequence[LayerCache]) -> bool:
     """Whether C++ can read these layers where they are, and write new keys there."""
     kinds = {type(layer.numbers if isinstance(layer, Rounded) else layer) for layer in cast(list[Any], layers)}
@@ -79,14 +89,18 @@ class Places:
     def reading(self, length: int, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]) -> CKeys:
         """These places for the next call, which reads `length` columns. `held` gets what must outlive the call.
 
-        Errors: `ValueError` for more rows or columns than there are.
+        Errors: as `check_room`.
         """
-        B, (rows, columns) = len(x), self._room
+        self.check_room(len(x), length)
+        return reading(self.told, length, mask, x, heads, held)
+
+    def check_room(self, B: int, length: int) -> None:
+        """Raise `ValueError` for more rows or columns than there are."""
+        rows, columns = self._room
         if rows < B or columns < length or (rows > B and not self._spare):
             raise ValueError(
                 f"A cache must hold a row for each of {B} texts, of {length} columns; got one of {rows} by {columns}."
             )
-        return reading(self.told, length, mask, x, heads, held)
 
 
 def reading(told: CKeys, length: int, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]) -> CKeys:

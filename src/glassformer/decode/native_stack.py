@@ -16,13 +16,14 @@ from typing import Any, cast
 import torch
 
 from glassformer.attend import Mask
-from glassformer.decode.native_keys import CKeys, Places, can_lie_in_buffers, may_go_on, reading
+from glassformer.decode.native_keys import CKeys, CNearby, Places, can_lie_in_buffers, may_go_on, reading
 from glassformer.foundation.errors import ResourceError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.stack import Stack, by_modules, one_by_one
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attention, Cache
 from glassformer.parts.columns import LayerCache
+from glassformer.parts.convolution import Nearby, columns_of
 from glassformer.parts.described import CBlock, Described, describe
 from glassformer.parts.native import LAYOUTS, CRotation, declared, has_cpp
 from glassformer.parts.positions import Rotation
@@ -70,6 +71,7 @@ class Running:
     told: Described | None
     own: Places | None = None
     cross: Places | None = None
+    near: Places | None = None
 
 
 def may_begin(stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None) -> bool:
@@ -78,11 +80,16 @@ def may_begin(stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], c
         return False
     if x.device.type != "cpu" or not x.numel() or shared["mask"].value_bias is not None:
         return False
-    if (stack.through is not one_by_one) if cache is None else not can_lie_in_buffers(cache.layers):
+    if (stack.through is not one_by_one) if cache is None else not all(map(can_lie_in_buffers, every_kind(cache))):
         return False
     T = x.shape[1]
     memory = 0 if shared["memory"] is None else shared["memory"].shape[1]
     return T == 1 or T * max(T if cache is None else cache.length, memory) <= LONG
+
+
+def every_kind(cache: Cache) -> list[list[LayerCache]]:
+    """The layers of keys, and those of what convolutions read."""
+    return [cache.layers] if cache.near is None else [cache.layers, cache.near.layers]
 
 
 def may_run(
@@ -134,7 +141,10 @@ def run(
         cross = among_those_of_memory(running, cast(list[Any], cache.cross), x, shared, told.attentions[1], held)
     rotation = rotation_of(shared["rotation"], B, T, held)
     y = x.reshape(B * T, D).clone(memory_format=torch.contiguous_format)
-    last, *references = (ctypes.byref(each) for each in (told.last, rotation, own, cross))
+    nearby = CNearby()
+    if told.near:
+        nearby = read_nearby(running, told.near, shared["nearby"], x, None if cache is None else cache.near, held)
+    last, *references = (ctypes.byref(each) for each in (told.last, rotation, own, cross, nearby))
     sizes, threads = (B * T, T, D), torch.get_num_threads()
     try:
         function(told.dtype)(told.blocks, len(told.blocks), last, y.data_ptr(), *sizes, *references, threads)
@@ -180,6 +190,26 @@ def among_those_of_memory(
     return cross
 
 
+def read_nearby(
+    running: Running, count: int, nearby: Nearby | None, x: Float[Tensor, "B T D"], cache: Cache | None, held: list[Any]
+) -> CNearby:
+    """The tokens that convolutions read before each, with room for the new ones."""
+    B, T, D = x.shape
+    columns = columns_of(nearby, count, T).expand(count, B, T).contiguous()
+    held.append(columns)
+    told = CNearby(rows=B * T, columns=columns.data_ptr())
+    if cache is None:
+        return told
+    layers = cast(list[Any], cache.layers)
+    for layer in layers:
+        layer.claim((B, 1, T, D), x.dtype, values=False)
+    running.near = mine = places(running.near, layers, x.dtype)
+    mine.check_room(B, layers[0].width)
+    held += [mine, at := layers[0].newest(B, T)]
+    told.at, told.layers, told.lie = at.data_ptr(), mine.told.k, mine.told.keys
+    return told
+
+
 def places(before: Places | None, layers: Sequence[LayerCache], dtype: torch.dtype) -> Places:
     """Those told before, if they are still true."""
     return before if before is not None and before.are_those_of(layers) else Places(layers, dtype)
@@ -201,7 +231,7 @@ def function(dtype: torch.dtype) -> Any:
     name = {torch.float32: "stack_float", torch.float64: "stack_double"}[dtype]
     pointer = ctypes.c_void_p
     sizes = (ctypes.c_int64, pointer, pointer, *[ctypes.c_int64] * 3)
-    return declared(name, ctypes.POINTER(CBlock), *sizes, *[pointer] * 3, ctypes.c_int)
+    return declared(name, ctypes.POINTER(CBlock), *sizes, *[pointer] * 4, ctypes.c_int)
 
 
 def can_run(stack: Stack) -> bool:

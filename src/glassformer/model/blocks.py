@@ -18,6 +18,7 @@ from glassformer.parts import (
     FeatureMap,
     Residual,
 )
+from glassformer.parts.convolution import ShortConvolution
 from glassformer.parts.positions import Relation, Room
 
 
@@ -81,7 +82,7 @@ def build_block(
             scale=config.attention_scale,
         )
 
-    def residual(branch: nn.Module) -> Residual:
+    def residual(branch: nn.Module, *, near: bool = True) -> Residual:
         return Residual(
             branch,
             lambda: build_norm(config),
@@ -89,7 +90,8 @@ def build_block(
             dropout=config.dropout,
             scale=config.residual_scale,
             stochastic_depth=dropped,
+            near=ShortConvolution(config.convolution, config.d_model) if near and config.convolution > 1 else None,
         )
 
-    cross = residual(attention()) if reads_memory else None
+    cross = residual(attention(), near=False) if reads_memory else None
     return Block(residual(attention(relation)), cross, residual(build_feed_forward(config)))

@@ -78,6 +78,8 @@ class ModelRecipe:
     """DeepNorm: an enlarged residual and smaller initial weights, for deep post-norm stacks."""
     stochastic_depth: float = 0.0
     """Stochastic depth: chance that a sequence skips a branch of the last block, falling linearly towards the first."""
+    convolution: int = 1
+    """Short causal convolution before attention and feed-forward: tokens that it reads, the own included; 1: none."""
     activation: str = "relu"
     """Activation of the feed-forward: relu, gelu, gelu_tanh, silu, relu_squared, sigmoid or identity."""
     feed_forward: str = "plain"

@@ -18,6 +18,7 @@ from glassformer.model.blocks import build_block, build_input, build_norm, room_
 from glassformer.model.stack_config import StackConfig
 from glassformer.parts import POSITIONS, Block, Cache, Dropout, Segments, drop_chance
 from glassformer.parts.cache import Step
+from glassformer.parts.convolution import Nearby, beside, columns_before
 
 
 class Stack(nn.Module):
@@ -100,6 +101,7 @@ class Stack(nn.Module):
             "rotation": self.positions.rotation(step.positions, x),
             "memory": memory,
             "memory_mask": memory_mask,
+            "nearby": self._nearby(step, ids, keep, documents, cache),
         }
         return self.along(self, x, shared, cache)
 
@@ -142,6 +144,27 @@ class Stack(nn.Module):
             return Mask(**rules, keep=keep)
         return Mask(**rules, query_positions=step.positions, key_positions=step.keys)
 
+    def _nearby(
+        self, step: Step, ids: Tensor, keep: Tensor | None, documents: Tensor | None, cache: Cache | None
+    ) -> Nearby | None:
+        """Where short convolutions find the tokens before each; `cache.near` takes in the new ones."""
+        count = self.config.convolution - 1
+        if not count:
+            return None
+        if cache is None:
+            places = None if documents is None else within(documents, step.keys)
+            # Elsewhere than on a CPU, asking about columns would wait for the device.
+            in_columns = not step.in_order and ids.device.type == "cpu" and self._in_columns(step)
+            return beside(step, count, places, in_columns=in_columns)
+        if cache.near is None:
+            raise ConfigError(
+                f"A model with convolution={self.config.convolution} needs a cache that keeps what its convolutions "
+                "read; this one does not. Use new_cache() of the model."
+            )
+        near = cache.near.step(ids, keep)
+        cache.near.advance(near)
+        return Nearby(columns_before(near, count), None)
+
     @staticmethod
     def _in_columns(step: Step) -> bool:
         """Whether each real token's position is its column (padding on the right), as block-wise attention needs."""
@@ -180,8 +203,8 @@ def by_modules(stack: Stack, x: Tensor, shared: dict[str, Any], cache: Cache | N
     """Run all blocks and the last norm. As `Stack.along`; decoding may replace it by compiled code."""
     if cache is None:
         return stack.norm(stack.through(stack.blocks, lambda block, x: block(x, **shared), x))
-    for block, layer, cross in zip(stack.blocks, cache.layers, cache.cross, strict=True):
-        x = block(x, **shared, cache=layer, cross_cache=cross)
+    for block, layer, cross, read in zip(stack.blocks, cache.layers, cache.cross, cache.read_nearby, strict=True):
+        x = block(x, **shared, cache=layer, cross_cache=cross, read=read)
     return stack.norm(x)
 
 

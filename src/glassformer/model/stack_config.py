@@ -15,6 +15,7 @@ from glassformer.model.order import check_order
 
 COUNTS = (
     *("d_model", "n_heads", "n_layers", "d_ff", "n_kv_heads", "d_head", "max_len", "window", "stride", "block"),
+    "convolution",
     *("n_experts", "experts_per_token", "n_features", "n_segments"),
 )
 """Settings that are counts and must be at least 1."""
@@ -53,6 +54,7 @@ class StackConfig:
     qk_norm: str = "none"  # norm of each head's queries and keys; same names as `norm`
     residual_scale: float = 1.0  # multiplies x in x + branch(x); ModelConfig.deepnorm sets its own
     stochastic_depth: float = 0.0  # probability that a sequence skips a branch of the last block; linear up to there
+    convolution: int = 1  # attention and feed-forward read so many tokens at once, the own included; 1: no convolution
     activation: str = "relu"
     feed_forward: str = "plain"
     n_experts: int | None = None  # for feed_forward="experts", like the next four; each expert is d_ff wide

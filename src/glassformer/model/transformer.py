@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 from glassformer.foundation.tensors import check_read
@@ -149,14 +150,19 @@ class Transformer(nn.Module):
                 "tokens at once, without a cache."
             )
         stack, n_layers = self.config.stack, len(self.reader.blocks)
-        if stack.attention_rule == "linear":
-            return StateCache(n_layers, stack.head_width, capacity=capacity)
         rolls = capacity is None and not whole and self.reader.along is by_modules  # compiled steps cannot use it
-        if rolls and stack.pattern is not None and stack.pattern.window is not None:
+        if stack.attention_rule == "linear":
+            made = StateCache(n_layers, stack.head_width, capacity=capacity)
+        elif rolls and stack.pattern is not None and stack.pattern.window is not None:
             made = RollingCache(n_layers, stack.pattern)
         else:
             made = Cache(n_layers, capacity=capacity)
-        return rounding_cache(made) if self.rounds_cache else made
+        if self.rounds_cache and not isinstance(made, StateCache):
+            made = rounding_cache(made)
+        if stack.convolution > 1:
+            reach = Pattern(window=stack.convolution)
+            made.near = RollingCache(2 * n_layers, reach) if rolls else Cache(2 * n_layers, capacity=capacity)
+        return made
 
     def new_slots(self, most_rows: int) -> Slots | StateSlots:
         """Make an empty cache for continuous batching, whose rows, at most `most_rows` at a time, join and leave.
@@ -165,5 +171,8 @@ class Transformer(nn.Module):
         """
         fresh, n_layers = self.new_cache(whole=True), len(self.reader.blocks)
         if isinstance(fresh, StateCache):
-            return StateSlots(n_layers, fresh.features, most_rows=most_rows)
-        return Slots(n_layers, most_rows=most_rows, room=RoundedRoom if self.rounds_cache else Room)
+            made = StateSlots(n_layers, fresh.features, most_rows=most_rows)
+        else:
+            made = Slots(n_layers, most_rows=most_rows, room=RoundedRoom if self.rounds_cache else Room)
+        made.near = None if fresh.near is None else Slots(2 * n_layers, most_rows=most_rows)
+        return made

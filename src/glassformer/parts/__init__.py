@@ -24,8 +24,9 @@ from glassformer.parts.residual import PLACEMENTS, Residual
 from glassformer.parts.rolling import RollingCache
 from glassformer.parts.rounded import rounding_cache
 from glassformer.parts.segments import Segments
-from glassformer.parts.slots import Slots, StateSlots
+from glassformer.parts.slots import Slots
 from glassformer.parts.state import StateCache
+from glassformer.parts.state_slots import StateSlots
 from glassformer.parts.stochastic_depth import drop_chance
 from glassformer.parts.vocabulary import Embedding, Head, HeadTransform, check_tokens
 from glassformer.parts.watch import Attended, attentions, watch_attention

@@ -10,6 +10,7 @@ from glassformer.attend import Mask
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.columns import LayerCache
+from glassformer.parts.convolution import Nearby
 from glassformer.parts.positions import Rotation
 from glassformer.parts.residual import Residual
 
@@ -37,16 +38,23 @@ class Block(nn.Module):
         memory_mask: Mask | None = None,
         cache: LayerCache | None = None,
         cross_cache: LayerCache | None = None,
+        nearby: Nearby | None = None,
+        read: tuple[LayerCache, LayerCache] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Return the residual stream after this block. Without a `memory_mask`, all of the memory may be read."""
-        x = self.self_attention(x, mask=mask, rotation=rotation, cache=cache)
+        """Return the residual stream after this block. Without a `memory_mask`, all of the memory may be read.
+
+        `nearby` and `read` are for short convolutions: where earlier tokens are, and what self-attention and
+        feed-forward read of them.
+        """
+        before_attention, before_forward = (None, None) if read is None else read
+        x = self.self_attention(x, mask=mask, rotation=rotation, cache=cache, nearby=nearby, read=before_attention)
         if self.cross_attention is not None:
             if memory is None:
                 raise ConfigError(
                     "A block with cross-attention needs a memory; got None. Give memory=, the output of the encoder."
                 )
             x = self.cross_attention(x, source=memory, mask=memory_mask or Mask(), cache=cross_cache)
-        return self.feed_forward(x)
+        return self.feed_forward(x, nearby=nearby, read=before_forward)
 
     @property
     def branches(self) -> list[Residual]:

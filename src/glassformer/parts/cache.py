@@ -33,6 +33,9 @@ class Cache:
     dropped = 0
     """How many tokens' keys were dropped because no query will read them again (`RollingCache`)."""
 
+    near: Cache | None = None
+    """What short convolutions read, with two layers for each layer here: of self-attention and of feed-forward."""
+
     def __init__(self, n_layers: int, *, capacity: int | None = None) -> None:
         self.capacity = capacity
         self.length = 0
@@ -86,6 +89,8 @@ class Cache:
         if length < 0:
             raise ConfigError(f"A cache keeps at least 0 tokens; got length={length}. Try length=0 to keep none.")
         length = min(length, self.length)
+        if self.near is not None:
+            self.near.truncate(length)
         for layer in self.layers:
             if not isinstance(layer, TakesBack):
                 raise ConfigError(
@@ -101,6 +106,8 @@ class Cache:
 
         Padding is not counted. Errors: as `truncate`.
         """
+        if self.near is not None:
+            self.near.take_back(lengths)
         keys = torch.arange(self.length, device=lengths.device)[None] if self._ragged is None else self._ragged
         keys = torch.where(keys < lengths[:, None], keys, -1)
         held = (keys >= 0).any(0).nonzero()
@@ -114,8 +121,17 @@ class Cache:
         for layer in self.layers:
             layer.select(rows)
         self._select_memories(rows)
+        if self.near is not None:
+            self.near.select(rows)
         if self._ragged is not None:
             self._ragged = self._ragged[rows]
+
+    @property
+    def read_nearby(self) -> list[tuple[LayerCache, LayerCache] | None]:
+        """What the convolutions of each layer read: before self-attention, and before feed-forward."""
+        if self.near is None:
+            return [None] * len(self.layers)
+        return [*zip(self.near.layers[::2], self.near.layers[1::2], strict=True)]
 
     def _select_memories(self, rows: Tensor) -> None:
         """Copies no memory keys if each row still reads the memory it read before, as in beam search."""

@@ -59,7 +59,7 @@ class Columns:
         """Keys and values as they lie in memory, used columns first; None before any was appended."""
         return self._held
 
-    def read(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
+    def read(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
         """Returns all keys and values that are held."""
         assert self._held is not None, "nothing was appended yet"
         k, v = self._held
@@ -78,8 +78,8 @@ class Growing(Columns):
     """
 
     def append(
-        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
-    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
         """Adds keys and values after those held; returns all."""
         if self._held is None:
             self._held = (k, v)
@@ -98,10 +98,15 @@ class Growing(Columns):
         """How many columns are read."""
         return self.used
 
-    def claim(self, shape: tuple[int, int, int, int], dtype: torch.dtype) -> None:
-        """Adds columns [B, G, T, K] on a CPU, which the caller fills: in `buffers`, at `newest`."""
+    def claim(self, shape: tuple[int, int, int, int], dtype: torch.dtype, *, values: bool = True) -> None:
+        """Adds columns [B, G, T, K] on a CPU, which the caller fills: in `buffers`, at `newest`.
+
+        `values`: whether the keys have values.
+        """
         if self._held is None:
-            self._held = (torch.empty(shape, dtype=dtype, device="cpu"), torch.empty(shape, dtype=dtype, device="cpu"))
+            shapes = (shape, shape if values else (*shape[:3], 0))
+            k, v = (torch.empty(each, dtype=dtype, device="cpu") for each in shapes)
+            self._held = (k, v)
         else:
             self.make_room(shape[2])
         self.used += shape[2]
@@ -161,17 +166,19 @@ class Fixed(Columns):
         self.capacity = capacity
 
     def append(
-        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
-    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
         """Writes the new keys and values into their columns; returns the whole buffer."""
         if self._held is None:
-            B, G, _, K = k.shape
-            self._held = (k.new_zeros(B, G, self.capacity, K), v.new_zeros(B, G, self.capacity, K))
+            self._held = (self._empty(k), self._empty(v))
         end = self.used + k.shape[2]
         self._held[0][:, :, self.used : end] = k
         self._held[1][:, :, self.used : end] = v
         self.used = end
         return self._held
+
+    def _empty(self, like: Tensor) -> Tensor:
+        return like.new_zeros(*like.shape[:2], self.capacity, like.shape[3])
 
     def read(self) -> tuple[Tensor, Tensor]:
         """Returns the whole buffer."""

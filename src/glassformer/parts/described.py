@@ -15,6 +15,7 @@ from glassformer.foundation.shapes import Tensor
 from glassformer.parts import ACTIVATIONS
 from glassformer.parts.attention import Attention
 from glassformer.parts.block import Block
+from glassformer.parts.convolution import ShortConvolution
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.feed_forward import FeedForward, GatedFeedForward
 from glassformer.parts.hooks import Hooks
@@ -37,7 +38,10 @@ ORDER = tuple(
 class CResidual(ctypes.Structure):
     """`Residual` of blocks.h."""
 
-    _fields_ = (*((name, CNorm) for name in ("in", "out", "sum")), ("scale", ctypes.c_double))
+    _fields_ = (
+        *((name, CNorm) for name in ("in", "out", "sum")),
+        *(("scale", ctypes.c_double), ("near", ctypes.c_int64), ("shares", ctypes.c_void_p)),
+    )
 
 
 class CAttention(ctypes.Structure):
@@ -82,6 +86,8 @@ class Described:
     """Of the residual stream: float32 or float64."""
     attentions: list[Attention]
     crosses: bool
+    near: int
+    """How many earlier tokens convolutions read."""
     most: int | None
     """Rows up to which C++ is the faster way; None if it always is."""
     held: list[Tensor]
@@ -108,11 +114,11 @@ def describe(blocks: Iterable[nn.Module], last: nn.Module) -> Described | None:
         norm = told.norm(last)
     except _Unknown:
         return None
-    crosses = any(each.crosses for each in found)
-    if told.dtype is None or not alike(told.attentions, found, crosses=crosses):
+    crosses, reach = any(each.crosses for each in found), reaches(found)
+    if told.dtype is None or not alike(told.attentions, found, crosses=crosses) or len(reach) != 1:
         return None
     blocks_in_c = (CBlock * len(found))(*found)
-    parts = (told.attentions, crosses, told.most, told.held, norm, told.hooks, told.dropouts)
+    parts = (told.attentions, crosses, reach.pop(), told.most, told.held, norm, told.hooks, told.dropouts)
     return Described(blocks_in_c, told.dtype, *parts)
 
 
@@ -122,6 +128,12 @@ def alike(attentions: list[Attention], blocks: list[CBlock], *, crosses: bool) -
         return one_size(attentions)
     widths = {getattr(each.cross.source[i], "in") for each in blocks for i in range(2)}
     return all(each.crosses for each in blocks) and one_size(attentions[::2], attentions[1::2]) and len(widths) == 1
+
+
+def reaches(blocks: list[CBlock]) -> set[int]:
+    """How far back convolutions read; more than one number if some read farther than others, or stand elsewhere."""
+    elsewhere = {-each.around_cross.near for each in blocks if each.around_cross.near}
+    return elsewhere | {around.near for each in blocks for around in (each.around_own, each.around_forward)}
 
 
 def one_size(*kinds: list[Attention]) -> bool:
@@ -170,7 +182,9 @@ class _Telling:
         if residual.depth.p:
             self.dropouts.append(self.exactly(residual.depth, StochasticDepth))
         norms = (residual.norm_in, residual.norm_out, residual.norm_sum)
-        return CResidual(*(self.norm(each) for each in norms), residual.scale)
+        near = None if residual.near is None else self.exactly(residual.near, ShortConvolution).weight
+        convolution = (0, None) if near is None else (len(near), self.address(near))
+        return CResidual(*(self.norm(each) for each in norms), residual.scale, *convolution)
 
     def drops(self, dropout: nn.Module) -> None:
         if self.exactly(dropout, Dropout).p:

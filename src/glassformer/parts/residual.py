@@ -9,6 +9,8 @@ from torch import nn
 
 from glassformer.foundation.registry import lookup
 from glassformer.foundation.shapes import Float, Tensor
+from glassformer.parts.columns import LayerCache
+from glassformer.parts.convolution import Nearby, ShortConvolution
 from glassformer.parts.dropout import Dropout
 from glassformer.parts.stochastic_depth import StochasticDepth
 
@@ -23,14 +25,15 @@ PLACEMENTS: dict[str, tuple[str, ...]] = {
 
 
 class Residual(nn.Module):
-    """norm_sum(scale x + dropout(norm_out(branch(norm_in(x))))); a slot without a norm is the identity.
+    """norm_sum(scale x + dropout(norm_out(branch(near(norm_in(x)))))); a slot without a norm is the identity.
 
       pre                        post                                  output
     x ─┬─ norm_in ─ branch ─┐    x ─┬─ branch ─┐                       x ─┬─ branch ─ norm_out ─┐
        └────────────────── + ─      └──────── + ─ norm_sum ─              └─────────────────── + ─
 
     "sandwich" has norm_in and norm_out. `scale` multiplies the skip connection (alpha of Wang et al. 2022).
-    `stochastic_depth` is the probability that a sequence skips the branch in training (`StochasticDepth`).
+    `stochastic_depth` is the probability that a sequence skips the branch in training (`StochasticDepth`). `near`, if
+    there is one, lets the branch read the tokens just before each, too.
     """
 
     def __init__(
@@ -42,19 +45,29 @@ class Residual(nn.Module):
         dropout: float = 0.0,
         scale: float = 1.0,
         stochastic_depth: float = 0.0,
+        near: ShortConvolution | None = None,
     ) -> None:
         super().__init__()
         slots = lookup(PLACEMENTS, placement, "norm_placement")
         self.scale = scale
         self.norm_in = norm() if "in" in slots else nn.Identity()
+        self.near = near
         self.branch = branch
         self.norm_out = norm() if "out" in slots else nn.Identity()
         self.dropout = Dropout(dropout)
         self.depth = StochasticDepth(stochastic_depth)
         self.norm_sum = norm() if "sum" in slots else nn.Identity()
 
-    def forward(self, x: Float[Tensor, "B T D"], **inputs: Any) -> Float[Tensor, "B T D"]:
-        """Return the residual stream with the branch's output added; `inputs` are passed to the branch."""
-        added = self.norm_out(self.branch(self.norm_in(x), **inputs))
+    def forward(
+        self, x: Float[Tensor, "B T D"], *, nearby: Nearby | None = None, read: LayerCache | None = None, **inputs: Any
+    ) -> Float[Tensor, "B T D"]:
+        """Return the residual stream with the branch's output added; `inputs` are passed to the branch.
+
+        `nearby` and the cache `read` are for `near` (`ShortConvolution.forward`).
+        """
+        inside = self.norm_in(x)
+        if self.near is not None:
+            inside = self.near(inside, nearby, read)
+        added = self.norm_out(self.branch(inside, **inputs))
         around = x if self.scale == 1.0 else x * self.scale
         return self.norm_sum(around + self.depth(self.dropout(added)))

@@ -35,8 +35,8 @@ class Rolling(Columns):
         self.stay: Int[Tensor, " columns"] | None = None
 
     def append(
-        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
-    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
         """Drops the columns that do not stay, adds the new keys and values, and returns all."""
         if self._held is None:
             self._held, self.used = (k, v), k.shape[2]
@@ -121,7 +121,7 @@ class RollingCache(Cache):
     def truncate(self, length: int) -> None:
         """Always raises `ConfigError`: keys dropped since then would be missing."""
         raise ConfigError(
-            "Tokens cannot be removed from this cache, as it drops the keys that windowed attention no longer reads. "
+            "Tokens cannot be removed from this cache, as it drops what no window or convolution reads any longer. "
             "Make it with new_cache(whole=True)."
         )
 

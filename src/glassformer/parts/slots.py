@@ -7,14 +7,13 @@ the cache that read their prompts; the last rows move into the slots of those th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 
 from glassformer.foundation.shapes import Bool, Int, Num, Tensor
 from glassformer.parts.cache import Cache, Step
 from glassformer.parts.columns import LayerCache
-from glassformer.parts.state import State, StateCache
 
 STEP_OF_COLUMNS = 64
 """Buffers grow by multiples of this many columns, so that they seldom have to be reallocated."""
@@ -48,7 +47,7 @@ class Room:
         """As `Columns.buffers`."""
         return self._held
 
-    def claim(self, shape: tuple[int, int, int, int], dtype: torch.dtype) -> None:
+    def claim(self, shape: tuple[int, int, int, int], dtype: torch.dtype, *, values: bool = True) -> None:
         """As `Growing.claim`; a row has room for all its tokens from the beginning."""
 
     def newest(self, B: int, T: int) -> Int[Tensor, "B T"]:
@@ -63,8 +62,8 @@ class Room:
         return at
 
     def append(
-        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T K"]
-    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S K"]]:
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
         """Writes new keys and values at each row's columns `at`; returns as `read`."""
         assert self._held is not None, "rows are taken before they go on"
         assert self.at is not None, "a step says where its tokens stand"
@@ -231,6 +230,7 @@ class Slots(Cache):
             room.take(layer, which, columns, self.most_rows)
         if memories:
             self.crossing.take(other.cross, which, memories, self.most_rows)
+        take_near(self, other, rows, lengths, columns)
         self.lengths += lengths
         self._measure()
 
@@ -241,6 +241,7 @@ class Slots(Cache):
         for room in self.rooms:
             room.select(torch.tensor(order, dtype=torch.long))
         self._measure()
+        leave_near(self, gone)
         if self.crossing.lengths:
             self.crossing.leave(order)
         return order
@@ -251,35 +252,16 @@ class Slots(Cache):
             room.width = max(self.lengths, default=0)
 
 
-class StateSlots(StateCache):
-    """The counterpart of `Slots` for linear attention: a row's state has a constant size and needs no columns."""
+def take_near(slots: Cache, other: Cache, rows: Sequence[int], lengths: Sequence[int], columns: int) -> None:
+    """Add the same rows of what convolutions read, if there are any. As `Slots.take`."""
+    if slots.near is not None:
+        assert isinstance(slots.near, Slots), "made so"
+        assert other.near is not None, "one model made both"
+        slots.near.take(other.near, rows, lengths, columns)
 
-    def __init__(self, n_layers: int, features: int, *, most_rows: int) -> None:
-        super().__init__(n_layers, features)
-        self.most_rows = most_rows
-        self.crossing = Crossing(n_layers)
-        self.cross = [*self.crossing.rooms]
 
-    def take(
-        self, other: Cache, rows: Sequence[int], lengths: Sequence[int], columns: int, memories: Sequence[int] = ()
-    ) -> None:
-        """As `Slots.take`; states need no columns."""
-        which = torch.tensor(rows, device=other.layers[0].read()[0].device)
-        for state, layer in zip(self.states, other.layers, strict=True):
-            state.join(cast(State, layer), which)
-        if memories:
-            self.crossing.take(other.cross, which, memories, self.most_rows)
-        counts = torch.tensor(lengths, device=which.device)[:, None]
-        self._counts = counts if self._counts is None else torch.cat([self._counts, counts])
-
-    def leave(self, gone: Collection[int]) -> list[int]:
-        """As `Slots.leave`."""
-        assert self._counts is not None, "nobody can leave before somebody came"
-        order = moved_up(len(self._counts), gone)
-        rows = torch.tensor(order, dtype=torch.long, device=self._counts.device)
-        for state in self.states:
-            state.select(rows)
-        self._counts = self._counts[rows]
-        if self.crossing.lengths:
-            self.crossing.leave(order)
-        return order
+def leave_near(slots: Cache, gone: Collection[int]) -> None:
+    """Remove the same rows of what convolutions read. As `Slots.leave`."""
+    if slots.near is not None:
+        assert isinstance(slots.near, Slots), "made so"
+        slots.near.leave(gone)

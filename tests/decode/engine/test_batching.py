@@ -25,8 +25,9 @@ VARIANTS = [
     {"n_kv_heads": 2, "positions": "rotary", "window": 3},
     *RULES,
     *PATTERNS,
+    *({"convolution": 3, **each} for each in ({}, {"window": 3}, {"attention_rule": "linear"})),
 ]
-ACROSS = [*({"positions": name} for name in POSITIONS), {"n_kv_heads": 2}, *RULES]
+ACROSS = [*({"positions": name} for name in POSITIONS), {"n_kv_heads": 2}, {"convolution": 2}, *RULES]
 
 
 def shown(settings: dict) -> str:

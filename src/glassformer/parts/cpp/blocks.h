@@ -7,9 +7,12 @@
 
 namespace glassformer {
 
+// `near` is how many earlier tokens the branch reads by a convolution, whose `shares` are as many vectors.
 struct Residual {
     Norm in, out, sum;
     double scale;
+    int64_t near;
+    const void* shares;
 };
 
 // The maps of query, key and value are one after another: their outputs lie side by side. Those with no output are left

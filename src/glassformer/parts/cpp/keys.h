@@ -33,6 +33,16 @@ struct Keys {
     bool fresh() const { return at || !k; }  // whether the tokens have keys here
 };
 
+// What convolutions read (convolution.py): for each of all `rows` the columns of the token before it, then those of the
+// token before that, and so on, -1 where there is none. In a cache, the column of each new token, and two layers of each
+// block; otherwise a token's column is its place in its text.
+struct Nearby {
+    int64_t rows;
+    const int64_t *columns, *at;
+    void* const* layers;
+    Lie lie;
+};
+
 // The vectors of one text and head, `apart` numbers from each other; with steps, `far` from each other.
 template <typename Number>
 struct Vectors {

@@ -16,6 +16,7 @@ struct Call {
     int64_t rows, tokens, width;
     Rotation rotation;
     Keys own, cross;
+    Nearby nearby;
     int64_t of_memory(int64_t some) const { return cross.memory ? some / tokens * cross.length : 0; }  // its vectors
 };
 
@@ -44,7 +45,8 @@ void some_texts(const Call<T>& call, const Rooms<T>& in, int64_t first, int64_t 
     Texts<T> texts{first,          (end - first) * call.tokens,
                   call.tokens,    call.width,
                   call.rotation,  call.own,
-                  call.cross,     call.x + first * call.tokens * call.width,
+                  call.cross,     call.nearby,
+                  call.x + first * call.tokens * call.width,
                   in.normed.data, in.projected.data, in.remembered.data,
                   in.mixed.data,  in.inner.data,
                   in.gate.data,   in.added.data,
@@ -99,15 +101,17 @@ bool enough_memory_for(Work work) {
 using namespace glassformer;
 
 extern "C" bool stack_float(const Block* blocks, int64_t n, const Norm* last, float* x, int64_t rows, int64_t tokens,
-                           int64_t width, const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
-    const Call<float> call{blocks, n, *last, x, rows, tokens, width, *rotation, *own, *cross};
+                           int64_t width, const Rotation* rotation, const Keys* own, const Keys* cross,
+                           const Nearby* nearby, int threads) {
+    const Call<float> call{blocks, n, *last, x, rows, tokens, width, *rotation, *own, *cross, *nearby};
     return enough_memory_for([&] { all_texts(call, threads); });
 }
 
 // For tests, which compare with the modules in float64, and for models in float64.
 extern "C" bool stack_double(const Block* blocks, int64_t n, const Norm* last, double* x, int64_t rows, int64_t tokens,
-                            int64_t width, const Rotation* rotation, const Keys* own, const Keys* cross, int threads) {
-    const Call<double> call{blocks, n, *last, x, rows, tokens, width, *rotation, *own, *cross};
+                            int64_t width, const Rotation* rotation, const Keys* own, const Keys* cross,
+                            const Nearby* nearby, int threads) {
+    const Call<double> call{blocks, n, *last, x, rows, tokens, width, *rotation, *own, *cross, *nearby};
     return enough_memory_for([&] { all_texts(call, threads); });
 }
 

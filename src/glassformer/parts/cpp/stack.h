@@ -10,7 +10,8 @@
 
 namespace glassformer {
 
-constexpr int64_t PHASES = 41;  // of a block, at the most: three branches of up to twelve, and five for a memory
+constexpr int64_t PHASES = 45;  // of a block, at the most: three branches of up to twelve, five for a memory, and two
+                                // for each of two convolutions
 
 // Some texts on their way through the blocks, and room for what these compute. Each of `rows` is a token, `tokens` of
 // each text one after another; `first` is the first text among all. A member's `weights` are its own.
@@ -19,6 +20,7 @@ struct Texts {
     int64_t first, rows, tokens, width;
     Rotation rotation;
     Keys own, cross;
+    Nearby nearby;
     T *x, *normed, *projected, *remembered, *mixed, *inner, *gate, *added;
     const Rounded& rounded;
 
@@ -33,10 +35,11 @@ struct Texts {
         });
     }
 
-    // norm_sum(scale x + norm_out(branch(norm_in(x))))
+    // norm_sum(scale x + norm_out(branch(near(norm_in(x))))); `layer` is that of what a convolution reads
     template <typename Branch>
-    void residual(Member& member, const Residual& around, Branch branch) {
+    void residual(Member& member, const Residual& around, int64_t layer, Branch branch) {
         each_row(member, [&](T* here, int64_t at) { normalise(around.in, here, normed + at, width); });
+        if (around.near) convolve(member, around, layer);
         branch();
         each_row(member, [&](T* here, int64_t at) {
             T* new_here = added + at;
@@ -47,10 +50,14 @@ struct Texts {
     }
 
     void block(Member& member, const Block& of, int64_t number, T* weights) {
-        residual(member, of.around_own, [&] { attention(member, of.own, own, number, weights); });
-        if (of.crosses) residual(member, of.around_cross, [&] { attention(member, of.cross, cross, number, weights); });
-        residual(member, of.around_forward, [&] { feed_forward(member, of.forward); });
+        const int64_t layer = 2 * number;
+        residual(member, of.around_own, layer, [&] { attention(member, of.own, own, number, weights); });
+        if (of.crosses)
+            residual(member, of.around_cross, layer, [&] { attention(member, of.cross, cross, number, weights); });
+        residual(member, of.around_forward, layer + 1, [&] { feed_forward(member, of.forward); });
     }
+
+    void convolve(Member& member, const Residual& around, int64_t layer);
 
     template <typename Number>
     Held<Number> held(const Attention& of, const Keys& keys, int64_t block, int64_t text, int64_t group);
@@ -61,6 +68,30 @@ struct Texts {
     template <typename Number>
     void read(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held, T* weights);
 };
+
+// Puts each vector where later tokens find it, and adds to it the shares of those before it.
+template <typename T>
+void Texts<T>::convolve(Member& member, const Residual& around, int64_t layer) {
+    const bool cached = nearby.layers;  // without a cache there is room where the branch will write what it adds
+    const Lie lie = cached ? nearby.lie : Lie{tokens * width, 0, width};
+    T* kept = cached ? (T*)nearby.layers[layer] + first * lie.text : added;
+    const auto place = [&](int64_t row, int64_t column) { return kept + lie.at(row / tokens, 0, column); };
+    each_row(member, [&](T*, int64_t at) {
+        const int64_t row = at / width;
+        T* to = place(row, cached ? nearby.at[first * tokens + row] : row % tokens);
+        for (int64_t i = 0; i < width; ++i) to[i] = normed[at + i];
+    });
+    each_row(member, [&](T*, int64_t at) {
+        const int64_t row = at / width;
+        const auto* shares = (const T*)around.shares;
+        for (int64_t back = 0; back < around.near; ++back, shares += width) {
+            const int64_t column = nearby.columns[back * nearby.rows + first * tokens + row];
+            if (column < 0) continue;
+            const T* from = place(row, column);
+            for (int64_t i = 0; i < width; ++i) normed[at + i] += shares[i] * from[i];
+        }
+    });
+}
 
 // The keys and values that the heads of a group share in one text: in a cache, or those of the tokens where they are.
 template <typename T>

@@ -1,0 +1,121 @@
+"""A short causal convolution: before a branch, each vector gets a share of the vectors just before it.
+
+So a layer that compares neighbours need not spend attention on finding them. The part alone is one token's work, and
+any attention and feed-forward can follow it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.parts.cache import Step
+from glassformer.parts.columns import LayerCache
+
+
+class Nearby(NamedTuple):
+    """Where the tokens 1, 2, ... places before each new one are: the first dimension is how far back."""
+
+    columns: Int[Tensor, "N *batch T"] | None
+    """Their columns, -1 where there is none. None: as many columns back, and none before the first column."""
+    real: Bool[Tensor, "N *batch T"] | None
+    """False where a text has no token so far back, if `columns` are None. None: only before the first column."""
+
+
+class ShortConvolution(nn.Module):
+    """y_t = x_t + sum over i of w_i * x_(t-i), number by number, for i from 1 to `taps` - 1; w begins at 0.
+
+    Real tokens are counted, of one document: a text reads the same wherever it stands in a batch. With two taps this is
+    RWKV's token shift (Peng et al. 2023, section 3.1) without a limit on the share; with four, the Canon layers A and C
+    of Allen-Zhu 2025 ("Physics of Language Models: Part 4.1"). Primer convolves the heads of queries, keys and values
+    instead (So et al. 2021).
+    """
+
+    def __init__(self, taps: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(taps - 1, d_model))
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], nearby: Nearby | None = None, layer: LayerCache | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Return x with the shares of earlier vectors added; `layer` keeps x for later steps.
+
+        Without `nearby`, all tokens of x are real, and of one text.
+        """
+        held = x if layer is None else kept(layer, x)
+        y = x
+        for i, weight in enumerate(self.weight):
+            if nearby is None or nearby.columns is None:
+                y = shifted(y, x, weight, i + 1, None if nearby is None or nearby.real is None else nearby.real[i])
+            else:
+                y = y + weight * taken(held, nearby.columns[i])
+        return y
+
+
+def shifted(
+    y: Float[Tensor, "B T D"],
+    x: Float[Tensor, "B T D"],
+    weight: Float[Tensor, " D"],
+    back: int,
+    real: Bool[Tensor, "*batch T"] | None,
+) -> Float[Tensor, "B T D"]:
+    """Add weight * x to y `back` places later, where that is `real`."""
+    share = x[:, :-back] * weight
+    if real is not None:
+        share = share.masked_fill(~real[..., back:, None], 0.0)
+    return torch.cat([y[:, :back], y[:, back:] + share], dim=1)
+
+
+def taken(held: Float[Tensor, "B S D"], columns: Int[Tensor, "*batch T"]) -> Float[Tensor, "B T D"]:
+    """The vectors of these columns, zeros where the column is -1."""
+    at = columns.clamp(min=0)
+    found = held[:, at] if at.ndim == 1 else held.gather(1, at[..., None].expand(-1, -1, held.shape[-1]))
+    return found.masked_fill((columns < 0)[..., None], 0.0)
+
+
+def kept(layer: LayerCache, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B S D"]:
+    """Put vectors into a layer of a cache, as the keys of a single head that has no values; return all held there."""
+    return layer.append(x[:, None], x[:, None, :, :0])[0][:, 0]
+
+
+def beside(step: Step, count: int, places: Int[Tensor, "*batch T"] | None, *, in_columns: bool) -> Nearby | None:
+    """The `count` tokens before each of a whole text, without a cache.
+
+    `places` are positions within documents, if there are any. `in_columns`: real tokens stand at their positions.
+    """
+    if step.in_order or in_columns:
+        return None if places is None else Nearby(None, places >= steps_back(count, places))
+    return Nearby(columns_before(step, count, step.positions if places is None else places), None)
+
+
+def columns_before(step: Step, count: int, places: Int[Tensor, "*batch T"] | None = None) -> Int[Tensor, "N *batch T"]:
+    """The columns of the `count` tokens before each new one; -1 for those before the first of its text.
+
+    `places` are positions within documents; None: as the step's positions.
+    """
+    earlier = step.positions - steps_back(count, step.positions)
+    if step.in_order:  # columns are positions
+        return earlier.clamp(min=-1)
+    # Up to each column the last real token's position, so the first column that reaches a position holds it.
+    reached = step.keys.cummax(-1).values
+    wide = earlier.movedim(0, -2).flatten(-2)
+    columns = torch.searchsorted(reached, wide.contiguous()).unflatten(-1, (count, -1)).movedim(-2, 0)
+    begun = earlier >= 0 if places is None else places >= steps_back(count, places)
+    return torch.where(begun, columns, -1)
+
+
+def columns_of(nearby: Nearby | None, count: int, T: int) -> Int[Tensor, "N #B T"]:
+    """The columns of the `count` tokens before each of T, wherever `nearby` says that they are; -1 for none."""
+    if nearby is not None and nearby.columns is not None:
+        return nearby.columns if nearby.columns.ndim == 3 else nearby.columns[:, None]
+    places = torch.arange(T)[None]
+    columns = (places - steps_back(count, places)).clamp(min=-1)
+    return columns if nearby is None or nearby.real is None else torch.where(nearby.real, columns, -1)
+
+
+def steps_back(count: int, like: Int[Tensor, "*batch T"]) -> Int[Tensor, "N *ones"]:
+    """1 to `count`, along a new first dimension."""
+    return torch.arange(1, count + 1, device=like.device).view(-1, *[1] * like.ndim)
