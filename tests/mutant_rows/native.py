@@ -97,7 +97,7 @@ ROWS: list[Mutant] = [
     Mutant("columns behind the end of a cache are read", "decode/native_keys.py",
         " or columns < length or", " or", f"{LEFT}::test_more_columns_than_a_memory_has_are_refused"),
     Mutant("a step reads what another thread may drop", "decode/native_stack.py",
-        "held += [mine, at := ", "held += [at := ", f"{TOLD}::test_another_thread_may_run_a_step_at_the_same_time"),
+        "held += [mine, at := layers[0].newest(B, T)]\n    own", "held += [at := layers[0].newest(B, T)]\n    own", f"{TOLD}::test_another_thread_may_run_a_step_at_the_same_time"),
     Mutant("a step reads a memory that another thread may drop", "decode/native_stack.py",
         "held += [read, memory]", "held += [memory]", f"{TOLD}::test_another_thread_may_run_a_step_at_the_same_time"),
     Mutant("rows behind the end of a cache are read", "decode/native_keys.py",

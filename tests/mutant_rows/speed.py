@@ -118,7 +118,7 @@ ROWS: list[Mutant] = [
     Mutant("a vector with NaN is rounded as if it had none", "parts/eight_bits.py",
         "x.abs().amax(", "x.nan_to_num().abs().amax(", f"{BITS}::test_what_is_no_number_is_seen_in_its_product_and_in_no_other"),
     Mutant("a compiled step reads whole rooms", "decode/compiled.py",
-        "                    layer.make_room(1)\n", "                    pass\n", COMPILED),
+        "                        each.make_room(1)\n", "                        pass\n", COMPILED),
     Mutant("how long a text is becomes part of a compiled step", "attend/mask.py",
         "        if torch.compiler.is_compiling():\n            return build()\n", "", f"{COMPILED}::test_rows_with_padding_have_one_code_too"),
     Mutant("a text beyond a vector's length is compiled anew", "attend/softmax.py",
