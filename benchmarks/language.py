@@ -36,17 +36,28 @@ class Budget(NamedTuple):
     settings: tuple[str, ...]
 
 
+SHORT = ("--model.convolution", "2", "--model.qk-norm", "rms")
+"""What lets a smaller model learn as much in a short run."""
 BUDGETS = (
     Budget(
         "seconds",
         9,
         1.886,
         (
-            *("--model.n-layers", "2", "--data.window", "64", "--training.steps", "125"),
-            *("--training.warmup", "10", "--optimizer.momentum", "0.8", "--model.qk-norm", "rms"),
+            *("--model.n-layers", "2", "--model.d-model", "64", "--model.d-ff", "256", "--model.n-heads", "2", *SHORT),
+            *("--data.window", "64", "--training.steps", "160", "--training.warmup", "10"),
+            *("--optimizer.momentum", "0.8"),
         ),
     ),
-    Budget("a minute", 76, 1.52, ("--training.steps", "1150", "--model.qk-norm", "rms")),
+    Budget(
+        "a minute",
+        76,
+        1.52,
+        (
+            *("--model.d-model", "96", "--model.d-ff", "384", "--model.n-heads", "3", *SHORT),
+            *("--training.steps", "1130"),
+        ),
+    ),
     Budget(
         "twenty minutes",
         1200,

@@ -16,7 +16,7 @@ DOCUMENTS = torch.tensor([4] * 3 + [0] + [7] * 5 + [1] * 2)[None]
 BACKENDS = [{"attention": name} for name in ATTEND["softmax"]]
 RULES = [*({"attention_rule": name} for name in ATTEND), {"attention_rule": "linear", "attention": "sums"}]
 variants = pytest.mark.parametrize("variant", [*ORDERS, *BACKENDS, *RULES, {"window": 2}, {"convolution": 3}], ids=str)
-wide = pytest.mark.parametrize("variant", [*ORDERS, *BACKENDS, *RULES], ids=str)
+wide = pytest.mark.parametrize("variant", [*ORDERS, *BACKENDS, *RULES, {"convolution": 3}], ids=str)
 
 
 BACK = [{"window": 2, "sinks": 2}, {"block": 2}, {"block": 3, "summary": 2}, {"stride": 2}]

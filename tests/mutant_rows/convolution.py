@@ -49,7 +49,7 @@ ROWS: list[Mutant] = [
     Mutant("a cache without what convolutions read is taken", "model/stack.py",
         "        if cache.near is None:\n            raise ConfigError(", "        if cache.near is None:\n            return None\n        if False:\n            raise ConfigError(", f"{CONV}::test_a_cache_of_another_model_is_refused"),
     Mutant("rows that come bring nothing for convolutions", "parts/slots.py",
-        "slots.near.take(other.near, rows, lengths, columns)", "slots.near.take(other.near, [0 for _ in rows], lengths, columns)", f"{BATCH}::test_each_row_gets_what_it_gets_alone"),
+        "slots.near.take(other.near, rows, lengths, columns)", "slots.near.take(other.near, [0 for _ in rows], lengths, columns)", f"{BATCH}::test_hundreds_of_prompts"),
     Mutant("rows that go leave theirs behind", "parts/slots.py",
         "        slots.near.leave(gone)\n", "        slots.near.leave([max(range(len(slots.near.lengths)))] * len(gone))\n", f"{BATCH}::test_each_row_gets_what_it_gets_alone"),
     Mutant("C++ reads convolutions of the first texts", "parts/cpp/stack.h",
