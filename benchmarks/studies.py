@@ -45,6 +45,10 @@ STUDIES = {
         "glassformer ablate lm --vary model.init=xavier,normal --vary model.qk_norm=none,rms --seeds 3 "
         "--model.n-layers 2 --training.steps 300 --training.evaluate-every 100 --training.samples 0"
     ),
+    "convolution": (
+        "glassformer ablate lm --vary model.d_model=96,128 --vary model.convolution=1,2,4 --seeds 3 --model.d-ff 384 "
+        "--model.n-layers 2 --training.steps 300 --training.evaluate-every 100 --training.samples 0"
+    ),
 }
 """By name: the command without --out."""
 
