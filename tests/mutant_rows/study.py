@@ -71,12 +71,15 @@ ROWS: list[Mutant] = [
         "title = short_combination(dict(others))\n        series = panels", 'title = ""\n        series = panels',
         f"{PLOT}::test_curves_have_a_panel_for_each_of_the_others_and_a_line_for_each_of_the_first"),
     Mutant("a colour is another value in each panel", "study/plot.py",
-        "for name in names(results)}, share)", "for name in {shown(first[1]): 0, **dict.fromkeys(names(results))}}, share)",
+        "for name in names(results)}, ends)", "for name in {shown(first[1]): 0, **dict.fromkeys(names(results))}}, ends)",
         f"{PLOT}::test_a_colour_is_one_value_in_every_panel"),
     Mutant("the digests of a study are dropped", "cli/explore.py",
         '            "data": each.data,\n', "", "tests/cli/test_explore.py::test_other_runs_and_a_study_stand_beside"),
     Mutant("exact match by length counts by the answer's place", "train/score/evaluate.py",
         "        of.setdefault(length, []).append(each)", "        of.setdefault(len(of), []).append(each)",
         "tests/train/score/test_evaluate.py::test_exact_match_by_length"),
+    Mutant("a loss is drawn from 0", "study/plot.py",
+        "SHARE if metric in SHARES else None\n    panels", "SHARE if metric in SHARES else COUNT\n    panels",
+        "tests/study/test_plot.py::test_a_loss_is_drawn_around_its_values_a_share_from_0_to_1_and_a_count_from_0"),
 ]
 # fmt: on

@@ -37,7 +37,7 @@ def test_other_data_and_steps_have_panels_where_there_are_any():
 
 
 def test_curves_have_a_panel_for_each_of_the_others_and_a_line_for_each_of_the_first():
-    panels = faceted(grid(), plot.curve, True)
+    panels = faceted(grid(), plot.curve, plot.SHARE)
     assert [panel.title for panel in panels] == ["norm=layer", "norm=rms"]
     assert [*panels[0].series] == ["1", "4"]
     assert [*panels[0].series["1"]] == [50.0, 100.0, 150.0, 200.0]
@@ -47,10 +47,10 @@ def test_curves_have_a_panel_for_each_of_the_others_and_a_line_for_each_of_the_f
 def test_a_colour_is_one_value_in_every_panel():
     """The arms of one layer have failed in the first panel."""
     some = [each for each in grid() if each.values != {"model.n_layers": 1, "model.norm": "layer"}]
-    panels = faceted(some, plot.curve, True)
+    panels = faceted(some, plot.curve, plot.SHARE)
     assert [[*panel.series] for panel in panels] == [["1", "4"]] * 2
     assert {panel.title: not panel.series["1"] for panel in panels} == {"norm=layer": True, "norm=rms": False}
-    assert not any(points for panel in faceted(some, lengths, True) for points in panel.series.values())
+    assert not any(points for panel in faceted(some, lengths, plot.SHARE) for points in panel.series.values())
 
 
 def test_lengths_are_those_of_both_data():
@@ -76,7 +76,7 @@ needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="m
 @needs_matplotlib
 def test_the_legend_has_what_the_first_panel_lacks():
     some = [each for each in grid() if each.values != {"model.n_layers": 1, "model.norm": "layer"}]
-    panels = sorted(faceted(some, plot.curve, True), key=lambda panel: panel.title)
+    panels = sorted(faceted(some, plot.curve, plot.SHARE), key=lambda panel: panel.title)
     figure = plot.figure_of(panels, "lines", None, "step", "exact_match", "n_layers")
     [legend] = figure.legends
     told = {
@@ -85,6 +85,19 @@ def test_the_legend_has_what_the_first_panel_lacks():
     drawn = {line.get_label(): line.get_color() for line in figure.axes[1].get_lines()}
     assert told == drawn
     assert [*told] == ["1", "4"]
+
+
+@needs_matplotlib
+def test_a_loss_is_drawn_around_its_values_a_share_from_0_to_1_and_a_count_from_0():
+    losses = [result({"model.n_layers": n}, 1, test={"loss": 1.3 + n / 100}, metric="loss") for n in (1, 4)]
+    [axes] = plot.figure_of(summary(losses), "points", names(losses), "n_layers").axes
+    low, high = axes.get_ylim()
+    assert 1.3 < low < 1.31
+    assert 1.34 < high < 1.35
+    results = grid(curve=[(50, 0.5), (100, 1.0)])
+    share, count = plot.figure_of(summary(results), "points", names(results), "n_layers").axes
+    assert share.get_ylim() == (-0.03, 1.03)
+    assert count.get_ylim()[0] == 0
 
 
 @needs_matplotlib

@@ -25,6 +25,8 @@ PANEL = (4.2, 3.2)
 """Width and height, in inches."""
 MARKS = "os^Dv<>Ph*"
 
+SHARE, COUNT = (-0.03, 1.03), (0.0, None)
+"""The ends of an axis of shares, and of one of counts."""
 Points = dict[float, list[float]]
 """Position on the x-axis -> the values of the seeds."""
 
@@ -34,8 +36,8 @@ class Panel(NamedTuple):
 
     title: str
     series: dict[str, Points]
-    share: bool = False
-    """Whether its values are shares, so that the axis goes from 0 to 1."""
+    ends: tuple[float, float | None] | None = None
+    """Where the axis begins and ends; None: around the values, as a loss differs little beside its distance from 0."""
 
 
 def draw(results: Sequence[Result], folder: Path) -> list[Path]:
@@ -47,8 +49,8 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
     metric, first = results[0].metric, short_names(results[0].values)[0]
     written = save(figure_of(summary(results), "points", names(results), first), folder / "plot")
     for name, panels, across in (
-        ("curves", faceted(results, curve, metric in SHARES), "step"),
-        ("lengths", faceted(results, lengths, True), "tokens of the source"),
+        ("curves", faceted(results, curve, SHARE if metric in SHARES else None), "step"),
+        ("lengths", faceted(results, lengths, SHARE), "tokens of the source"),
     ):
         if any(points for panel in panels for points in panel.series.values()) and len(panels) <= MOST_PANELS:
             what = "exact_match" if name == "lengths" else f"{metric} on dev"
@@ -58,13 +60,14 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
 
 def summary(results: Sequence[Result]) -> list[Panel]:
     """Return panels over the first setting: the metric on the test split, that on other data, and the steps to 99 %."""
-    metric, share = results[0].metric, results[0].metric in SHARES
-    panels = [Panel(f"{metric} on the test split", across(results, lambda each: float(each.test[metric])), share)]
+    metric = results[0].metric
+    ends = SHARE if metric in SHARES else None
+    panels = [Panel(f"{metric} on the test split", across(results, lambda each: float(each.test[metric])), ends)]
     if other_data := results[0].other_data:
         values = across(results, lambda each: float(each.other[metric]) if each.other else None)
-        panels.append(Panel(f"{metric}, {short_combination(other_data)}", values, share))
-    if share and any(each.steps_to_enough() for each in results):
-        panels.append(Panel("steps to 99 % on dev", across(results, lambda each: each.steps_to_enough())))
+        panels.append(Panel(f"{metric}, {short_combination(other_data)}", values, ends))
+    if ends and any(each.steps_to_enough() for each in results):
+        panels.append(Panel("steps to 99 % on dev", across(results, lambda each: each.steps_to_enough()), COUNT))
     return panels
 
 
@@ -85,7 +88,11 @@ def names(results: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(shown(next(iter(each.values.values()))) for each in results))
 
 
-def faceted(results: Sequence[Result], values: Callable[[Result], dict[float, float]], share: bool) -> list[Panel]:
+def faceted(
+    results: Sequence[Result],
+    values: Callable[[Result], dict[float, float]],
+    ends: tuple[float, float | None] | None,
+) -> list[Panel]:
     """Return a panel for each combination of the settings after the first, with a series for each value of the first.
 
     Every panel has all series in the same order, so that a colour means the same value in all panels. The series of an
@@ -95,7 +102,7 @@ def faceted(results: Sequence[Result], values: Callable[[Result], dict[float, fl
     for each in results:
         first, *others = each.values.items()
         title = short_combination(dict(others))
-        series = panels.setdefault(title, Panel(title, {name: {} for name in names(results)}, share)).series
+        series = panels.setdefault(title, Panel(title, {name: {} for name in names(results)}, ends)).series
         for place, value in values(each).items():
             series[shown(first[1])].setdefault(place, []).append(value)
     return list(panels.values())
@@ -127,7 +134,8 @@ def figure_of(
         axes.set_ylabel(what)
         axes.grid(alpha=0.3)
         (lines if kind == "lines" else points)(axes, panel.series)
-        axes.set_ylim(*((-0.03, 1.03) if panel.share else (0, None)))
+        if panel.ends is not None:
+            axes.set_ylim(*panel.ends)
         if ticks is not None:
             axes.set_xticks(range(len(ticks)), ticks, rotation=30 if max(map(len, ticks)) > 5 else 0)
     for axes in places[len(panels) :]:
