@@ -139,7 +139,7 @@ def test_a_cache_of_another_model_is_refused():
         made(tokens(1, 3), cache=Cache(len(made.decoder.blocks)))
 
 
-@pytest.mark.parametrize("wrong", [0, -1, True, 2.0])
+@pytest.mark.parametrize("wrong", [0, -1, True, 2.0, 65])
 def test_taps_are_a_count(wrong):
     with pytest.raises(ConfigError, match="convolution"):
         stack(convolution=wrong)

@@ -25,6 +25,9 @@ REACH = ("dilation", "global_tokens", "sinks")
 MOST_WIDE = 2**20
 """Upper bound for widths, heads, blocks and experts: one matrix twice as wide would take 16 TB."""
 
+MOST_TAPS = 64
+"""Upper bound for tokens that a short convolution reads: attention is for those farther away, at less cost."""
+
 
 @dataclass(frozen=True)
 class StackConfig:
@@ -84,6 +87,7 @@ class StackConfig:
         check_types(self)
         check_counts(self, *COUNTS)
         at_most(self, "", MOST_PLACES, *REACH)
+        at_most(self, "", MOST_TAPS, "convolution")
         for name in ("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}. Try {name}=0.1.")
