@@ -23,6 +23,7 @@ from glassformer.decode.generate import fill_blanks, generate
 from glassformer.decode.prepare import prepared
 from glassformer.decode.read_back import read_back
 from glassformer.decode.speculative import speculative
+from glassformer.foundation.errors import ConfigError
 from glassformer.model.joint import Joint
 from glassformer.train import objective
 from glassformer.train.objective import loss_of, objective_for
@@ -242,3 +243,13 @@ def test_the_logits_of_a_large_vocabulary_never_exist_whole(monkeypatch):
     torch.testing.assert_close(parts, whole, rtol=1e-12, atol=0)
     assert max(rows) == 3
     assert len(rows) > 2
+
+
+def test_where_one_member_cannot_take_back_none_does():
+    members = [model("decoder", seed=seed, **more) for seed, more in ((1, {}), (2, {"window": 3}))]
+    cache, ids = Joint(members).new_cache(), torch.tensor([[5, 6, 7, 8]])
+    Joint(members)(ids, cache=cache)
+    for take in (lambda: cache.truncate(2), lambda: cache.take_back(torch.tensor([2]))):
+        with pytest.raises(ConfigError, match="cannot be removed"):
+            take()
+        assert [each.length for each in cache.members] == [4, 4]

@@ -91,9 +91,9 @@ def test_modules_that_compute_something_else_are_run_as_they_are(change, steps):
 def test_convolutions_that_reach_less_far_in_one_block_are_left_to_the_modules():
     made = model("decoder", convolution=3)
     assert describe(made.reader.blocks, made.reader.norm).near == 2
-    made.reader.blocks[1].feed_forward.near = ShortConvolution(2, 16).double()
+    made.reader.blocks[1].feed_forward.convolution = ShortConvolution(2, 16).double()
     assert describe(made.reader.blocks, made.reader.norm) is None
-    made.reader.blocks[1].feed_forward.near = None
+    made.reader.blocks[1].feed_forward.convolution = None
     assert describe(made.reader.blocks, made.reader.norm) is None
     assert natively(made).reader.along is by_modules
 

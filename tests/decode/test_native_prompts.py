@@ -213,3 +213,18 @@ def test_gelu_is_exact_to_a_few_roundings(spread):
         expected = made.double().hidden(ids).float()
         found = natively(made.float()).hidden(ids)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_of_what_convolutions_read_no_more_is_kept_than_is_wanted(whole, calls):
+    made, ids = model("decoder", convolution=3, max_len=None), tokens(2, 300)
+    ready, sizes, found = natively(made), [], []
+    cache = ready.new_cache(whole=whole)
+    with torch.no_grad():
+        for part in ids.split((5, *[1] * 295), dim=1):
+            found.append(ready(part, cache=cache))
+            sizes.append(sum(each.numel() for layer in cache.convolved.layers for each in layer.buffers))
+        close(torch.cat(found, dim=1), made(ids))
+    assert len(calls) == 296
+    numbers = 4 * 2 * 16  # of a token: four layers, two texts, the width
+    assert max(sizes) >= 300 * numbers if whole else max(sizes) <= 140 * numbers

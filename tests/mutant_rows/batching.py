@@ -12,11 +12,11 @@ ACROSS = f"{TESTS}::test_each_answer_is_that_of_its_source_alone"
 
 # fmt: off
 ROWS: list[Mutant] = [
-    Mutant("a row moves without its keys", "parts/slots.py", "if place != row:", "if place > row:",
+    Mutant("a row moves without its keys", "parts/room.py", "if place != row:", "if place > row:",
         f"{ENGINE}::test_rows_move_into_the_slots_of_those_that_leave[softmax]"),
-    Mutant("a slot keeps what its last row left", "parts/slots.py", "held[self.n_rows : n] = 0\n", "pass\n",
+    Mutant("a slot keeps what its last row left", "parts/room.py", "held[self.n_rows : n] = 0\n", "pass\n",
         f"{ENGINE}::test_numbers_that_are_none_stay_in_their_row[softmax]"),
-    Mutant("larger room forgets what was there", "parts/slots.py",
+    Mutant("larger room forgets what was there", "parts/room.py",
         "if old is not None and self.n_rows:", "if old is not None and self.n_rows > 99:",
         f"{ENGINE}::test_rows_move_into_the_slots_of_those_that_leave[softmax]"),
     Mutant("a memory is read beyond its end", "parts/slots.py",

@@ -42,7 +42,7 @@ ROWS: list[Mutant] = [
         "        self.steps.take(other.steps, rows, columns, most_rows)\n", "        self.steps.take(other.steps, rows * 0, columns, most_rows)\n",
         f"{ROUNDED}::test_a_joining_row_is_not_rounded_again"),
     Mutant("a batch that runs rounds nothing", "model/transformer.py",
-        "room=RoundedRoom if self.rounds_cache else Room", "room=Room", f"{ROUNDED}::test_a_joining_row_is_not_rounded_again"),
+        "room = RoundedRoom if self.rounds_cache else Room", "room = Room", f"{ROUNDED}::test_a_joining_row_is_not_rounded_again"),
     Mutant("the setting rounds nothing", "decode/prepare.py", "        made.rounds_cache = True\n", "",
         f"{ROUNDED}::test_logits_are_those_of_exact_keys_but_for_the_rounding"),
 ]

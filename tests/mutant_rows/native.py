@@ -204,7 +204,7 @@ ROWS: list[Mutant] = [
         "            self.see(linear.weight.dtype)\n", "", f"{LEFT}::test_bfloat16_without_norms_and_biases_is_not_described"),
     Mutant("keys are read where those of another cache lie", "decode/native_keys.py",
         "layer.buffers[0] is keys() for", "True for", f"{TOLD}::test_two_caches_by_turns_are_told_apart"),
-    Mutant("C++ writes behind a cache", "parts/slots.py",
+    Mutant("C++ writes behind a cache", "parts/room.py",
         "if int(at.max()) >= self._held[0].shape[2]:", "if False:", f"{LEFT}::test_what_torch_refuses_is_refused"),
     Mutant("a mask of another length is read as it is", "decode/native_keys.py",
         "lowered.added.expand(B, heads, T, length)", "lowered.added.expand(B, heads, T, lowered.added.shape[-1])", f"{LEFT}::test_what_torch_refuses_is_refused"),

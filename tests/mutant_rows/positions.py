@@ -145,7 +145,7 @@ ROWS: list[Mutant] = [
         "                relation=shared,\n                dropped=drop_chance(i, config.n_layers, config.stochastic_depth),\n            )\n            for shared in [self.positions.relation()]\n",
         f"{RELATIVE}::test_one_table_for_the_stack_and_none_for_cross_attention"),
     Mutant("cross-attention has relative vectors", "model/blocks.py",
-        "residual(attention(), near=False)", "residual(attention(relation), near=False)",
+        "residual(attention()) if reads_memory", "residual(attention(relation)) if reads_memory",
         f"{RELATIVE}::test_one_table_for_the_stack_and_none_for_cross_attention"),
 ]
 # fmt: on

@@ -8,7 +8,7 @@ import torch
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.initialize import INITS
 from glassformer.model.transformer import Transformer
-from glassformer.parts import Cache, RollingCache, rolling
+from glassformer.parts import RollingCache, rolling
 from glassformer.parts.convolution import ShortConvolution
 from specimens import PADDINGS, close, config, gradients, model, normal, padded, scramble, stack, tokens
 
@@ -39,9 +39,9 @@ def test_it_is_the_sum_of_its_definition(taps, length):
 def test_a_new_one_changes_nothing(init):
     made, plain = (Transformer(config("decoder", convolution=n, init=init)) for n in (3, 1))
     for block in made.decoder.blocks:
-        assert not block.self_attention.near.weight.any()
-        assert not block.feed_forward.near.weight.any()
-    plain.load_state_dict({name: each for name, each in made.state_dict().items() if ".near." not in name})
+        assert not block.self_attention.convolution.weight.any()
+        assert not block.feed_forward.convolution.weight.any()
+    plain.load_state_dict({name: each for name, each in made.state_dict().items() if ".convolution." not in name})
     ids = tokens(2, 5)
     assert torch.equal(made.eval()(ids), plain.eval()(ids))
 
@@ -49,8 +49,9 @@ def test_a_new_one_changes_nothing(init):
 def test_one_stands_before_self_attention_and_feed_forward_and_none_before_cross_attention():
     made = model("encoder-decoder", convolution=3)
     for block in (*made.encoder.blocks, *made.decoder.blocks):
-        assert [each.near is not None for each in block.branches] == [True, *[False] * (len(block.branches) - 2), True]
-    assert all(".near." not in name for name, _ in model("encoder-decoder").named_parameters())
+        own, *cross, last = (each.convolution is not None for each in block.branches)
+        assert (own, any(cross), last) == (True, False, True)
+    assert all(".convolution." not in name for name, _ in model("encoder-decoder").named_parameters())
 
 
 @variants
@@ -102,11 +103,11 @@ def test_rows_that_stand_at_different_positions_and_change_places(variant, monke
 def test_what_is_kept_for_it_does_not_grow():
     made, ids = model("decoder", convolution=3, max_len=None, attention_rule="linear"), tokens(1, 400)
     cache, sizes = made.new_cache(), set()
-    assert isinstance(cache.near, RollingCache)
+    assert isinstance(cache.convolved, RollingCache)
     with torch.no_grad():
         for part in ids.split(1, dim=1):
             made(part, cache=cache)
-            sizes.add(sum(each.untyped_storage().nbytes() for layer in cache.near.layers for each in layer.read()))
+            sizes.add(sum(each.untyped_storage().nbytes() for layer in cache.convolved.layers for each in layer.read()))
     assert max(sizes) <= 2 * 2 * 16 * 8 * (2 + 2 * rolling.SLACK + 2)
 
 
@@ -124,19 +125,33 @@ def test_tokens_are_taken_back_where_all_is_kept(variant):
     close(made(new[:1].repeat(2, 1), cache=cache)[1], made(torch.cat([ids[1, :5], new[0]])[None])[0, 5:])
 
 
-def test_where_not_all_is_kept_none_can_be_taken_back_and_all_stays_as_it_was():
-    made, ids = model("decoder", convolution=3), tokens(1, 6)
-    cache = made.new_cache()
+@pytest.mark.parametrize(
+    ("variant", "whole", "says"),
+    [
+        ({}, False, r"drops what no window or convolution reads .* new_cache\(whole=True\)"),
+        ({"attention_rule": "linear"}, False, "linear attention, which keeps only sums"),
+        ({"attention_rule": "linear"}, True, "linear attention, which keeps only sums"),
+    ],
+    ids=str,
+)
+def test_where_tokens_cannot_be_taken_back_all_stays_as_it_was(variant, whole, says):
+    made, ids = model("decoder", convolution=3, **variant), tokens(1, 6)
+    cache = made.new_cache(whole=whole)
     made(ids[:, :4], cache=cache)
-    with pytest.raises(ConfigError, match=r"drops what no window or convolution reads .* new_cache\(whole=True\)"):
+    with pytest.raises(ConfigError, match=says):
         cache.truncate(2)
+    with pytest.raises(ConfigError, match=says):
+        cache.take_back(torch.tensor([2]))
     close(made(ids[:, 4:], cache=cache), made(ids)[:, 4:])
 
 
-def test_a_cache_of_another_model_is_refused():
-    made = model("decoder", convolution=3)
-    with pytest.raises(ConfigError, match=r"convolution=3 needs a cache .* Use new_cache\(\) of the model"):
-        made(tokens(1, 3), cache=Cache(len(made.decoder.blocks)))
+@pytest.mark.parametrize(("own", "other"), [(3, 1), (3, 2), (3, 4), (1, 2)])
+def test_a_cache_of_another_model_is_refused_and_stays_as_it_was(own, other):
+    cache = model("decoder", convolution=other).new_cache()
+    says = rf"convolution={own} needs a cache .* is for convolution={other}\. Use new_cache\(\) of the model"
+    with pytest.raises(ConfigError, match=says):
+        model("decoder", convolution=own)(tokens(1, 3), cache=cache)
+    assert cache.length == 0
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 2.0, 65])

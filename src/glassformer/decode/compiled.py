@@ -14,7 +14,7 @@ from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.stack import Stack, by_modules
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
-from glassformer.parts.columns import Growing, LayerCache
+from glassformer.parts.columns import Claimable, LayerCache
 
 KINDS = 32
 """How many kinds of steps may be compiled: with or without padding, one row or several, different blocks."""
@@ -38,12 +38,12 @@ class CompiledSteps:
         if cache is None or x.shape[1] > 1 or cache.length == 1:
             return by_modules(stack, x, shared, cache)
         with many_kinds(), own_lengths():
-            layers = zip(stack.blocks, cache.layers, cache.cross, cache.read_nearby, strict=True)
-            for block, layer, cross, read in layers:
-                for each in (layer, *(read or ())):
-                    if isinstance(each, Growing):
+            layers = zip(stack.blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
+            for block, layer, cross, convolved in layers:
+                for each in (layer, *(convolved or ())):
+                    if isinstance(each, Claimable):
                         each.make_room(1)
-                x = self._step(block, x, shared, layer, cross, read)
+                x = self._step(block, x, shared, layer, cross, convolved)
         return stack.norm(x)
 
 
@@ -63,10 +63,10 @@ def step(
     shared: dict[str, Any],
     layer: LayerCache,
     cross: LayerCache,
-    read: tuple[LayerCache, LayerCache] | None,
+    convolved: tuple[LayerCache, LayerCache] | None,
 ) -> Float[Tensor, "B 1 D"]:
     """The function that is compiled: one block on one token per row."""
-    return block(x, **shared, cache=layer, cross_cache=cross, read=read)
+    return block(x, **shared, cache=layer, cross_cache=cross, convolved=convolved)
 
 
 def compile_steps(model: Transformer) -> Transformer:

@@ -12,8 +12,9 @@ import torch
 from glassformer.attend import Mask
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.parts.columns import Growing, LayerCache
+from glassformer.parts.rolling import Rolling
+from glassformer.parts.room import Room
 from glassformer.parts.rounded import Rounded
-from glassformer.parts.slots import Room
 
 
 class CKeys(ctypes.Structure):
@@ -41,7 +42,7 @@ class CNearby(ctypes.Structure):
 def can_lie_in_buffers(layers: Sequence[LayerCache]) -> bool:
     """Whether C++ can read these layers where they are, and write new keys there."""
     kinds = {type(layer.numbers if isinstance(layer, Rounded) else layer) for layer in cast(list[Any], layers)}
-    return len(kinds) == 1 and kinds <= {Growing, Room}
+    return len(kinds) == 1 and kinds <= {Growing, Rolling, Room}
 
 
 def may_go_on(layers: Sequence[LayerCache]) -> bool:

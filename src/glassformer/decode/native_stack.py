@@ -89,7 +89,7 @@ def may_begin(stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], c
 
 def every_kind(cache: Cache) -> list[list[LayerCache]]:
     """The layers of keys, and those of what convolutions read."""
-    return [cache.layers] if cache.near is None else [cache.layers, cache.near.layers]
+    return [cache.layers] if cache.convolved is None else [cache.layers, cache.convolved.layers]
 
 
 def may_run(
@@ -143,7 +143,7 @@ def run(
     y = x.reshape(B * T, D).clone(memory_format=torch.contiguous_format)
     nearby = CNearby()
     if told.near:
-        nearby = read_nearby(running, told.near, shared["nearby"], x, None if cache is None else cache.near, held)
+        nearby = read_nearby(running, told.near, shared["nearby"], x, None if cache is None else cache.convolved, held)
     last, *references = (ctypes.byref(each) for each in (told.last, rotation, own, cross, nearby))
     sizes, threads = (B * T, T, D), torch.get_num_threads()
     try:

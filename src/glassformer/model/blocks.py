@@ -82,7 +82,10 @@ def build_block(
             scale=config.attention_scale,
         )
 
-    def residual(branch: nn.Module, *, near: bool = True) -> Residual:
+    def convolution() -> ShortConvolution | None:
+        return ShortConvolution(config.convolution, config.d_model) if config.convolution > 1 else None
+
+    def residual(branch: nn.Module, convolution: ShortConvolution | None = None) -> Residual:
         return Residual(
             branch,
             lambda: build_norm(config),
@@ -90,8 +93,9 @@ def build_block(
             dropout=config.dropout,
             scale=config.residual_scale,
             stochastic_depth=dropped,
-            near=ShortConvolution(config.convolution, config.d_model) if near and config.convolution > 1 else None,
+            convolution=convolution,
         )
 
-    cross = residual(attention(), near=False) if reads_memory else None
-    return Block(residual(attention(relation)), cross, residual(build_feed_forward(config)))
+    cross = residual(attention()) if reads_memory else None
+    feed_forward = residual(build_feed_forward(config), convolution())
+    return Block(residual(attention(relation), convolution()), cross, feed_forward)

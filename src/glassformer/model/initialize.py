@@ -14,7 +14,8 @@
     output down                     the same, times beta            N(0, 0.02/sqrt(branches in stack))
     router                          N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
     untied head                     N(0, 0.1/sqrt(D))               N(0, 0.1/sqrt(D))
-    biases, query of a pooling      0                               0
+    biases, query of a pooling,     0                               0
+    convolution
     norms                           weight 1, bias 0                weight 1, bias 0
     the norm that a tied head       weight 1/(D sd), at most 1,     weight 1/(D sd), at most 1,
     reads                           where sd is the embedding's     where sd is the embedding's

@@ -171,14 +171,21 @@ class JointCache(Cache):
         """Updates the length from the members' caches."""
         self.length = max(each.length for each in self.members)
 
+    def check_takes_back(self) -> None:
+        """Raises `ConfigError` if tokens cannot be removed from the cache of each member."""
+        for each in self.members:
+            each.check_takes_back()
+
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens."""
+        self.check_takes_back()
         for each in self.members:
             each.truncate(length)
         self.count()
 
     def take_back(self, lengths: Int[Tensor, " B"]) -> None:
         """Keeps only the first `lengths[row]` tokens of each row."""
+        self.check_takes_back()
         for each in self.members:
             each.take_back(lengths)
         self.count()

@@ -18,7 +18,7 @@ from glassformer.model.blocks import build_block, build_input, build_norm, room_
 from glassformer.model.stack_config import StackConfig
 from glassformer.parts import POSITIONS, Block, Cache, Dropout, Segments, drop_chance
 from glassformer.parts.cache import Step
-from glassformer.parts.convolution import Nearby, beside, columns_before
+from glassformer.parts.convolution import Nearby, beside
 
 
 class Stack(nn.Module):
@@ -113,10 +113,16 @@ class Stack(nn.Module):
             raise ConfigError("segments belong to a stack with n_segments; this one has none. Remove segments.")
         return x
 
-    @staticmethod
-    def _check_reading(tokens: Tensor, documents: Tensor | None, prefix: Tensor | None, cache: Cache | None) -> None:
+    def _check_reading(
+        self, tokens: Tensor, documents: Tensor | None, prefix: Tensor | None, cache: Cache | None
+    ) -> None:
         check_documents(documents, tokens)
         check_prefix(prefix, tokens)
+        if cache is not None and cache.taps != self.config.convolution:
+            raise ConfigError(
+                f"A model with convolution={self.config.convolution} needs a cache for so many tokens; this one is for "
+                f"convolution={cache.taps}. Use new_cache() of the model."
+            )
         if cache is not None and documents is not None:
             raise ConfigError(
                 "documents cannot be used with a cache, which does not record the document of each key. Give all "
@@ -147,7 +153,7 @@ class Stack(nn.Module):
     def _nearby(
         self, step: Step, ids: Tensor, keep: Tensor | None, documents: Tensor | None, cache: Cache | None
     ) -> Nearby | None:
-        """Where short convolutions find the tokens before each; `cache.near` takes in the new ones."""
+        """Where short convolutions find the tokens before each; `cache.convolved` takes in the new ones."""
         count = self.config.convolution - 1
         if not count:
             return None
@@ -156,14 +162,10 @@ class Stack(nn.Module):
             # Elsewhere than on a CPU, asking about columns would wait for the device.
             in_columns = not step.in_order and ids.device.type == "cpu" and self._in_columns(step)
             return beside(step, count, places, in_columns=in_columns)
-        if cache.near is None:
-            raise ConfigError(
-                f"A model with convolution={self.config.convolution} needs a cache that keeps what its convolutions "
-                "read; this one does not. Use new_cache() of the model."
-            )
-        near = cache.near.step(ids, keep)
-        cache.near.advance(near)
-        return Nearby(columns_before(near, count), None)
+        assert cache.convolved is not None, "checked before"
+        apart = cache.convolved.step(ids, keep)
+        cache.convolved.advance(apart)
+        return Nearby(cache.convolved.earlier(apart, count), None)
 
     @staticmethod
     def _in_columns(step: Step) -> bool:
@@ -203,8 +205,9 @@ def by_modules(stack: Stack, x: Tensor, shared: dict[str, Any], cache: Cache | N
     """Run all blocks and the last norm. As `Stack.along`; decoding may replace it by compiled code."""
     if cache is None:
         return stack.norm(stack.through(stack.blocks, lambda block, x: block(x, **shared), x))
-    for block, layer, cross, read in zip(stack.blocks, cache.layers, cache.cross, cache.read_nearby, strict=True):
-        x = block(x, **shared, cache=layer, cross_cache=cross, read=read)
+    layers = zip(stack.blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
+    for block, layer, cross, convolved in layers:
+        x = block(x, **shared, cache=layer, cross_cache=cross, convolved=convolved)
     return stack.norm(x)
 
 

@@ -17,8 +17,9 @@ from glassformer.model.heads import HEADS, SequenceHead
 from glassformer.model.initialize import initialize
 from glassformer.model.stack import Stack, by_modules
 from glassformer.parts import Cache, RollingCache, Slots, StateCache, StateSlots, rounding_cache
+from glassformer.parts.recent import Recent
+from glassformer.parts.room import Room
 from glassformer.parts.rounded import RoundedRoom
-from glassformer.parts.slots import Room
 
 
 class Transformer(nn.Module):
@@ -139,8 +140,9 @@ class Transformer(nn.Module):
     def new_cache(self, capacity: int | None = None, *, whole: bool = False) -> Cache:
         """Make an empty cache for decoding: growing, or with constant shapes for `capacity` tokens.
 
-        Linear attention gets a state of constant size instead. With windowed attention the cache drops keys that no
-        query will read again, unless `whole` is set, which lets tokens be removed from the end (`truncate`).
+        Linear attention gets a state of constant size instead. With windowed attention or short convolutions the cache
+        drops what no later token will read, unless `whole` is set, which lets tokens be removed from the end
+        (`truncate`).
 
         Errors: `ConfigError` for a model that is not causal, where later tokens would change earlier outputs.
         """
@@ -160,8 +162,9 @@ class Transformer(nn.Module):
         if self.rounds_cache and not isinstance(made, StateCache):
             made = rounding_cache(made)
         if stack.convolution > 1:
-            reach = Pattern(window=stack.convolution)
-            made.near = RollingCache(2 * n_layers, reach) if rolls else Cache(2 * n_layers, capacity=capacity)
+            made.taps, rolls = stack.convolution, capacity is None and not whole
+            kept = RollingCache(2 * n_layers, Pattern(window=made.taps)) if rolls else None
+            made.convolved = kept or Cache(2 * n_layers, capacity=capacity)
         return made
 
     def new_slots(self, most_rows: int) -> Slots | StateSlots:
@@ -170,9 +173,11 @@ class Transformer(nn.Module):
         Errors: as `new_cache`.
         """
         fresh, n_layers = self.new_cache(whole=True), len(self.reader.blocks)
+        recent = None if fresh.convolved is None else Recent(2 * n_layers, fresh.taps, most_rows=most_rows)
         if isinstance(fresh, StateCache):
-            made = StateSlots(n_layers, fresh.features, most_rows=most_rows)
+            made = StateSlots(n_layers, fresh.features, most_rows=most_rows, recent=recent)
         else:
-            made = Slots(n_layers, most_rows=most_rows, room=RoundedRoom if self.rounds_cache else Room)
-        made.near = None if fresh.near is None else Slots(2 * n_layers, most_rows=most_rows)
+            room = RoundedRoom if self.rounds_cache else Room
+            made = Slots(n_layers, most_rows=most_rows, room=room, recent=recent)
+        made.taps = fresh.taps
         return made

@@ -39,22 +39,22 @@ class Block(nn.Module):
         cache: LayerCache | None = None,
         cross_cache: LayerCache | None = None,
         nearby: Nearby | None = None,
-        read: tuple[LayerCache, LayerCache] | None = None,
+        convolved: tuple[LayerCache, LayerCache] | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Return the residual stream after this block. Without a `memory_mask`, all of the memory may be read.
 
-        `nearby` and `read` are for short convolutions: where earlier tokens are, and what self-attention and
-        feed-forward read of them.
+        `nearby` and `convolved` are for short convolutions: where earlier tokens are, and the caches of those before
+        self-attention and before feed-forward.
         """
-        before_attention, before_forward = (None, None) if read is None else read
-        x = self.self_attention(x, mask=mask, rotation=rotation, cache=cache, nearby=nearby, read=before_attention)
+        before_attention, before_forward = (None, None) if convolved is None else convolved
+        x = self.self_attention(x, mask=mask, rotation=rotation, cache=cache, nearby=nearby, convolved=before_attention)
         if self.cross_attention is not None:
             if memory is None:
                 raise ConfigError(
                     "A block with cross-attention needs a memory; got None. Give memory=, the output of the encoder."
                 )
             x = self.cross_attention(x, source=memory, mask=memory_mask or Mask(), cache=cross_cache)
-        return self.feed_forward(x, nearby=nearby, read=before_forward)
+        return self.feed_forward(x, nearby=nearby, convolved=before_forward)
 
     @property
     def branches(self) -> list[Residual]:

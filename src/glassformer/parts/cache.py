@@ -5,7 +5,7 @@ Positions count real tokens only, so rows of unequal length can share a batch.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
@@ -33,8 +33,9 @@ class Cache:
     dropped = 0
     """How many tokens' keys were dropped because no query will read them again (`RollingCache`)."""
 
-    near: Cache | None = None
-    """What short convolutions read, with two layers for each layer here: of self-attention and of feed-forward."""
+    taps, convolved = 1, cast("Cache | None", None)
+    """How many tokens a short convolution reads, and what these read, with two layers for each layer here: that of
+    self-attention and that of feed-forward."""
 
     def __init__(self, n_layers: int, *, capacity: int | None = None) -> None:
         self.capacity = capacity
@@ -57,6 +58,10 @@ class Cache:
         if self.capacity is None:
             return Step(columns[start:], columns, in_order=True)
         return Step(columns[start:end], torch.where(columns < end, columns, -1), in_order=False)
+
+    def earlier(self, step: Step, count: int) -> Int[Tensor, "N *batch T"]:
+        """The columns of the `count` tokens before each of a step, as `columns_before`."""
+        return columns_before(step, count)
 
     def check_room(self, end: int) -> None:
         """Raises `ConfigError` if `end` tokens exceed the capacity."""
@@ -88,26 +93,33 @@ class Cache:
         """
         if length < 0:
             raise ConfigError(f"A cache keeps at least 0 tokens; got length={length}. Try length=0 to keep none.")
+        self.check_takes_back()
         length = min(length, self.length)
-        if self.near is not None:
-            self.near.truncate(length)
-        for layer in self.layers:
-            if not isinstance(layer, TakesBack):
-                raise ConfigError(
-                    "Tokens cannot be removed from the cache of linear attention, which keeps only sums over all of "
-                    "them. Make a new cache, and let the model read the tokens to keep again."
-                )
+        if self.convolved is not None:
+            self.convolved.truncate(length)
+        for layer in cast(list[TakesBack], self.layers):
             layer.truncate(length)
         self.length = length
         self._ragged = None if self._ragged is None else self._ragged[:, :length]
+
+    def check_takes_back(self) -> None:
+        """Raises `ConfigError` if tokens cannot be removed."""
+        if not all(isinstance(layer, TakesBack) for layer in self.layers):
+            raise ConfigError(
+                "Tokens cannot be removed from the cache of linear attention, which keeps only sums over all of them. "
+                "Make a new cache, and let the model read the tokens to keep again."
+            )
+        if self.convolved is not None:
+            self.convolved.check_takes_back()
 
     def take_back(self, lengths: Int[Tensor, " B"]) -> None:
         """Keeps the first `lengths[row]` tokens of each row; columns that only other rows use become empty.
 
         Padding is not counted. Errors: as `truncate`.
         """
-        if self.near is not None:
-            self.near.take_back(lengths)
+        self.check_takes_back()
+        if self.convolved is not None:
+            self.convolved.take_back(lengths)
         keys = torch.arange(self.length, device=lengths.device)[None] if self._ragged is None else self._ragged
         keys = torch.where(keys < lengths[:, None], keys, -1)
         held = (keys >= 0).any(0).nonzero()
@@ -121,17 +133,17 @@ class Cache:
         for layer in self.layers:
             layer.select(rows)
         self._select_memories(rows)
-        if self.near is not None:
-            self.near.select(rows)
+        if self.convolved is not None:
+            self.convolved.select(rows)
         if self._ragged is not None:
             self._ragged = self._ragged[rows]
 
     @property
-    def read_nearby(self) -> list[tuple[LayerCache, LayerCache] | None]:
+    def convolved_layers(self) -> list[tuple[LayerCache, LayerCache] | None]:
         """What the convolutions of each layer read: before self-attention, and before feed-forward."""
-        if self.near is None:
+        if self.convolved is None:
             return [None] * len(self.layers)
-        return [*zip(self.near.layers[::2], self.near.layers[1::2], strict=True)]
+        return [*zip(self.convolved.layers[::2], self.convolved.layers[1::2], strict=True)]
 
     def _select_memories(self, rows: Tensor) -> None:
         """Copies no memory keys if each row still reads the memory it read before, as in beam search."""
@@ -144,3 +156,24 @@ class Cache:
         if not torch.equal(self._memories, before):
             for layer in self.cross:
                 layer.select(rows)
+
+
+def columns_before(step: Step, count: int, places: Int[Tensor, "*batch T"] | None = None) -> Int[Tensor, "N *batch T"]:
+    """The columns of the `count` tokens before each new one; -1 for those before the first of its text.
+
+    `places` are positions within documents; None: as the step's positions.
+    """
+    earlier = step.positions - steps_back(count, step.positions)
+    if step.in_order:  # columns are positions
+        return earlier.clamp(min=-1)
+    # Up to each column the last real token's position, so the first column that reaches a position holds it.
+    reached = step.keys.cummax(-1).values
+    wide = earlier.movedim(0, -2).flatten(-2)
+    columns = torch.searchsorted(reached, wide.contiguous()).unflatten(-1, (count, -1)).movedim(-2, 0)
+    begun = earlier >= 0 if places is None else places >= steps_back(count, places)
+    return torch.where(begun, columns, -1)
+
+
+def steps_back(count: int, like: Int[Tensor, "*batch T"]) -> Int[Tensor, "N *ones"]:
+    """1 to `count`, along a new first dimension."""
+    return torch.arange(1, count + 1, device=like.device).view(-1, *[1] * like.ndim)

@@ -7,6 +7,7 @@ all alike.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -71,27 +72,15 @@ class Columns:
             self._held = (self._held[0].index_select(0, rows), self._held[1].index_select(0, rows))
 
 
-class Growing(Columns):
-    """A cache of any length: its buffer doubles when full, so most steps copy nothing.
+class Claimable(Columns):
+    """Columns that our C++ can fill: it is given room for them first."""
 
-    With gradients enabled it copies everything instead: a backward pass must find its tensors unchanged.
-    """
+    @abstractmethod
+    def make_room(self, n: int) -> None:
+        """Moves to a larger buffer, if n more columns would not fit into this one; not while empty.
 
-    def append(
-        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
-    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
-        """Adds keys and values after those held; returns all."""
-        if self._held is None:
-            self._held = (k, v)
-        elif torch.is_grad_enabled():
-            old_k, old_v = self.read()
-            self._held = (torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2))
-        else:
-            self.make_room(k.shape[2])
-            for room, new in zip(self._held, (k, v), strict=True):
-                room[:, :, self.used : self.used + new.shape[2]] = new
-        self.used += k.shape[2]
-        return self.read()
+        Call it before a compiled step, which then never moves the buffer and always reads a part of it.
+        """
 
     @property
     def width(self) -> int:
@@ -120,6 +109,29 @@ class Growing(Columns):
         assert self._held is not None, "columns were claimed"
         return torch.arange(self.used - T, self.used, device=self._held[0].device).repeat(B, 1)
 
+
+class Growing(Claimable):
+    """A cache of any length: its buffer doubles when full, so most steps copy nothing.
+
+    With gradients enabled it copies everything instead: a backward pass must find its tensors unchanged.
+    """
+
+    def append(
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        """Adds keys and values after those held; returns all."""
+        if self._held is None:
+            self._held = (k, v)
+        elif torch.is_grad_enabled():
+            old_k, old_v = self.read()
+            self._held = (torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2))
+        else:
+            self.make_room(k.shape[2])
+            for room, new in zip(self._held, (k, v), strict=True):
+                room[:, :, self.used : self.used + new.shape[2]] = new
+        self.used += k.shape[2]
+        return self.read()
+
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows; of a buffer of its own, copies only those whose place changes."""
         if self._held is None or len(rows) != len(self._held[0]) or self.used == self._held[0].shape[2]:
@@ -131,10 +143,7 @@ class Growing(Columns):
             columns.index_copy_(0, moved, columns.index_select(0, rows[moved]))
 
     def make_room(self, n: int) -> None:
-        """Moves to a buffer of twice the size needed, if n more columns would fill this one; not while empty.
-
-        Call it before a compiled step, which then never moves the buffer and always reads a part of it.
-        """
+        """Moves to a buffer of twice the size needed, if n more columns would fill this one; not while empty."""
         if self._held is not None and self.used + n >= self._held[0].shape[2]:
             self._held = (self._moved(self._held[0], n), self._moved(self._held[1], n))
 

@@ -1,7 +1,6 @@
 """A short causal convolution: before a branch, each vector gets a share of the vectors just before it.
 
-So a layer that compares neighbours need not spend attention on finding them. The part alone is one token's work, and
-any attention and feed-forward can follow it.
+A layer that compares neighbours need not find them by attention then. It looks back only, in an encoder too.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import torch
 from torch import nn
 
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.parts.cache import Step
+from glassformer.parts.cache import Step, columns_before, steps_back
 from glassformer.parts.columns import LayerCache
 
 
@@ -28,10 +27,10 @@ class Nearby(NamedTuple):
 class ShortConvolution(nn.Module):
     """y_t = x_t + sum over i of w_i * x_(t-i), number by number, for i from 1 to `taps` - 1; w begins at 0.
 
-    Real tokens are counted, of one document: a text reads the same wherever it stands in a batch. With two taps this is
-    RWKV's token shift (Peng et al. 2023, section 3.1) without a limit on the share; with four, the Canon layers A and C
-    of Allen-Zhu 2025 ("Physics of Language Models: Part 4.1"). Primer convolves the heads of queries, keys and values
-    instead (So et al. 2021).
+    A depthwise convolution whose kernel holds 1 for the token itself, over real tokens of one document: a text reads
+    the same wherever it stands in a batch. Canon layers A and C (Allen-Zhu 2025, "Physics of Language Models: Part
+    4.1") of four taps learn the token's own share, too; RWKV's token shift (Peng et al. 2023, section 3.1) of two gives
+    it what the earlier one leaves. Primer convolves the heads of queries, keys and values instead (So et al. 2021).
     """
 
     def __init__(self, taps: int, d_model: int) -> None:
@@ -91,22 +90,6 @@ def beside(step: Step, count: int, places: Int[Tensor, "*batch T"] | None, *, in
     return Nearby(columns_before(step, count, step.positions if places is None else places), None)
 
 
-def columns_before(step: Step, count: int, places: Int[Tensor, "*batch T"] | None = None) -> Int[Tensor, "N *batch T"]:
-    """The columns of the `count` tokens before each new one; -1 for those before the first of its text.
-
-    `places` are positions within documents; None: as the step's positions.
-    """
-    earlier = step.positions - steps_back(count, step.positions)
-    if step.in_order:  # columns are positions
-        return earlier.clamp(min=-1)
-    # Up to each column the last real token's position, so the first column that reaches a position holds it.
-    reached = step.keys.cummax(-1).values
-    wide = earlier.movedim(0, -2).flatten(-2)
-    columns = torch.searchsorted(reached, wide.contiguous()).unflatten(-1, (count, -1)).movedim(-2, 0)
-    begun = earlier >= 0 if places is None else places >= steps_back(count, places)
-    return torch.where(begun, columns, -1)
-
-
 def columns_of(nearby: Nearby | None, count: int, T: int) -> Int[Tensor, "N #B T"]:
     """The columns of the `count` tokens before each of T, wherever `nearby` says that they are; -1 for none."""
     if nearby is not None and nearby.columns is not None:
@@ -114,8 +97,3 @@ def columns_of(nearby: Nearby | None, count: int, T: int) -> Int[Tensor, "N #B T
     places = torch.arange(T)[None]
     columns = (places - steps_back(count, places)).clamp(min=-1)
     return columns if nearby is None or nearby.real is None else torch.where(nearby.real, columns, -1)
-
-
-def steps_back(count: int, like: Int[Tensor, "*batch T"]) -> Int[Tensor, "N *ones"]:
-    """1 to `count`, along a new first dimension."""
-    return torch.arange(1, count + 1, device=like.device).view(-1, *[1] * like.ndim)

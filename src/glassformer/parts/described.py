@@ -182,7 +182,7 @@ class _Telling:
         if residual.depth.p:
             self.dropouts.append(self.exactly(residual.depth, StochasticDepth))
         norms = (residual.norm_in, residual.norm_out, residual.norm_sum)
-        near = None if residual.near is None else self.exactly(residual.near, ShortConvolution).weight
+        near = None if residual.convolution is None else self.exactly(residual.convolution, ShortConvolution).weight
         convolution = (0, None) if near is None else (len(near), self.address(near))
         return CResidual(*(self.norm(each) for each in norms), residual.scale, *convolution)
 

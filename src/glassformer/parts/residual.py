@@ -25,15 +25,15 @@ PLACEMENTS: dict[str, tuple[str, ...]] = {
 
 
 class Residual(nn.Module):
-    """norm_sum(scale x + dropout(norm_out(branch(near(norm_in(x)))))); a slot without a norm is the identity.
+    """norm_sum(scale x + dropout(norm_out(branch(convolution(norm_in(x)))))); a slot without a norm is the identity.
 
       pre                        post                                  output
     x ─┬─ norm_in ─ branch ─┐    x ─┬─ branch ─┐                       x ─┬─ branch ─ norm_out ─┐
        └────────────────── + ─      └──────── + ─ norm_sum ─              └─────────────────── + ─
 
     "sandwich" has norm_in and norm_out. `scale` multiplies the skip connection (alpha of Wang et al. 2022).
-    `stochastic_depth` is the probability that a sequence skips the branch in training (`StochasticDepth`). `near`, if
-    there is one, lets the branch read the tokens just before each, too.
+    `stochastic_depth` is the probability that a sequence skips the branch in training (`StochasticDepth`). A
+    `convolution` lets the branch read the tokens just before each, too.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class Residual(nn.Module):
         dropout: float = 0.0,
         scale: float = 1.0,
         stochastic_depth: float = 0.0,
-        near: ShortConvolution | None = None,
+        convolution: ShortConvolution | None = None,
     ) -> None:
         super().__init__()
         slots = lookup(PLACEMENTS, placement, "norm_placement")
         self.scale = scale
         self.norm_in = norm() if "in" in slots else nn.Identity()
-        self.near = near
+        self.convolution = convolution
         self.branch = branch
         self.norm_out = norm() if "out" in slots else nn.Identity()
         self.dropout = Dropout(dropout)
@@ -59,15 +59,20 @@ class Residual(nn.Module):
         self.norm_sum = norm() if "sum" in slots else nn.Identity()
 
     def forward(
-        self, x: Float[Tensor, "B T D"], *, nearby: Nearby | None = None, read: LayerCache | None = None, **inputs: Any
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        nearby: Nearby | None = None,
+        convolved: LayerCache | None = None,
+        **inputs: Any,
     ) -> Float[Tensor, "B T D"]:
         """Return the residual stream with the branch's output added; `inputs` are passed to the branch.
 
-        `nearby` and the cache `read` are for `near` (`ShortConvolution.forward`).
+        `nearby` and the cache `convolved` are for the convolution (`ShortConvolution.forward`).
         """
         inside = self.norm_in(x)
-        if self.near is not None:
-            inside = self.near(inside, nearby, read)
+        if self.convolution is not None:
+            inside = self.convolution(inside, nearby, convolved)
         added = self.norm_out(self.branch(inside, **inputs))
         around = x if self.scale == 1.0 else x * self.scale
         return self.norm_sum(around + self.depth(self.dropout(added)))

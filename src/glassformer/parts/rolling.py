@@ -1,4 +1,4 @@
-"""A cache of bounded size for windowed attention: it drops keys and values that no later query can read.
+"""A cache of bounded size, for windowed attention and short convolutions: it drops what no later token can read.
 
 With a causal window, only the last keys are in reach (Longformer, Beltagy et al. 2020, section 3.1). The first keys
 stay too if they are sinks (StreamingLLM, Xiao et al. 2023, section 3.2) or global tokens.
@@ -14,7 +14,7 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.shapes import Bool, Int, Num, Tensor
 from glassformer.parts.cache import Cache, Step
-from glassformer.parts.columns import Columns, LayerCache
+from glassformer.parts.columns import Claimable, LayerCache
 
 SLACK = 64
 """How many columns must be out of reach before they are dropped: dropping copies all the columns that stay."""
@@ -27,7 +27,7 @@ class Plan(NamedTuple):
     stay: Int[Tensor, " columns"] | None
 
 
-class Rolling(Columns):
+class Rolling(Claimable):
     """Keys and values of one layer in bounded memory. `stay`: the columns to keep at the next step; None means all."""
 
     def __init__(self) -> None:
@@ -39,28 +39,34 @@ class Rolling(Columns):
     ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
         """Drops the columns that do not stay, adds the new keys and values, and returns all."""
         if self._held is None:
-            self._held, self.used = (k, v), k.shape[2]
-            return self.read()
-        old, end = self.read(), self.used + k.shape[2]
-        if self.stay is not None:
-            old, end = (old[0][:, :, self.stay], old[1][:, :, self.stay]), len(self.stay) + k.shape[2]
-        if torch.is_grad_enabled():
-            self._held = (torch.cat([old[0], k], dim=2), torch.cat([old[1], v], dim=2))
-        elif self.stay is None and end <= self._held[0].shape[2]:
-            for room, new in zip(self._held, (k, v), strict=True):
-                room[:, :, self.used : end] = new
+            self._held = (k, v)
+        elif torch.is_grad_enabled():
+            old_k, old_v = self._staying()
+            self._held, self.stay = (torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2)), None
+            self.used = old_k.shape[2]
         else:
-            self._held = (roomier(old[0], k), roomier(old[1], v))
-        self.used, self.stay = end, None
+            self.make_room(k.shape[2])
+            for room, new in zip(self._held, (k, v), strict=True):
+                room[:, :, self.used : self.used + new.shape[2]] = new
+        self.used += k.shape[2]
         return self.read()
 
+    def make_room(self, n: int) -> None:
+        """Drops the columns that do not stay; moves to a larger buffer, if n more columns would not fit into this."""
+        if self._held is not None and (self.stay is not None or self.used + n > self._held[0].shape[2]):
+            k, v = self._staying()
+            self._held, self.used, self.stay = (roomier(k, n), roomier(v, n)), k.shape[2], None
 
-def roomier(old: Num[Tensor, "B G S K"], new: Num[Tensor, "B G T K"]) -> Num[Tensor, "B G R K"]:
-    """The old columns and then the new, in a buffer with free columns until the next ones are dropped."""
-    B, G, T, K = new.shape
-    used = old.shape[2]
-    room = new.new_empty(B, G, used + T + SLACK, K)
-    room[:, :, :used], room[:, :, used : used + T] = old, new
+    def _staying(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        k, v = self.read()
+        return (k, v) if self.stay is None else (k[:, :, self.stay], v[:, :, self.stay])
+
+
+def roomier(old: Num[Tensor, "B G S K"], n: int) -> Num[Tensor, "B G R K"]:
+    """The old columns in a buffer with room for n more, and for those that come until the next ones are dropped."""
+    B, G, used, K = old.shape
+    room = old.new_empty(B, G, used + n + SLACK, K)
+    room[:, :, :used] = old
     return room
 
 
@@ -118,8 +124,8 @@ class RollingCache(Cache):
         for layer in self.rolling:
             layer.stay = stay
 
-    def truncate(self, length: int) -> None:
-        """Always raises `ConfigError`: keys dropped since then would be missing."""
+    def check_takes_back(self) -> None:
+        """Always raises `ConfigError`: what was dropped since then would be missing."""
         raise ConfigError(
             "Tokens cannot be removed from this cache, as it drops what no window or convolution reads any longer. "
             "Make it with new_cache(whole=True)."

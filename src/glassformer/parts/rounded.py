@@ -15,7 +15,7 @@ from glassformer.parts.cache import Cache
 from glassformer.parts.columns import Fixed, Growing, LayerCache, Once
 from glassformer.parts.eight_bits import rounded
 from glassformer.parts.rolling import Rolling, RollingCache
-from glassformer.parts.slots import Room
+from glassformer.parts.room import Room
 
 Held = Growing | Fixed | Rolling | Room
 

@@ -8,16 +8,19 @@ from typing import cast
 import torch
 
 from glassformer.parts.cache import Cache
-from glassformer.parts.slots import Crossing, leave_near, moved_up, take_near
+from glassformer.parts.recent import Recent
+from glassformer.parts.room import moved_up
+from glassformer.parts.slots import Crossing
 from glassformer.parts.state import State, StateCache
 
 
 class StateSlots(StateCache):
     """The counterpart of `Slots` for linear attention: a row's state has a constant size and needs no columns."""
 
-    def __init__(self, n_layers: int, features: int, *, most_rows: int) -> None:
+    def __init__(self, n_layers: int, features: int, *, most_rows: int, recent: Recent | None = None) -> None:
         super().__init__(n_layers, features)
         self.most_rows = most_rows
+        self.recent = self.convolved = recent
         self.crossing = Crossing(n_layers)
         self.cross = [*self.crossing.rooms]
 
@@ -30,7 +33,8 @@ class StateSlots(StateCache):
             state.join(cast(State, layer), which)
         if memories:
             self.crossing.take(other.cross, which, memories, self.most_rows)
-        take_near(self, other, rows, lengths, columns)
+        if self.recent is not None and other.convolved is not None:
+            self.recent.take(other.convolved, which, lengths)
         counts = torch.tensor(lengths, device=which.device)[:, None]
         self._counts = counts if self._counts is None else torch.cat([self._counts, counts])
 
@@ -42,7 +46,8 @@ class StateSlots(StateCache):
         for state in self.states:
             state.select(rows)
         self._counts = self._counts[rows]
-        leave_near(self, gone)
+        if self.recent is not None:
+            self.recent.leave(order)
         if self.crossing.lengths:
             self.crossing.leave(order)
         return order

@@ -35,7 +35,7 @@ struct Texts {
         });
     }
 
-    // norm_sum(scale x + norm_out(branch(near(norm_in(x))))); `layer` is that of what a convolution reads
+    // norm_sum(scale x + norm_out(branch(convolution(norm_in(x))))); `layer` is that of what a convolution reads
     template <typename Branch>
     void residual(Member& member, const Residual& around, int64_t layer, Branch branch) {
         each_row(member, [&](T* here, int64_t at) { normalise(around.in, here, normed + at, width); });
