@@ -36,7 +36,7 @@ class Budget(NamedTuple):
     settings: tuple[str, ...]
 
 
-SHORT = ("--model.convolution", "2", "--model.qk-norm", "rms")
+SHORT = ("--model.convolution", "2", "--model.qk-norm", "rms", "--model.bias", "false")
 """What lets a smaller model learn as much in a short run."""
 BUDGETS = (
     Budget(
