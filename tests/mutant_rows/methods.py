@@ -61,7 +61,7 @@ ROWS: list[Mutant] = [
     Mutant("a guess is weighed as if it were certain", "decode/speculative.py",
         "1.0 if q is None else float(q[token])", "1.0", f"{GUESS}::test_what_settles_is_distributed_as_p[drawn]"),
     Mutant("guesses stay in the cache", "parts/cache.py",
-        "            layer.truncate(length)\n", "", f"{GUESS}::test_a_reader_reads_what_is_new_alone"),
+        "            layer.truncate(length)\n", "            pass\n", f"{GUESS}::test_a_reader_reads_what_is_new_alone"),
     Mutant("penalties do not see the guesses", "decode/draft.py",
         "[*context.written[i], *tokens]", "[*context.written[i]]", f"{GUESS}::test_greedy_is_the_plain_text"),
     Mutant("guesses reach beyond the context", "decode/speculative.py",

@@ -139,6 +139,7 @@ CHANGED = {
     "qk_norm": "rms",
     "residual_scale": 0.5,
     "stochastic_depth": 0.2,
+    "convolution": 3,
     "activation": "sigmoid",
     "feed_forward": "experts",
     "n_experts": 3,
