@@ -54,7 +54,7 @@ def test_a_pattern_counts_from_the_beginning_of_each_document(shape, pattern, at
 
 @pytest.mark.parametrize("like", ["the token before", "the token behind"])
 @pytest.mark.parametrize("where", PADDINGS)
-@pytest.mark.parametrize("variant", [*ORDERS, *PATTERNS], ids=str)
+@pytest.mark.parametrize("variant", [*ORDERS, *PATTERNS, {"convolution": 3}], ids=str)
 def test_padding_around_packed_documents_changes_nothing(where, variant, like):
     """Whichever document's number it has."""
     made, row = model("decoder", **variant), tokens(sum(LENGTHS))

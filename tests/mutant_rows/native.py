@@ -233,7 +233,7 @@ ROWS: list[Mutant] = [
     Mutant("numbers of two kinds are one", "parts/described.py",
         "self.dtype not in (None, dtype) or ", "", f"{LEFT}::test_mixed_numbers_are_not_described"),
     Mutant("a claimed column is the one before", "parts/columns.py",
-        "torch.arange(self.used - T, self.used, device", "torch.arange(self.used - T - 1, self.used - 1, device", f"{STEPS}::test_a_step_is_that_of_the_modules"),
+        "torch.arange(self.used - T, self.used, device", "torch.arange(self.used - 1, self.used - T - 1, -1, device", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("pieces are laid out column by column", "parts/native.py",
         "// columns, columns).transpose(1, 2)", "// columns, columns).transpose(1, 2).flip(2)", f"{MAPS}::test_pieces_are_four_bytes_of_sixteen_rows"),
     Mutant("C++ reads rows as they lie", "parts/native.py",
