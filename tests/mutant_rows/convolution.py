@@ -55,6 +55,8 @@ ROWS: list[Mutant] = [
         f"{CONV}::test_where_tokens_cannot_be_taken_back_all_stays_as_it_was"),
     Mutant("some members of a committee took back", "model/joint.py",
         "            each.check_takes_back()\n", "            pass\n", "tests/decode/test_joint.py::test_where_one_member_cannot_take_back_none_does"),
+    Mutant("what rolls away shifts the columns", "parts/rolling.py",
+        "torch.arange(columns - new, columns, device", "torch.arange(columns - new - 1, columns - 1, device", f"{CONV}::test_steps_are_those_of_the_whole_text"),
     Mutant("rows that come bring nothing for convolutions", "parts/slots.py",
         "self.recent.take(other.convolved, which, lengths)", "self.recent.take(other.convolved, 0 * which, lengths)", f"{RECENT}::test_rows_go_on_with_their_last_tokens"),
     Mutant("rows that go leave theirs behind", "parts/slots.py",

@@ -107,7 +107,7 @@ class Claimable(Columns):
     def newest(self, B: int, T: int) -> Int[Tensor, "B T"]:
         """The columns of the last tokens."""
         assert self._held is not None, "columns were claimed"
-        return torch.arange(self.used - T, self.used, device=self._held[0].device).repeat(B, 1)
+        return torch.arange(self.used - T, self.used, device=self._held[0].device).expand(B, T).contiguous()
 
 
 class Growing(Claimable):

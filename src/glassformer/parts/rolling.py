@@ -13,7 +13,7 @@ import torch
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.pattern import Pattern
 from glassformer.foundation.shapes import Bool, Int, Num, Tensor
-from glassformer.parts.cache import Cache, Step
+from glassformer.parts.cache import Cache, Step, steps_back
 from glassformer.parts.columns import Claimable, LayerCache
 
 SLACK = 64
@@ -123,6 +123,14 @@ class RollingCache(Cache):
             self._full = len(stay) + SLACK
         for layer in self.rolling:
             layer.stay = stay
+
+    def earlier(self, step: Step, count: int) -> Int[Tensor, "N *batch T"]:
+        """As `Cache.earlier`. The last columns hold the last positions, so without padding none need be looked for."""
+        if step.keys.ndim == 2:
+            return super().earlier(step, count)
+        (columns,), (new,) = step.keys.shape, step.positions.shape
+        at = torch.arange(columns - new, columns, device=step.keys.device)
+        return (at - steps_back(count, at)).clamp(min=-1)
 
     def check_takes_back(self) -> None:
         """Always raises `ConfigError`: what was dropped since then would be missing."""
