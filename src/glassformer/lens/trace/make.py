@@ -231,6 +231,7 @@ def model_facts(model: Transformer) -> dict[str, Any]:
         "max_len": stack.max_len,
         "norm": stack.norm_placement,
         "pos": stack.positions,
+        "convolution": stack.convolution,
         "params": sum(each.numel() for each in model.parameters()),
         "step": None,
         "weights_sha256": weights_sha256(model),
