@@ -75,6 +75,30 @@ class Columns:
 class Claimable(Columns):
     """Columns that our C++ can fill: it is given room for them first."""
 
+    def append(
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        """Adds keys and values after those that stay; returns all.
+
+        With gradients enabled it copies everything: a backward pass must find its tensors unchanged.
+        """
+        if self._held is None:
+            self._held = (k, v)
+        elif torch.is_grad_enabled():
+            old_k, old_v = self.staying()
+            self._held = (torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2))
+            self.used = old_k.shape[2]
+        else:
+            self.make_room(k.shape[2])
+            for room, new in zip(self._held, (k, v), strict=True):
+                room[:, :, self.used : self.used + new.shape[2]] = new
+        self.used += k.shape[2]
+        return self.read()
+
+    def staying(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        """Keys and values that the next step finds."""
+        return self.read()
+
     @abstractmethod
     def make_room(self, n: int) -> None:
         """Moves to a larger buffer, if n more columns would not fit into this one; not while empty.
@@ -100,10 +124,6 @@ class Claimable(Columns):
             self.make_room(shape[2])
         self.used += shape[2]
 
-    def clear(self) -> None:
-        """Forgets everything."""
-        self._held, self.used = None, 0
-
     def newest(self, B: int, T: int) -> Int[Tensor, "B T"]:
         """The columns of the last tokens."""
         assert self._held is not None, "columns were claimed"
@@ -111,26 +131,11 @@ class Claimable(Columns):
 
 
 class Growing(Claimable):
-    """A cache of any length: its buffer doubles when full, so most steps copy nothing.
+    """A cache of any length: its buffer doubles when full, so most steps copy nothing."""
 
-    With gradients enabled it copies everything instead: a backward pass must find its tensors unchanged.
-    """
-
-    def append(
-        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
-    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
-        """Adds keys and values after those held; returns all."""
-        if self._held is None:
-            self._held = (k, v)
-        elif torch.is_grad_enabled():
-            old_k, old_v = self.read()
-            self._held = (torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2))
-        else:
-            self.make_room(k.shape[2])
-            for room, new in zip(self._held, (k, v), strict=True):
-                room[:, :, self.used : self.used + new.shape[2]] = new
-        self.used += k.shape[2]
-        return self.read()
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._held, self.used = None, 0
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows; of a buffer of its own, copies only those whose place changes."""

@@ -34,32 +34,16 @@ class Rolling(Claimable):
         super().__init__()
         self.stay: Int[Tensor, " columns"] | None = None
 
-    def append(
-        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
-    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
-        """Drops the columns that do not stay, adds the new keys and values, and returns all."""
-        if self._held is None:
-            self._held = (k, v)
-        elif torch.is_grad_enabled():
-            old_k, old_v = self._staying()
-            self._held, self.stay = (torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2)), None
-            self.used = old_k.shape[2]
-        else:
-            self.make_room(k.shape[2])
-            for room, new in zip(self._held, (k, v), strict=True):
-                room[:, :, self.used : self.used + new.shape[2]] = new
-        self.used += k.shape[2]
-        return self.read()
-
     def make_room(self, n: int) -> None:
         """Drops the columns that do not stay; moves to a larger buffer, if n more columns would not fit into this."""
         if self._held is not None and (self.stay is not None or self.used + n > self._held[0].shape[2]):
-            k, v = self._staying()
-            self._held, self.used, self.stay = (roomier(k, n), roomier(v, n)), k.shape[2], None
+            k, v = self.staying()
+            self._held, self.used = (roomier(k, n), roomier(v, n)), k.shape[2]
 
-    def _staying(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
-        k, v = self.read()
-        return (k, v) if self.stay is None else (k[:, :, self.stay], v[:, :, self.stay])
+    def staying(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        """Keys and values of the columns to keep, once: those kept are all then."""
+        (k, v), stay, self.stay = self.read(), self.stay, None
+        return (k, v) if stay is None else (k[:, :, stay], v[:, :, stay])
 
 
 def roomier(old: Num[Tensor, "B G S K"], n: int) -> Num[Tensor, "B G R K"]:
