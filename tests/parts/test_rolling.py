@@ -109,3 +109,16 @@ def test_a_text_is_as_long_as_the_model_takes_though_keys_are_dropped(monkeypatc
             made(part, cache=cache)
         with pytest.raises(DataError, match="at most max_len=8"):
             made(tokens(1, 1), cache=cache)
+
+
+@torch.no_grad()
+def test_room_made_before_a_step_drops_columns_once():
+    """As a compiled step needs it."""
+    layer, keys = rolling.Rolling(), torch.arange(6.0).reshape(1, 1, 6, 1)
+    layer.append(keys[:, :, :5], -keys[:, :, :5])
+    layer.stay = torch.tensor([3, 4])
+    layer.make_room(1)
+    assert layer.used == 2
+    k, v = layer.append(keys[:, :, 5:], -keys[:, :, 5:])
+    assert k.flatten().tolist() == [3.0, 4.0, 5.0]
+    assert torch.equal(v, -k)
