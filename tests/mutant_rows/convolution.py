@@ -85,4 +85,6 @@ ROWS: list[Mutant] = [
         " or len(reach) != 1:", ":", f"{LEFT}::test_convolutions_that_reach_less_far_in_one_block_are_left_to_the_modules"),
     Mutant("documents go on from each other in C++", "parts/convolution.py",
         "torch.where(nearby.real, columns, -1)", "columns", f"{PROMPTS}::test_a_decoder_without_a_cache_is_that_of_the_modules"),
+    Mutant("the page says nothing of convolutions", "lens/page/overview.js",
+        "(model.convolution ?? 1) > 1 ?", "(model.convolution ?? 1) > 9 ?", "tests/lens/page/test_runs.py::test_a_convolution_is_told_where_there_is_one"),
 ]

@@ -10,6 +10,9 @@ import pytest
 from glassformer.data.dataset import Tokenizers
 from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject
+from glassformer.lens.trace.make import model_facts
+from glassformer.model.config import ModelConfig, StackConfig
+from glassformer.model.transformer import Transformer
 from lens.explored import LETTERS, planted, small
 
 
@@ -47,6 +50,16 @@ def test_other_inputs_are_a_click_away(opened_with):
     assert "trace=1" in page.url
     assert page.locator(".examples button").all_text_contents() == ["abcd", "cbcd"]
     assert not view.complaints
+
+
+@pytest.mark.parametrize(("taps", "shown"), [(1, []), (3, ["of 3 tokens"])])
+def test_a_convolution_is_told_where_there_is_one(opened_with, taps, shown):
+    made = planted()[0]
+    stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8, causal=True, convolution=taps)
+    made.header["model"] |= {"convolution": model_facts(Transformer(ModelConfig(9, decoder=stack)))["convolution"]}
+    page = opened_with([made]).page
+    page.locator("dt", has_text="d_model").first.wait_for()
+    assert page.locator("dt:text-is('convolution') + dd").all_text_contents() == shown
 
 
 def lines(speed, steps):
