@@ -110,7 +110,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS), help="beside which (default: all)")
     parser.add_argument("--nanogpt", metavar="CLONE", help="a folder with a clone of nanoGPT, for `character`")
     parser.add_argument(
-        "--run", metavar="RUN", help="a run of the recipe multi30k, for `lines` (default: random weights)"
+        "--run", metavar="RUN", help="a run that translates captions, for `lines` (default: random weights)"
     )
     parser.add_argument("--data", metavar="FOLDER", help="where multi30k/ lies, for `lines` with --run")
     parser.add_argument("--small", action="store_true", help="tiny sizes, to try the benchmark; figures mean nothing")

@@ -1,8 +1,8 @@
 """Translates lines of mixed length by a model of ours and by CTranslate2 with the same weights.
 
 Each side reads text with the run's tokenizer, forms batches by length, and returns the answers in the order of the
-lines. Both models are in memory already. Without a run, weights are random, in the shape of the recipe `multi30k`; then
-lines are ids, and no answer ends before its last token.
+lines. Both models are in memory already. Without a run, weights are random, 3 + 3 layers of width 256; then lines are
+ids, and no answer ends before its last token.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def lines_of(run: str | None, data: str | None, *, small: bool) -> Lines:
 
 def random_lines(*, small: bool) -> Lines:
     """Return 1,000 lines of 8 to 20 numbers, each an id, and a model whose answers do not end by themselves."""
-    sizes = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32} if small else MULTI30K
+    sizes = {"d_model": 16, "n_heads": 2, "n_layers": 1, "d_ff": 32} if small else SHAPE
     stack = StackConfig(**sizes)
     model = Transformer(ModelConfig(64 if small else 4_000, encoder=stack, decoder=stack, tie_embeddings=False)).eval()
     with torch.no_grad():
@@ -77,7 +77,7 @@ def random_lines(*, small: bool) -> Lines:
     return Lines(model, [*map(text_of, rows)], ids_of, text_of, written, written)
 
 
-MULTI30K = {"d_model": 256, "n_heads": 4, "n_layers": 3, "d_ff": 512}
+SHAPE = {"d_model": 256, "n_heads": 4, "n_layers": 3, "d_ff": 512}
 
 
 def ids_of(line: str) -> list[int]:
@@ -115,15 +115,21 @@ def ctranslate_translates(lines: Lines, engine: Engine) -> Stream:
 
 def check_shape(model: Transformer, run: str) -> None:
     """Exit if the conversion does not support the model."""
-    stack, wanted = model.config.stack, StackConfig(**MULTI30K)
-    same = ("positions", "norm", "norm_placement", "activation", "feed_forward", "bias", "attention_rule", "n_kv_heads")
+    stack, wanted = model.config.stack, StackConfig(**SHAPE)
+    same = (
+        *("positions", "norm", "norm_placement", "activation", "feed_forward", "bias", "attention_rule"),
+        *("n_kv_heads", "convolution"),
+    )
     other = [name for name in same if getattr(stack, name) != getattr(wanted, name)]
     if other or model.encoder is None or model.decoder is None:
-        sys.exit(f"--run is a run of the recipe multi30k, of whatever size; {run} differs in {other or 'its layout'}.")
+        sys.exit(
+            f"CTranslate2 cannot load {run}, because of {', '.join(other) or 'its layout'}. Train one of the recipe "
+            "multi30k with --model.positions sinusoidal --model.convolution 1."
+        )
 
 
 def convert_lines(ours: Transformer, folder: Path) -> None:
-    """Save an encoder-decoder of the recipe's kind as a CTranslate2 model, whose words are the ids as numbers."""
+    """Save an encoder-decoder of this kind as a CTranslate2 model, whose words are the ids as numbers."""
     assert ours.encoder is not None
     assert ours.decoder is not None
     layers = (len(ours.encoder.blocks), len(ours.decoder.blocks))
