@@ -294,5 +294,6 @@ def test_a_row_that_may_write_nothing_is_told_so(wire, writer):
     assert heard.status == 400, size
     assert "all are forbidden" in heard.error["message"]
     heard = wire.ask(PATH, body | {"min_new_tokens": 40, "stream": True})
+    assert heard.status in (200, 400)
     error = heard.events[-1]["error"] if heard.status == 200 else heard.error  # if it comes before the first event
     assert "all are forbidden" in error["message"]
