@@ -70,6 +70,8 @@ ROWS: list[Mutant] = [
     # Muon
     Mutant("Muon without the look ahead", "train/optim/muon.py",
         "parameter.grad.lerp(momentum, memory)", "momentum", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
+    Mutant("all weights have the rate of Muon", "train/optim/optimizer.py", "depth * config.adamw_scale", "depth",
+        f"{OPTIMIZER}::test_what_muon_leaves_to_adamw_has_a_rate_of_its_own"),
     Mutant("Muon makes no step of large numbers", "train/optim/orthogonal.py", "torch.where(largest > LARGE, LARGE, 1.0)", "1.0",
         f"{ORTHOGONAL}::test_a_gradient_whose_squares_no_float_holds_is_turned_as_any_other"),
     Mutant("a turn too few", "train/optim/orthogonal.py", "TURNS = 5", "TURNS = 4",

@@ -113,6 +113,18 @@ def test_the_scale_reaches_the_step():
     assert rates == {1.0: 0.25, 0.5: 0.125, 0.25: 0.0625}
 
 
+def test_what_muon_leaves_to_adamw_has_a_rate_of_its_own():
+    """On top of the layer decay; matrices of blocks keep theirs."""
+    network = model(n_layers=2)
+    plain = built(network, name="muon", layer_decay=0.5)
+    scaled = built(network, name="muon", layer_decay=0.5, adamw_scale=3.0)
+    before = {id(p): g["scale"] for g in plain.param_groups for p in g["params"]}
+    after = {id(p): g["scale"] for g in scaled.param_groups for p in g["params"]}
+    hidden = {id(p) for group in scaled.matrices for p in group["params"]}
+    assert 0 < len(hidden) < len(after)
+    assert after == {each: scale * (1.0 if each in hidden else 3.0) for each, scale in before.items()}
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_state_by_name_goes_through_a_checkpoint(tmp_path, name):
     tokenizers = build_tokenizers(TokenizerConfig(), [Pair("a b c", "d e f")])

@@ -26,15 +26,19 @@ def build_optimizer(
 
     Weight decay applies to hidden matrices only: those of the blocks' linear maps and, as in BERT, of a head's dense
     layer. Biases, norms, embeddings and the matrix that computes the scores (the embedding's if the two are tied) do
-    not decay. The learning rate of a step is multiplied by each group's "scale".
+    not decay. The learning rate of a step is multiplied by each group's "scale": less for lower blocks if there is a
+    layer decay, and `adamw_scale` for what Muon leaves to AdamW.
     """
     build = lookup(OPTIMIZERS, config.name, "optimizer.name")
     linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
     matrices: dict[float, list[Tensor]] = {}
     others: dict[float, list[Tensor]] = {}
     for name, parameter in model.named_parameters():
-        role, scale = (matrices if id(parameter) in linear else others), config.layer_decay ** above(model, name)
-        role.setdefault(scale, []).append(parameter)
+        depth = config.layer_decay ** above(model, name)
+        if id(parameter) in linear:
+            matrices.setdefault(depth, []).append(parameter)
+        else:
+            others.setdefault(depth * config.adamw_scale, []).append(parameter)
     return build(
         [{"params": some, "weight_decay": config.weight_decay, "scale": scale} for scale, some in matrices.items()],
         [{"params": some, "weight_decay": 0.0, "scale": scale} for scale, some in others.items()],

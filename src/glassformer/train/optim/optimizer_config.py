@@ -11,7 +11,7 @@ from glassformer.foundation.registry import lookup
 from glassformer.foundation.typed import check_types
 
 ADAMW = frozenset({"beta1", "beta2", "epsilon"})
-USES = {"adamw": ADAMW, "muon": ADAMW | {"momentum"}, "adafactor": frozenset[str]()}
+USES = {"adamw": ADAMW, "muon": ADAMW | {"momentum", "adamw_scale"}, "adafactor": frozenset[str]()}
 """The optimizers by name, and the settings that not all of them read."""
 OWN = frozenset[str]().union(*USES.values())
 LEAST_FLOAT32 = 1.1754943508222875e-38
@@ -32,6 +32,9 @@ class OptimizerConfig:
     """AdamW, also within muon: added to the denominator."""
     momentum: float = 0.95
     """Muon: momentum, the decay rate of the average gradient."""
+    adamw_scale: float = 1.0
+    """Muon: learning rate of the weights that it leaves to AdamW (embeddings, scores, norms, biases, convolutions), as
+    a multiple of training.learning_rate. Try 2.5."""
     weight_decay: float = 0.0
     """Decoupled weight decay, of hidden matrices only (of the blocks, and a head's dense layer), times the learning
     rate."""
@@ -56,6 +59,11 @@ class OptimizerConfig:
                 raise ConfigError(
                     f"optimizer.{name} must be at least 0 and below 1; got {getattr(self, name)}. Try 0.9."
                 )
+        if not 0.0 < self.adamw_scale < math.inf:
+            raise ConfigError(
+                f"optimizer.adamw_scale must be above 0 and finite; got {self.adamw_scale}. Try 1, which gives all "
+                "weights the same rate, or 2.5."
+            )
         if not 0.0 < self.layer_decay <= 1.0:
             raise ConfigError(
                 "optimizer.layer_decay must be above 0 and at most 1, which gives all layers the same rate; got "
