@@ -82,7 +82,7 @@ class Recipe:
         if self.distributed.shard and self.optimizer.name != "adamw":
             raise ConfigError(
                 f"distributed.shard splits each matrix over the processes, but optimizer.name={self.optimizer.name!r} "
-                "needs whole matrices. Try optimizer.name='adamw', with its own training.learning_rate, such as 1e-3, or "
+                "needs whole matrices. Try optimizer.name='adamw', with a training.learning_rate such as 1e-3, or "
                 "distributed.shard=False."
             )
         if self.distributed.shard and self.training.precision == "float16":
