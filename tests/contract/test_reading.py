@@ -14,7 +14,8 @@ from specimens import FORWARD_ONLY, ORDERS, PADDINGS, close, gradients, model, p
 LENGTHS = (3, 1, 5, 2)
 DOCUMENTS = torch.tensor([4] * 3 + [0] + [7] * 5 + [1] * 2)[None]
 BACKENDS = [{"attention": name} for name in ATTEND["softmax"]]
-RULES = [*({"attention_rule": name} for name in ATTEND), {"attention_rule": "linear", "attention": "sums"}]
+LINEAR = [{"attention_rule": "linear", "attention": "sums"}, {"attention_rule": "linear", "positions": "rotary"}]
+RULES = [*({"attention_rule": name} for name in ATTEND), *LINEAR]
 variants = pytest.mark.parametrize("variant", [*ORDERS, *BACKENDS, *RULES, {"window": 2}, {"convolution": 3}], ids=str)
 wide = pytest.mark.parametrize("variant", [*ORDERS, *BACKENDS, *RULES, {"convolution": 3}], ids=str)
 

@@ -9,6 +9,9 @@ CHECK = "tests/proof/test_check_file.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
+    Mutant("turns count from the beginning of a row, not of a document", "model/stack.py",
+        "self.positions.rotation(standing, x)", "self.positions.rotation(step.positions, x)",
+        "tests/contract/test_reading.py::test_packed_documents_get_what_each_gets_alone"),
     Mutant("a run that goes on may be told to measure anew", "train/run/changes.py",
         'if settings.precision == "auto":', "if False:", f"{CHANGES}::test_what_is_decided_as_a_run_begins_is_not_decided_anew"),
     Mutant("threads are chosen anew and not written down", "train/run/changes.py",

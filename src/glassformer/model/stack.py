@@ -98,7 +98,7 @@ class Stack(nn.Module):
         memory_mask = Mask(keep=memory_keep)
         shared = {
             "mask": mask,
-            "rotation": self.positions.rotation(step.positions, x),
+            "rotation": self.positions.rotation(standing, x),  # features of linear attention see more than distances
             "memory": memory,
             "memory_mask": memory_mask,
             "nearby": self._nearby(step, ids, keep, documents, cache),
