@@ -34,7 +34,7 @@ class OptimizerConfig:
     """Muon: momentum, the decay rate of the average gradient."""
     adamw_scale: float = 1.0
     """Muon: learning rate of the weights that it leaves to AdamW (embeddings, scores, norms, biases, convolutions), as
-    a multiple of training.learning_rate. Try 2.5."""
+    a multiple of training.learning_rate."""
     weight_decay: float = 0.0
     """Decoupled weight decay, of hidden matrices only (of the blocks, and a head's dense layer), times the learning
     rate."""
@@ -62,7 +62,7 @@ class OptimizerConfig:
         if not 0.0 < self.adamw_scale < math.inf:
             raise ConfigError(
                 f"optimizer.adamw_scale must be above 0 and finite; got {self.adamw_scale}. Try 1, which gives all "
-                "weights the same rate, or 2.5."
+                "weights the same rate."
             )
         if not 0.0 < self.layer_decay <= 1.0:
             raise ConfigError(
