@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer
 
+from data.tokens.published_examples import END as LAST
+from data.tokens.published_examples import PUBLISHED, json_of
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS
 from glassformer.decode.generate import generate
 from glassformer.proof.laws.hugging_face.decoders import take_wide_angles
@@ -101,3 +104,25 @@ def test_what_was_imported_is_exported_as_it_was(saved, tmp_path):
     answer = after.eval()(torch.tensor([[begin, *ids]])).logits
     expected = before.eval()(torch.tensor([[end, *(id - 1 for id in ids)]])).logits
     assert torch.equal(answer, torch.cat([expected[..., [end]], expected[..., :end]], -1))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_tokenizers_and_the_rows_of_their_tokens_are_theirs(name, tmp_path):
+    cut = Tokenizer.from_str(json_of(name))
+    size = cut.get_vocab_size()
+    begin, end = (cut.token_to_id(each) for each in (("<s>", "</s>") if "<s>" in cut.get_vocab() else (LAST, LAST)))
+    torch.manual_seed(3)
+    ends = {"bos_token_id": begin, "eos_token_id": end}
+    config = transformers.LlamaConfig(**WIDTHS, **ends, vocab_size=size, initializer_range=0.3)
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=cut).save_pretrained(tmp_path)
+    found, tokenizer = read_pretrained(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    ids, there = found.tokenizer.encode(TEXT)[:40], tokenizer(TEXT)["input_ids"][:40]
+    assert found.tokenizer.decode(ids) == tokenizer.decode(there)
+    answer = found.model(torch.tensor([[BOS, *ids]])).log_softmax(-1)
+    logits = theirs(torch.tensor([[begin, *there]])).logits
+    logits[..., [id for id in (begin, cut.token_to_id("<unk>")) if id not in (None, end)]] = -torch.inf  # never written
+    expected, places = logits.log_softmax(-1), range(len(ids))
+    close(answer[0, places, ids], expected[0, places, there], tolerance=1e-4)
+    close(answer[0, :, EOS], expected[0, :, end], tolerance=1e-4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from glassformer.data.tokens.bytewise import ByteTokenizer
+from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
 from glassformer.data.tokens.subword import BytePairTokenizer, Subword
 from glassformer.data.tokens.unigram import UnigramTokenizer
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, THE_FILE, UNK, Tokenizer, read_json
@@ -42,8 +43,14 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     "unigram": UnigramTokenizer,
 }
 
-_STORED: dict[str, type[Tokenizer]] = {**TOKENIZERS, Labels.kind: Labels, Spaces.kind: Spaces}
-"""What a file may hold: also a label set, made from labels, and the spaces of trajectories; neither can be chosen."""
+_STORED: dict[str, type[Tokenizer]] = {
+    **TOKENIZERS,
+    "sentencepiece": SentencePieceTokenizer,
+    Labels.kind: Labels,
+    Spaces.kind: Spaces,
+}
+"""What a file may hold: also an imported vocabulary of SentencePiece, a label set, made from labels, and the spaces of
+trajectories; none of them can be chosen."""
 
 
 def tokenizer_from_json(text: str) -> Tokenizer:
@@ -60,8 +67,11 @@ def tokenizer_from_json(text: str) -> Tokenizer:
 
 def _kind_of(model: object) -> str:
     """Our name for a model of the library; bpe if it names none, as the library itself assumes."""
-    name = cast("dict[str, object]", model).get("type") if isinstance(model, dict) else None
+    settings = cast("dict[str, object]", model) if isinstance(model, dict) else {}
+    name = settings.get("type")
     kinds = {cls.model: kind for kind, cls in TOKENIZERS.items() if issubclass(cls, Subword)}
+    if name in (BytePairTokenizer.model, None) and settings.get("byte_fallback") is True:
+        return "sentencepiece"
     if name is None:
         return BytePairTokenizer.kind
     if not isinstance(name, str) or name not in kinds:

@@ -13,6 +13,7 @@ from torch import Tensor
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.data.tokens.adopted import Adopted, adopt
 from glassformer.data.tokens.exported import returned
+from glassformer.data.tokens.sentencepiece import NEVER, SentencePieceTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 from glassformer.foundation.errors import CheckpointError, ConfigError, DataError, GlassformerError
 from glassformer.model.transformer import Transformer
@@ -63,7 +64,8 @@ def read_pretrained(folder: Path) -> Pretrained:
         text = read_text(folder / TOKENIZER)
         own = returned(text)
         adopted = adopt(text, ends) if own is None else Adopted(own[0], [*range(own[0].vocab_size)], [])
-    refuse_prefix_space(folder / TOKENIZER_CONFIG)
+    if not puts_space(adopted.tokenizer):
+        refuse_space_in_front(folder / TOKENIZER_CONFIG)
     found = weights_in(folder, family, tied=config.tie_embeddings)
     skeleton = outline(config.to_dict(), found, folder / CONFIG)
     ours = unique_weights(skeleton)
@@ -207,7 +209,12 @@ def finite(weights: Tensor, name: str, folder: Path) -> Tensor:
     return weights
 
 
-def refuse_prefix_space(path: Path) -> None:
+def puts_space(tokenizer: Tokenizer) -> bool:
+    """Whether a text is read with a space before it, as the texts of SentencePiece are."""
+    return isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.form.front != NEVER
+
+
+def refuse_space_in_front(path: Path) -> None:
     """Refuse a tokenizer that puts a space before each text, which this file may ask for too.
 
     Errors: `CheckpointError`.

@@ -17,6 +17,7 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.running import text as module
 from glassformer.data.running.text import DocumentPiece, cut, pieces
 from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.tokens.cuts import ANYWHERE, Cuts
 from glassformer.foundation.errors import DataError
 
 SPACES = " \n\t\r\x0b\x0c\x1c\x85\xa0\u1680\u2003\u2028\u2029\u202f\u3000"
@@ -53,7 +54,7 @@ def test_pieces_are_the_text_and_are_cut_where_no_token_is(text: str, size: int,
     with pytest.MonkeyPatch.context() as patch:
         small(patch, size)
         chunks = [text[first : first + 7] for first in range(0, len(text), 7)]
-        found = list(cut(chunks, "here", anywhere))
+        found = list(cut(chunks, "here", Cuts(anywhere=anywhere)))
     assert "".join(piece.text for piece in found) == text
     assert [piece.ends for piece in found] == [False] * (len(found) - 1) + [True]
     for piece, following in pairwise(found):
@@ -179,7 +180,7 @@ def test_text_without_white_space_is_refused_where_a_tokenizer_needs_it(
     path = written(tmp_path / "a.txt", "one " + "x" * 500)
     with pytest.raises(DataError, match=r"needs white space.*tokenizer.kind to 'character'"):
         list(pieces(path))
-    found = list(pieces(path, anywhere=True))
+    found = list(pieces(path, cuts=ANYWHERE))
     assert whole(found) == ["one " + "x" * 500]
     assert max(len(piece.text) for piece in found) <= 20
 

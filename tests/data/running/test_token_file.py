@@ -46,10 +46,10 @@ def trained(kind: str, texts: list[str] = TEXTS) -> Tokenizer:
 @given(text=st.text(st.sampled_from("abé漢😀 \n\t\u2003\xa0"), max_size=300))
 def test_arrays_of_ids_are_those_of_the_tokenizer(kind: str, text: str) -> None:
     tokenizer = SOME.setdefault(kind, trained(kind))
-    assert encoder(tokenizer)(text).tolist() == tokenizer.encode(text)
+    assert encoder(tokenizer)(text, False).tolist() == tokenizer.encode(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cuts, "SHARE", 7)
-        assert joined(tokenizer, text).tolist() == tokenizer.encode(text)
+        assert joined(tokenizer, text, False).tolist() == tokenizer.encode(text)
 
 
 SOME: dict[str, Tokenizer] = {}
@@ -58,7 +58,7 @@ SOME: dict[str, Tokenizer] = {}
 @pytest.mark.parametrize("kind", ["character", "byte"])
 def test_half_a_character_is_refused(kind: str) -> None:
     with pytest.raises(DataError, match="lone surrogate"):
-        encoder(trained(kind))("a\ud83d")
+        encoder(trained(kind))("a\ud83d", False)
 
 
 @pytest.mark.parametrize("size", [1, 5, 2**20], ids=["letters", "pieces", "whole"])

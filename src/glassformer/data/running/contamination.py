@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from glassformer.data.running.corpus import Part
 from glassformer.data.tokens.code_points import codes_of
+from glassformer.data.tokens.cuts import ANYWHERE
 
 WORDS, CHARACTERS = 13, 50
 LONG_WORDS = 20
@@ -47,7 +48,7 @@ def overlap(train: Part, held_out: Part) -> Overlap:
 
     They are compared by hashes of 64 bits. Errors: `DataError` from reading.
     """
-    n_words = sum(len(text.split()) for text in held_out.texts(anywhere=True))
+    n_words = sum(len(text.split()) for text in held_out.texts(ANYWHERE))
     unit = "words" if n_words * LONG_WORDS >= held_out.n_characters else "characters"
     size, most = (WORDS, n_words) if unit == "words" else (CHARACTERS, held_out.n_characters)
     step = -(-most // MOST)
@@ -69,7 +70,7 @@ def overlap(train: Part, held_out: Part) -> Overlap:
 def hashes(part: Part, unit: str, size: int) -> Iterator[Hashes]:
     """A hash for each window of a text, piece by piece; the next piece's first windows start at the end of this one."""
     before = np.zeros(0, np.uint64)
-    for piece in part.pieces(anywhere=True):
+    for piece in part.pieces(ANYWHERE):
         here = word_hashes(piece.text) if unit == "words" else character_hashes(piece.text)
         values = np.concatenate([before, here])
         yield rolled(values, size)

@@ -20,7 +20,7 @@ from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.lines import in_json
 from glassformer.data.running.text import LEARN, SCORE, TOPICS, DocumentPiece, pieces
 from glassformer.data.running.text_files import Stamp, changed_while_read, stamps, text_files
-from glassformer.data.tokens.cuts import shares
+from glassformer.data.tokens.cuts import ANYWHERE, WORDS, Cuts, shares
 from glassformer.foundation.errors import ConfigError, DataError
 
 END = b"\0"
@@ -80,7 +80,7 @@ class Part:
         first = np.searchsorted(self.corpus.skips, self.first)
         return int(np.searchsorted(self.corpus.skips, self.last, after) - first)
 
-    def pieces(self, anywhere: bool = False) -> Iterator[DocumentPiece]:
+    def pieces(self, cuts: Cuts = WORDS) -> Iterator[DocumentPiece]:
         """Its text, piece by piece; a document ends where it really ends, or with the part.
 
         Errors: `DataError` from reading, and for a text that has changed since it was measured.
@@ -88,7 +88,7 @@ class Part:
         corpus = self.corpus
         self._refuse_changed()
         at = 0
-        for piece in pieces(corpus.path, corpus.field, skip_empty=corpus.skip_empty, anywhere=anywhere):
+        for piece in pieces(corpus.path, corpus.field, skip_empty=corpus.skip_empty, cuts=cuts):
             text = piece.text[max(0, self.first - at) : max(0, self.last - at)]
             at += len(piece.text)
             if text:
@@ -99,9 +99,9 @@ class Part:
         if at < self.last:
             raise changed_while_read(corpus.name)
 
-    def texts(self, anywhere: bool = False) -> Iterator[str]:
+    def texts(self, cuts: Cuts = WORDS) -> Iterator[str]:
         """Its text in shares, for a single pass such as the training of a tokenizer."""
-        return (share for piece in self.pieces(anywhere) for share in shares(piece.text))
+        return (share for piece in self.pieces(cuts) for share in shares(piece.text, cuts))
 
     def _refuse_changed(self) -> None:
         now = stamps(self.corpus.path)
@@ -117,7 +117,7 @@ def measure(path: str | None, field: str | None = None, *, skip_empty: bool = Fa
     """
     before = stamps(path)
     digest, ends, skips, length = hashlib.sha256(), array("q"), array("q"), 0
-    for piece in pieces(path, field, skip_empty=skip_empty, anywhere=True, use=use):
+    for piece in pieces(path, field, skip_empty=skip_empty, cuts=ANYWHERE, use=use):
         digest.update(piece.text.encode("utf-8"))
         length += len(piece.text)
         if piece.ends:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from glassformer.data.labelled import object_in
 from glassformer.data.lines import MARK, bounded_lines, decoded, in_json
 from glassformer.data.running.text_files import opened, text_files
-from glassformer.data.tokens.cuts import last_place
+from glassformer.data.tokens.cuts import ANYWHERE, WORDS, Cuts, last_place
 from glassformer.data.tokens.vocabulary import utf8
 from glassformer.foundation.errors import DataError
 from glassformer.foundation.registry import suggestion
@@ -45,43 +45,43 @@ def pieces(
     field: str | None = None,
     *,
     skip_empty: bool = False,
-    anywhere: bool = False,
+    cuts: Cuts = WORDS,
     use: str = LEARN,
 ) -> Iterator[DocumentPiece]:
     """All documents of a file or folder, piece by piece; without a path, the topics of Python's documentation.
 
-    `anywhere`: the tokenizer has no token of two characters, so that text without white space may be cut, too. `use`:
-    what an empty document is no use for, in the error about it. Errors: `DataError` naming file and byte (or line) of
-    what is not text, and for an empty document unless skipped.
+    `cuts`: where a document that is longer than a piece may be cut. `use`: what an empty document is no use for, in the
+    error about it. Errors: `DataError` naming file and byte (or line) of what is not text, and for an empty document
+    unless skipped.
     """
     if path is None:
-        yield from topics(anywhere)
+        yield from topics(cuts)
         return
     for file in text_files(path):
         with opened(file) as stream:
             if in_json(file):
                 place = None
                 for place, text in json_texts(stream, file, field or "text"):
-                    yield from document([text], place, skip_empty, anywhere, use)
+                    yield from document([text], place, skip_empty, cuts, use)
                 if place is None:  # a file without lines is refused like any other without text
-                    yield from document([""], str(file), skip_empty, anywhere, use)
+                    yield from document([""], str(file), skip_empty, cuts, use)
             else:
-                yield from document(decoded_chunks(stream, file), str(file), skip_empty, anywhere, use)
+                yield from document(decoded_chunks(stream, file), str(file), skip_empty, cuts, use)
 
 
-def topics(anywhere: bool = True) -> Iterator[DocumentPiece]:
+def topics(cuts: Cuts = ANYWHERE) -> Iterator[DocumentPiece]:
     """The topics of Python's documentation, which ship with it: one document each, sorted by name."""
     from pydoc_data.topics import topics as texts
 
     for name in sorted(texts):
-        yield from document([texts[name]], f"{TOPICS}:{name}", True, anywhere)
+        yield from document([texts[name]], f"{TOPICS}:{name}", True, cuts)
 
 
 def document(
-    texts: Iterable[str], place: str, skip_empty: bool, anywhere: bool, use: str = LEARN
+    texts: Iterable[str], place: str, skip_empty: bool, cuts: Cuts, use: str = LEARN
 ) -> Iterator[DocumentPiece]:
     """Cut one document into pieces. Errors: `DataError` for one of white space only, unless those are skipped."""
-    for number, piece in enumerate(cut(texts, place, anywhere)):
+    for number, piece in enumerate(cut(texts, place, cuts)):
         if number == 0 and piece.ends and not piece.text.strip():
             if not skip_empty:
                 raise DataError(
@@ -93,12 +93,12 @@ def document(
             yield piece
 
 
-def cut(texts: Iterable[str], place: str, anywhere: bool) -> Iterator[DocumentPiece]:
+def cut(texts: Iterable[str], place: str, cuts: Cuts) -> Iterator[DocumentPiece]:
     """Turn chunks of text into pieces, which end where no token crosses."""
     rest = ""
     for text in texts:
         for first in range(0, len(text), PIECE):
-            if len(rest) >= PIECE and (at := last_place(rest) or (len(rest) if anywhere else 0)):
+            if len(rest) >= PIECE and (at := last_place(rest, cuts) or (len(rest) if cuts.anywhere else 0)):
                 yield DocumentPiece(rest[:at], False, place)
                 rest = rest[at:]
             if len(rest) > LONGEST_RUN:

@@ -107,10 +107,10 @@ def write_tokens(folder: Path, part: Part, tokenizer: Tokenizer, *, documents: b
     n_tokens = n_unknown = n_bytes = n_characters = n_words = 0
     begins, in_word = True, False
     with (folder / TOKENS).open("xb") as file:
-        for piece in part.pieces(anywhere=tokenizer.cut_anywhere):
+        for piece in part.pieces(tokenizer.cuts):
             if begins:
                 firsts.append(n_tokens)
-            ids = encode(piece.text)
+            ids = encode(piece.text, not begins)
             marked = [[BOS]] * (documents and begins) + [ids] + [[EOS]] * (documents and piece.ends)
             data = np.concatenate(marked).astype(kind).tobytes()
             token_hash.update(data)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from glassformer.data.tokens.byte_level import LETTERS
+from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer, form_of
 from glassformer.data.tokens.subword import BytePairTokenizer
 from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, Tokenizer, read_json
 from glassformer.foundation.errors import DataError
@@ -14,21 +15,12 @@ from glassformer.foundation.errors import DataError
 WANTED: dict[str, tuple[object, ...]] = {
     "model.type": ("BPE", None),
     "model.dropout": (None, 0.0),
-    "model.byte_fallback": (False, None),
-    "model.ignore_merges": (False, None),
     "model.continuing_subword_prefix": (None, ""),
     "model.end_of_word_suffix": (None, ""),
-    "normalizer": (None,),
-    "pre_tokenizer.type": ("ByteLevel",),
-    "pre_tokenizer.add_prefix_space": (False,),
-    "pre_tokenizer.use_regex": (True, None),
 }
-"""The settings of a tokenizer.json that decide how text is cut, and the values with which it is cut as ours does."""
-PUBLISHED = {
-    "model.byte_fallback": "as SentencePiece's BPE in Llama 2 has",
-    "model.ignore_merges": "as Llama 3's BPE has",
-}
-"""Published tokenizers that other values of these settings belong to."""
+"""The settings of a tokenizer.json that decide how pieces are merged, and the values with which ours does the same."""
+KNOWN = "GPT-2, SmolLM, Llama and Mistral"
+"""Whose ways to cut text are known."""
 AGAIN = "Copy the file again from where it came."
 """The remedy for a damaged file."""
 
@@ -44,44 +36,65 @@ class Adopted(NamedTuple):
 
 
 def adopt(text: str, ends: Mapping[int, int | None]) -> Adopted:
-    """Take over a tokenizer.json of the `tokenizers` library that does byte-level BPE as GPT-2 does.
+    """Take over a tokenizer.json of the `tokenizers` library with byte-pair encoding, of bytes or SentencePiece's.
 
     `ends`: for PAD, BOS, EOS and UNK, the id that theirs has for it, or None; an id that is none of its special tokens
     counts as None. Errors: `DataError` for any other tokenizer, naming the setting that differs.
     """
     record = cast("Mapping[str, Any]", read_json(text))
-    refuse_other_cuts(record)
+    refuse_other_merges(record)
     vocabulary: dict[str, int] = record["model"]["vocab"]
     special = special_tokens(record.get("added_tokens", []), vocabulary)
     refuse_shared_ids({**vocabulary, **special})
     plain = [token for token, _ in sorted(vocabulary.items(), key=lambda each: each[1]) if token not in special]
-    refuse_other_pieces(plain)
-    ours = json.loads(BytePairTokenizer.untrained().to_str())
+    ours, made = untrained_like(record, plain)
     ours["model"]["vocab"] = {token: id for id, token in enumerate([*SPECIALS, *plain])}
     ours["model"]["merges"] = record["model"].get("merges")
     named = [row if (row := ends.get(id)) in special.values() else None for id in range(len(SPECIALS))]
     left_out = [token for token, id in special.items() if id not in named]
     try:
-        tokenizer = BytePairTokenizer.from_json(json.dumps(ours))
+        tokenizer = made.from_json(json.dumps(ours))
     except DataError as error:
         raise DataError(str(error).replace(THE_FILE, AGAIN)) from None
     return Adopted(tokenizer, [*named, *(vocabulary[token] for token in plain)], left_out)
 
 
-def refuse_other_cuts(record: Mapping[str, Any]) -> None:
-    """Refuse a tokenizer that cuts text in another way. Errors: `DataError`."""
+def untrained_like(record: Mapping[str, Any], plain: Sequence[str]) -> tuple[dict[str, Any], type[Tokenizer]]:
+    """The record of one of ours without vocabulary that cuts text as theirs does, and its class.
+
+    `plain`: the tokens that are to be its vocabulary. Errors: `DataError` naming the setting that differs.
+    """
+    from tokenizers import models
+
+    from glassformer.data.tokens import byte_level, published  # here: they load the library
+
+    refuse_special_names(plain)
+    if form := form_of(record):
+        bare = json.loads(SentencePieceTokenizer.bare(form).to_str())
+        own = {"normalizer": form.normalizer, "pre_tokenizer": form.pre_tokenizer, "decoder": form.decoder()}
+        return bare | own, SentencePieceTokenizer
+    cut, normalizer = published.cut_of(record.get("pre_tokenizer")), record.get("normalizer")
+    if cut is None or normalizer is not None:
+        differs = "normalizer" if cut else "pre_tokenizer"
+        raise DataError(
+            f"A tokenizer can be imported if it cuts text as one of {KNOWN} does; this one has another {differs}: "
+            f"{json.dumps(record.get(differs))[:80]}. Import another model."
+        )
+    refuse_other_pieces(plain)
+    model = models.BPE(ignore_merges=record["model"].get("ignore_merges") is True)
+    return json.loads(byte_level.untrained(model, cut.made()).to_str()), BytePairTokenizer
+
+
+def refuse_other_merges(record: Mapping[str, Any]) -> None:
+    """Refuse a tokenizer whose pieces are merged in another way. Errors: `DataError`."""
+    model: Any = record.get("model")
     for place, wanted in WANTED.items():
-        part, _, name = place.partition(".")
-        value = record.get(part)
-        if name:
-            value = cast("dict[str, object]", value).get(name) if isinstance(value, dict) else value
+        value = model.get(place.partition(".")[2]) if isinstance(model, dict) else model
         if value not in wanted or type(value) not in map(type, wanted):
             raise DataError(
-                f"Only byte-level BPE that cuts text as GPT-2 does can be imported, with {place}={wanted[0]!r}; this "
-                f"tokenizer has {value!r:.60}{f', {PUBLISHED[place]}' if place in PUBLISHED else ''}. Import another "
-                "model."
+                f"Only byte-pair encoding as {KNOWN} have it can be imported, with {place}={wanted[0]!r}; this "
+                f"tokenizer has {value!r:.60}. Import another model."
             )
-    model: Any = record.get("model")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(vocabulary, dict) or not all(map(is_id, cast("dict[str, object]", vocabulary).values())):
         raise DataError(
@@ -136,9 +149,17 @@ def refuse_other_pieces(plain: Sequence[str]) -> None:
             f"A byte-level vocabulary has a token for each of the 256 bytes; this one lacks {len(missing)}, the first "
             f"of them {missing[0]!r}. Import a model that has all."
         )
-    if other := [token for token in plain if not token or token in SPECIALS or not letters.issuperset(token)]:
+    if other := [token for token in plain if not token or not letters.issuperset(token)]:
         raise DataError(
-            f"The tokens of a byte-level vocabulary are written in 256 letters, one for each byte, and "
-            f"{', '.join(SPECIALS)} are special here; this one has {len(other)} others, the first of them "
-            f"{other[0]!r:.40}. Import another model."
+            "The tokens of a byte-level vocabulary are written in 256 letters, one for each byte; this one has "
+            f"{len(other)} others, the first of them {other[0]!r:.40}. Import another model."
+        )
+
+
+def refuse_special_names(plain: Sequence[str]) -> None:
+    """Refuse a token of text that is called as one of our special tokens. Errors: `DataError`."""
+    if taken := [token for token in plain if token in SPECIALS]:
+        raise DataError(
+            f"{', '.join(SPECIALS)} are special here and no text; this tokenizer has {taken[0]!r} as a token of text. "
+            "Import another model."
         )

@@ -57,7 +57,7 @@ def read(text: str, ours: Tokenizer, kind: str) -> Tokenizer:
     """
     record, settings = read_json(text), _settings(ours.to_str())
     for name, value in record.items():
-        if name not in ("model", "added_tokens") and not _agrees(value, settings.get(name)):
+        if name not in ("model", "added_tokens") and not agrees(value, settings.get(name)):
             raise _differs(kind, [name])
     with panics_are_errors():
         try:
@@ -73,6 +73,20 @@ def read(text: str, ours: Tokenizer, kind: str) -> Tokenizer:
 
 def pieces(vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str], mark: str = "") -> list[bytes]:
     """The bytes of each id, of a vocabulary that must contain `alphabet`; `mark` before a token stands for no bytes."""
+    tokens = numbered(vocabulary, kind, alphabet)[len(SPECIALS) :]
+    tokens = [token if len(token) == len(mark) else token.removeprefix(mark) for token in tokens]
+    try:
+        spelled = [bytes(BYTES[letter] for letter in token) for token in tokens]
+    except KeyError as error:
+        raise DataError(
+            f"The tokens of a {kind} vocabulary must spell bytes, but one has the letter {error}, which stands for no "
+            f"byte. {THE_FILE}"
+        ) from None
+    return [*(name.encode() for name in SPECIALS), *spelled]
+
+
+def numbered(vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str]) -> list[str]:
+    """The tokens in the order of their ids. Errors: `DataError` for a gap, and unless `alphabet` is among them."""
     by_id = sorted((id, token) for token, id in vocabulary.items())
     if len(by_id) > MOST_ENTRIES:
         raise DataError(
@@ -84,15 +98,7 @@ def pieces(vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str], ma
             f"A {kind} vocabulary must hold every byte and number its ids from 0 without a gap, but this one does not. "
             f"{THE_FILE}"
         )
-    tokens = [token if len(token) == len(mark) else token.removeprefix(mark) for _, token in by_id[len(SPECIALS) :]]
-    try:
-        spelled = [bytes(BYTES[letter] for letter in token) for token in tokens]
-    except KeyError as error:
-        raise DataError(
-            f"The tokens of a {kind} vocabulary must spell bytes, but one has the letter {error}, which stands for no "
-            f"byte. {THE_FILE}"
-        ) from None
-    return [*(name.encode() for name in SPECIALS), *spelled]
+    return [token for _, token in by_id]
 
 
 @contextmanager
@@ -116,14 +122,14 @@ def _settings(text: str) -> dict[str, object]:
     return record | {f"model.{name}": value for name, value in model.items() if name not in ("vocab", "merges")}
 
 
-def _agrees(theirs: object, ours: object) -> bool:
+def agrees(theirs: object, ours: object) -> bool:
     """Whether a setting of a file is the same as ours; a file may leave out what an older library did not write."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         mine = cast("dict[str, object]", ours)
-        return all(name in mine and _agrees(it, mine[name]) for name, it in cast("dict[str, object]", theirs).items())
+        return all(name in mine and agrees(it, mine[name]) for name, it in cast("dict[str, object]", theirs).items())
     if isinstance(theirs, list) and isinstance(ours, list):
         these, those = cast("list[object]", theirs), cast("list[object]", ours)
-        return len(these) == len(those) and all(map(_agrees, these, those))
+        return len(these) == len(those) and all(map(agrees, these, those))
     return theirs == ours
 
 

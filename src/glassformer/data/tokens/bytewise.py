@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokens.cuts import ANYWHERE
 from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, Tokenizer, check_ids_known, read_json, utf8
 from glassformer.data.tokens.whole_words import words_of
 from glassformer.foundation.errors import DataError
@@ -34,7 +35,7 @@ class ByteTokenizer(Tokenizer):
     """One id per byte of UTF-8: byte b is id 6 + b. Every text has ids, and they give the same text back."""
 
     kind = "byte"
-    cut_anywhere = True
+    cuts = ANYWHERE
     pieces = (*(name.encode() for name in SPECIALS), *(bytes([byte]) for byte in range(256)))
 
     @property

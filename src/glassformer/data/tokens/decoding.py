@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 
-from glassformer.data.tokens.vocabulary import Tokenizer
+from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
 
 
 class Decoding:
@@ -24,7 +24,7 @@ class Decoding:
     def add(self, id: int) -> str:
         """Add an id. Returns the text that has become certain by it. Errors: `DataError` for an unknown id."""
         added = self.tokenizer.adds(id, first=not self._begun)
-        self._begun = self._begun or bool(added)
+        self._begun = self._begun or id >= len(SPECIALS) or id == UNK
         return self._tell(self._decoder.decode(added))
 
     def end(self) -> str:

@@ -16,29 +16,31 @@ from glassformer.data.tokens.words import CharacterTokenizer
 
 Ids = NDArray[Any]
 """[n], of an integer type that holds every id."""
-Encode = Callable[[str], Ids]
+Encode = Callable[[str, bool], Ids]
+"""Takes a part of a text, and whether others came before it (`Tokenizer.encode_parts`)."""
 
 
 def encoder(tokenizer: Tokenizer) -> Encode:
-    """A function from text to its ids, the same as those of `tokenizer`."""
+    """A function from text to its ids, the same as those of `tokenizer`; parts are cut as it allows."""
     if isinstance(tokenizer, CharacterTokenizer):
         return by_table(tokenizer)
     if isinstance(tokenizer, ByteTokenizer):
-        return lambda text: np.frombuffer(utf8(text), np.uint8) + np.uint16(len(SPECIALS))
-    return lambda text: joined(tokenizer, text)
+        return lambda text, behind: np.frombuffer(utf8(text), np.uint8) + np.uint16(len(SPECIALS))
+    return lambda text, behind: joined(tokenizer, text, behind)
 
 
 def by_table(tokenizer: CharacterTokenizer) -> Encode:
     """Look code points up in a table of ids."""
     points = CodePoints(tokenizer.entries)
 
-    def encode(text: str) -> Ids:
+    def encode(text: str, behind: bool) -> Ids:
         utf8(text)
         return points.array(text)
 
     return encode
 
 
-def joined(tokenizer: Tokenizer, text: str) -> Ids:
+def joined(tokenizer: Tokenizer, text: str, behind: bool) -> Ids:
     """Encode the text in shares, and join their ids."""
-    return np.concatenate([np.array(row, np.uint32) for row in tokenizer.encode_all(list(shares(text)))])
+    parts = list(shares(text, tokenizer.cuts))
+    return np.concatenate([np.array(row, np.uint32) for row in tokenizer.encode_parts(parts, behind=behind)])

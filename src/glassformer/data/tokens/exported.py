@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from glassformer.data.tokens.bytewise import ByteTokenizer
+from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
 from glassformer.data.tokens.subword import BytePairTokenizer, Subword
 from glassformer.data.tokens.unigram import UnigramTokenizer
 from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer, read_json
@@ -128,6 +129,8 @@ def rebuilt(record: Mapping[str, Any]) -> Tokenizer | None:
         return made(entries)
     if kind == "BPE" and vocabulary == of_bytes()["model"]["vocab"] and not record["model"]["merges"]:
         return ByteTokenizer()
+    if kind == "BPE" and record["model"]["byte_fallback"]:
+        return SentencePieceTokenizer.from_json(json.dumps({**record, "post_processor": None}))
     own = next((each for each in SUBWORDS if each.model == kind), None)
     if own is None:
         return None

@@ -8,12 +8,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from glassformer.data.config import BYTES_AND_SPECIALS, TokenizerConfig
 from glassformer.data.tokens.bytewise import join_pieces, piece_of, show_pieces
 from glassformer.data.tokens.cuts import shares
-from glassformer.data.tokens.vocabulary import SPECIALS, Tokenizer, utf8
+from glassformer.data.tokens.vocabulary import SPECIALS, Tokenizer, read_json, utf8
 from glassformer.data.tokens.whole_words import words_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Subword(Tokenizer):
             byte_level,  # here: it loads the library, for which `--help` need not wait
         )
 
-        self._library = byte_level.read(text, self.untrained(), self.kind)
+        self._library = byte_level.read(text, self.like(text), self.kind)
         self._pieces = byte_level.pieces(self._library.get_vocab(), self.kind, self.alphabet(), self.mark)
         self._panics_are_errors = byte_level.panics_are_errors
 
@@ -42,6 +42,11 @@ class Subword(Tokenizer):
     @abstractmethod
     def untrained(cls) -> tokenizers.Tokenizer:
         """The library's tokenizer of this kind, with no vocabulary but the special tokens."""
+
+    @classmethod
+    def like(cls, text: str) -> tokenizers.Tokenizer:
+        """The tokenizer without vocabulary whose settings a file must have: by default that of `untrained`."""
+        return cls.untrained()
 
     @classmethod
     def alphabet(cls) -> Sequence[str]:
@@ -55,7 +60,7 @@ class Subword(Tokenizer):
         return len(self._pieces)
 
     def encode(self, text: str) -> list[int]:
-        return list(chain.from_iterable(self.encode_all(list(shares(text)))))
+        return list(chain.from_iterable(self.encode_parts(list(shares(text, self.cuts)))))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Like `encode`, but faster for many texts: the library takes them together, on all cores."""
@@ -81,11 +86,34 @@ class Subword(Tokenizer):
 
 
 class BytePairTokenizer(Subword):
-    """Byte-pair encoding (Sennrich et al. 2016) over bytes, on GPT-2's words: the most frequent pair is merged."""
+    """Byte-pair encoding (Sennrich et al. 2016) over bytes, on GPT-2's words: the most frequent pair is merged.
+
+    One that was imported may be on the words of another published tokenizer.
+    """
 
     kind = "bpe"
     model = "BPE"
     least_vocab_size = BYTES_AND_SPECIALS
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        from glassformer.data.tokens import published
+
+        if cut := published.cut_of(read_json(text).get("pre_tokenizer")):
+            self.cuts = cut.cuts
+
+    @classmethod
+    def like(cls, text: str) -> tokenizers.Tokenizer:
+        from tokenizers import models
+
+        from glassformer.data.tokens import byte_level, published
+
+        record = read_json(text)
+        cut, model = published.cut_of(record.get("pre_tokenizer")), record.get("model")
+        if cut is None or not isinstance(model, dict):
+            return cls.untrained()
+        whole_words_first = cast("dict[str, object]", model).get("ignore_merges") is True
+        return byte_level.untrained(models.BPE(ignore_merges=whole_words_first), cut.made())
 
     @classmethod
     def untrained(cls) -> tokenizers.Tokenizer:

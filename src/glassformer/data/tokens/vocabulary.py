@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, cast
 
 from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokens.cuts import WORDS, Cuts
 from glassformer.foundation.errors import DataError
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<sep>", "<blank>")
@@ -29,8 +30,8 @@ class Tokenizer(ABC):
     """Text to ids and back. Immutable once made; `to_json` holds all of it."""
 
     kind: ClassVar[str]
-    cut_anywhere: ClassVar[bool] = False
-    """Whether no token has more than one character, so that text may be cut between any two."""
+    cuts: Cuts = WORDS
+    """Where text may be cut, so that the ids of its parts are those of the whole (`encode_parts`)."""
     least_vocab_size: ClassVar[int] = 0
     """The smallest `vocab_size` that it can be trained to; 0 if the texts alone determine the size."""
 
@@ -57,6 +58,13 @@ class Tokenizer(ABC):
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` for each of `texts`."""
         return [self.encode(text) for text in texts]
+
+    def encode_parts(self, parts: Sequence[str], *, behind: bool = False) -> list[list[int]]:
+        """The ids of each part of a text that is cut as `cuts` allows; joined, they are `encode` of the whole.
+
+        `behind`: these parts come behind others, so that the first does not begin the text.
+        """
+        return self.encode_all(parts)
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokens.cuts import ANYWHERE
 from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, Tokenizer, check_ids_known, read_json, utf8
 from glassformer.data.tokens.whole_words import NO_WORD, words_of
 from glassformer.foundation.errors import ConfigError, DataError
@@ -133,7 +134,7 @@ class CharacterTokenizer(_Listed):
     """One id per character (a Unicode code point); `decode` puts nothing between them."""
 
     kind = "character"
-    cut_anywhere = True
+    cuts = ANYWHERE
     joint = ""
 
     @staticmethod

@@ -7,6 +7,7 @@ from itertools import islice
 
 from glassformer.data.config import SPLITS
 from glassformer.data.running.contamination import overlap
+from glassformer.data.tokens.cuts import ANYWHERE
 from glassformer.data.tokens.vocabulary import UNK
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
@@ -58,7 +59,7 @@ def round_trip(case: Case) -> Iterator[Seen]:
     tokenizer, told, unknown = case.tokenizers.target, list[str](), list[str]()
     for name in ("train", "dev"):
         n = lost = total = 0
-        for piece in islice(text_case(case).part(name).pieces(anywhere=True), PIECES):
+        for piece in islice(text_case(case).part(name).pieces(ANYWHERE), PIECES):
             ids = tokenizer.encode(piece.text)
             back = tokenizer.decode(ids)
             if UNK not in ids and back.split() != piece.text.split():

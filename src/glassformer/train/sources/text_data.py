@@ -257,5 +257,5 @@ def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
 def text_tokenizers(recipe: Recipe, part: Part) -> Tokenizers:
     """One tokenizer for source and target, trained on a text."""
     kind = TOKENIZERS[recipe.tokenizer.kind]
-    tokenizer = kind.train(part.texts(kind.cut_anywhere), recipe.tokenizer)
+    tokenizer = kind.train(part.texts(kind.cuts), recipe.tokenizer)
     return Tokenizers(tokenizer, tokenizer)
