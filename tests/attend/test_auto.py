@@ -40,11 +40,22 @@ def test_one_query_of_narrow_numbers_has_the_fused_kernel(dtype, monkeypatch):
 @pytest.mark.parametrize("name", ["matmul", "sdpa", "sparse", "flex"])
 def test_auto_runs_what_was_picked(name, monkeypatch):
     q = torch.randn(2, 2, 3, 4)
-    monkeypatch.setattr(AUTO, "choice", lambda device, T, S, mask, flexible, narrow: (name, "as the test says"))
+    monkeypatch.setattr(AUTO, "choice", lambda device, T, S, mask, **_: (name, "as the test says"))
     marks = {each: torch.full_like(q, i) for i, each in enumerate(("matmul", "sdpa", "sparse", "flex"))}
     for each, mark in marks.items():
         monkeypatch.setattr(AUTO, each, lambda *_, mark=mark, **__: mark)
     assert ATTEND["softmax"]["auto"](q, q, q, Mask(), scale=0.5) is marks[name]
+
+
+def test_what_no_fused_kernel_for_cpus_does_is_left_to_products():
+    S = MATMUL_UP_TO
+    learned = Mask(bias=torch.zeros(1, 2, 2, 1, requires_grad=True).expand(1, 2, 2, S))
+    for mask, dropout, of in ((Mask(), 0.1, "dropout"), (learned, 0.0, "learns a bias")):
+        name, why = pick("cpu", 2, S, mask, dropout=dropout)
+        assert name == "matmul"
+        assert of in why
+        assert pick("cuda", 2, S, mask, dropout=dropout)[0] == "sdpa"
+    assert pick("cpu", 2, S, Mask(bias=torch.zeros(1, 1, 1, S)))[0] == "sdpa"
 
 
 def test_a_value_bias_wants_a_backend_that_shows_its_weights():

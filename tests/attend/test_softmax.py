@@ -68,3 +68,17 @@ def test_functions_of_torch_and_forward_mode_follow_it(S):
         tangent = torch.ones_like(x)
         rise = forward_ad.unpack_dual(total(forward_ad.make_dual(x, tangent))).tangent
     torch.testing.assert_close(rise, expected.sum())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_of_narrow_numbers_are_as_exact_as_torch_computes_them(dtype):
+    """Gradients with a large mean, which the subtraction removes: rounded before, little would be left."""
+    torch.manual_seed(1)
+    x, upstream = torch.randn(64, SHORT, dtype=torch.float64), torch.randn(64, SHORT, dtype=torch.float64) + 8
+    exact, errors = x.clone().requires_grad_(), list[Tensor]()
+    (wanted,) = torch.autograd.grad(exact.softmax(-1), exact, upstream)
+    for way in (softmax, lambda y: y.softmax(-1)):
+        narrow = x.to(dtype).requires_grad_()
+        (found,) = torch.autograd.grad(way(narrow), narrow, upstream.to(dtype))
+        errors.append((found.double() - wanted).norm() / wanted.norm())
+    assert errors[0] <= 1.05 * errors[1]

@@ -129,6 +129,12 @@ def test_split_keeps_every_row_and_drops_needless_padding(
         start += size
 
 
+def test_a_prefix_reaches_no_further_than_the_part_that_it_is_in() -> None:
+    tokens, keep = pad([[7, 8, 9], [7] * 10])
+    whole = Batch(tokens, keep, prefix=torch.tensor([5, 2]))
+    assert [part.prefix.tolist() for part in whole.split(2) if part.prefix is not None] == [[3], [2]]
+
+
 def test_split_in_no_parts_is_refused() -> None:
     with pytest.raises(DataError, match="at least 1 part; got n=0"):
         Batch.pairs([[7]], [[8]]).split(0)

@@ -220,6 +220,16 @@ def test_what_rolls_is_read_anew_as_seldom_as_asked():
     assert read == [1, 1, 1, 1, 1, 1, 4, 1, 1, 4, 1, 1]
 
 
+@pytest.mark.parametrize(("asked", "said"), [
+    ({"drop": 0}, "drop belongs to max_context"),
+    ({"drop": 3}, "drop belongs to max_context.*got drop=3"),
+    ({"drop": 0, "max_context": 4}, "drop must be from 1 to max_context=4"),
+])  # fmt: skip
+def test_tokens_are_dropped_only_from_a_context(asked, said):
+    with pytest.raises(ConfigError, match=said):
+        collected(model("decoder"), 1, prompts=[[BOS]], max_new_tokens=2, **asked)
+
+
 def test_a_row_ends_where_it_wrote_a_stop_sequence():
     wanted = [9, 8, 7, 8, 9]
     for stops, length in (([[8, 7]], 3), ([[8]], 2), ([[7, 9], [8, 9]], 5), ([[9, 9]], 5), ([[12], [9, 8]], 2)):

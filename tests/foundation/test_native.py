@@ -103,7 +103,7 @@ def test_another_source_compiler_or_processor_gives_another_name(source, monkeyp
     other = source.with_name("compiler")
     other.write_text("#!/bin/sh\necho 'another 1.0'\n")
     other.chmod(0o755)
-    names.append(native.key_of(source, str(other)))
+    names.append(native.key_of(source, [str(other)]))
     source.write_text(SEVEN + "// more\n")
     names.append(native.key_of(source, command))
     source.with_name("six.h").write_text("// what it may include\n")
@@ -132,7 +132,12 @@ def test_the_environment_names_the_compiler(source, monkeypatch):
     own.write_text("#!/bin/sh\n")
     own.chmod(0o755)
     monkeypatch.setenv("CXX", str(own))
-    assert native.compiler() == str(own)
+    assert native.compiler() == [str(own)]
+    monkeypatch.setenv("CXX", f"{own} -m64 '-D A=1'")
+    assert native.compiler() == [str(own), "-m64", "-D A=1"]
+    for nothing in ("'", " "):
+        monkeypatch.setenv("CXX", nothing)
+        assert native.compiler() is None
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert native.compiler() is None, "what was asked for is not replaced by another"
     with pytest.raises(ConfigError, match=r"none was found, and CXX names 'no-such-compiler', which cannot be run"):

@@ -40,8 +40,11 @@ ROWS: list[Mutant] = [
 
     # softmax over few keys
     Mutant("the pull of the row's sum is forgotten", "attend/softmax.py",
-        "return weighted - weights * weighted.sum(-1, keepdim=True)", "return weighted",
+        "(weighted - wide * weighted.sum(-1, keepdim=True))", "weighted",
         "tests/attend/test_softmax.py::test_equals_torch"),
+    Mutant("gradients of short rows are rounded before they are subtracted", "attend/softmax.py",
+        "wide = weights.to(torch.promote_types(weights.dtype, torch.float32))", "wide = weights",
+        "tests/attend/test_softmax.py::test_gradients_of_narrow_numbers_are_as_exact_as_torch_computes_them"),
     Mutant("large scores overflow", "attend/softmax.py",
         "(wide - wide.amax(-1, keepdim=True)).exp_()", "wide.exp()", "tests/attend/test_softmax.py::test_equals_torch"),
     Mutant("short bfloat16 rows are summed in bfloat16", "attend/softmax.py",

@@ -94,8 +94,6 @@ ROWS: list[Mutant] = [
         "    if text != manifest_text(counts, files):", "    if False:", f"{TOK}::test_a_number_changed_in_the_manifest_is_noticed"),
     Mutant("ids of a large vocabulary are cut to two bytes", "data/running/token_file.py",
         'np.dtype("<u2" if vocab_size <= SMALL else "<u4")', 'np.dtype("<u2")', f"{TOK}::test_ids_take_two_bytes_as_long_as_they_fit"),
-    Mutant("a token belongs to the document behind it", "data/running/token_file.py", 'side="right"', 'side="left"',
-        f"{TOK}::test_windows_are_taken_with_the_document_of_each_token"),
     Mutant("an array of bytes begins at <eos>", "data/tokens/encode.py", "+ np.uint16(len(SPECIALS))", "+ np.uint16(2)",
         f"{TOK}::test_arrays_of_ids_are_those_of_the_tokenizer"),
     Mutant("a text in shares loses the last one", "data/tokens/cuts.py", "    yield text[first:]\n", "    if not first:\n        yield text\n",

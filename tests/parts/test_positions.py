@@ -97,3 +97,9 @@ def test_order_matters_unless_there_are_no_positions(settings, shape):
         close(turned, straight)
     else:
         assert (straight - turned).abs().amax(-1).min() > 1e-6
+
+
+def test_alibi_reaches_further_than_float16_counts():
+    here, far = torch.tensor([[100_000]]), torch.tensor([[0, 100_000]])
+    added = scheme("alibi", n_heads=8).score_bias(here, far, torch.zeros(1, dtype=torch.float16))
+    assert added[0, -1, 0].tolist() == [-390.5, 0.0]

@@ -11,7 +11,7 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.parts import StateCache
 from glassformer.parts.columns import LayerCache
 from glassformer.parts.state import State
-from specimens import close, model, tokens
+from specimens import close, model, normal, tokens
 
 ATTENDS = ATTEND["linear"]
 
@@ -92,3 +92,22 @@ def test_steps_say_where_tokens_and_columns_stand():
     cache.advance(step)
     cache.select(torch.tensor([1]))
     assert cache.step(tokens(1, 1)).positions.tolist() == [[1]]
+
+
+@pytest.mark.parametrize("backend", ATTENDS)
+def test_padding_alone_has_no_gradient_and_makes_none_nan(backend):
+    state, first, then, q = (
+        State(),
+        (normal(2, 1, 3, 4), normal(2, 1, 3, 4)),
+        (normal(2, 1, 1, 4),) * 2,
+        normal(2, 1, 1, 4),
+    )
+    state.real = torch.tensor([[True] * 3, [False] * 3])
+    state.append(*first)
+    state.real = torch.ones(2, 1, dtype=torch.bool)
+    k, v = state.append(*then)
+    keep = torch.ones(2, k.shape[2], dtype=torch.bool)
+    answer = ATTENDS[backend](q, k, v, Mask(keep=keep), scale=1.0)
+    gradients = torch.autograd.grad(answer.square().sum(), [q, *first, then[0]])
+    assert all(each.isfinite().all() for each in gradients)
+    assert not gradients[1][1].any()

@@ -7,8 +7,11 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from glassformer.data.batch import Batch
 from glassformer.train import cross_entropy as module
+from glassformer.train import objective as objectives
 from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
+from specimens import model
 
 V = 7
 ROWS = 4
@@ -192,3 +195,37 @@ def test_the_gradient_of_the_matrix_is_made_once(small_chunks):
         cross_entropy_of_vectors(x, weight, None, torch.randint(V, (3 * ROWS,)))
     assert [each for each in made if "mm" in each or "add" in each] == []
     assert sum("zeros_like" in each for each in made) == 1
+
+
+# a prior of label smoothing
+
+
+def uneven() -> torch.Tensor:
+    """Shares of the tokens that sum to 1, one of them 0."""
+    shares = torch.rand(V, dtype=torch.float64)
+    shares[1] = 0
+    return shares / shares.sum()
+
+
+def test_smoothing_mixes_in_a_prior(small_chunks):
+    logits, ids = example(2 * ROWS + 1)
+    prior = uneven()
+    logp = logits.detach().log_softmax(-1)
+    right = 0.7 * logp[range(len(ids)), ids] + 0.3 * logp @ prior
+    torch.testing.assert_close(cross_entropy(logits, ids, 0.3, prior)[0].detach(), -right.sum(), rtol=1e-12, atol=0)
+    assert torch.autograd.gradcheck(lambda x: cross_entropy(x, ids, 0.3, prior)[0], logits)
+    given = head(9)
+    assert torch.autograd.gradcheck(lambda *them: cross_entropy_of_vectors(*them, ids, 0.3, prior)[0], given)
+
+
+@pytest.mark.parametrize("whole", [0, 1 << 25], ids=["in chunks", "whole"])
+def test_what_is_never_predicted_is_not_smoothed_in(whole, monkeypatch):
+    monkeypatch.setattr(objectives, "WHOLE", whole)
+    network = model("decoder", vocab_size=V, silent="0,2").double()
+    batch = Batch(torch.tensor([[1, 3, 4, 5, 1], [4, 4, 5, 1, 3]]))
+    loss = objectives.loss_of(network, batch, objectives.objective_for(network), label_smoothing=0.2)
+    loss.objective.backward()
+    assert loss.objective < 5 * loss.nll
+    gradient = network.head.weight.grad
+    assert not gradient[[0, 2]].any()
+    assert gradient[[1, 3, 4, 5]].any(1).all()

@@ -84,6 +84,13 @@ def test_no_step_is_too_many():
     assert reports == []
 
 
+@pytest.mark.parametrize(("start", "taken"), [(0, 2), (1, 1), (2, 0), (5, 0)])
+def test_no_batch_is_taken_that_makes_no_update(start, taken):
+    stream = iter([batch("encoder", [(2, 2)])] * 4)
+    trained(stream, layout="encoder", start=start, count=2)
+    assert len(list(stream)) == 4 - taken
+
+
 def test_whoever_evaluates_in_between_does_not_end_dropout():
     data = [batch("encoder-decoder", UNEVEN)] * 3
     network, other = model(dropout=0.5), model(dropout=0.5)

@@ -26,7 +26,10 @@ def features(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 def from_features(y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The inverse of `features`: the x whose features are y, -inf where y is 0."""
-    return torch.where(y > 1, y - 1, y.clamp(max=1).log())
+    log = (
+        torch.where(y > 0, y, 1.0).clamp(max=1).log()
+    )  # the logarithm of 0 would have no gradient, not even where unused
+    return torch.where(y > 1, y - 1, torch.where(y > 0, log, -torch.inf))
 
 
 def linear_weights(
@@ -76,9 +79,11 @@ def auto(
     return chosen(q, k, v, mask, scale=scale, dropout=dropout)
 
 
-def pick(device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True) -> tuple[str, str]:
+def pick(
+    device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True, dropout: float = 0.0
+) -> tuple[str, str]:
     """Choose `reference` for few weights and `sums` for many; return the name and the reason."""
-    del mask, flexible
+    del mask, flexible, dropout
     if T * S <= WRITTEN_OUT_UP_TO:
         return "reference", f"{T} x {S} weights on {device} are few enough to be written out"
     return "sums", f"{T} x {S} weights on {device} would be many, and the sums of keys and values are not"

@@ -37,12 +37,12 @@ class Weigh(Protocol):
 class Pick(Protocol):
     """pick(device, T, S, mask): the backend that `auto` uses for a device type and two lengths, and the reason.
 
-    `flexible`: whether FlexAttention supports the case (`obstacle` in attend/flex.py); only rules with that backend
-    use it.
+    `flexible`: whether FlexAttention supports the case (`obstacle` in attend/flex.py). `dropout`: the probability on
+    attention weights. A rule uses what its backends depend on.
     """
 
     def __call__(
-        self, device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True
+        self, device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True, dropout: float = 0.0
     ) -> tuple[str, str]:
         """The backend's name and the reason."""
         ...
@@ -69,8 +69,10 @@ def rule_of_scores(weigh: Weigh, normalise: Normalise) -> Rule:
     def blocks(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
         return sparse(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
 
-    def pick(device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True) -> tuple[str, str]:
-        del flexible
+    def pick(
+        device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True, dropout: float = 0.0
+    ) -> tuple[str, str]:
+        del flexible, dropout
         if mask is not None and pays(mask, T, S):
             return "sparse", FEW.format(device=device, T=T, S=S)
         return "matmul", f"on {device}: no fused kernel has this rule"

@@ -35,7 +35,8 @@ class _ShortSoftmax(torch.autograd.Function):
     # The decorator on the base class hides the parameter names from the type checker.
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Use differentiable operations only, so that the gradient can itself be differentiated."""
+        """In float32 or wider, too; by differentiable operations, as the gradient may itself be differentiated."""
         (weights,) = ctx.saved_tensors
-        weighted = weights * grads[0]
-        return weighted - weights * weighted.sum(-1, keepdim=True)
+        wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
+        weighted = wide * grads[0]
+        return (weighted - wide * weighted.sum(-1, keepdim=True)).to(weights.dtype)

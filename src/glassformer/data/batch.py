@@ -163,18 +163,20 @@ class Batch:
     def _part(self, rows: slice) -> Batch:
         keep, here = _still_padded(self.keep, rows)
         source_keep, there = _still_padded(self.source_keep, rows)
-        labels = self.labels
+        tokens, labels = self.tokens[rows, here], self.labels
         if labels is not None:
             labels = labels[rows, here] if in_place(labels) else labels[rows]
         return Batch(
-            tokens=self.tokens[rows, here],
+            tokens=tokens,
             keep=keep,
             source=None if self.source is None else self.source[rows, there],
             source_keep=source_keep,
             labels=labels,
             label_keep=None if self.label_keep is None else self.label_keep[rows, here],
             documents=None if self.documents is None else self.documents[rows, here],
-            prefix=None if self.prefix is None else self.prefix[rows],
+            prefix=None
+            if self.prefix is None
+            else self.prefix[rows].clamp(max=tokens.shape[1]),  # the rest was padding
         )
 
     def _sides(self) -> list[tuple[Tensor, Tensor | None]]:

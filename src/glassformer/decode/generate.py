@@ -193,6 +193,8 @@ def check_context(model: Transformer, max_context: int | None, drop: int) -> Non
     longest = model.config.stack.max_len
     if max_context is not None and longest is not None and max_context > longest:
         raise ConfigError(f"max_context must be at most max_len={longest}; got {max_context}. Try {longest}.")
+    if max_context is None and drop != 1:
+        raise ConfigError(f"drop belongs to max_context, which is not set; got drop={drop}. Set it, or remove drop.")
     if max_context is not None and not 1 <= drop <= max_context:
         raise ConfigError(f"drop must be from 1 to max_context={max_context}; got {drop}. Try drop=1.")
 

@@ -56,7 +56,7 @@ class NativeStack:
             self._running = None
         if (running := self._running) is None:
             running = self._running = Running(describe(stack.blocks, stack.norm))
-        if running.told is None or not may_run(running.told, stack, x, shared, cache):
+        if running.told is None or not may_run(running.told, x, shared, cache):
             return by_modules(stack, x, shared, cache)
         return run(running, running.told, x, shared, cache)
 
@@ -92,9 +92,7 @@ def every_kind(cache: Cache) -> list[list[LayerCache]]:
     return [cache.layers] if cache.convolved is None else [cache.layers, cache.convolved.layers]
 
 
-def may_run(
-    told: Described, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None
-) -> bool:
+def may_run(told: Described, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None) -> bool:
     """Whether C++ can run this call with these blocks."""
     rotation: Rotation | None = shared["rotation"]
     if rotation is not None and (rotation.layout not in LAYOUTS or rotation.cos.dtype != x.dtype):

@@ -13,6 +13,7 @@ import hashlib
 import logging
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import uuid
@@ -33,10 +34,18 @@ COMPILERS = ("g++", "clang++")
 WANTED = "as the environment variable CXX names it, or g++ or clang++"
 
 
-def compiler() -> str | None:
-    """The C++ compiler that the environment variable CXX names, else g++ or clang++; None if there is none."""
+def compiler() -> list[str] | None:
+    """The command of a C++ compiler; None if there is none.
+
+    It is that in the environment variable CXX, which may have arguments as in make, else g++ or clang++.
+    """
     named = os.environ.get("CXX")
-    return next((path for each in ([named] if named else COMPILERS) if (path := shutil.which(each))), None)
+    try:
+        commands = [shlex.split(named)] if named else [[each] for each in COMPILERS]
+    except ValueError:  # a quotation without end
+        return None
+    found = ((shutil.which(each[0]), each[1:]) for each in commands if each)
+    return next(([path, *arguments] for path, arguments in found if path), None)
 
 
 def asked_for() -> str:
@@ -107,13 +116,13 @@ def own_folder() -> Path:
     return folder
 
 
-def key_of(source: Path, command: str) -> str:
+def key_of(source: Path, command: list[str]) -> str:
     """What the compiled file's name begins with; another source or header, compiler, or processor gives another."""
-    version = told_by([command, "--version"]).stdout
+    version = told_by([*command, "--version"]).stdout
     told = [
         *(each.read_text(encoding="utf-8") for each in (source, *sorted(source.parent.glob("*.h")))),
         *FLAGS,
-        command,
+        *command,
         version,
         platform.machine(),
         processor(),
@@ -140,14 +149,15 @@ def processor() -> str:
     return platform.processor()
 
 
-def compile_to(folder: Path, key: str, source: Path, command: str) -> Path:
+def compile_to(folder: Path, key: str, source: Path, command: list[str]) -> Path:
     """Write the compiled file under another name, and rename it once it is complete and on the disk."""
     new = folder / f"new-{uuid.uuid4().hex}.so"
     try:
-        ran = told_by([command, *FLAGS, str(source), "-o", str(new)])
+        ran = told_by([*command, *FLAGS, str(source), "-o", str(new)])
         if ran.returncode or not new.exists():
             raise ConfigError(
-                f"The C++ compiler must take {source.name} and the flags {' '.join(FLAGS)}; {command} answered: "
+                f"The C++ compiler must take {source.name} and the flags {' '.join(FLAGS)}; {shlex.join(command)} "
+                "answered: "
                 f"{ran.stderr.strip()[-600:] or f'exit status {ran.returncode}'}. Name another compiler in the "
                 "environment variable CXX, for example g++."
             )

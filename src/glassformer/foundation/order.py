@@ -27,9 +27,9 @@ SCALINGS: dict[str, tuple[float, float] | None] = {
 class RotaryConfig:
     """Rotary positions (Su et al. 2021): how queries and keys are rotated, and how that is scaled to longer texts.
 
-    Pair i of a head is rotated by base^(-2i/K) radians per position. `factor` says how many times longer texts are to
-    be than `original_max_len`, the length in the original training. Errors: `ConfigError` for values that contradict
-    each other.
+    Pair i is rotated by base^(-2i/R) radians per position, where R = share K numbers of a head are rotated. `factor`
+    says how many times longer texts are to be than `original_max_len`, the length in the original training. Errors:
+    `ConfigError` for values that contradict each other.
     """
 
     base: float = 10_000.0

@@ -56,11 +56,11 @@ class ModelRecipe:
     dropout: float = 0.1
     """Dropout probability, for the embedding and the output of each branch."""
     attention_dropout: float = 0.0
-    """Dropout probability of attention weights; above 0 the fused kernel cannot be used."""
+    """Dropout probability of attention weights; above 0 no fused kernel for CPUs can be used."""
     feed_forward_dropout: float = 0.0
     """Dropout probability between the two linear maps of the feed-forward; the paper has none there."""
     token_dropout: float = 0.0
-    """Word dropout: probability that a token's whole embedding is zeroed."""
+    """Word dropout: probability that the embedding at a place is zeroed, each place by itself."""
     norm: str = "layer"
     """Normalisation: layer (LayerNorm), rms (RMSNorm) or none."""
     norm_eps: float = 1e-5

@@ -47,9 +47,9 @@ class StackConfig:
     n_kv_heads: int | None = None  # None: as many as n_heads; fewer is grouped-query attention
     d_head: int | None = None  # None: d_model / n_heads
     dropout: float = 0.1  # on the embedding and on the output of each branch (Vaswani et al. 2017, section 5.4)
-    attention_dropout: float = 0.0  # on attention weights; above 0 the fused kernel cannot be used
+    attention_dropout: float = 0.0  # on attention weights; above 0 no fused kernel for CPUs can be used
     feed_forward_dropout: float = 0.0  # between the two feed-forward maps; the paper has none there
-    token_dropout: float = 0.0  # zeroes whole token embeddings (Gal and Ghahramani 2016, section 4)
+    token_dropout: float = 0.0  # zeroes the embedding at single places: word dropout (Iyyer et al. 2015)
     norm: str = "layer"
     norm_eps: float = 1e-5
     norm_placement: str = "pre"

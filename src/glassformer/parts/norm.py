@@ -87,7 +87,7 @@ class _RMSNorm(torch.autograd.Function):
         if torch.is_grad_enabled():
             r, h = (wide.square().mean(-1, keepdim=True) + ctx.eps).rsqrt(), g * w
             of_x = (h - wide * r.square() * (h * wide).mean(-1, keepdim=True)) * r
-            of_weight = (g * wide * r).flatten(0, -2).sum(0)
+            of_weight = (g * wide * r).reshape(-1, D).sum(0)
             return of_x.to(x.dtype), of_weight.to(weight.dtype), None
         r, asked = inverse_root(wide, ctx.eps), [*ctx.needs_input_grad[:2], False]
         of_x, of_weight, _ = torch.ops.aten.native_layer_norm_backward(

@@ -70,6 +70,7 @@ class Head(nn.Module):
         self.scale = scale
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model)) if tied is None else tied.weight
         self.bias: Tensor | None = nn.Parameter(torch.zeros(vocab_size)) if bias else None
+        self.silent = bool(silent)
         if silent:
             fixed = torch.zeros(vocab_size)
             fixed[[*silent]] = NEVER
@@ -81,6 +82,13 @@ class Head(nn.Module):
         """Return the logits: a score for each token of the vocabulary."""
         x = self.turned(x)
         return F.linear(x, self.weight, self.bias) if self.faster is None else self.faster(x)
+
+    def prior(self) -> Float[Tensor, " V"] | None:
+        """What label smoothing mixes in: the same share for each token that is not silent; None: for all."""
+        if not self.silent or self.bias is None:
+            return None
+        spoken = (self.bias == 0).to(self.bias.dtype)
+        return spoken / spoken.sum()
 
     def turned(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """scale t(x), the vector that W is multiplied by."""

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 
 from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.store.leftovers import absolute, beside, in_progress, remove_leftovers
@@ -101,15 +102,20 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+claiming = Lock()
+"""Held while a thread looks whether it is the only one."""
+
+
 @contextmanager
 def only_writer(target: Path) -> Generator[None, None, None]:
     """Refuse a second thread that writes the same target; `RunLock` keeps two processes apart."""
-    if target in in_progress:
-        raise CheckpointError(
-            f"Only one thread may write a file or folder at a time; another is writing {target}. Wait until it has "
-            "finished."
-        )
-    in_progress.add(target)
+    with claiming:
+        if target in in_progress:
+            raise CheckpointError(
+                f"Only one thread may write a file or folder at a time; another is writing {target}. Wait until it has "
+                "finished."
+            )
+        in_progress.add(target)
     try:
         yield
     finally:

@@ -21,14 +21,18 @@ CHUNK = 1 << 24
 
 
 def cross_entropy(
-    logits: Float[Tensor, "M V"], ids: Int[Tensor, " N"], label_smoothing: float = 0.0
+    logits: Float[Tensor, "M V"],
+    ids: Int[Tensor, " N"],
+    label_smoothing: float = 0.0,
+    prior: Float[Tensor, " V"] | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Return two sums over N: of (1 - e) * -log p(id) + e * mean_v -log p(v), and of -log p(id) without gradient.
+    """Return two sums over N: of (1 - e) * -log p(id) + e * sum_v u(v) * -log p(v), and of -log p(id) without gradient.
 
-    See Szegedy et al. 2016, section 7, with e = `label_smoothing`. Computed in float32 or wider, whatever the logits'
-    dtype. Rows of logits after the first N have no target and are ignored.
+    See Szegedy et al. 2016, section 7, with e = `label_smoothing` and u = `prior`, which sums to 1; None: 1/V for each.
+    Computed in float32 or wider, whatever the logits' dtype. Rows of logits after the first N have no target and are
+    ignored.
     """
-    objective, nll = _CrossEntropy.apply(logits, ids, label_smoothing)
+    objective, nll = _CrossEntropy.apply(logits, ids, label_smoothing, prior)
     return objective, nll
 
 
@@ -38,6 +42,7 @@ def cross_entropy_of_vectors(
     bias: Float[Tensor, " V"] | None,
     ids: Int[Tensor, " N"],
     label_smoothing: float = 0.0,
+    prior: Float[Tensor, " V"] | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """`cross_entropy` of the logits x W^T + b, of which at most `CHUNK` exist at a time.
 
@@ -46,18 +51,20 @@ def cross_entropy_of_vectors(
     """
     given = (x, weight) if bias is None else (x, weight, bias)
     learns = torch.is_grad_enabled() and any(each.requires_grad for each in given)
-    objective, nll = _OfVectors.apply(x, weight, bias, ids, label_smoothing, learns)
+    objective, nll = _OfVectors.apply(x, weight, bias, ids, label_smoothing, prior, learns)
     return objective, nll
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """-log p(v) = log sum exp(logits) - logit_v; d/dlogits = softmax - (1 - e) onehot(id) - e/V."""
+    """-log p(v) = log sum exp(logits) - logit_v; d/dlogits = softmax - (1 - e) onehot(id) - e u."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, ids: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, logits: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """Compute the two sums; apart from the inputs, only the log-sums are saved."""
-        objective, nll, log_sum = _sums(logits, ids, label_smoothing)
-        ctx.save_for_backward(logits, ids, log_sum)
+        objective, nll, log_sum = _sums(logits, ids, label_smoothing, prior)
+        ctx.save_for_backward(logits, ids, log_sum, prior)
         ctx.label_smoothing = label_smoothing
         ctx.mark_non_differentiable(nll)
         return objective, nll
@@ -65,12 +72,12 @@ class _CrossEntropy(torch.autograd.Function):
     # The decorator hides the parameters' names from the type checker.
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The gradient of the first sum, in the logits' dtype."""
-        logits, ids, log_sum = ctx.saved_tensors
+        logits, ids, log_sum, prior = ctx.saved_tensors
         gradient = torch.empty_like(logits)
-        _slopes(logits, ids, log_sum, ctx.label_smoothing, grads[0], gradient)
-        return gradient, None, None
+        _slopes(logits, ids, log_sum, ctx.label_smoothing, prior, grads[0], gradient)
+        return gradient, None, None, None
 
 
 class _OfVectors(torch.autograd.Function):
@@ -78,7 +85,14 @@ class _OfVectors(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, ids: Tensor, label_smoothing: float, learns: bool
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        ids: Tensor,
+        label_smoothing: float,
+        prior: Tensor | None,
+        learns: bool,
     ) -> tuple[Tensor, Tensor]:
         """Compute the two sums and, if anything learns, save the gradients for an upstream gradient of 1."""
         narrow = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
@@ -92,11 +106,11 @@ class _OfVectors(torch.autograd.Function):
             for first in range(0, max(1, len(x)), rows):
                 part = slice(first, first + rows)
                 logits = F.linear(own[part], matrix, added)
-                objective, nll, log_sum = _sums(logits, ids[part], label_smoothing)
+                objective, nll, log_sum = _sums(logits, ids[part], label_smoothing, prior)
                 found.append((objective, nll))
                 if of_x is None or of_weight is None:
                     continue
-                _slopes(logits, ids[part], log_sum, label_smoothing, torch.ones_like(objective), logits)
+                _slopes(logits, ids[part], log_sum, label_smoothing, prior, torch.ones_like(objective), logits)
                 of_x[part] = logits @ matrix
                 _add_product(of_weight, logits.mT, own[part])
                 if of_bias is not None:
@@ -111,7 +125,7 @@ class _OfVectors(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Multiply the saved gradients of the first sum by the upstream gradient."""
         own = (None if each is None else each * grads[0].to(each.dtype) for each in ctx.saved_tensors)
-        return (*own, None, None, None)
+        return (*own, None, None, None, None)
 
 
 def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
@@ -122,7 +136,7 @@ def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
         total += one @ other
 
 
-def _sums(logits: Tensor, ids: Tensor, label_smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+def _sums(logits: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the two sums, and log sum exp of each row."""
     logits = logits[: len(ids)]
     wide = torch.promote_types(logits.dtype, torch.float32)
@@ -132,14 +146,16 @@ def _sums(logits: Tensor, ids: Tensor, label_smoothing: float) -> tuple[Tensor, 
         rows = rows.to(wide)
         log_sums.append(rows.logsumexp(-1))
         if label_smoothing:
-            means.append(rows.mean(-1))
+            means.append(rows.mean(-1) if prior is None else rows @ prior.to(wide))
     log_sum = torch.cat(log_sums) if log_sums else logits.new_zeros(0, dtype=wide)
     nll = (log_sum - logits.gather(-1, ids[:, None])[:, 0].to(wide)).sum()
     spread = (log_sum - torch.cat(means)).sum() if means else nll
     return nll + label_smoothing * (spread - nll), nll, log_sum
 
 
-def _slopes(logits: Tensor, ids: Tensor, log_sum: Tensor, e: float, scale: Tensor, gradient: Tensor) -> None:
+def _slopes(
+    logits: Tensor, ids: Tensor, log_sum: Tensor, e: float, prior: Tensor | None, scale: Tensor, gradient: Tensor
+) -> None:
     """Write scale * d/dlogits of the first sum into `gradient`, which may be `logits` itself."""
     gradient[len(ids) :] = 0
     asked = logits[: len(ids)], gradient[: len(ids)], ids, log_sum
@@ -147,7 +163,7 @@ def _slopes(logits: Tensor, ids: Tensor, log_sum: Tensor, e: float, scale: Tenso
     for rows, out, ids_here, log_sum_here in zip(*pieces, strict=True):
         p = (rows.to(log_sum.dtype) - log_sum_here[:, None]).exp_()
         if e:
-            p.sub_(e / logits.shape[-1])
+            p.sub_(e / logits.shape[-1] if prior is None else e * prior.to(p.dtype))
         p.scatter_add_(1, ids_here[:, None], p.new_full((len(p), 1), e - 1.0))
         out.copy_(p.mul_(scale))
 

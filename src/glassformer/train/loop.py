@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -140,9 +141,7 @@ def train_steps(
         loss_scale = LossScale(next(model.parameters()).device)
     update = Update(team, seed, accumulate, clip, precision, recompute, loss_scale)
     model.train()
-    for number, batch in enumerate(batches, start + 1):
-        if number > schedule.steps:
-            return
+    for number, batch in enumerate(islice(batches, max(0, schedule.steps - start)), start + 1):
         began, rate = time.perf_counter(), schedule(number)
         for group in optimizer.param_groups:
             group["lr"] = rate * group.get("scale", 1.0)
@@ -180,7 +179,7 @@ def compute_in(precision: str, device: torch.device) -> contextlib.AbstractConte
 
 @contextlib.contextmanager
 def seeded(*parts: int, device: torch.device) -> Generator[None]:
-    """Within the `with`, make torch's random numbers a function of `parts`; afterwards restore the random state."""
+    """Within the `with`, make torch's random numbers a function of `parts`; afterwards restore those of CPU and CUDA."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(stream_of(*parts))

@@ -155,7 +155,8 @@ def objective_for(model: Transformer) -> Objective:
 def without(objective: Objective, silent: Sequence[int]) -> Objective:
     """The objective without the targets that are `silent`: an imported model, for one, never writes <bos>.
 
-    Their probability is 0 by construction, so the loss of one would outweigh that of a whole text.
+    Their probability is 0 by construction, so the loss of one would outweigh that of a whole text. For the same reason
+    label smoothing leaves them out (`Head.prior`).
     """
 
     def spoken(batch: Batch) -> Targets:
@@ -229,10 +230,13 @@ def loss_in_places(
             for part, some in zip(x[: len(ids)].split(rows), ids.split(rows), strict=True)
         ]
         return Loss(*(torch.stack(each).sum() for each in zip(*parts, strict=True)))
-    if not isinstance(head, Head) or len(x) * len(head.weight) <= WHOLE:
+    if not isinstance(head, Head):
         return token_or_number_loss(head(x), ids, label_smoothing)
+    prior = head.prior() if label_smoothing else None
+    if len(x) * len(head.weight) <= WHOLE:
+        return token_or_number_loss(head(x), ids, label_smoothing, prior)
     check_labels(ids, len(head.weight))
-    return Loss(*cross_entropy_of_vectors(head.turned(x), head.weight, head.bias, ids, label_smoothing))
+    return Loss(*cross_entropy_of_vectors(head.turned(x), head.weight, head.bias, ids, label_smoothing, prior))
 
 
 def likeliest(head: Head | PlaceHead | MeanHead, x: Float[Tensor, "M D"]) -> Int[Tensor, " M"]:
@@ -245,12 +249,12 @@ def rows_at_once(head: Head | PlaceHead | MeanHead) -> int:
     return max(1, WHOLE // (head.n_tokens if isinstance(head, MeanHead) else len(head.weight)))
 
 
-def token_or_number_loss(outputs: Tensor, ids: Tensor, label_smoothing: float) -> Loss:
-    """Cross-entropy if the targets are ids, squared error if they are numbers."""
+def token_or_number_loss(outputs: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None = None) -> Loss:
+    """Cross-entropy if the targets are ids, squared error if they are numbers; `prior` is that of `cross_entropy`."""
     if ids.is_floating_point():
         return squared_error(outputs[: len(ids)], ids)
     check_labels(ids, outputs.shape[-1])
-    return Loss(*cross_entropy(outputs, ids, label_smoothing))
+    return Loss(*cross_entropy(outputs, ids, label_smoothing, prior))
 
 
 def squared_error(outputs: Float[Tensor, "B M"], numbers: Float[Tensor, "B N"]) -> Loss:

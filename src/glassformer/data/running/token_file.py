@@ -78,10 +78,6 @@ class TokenFile:
         let_go(self.tokens)
         return taken
 
-    def documents_of(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-        """[rows, length]: the document in the file, counted from 0, that each of those tokens belongs to."""
-        return np.searchsorted(self.documents, self._places(starts, length), side="right").astype(np.int64) - 1
-
     def most_special(self, length: int) -> int:
         """The most special tokens (<bos>, <unk> and so on) in a window of this length. Reads the file if it has any."""
         if not (self.counts.documents or self.counts.n_unknown):

@@ -21,9 +21,10 @@ class Alibi(Positions):
         self, queries: Int[Tensor, "*batch T"], keys: Int[Tensor, "*batch S"], like: Tensor
     ) -> Float[Tensor, "*batch H T S"]:
         """The penalties, 0 at a query's own position."""
-        distance = (queries[..., :, None] - keys[..., None, :]).abs().to(like.dtype)
-        slopes = torch.tensor(alibi_slopes(self.room.n_heads), dtype=like.dtype, device=like.device)
-        return -slopes[:, None, None] * distance[..., None, :, :]
+        wide = torch.promote_types(like.dtype, torch.float32)  # float16 ends at 65,504, where a penalty may be small
+        distance = (queries[..., :, None] - keys[..., None, :]).abs().to(wide)
+        slopes = torch.tensor(alibi_slopes(self.room.n_heads), dtype=wide, device=like.device)
+        return (-slopes[:, None, None] * distance[..., None, :, :]).to(like.dtype)
 
 
 def alibi_slopes(n_heads: int) -> list[float]:

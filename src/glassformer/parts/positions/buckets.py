@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -44,7 +46,8 @@ def bucket(distance: Int[Tensor, "*pairs"], settings: RelativeConfig, *, causal:
     return within if causal else within + side * (distance > 0)
 
 
-def first_distances(side: int, single: int, max_distance: int) -> list[int]:
+@cache
+def first_distances(side: int, single: int, max_distance: int) -> tuple[int, ...]:
     """The smallest distance of each bucket of a side except the first; by integers, as logarithms may be off by one."""
     ranges = side - single
     edges = list(range(1, single + 1))
@@ -57,4 +60,4 @@ def first_distances(side: int, single: int, max_distance: int) -> list[int]:
         while n**ranges < bound:
             n += 1
         edges.append(n)
-    return edges
+    return tuple(edges)

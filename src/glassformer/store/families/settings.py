@@ -80,13 +80,18 @@ class WholeOrNone(Row):
 
 @dataclass(frozen=True)
 class Number(Row):
-    """A number of at least 0, read from the first of `theirs` and written to each."""
+    """A number of at least 0, one here for all of `theirs`, which must not differ."""
 
     theirs: tuple[str, ...]
     usual: float
 
     def read(self, values: Values, found: Ours) -> float:
-        return values.number(self.theirs[0], self.usual)
+        first, *others = self.theirs
+        number = values.number(first, self.usual)
+        for other in others:
+            if values.number(other, number) != number:
+                raise values.wrong(other, f"{number}, as {first} is: one number here", values.given[other])
+        return number
 
     def write(self, value: Any) -> dict[str, Any]:
         return dict.fromkeys(self.theirs, value)

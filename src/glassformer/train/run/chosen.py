@@ -78,7 +78,7 @@ def attention(model: Transformer, prepared: RunData) -> str:
             picked.setdefault("our C++", f"in float32 on a CPU: it keeps no scores{few}")
             return
         flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=chance) is None
-        name, why = pick(q.device.type, q.shape[-2], call.k.shape[-2], call.mask, flexible=flexible)
+        name, why = pick(q.device.type, q.shape[-2], call.k.shape[-2], call.mask, flexible=flexible, dropout=chance)
         picked.setdefault(name, why)
 
     device, training = next(model.parameters()).device, model.training

@@ -240,7 +240,7 @@ def _runtime(recipe: Recipe, ranks: Ranks) -> tuple[torch.device, int, list[str]
     refuse_untrackable(recipe.training.track)
     device, why = device_of(recipe.training.device, ranks)
     if recipe.model.attention == "flex":  # otherwise the first step would refuse it, after reading all data
-        width = recipe.model.d_model // recipe.model.n_heads
+        width = recipe.model.d_head or recipe.model.d_model // recipe.model.n_heads
         if reason := obstacle(device.type, width, torch.float32, learns=True):
             raise ConfigError(reason)
     number, threads = choose_threads(recipe.training.threads, ranks.local_count)
