@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.data.tokenizer import Tokenizer
-from glassformer.data.tokens.exported import LISTED, exported
+from glassformer.data.tokens.exported import LISTED, exported, names_of
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.model.config import ModelConfig
@@ -64,7 +64,7 @@ def write_pretrained(folder: Path, model: Transformer, tokenizer: Tokenizer, tex
     texts = {
         CONFIG: {"torch_dtype": dtype} | config_of(name, family, config, text) | ends_of(kept, *ENDS),
         GENERATION: ends_of(kept, BOS, EOS, PAD) | {"suppress_tokens": suppressed(kept, text)},
-        TOKENIZER_CONFIG: tokenizer_config(kept, text, config),
+        TOKENIZER_CONFIG: tokenizer_config(kept, text, config, names_of(tokenizer)),
     }
     files = {name: json.dumps(each, indent=2).encode() for name, each in texts.items()}
     files[TOKENIZER] = exported(tokenizer, kept.ids, kept.stands_for(BOS) if text.begins else None).encode()
@@ -143,9 +143,12 @@ def suppressed(kept: Kept, text: Text) -> list[int]:
     return [new for new, old in enumerate(kept.ids) if old in never]
 
 
-def tokenizer_config(kept: Kept, text: Text, config: ModelConfig) -> dict[str, Any]:
-    """The contents of tokenizer_config.json: special tokens are never found in a text, and no space is cleaned up."""
+def tokenizer_config(kept: Kept, text: Text, config: ModelConfig, special: Sequence[str]) -> dict[str, Any]:
+    """The contents of tokenizer_config.json: special tokens are never found in a text, and no space is cleaned up.
+
+    `special`: their names in the file of the tokenizer.
+    """
     names = {"bos_token": BOS, "eos_token": EOS, "unk_token": UNK, "pad_token": PAD}
-    own = {name: SPECIALS[kept.stands_for(id)] for name, id in names.items() if kept.place(id) is not None}
+    own = {name: special[kept.stands_for(id)] for name, id in names.items() if kept.place(id) is not None}
     fast = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     return fast | {"split_special_tokens": True, "model_max_length": config.stack.max_len or text.longest} | own

@@ -179,7 +179,7 @@ def compute_in(precision: str, device: torch.device) -> contextlib.AbstractConte
 
 @contextlib.contextmanager
 def seeded(*parts: int, device: torch.device) -> Generator[None]:
-    """Within the `with`, make torch's random numbers a function of `parts`; afterwards restore those of CPU and CUDA."""
+    """Within the `with`, make torch's random numbers a function of `parts`; afterwards restore CPU's and CUDA's."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(stream_of(*parts))

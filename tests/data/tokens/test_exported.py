@@ -13,8 +13,8 @@ from tokenizers import Tokenizer as Library
 
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, Labels
-from glassformer.data.tokens.exported import WHITE_SPACE, exported, returned
-from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS
+from glassformer.data.tokens.exported import WHITE_SPACE, exported, names_of, returned
+from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS
 from glassformer.foundation.errors import DataError
 
 TEXT = "The model reads a text. It reads  the text ## again:\n\tand a déjà vu, 12 times 😀."
@@ -22,7 +22,9 @@ MADE = {
     kind: made.train([TEXT] * 2, TokenizerConfig(kind=kind, vocab_size=540 if kind == "wordpiece" else 290))
     for kind, made in TOKENIZERS.items()
 }
-MARKED = some.text(some.sampled_from([*TEXT, *"#▁<pad>\x1c\x85\u200b\u3000"]), max_size=40)
+MADE["word, of their names"] = TOKENIZERS["word"].train([f"{TEXT} {' '.join(SPECIALS)}"], TokenizerConfig(kind="word"))
+PARTS = [*TEXT, *"#▁<pad>\x1c\x85\u200b\u3000", *(f" {name} " for name in SPECIALS)]
+MARKED = some.lists(some.sampled_from(PARTS), max_size=40).map("".join)
 kinds = pytest.mark.parametrize("kind", MADE)
 
 
@@ -43,7 +45,7 @@ def test_the_library_gives_the_same_tokens_and_the_same_text(kind, text):
     ours, theirs = MADE[kind], LIBRARIES[kind]
     ids = ours.encode(text)
     assert theirs.encode(text).ids == [BOS, *ids]
-    assert theirs.decode(ids, skip_special_tokens=False) == ours.decode(ids)
+    assert theirs.decode(ids, skip_special_tokens=False).replace("<unk >", "<unk>") == ours.decode(ids)
 
 
 def test_white_space_is_what_words_are_split_at():
@@ -59,7 +61,7 @@ def test_other_tokens_move_up_if_special_ones_are_left_out(kind):
     theirs = library(exported(ours, kept, begin=EOS))
     assert theirs.get_vocab_size() == len(kept)
     assert [kept[id] for id in theirs.encode(TEXT).ids] == [EOS, *ours.encode(TEXT)]
-    assert theirs.token_to_id("<pad>") is None
+    assert theirs.token_to_id(names_of(ours)[PAD]) is None
 
 
 @kinds
@@ -77,7 +79,7 @@ def test_a_file_of_ours_is_recognised(kind, begin):
 def test_a_file_that_was_saved_with_limits_and_padding_is_recognised(kind):
     theirs = library(exported(MADE[kind], begin=BOS))
     theirs.enable_truncation(5)
-    theirs.enable_padding(pad_token="<pad>")
+    theirs.enable_padding(pad_token=names_of(MADE[kind])[PAD])
     found = returned(theirs.to_str())
     assert found is not None
     assert found[0].to_json() == MADE[kind].to_json()
@@ -110,7 +112,7 @@ OTHERS = {
 def test_any_other_file_is_not(kind, change):
     record = json.loads(exported(MADE[kind], begin=BOS))
     change(record)
-    if record["decoder"] is None and kind == "word":
+    if record["decoder"] is None and kind.startswith("word"):
         return  # it has none
     assert returned(json.dumps(record)) is None
 

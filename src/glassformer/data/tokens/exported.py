@@ -1,7 +1,8 @@
 """A tokenizer of ours as a tokenizer.json that the `tokenizers` library reads, with the same tokens for every text.
 
-The special tokens keep their names. A tokenizer may lose some of them, because the exported model has no row for them;
-the other tokens then move up. `returned` is the inverse, for a file that has them all.
+The special tokens keep their names, except among words (`names_of`). A tokenizer may lose some of them, because the
+exported model has no row for them; the other tokens then move up. `returned` is the inverse, for a file that has them
+all.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from glassformer.data.tokens.bytewise import ByteTokenizer
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
 from glassformer.data.tokens.subword import BytePairTokenizer, Subword
 from glassformer.data.tokens.unigram import UnigramTokenizer
-from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer, read_json
+from glassformer.data.tokens.vocabulary import BOS, SPECIALS, UNK, Tokenizer, read_json
 from glassformer.data.tokens.wordpiece import WordPieceTokenizer
 from glassformer.data.tokens.words import CharacterTokenizer, WordTokenizer
 from glassformer.foundation.errors import DataError
@@ -43,7 +44,7 @@ def exported(tokenizer: Tokenizer, kept: Sequence[int] | None = None, begin: int
     else:
         model["vocab"] = {token: ids[old] for token, old in model["vocab"].items() if old in ids}
     record["added_tokens"] = [each | {"id": ids[each["id"]]} for each in record["added_tokens"] if each["id"] in ids]
-    record["post_processor"] = None if begin is None else beginning(SPECIALS[begin], ids[begin])
+    record["post_processor"] = None if begin is None else beginning(names_of(tokenizer)[begin], ids[begin])
     return json.dumps(record, ensure_ascii=False, indent=2)
 
 
@@ -82,21 +83,34 @@ def of_list(tokenizer: CharacterTokenizer | WordTokenizer) -> dict[str, Any]:
     from tokenizers import Tokenizer as Library
 
     each_is_token = isinstance(tokenizer, CharacterTokenizer)
-    vocabulary = {token: id for id, token in enumerate([*SPECIALS, *tokenizer.entries])}
-    library = Library(models.WordLevel(vocabulary, unk_token=SPECIALS[UNK]))
+    names = names_of(tokenizer)
+    vocabulary = {token: id for id, token in enumerate([*names, *tokenizer.entries])}
+    library = Library(models.WordLevel(vocabulary, unk_token=names[UNK]))
     cut = (Regex(CHARACTER), "isolated") if each_is_token else (Regex(WHITE_SPACE), "removed")
     library.pre_tokenizer = pre_tokenizers.Split(*cut)
     if each_is_token:
         library.decoder = decoders.Fuse()
-    library.add_special_tokens(list(SPECIALS))  # pyright: ignore[reportUnknownMemberType] (the library's stub)
+    library.add_special_tokens(list(names))  # pyright: ignore[reportUnknownMemberType] (the library's stub)
     return json.loads(library.to_str())
+
+
+def names_of(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The names of the special tokens in a file, which no part of a text may have.
+
+    What is between white space is a word, "<eos>" too, so among words these names get a space; <unk>, which is shown
+    in a text, only if it is a word of the vocabulary.
+    """
+    if not isinstance(tokenizer, WordTokenizer):
+        return SPECIALS
+    shown = SPECIALS[UNK] not in tokenizer.entries
+    return tuple(name if id == UNK and shown else f"{name[:-1]} >" for id, name in enumerate(SPECIALS))
 
 
 def beginning(token: str, id: int) -> Any:
     """The library's record for a token before each text."""
     from tokenizers import processors
 
-    made = processors.TemplateProcessing(single=f"{token} $A", pair=f"{token} $A $B:1", special_tokens=[(token, id)])
+    made = processors.TemplateProcessing([token, "$A"], [token, "$A", "$B:1"], [(token, id)])
     return json.loads(cast("bytes", made.__getstate__()))
 
 
@@ -114,19 +128,21 @@ def returned(text: str) -> tuple[Tokenizer, bool] | None:
         return None
     if tokenizer is None:
         return None
-    again = json.loads(exported(tokenizer, begin=SPECIALS.index("<bos>") if begins else None))
+    again = json.loads(exported(tokenizer, begin=BOS if begins else None))
     return (tokenizer, begins) if again == record else None
 
 
 def rebuilt(record: Mapping[str, Any]) -> Tokenizer | None:
     """A tokenizer of ours for a record that may be of our making; whether it is must be checked."""
     kind, vocabulary = record["model"]["type"], record["model"]["vocab"]
-    if [each["content"] for each in record["added_tokens"]] != list(SPECIALS):
+    named = tuple(each["content"] for each in record["added_tokens"])
+    if kind == "WordLevel" and not record["decoder"]:
+        words = WordTokenizer(sorted(vocabulary, key=vocabulary.__getitem__)[len(SPECIALS) :])
+        return words if named == names_of(words) else None
+    if named != SPECIALS:
         return None
     if kind == "WordLevel":
-        entries = sorted(vocabulary, key=vocabulary.__getitem__)[len(SPECIALS) :]
-        made = CharacterTokenizer if record["decoder"] else WordTokenizer
-        return made(entries)
+        return CharacterTokenizer(sorted(vocabulary, key=vocabulary.__getitem__)[len(SPECIALS) :])
     if kind == "BPE" and vocabulary == of_bytes()["model"]["vocab"] and not record["model"]["merges"]:
         return ByteTokenizer()
     if kind == "BPE" and record["model"]["byte_fallback"]:
