@@ -273,7 +273,8 @@ def test_answers_of_an_encoder_decoder(trained, run, refused, monkeypatch):
     assert "Beam search and contrastive search cannot be combined" in refused(
         "translate", str(trained), "--beam", "2", "--decode.contrastive-alpha", "0.5"
     )
-    assert "a source; prompt 1 is empty" in refused("generate", str(trained), "--prompt", "")
+    for nothing in ("", " \t"):
+        assert "a source; prompt 1 is empty" in refused("generate", str(trained), "--prompt", nothing)
 
 
 def test_who_reads_no_further_ends_it_quietly(trained):

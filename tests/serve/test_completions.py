@@ -146,6 +146,16 @@ def test_words_go_on_from_their_prompt(words_run):
     assert begun[0] == " " + begun[1]
 
 
+def test_tokens_of_an_echoed_prompt_begin_where_they_are_in_it(words_run):
+    body = {"prompt": "abc  zebra abd", "max_tokens": 2, "echo": True, "logprobs": 0, "logit_bias": {str(EOS): -100}}
+    with Wire(writer_of(words_run)) as wire:
+        [choice] = wire.ask(PATH, body).json["choices"]
+    offsets = choice["logprobs"]["text_offset"]
+    assert offsets[:4] == [0, 5, 10, 14]
+    assert offsets == sorted(offsets)
+    assert offsets[-1] < len(choice["text"])
+
+
 def test_ids_are_read_as_they_are(wire, writer):
     ids = writer.ids("abc", 1, crop=False)
     body = {"temperature": 0, "max_tokens": 12}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_seed
+from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import flag_of
 from glassformer.data.config import SPLITS, TEXT
@@ -34,6 +34,7 @@ def run(arguments: Arguments) -> int:
     refuse_idle_decoding(folder, own.data, changes)
     recipe = override(own, changes)
     refuse_idle_seed(recipe.decode, changes)
+    refuse_idle_search(recipe.decode, changes)
     refuse_unnamed(recipe.data, split)
     from glassformer.train.finished.use import evaluate
 

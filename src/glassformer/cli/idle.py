@@ -43,6 +43,23 @@ def refuse_idle_seed(decode: DecodeConfig, changes: Collection[str]) -> None:
         )
 
 
+def refuse_idle_search(decode: DecodeConfig, changes: Collection[str], *, scored: bool = False) -> None:
+    """Refuse settings of a beam search that were given where they would change nothing. Errors: `ConfigError`.
+
+    `scored`: whether the answers' scores are shown, which the length penalty is part of without a beam, too.
+    """
+    if "decode.diversity" in changes and decode.beam_groups == 1:
+        raise ConfigError(
+            f"decode.diversity keeps groups of a beam apart, but there is only one, so {decode.diversity} would have "
+            "no effect. Set decode.beam_groups, or remove decode.diversity."
+        )
+    if "decode.length_penalty" in changes and decode.beam == 1 and not scored:
+        raise ConfigError(
+            f"decode.length_penalty ranks the answers of a beam, but decode.beam is 1, so {decode.length_penalty} "
+            "would have no effect. Set decode.beam, or remove decode.length_penalty."
+        )
+
+
 def drawless(decode: DecodeConfig) -> str:
     """Return the name of what chooses the tokens at temperature 0, for a message."""
     if decode.beam > 1:

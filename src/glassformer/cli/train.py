@@ -12,6 +12,7 @@ from glassformer.data.config import TEXT
 from glassformer.data.file_checks import refuse_missing
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.launched import launched
+from glassformer.store.leftovers import absolute
 from glassformer.train.recipe import Recipe, anchored, load_recipe, override
 
 TRIALS = ("dry-run", "find-learning-rate", "gradient-noise")
@@ -26,6 +27,8 @@ def run(arguments: Arguments) -> int:
     if recipe.data.task != TEXT:  # running text: [decode] is used for its samples and later texts
         refuse_idle_decoding(f"the recipe {recipe.name}", recipe.data, changes)
     out = run_folder(arguments.options.get("out"), RUNS / recipe.name)
+    if (other := recipe.training.start_from) is not None and absolute(Path(other).expanduser()) == absolute(out):
+        raise ConfigError(f"A run cannot start from the run that it replaces, {out}. Name another folder with --out.")
     trial, place = trial_of(arguments), launched()
     if trial is not None:
         return look(trial, recipe, out, as_json="json" in arguments.options) if place.first else 0

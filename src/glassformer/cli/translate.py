@@ -11,7 +11,7 @@ from typing import TypeVar
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.figures import asked_of, line_of
 from glassformer.cli.flags.wished import wished
-from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_seed
+from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import converted
 from glassformer.data.config import NO_ANSWERS
@@ -34,6 +34,7 @@ def run(arguments: Arguments) -> int:
     refuse_idle_seed(recipe.decode, changes)
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     asked = asked_of(arguments, recipe.decode.beam)
+    refuse_idle_search(recipe.decode, changes, scored=asked is not None)
     wishes = wished(arguments, folder)
     if talking:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from glassformer.data.tokens.vocabulary import EOS
-from glassformer.decode.choose.conflict import refuse_searched
+from glassformer.decode.choose.conflict import names_of, refuse_searched
 from glassformer.decode.choose.context import Filter
 from glassformer.decode.choose.draw import filtered
 from glassformer.decode.choose.likely import Candidates, Scores, likeliest, scored
@@ -134,7 +134,7 @@ def beam_search(
     if empty := [row for row, found in enumerate(apart) if not found]:
         first = empty[0] * groups
         if forced is not None:
-            raise forced.refuse(rows.numbers[first], rows.limits[first])
+            raise forced.refuse(rows.numbers[first], rows.limits[first], names_of(filters))
         raise refuse_searched(filters, rows.numbers[first])
     return [best(found, n_best) for found in apart]
 

@@ -92,11 +92,13 @@ class Forced:
         turns = zip_longest(*(banks[count] for count in sorted(banks, reverse=True)))
         return [option for turn in turns for option in turn if option is not None]
 
-    def refuse(self, row: int, limit: int) -> ConfigError:
-        """The error for a row without an answer."""
+    def refuse(self, row: int, limit: int, others: Sequence[str] = ()) -> ConfigError:
+        """The error for a row without an answer; `others` are the names of settings that forbid tokens."""
+        change = f", or change or remove {' or '.join(others)}" if others else ""
         return ConfigError(
             f"An answer must contain all forced texts, {', '.join(map(repr, self.texts)):.80}; none of row {row} "
-            f"(counted from 0) did within its {limit} tokens. Raise max_new_tokens or beam, or force fewer texts."
+            f"(counted from 0) did within its {limit} tokens. Raise max_new_tokens or beam, or force fewer "
+            f"texts{change}."
         )
 
 
@@ -104,8 +106,8 @@ def check_forced(forced: Forced | None, beam: int, groups: int) -> None:
     """Refuse forced texts without a beam search in one group. Errors: `ConfigError`."""
     if forced is not None and (beam == 1 or groups > 1):
         raise ConfigError(
-            f"Forced texts need a beam of at least 2 in one group; got beam={beam} and groups={groups}. "
-            "Try beam=5 with groups=1."
+            f"Forced texts need a beam of at least 2 in one group; got beam={beam} and beam_groups={groups}. "
+            "Try beam=5 with beam_groups=1."
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from glassformer.data.tokens.decoding import Decoding
+from glassformer.data.tokens.decoding import Decoding, begins_in
 from glassformer.data.tokens.vocabulary import EOS, Tokenizer
 from glassformer.decode.engine.requests import FAILED, Likely, Request, Ticket, Written
 from glassformer.decode.stream import LIMITED, TextStream
@@ -45,6 +45,8 @@ class Echoed(NamedTuple):
     text: str
     ids: Sequence[int]
     """Its tokens, without a <bos> that is not in the text."""
+    typed: bool = False
+    """Whether the text was given, and the tokens are what was read of it; otherwise it is the text of the tokens."""
 
 
 @dataclass
@@ -121,11 +123,18 @@ class Job:
         return None
 
     def _explain_prompt(self, logprobs: Logprobs, prompt: Echoed, told: Sequence[Likely]) -> None:
-        decoding = Decoding(self.tokenizer)
         first: list[Likely | None] = [None] * (len(prompt.ids) - len(told))  # unless a <bos> was read before it
-        for id, likely in zip(prompt.ids, [*first, *told], strict=True):
-            logprobs.append(self.tokenizer, id, likely, len(decoding))
+        for id, likely, begin in zip(prompt.ids, [*first, *told], self._begins(prompt), strict=True):
+            logprobs.append(self.tokenizer, id, likely, begin)
+
+    def _begins(self, prompt: Echoed) -> list[int]:
+        if prompt.typed:
+            return begins_in(prompt.text, prompt.ids, self.tokenizer)
+        decoding, begins = Decoding(self.tokenizer), list[int]()
+        for id in prompt.ids:
+            begins.append(len(decoding))
             decoding.add(id)
+        return begins
 
     def deliver(self, number: int, piece: Piece) -> None:
         """Make a piece available to `pieces`. Runs on the event loop."""

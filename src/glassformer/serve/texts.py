@@ -122,5 +122,5 @@ class Texts:
 
     def _echoed(self, ids: list[int], prompt: str | list[int]) -> Echoed:
         if isinstance(prompt, str):
-            return Echoed(prompt, ids[1:] if ids[:1] == [BOS] else ids)
+            return Echoed(prompt, ids[1:] if ids[:1] == [BOS] else ids, typed=True)
         return Echoed(self.writer.tokenizers.target.decode(ids), ids)

@@ -144,3 +144,11 @@ def test_what_is_no_run_is_refused(tmp_path):
         begin(override(load_recipe("reverse"), {"training.start_from": str(tmp_path)}))
     with pytest.raises(ConfigError, match="got ''"):
         override(load_recipe("reverse"), {"training.start_from": ""})
+
+
+def test_running_text_does_not_start_with_two_vocabularies(before, tmp_path):
+    files = {f"data.{name}": str(before.parent / f"{name}.tsv") for name in ("train", "dev")}
+    two = trained(override(load_recipe("seq2seq"), TINY | files | {"tokenizer.shared": False}), tmp_path / "two")
+    asked = {"data.text": str(before.parent / "text.txt"), "data.window": 16, "training.start_from": str(two)}
+    with pytest.raises(ConfigError, match=r"one vocabulary, but .*two, which .* has one for each side"):
+        begin(override(load_recipe("denoise"), TINY | asked))

@@ -14,6 +14,7 @@ from glassformer.model.transformer import Transformer
 from glassformer.train.objective import objective_for
 from glassformer.train.sources.prepare import model_config, prepare, prepare_split
 from glassformer.train.text_settings import places
+from glassformer.train.recipe import override
 from train.text_examples import WINDOW, book, shelf, text_recipe, words
 
 
@@ -105,6 +106,13 @@ def test_documents_are_decided_once_and_written_down(tmp_path):
     assert tokens.tokens[0] == 1
     assert "in 11 documents" in prepared.notes()[0]
     assert prepare(text_recipe(shelf(tmp_path), data__documents=False)).recipe.data.documents is False
+
+
+def test_a_document_mask_over_one_document_is_refused(tmp_path):
+    recipe = text_recipe(book(tmp_path), data__document_mask=True)
+    with pytest.raises(ConfigError, match=r"inside each document, but .*is one document\. .*set data\.documents=True"):
+        prepare(recipe)
+    assert prepare(override(recipe, {"data.documents": True}))
 
 
 def test_a_document_mask_keeps_documents_apart(tmp_path):

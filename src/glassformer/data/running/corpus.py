@@ -180,5 +180,16 @@ def held_out_from(corpus: Corpus, share: float) -> int:
 
 
 def has_documents(config: DataConfig, train: Part) -> bool:
-    """Whether documents are put between <bos> and <eos>: as set, or else if the training text has more than one."""
-    return len(train.corpus.ends) > 1 if config.documents is None else config.documents
+    """Whether documents are put between <bos> and <eos>: as set, or else if the training text has more than one.
+
+    Errors: `ConfigError` for a document mask over a text that is a single document.
+    """
+    if config.documents is not None:
+        return config.documents
+    several = len(train.corpus.ends) > 1
+    if config.document_mask and not several:
+        raise ConfigError(
+            f"data.document_mask keeps attention inside each document, but {train.corpus.name} is one document. Give a "
+            "folder or a .jsonl file, set data.documents=True, or remove data.document_mask."
+        )
+    return several

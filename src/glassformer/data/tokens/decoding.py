@@ -1,10 +1,14 @@
-"""Turn ids into text one by one: each is decoded once, and text that was returned is never taken back."""
+"""Turn ids into text one by one: each is decoded once, and text that was returned is never taken back.
+
+`begins_in` finds the ids of a text in it.
+"""
 
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 
-from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
+from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer, utf8
 
 
 class Decoding:
@@ -39,3 +43,29 @@ class Decoding:
     def _tell(self, text: str) -> str:
         self._told += len(text)
         return text
+
+
+def begins_in(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    """Where each of the ids of an encoded text begins in it, in characters.
+
+    An <unk> stands where the part is that the vocabulary lacks; white space that no id holds is passed over. An id that
+    begins within a character begins where that does.
+    """
+    whole, missing = utf8(text), iter(tokenizer.lacks(text))
+    begins, at, counted, characters = list[int](), 0, 0, 0
+    for n, id in enumerate(ids):
+        piece = utf8(next(missing)) if id == UNK else tokenizer.adds(id, first=n == 0)
+        if not whole.startswith(piece, at):  # other white space than the space between two words
+            piece = piece.lstrip()
+            at = max(at, whole.find(piece, at))
+        characters += sum(map(starts_character, whole[counted:at]))
+        counted = at
+        within = at < len(whole) and not starts_character(whole[at])
+        begins.append(characters - within)
+        at += len(piece)
+    return begins
+
+
+def starts_character(byte: int) -> bool:
+    """Whether a byte of UTF-8 is the first of a character."""
+    return byte & 0xC0 != 0x80

@@ -150,7 +150,7 @@ class Writer:
         """
         begin = [BOS] if self.continues and self.documents else []
         ids = [*begin, *self.tokenizers.source.encode(prompt)]
-        if not ids:
+        if not ids or not (self.continues or prompt.strip()):
             why = "continues a text, as its data.documents is false" if self.continues else "answers a source"
             raise DataError(f"This model {why}; {called} {number} is empty. Give a text.")
         of_model = self.model.config

@@ -11,6 +11,8 @@ from glassformer.foundation.registry import lookup
 from glassformer.foundation.typed import check_types
 
 ADAMW = frozenset({"beta1", "beta2", "epsilon"})
+MOST_SCALE = 1e6
+"""The largest multiple of a learning rate."""
 USES = {"adamw": ADAMW, "muon": ADAMW | {"momentum", "adamw_scale"}, "adafactor": frozenset[str]()}
 """The optimizers by name, and the settings that not all of them read."""
 OWN = frozenset[str]().union(*USES.values())
@@ -59,10 +61,10 @@ class OptimizerConfig:
                 raise ConfigError(
                     f"optimizer.{name} must be at least 0 and below 1; got {getattr(self, name)}. Try 0.9."
                 )
-        if not 0.0 < self.adamw_scale < math.inf:
+        if not 0.0 < self.adamw_scale <= MOST_SCALE:
             raise ConfigError(
-                f"optimizer.adamw_scale must be above 0 and finite; got {self.adamw_scale}. Try 1, which gives all "
-                "weights the same rate."
+                f"optimizer.adamw_scale must be above 0 and at most {MOST_SCALE:g}; got {self.adamw_scale}. "
+                "Try 1, which gives all weights the same rate."
             )
         if not 0.0 < self.layer_decay <= 1.0:
             raise ConfigError(

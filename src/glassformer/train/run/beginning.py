@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from glassformer.data.config import ACTIONS, LABEL, NO_ANSWERS
+from glassformer.data.config import ACTIONS, LABEL, NO_ANSWERS, TEXT
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels
 from glassformer.foundation.errors import ConfigError
@@ -53,6 +53,11 @@ def begin(recipe: Recipe) -> Beginning:
             "remove training.start_from."
         )
     before, theirs = load(run), load_recipe(run / "recipe.toml")
+    if recipe.data.task == TEXT and not theirs.tokenizer.shared:
+        raise ConfigError(
+            f"Running text needs only one vocabulary, but {run}, which training.start_from names, has one for each "
+            "side (tokenizer.shared=False). Start from another run, or remove training.start_from."
+        )
     if recipe.data.layout != ACTIONS and theirs.data.layout == ACTIONS:
         raise ConfigError(
             f"training.start_from must be a run that reads tokens, as data.layout={recipe.data.layout!r} does; {run} "

@@ -1,0 +1,26 @@
+"""A setting of a search that was given where nothing is searched is refused, not ignored."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.cli.idle import refuse_idle_search
+from glassformer.foundation.errors import ConfigError
+from glassformer.train.settings import DecodeConfig
+
+
+@pytest.mark.parametrize(("name", "own", "scored", "said"), [
+    ("diversity", {"beam": 4}, True, "there is only one, so 0.5 would have no effect. Set decode.beam_groups"),
+    ("length_penalty", {"length_penalty": 2.0}, False, r"decode.beam is 1, so 2.0 would .* Set decode.beam"),
+    ("diversity", {"beam": 4, "beam_groups": 2}, False, None),
+    ("length_penalty", {"beam": 4}, False, None),
+    ("length_penalty", {}, True, None),
+    ("beam", {}, False, None),
+])  # fmt: skip
+def test_what_is_searched_decides(name, own, scored, said):
+    if said is None:
+        refuse_idle_search(DecodeConfig(**own), {f"decode.{name}"}, scored=scored)
+        return
+    with pytest.raises(ConfigError, match=said):
+        refuse_idle_search(DecodeConfig(**own), {f"decode.{name}"}, scored=scored)
+    refuse_idle_search(DecodeConfig(**own), {}, scored=scored)

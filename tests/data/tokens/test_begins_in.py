@@ -1,0 +1,52 @@
+"""Each id of a text begins where it stands in the text, whatever the tokenizer loses of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from data.tokens.published_examples import json_of
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.tokens.adopted import adopt
+from glassformer.data.tokens.decoding import begins_in
+from glassformer.data.tokens.vocabulary import UNK
+
+TEXT = "the cat déjà sat 😀 on 12"
+MADE = {
+    kind: made.train([TEXT] * 3, TokenizerConfig(kind=kind, vocab_size=max(290, made.least_vocab_size + 30)))
+    for kind, made in TOKENIZERS.items()
+}
+MADE["SentencePiece"] = adopt(json_of("Llama 2"), {}).tokenizer
+PARTS = ["the", "cat", "zebra", "<unk>", " ", "  ", "\t", "déjà", "漢", "😀", "\n", "▁", "q"]
+
+
+@pytest.mark.parametrize(("kind", "text", "begins"), [
+    ("word", " the  zebra\tcat on", [1, 6, 12, 15]),
+    ("character", "zet", [0, 1, 2]),
+    ("byte", "a😀b", [0, 1, 1, 1, 1, 2]),
+])  # fmt: skip
+def test_by_hand(kind, text, begins):
+    assert begins_in(text, MADE[kind].encode(text), MADE[kind]) == begins
+
+
+@pytest.mark.parametrize("kind", MADE)
+@given(text=some.lists(some.sampled_from(PARTS), max_size=12).map("".join))
+def test_ids_stand_in_the_text_in_their_order(kind, text):
+    tokenizer = MADE[kind]
+    ids = tokenizer.encode(text)
+    begins = begins_in(text, ids, tokenizer)
+    assert len(begins) == len(ids)
+    assert all(one <= other for one, other in pairwise([0, *begins, len(text)]))
+    missing = iter(tokenizer.lacks(text))
+    for n, (id, begin) in enumerate(zip(ids, begins, strict=True)):
+        part = next(missing).encode() if id == UNK else tokenizer.adds(id, first=n == 0)
+        if whole(part):  # of parts of characters, `test_by_hand` has some
+            assert text[begin:].lstrip(" \t\n▁").startswith(part.decode().strip(" \t\n▁"))
+
+
+def whole(part: bytes) -> bool:
+    return part.decode(errors="ignore").encode() == part
