@@ -13,6 +13,7 @@ from glassformer.data.tokens.sentencepiece import FORMS, SPACE
 
 TEXT = "The model reads a text. It reads  the text again:\n\tand a déjà vu, 12 times 😀. 1234 it's IT'S!\n\n    four"
 END = "<|end|>"
+WHOLE = "zebra"
 OWN = ("<unk>", "<s>", "</s>")
 FORM_NAMES = {
     "Llama 2": FORMS[0],
@@ -23,13 +24,20 @@ FORM_NAMES = {
 
 
 @cache
-def of_bytes(name: str, size: int = 330) -> str:
-    """The tokenizer.json of byte-level BPE on the words of one of `CUTS`; its special token has the last id."""
+def of_bytes(name: str, size: int = 400) -> str:
+    """The tokenizer.json of byte-level BPE on the words of one of `CUTS`; its special token has the last id.
+
+    Llama 3 takes whole words of its vocabulary first, so it has one that no merges lead to.
+    """
     made = Tokenizer(models.BPE(ignore_merges=name == "Llama 3"))
     made.pre_tokenizer, made.decoder = CUTS[name].made(), decoders.ByteLevel()
     letters = pre_tokenizers.ByteLevel.alphabet()
     learned = trainers.BpeTrainer(vocab_size=size, initial_alphabet=letters, show_progress=False)
     made.train_from_iterator([TEXT] * 3, learned)
+    record: dict[str, Any] = json.loads(made.to_str())
+    if name == "Llama 3":
+        record["model"]["vocab"][WHOLE] = len(record["model"]["vocab"])
+    made = Tokenizer.from_str(json.dumps(record))
     made.add_special_tokens([END])
     return made.to_str()
 

@@ -8,11 +8,11 @@ from functools import cache
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 from tokenizers import Tokenizer as Library
 
-from data.tokens.published_examples import FORM_NAMES, PUBLISHED, TEXT, json_of
+from data.tokens.published_examples import FORM_NAMES, PUBLISHED, TEXT, WHOLE, json_of
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import tokenizer_from_json
 from glassformer.data.tokens import cuts
@@ -25,7 +25,21 @@ from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
 from glassformer.foundation.errors import ConfigError, DataError
 
-PARTS = [*TEXT, *"▁ \n\t<0x41>é漢\r\x85\u3000", "  ", "\n\n", ".\n", " the", "reads", "IT'S", "<unk>", "<s>", "▁ "]
+PARTS = [
+    *TEXT,
+    *"▁ \n\t<0x41>é漢\r\x85\u3000",
+    "  ",
+    "\n\n",
+    ".\n",
+    "!\n\n",
+    WHOLE,
+    " the",
+    "reads",
+    "IT'S",
+    "<unk>",
+    "<s>",
+    "▁ ",
+]
 TEXTS = some.one_of(some.lists(some.sampled_from(PARTS), max_size=24).map("".join), some.text(max_size=24))
 every = pytest.mark.parametrize("name", PUBLISHED)
 sentencepiece = pytest.mark.parametrize("name", FORM_NAMES)
@@ -41,6 +55,7 @@ def both(name: str) -> tuple[Adopted, Library]:
 
 @every
 @given(text=TEXTS)
+@example(text=f"{WHOLE} {TEXT}")
 def test_the_ids_and_the_text_of_them_are_theirs(name, text):
     (ours, rows, _), theirs = both(name)
     expected = theirs.encode(text, add_special_tokens=False).ids
@@ -53,6 +68,7 @@ def test_the_ids_and_the_text_of_them_are_theirs(name, text):
 
 @every
 @given(text=TEXTS)
+@example(text=f"{WHOLE} {TEXT}")
 def test_a_text_comes_back_except_for_what_stands_for_a_space(name, text):
     ours = both(name)[0].tokenizer
     back = ours.decode(ours.encode(text))
@@ -66,6 +82,7 @@ def test_a_text_comes_back_except_for_what_stands_for_a_space(name, text):
 
 @every
 @given(text=TEXTS)
+@example(text=f"{WHOLE} {TEXT}")
 def test_what_ids_add_one_by_one_is_the_text(name, text):
     ours = both(name)[0].tokenizer
     ids, told = ours.encode(text), Decoding(ours)
@@ -76,6 +93,7 @@ def test_what_ids_add_one_by_one_is_the_text(name, text):
 
 @every
 @given(text=TEXTS)
+@example(text=f"{WHOLE} {TEXT}")
 def test_the_ids_of_the_parts_are_those_of_the_whole(name, text):
     ours = both(name)[0].tokenizer
     blank = WHITE_SPACE + ours.cuts.as_space

@@ -12,9 +12,9 @@ from glassformer.data.running.text_settings import OBJECTIVES
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.model.transformer import Transformer
 from glassformer.train.objective import objective_for
+from glassformer.train.recipe import override
 from glassformer.train.sources.prepare import model_config, prepare, prepare_split
 from glassformer.train.text_settings import places
-from glassformer.train.recipe import override
 from train.text_examples import WINDOW, book, shelf, text_recipe, words
 
 
