@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.parts.positions.frequencies import speeds
 from glassformer.parts.positions.scheme import Positions, Room
 
 
@@ -18,10 +19,9 @@ class Sinusoidal(Positions):
     """
 
     def embedding(self, positions: Int[Tensor, "*batch T"], like: Tensor) -> Float[Tensor, "*batch T D"]:
-        """The vectors, in the dtype of `like`; angles are computed in float32 or wider."""
-        wide = torch.promote_types(like.dtype, torch.float32)
-        even = torch.arange(0, self.room.d_model, 2, device=positions.device, dtype=wide)
-        angle = positions[..., None].to(wide) * torch.exp(even * (-math.log(10_000.0) / self.room.d_model))
+        """The vectors, in the dtype of `like`; angles are computed in float64 if the device has it."""
+        turns = speeds(math.log(10_000.0), self.room.d_model, positions.device)
+        angle = positions[..., None].to(turns.dtype) * turns
         return self.laid_out(angle.sin(), angle.cos())[..., : self.room.d_model].to(like.dtype)
 
     def laid_out(self, sin: Float[Tensor, "*where P"], cos: Float[Tensor, "*where P"]) -> Float[Tensor, "*where Q"]:
