@@ -13,7 +13,7 @@ SCAN = (*WORDS, *EXACT, "--model.n-layers", "2", "--optimizer.weight-decay", "0"
 SIMPLE, OTHER = (*SCAN, "--training.steps", "8000"), (*SCAN, "--training.steps", "5000")
 INFLECTION = (*WORDS, "--tokenizer.shared", "true")
 SOUNDS = (
-    *(*WORDS, *EXACT, "--model.d-model", "192", "--model.d-ff", "768"),
+    *(*WORDS, *EXACT, "--model.convolution", "2", "--model.d-model", "192", "--model.d-ff", "768"),
     *("--training.steps", "4300", "--training.batch-tokens", "4096"),
 )
 LONGER = ("--training.steps", "6000", "--decode.beam", "5")  # half an hour

@@ -135,7 +135,7 @@ def asked(q, device, monkeypatch, **given):
     heard = []
     auto = sys.modules["glassformer.attend.auto"]
     monkeypatch.setattr(
-        auto, "choice", lambda *_, flexible, narrow: heard.append(flexible) or ("sdpa", "as the test says")
+        auto, "choice", lambda *_, flexible, **__: heard.append(flexible) or ("sdpa", "as the test says")
     )
     monkeypatch.setattr(auto, "obstacle", lambda _, *rest, **named: obstacle(device, *rest, **named))
     ATTEND["softmax"]["auto"](q, q, q, Mask(), scale=1.0, **given)
