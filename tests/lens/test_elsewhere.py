@@ -24,6 +24,12 @@ SAID = [None, 9, 8]
 ROWS = ([9, 8, 7], [11, 8, 7])
 
 
+@pytest.fixture(autouse=True)
+def known(monkeypatch):
+    """A device without float64 is known by its kind."""
+    monkeypatch.setattr("glassformer.foundation.wide.WITHOUT", (DEVICE.type,))
+
+
 def both(shape, work):
     """What comes of a model here and there, in that order."""
     model = small(shape)
@@ -59,9 +65,7 @@ def test_a_trace(shape, beam):
         assert mine == near(other)
 
 
-def test_what_is_drawn(monkeypatch):
-    """A device without float64 is known by its kind."""
-    monkeypatch.setattr("glassformer.foundation.wide.WITHOUT", (DEVICE.type,))
+def test_what_is_drawn():
     drawn = Sampling(temperature=1.0, top_k=3, seed=4)
     here, there = both("decoder", lambda model, _: trace(model, LETTERS, "abcd", sampling=drawn, max_new_tokens=5))
     assert there.header["sequences"] == here.header["sequences"]

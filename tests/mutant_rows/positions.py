@@ -40,7 +40,7 @@ ROWS: list[Mutant] = [
         "(part.to(like.dtype) for part in (angle.cos() * factor, angle.sin()))",
         f"{ROTARY}::test_yarn_sharpens_scores"),
     Mutant("far angles are computed in float32", "parts/positions/frequencies.py",
-        'torch.float32 if device.type == "mps" else torch.float64', "torch.float32",
+        "dtype=widest(device)", "dtype=torch.float32",
         f"{ROTARY}::test_far_positions_are_as_exact_as_near_ones"),
     Mutant("positions lose their last digits", "parts/positions/rotary.py",
         "positions[..., None].to(scaled.dtype) * scaled", "positions[..., None].to(like.dtype) * scaled",

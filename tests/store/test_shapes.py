@@ -104,16 +104,6 @@ def test_the_usual_values_are_theirs(tmp_path):
         changed(tmp_path / "other", "llama", **dict.fromkeys(names, MISSING))
 
 
-def test_tokenizers_of_published_models_are_named(tmp_path):
-    changed(tmp_path / "in", "llama")
-    read = json.loads((tmp_path / "in" / "tokenizer.json").read_text("utf-8"))
-    for name, whose in (("byte_fallback", "SentencePiece's BPE in Llama 2"), ("ignore_merges", "Llama 3's BPE")):
-        other = {**read, "model": {**read["model"], name: True}}
-        (tmp_path / "in" / "tokenizer.json").write_text(json.dumps(other), "utf-8")
-        with pytest.raises(GlassformerError, match=rf"{name}=False; this tokenizer has True, as {whose} has. Import"):
-            read_pretrained(tmp_path / "in")
-
-
 def test_weights_without_their_head_are_read(tmp_path):
     from safetensors.torch import load_file, save_file
 

@@ -198,7 +198,6 @@ def test_run_folder_is_no_recipe(tmp_path):
         (TrainingConfig, {"clip": float("inf")}, "training.clip"),
         (OptimizerConfig, {"weight_decay": float("nan")}, "optimizer.weight_decay"),
         (TrainingConfig, {"learning_rate": 0.0}, "training.learning_rate must be above 0"),
-        (TrainingConfig, {"learning_rate": 1e39}, r"above 0 and at most 1e\+06; got 1e\+39"),
         (TrainingConfig, {"learning_rate": float("nan")}, "training.learning_rate"),
         (TrainingConfig, {"learning_rate": float("inf")}, "training.learning_rate"),
         (OptimizerConfig, {"epsilon": 0.0}, "optimizer.epsilon"),

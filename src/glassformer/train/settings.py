@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,8 +32,6 @@ MOST = 2**31 - 1
 """The upper bound of all counts: no run lasts longer, and no list is as long."""
 MOST_WARMUP = 1_000_000
 """Most steps of a batch or length warm-up. Each step is planned ahead: that takes seconds, and some 100 MB."""
-MOST_RATE = 1e6
-"""The largest learning rate: none is of use there, and its products are still numbers of float32."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +111,9 @@ class TrainingConfig:
         at_most(self, "training", MOST, "samples", "pool", "skip_nonfinite", "recompute")
         at_most(self, "training", 2**64 - 1, "seed")
         at_most(self, "training", MOST_THREADS, "threads")
-        if not 0.0 < self.learning_rate <= MOST_RATE:
+        if not 0.0 < self.learning_rate < math.inf:
             raise ConfigError(
-                f"training.learning_rate must be above 0 and at most {MOST_RATE:g}; got {self.learning_rate}. "
+                f"training.learning_rate must be above 0 and finite; got {self.learning_rate}. "
                 "Try training.learning_rate=0.001."
             )
         if not 0.0 <= self.label_smoothing < 1.0:

@@ -82,3 +82,14 @@ def test_no_gradient_and_a_gradient_of_zeros_move_nothing():
     optimizer.step()
     for name, parameter in weights(network).items():
         assert torch.equal(parameter, before[name]), name
+
+
+def test_a_rate_beyond_float32_makes_weights_that_are_not_finite():
+    """As with any other optimizer, so that training says that it has diverged."""
+    layer = torch.nn.Linear(3, 4)
+    layer.weight.grad = torch.randn(4, 3)
+    muon = build_optimizer(torch.nn.Sequential(layer), OptimizerConfig("muon"), learning_rate=1e39)
+    muon.step()
+    assert layer.weight.abs().max() > 1e37
+    muon.step()
+    assert not layer.weight.isfinite().all()

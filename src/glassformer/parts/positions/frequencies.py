@@ -13,6 +13,7 @@ import torch
 
 from glassformer.foundation.order import RotaryConfig
 from glassformer.foundation.shapes import Float, Tensor
+from glassformer.foundation.wide import widest
 
 
 def speeds(log_base: float, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
@@ -21,8 +22,7 @@ def speeds(log_base: float, R: int, device: torch.device) -> Float[Tensor, " pai
     In float32 the angle at position 100,000 is off by 0.004, which no later step can correct. The base is given as its
     logarithm, because a stretched base may exceed the largest float.
     """
-    wide = torch.float32 if device.type == "mps" else torch.float64
-    return torch.exp(torch.arange(0, R, 2, device=device, dtype=wide) * (-log_base / R))
+    return torch.exp(torch.arange(0, R, 2, device=device, dtype=widest(device)) * (-log_base / R))
 
 
 def unscaled(settings: RotaryConfig, R: int, device: torch.device) -> Float[Tensor, " pairs"]:

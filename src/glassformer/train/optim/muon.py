@@ -14,6 +14,7 @@ from glassformer.train.optim.uncompiled import AdamW, Uncompiled
 
 LIKE_ADAMW = 0.2
 """The root mean square of AdamW's steps, to which Muon's steps are scaled (Liu et al. 2025, equation 4)."""
+LARGEST = torch.finfo(torch.float32).max
 
 Group = dict[str, Any]
 
@@ -66,8 +67,9 @@ class Muon(Uncompiled):
             momentum.lerp_(parameter.grad, 1 - memory)
             ahead.append(parameter.grad.lerp(momentum, memory))
         size = LIKE_ADAMW * max(ahead[0].shape) ** 0.5
+        step = min(rate * size, LARGEST)  # beyond it torch refuses the number; the weights diverge either way
         for parameter, turned in zip(parameters, orthogonal(torch.stack(ahead), self.dtype), strict=True):
-            parameter.mul_(1 - rate * group["weight_decay"]).sub_(turned, alpha=rate * size)
+            parameter.mul_(1 - rate * group["weight_decay"]).sub_(turned, alpha=step)
 
 
 def shape_of(parameter: Tensor) -> tuple[int, ...]:
