@@ -74,7 +74,7 @@ ROWS: list[Mutant] = [
     # the tokenizer
     Mutant("a text begins with nothing", "data/tokens/exported.py",
         "None if begin is None else beginning(", "None if begin is None or True else beginning(", EXPORTED),
-    Mutant("words are split at less", "data/tokens/exported.py", "\\x1c- \\x85", " \\x85", EXPORTED),
+    Mutant("words are split at less", "data/tokens/exported.py", 'f"[{WHITE_SPACE}]+"', 'r"[ \\t\\n]+"', EXPORTED),
     Mutant("characters are lost", "data/tokens/exported.py", '(Regex(CHARACTER), "isolated")', '(Regex(CHARACTER), "removed")', EXPORTED),
     Mutant("wordpieces keep their mark", "data/tokens/exported.py", "    if not mark:\n", "    if True:\n", EXPORTED),
     Mutant("bytes are in the order of letters", "data/tokens/exported.py",

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Library
 
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, Labels
-from glassformer.data.tokens.exported import WHITE_SPACE, exported, names_of, returned
+from glassformer.data.tokens.exported import BETWEEN_WORDS, exported, names_of, returned
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS
 from glassformer.foundation.errors import DataError
 
@@ -49,7 +49,7 @@ def test_the_library_gives_the_same_tokens_and_the_same_text(kind, text):
 
 
 def test_white_space_is_what_words_are_split_at():
-    spaces = re.compile(WHITE_SPACE)
+    spaces = re.compile(BETWEEN_WORDS)
     characters = map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1)))
     assert not [each for each in characters if bool(spaces.fullmatch(each)) != each.isspace()]
 

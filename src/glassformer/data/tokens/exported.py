@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from glassformer.data.tokens.bytewise import ByteTokenizer
+from glassformer.data.tokens.cuts import WHITE_SPACE
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
 from glassformer.data.tokens.subword import BytePairTokenizer, Subword
 from glassformer.data.tokens.unigram import UnigramTokenizer
@@ -22,8 +23,8 @@ from glassformer.foundation.errors import DataError
 
 CHARACTER = r"[\s\S]"
 """A pattern for one character, whichever it is."""
-WHITE_SPACE = "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
-"""What `str.split` takes for white space; the library's own splitting knows fewer characters."""
+BETWEEN_WORDS = f"[{WHITE_SPACE}]+"
+"""The library's own splitting knows fewer characters of white space than `str.split`."""
 SUBWORDS: tuple[type[Subword], ...] = (BytePairTokenizer, WordPieceTokenizer, UnigramTokenizer)
 LISTED = (CharacterTokenizer, WordTokenizer)
 """The kinds whose vocabulary lacks something, which becomes <unk>."""
@@ -86,7 +87,7 @@ def of_list(tokenizer: CharacterTokenizer | WordTokenizer) -> dict[str, Any]:
     names = names_of(tokenizer)
     vocabulary = {token: id for id, token in enumerate([*names, *tokenizer.entries])}
     library = Library(models.WordLevel(vocabulary, unk_token=names[UNK]))
-    cut = (Regex(CHARACTER), "isolated") if each_is_token else (Regex(WHITE_SPACE), "removed")
+    cut = (Regex(CHARACTER), "isolated") if each_is_token else (Regex(BETWEEN_WORDS), "removed")
     library.pre_tokenizer = pre_tokenizers.Split(*cut)
     if each_is_token:
         library.decoder = decoders.Fuse()
