@@ -26,9 +26,8 @@ def features(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
 
 def from_features(y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """The inverse of `features`: the x whose features are y, -inf where y is 0."""
-    log = (
-        torch.where(y > 0, y, 1.0).clamp(max=1).log()
-    )  # the logarithm of 0 would have no gradient, not even where unused
+    # The logarithm of 0 has no gradient, and would make NaN even where its value is not taken.
+    log = torch.where(y > 0, y, 1.0).clamp(max=1).log()
     return torch.where(y > 1, y - 1, torch.where(y > 0, log, -torch.inf))
 
 

@@ -166,6 +166,7 @@ class Batch:
         tokens, labels = self.tokens[rows, here], self.labels
         if labels is not None:
             labels = labels[rows, here] if in_place(labels) else labels[rows]
+        prefix = None if self.prefix is None else self.prefix[rows].clamp(max=tokens.shape[1])  # the rest was padding
         return Batch(
             tokens=tokens,
             keep=keep,
@@ -174,9 +175,7 @@ class Batch:
             labels=labels,
             label_keep=None if self.label_keep is None else self.label_keep[rows, here],
             documents=None if self.documents is None else self.documents[rows, here],
-            prefix=None
-            if self.prefix is None
-            else self.prefix[rows].clamp(max=tokens.shape[1]),  # the rest was padding
+            prefix=prefix,
         )
 
     def _sides(self) -> list[tuple[Tensor, Tensor | None]]:
