@@ -15,6 +15,7 @@ from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.answer import answers
 from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.beam_settings import BeamSettings
+from glassformer.decode.choose.context import Named
 from glassformer.decode.choose.words import Wishes
 from glassformer.decode.forced import Forced, prefix_at_end
 from glassformer.foundation.errors import ConfigError
@@ -107,16 +108,16 @@ def test_an_answer_that_has_no_room_is_refused():
         beam_search(network, prompts=[[BOS]], max_new_tokens=3, beam=4, forced=Forced(spells, ["aaaa"]))
 
 
-def test_forced_and_forbidden_is_refused():
+def test_forced_and_forbidden_is_refused_and_what_forbids_is_named():
     network, spells = small("decoder", 1), spelling("a", "b")
-    with pytest.raises(ConfigError, match="none of row 0"):
+    with pytest.raises(ConfigError, match=r"none of row 0.* force fewer texts, or change or remove --ban\."):
         beam_search(
             network,
             prompts=[[BOS]],
             max_new_tokens=4,
             beam=4,
             forced=Forced(spells, ["b"]),
-            filters=[lambda logits, _: logits.index_fill(1, torch.tensor([SMALL - 1]), -math.inf)],
+            filters=[Named(lambda logits, _: logits.index_fill(1, torch.tensor([SMALL - 1]), -math.inf), "--ban")],
         )
 
 

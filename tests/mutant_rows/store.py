@@ -53,6 +53,8 @@ ROWS: list[Mutant] = [
         "sync_folder(target.parent)  # before", "pass  # before", f"{FAULTS}::test_order_for_the_power_to_fail"),
     Mutant("two threads write one file", "store/files.py",
         "if target in in_progress:", "if False:", f"{FILES}::test_one_writer_at_a_time"),
+    Mutant("another thread looks at the same time", "store/files.py",
+        "    with claiming:\n", "    with suppress():\n", f"{FILES}::test_no_thread_comes_between_looking_and_claiming"),
     # leftovers
     Mutant("what a living process writes is a leftover", "store/leftovers.py",
         "or busy or alive(pid):", "or busy:", f"{FILES}::test_leftovers_of_dead_processes_are_removed"),

@@ -260,3 +260,19 @@ def test_alive(dead, monkeypatch):
 
     monkeypatch.setattr(os, "kill", forbidden)
     assert alive(1)
+
+
+def test_no_thread_comes_between_looking_and_claiming(tmp_path, monkeypatch):
+    class Watched(set):
+        def __contains__(self, target):
+            assert files.claiming.locked()
+            return super().__contains__(target)
+
+        def add(self, target):
+            assert files.claiming.locked()
+            super().add(target)
+
+    monkeypatch.setattr(files, "in_progress", seen := Watched())
+    with files.only_writer(tmp_path):
+        assert not files.claiming.locked()
+        assert list(seen) == [tmp_path]

@@ -11,12 +11,13 @@ from glassformer.foundation.errors import GlassformerError
 from glassformer.foundation.order import RotaryConfig
 from glassformer.store.export import write_pretrained
 from glassformer.store.pretrained import read_pretrained
-from store.export_examples import LLAMA, NEOX, READING, decoder, tokenizer
+from store.export_examples import GPT2, LLAMA, NEOX, READING, decoder, tokenizer
 
 FOLDERS = {
     "llama": {**LLAMA, "n_kv_heads": 2, "tie_embeddings": False},
     "mistral": {**LLAMA, "n_kv_heads": 2, "window": 3},
     "gpt_neox": NEOX,
+    "gpt2": GPT2,
 }
 MISSING = object()
 
@@ -111,3 +112,11 @@ def test_weights_without_their_head_are_read(tmp_path):
     path = tmp_path / "in" / "model.safetensors"
     save_file({name.removeprefix("model."): each for name, each in load_file(path).items()}, path)
     assert read_pretrained(tmp_path / "in").model.config == before
+
+
+def test_one_number_here_is_not_two_there(tmp_path):
+    assert changed(tmp_path / "in", "gpt2", resid_pdrop=0.2, embd_pdrop=MISSING).stack.dropout == 0.2
+    with pytest.raises(
+        GlassformerError, match=r"embd_pdrop must be 0\.2, as resid_pdrop is: one number here; got 0\.0"
+    ):
+        changed(tmp_path / "in", "gpt2", resid_pdrop=0.2, embd_pdrop=0.0)

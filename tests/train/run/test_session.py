@@ -13,7 +13,9 @@ from glassformer.store import manifest
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import check, checkpoints, step_folder
 from glassformer.store.manifest import sha256
+from glassformer.train.ranks.distributed import ALONE
 from glassformer.train.record.events import Evaluated, Finished, Progress, Saved, Stopped
+from glassformer.train.run import session
 from glassformer.train.run.session import resume, start
 from glassformer.train.score.evaluate import Scores
 from glassformer.train.sources import pairs_data
@@ -187,3 +189,11 @@ def test_weights_that_overflow_in_the_update_are_not_saved(tmp_path):
         list(session.train())
     assert list(checkpoints(run)) == [1, 2]
     check(step_folder(run, 2))
+
+
+@pytest.mark.parametrize(("settings", "width"), [({}, 8), ({"model__d_head": 32}, 32)])
+def test_flex_is_asked_for_the_width_that_heads_have(settings, width, monkeypatch):
+    asked = []
+    monkeypatch.setattr(session, "obstacle", lambda _, width, *__, **___: asked.append(width))
+    session._runtime(recipe(model__attention="flex", model__d_model=64, model__n_heads=8, **settings), ALONE)
+    assert asked == [width]
