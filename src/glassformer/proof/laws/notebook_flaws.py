@@ -93,10 +93,8 @@ def odd_width(setting: Setting) -> Iterator[float]:
 def past_max_len(setting: Setting) -> Iterator[float]:
     """A sequence longer than max_len: the notebooks fail in torch; ours continues, or names the limit if one is set."""
     for number in NUMBERS:
-        table = cast(Any, notebook(setting, number)["PositionalEncoding"])
-        theirs, longer = table(D, LIMIT).eval(), table(D, LIMIT + 1)
+        theirs = notebook(setting, number)["PositionalEncoding"](D, LIMIT).eval()
         yield shows(stops(lambda theirs=theirs: theirs(torch.zeros(1, LIMIT + 1, D))))
-        yield apart(sinusoidal(D, LIMIT + 1), longer.pe[0])
     ids, names = tokens(setting, B, LIMIT + 1), NAMES["001"]
     short, long = (notebook(setting, "001")["TransformerEncoder"](VOCAB, D, H, F, 2, n) for n in (LIMIT, LIMIT + 1))
     yield shows(stops(lambda: short.to(setting.device)(ids)))
@@ -144,8 +142,8 @@ def as_004_trains(setting: Setting, theirs: Callable[..., Tensor], batch: Batch)
     return cross_entropy(logits.flatten(0, 1), batch.tokens[:, 1:].flatten(), ignore_index=PAD, reduction="sum")
 
 
-def sinusoidal(width: int, length: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return our table, in the notebooks' float32 unless another dtype is given."""
+def sinusoidal(width: int, length: int, dtype: torch.dtype) -> Tensor:
+    """Return our table of positions."""
     scheme, like = POSITIONS["sinusoidal"](Room(width, 1, width, None)), torch.zeros((), dtype=dtype)
     table = scheme.embedding(torch.arange(length), like)
     assert table is not None
