@@ -63,6 +63,8 @@ INSIDES = [
     {"norm": "rms", "norm_placement": "sandwich", "feed_forward": "gated", "activation": "silu"},
     {"residual_scale": 1.7},
     {"deepnorm": True, "norm_placement": "post"},
+    {"parallel_branches": True},
+    {"parallel_branches": True, "norm_placement": "sandwich", "convolution": 2, "positions": "rotary"},
     {"n_kv_heads": 1},
     {"attention_scale": 1.0},
     {"convolution": 2},

@@ -105,3 +105,9 @@ def test_a_scale_is_positive(value):
         stack(norm_eps=value)
     with pytest.raises(ConfigError, match=r"softcap, .* must be above 0 and finite.*Try softcap=50\.0"):
         stack(attention_rule="softcap", softcap=value)
+
+
+@pytest.mark.parametrize("settings", [{"norm_placement": "post"}, {"residual_scale": 0.5}])
+def test_parallel_branches_have_one_sum(settings):
+    with pytest.raises(ConfigError, match=r"parallel_branches=True adds all .* Try norm_placement='pre' with res"):
+        stack(parallel_branches=True, **settings)

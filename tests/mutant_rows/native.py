@@ -78,6 +78,8 @@ ROWS: list[Mutant] = [
         "here[i] * T(around.scale) +", "here[i] +", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("C++ has no norm after the sum", "parts/cpp/stack.h",
         "            if (around.sum.kind != NOTHING) normalise(around.sum, here, here, width);\n", "", f"{STEPS}::test_a_step_is_that_of_the_modules"),
+    Mutant("C++ has no parallel branches", "parts/cpp/stack.h",
+        "reads = of.parallel ? begun : x;", "reads = x;", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("C++ has no norm after a branch", "parts/cpp/stack.h",
         "            if (around.out.kind != NOTHING) normalise(around.out, new_here, new_here, width);\n", "", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("keys in C++ have the norm of queries", "parts/cpp/stack.h",

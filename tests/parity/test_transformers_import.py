@@ -26,6 +26,7 @@ NARROW = 1e-3
 WIDTHS = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
 WIDTHS |= {"max_position_embeddings": 48}
 WHOLE = {"rope_theta": 10_000.0, "rope_type": "default", "partial_rotary_factor": 1.0}
+QUARTER = {**WHOLE, "partial_rotary_factor": 0.25}
 BANDS = {"factor": 4.0, "original_max_position_embeddings": 12}
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, **BANDS}
 MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -49,6 +50,10 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "Llama, Llama 3": ("Llama", "ForCausalLM", {**WIDTHS, "rope_parameters": LLAMA3}),
     "Mistral": ("Mistral", "ForCausalLM", {**WIDTHS, "num_key_value_heads": 2, "sliding_window": 5}),
     "Mistral, whole": ("Mistral", "ForCausalLM", {**WIDTHS, "num_key_value_heads": 4, "sliding_window": None}),
+    "Pythia": (
+        *("GPTNeoX", "ForCausalLM"),
+        {**WIDTHS, "num_attention_heads": 2, "use_parallel_residual": True, "rope_parameters": QUARTER},
+    ),
     "GPT-NeoX": ("GPTNeoX", "ForCausalLM", {**WIDTHS, "use_parallel_residual": False, "rope_parameters": WHOLE}),
 }
 

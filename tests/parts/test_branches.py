@@ -125,20 +125,20 @@ def test_unknown_placement():
         Residual(Times(1.0), nn.Identity, placement="prae")
 
 
-def test_block_is_its_branches_in_order():
-    parts = (Residual(Times(f), nn.Identity, placement="post") for f in (1.0, 2.0, 3.0))
-
-    class Tolerant(nn.Module):
-        def __init__(self, inner):
-            super().__init__()
-            self.inner = inner
-
+@pytest.mark.parametrize(("parallel", "expected"), [(False, X * 2 * 3 * 4), (True, X * (1 + 1 + 2 + 3))])
+def test_block_is_its_branches_in_order_or_in_parallel(parallel, expected):
+    class Tolerant(Times):
         def forward(self, x, **inputs):
-            return self.inner(x)
+            return super().forward(x)
 
-    first, second, third = (Residual(Tolerant(part.branch), nn.Identity) for part in parts)
-    close(Block(first, second, third)(X, mask=Mask(), memory=X), X * 2 * 3 * 4)
+    first, second, third = (Residual(Tolerant(factor), nn.Identity) for factor in (1.0, 2.0, 3.0))
+    close(Block(first, second, third, parallel=parallel)(X, mask=Mask(), memory=X), expected)
     close(Block(first, None, third)(X, mask=Mask()), X * 2 * 4)
+
+
+@pytest.mark.parametrize(("placement", "expected"), [("pre", X + 30 * X), ("sandwich", X + 2 * 30 * X)])
+def test_a_branch_that_reads_elsewhere_adds_to_the_stream(placement, expected):
+    close(Residual(Times(3.0), lambda: Times(2.0), placement=placement)(X, reads=5 * X), expected)
 
 
 def test_a_block_reads_all_of_a_memory_without_a_mask():

@@ -28,6 +28,10 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any]]] = {
     "GPT-2, untied": ("gpt2", {**GPT2, "tie_embeddings": False, "activation": "relu_squared", "norm_eps": 1e-3}),
     "GPT-NeoX": ("gpt_neox", NEOX),
     "GPT-NeoX, untied": ("gpt_neox", {**NEOX, "tie_embeddings": False, "activation": "gelu", "max_len": None}),
+    "GPT-NeoX, parallel": (
+        *("gpt_neox",),
+        {**NEOX, "parallel_branches": True, "n_heads": 2, "rotary": RotaryConfig(base=500.0, share=0.25)},
+    ),
     "Llama": ("llama", {**LLAMA, "tie_embeddings": False}),
     "Llama, grouped": ("llama", {**LLAMA, "n_kv_heads": 2, "d_head": 6, "rotary": RotaryConfig(base=500.0)}),
     **{f"Llama, {name}": ("llama", {**LLAMA, "rotary": each}) for name, each in SCALED.items()},

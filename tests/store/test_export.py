@@ -137,6 +137,7 @@ CHANGED = {
     "norm_placement": "post",
     "final_norm": False,
     "qk_norm": "rms",
+    "parallel_branches": True,
     "residual_scale": 0.5,
     "stochastic_depth": 0.2,
     "convolution": 3,

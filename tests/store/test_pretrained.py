@@ -193,7 +193,7 @@ REFUSED = {
     "shape": (larger, r"wpe.weight \(expected \[32, 16\], found \[33, 16\]\)"),
     "head": (another_head, 'lm_head.weight differs from transformer.wte.weight. Set "tie_word_embeddings" to false'),
     "model": (told(CUT, "model", "type", value="WordPiece"), "as GPT-2, .* can be .*model.type='BPE'.*'WordPiece'"),
-    "normalizer": (told(CUT, "normalizer", value={"type": "NFC"}), "has another normalizer: .*NFC"),
+    "normalizer": (told(CUT, "normalizer", value={"type": "NFD"}), "has another normalizer: .*NFD"),
     "space": (
         told(CUT, "pre_tokenizer", "add_prefix_space", value=True),
         "another pre_tokenizer: .*add_prefix_space.: true",
@@ -202,7 +202,7 @@ REFUSED = {
         told(CUT, "model", "vocab", value=[]),
         "whole numbers from 0; this one has none",
     ),
-    "added": (added, "only if they are special; 1 are not, the first of them 'hey'"),
+    "added": (added, "only if they are special, or runs .*; 1 are not, the first of them 'hey'"),
     "no list": (told(CUT, "added_tokens", value={"a": 1}), "Each of added_tokens has a content, .*; got {'a': 1}"),
     "no token": (told(CUT, "added_tokens", value=[None]), "Each of added_tokens has a content, .*; got None"),
     "negative": (
@@ -214,7 +214,7 @@ REFUSED = {
     "no bytes": (named("日本"), "has 1 others, the first of them '日本'"),
     "merges": (told(CUT, "model", "merges", value=3), r"`tokenizers` library cannot read .*\. Copy the file again"),
     "no model": (told(CUT, "model", value=None), "has model.vocab, from tokens to ids"),
-    "bytes": (lacks_a_byte, "each of the 256 bytes; this one lacks 1, the first of them '!'"),
+    "bytes": (lacks_a_byte, "each byte that a text may have; this one lacks 1, the first of them '!'"),
     "rows": (
         told(CUT, "model", "vocab", "The", value=999),
         "the tokenizer has the id 999, but the model has 271 tokens",

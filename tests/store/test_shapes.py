@@ -61,9 +61,8 @@ REFUSED = {
     "tied": ("llama", {"tie_word_embeddings": True}, "lm_head.weight differs from model.embed_tokens.weight"),
     "window": ("mistral", {"sliding_window": 0}, "sliding_window must be a whole number of at least 1; got 0"),
     "usual heads": ("mistral", {"num_key_value_heads": MISSING}, r"n_kv_heads \(8\)"),
-    "parallel": ("gpt_neox", {"use_parallel_residual": True}, "use_parallel_residual must be False.*got True"),
-    "usual": ("gpt_neox", {"use_parallel_residual": MISSING}, "use_parallel_residual must be False.*got True"),
-    "quarter": ("gpt_neox", {"rotary_pct": MISSING}, "rotary_pct must be 1.0.*got 0.25"),
+    "no pairs": ("gpt_neox", {"rotary_pct": 0.7}, "share times d_head must be an even whole number of at least 2; got"),
+    "no part": ("gpt_neox", {"rotary_pct": 1.5}, "share, the part of each head .* at most 1; got 1.5"),
     "no bias": ("gpt_neox", {"attention_bias": False}, "attention_bias must be True.*got False"),
     "class": ("llama", {"architectures": ["LlamaModel"]}, r"LlamaForCausalLM can be .* is \['LlamaModel'\]"),
     "family": ("llama", {"model_type": "qwen2"}, "type gpt2, gpt_neox, llama, mistral can be .* is 'qwen2'"),
@@ -98,6 +97,10 @@ def test_the_usual_values_are_theirs(tmp_path):
     found = changed(tmp_path / "in", "mistral", sliding_window=MISSING)
     assert found.stack.window == 4096
     assert changed(tmp_path / "in", "mistral", sliding_window=None).stack.window is None
+    neox = changed(
+        tmp_path / "neox", "gpt_neox", num_attention_heads=2, use_parallel_residual=MISSING, rotary_pct=MISSING
+    )
+    assert (neox.stack.parallel_branches, neox.stack.rotary) == (True, RotaryConfig(share=0.25))
     names = ("num_key_value_heads", "head_dim", "rms_norm_eps", "tie_word_embeddings", "attention_dropout")
     everything = changed(tmp_path / "other", "llama", num_attention_heads=4)
     assert everything.stack.norm_eps == 1e-5

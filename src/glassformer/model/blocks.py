@@ -98,4 +98,5 @@ def build_block(
 
     cross = residual(attention()) if reads_memory else None
     feed_forward = residual(build_feed_forward(config), convolution())
-    return Block(residual(attention(relation), convolution()), cross, feed_forward)
+    own = residual(attention(relation), convolution())
+    return Block(own, cross, feed_forward, parallel=config.parallel_branches)

@@ -48,7 +48,7 @@ def check_experts(config: StackConfig) -> None:
 
 
 def check_residual(config: StackConfig) -> None:
-    """Refuse a `residual_scale` out of bounds, and `final_norm` without a kind of norm. Errors: `ConfigError`."""
+    """Refuse a `residual_scale` out of bounds, and what has no norm or no sum of its own. Errors: `ConfigError`."""
     if not 0.0 < config.residual_scale < float("inf"):
         raise ConfigError(
             f"residual_scale must be above 0 and finite; got {config.residual_scale}. Try residual_scale=1.0, which "
@@ -56,6 +56,12 @@ def check_residual(config: StackConfig) -> None:
         )
     if config.norm == "none" and config.final_norm:
         raise ConfigError("final_norm=True needs a norm; got norm='none'. Remove final_norm, or try norm='layer'.")
+    if config.parallel_branches and (config.norm_placement == "post" or config.residual_scale != 1.0):
+        raise ConfigError(
+            "parallel_branches=True adds all branches to the block's input, in one sum; got "
+            f"norm_placement={config.norm_placement!r} and residual_scale={config.residual_scale}, which would change "
+            "it after the first. Try norm_placement='pre' with residual_scale=1.0."
+        )
 
 
 def check_attention_rule(config: StackConfig) -> None:

@@ -72,6 +72,8 @@ class ModelRecipe:
     """QK-norm of a head's queries and keys: none, rms or layer."""
     bias: bool = True
     """Biases in the linear maps of attention and feed-forward; Llama and T5 have none."""
+    parallel_branches: bool = False
+    """Attention and feed-forward of a block both read its input, as in GPT-J and GPT-NeoX, not one after another."""
     residual_scale: float = 1.0
     """Factor of x in the residual sum x + branch(x); deepnorm uses its own."""
     deepnorm: bool = False
@@ -100,6 +102,8 @@ class ModelRecipe:
     """Norm after the embedding and its positions, before the first block, as in BERT and BART."""
     rotary_base: float = 10000.0
     """RoPE: base (theta); pair i rotates by base^(-2i/width) a token."""
+    rotary_share: float = 1.0
+    """RoPE: part of a head that is rotated, from its first number on; GPT-NeoX rotates a quarter."""
     rotary_scaling: str = "none"
     """RoPE: scaling to contexts longer than trained on: none, linear, ntk, yarn or llama3."""
     rotary_factor: float | None = None
@@ -251,6 +255,7 @@ class ModelRecipe:
         """The settings of position schemes, in the config classes that a stack uses."""
         rotary = RotaryConfig(
             base=self.rotary_base,
+            share=self.rotary_share,
             scaling=self.rotary_scaling,
             factor=self.rotary_factor,
             original_max_len=self.rotary_original_max_len,

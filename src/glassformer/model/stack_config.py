@@ -55,6 +55,7 @@ class StackConfig:
     norm_placement: str = "pre"
     final_norm: bool | None = None  # None: depends on the placement (post: no, all others: yes)
     qk_norm: str = "none"  # norm of each head's queries and keys; same names as `norm`
+    parallel_branches: bool = False  # each branch of a block reads the block's input, not what earlier ones made of it
     residual_scale: float = 1.0  # multiplies x in x + branch(x); ModelConfig.deepnorm sets its own
     stochastic_depth: float = 0.0  # probability that a sequence skips a branch of the last block; linear up to there
     convolution: int = 1  # attention and feed-forward read so many tokens at once, the own included; 1: no convolution

@@ -16,14 +16,25 @@ from glassformer.parts.residual import Residual
 
 
 class Block(nn.Module):
-    """Two or three residual branches (Vaswani et al. 2017, figure 1).
+    """Two or three residual branches (Vaswani et al. 2017, figure 1), one after another or in parallel.
+
+    One after another, each branch reads the stream with what those before it have added. In `parallel`, all read the
+    stream as it enters the block: x + attention(x) + feed_forward(x) (GPT-J; Black et al. 2022, section 2.1.2).
 
     In an encoder there is no cross-attention and the mask is not causal. In a decoder the mask is causal. The decoder
     of an encoder-decoder also has cross-attention, which reads the encoder's output (the memory).
     """
 
-    def __init__(self, self_attention: Residual, cross_attention: Residual | None, feed_forward: Residual) -> None:
+    def __init__(
+        self,
+        self_attention: Residual,
+        cross_attention: Residual | None,
+        feed_forward: Residual,
+        *,
+        parallel: bool = False,
+    ) -> None:
         super().__init__()
+        self.parallel = parallel
         self.self_attention = self_attention
         self.cross_attention = cross_attention
         self.feed_forward = feed_forward
@@ -47,14 +58,15 @@ class Block(nn.Module):
         self-attention and before feed-forward.
         """
         before_attention, before_forward = (None, None) if convolved is None else convolved
+        reads = x if self.parallel else None
         x = self.self_attention(x, mask=mask, rotation=rotation, cache=cache, nearby=nearby, convolved=before_attention)
         if self.cross_attention is not None:
             if memory is None:
                 raise ConfigError(
                     "A block with cross-attention needs a memory; got None. Give memory=, the output of the encoder."
                 )
-            x = self.cross_attention(x, source=memory, mask=memory_mask or Mask(), cache=cross_cache)
-        return self.feed_forward(x, nearby=nearby, convolved=before_forward)
+            x = self.cross_attention(x, reads=reads, source=memory, mask=memory_mask or Mask(), cache=cross_cache)
+        return self.feed_forward(x, reads=reads, nearby=nearby, convolved=before_forward)
 
     @property
     def branches(self) -> list[Residual]:

@@ -67,6 +67,7 @@ class CBlock(ctypes.Structure):
     """`Block` of blocks.h."""
 
     _fields_ = (
+        ("parallel", ctypes.c_int64),
         ("around_own", CResidual),
         ("own", CAttention),
         ("crosses", ctypes.c_int64),
@@ -160,6 +161,7 @@ class _Telling:
         block = self.exactly(block, Block)
         cross = block.cross_attention
         return CBlock(
+            block.parallel,
             self.residual(block.self_attention),
             self.attention(block.self_attention.branch, ("query", "key", "value")),
             cross is not None,

@@ -31,9 +31,10 @@ class Residual(nn.Module):
     x ─┬─ norm_in ─ branch ─┐    x ─┬─ branch ─┐                       x ─┬─ branch ─ norm_out ─┐
        └────────────────── + ─      └──────── + ─ norm_sum ─              └─────────────────── + ─
 
-    "sandwich" has norm_in and norm_out. `scale` multiplies the skip connection (alpha of Wang et al. 2022).
-    `stochastic_depth` is the probability that a sequence skips the branch in training (`StochasticDepth`). A
-    `convolution` lets the branch read the tokens just before each, too.
+    "sandwich" has norm_in and norm_out. With parallel branches, the branch reads the block's input, not x, to which its
+    output is added all the same. `scale` multiplies the skip connection (alpha of Wang et al. 2022). `stochastic_depth`
+    is the probability that a sequence skips the branch in training (`StochasticDepth`). A `convolution` lets the branch
+    read the tokens just before each, too.
     """
 
     def __init__(
@@ -62,15 +63,17 @@ class Residual(nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         *,
+        reads: Float[Tensor, "B T D"] | None = None,
         nearby: Nearby | None = None,
         convolved: LayerCache | None = None,
         **inputs: Any,
     ) -> Float[Tensor, "B T D"]:
         """Return the residual stream with the branch's output added; `inputs` are passed to the branch.
 
-        `nearby` and the cache `convolved` are for the convolution (`ShortConvolution.forward`).
+        `reads` is what the branch reads (None: x). `nearby` and the cache `convolved` are for the convolution
+        (`ShortConvolution.forward`).
         """
-        inside = self.norm_in(x)
+        inside = self.norm_in(x if reads is None else reads)
         if self.convolution is not None:
             inside = self.convolution(inside, nearby, convolved)
         added = self.norm_out(self.branch(inside, **inputs))

@@ -8,6 +8,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from glassformer.data.tokens.byte_level import IN_NO_TEXT
 from glassformer.data.tokens.published import CUTS
 from glassformer.data.tokens.sentencepiece import FORMS, SPACE
 
@@ -27,17 +28,21 @@ FORM_NAMES = {
 def of_bytes(name: str, size: int = 400) -> str:
     """The tokenizer.json of byte-level BPE on the words of one of `CUTS`; its special token has the last id.
 
-    Llama 3 takes whole words of its vocabulary first, so it has one that no merges lead to.
+    Llama 3 takes whole words of its vocabulary first, so it has one that no merges lead to. GPT-NeoX finds runs of
+    spaces before all else, and lacks the bytes that no text has.
     """
     made = Tokenizer(models.BPE(ignore_merges=name == "Llama 3"))
     made.pre_tokenizer, made.decoder = CUTS[name].made(), decoders.ByteLevel()
-    letters = pre_tokenizers.ByteLevel.alphabet()
+    letters = sorted({*pre_tokenizers.ByteLevel.alphabet()} - (IN_NO_TEXT if CUTS[name].composed else set()))
     learned = trainers.BpeTrainer(vocab_size=size, initial_alphabet=letters, show_progress=False)
     made.train_from_iterator([TEXT] * 3, learned)
     record: dict[str, Any] = json.loads(made.to_str())
     if name == "Llama 3":
         record["model"]["vocab"][WHOLE] = len(record["model"]["vocab"])
     made = Tokenizer.from_str(json.dumps(record))
+    if CUTS[name].composed:
+        made.normalizer = normalizers.NFC()
+        made.add_tokens([" " * length for length in (7, 4, 2)])
     made.add_special_tokens([END])
     return made.to_str()
 

@@ -97,7 +97,7 @@ def changed(place, value):
 OTHERS = {
     "special": changed(("added_tokens", 0, "content"), "<s>"),
     "stripped": changed(("added_tokens", 0, "lstrip"), True),
-    "normalizer": changed(("normalizer",), {"type": "NFC"}),
+    "normalizer": changed(("normalizer",), {"type": "Lowercase"}),
     "cut": changed(("pre_tokenizer",), None),
     "beginning": changed(("post_processor",), {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}),
     "decoder": changed(("decoder",), None),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
-from glassformer.data.tokens.byte_level import LETTERS
+from glassformer.data.tokens.byte_level import IN_NO_TEXT, LETTERS, is_run
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer, form_of
 from glassformer.data.tokens.subword import BytePairTokenizer
 from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, Tokenizer, read_json
@@ -19,7 +20,7 @@ WANTED: dict[str, tuple[object, ...]] = {
     "model.end_of_word_suffix": (None, ""),
 }
 """The settings of a tokenizer.json that decide how pieces are merged, and the values with which ours does the same."""
-KNOWN = "GPT-2, SmolLM, Llama and Mistral"
+KNOWN = "GPT-2, GPT-NeoX, SmolLM, Llama and Mistral"
 """Whose ways to cut text are known."""
 AGAIN = "Copy the file again from where it came."
 """The remedy for a damaged file."""
@@ -44,45 +45,54 @@ def adopt(text: str, ends: Mapping[int, int | None]) -> Adopted:
     record = cast("Mapping[str, Any]", read_json(text))
     refuse_other_merges(record)
     vocabulary: dict[str, int] = record["model"]["vocab"]
-    special = special_tokens(record.get("added_tokens", []), vocabulary)
-    refuse_shared_ids({**vocabulary, **special})
+    special, runs = added_tokens(record.get("added_tokens", []), vocabulary)
+    refuse_shared_ids({**vocabulary, **special, **runs})
     plain = [token for token, _ in sorted(vocabulary.items(), key=lambda each: each[1]) if token not in special]
-    ours, made = untrained_like(record, plain)
+    ours, made = untrained_like(record, plain, runs)
     ours["model"]["vocab"] = {token: id for id, token in enumerate([*SPECIALS, *plain])}
     ours["model"]["merges"] = record["model"].get("merges")
+    found_first = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    ours["added_tokens"] += [
+        {"id": id, "content": run, **found_first} for id, run in enumerate(runs, len(ours["model"]["vocab"]))
+    ]
     named = [row if (row := ends.get(id)) in special.values() else None for id in range(len(SPECIALS))]
     left_out = [token for token, id in special.items() if id not in named]
     try:
         tokenizer = made.from_json(json.dumps(ours))
     except DataError as error:
         raise DataError(str(error).replace(THE_FILE, AGAIN)) from None
-    return Adopted(tokenizer, [*named, *(vocabulary[token] for token in plain)], left_out)
+    return Adopted(tokenizer, [*named, *(vocabulary[token] for token in plain), *runs.values()], left_out)
 
 
-def untrained_like(record: Mapping[str, Any], plain: Sequence[str]) -> tuple[dict[str, Any], type[Tokenizer]]:
+def untrained_like(
+    record: Mapping[str, Any], plain: Sequence[str], runs: Mapping[str, int]
+) -> tuple[dict[str, Any], type[Tokenizer]]:
     """The record of one of ours without vocabulary that cuts text as theirs does, and its class.
 
-    `plain`: the tokens that are to be its vocabulary. Errors: `DataError` naming the setting that differs.
+    `plain`: the tokens that are to be its vocabulary, besides the `runs` of spaces. Errors: `DataError` naming the
+    setting that differs.
     """
     from tokenizers import models
 
-    from glassformer.data.tokens import byte_level, published  # here: they load the library
+    from glassformer.data.tokens import published  # here: it loads the library
 
     refuse_special_names(plain)
     if form := form_of(record):
+        refuse_added([*runs])
         bare = json.loads(SentencePieceTokenizer.bare(form).to_str())
         own = {"normalizer": form.normalizer, "pre_tokenizer": form.pre_tokenizer, "decoder": form.decoder()}
         return bare | own, SentencePieceTokenizer
-    cut, normalizer = published.cut_of(record.get("pre_tokenizer")), record.get("normalizer")
-    if cut is None or normalizer is not None:
-        differs = "normalizer" if cut else "pre_tokenizer"
+    cut = published.cut_of(record)
+    if cut is None:
+        cuts_alike = any(each.cuts_as(record.get("pre_tokenizer")) for each in published.CUTS.values())
+        differs = "normalizer" if cuts_alike else "pre_tokenizer"
         raise DataError(
             f"A tokenizer can be imported if it cuts text as one of {KNOWN} does; this one has another {differs}: "
             f"{json.dumps(record.get(differs))[:80]}. Import another model."
         )
     refuse_other_pieces(plain)
     model = models.BPE(ignore_merges=record["model"].get("ignore_merges") is True)
-    return json.loads(byte_level.untrained(model, cut.made()).to_str()), BytePairTokenizer
+    return json.loads(cut.untrained(model).to_str()), BytePairTokenizer
 
 
 def refuse_other_merges(record: Mapping[str, Any]) -> None:
@@ -108,11 +118,10 @@ def is_id(value: object) -> bool:
     return type(value) is int and value >= 0
 
 
-def special_tokens(added: Any, vocabulary: Mapping[str, int]) -> dict[str, int]:
-    """The special tokens of a tokenizer.json and their ids.
+def added_tokens(added: Any, vocabulary: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """The special tokens of a tokenizer.json and its runs of spaces, both with their ids, runs in the order of these.
 
-    Errors: `DataError` for an added token that is not special: it is found in a text before the merges, which our
-    tokenizers do not do.
+    Errors: `DataError` for any other added token: it is found in a text before the merges, and text may be cut in it.
     """
     for each in added if isinstance(added, list) else [added]:
         if not (isinstance(each, dict) and isinstance(each.get("content"), str) and is_id(each.get("id"))):
@@ -120,13 +129,20 @@ def special_tokens(added: Any, vocabulary: Mapping[str, int]) -> dict[str, int]:
                 "Each of added_tokens has a content, which is text, and an id, a number from 0; got "
                 f"{each!r:.80}. {AGAIN}"
             )
-    plain = [each["content"] for each in added if each.get("special") is not True]
+    refuse_added([each["content"] for each in added if each.get("special") is not True and not is_run(each)])
+    runs: dict[str, int] = {each["content"]: each["id"] for each in added if is_run(each)}
+    runs = dict(sorted(runs.items(), key=itemgetter(1)))
+    special = {each["content"]: vocabulary.get(each["content"], each["id"]) for each in added}
+    return {token: id for token, id in special.items() if token not in runs}, runs
+
+
+def refuse_added(plain: Sequence[str]) -> None:
+    """Refuse added tokens that cannot be taken over, if there are any. Errors: `DataError`."""
     if plain:
         raise DataError(
-            f"Tokens that were added to a vocabulary later can be imported only if they are special; {len(plain)} are "
-            f"not, the first of them {plain[0]!r:.40}. Import another model."
+            "Tokens that were added to a vocabulary later can be imported only if they are special, or runs of spaces "
+            f"in a byte-level one; {len(plain)} are not, the first of them {plain[0]!r:.40}. Import another model."
         )
-    return {each["content"]: vocabulary.get(each["content"], each["id"]) for each in added}
 
 
 def refuse_shared_ids(ids: Mapping[str, int]) -> None:
@@ -142,12 +158,12 @@ def refuse_shared_ids(ids: Mapping[str, int]) -> None:
 
 
 def refuse_other_pieces(plain: Sequence[str]) -> None:
-    """Refuse tokens that are not made of bytes, and a vocabulary that lacks some bytes. Errors: `DataError`."""
+    """Refuse tokens that are not made of bytes, and a vocabulary that lacks bytes of a text. Errors: `DataError`."""
     pieces, letters = set(plain), set(LETTERS)
-    if missing := [letter for letter in LETTERS if letter not in pieces]:
+    if missing := [letter for letter in LETTERS if letter not in pieces | IN_NO_TEXT]:
         raise DataError(
-            f"A byte-level vocabulary has a token for each of the 256 bytes; this one lacks {len(missing)}, the first "
-            f"of them {missing[0]!r}. Import a model that has all."
+            "A byte-level vocabulary has a token for each byte that a text may have; this one lacks "
+            f"{len(missing)}, the first of them {missing[0]!r}. Import a model that has all."
         )
     if other := [token for token in plain if not token or not letters.issuperset(token)]:
         raise DataError(

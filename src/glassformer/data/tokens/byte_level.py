@@ -8,11 +8,11 @@ these letters. So no text is outside a vocabulary that has the letters, and no l
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import cast
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from glassformer.data.config import MOST_ENTRIES
 from glassformer.data.tokens.cuts import shares
@@ -24,6 +24,10 @@ _OTHERS = [byte for byte in range(256) if byte not in _PRINTING]
 BYTES = {chr(byte): byte for byte in _PRINTING} | {chr(256 + i): byte for i, byte in enumerate(_OTHERS)}
 """The byte that each letter stands for. A byte that is not printable has a letter from U+0100 on."""
 LETTERS = tuple(sorted(BYTES))
+IN_NO_TEXT = {letter for letter, byte in BYTES.items() if byte in (0xC0, 0xC1) or byte >= 0xF5}
+"""The letters of bytes that UTF-8 never has (RFC 3629, section 3). A published vocabulary may lack them."""
+COMPOSED = {"type": "NFC"}
+"""The library's record of a normaliser that composes characters."""
 
 
 def cut_to_bytes() -> pre_tokenizers.PreTokenizer:
@@ -31,9 +35,11 @@ def cut_to_bytes() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.ByteLevel(add_prefix_space=False)
 
 
-def untrained(model: models.Model, cut: pre_tokenizers.PreTokenizer) -> Tokenizer:
-    """The library's tokenizer around a model: no normaliser, the six special tokens."""
+def untrained(model: models.Model, cut: pre_tokenizers.PreTokenizer, *, composed: bool = False) -> Tokenizer:
+    """The library's tokenizer around a model: the six special tokens, and no normaliser unless text is `composed`."""
     library = Tokenizer(model)
+    if composed:
+        library.normalizer = normalizers.NFC()
     library.pre_tokenizer = cut
     library.decoder = decoders.ByteLevel()
     library.add_special_tokens(list(SPECIALS))  # pyright: ignore[reportUnknownMemberType] (the library's stub)
@@ -48,8 +54,10 @@ def learn(library: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -
     return cast("Mapping[str, object]", record["model"])
 
 
-def read(text: str, ours: Tokenizer, kind: str) -> Tokenizer:
+def read(text: str, ours: Tokenizer, kind: str, *, runs: bool = False) -> Tokenizer:
     """Read the library's tokenizer from `text`, if all but its vocabulary is as in `ours`, an untrained one.
+
+    `runs`: whether it may also have runs of spaces, which it finds in a text before all else (`is_run`).
 
     So a file can bring neither its own regular expression nor a normaliser that loses text. Its settings are compared
     before the library sees them, because an expression can be made to take forever; and again afterwards, with all
@@ -65,18 +73,40 @@ def read(text: str, ours: Tokenizer, kind: str) -> Tokenizer:
         except Exception as error:  # the library raises plain Exception
             raise DataError(f"The `tokenizers` library cannot read this file: {str(error)[:150]}. {THE_FILE}") from None
     theirs = _settings(library.to_str())
+    if runs:
+        theirs["added_tokens"] = [each for each in cast("list[object]", theirs["added_tokens"]) if not is_run(each)]
     if wrong := [name for name in settings if settings[name] != theirs.get(name)]:
         raise _differs(kind, wrong)
     library.encode_special_tokens = True  # "<pad>" in a user's text is five characters, not id 0
     return library
 
 
-def pieces(vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str], mark: str = "") -> list[bytes]:
-    """The bytes of each id, of a vocabulary that must contain `alphabet`; `mark` before a token stands for no bytes."""
+def is_run(added: object) -> bool:
+    """Whether one of added_tokens is a run of spaces, which any text may have; no place to cut is within one."""
+    if not isinstance(added, dict):
+        return False
+    record = cast("dict[str, object]", added)
+    content, flags = record.get("content"), ("single_word", "lstrip", "rstrip", "special")
+    spaces = isinstance(content, str) and len(content) > 1 and not content.strip(" ")
+    return spaces and all(record.get(flag) is False for flag in flags)
+
+
+def runs_of(library: Tokenizer) -> set[str]:
+    """The runs of spaces that a tokenizer finds in a text before all else."""
+    return {each.content for each in library.get_added_tokens_decoder().values() if not each.special}
+
+
+def pieces(
+    vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str], mark: str = "", runs: Collection[str] = ()
+) -> list[bytes]:
+    """The bytes of each id, of a vocabulary that must contain `alphabet`; `mark` before a token stands for no bytes.
+
+    `runs`: tokens that stand for themselves.
+    """
     tokens = numbered(vocabulary, kind, alphabet)[len(SPECIALS) :]
     tokens = [token if len(token) == len(mark) else token.removeprefix(mark) for token in tokens]
     try:
-        spelled = [bytes(BYTES[letter] for letter in token) for token in tokens]
+        spelled = [token.encode() if token in runs else bytes(BYTES[each] for each in token) for token in tokens]
     except KeyError as error:
         raise DataError(
             f"The tokens of a {kind} vocabulary must spell bytes, but one has the letter {error}, which stands for no "
@@ -86,14 +116,17 @@ def pieces(vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str], ma
 
 
 def numbered(vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str]) -> list[str]:
-    """The tokens in the order of their ids. Errors: `DataError` for a gap, and unless `alphabet` is among them."""
+    """The tokens in the order of their ids.
+
+    Errors: `DataError` for a gap, and unless `alphabet` is among them, but for letters that are `IN_NO_TEXT`.
+    """
     by_id = sorted((id, token) for token, id in vocabulary.items())
     if len(by_id) > MOST_ENTRIES:
         raise DataError(
             f"A vocabulary has at most {MOST_ENTRIES:,} entries, but this {kind} one has {len(by_id):,}. Use a smaller "
             "one."
         )
-    if [id for id, _ in by_id] != list(range(len(by_id))) or not set(alphabet) <= vocabulary.keys():
+    if [id for id, _ in by_id] != list(range(len(by_id))) or not set(alphabet) - IN_NO_TEXT <= vocabulary.keys():
         raise DataError(
             f"A {kind} vocabulary must hold every byte and number its ids from 0 without a gap, but this one does not. "
             f"{THE_FILE}"
@@ -135,7 +168,7 @@ def agrees(theirs: object, ours: object) -> bool:
 
 def _differs(kind: str, names: list[str]) -> DataError:
     return DataError(
-        f"A {kind} tokenizer of glassformer must be byte-level, without normaliser, with the special tokens "
+        f"A {kind} tokenizer of glassformer must be byte-level, without another normaliser, with the special tokens "
         f"{', '.join(SPECIALS)} at ids 0 to {len(SPECIALS) - 1}, but this one differs in {', '.join(names)}. "
         f"{THE_FILE}"
     )

@@ -140,7 +140,7 @@ def rebuilt(record: Mapping[str, Any]) -> Tokenizer | None:
     if kind == "WordLevel" and not record["decoder"]:
         words = WordTokenizer(sorted(vocabulary, key=vocabulary.__getitem__)[len(SPECIALS) :])
         return words if named == names_of(words) else None
-    if named != SPECIALS:
+    if named[: len(SPECIALS)] != SPECIALS:
         return None
     if kind == "WordLevel":
         return CharacterTokenizer(sorted(vocabulary, key=vocabulary.__getitem__)[len(SPECIALS) :])

@@ -27,6 +27,8 @@ class Subword(Tokenizer):
     """The library's name for the kind, by which its files are recognised."""
     mark: ClassVar[str] = ""
     """Prefix of a token that continues a word, in a kind that has separate tokens for that."""
+    runs: ClassVar[bool] = False
+    """Whether a tokenizer of this kind may find runs of spaces in a text before all else."""
 
     def __init__(self, text: str) -> None:
         """`text` is the JSON of the `tokenizers` library. DataError for one that this class would not have written."""
@@ -34,8 +36,9 @@ class Subword(Tokenizer):
             byte_level,  # here: it loads the library, for which `--help` need not wait
         )
 
-        self._library = byte_level.read(text, self.like(text), self.kind)
-        self._pieces = byte_level.pieces(self._library.get_vocab(), self.kind, self.alphabet(), self.mark)
+        self._library = byte_level.read(text, self.like(text), self.kind, runs=self.runs)
+        of_its_own = (self.mark, byte_level.runs_of(self._library))
+        self._pieces = byte_level.pieces(self._library.get_vocab(), self.kind, self.alphabet(), *of_its_own)
         self._panics_are_errors = byte_level.panics_are_errors
 
     @classmethod
@@ -93,27 +96,28 @@ class BytePairTokenizer(Subword):
 
     kind = "bpe"
     model = "BPE"
+    runs = True
     least_vocab_size = BYTES_AND_SPECIALS
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         from glassformer.data.tokens import published
 
-        if cut := published.cut_of(read_json(text).get("pre_tokenizer")):
+        if cut := published.cut_of(read_json(text)):
             self.cuts = cut.cuts
 
     @classmethod
     def like(cls, text: str) -> tokenizers.Tokenizer:
         from tokenizers import models
 
-        from glassformer.data.tokens import byte_level, published
+        from glassformer.data.tokens import published
 
         record = read_json(text)
-        cut, model = published.cut_of(record.get("pre_tokenizer")), record.get("model")
+        cut, model = published.cut_of(record), record.get("model")
         if cut is None or not isinstance(model, dict):
             return cls.untrained()
         whole_words_first = cast("dict[str, object]", model).get("ignore_merges") is True
-        return byte_level.untrained(models.BPE(ignore_merges=whole_words_first), cut.made())
+        return cut.untrained(models.BPE(ignore_merges=whole_words_first))
 
     @classmethod
     def untrained(cls) -> tokenizers.Tokenizer:

@@ -32,7 +32,9 @@ struct FeedForward {
     Map up, gate, down;
 };
 
+// In a `parallel` block, all branches read what enters it.
 struct Block {
+    int64_t parallel;
     Residual around_own;
     Attention own;
     int64_t crosses;
@@ -44,7 +46,7 @@ struct Block {
 
 // The widest of what is held for each row, and its work.
 struct Sizes {
-    int64_t projected = 0, remembered = 0, mixed = 0, inner = 0, whole = 0, maps = 0, products = 0;
+    int64_t projected = 0, remembered = 0, mixed = 0, inner = 0, begun = 0, whole = 0, maps = 0, products = 0;
 
     void see(const Map& map) {
         whole = std::max(whole, filled(map.in));
@@ -72,6 +74,7 @@ struct Sizes {
         if (of.crosses) see(of.cross);
         for (const Map* map : {&of.forward.up, &of.forward.gate, &of.forward.down}) see(*map);
         inner = std::max(inner, of.forward.up.out);
+        if (of.parallel) begun = of.forward.up.in;
     }
 };
 

@@ -24,7 +24,7 @@ struct Call {
 template <typename T>
 struct Rooms {
     int64_t most;
-    Room<T> normed, projected, remembered, mixed, inner, gate, added, weights;
+    Room<T> normed, projected, remembered, mixed, inner, gate, added, begun, weights;
     Rounded rounded;
     Rooms(const Call<T>& call, const Sizes& sizes, int64_t rows, int threads)
         : most(std::max(call.own.length, call.cross.length) + BYTES),  // a vector more than there are keys
@@ -35,6 +35,7 @@ struct Rooms {
           inner(rows * sizes.inner),
           gate(rows * sizes.inner),
           added(rows * call.width),
+          begun(rows * sizes.begun),
           weights(threads * most),
           rounded(std::max(rows, call.of_memory(rows)), sizes.whole) {}
 };
@@ -50,7 +51,7 @@ void some_texts(const Call<T>& call, const Rooms<T>& in, int64_t first, int64_t 
                   in.normed.data, in.projected.data, in.remembered.data,
                   in.mixed.data,  in.inner.data,
                   in.gate.data,   in.added.data,
-                  in.rounded};
+                  in.begun.data,  in.rounded};
     in_team(threads, PHASES * call.n_blocks + 1, [&](Member& member) {
         for (int64_t i = 0; i < call.n_blocks; ++i)
             texts.block(member, call.blocks[i], i, in.weights.data + member.number * in.most);

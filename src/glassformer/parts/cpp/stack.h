@@ -10,8 +10,8 @@
 
 namespace glassformer {
 
-constexpr int64_t PHASES = 45;  // of a block, at the most: three branches of up to twelve, five for a memory, and two
-                                // for each of two convolutions
+constexpr int64_t PHASES = 46;  // of a block, at the most: three branches of up to twelve, five for a memory, two for
+                                // each of two convolutions, and one to keep what enters it
 
 // Some texts on their way through the blocks, and room for what these compute. Each of `rows` is a token, `tokens` of
 // each text one after another; `first` is the first text among all. A member's `weights` are its own.
@@ -21,7 +21,7 @@ struct Texts {
     Rotation rotation;
     Keys own, cross;
     Nearby nearby;
-    T *x, *normed, *projected, *remembered, *mixed, *inner, *gate, *added;
+    T *x, *normed, *projected, *remembered, *mixed, *inner, *gate, *added, *begun;
     const Rounded& rounded;
 
     void attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights);
@@ -35,10 +35,10 @@ struct Texts {
         });
     }
 
-    // norm_sum(scale x + norm_out(branch(convolution(norm_in(x))))); `layer` is that of what a convolution reads
+    // norm_sum(scale x + norm_out(branch(convolution(norm_in(reads))))); `layer` is that of what a convolution reads
     template <typename Branch>
-    void residual(Member& member, const Residual& around, int64_t layer, Branch branch) {
-        each_row(member, [&](T* here, int64_t at) { normalise(around.in, here, normed + at, width); });
+    void residual(Member& member, const Residual& around, const T* reads, int64_t layer, Branch branch) {
+        each_row(member, [&](T*, int64_t at) { normalise(around.in, reads + at, normed + at, width); });
         if (around.near) convolve(member, around, layer);
         branch();
         each_row(member, [&](T* here, int64_t at) {
@@ -51,10 +51,13 @@ struct Texts {
 
     void block(Member& member, const Block& of, int64_t number, T* weights) {
         const int64_t layer = 2 * number;
-        residual(member, of.around_own, layer, [&] { attention(member, of.own, own, number, weights); });
+        const T* reads = of.parallel ? begun : x;
+        if (of.parallel)
+            each_row(member, [&](T* here, int64_t at) { std::copy(here, here + width, begun + at); });
+        residual(member, of.around_own, reads, layer, [&] { attention(member, of.own, own, number, weights); });
         if (of.crosses)
-            residual(member, of.around_cross, layer, [&] { attention(member, of.cross, cross, number, weights); });
-        residual(member, of.around_forward, layer + 1, [&] { feed_forward(member, of.forward); });
+            residual(member, of.around_cross, reads, layer, [&] { attention(member, of.cross, cross, number, weights); });
+        residual(member, of.around_forward, reads, layer + 1, [&] { feed_forward(member, of.forward); });
     }
 
     void convolve(Member& member, const Residual& around, int64_t layer);

@@ -1,4 +1,4 @@
-"""GPT-NeoX (Black et al. 2022) without its parallel branches: GPT-2 with rotary positions in place of learned ones."""
+"""GPT-NeoX (Black et al. 2022; Pythia): a decoder, rotary positions, norms before branches that are often parallel."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ SHAPE = Shape(
         Number("attention_dropout", ("attention_dropout",), 0.0),
         Number("norm_eps", ("layer_norm_eps",), 1e-5),
         Activation("activation", "hidden_act", "gelu"),
-        Rotary("rotary", "rotary_emb_base", "rotary_pct"),
+        Rotary("rotary", "rotary_emb_base", "rotary_pct", partly=True),
         Flag("tie_embeddings", "tie_word_embeddings", usual=False),
+        Flag("parallel_branches", "use_parallel_residual", usual=True),
     ],
-    wanted={"use_parallel_residual": False, "attention_bias": True},
-    usual={"use_parallel_residual": True, "rotary_pct": 0.25},
+    wanted={"attention_bias": True},
+    usual={"rotary_pct": 0.25},
 )
 GPT_NEOX = Family(
     names=[

@@ -27,6 +27,8 @@ class Rotary(Row):
     """Their setting for the base, if it is not in one of `PLACES`."""
     share: str = "partial_rotary_factor"
     """Their setting for the part of a head that is rotated."""
+    partly: bool = False
+    """Whether that may be less than all of it."""
 
     def read(self, values: Values, found: Ours) -> RotaryConfig:
         inner = self.inside(values)
@@ -34,18 +36,19 @@ class Rotary(Row):
         scaling = inner.our_name(kind, KINDS, "default")
         base = inner.number("rope_theta", values.number(self.base, BASE))
         share = inner.number("partial_rotary_factor", values.number(self.share, 1.0))
-        if share != 1.0:
-            raise values.wrong(self.share, "1.0, as the settings of a run have no other", share)
+        if share != 1.0 and not self.partly:
+            raise values.wrong(self.share, "1.0, as this family rotates whole heads", share)
         if scaling == "none":
-            return RotaryConfig(base)
+            return RotaryConfig(base, share=share)
         values.refuse(**{LENGTH: None})  # would stand for the one inside
         if scaling not in TURNS:
             self.refuse_more(inner, ("factor",))
-            return RotaryConfig(base, scaling=scaling, factor=inner.number("factor", None))
+            return RotaryConfig(base, share=share, scaling=scaling, factor=inner.number("factor", None))
         self.refuse_more(inner, ("factor", LENGTH, *TURNS[scaling]))
         inner.refuse(**dict(zip(TURNS[scaling], SCALINGS[scaling] or (), strict=True)))
         length = inner.whole(LENGTH, usual=found["max_len"])
-        return RotaryConfig(base, scaling=scaling, factor=inner.number("factor", None), original_max_len=length)
+        factor = inner.number("factor", None)
+        return RotaryConfig(base, share=share, scaling=scaling, factor=factor, original_max_len=length)
 
     @staticmethod
     def inside(values: Values) -> Values:
@@ -77,6 +80,6 @@ class Rotary(Row):
 
     def needs(self, value: Any) -> str | None:
         known = list(KINDS.values())
-        if value.layout != "half" or value.share != 1.0:
-            return "RotaryConfig(layout='half', share=1.0)"
+        if value.layout != "half" or (value.share != 1.0 and not self.partly):
+            return f"RotaryConfig(layout='half'{'' if self.partly else ', share=1.0'})"
         return None if value.scaling in known else f"RotaryConfig(scaling={' or '.join(map(repr, known))})"

@@ -82,5 +82,7 @@ def settings_of(config: ModelConfig) -> ModelRecipe:
         for each in fields(ModelRecipe)
         if hasattr(part, each.name)
     }
-    values |= {f"rotary_{name}": getattr(rotary, name) for name in ("base", "scaling", "factor", "original_max_len")}
+    values |= {
+        f"rotary_{name}": getattr(rotary, name) for name in ("base", "share", "scaling", "factor", "original_max_len")
+    }
     return ModelRecipe(**values)

@@ -64,11 +64,22 @@ def mistral(setting: Setting, attention: str = "sdpa") -> Pair:
 
 
 def gpt_neox(setting: Setting, attention: str = "eager") -> Pair:
-    """Return our model and GPTNeoXForCausalLM, with one branch after the other, whole heads rotated and a tied head."""
-    ours = model(setting, "decoder", own={"scale_embeddings": False}, positions="rotary", activation="gelu")
-    whole = {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 1.0}}
-    own = {"use_parallel_residual": False, "tie_word_embeddings": True, "attn_implementation": attention}
-    theirs = tiny(setting, "GPTNeoX", "ForCausalLM", **WIDTHS, **whole, **own)
+    """Return our model and GPTNeoXForCausalLM, with one branch after the other and whole heads rotated."""
+    return of_gpt_neox(setting, attention, parallel=False, share=1.0)
+
+
+def pythia(setting: Setting, attention: str = "eager") -> Pair:
+    """Return our model and GPTNeoXForCausalLM as Pythia has it: branches in parallel, half of each head rotated."""
+    return of_gpt_neox(setting, attention, parallel=True, share=0.5)
+
+
+def of_gpt_neox(setting: Setting, attention: str, *, parallel: bool, share: float) -> Pair:
+    """Return our model and GPTNeoXForCausalLM with a tied head."""
+    inside = {"positions": "rotary", "rotary": RotaryConfig(share=share), "parallel_branches": parallel}
+    ours = model(setting, "decoder", own={"scale_embeddings": False}, activation="gelu", **inside)
+    part = {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": share}}
+    own = {"use_parallel_residual": parallel, "tie_word_embeddings": True, "attn_implementation": attention}
+    theirs = tiny(setting, "GPTNeoX", "ForCausalLM", **WIDTHS, **part, **own)
     carry_over(ours, theirs, "gpt_neox")
     return ours, theirs, "gpt_neox"
 
@@ -105,13 +116,13 @@ def llama_as_it_is(setting: Setting) -> Iterator[float]:
 
 def other_values(setting: Setting) -> Iterator[float]:
     """The logits and gradients of GPT-NeoX and Mistral, with all parts computed in the setting's dtype."""
-    for make in (gpt_neox, mistral):
+    for make in (gpt_neox, pythia, mistral):
         yield from wide_values(setting, make)
 
 
 def others_as_they_are(setting: Setting) -> Iterator[float]:
     """The logits and gradients of GPT-NeoX and Mistral, with their own float32 operations."""
-    for make in (gpt_neox, mistral):
+    for make in (gpt_neox, pythia, mistral):
         yield from values(setting, *make(setting))
 
 
