@@ -43,7 +43,9 @@ def test_terms_sum_to_the_logit(shape, norm, placement):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"bias": False}, {"n_kv_heads": 2}, {"positions": "rotary"}, {"final_norm": False}]
+    "settings",
+    [{"bias": False}, {"n_kv_heads": 2}, {"positions": "rotary"}, {"final_norm": False}, {"parallel_branches": True}],
+    ids=str,
 )
 def test_terms_sum_to_the_logit_of_other_models(settings):
     found, logits = terms(shaken(small("decoder", **settings)))

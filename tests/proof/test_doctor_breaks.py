@@ -26,6 +26,7 @@ HEALTHY = {
     "t5-scale": {"model__positions": "t5", "model__attention_scale": 1.0},
     "t5-experts": {"model__positions": "t5", "model__feed_forward": "experts", "model__n_experts": 3},
     "alibi-window": {"model__positions": "alibi", "model__window": 3, "model__norm_placement": "sandwich"},
+    "parallel-convolution": {"model__parallel_branches": True, "model__convolution": 2},
     "linear": {"model__attention_rule": "linear"},
     "softcap-deepnorm": {"model__attention_rule": "softcap", "model__deepnorm": True, "model__norm_placement": "post"},
     "two-vocabularies-of-characters": {"tokenizer__kind": "character", "tokenizer__shared": False},
@@ -36,7 +37,7 @@ HEALTHY = {
 
 RARE = (
     *("softcap-deepnorm", "linear", "shaw-rms", "t5-scale", "alibi-window", "one-key-for-heads-of-one-value"),
-    *("t5-experts", "two-vocabularies-of-characters", "rotary-grouped", "post-norm-learned"),
+    *("t5-experts", "parallel-convolution", "two-vocabularies-of-characters", "rotary-grouped", "post-norm-learned"),
 )
 """What a push leaves to `make test-all`: three to twenty seconds each."""
 

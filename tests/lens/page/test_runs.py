@@ -62,6 +62,24 @@ def test_a_convolution_is_told_where_there_is_one(opened_with, taps, shown):
     assert page.locator("dt:text-is('convolution') + dd").all_text_contents() == shown
 
 
+@pytest.mark.parametrize(("parallel", "shown"), [(False, []), (True, ["in parallel"])])
+def test_branches_in_parallel_are_told_and_stand_side_by_side(opened_with, parallel, shown):
+    made = planted()[0]
+    stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8, causal=True, parallel_branches=parallel)
+    facts = model_facts(Transformer(ModelConfig(9, decoder=stack)))
+    made.header["model"] |= {"parallel_branches": facts["parallel_branches"]}
+    page = opened_with([made]).page
+    page.locator("dt", has_text="d_model").first.wait_for()
+    assert page.locator("dt:text-is('branches') + dd").all_text_contents() == shown
+    boxes = page.evaluate(
+        "[...document.querySelector('.block').children].map((box) => box.getBoundingClientRect().top)"
+    )
+    assert len(set(boxes)) == (1 if parallel else len(boxes))
+    assert page.evaluate(
+        "[...document.querySelectorAll('.block')].every((block) => block.scrollWidth <= block.clientWidth)"
+    )
+
+
 def lines(speed, steps):
     """Figures of a run."""
     return [{"kind": "train", "step": step, "loss": speed / step, "tokens_per_second": speed} for step in steps]

@@ -180,6 +180,7 @@ function facts(trace) {
     ["shape", model.kind], ["layers", layers], ["heads", model.n_kv_heads && model.n_kv_heads !== model.n_heads ? `${model.n_heads}, sharing ${model.n_kv_heads} key-value heads` : model.n_heads],
     ["d_model, d_ff", `${model.d_model}, ${model.d_ff}`], ["vocabulary", count(model.vocab_size ?? 0)], ["positions", model.pos], ["norm", model.norm],
     ["convolution", (model.convolution ?? 1) > 1 ? `of ${model.convolution} tokens` : null],
+    ["branches", model.parallel_branches ? "in parallel" : null],
     ["parameters", count(model.params)], ["trained", model.step === null || model.step === undefined ? null : `${count(model.step)} steps`], ["task", model.task],
   ];
   return rows.filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => [name, String(value)]);

@@ -11,7 +11,7 @@ export function plan(trace) {
   const stack = (/** @type {string} */ side) => {
     const both = side === "decoder" && model.layers.encoder;
     return h("div", { class: "stack" }, h("span", { class: "label" }, side), Array.from({ length: model.layers[side] }, (_, layer) =>
-      h("div", { class: "block" },
+      h("div", { class: model.parallel_branches ? "block parallel" : "block" },
         box("self-attention", side, layer, trace), both ? box("cross-attention", "cross", layer, trace) : null, h("span", { class: "box" }, "feed-forward"))));
   };
   return h("div", { class: "plan", role: "group", "aria-label": "Blocks of the model" }, Object.keys(model.layers).map(stack));

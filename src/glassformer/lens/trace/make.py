@@ -232,6 +232,7 @@ def model_facts(model: Transformer) -> dict[str, Any]:
         "norm": stack.norm_placement,
         "pos": stack.positions,
         "convolution": stack.convolution,
+        "parallel_branches": stack.parallel_branches,
         "params": sum(each.numel() for each in model.parameters()),
         "step": None,
         "weights_sha256": weights_sha256(model),
