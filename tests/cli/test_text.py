@@ -79,10 +79,10 @@ def test_texts_that_follow_a_grammar(trained, run, refused, tmp_path):
 def test_settings_that_forbid_every_token_are_named_before_a_text_is_printed(trained, refused, run):
     pytest.importorskip("llguidance", reason="llguidance is not installed")
     words = ("generate", str(trained), "--prompt", "e")
-    assert "0 (counted from 0) all are forbidden by --regex and --begin. C" in refused(
+    assert "tokens of the text all are forbidden by --regex and --begin. C" in refused(
         *words, "--regex", "a", "--begin", "b"
     )
-    assert "after 1 tokens of row 0 (counted from 0) all are forbidden by --ban and --regex. Change" in refused(
+    assert "after 1 tokens of the text all are forbidden by --ban and --regex. Change" in refused(
         *words, "--regex", "abc", "--ban", "b"
     )
     assert "forbidden by --bias and --begin. Change" in refused(*words, "--begin", "ab", "--bias", "b=-inf")

@@ -24,6 +24,9 @@ PARAMETERS = {
     "gpt2-medium": 354_823_168,
     "gpt2-large": 774_030_080,
     "gpt2-xl": 1_557_611_200,
+    "pythia-70m": 18_915_328 + 2 * 512 * 50_304,  # of its paper, without the embeddings
+    "pythia-160m": 85_056_000 + 2 * 768 * 50_304,
+    "pythia-410m": 302_311_424 + 2 * 1024 * 50_304,
     "bert-base": 109_514_298,
     "bert-large": 335_174_458,
     "t5-small": 60_506_624,
@@ -81,7 +84,11 @@ GPT2 = {"": (768, 12, 12), "-medium": (1024, 16, 24), "-large": (1280, 20, 36), 
 LLAMA = {"hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "tie_word_embeddings": False}
 BART = {f"{side}_{name}": size for side in ("encoder", "decoder")
         for name, size in (("layers", 6), ("ffn_dim", 3072), ("attention_heads", 12))}  # fmt: skip
+PYTHIA = {"70m": (512, 8, 6), "160m": (768, 12, 12), "410m": (1024, 16, 24)}
 THEIRS = {
+    **{f"pythia-{size}": ("GPTNeoX", "ForCausalLM", {
+        "vocab_size": 50_304, "hidden_size": width, "num_attention_heads": heads, "num_hidden_layers": layers,
+        "intermediate_size": 4 * width}) for size, (width, heads, layers) in PYTHIA.items()},
     **{f"gpt2{size}": ("GPT2", "LMHeadModel", dict(zip(("n_embd", "n_head", "n_layer"), sizes, strict=False)))
        for size, sizes in GPT2.items()},
     "bert-base": ("Bert", "ForMaskedLM", {}),

@@ -11,6 +11,7 @@ ASKING, FOCUS, ADDRESS, NARROW, KINDS, AXE, SOURCE, LIMITS = (
     f"tests/lens/page/test_{name}.py"
     for name in ("asking", "focus", "address", "narrow", "kinds", "axe", "source", "limits")
 )
+USE, WRITING = (f"tests/train/finished/test_{name}.py" for name in ("use", "writing"))
 WORDS = "tests/decode/choose/test_words.py"
 ANSWERED = "tests/lens/server/test_answered.py::test_what_is_answered_without_heads"
 
@@ -22,6 +23,12 @@ PYTHON: list[Mutant] = [
         'if "labels" in header:', "if False:", f"{ANSWERED}[label]"),
     Mutant("what was given is answered", "lens/server/traces.py",
         'if header["run"]["mode"] == "forced":', "if False:", f"{ANSWERED}[likeliest]"),
+    Mutant("a line that cannot be written takes the ones before it along", "train/finished/use.py",
+        "            yield from in_order(group[:before], place, write)\n", "            pass\n", f"{USE}::test_line_that_cannot_be_written_is_named_after_the_answers_before_it"),
+    Mutant("a line is named by its place", "train/finished/use.py",
+        'f"line {group[before].number}"', 'f"line {before}"', f"{USE}::test_line_that_cannot_be_written_is_named_after_the_answers_before_it"),
+    Mutant("each text has a prompt of its own", "train/finished/writing.py",
+        "error.row // n + 1", "error.row + 1", f"{WRITING}::test_a_text_without_a_next_token_is_named_by_its_prompt"),
     # decoding
     Mutant("half a character is wished for", "decode/choose/words.py",
         "            utf8(text)\n        if self.regex", "            pass\n        if self.regex", f"{WORDS}::test_half_a_character_is_no_text[banned]"),

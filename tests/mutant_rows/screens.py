@@ -23,6 +23,10 @@ PYTHON: list[Mutant] = [
         'if run.parent.name != "runs" or not path.is_file():', "if False:", f"{CLI}::test_other_runs_and_a_study_stand_beside"),
 ]
 BROWSER: list[Mutant] = [
+    Mutant("parallel branches stand one above another", "lens/page/stack.js",
+        'model.parallel_branches ? "block parallel" : "block"', '"block"', f"{RUNS}::test_branches_in_parallel_are_told_and_stand_side_by_side"),
+    Mutant("parallel branches do not fit their block", "lens/page/screens.css",
+        ".stack:has(.parallel) { min-width: max-content; max-width: none; }\n", "", f"{RUNS}::test_branches_in_parallel_are_told_and_stand_side_by_side"),
     Mutant("the least is sorted before the most", "lens/page/arrange.js",
         "figure(b) - figure(a) || 0", "figure(a) - figure(b) || 0", f"{ARRANGE}::test_heads_are_sorted_and_left_out"),
     Mutant("a head is needed whatever its verdict", "lens/page/arrange.js",

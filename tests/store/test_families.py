@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,10 +11,9 @@ from glassformer import PRESETS, Transformer
 from glassformer.store.families import FAMILIES
 from specimens import close, model
 
-ROTARY = replace(PRESETS["gpt2"], decoder=replace(PRESETS["gpt2"].stack, positions="rotary"))
 EXAMPLES = {
     "gpt2": PRESETS["gpt2"],
-    "gpt_neox": ROTARY,
+    "gpt_neox": PRESETS["pythia-70m"],
     "llama": PRESETS["llama-3-8b"],
     "bert": PRESETS["bert-base"],
     "t5": PRESETS["t5-small"],

@@ -17,7 +17,7 @@ from glassformer.cli.settings import converted
 from glassformer.data.config import NO_ANSWERS
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.data.tokens.vocabulary import lacking
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.errors import ConfigError, GlassformerError
 from glassformer.train.recipe import override
 
 Answer = TypeVar("Answer")
@@ -105,13 +105,13 @@ def answers(
             if line.strip():
                 yield number, line
 
-    broken: DataError | None = None
+    broken: GlassformerError | None = None
     try:
         for answer in translated(asked()):
             while waiting.popleft():
                 yield None
             yield answer
-    except DataError as error:  # a line cannot be read: the blank lines before it still get their output
+    except GlassformerError as error:  # a line cannot be answered: the blank lines before it still get their output
         broken = error
     yield from (None for _ in takewhile(bool, waiting))
     if broken is not None:

@@ -185,7 +185,7 @@ VERBS: dict[str, Verb] = {
     "params": Verb(
         "list the parameters of a model",
         "RUN|PRESET",
-        "List every tensor of a run's model, or of a published architecture (gpt2, bert-base, t5-small, llama-3-8b, "
+        "List every tensor of a run's model, or of a published architecture (gpt2, pythia-70m, bert-base, t5-small, "
         "notebook-004, ...), without allocating it.",
         (PLOT, JSON),
     ),

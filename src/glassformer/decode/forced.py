@@ -14,7 +14,7 @@ import torch
 
 from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode.choose.likely import Candidates, Scores
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.errors import ConfigError, RowError
 
 Held = tuple[int, ...]
 """How many bytes of each forced text are there: all once it is contained, else the part with which the answer ends."""
@@ -92,13 +92,13 @@ class Forced:
         turns = zip_longest(*(banks[count] for count in sorted(banks, reverse=True)))
         return [option for turn in turns for option in turn if option is not None]
 
-    def refuse(self, row: int, limit: int, others: Sequence[str] = ()) -> ConfigError:
+    def refuse(self, row: int, limit: int, others: Sequence[str] = ()) -> RowError:
         """The error for a row without an answer; `others` are the names of settings that forbid tokens."""
         change = f", or change or remove {' or '.join(others)}" if others else ""
-        return ConfigError(
-            f"An answer must contain all forced texts, {', '.join(map(repr, self.texts)):.80}; none of row {row} "
-            f"(counted from 0) did within its {limit} tokens. Raise max_new_tokens or beam, or force fewer "
-            f"texts{change}."
+        return RowError(
+            f"An answer must contain all forced texts, {', '.join(map(repr, self.texts)):.80}; none of ",
+            row,
+            f" did within its {limit} tokens. Raise max_new_tokens or beam, or force fewer texts{change}.",
         )
 
 

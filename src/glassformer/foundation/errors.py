@@ -21,6 +21,18 @@ class ConfigError(GlassformerError):
         """The field of the config to change, if it is a single one."""
 
 
+class RowError(ConfigError):
+    """Settings with which one row of a call cannot be written. The message, in two parts, has the row between them."""
+
+    def __init__(self, before: str, row: int, after: str) -> None:
+        super().__init__(f"{before}row {row} (counted from 0){after}")
+        self.before, self.row, self.after = before, row, after
+
+    def named(self, name: str) -> ConfigError:
+        """The same error, in which the row is called `name`."""
+        return ConfigError(f"{self.before}{name}{self.after}")
+
+
 class RecipeError(ConfigError):
     """An invalid recipe file. The message begins with the file and names settings as they are written there."""
 

@@ -10,6 +10,9 @@ The parameters of each, as `glassformer params NAME` counts them (shared ones on
     gpt2-medium       354,823,168  345M (the same table)
     gpt2-large        774,030,080  762M (the same table)
     gpt2-xl         1,557,611,200  1542M (the same table)
+    pythia-70m         70,426,624  70M, 18,915,328 without embeddings (Biderman et al. 2023, table 1)
+    pythia-160m       162,322,944  160M, 85,056,000 without embeddings (the same table)
+    pythia-410m       405,334,016  410M, 302,311,424 without embeddings (the same table)
     bert-base         109,514,298  110M (Devlin et al. 2019, section 3): encoder and pooler are 109,482,240. Here the
                                    head for masked tokens stands in the pooler's place
     bert-large        335,174,458  340M (the same section): encoder and pooler are 335,141,888
@@ -50,6 +53,23 @@ def _gpt2(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
     sizes = _sizes(d_model, n_heads, n_layers, max_len=1024)
     stack = StackConfig(positions="learned", activation="gelu_tanh", attention_dropout=0.1, causal=True, **sizes)
     return ModelConfig(50_257, decoder=stack, scale_embeddings=False, init="normal")
+
+
+def _pythia(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
+    """Biderman et al. 2023, section 2.2, after Black et al. 2022: parallel branches, rotary positions, an untied head.
+
+    The vocabulary is that of the published weights: 50,277 tokens, padded to 50,304.
+    """
+    stack = StackConfig(
+        positions="rotary",
+        rotary=RotaryConfig(share=0.25),
+        parallel_branches=True,
+        activation="gelu",
+        dropout=0.0,
+        causal=True,
+        **_sizes(d_model, n_heads, n_layers, max_len=2048),
+    )
+    return ModelConfig(50_304, decoder=stack, tie_embeddings=False, scale_embeddings=False, init="normal")
 
 
 def _bert(d_model: int, n_heads: int, n_layers: int) -> ModelConfig:
@@ -162,6 +182,9 @@ PRESETS: dict[str, ModelConfig] = {
     "gpt2-medium": _gpt2(1024, 16, 24),
     "gpt2-large": _gpt2(1280, 20, 36),
     "gpt2-xl": _gpt2(1600, 25, 48),
+    "pythia-70m": _pythia(512, 8, 6),
+    "pythia-160m": _pythia(768, 12, 12),
+    "pythia-410m": _pythia(1024, 16, 24),
     "bert-base": _bert(768, 12, 12),
     "bert-large": _bert(1024, 16, 24),
     "t5-small": _t5(512, 8, 6),

@@ -13,7 +13,7 @@ from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode.answer import answer, answers
 from glassformer.decode.choose.unwritten import unwritten
 from glassformer.decode.prepare import prepared
-from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
+from glassformer.foundation.errors import CheckpointError, ConfigError, DataError, RowError
 from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import step_folder
@@ -240,6 +240,25 @@ def test_line_too_long_for_the_model_is_named_after_the_answers_before_it(tmp_pa
     length = 9 if layout == "encoder-decoder" else 17
     for words in (f"max_len={longest} tokens, {more} included", f"line 7 has {length}: 'a b c d e a b c'"):
         assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 99])
+def test_line_that_cannot_be_written_is_named_after_the_answers_before_it(run, monkeypatch, batch_size):
+    """Two lines have five symbols; the second of them comes up first in each call."""
+
+    def stuck(model, sources, *, numbers, **settings):
+        for place, ids in zip(reversed(numbers), reversed(sources), strict=True):
+            if len(ids) == 5:
+                raise RowError("None of ", place, " can be.")
+        return answers(model, sources, numbers=numbers, **settings)
+
+    expected = [each.text for each in translate(run, numbered(["a b", "c"]), batch_size)]
+    monkeypatch.setattr("glassformer.train.finished.use.answers", stuck)
+    lines = [(2, "a b"), (5, "c"), (6, "a b c d e"), (7, "a b c d e"), (8, "d")]
+    told = translate(run, lines, batch_size)
+    assert [next(told).text, next(told).text] == expected
+    with pytest.raises(ConfigError, match=r"^None of line 6 can be\.$"):
+        next(told)
 
 
 @pytest.mark.parametrize(

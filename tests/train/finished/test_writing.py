@@ -12,7 +12,7 @@ from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.choose.words import Wishes
 from glassformer.decode.stream import Piece
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.errors import ConfigError, DataError, RowError
 from glassformer.train.finished.guessing import Guessing
 from glassformer.train.finished.writing import USUAL_TOKENS, Writer
 from glassformer.train.recipe import Recipe, load_recipe, override
@@ -113,6 +113,26 @@ def test_a_beginning_that_has_no_room_is_refused(run):
     assert texts([*writer.write(["ab"], wishes=Wishes(begin="abcab"))]) == ["abcab"]
     with pytest.raises(ConfigError, match="'abcabc' has 6 tokens, and a text may have 5"):
         next(writer.write(["ab"], wishes=Wishes(begin="abcabc")))
+
+
+@pytest.mark.parametrize(
+    ("prompts", "n", "row", "said"),
+    [
+        (["a"], 1, 0, "the text"),
+        (["a", "b"], 1, 1, "the text of prompt 2"),
+        (["a"], 3, 2, "text 3"),
+        (["a", "b"], 2, 3, "text 2 of prompt 2"),
+    ],
+)
+def test_a_text_without_a_next_token_is_named_by_its_prompt(run, monkeypatch, prompts, n, row, said):
+    def stuck(*_, numbers, **__):
+        assert row in numbers
+        yield from ()
+        raise RowError("None fits in ", row, ".")
+
+    monkeypatch.setattr("glassformer.train.finished.writing.write", stuck)
+    with pytest.raises(ConfigError, match=rf"^None fits in {said}\.$"):
+        list(Writer(run, of_run(run)).write(prompts, n=n))
 
 
 def test_texts_hang_on_seed_and_number_alone(run):

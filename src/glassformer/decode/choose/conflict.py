@@ -8,7 +8,7 @@ import torch
 
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.context import Context, Filter, Named
-from glassformer.foundation.errors import ConfigError, all_of
+from glassformer.foundation.errors import RowError, all_of
 from glassformer.foundation.shapes import Float, Tensor
 
 
@@ -17,7 +17,7 @@ def names_of(steps: Sequence[Filter]) -> list[str]:
     return [*dict.fromkeys(each.name for each in steps if isinstance(each, Named))]
 
 
-def refuse_stuck(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Context, row: int) -> ConfigError:
+def refuse_stuck(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Context, row: int) -> RowError:
     """Make the error for a row of a step in which the filters forbid every token. It names those that do so.
 
     `logits` are those before any filter.
@@ -27,20 +27,22 @@ def refuse_stuck(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context:
     guilty = needed(steps, logits[row : row + 1], alone)
     names = names_of(guilty) or ["the filters" if guilty else "the model, whose logits are all -inf"]
     advice = f"Change or remove {'it' if len(names) == 1 else 'one of them'}." if guilty else "Check its weights."
-    return ConfigError(
-        f"Each step needs at least one allowed token; after {len(context.written[row])} tokens of row "
-        f"{context.numbers[row]} (counted from 0) all are forbidden by {all_of(names)}. {advice}"
+    return RowError(
+        f"Each step needs at least one allowed token; after {len(context.written[row])} tokens of ",
+        context.numbers[row],
+        f" all are forbidden by {all_of(names)}. {advice}",
     )
 
 
-def refuse_searched(steps: Sequence[Filter], row: int) -> ConfigError:
+def refuse_searched(steps: Sequence[Filter], row: int) -> RowError:
     """Make the error for a row of a beam of which no hypothesis has a next token. It names what forbids tokens."""
     names = names_of(steps) or ["the filters"]
     change = "it" if len(names) == 1 else "one of them"
-    return ConfigError(
-        f"Each step needs at least one allowed token; in row {row} (counted from 0) all hypotheses came to a step "
-        f"without one, as {all_of(names)} {'forbids' if len(names) == 1 else 'forbid'} them. Raise beam, or change or "
-        f"remove {change}."
+    return RowError(
+        "Each step needs at least one allowed token; in ",
+        row,
+        f" all hypotheses came to a step without one, as {all_of(names)} "
+        f"{'forbids' if len(names) == 1 else 'forbid'} them. Raise beam, or change or remove {change}.",
     )
 
 

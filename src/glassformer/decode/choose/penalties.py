@@ -14,7 +14,7 @@ import torch
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.context import Context, Filter
 from glassformer.decode.choose.repeats import ends_alike
-from glassformer.foundation.errors import ConfigError
+from glassformer.foundation.errors import ConfigError, RowError
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 
 
@@ -128,9 +128,11 @@ def counts(rows: Sequence[Sequence[int]], logits: Float[Tensor, "B V"]) -> Int[T
 def bounded(logits: Float[Tensor, "B V"], context: Context, name: str, value: float) -> Float[Tensor, "B V"]:
     """Check logits that a setting changed. Errors: `ConfigError` naming setting and row if one is NaN or +inf."""
     if (place := unbounded(logits)) is not None:
-        raise ConfigError(
+        raise RowError(
             f"{name} must leave logits that {str(logits.dtype).removeprefix('torch.')} can hold; with {name}={value} "
-            f"one is NaN or +inf in row {context.numbers[place]} (counted from 0). Take a less extreme value."
+            "one is NaN or +inf in ",
+            context.numbers[place],
+            ". Take a less extreme value.",
         )
     return logits
 

@@ -11,12 +11,12 @@ from glassformer.data.config import LABEL, NO_ANSWERS
 from glassformer.data.dataset import places
 from glassformer.data.purpose import ANSWERS, LABELS, refuse_unfit
 from glassformer.data.tokens.vocabulary import UNK
-from glassformer.decode.answer import ASKED, MODELS, USUAL, answers, limit_of, nothing
+from glassformer.decode.answer import ASKED, MODELS, USUAL, Answer, answers, limit_of, nothing
 from glassformer.decode.choose.unwritten import unwritten
 from glassformer.decode.choose.words import NO_WISHES, Wishes
 from glassformer.decode.committee import Member, committee_probabilities, shared_labels
 from glassformer.decode.prepare import prepared
-from glassformer.foundation.errors import ConfigError, DataError, TooLongError
+from glassformer.foundation.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.model.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.finished.committee import (
@@ -39,6 +39,7 @@ from glassformer.train.score.evaluate import BY_LENGTH
 from glassformer.train.sources.prepare import prepare_split
 
 Line = TypeVar("Line")
+Written = TypeVar("Written")
 
 
 class Translated(NamedTuple):
@@ -64,10 +65,11 @@ class Classified(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A line as a model reads it, and the parts of it that the vocabulary lacks."""
+    """A line as a model reads it, the parts of it that the vocabulary lacks, and its number."""
 
     ids: list[int]
     unknown: Sequence[str]
+    number: int
 
 
 Figures = dict[str, Metric | dict[str, dict[str, Metric]]]
@@ -129,8 +131,8 @@ def translate(
 
     `recipe` is the run's own, with other decoding; None: unchanged. A sampled answer depends on its place among the
     lines. `asked`: several answers per line, and their scores. `wishes` apply to all answers. `others`: runs that write
-    with this one, as a committee (`load_runs`). Errors: `DataError` naming a line that is longer than the model takes,
-    after the answers to the lines before it.
+    with this one, as a committee (`load_runs`). Errors, which name a line and come after the answers to those
+    before it: `DataError` if it is longer than the model takes, `ConfigError` if no answer fits these settings.
     """
     recipe = recipe or load_recipe(run / "recipe.toml")
     refuse_unfit(run, recipe.data, ANSWERS)
@@ -143,10 +145,9 @@ def translate(
     if recipe.data.layout != "encoder":
         wishes.check_room(loaded.tokenizers.target, limit_of(model, (), most, begun))
     shortest = shortest_of(loaded.model, [run, *others])
-    for group in groups(_read(loaded, lines, recipe.data.layout, shortest), batch_size):
+
+    def write(group: Sequence[Source], place: int) -> list[tuple[list[Answer], Sequence[Ranked]]]:
         sources = [each.ids for each in group]
-        if not answered:
-            tell_decoding(loaded.model, decode)
         found = answers(
             model,
             sources,
@@ -154,20 +155,25 @@ def translate(
             max_new_tokens=most,
             batch_size=batch_size,
             sampling=recipe.decode,
-            numbers=range(answered, answered + len(sources)),
+            numbers=range(place, place + len(sources)),
             search=recipe.decode,
             filters=filters,
             never=unwritten(recipe.data.layout, recipe.data.objective),
             begun=begun,
             forced=forced,
         )
-        answered += len(sources)
-        scored = ranked(loaded, sources, found, asked, recipe.decode.length_penalty, batch_size) if asked else None
-        for row, (source, (first, *_)) in enumerate(zip(group, found, strict=True)):
+        if asked is None:
+            return [(each, ()) for each in found]
+        return [*zip(found, ranked(loaded, sources, found, asked, decode.length_penalty, batch_size), strict=True)]
+
+    for group in groups(_read(loaded, lines, recipe.data.layout, shortest), batch_size):
+        if not answered:
+            tell_decoding(loaded.model, decode)
+        for source, ((first, *_), best) in in_order(group, answered, write):
             cut = None if first.complete else _limit_in_words(first.limit, recipe, loaded, shortest)
-            text, tokens = loaded.tokenizers.target.decode(first.ids), loaded.tokenizers.source.tokens
-            best = scored[row] if scored else ()
-            yield Translated(text, cut, source.unknown, best, tokens(source.ids) if scored else ())
+            read = loaded.tokenizers.source.tokens(source.ids) if best else ()
+            yield Translated(loaded.tokenizers.target.decode(first.ids), cut, source.unknown, best, read)
+        answered += len(group)
 
 
 def classify(
@@ -202,6 +208,23 @@ def parameters(run: Path) -> tuple[list[Row], int]:
     refuse_changed(run, loaded, load_recipe(run / "recipe.toml"))
     rows, total = count_parameters(loaded.model)
     return [row for row in rows if row.same_as is None], total
+
+
+def in_order(
+    group: Sequence[Source], place: int, write: Callable[[Sequence[Source], int], Sequence[Written]]
+) -> Iterator[tuple[Source, Written]]:
+    """Yield each line of a group with what `write` gives for it; `place` is that of the first among all lines.
+
+    If a line cannot be written, those before it come first. Errors: that of the line, which it names by its number.
+    """
+    try:
+        written = write(group, place)
+    except RowError as error:
+        before = error.row - place
+        if before:
+            yield from in_order(group[:before], place, write)
+        raise error.named(f"line {group[before].number}") from None
+    yield from zip(group, written, strict=True)
 
 
 def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
@@ -242,7 +265,7 @@ def _read(
                 f"{whose}A line may have at most max_len={limit} tokens, {more} included; line {number} has {length}: "
                 f"{line[:40]!r}. Shorten it, or train with a larger model.max_len."
             )
-        yield Source(ids, loaded.tokenizers.source.lacks(line) if UNK in ids else ())
+        yield Source(ids, loaded.tokenizers.source.lacks(line) if UNK in ids else (), number)
 
 
 def _read_by_all(members: Sequence[Member], lines: Iterable[tuple[int, str]]) -> Iterator[list[Source]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from glassformer.decode.method import method_of
 from glassformer.decode.prepare import prepared
 from glassformer.decode.speculative import Tally
 from glassformer.decode.stream import Piece, check_stops, goes_on, write
-from glassformer.foundation.errors import ConfigError, DataError, TooLongError
+from glassformer.foundation.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.train.finished.committee import load_runs, shortest_of
 from glassformer.train.finished.guessing import Guessing, guessed
 from glassformer.train.finished.loading import tell_decoding
@@ -106,7 +107,8 @@ class Writer:
         grammar = wishes.grammar(self.tokenizers.target)
         first = [without(self.never(wishes.constrained)), *wishes.filters(self.tokenizers.target, grammar)]
         if ids and not stops and (wishes.constrained or wishes.begin):  # a stop could end the text before
-            self.refuse_conflict(first, ids[0], limits[0].tokens)
+            with naming_texts(total, n):
+                self.refuse_conflict(first, ids[0], limits[0].tokens)
         method = method_of(decode, first)
         if self.guessing is not None:
             method = guessed(self.guessing, self.loaded, self.recipe, first, self.tally)
@@ -115,7 +117,7 @@ class Writer:
         for start in range(0, total, decode.batch_size):
             rows = range(start, min(start + decode.batch_size, total))
             given = [ids[row // n] for row in rows]
-            for piece in write(
+            pieces = write(
                 self.model,
                 self.tokenizers.target,
                 sources=None if self.continues else given,
@@ -130,8 +132,10 @@ class Writer:
                 poll=poll,
                 behind=[behind[row // n] for row in rows],
                 complete=None if grammar is None else grammar.complete,
-            ):
-                yield piece._replace(row=start + piece.row)
+            )
+            with naming_texts(total, n):
+                for piece in pieces:
+                    yield piece._replace(row=start + piece.row)
 
     def refuse_conflict(self, first: Sequence[Filter], prompt: Sequence[int], most: int) -> None:
         """Refuse settings that certainly leave the text of a prompt without a next token. Errors: `ConfigError`."""
@@ -170,3 +174,13 @@ class Writer:
         """Special tokens that no text has (`unwritten`). With a grammar <eos> is allowed, because it ends the text."""
         data = self.recipe.data
         return unwritten(data.layout, data.objective, ends=not self.continues or self.documents or constrained)
+
+
+@contextmanager
+def naming_texts(total: int, n: int) -> Generator[None]:
+    """Call the row of an error by its text and its prompt, of `total` texts of which each prompt has `n`."""
+    try:
+        yield
+    except RowError as error:
+        which = f"text {error.row % n + 1}" if n > 1 else "the text"
+        raise error.named(f"{which} of prompt {error.row // n + 1}" if total > n else which) from None
