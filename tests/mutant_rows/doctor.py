@@ -27,6 +27,8 @@ ROWS: list[Mutant] = [
         "return output", f"{BREAKS}::test_broken_run_is_told_of_resumed_and_used[shared-layers]"),
     Mutant("what cannot be broken is broken", "train/breaks/table.py", "if (reason := BREAKS[name].against(config)) is not None:",
         "if (reason := None) is not None:", f"{BREAKS}::test_what_cannot_be_broken_is_refused"),
+    Mutant("parallel branches lose their input", "train/breaks/table.py",
+        "        parallel,\n", "", f"{BREAKS}::test_branches_in_parallel_have_no_input_to_replace"),
     Mutant("two mistakes in one place", "train/breaks/table.py", "if two <= {*found}:", "if two < {*found}:", f"{BREAKS}::test_names"),
     Mutant("nobody is told what is broken", "train/run/chosen.py", ", *broken_notes(recipe)]", "]",
         f"{CLI}::test_broken_run_from_end_to_end"),

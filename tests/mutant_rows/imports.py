@@ -10,6 +10,7 @@ REFUSED = f"{PRETRAINED}::test_what_would_compute_something_else_is_refused"
 BOTH_WAYS = f"{PRETRAINED}::test_a_table_is_read_both_ways"
 IMPORTED = "tests/train/run/test_imported.py"
 ENDS = "tests/model/test_ends.py"
+WORDS, DOCTOR = "tests/decode/choose/test_words.py", "tests/proof/test_doctor_text.py"
 PUBLISHED = "tests/data/tokens/test_published.py"
 
 # fmt: off
@@ -65,6 +66,20 @@ ROWS: list[Mutant] = [
         "tests/data/tokens/test_exported.py::test_the_library_gives_the_same_tokens_and_the_same_text"),
     Mutant("normalisers are ignored", "data/tokens/published.py",
         '(COMPOSED if cut.composed else None)', 'record.get("normalizer")', f"{PUBLISHED} {REFUSED}"),
+    Mutant("marks in any order are composed alone", "data/tokens/decoding.py",
+        "not combining(each) if each else True", "True", "tests/data/tokens/test_begins_in.py::test_each_composed_character_has_its_place"),
+    Mutant("a prompt is looked for as it was typed", "data/tokens/decoding.py",
+        "    if encoded != text:\n", "    if False:\n", "tests/data/tokens/test_begins_in.py"),
+    Mutant("texts are banned as they were typed", "decode/choose/words.py",
+        "utf8(tokenizer.normal(text))", "utf8(text)", f"{WORDS}::test_texts_are_compared_as_they_are_encoded"),
+    Mutant("texts are forced as they were typed", "decode/choose/words.py",
+        "[*map(tokenizer.normal, self.forced)]", "self.forced", f"{WORDS}::test_texts_are_compared_as_they_are_encoded"),
+    Mutant("texts stop as they were typed", "decode/stream.py",
+        "[tokenizer.normal(each) for each in stops]", "stops", f"{WORDS}::test_texts_are_compared_as_they_are_encoded"),
+    Mutant("the doctor wants text back as it was typed", "proof/doctor/running_text.py",
+        "tokenizer.normal(piece.text)", "piece.text", f"{DOCTOR}::test_a_tokenizer_that_composes_gives_text_back_composed"),
+    Mutant("the doctor wants pairs back as they were typed", "proof/doctor/texts.py",
+        "tokenizer.normal(text).split()", "text.split()", f"{DOCTOR}::test_a_tokenizer_that_composes_gives_text_back_composed"),
     Mutant("runs of spaces have no rows", "data/tokens/adopted.py", ", *runs.values()]", "]",
         f"{PUBLISHED}::test_the_ids_and_the_text_of_them_are_theirs"),
     Mutant("any added token is a run of spaces", "data/tokens/byte_level.py",

@@ -6,12 +6,19 @@ import json
 from dataclasses import replace
 
 import pytest
+import torch
 
+from data.tokens.published_examples import json_of
+from glassformer.data.tokens.adopted import adopt
 from glassformer.proof.doctor import probes_for
 from glassformer.proof.doctor.finding import FAILURE, WARNING, Finding, examine
 from glassformer.proof.doctor.text_case import TextCase, case_of
-from glassformer.train.recipe import load_recipe
+from glassformer.proof.doctor.texts import there_and_back
+from glassformer.store.export import write_pretrained
+from glassformer.train.recipe import dumps_recipe, load_recipe, override
+from glassformer.train.run.imported import import_run
 from glassformer.train.run.session import start
+from store.export_examples import NEOX, READING, decoder
 from train.examples import follow
 from train.text_examples import book, shelf, text_recipe, words
 
@@ -64,6 +71,18 @@ def test_changed_and_lost_text(tmp_path):
     assert [told[name].state for name in ("data", "leakage", "round-trip")] == ["not probed"] * 3
     assert f"the data are gone: there is no {path}" in told["data"].evidence
     assert told["first-loss"].state == "ok"  # on random tokens
+
+
+def test_a_tokenizer_that_composes_gives_text_back_composed(tmp_path):
+    made, path, text = adopt(json_of("GPT-NeoX"), {}).tokenizer, book(tmp_path), "cafe\u0301 noir " * 40
+    path.write_text(text, "utf-8")
+    write_pretrained(tmp_path / "in", decoder(torch.float32, made, **NEOX), made, READING, named="it")
+    import_run(tmp_path / "in", tmp_path / "run")
+    recipe = load_recipe(tmp_path / "run" / "recipe.toml")
+    asked = override(recipe, {"data.text": str(path), "data.window": 8})
+    (tmp_path / "run" / "recipe.toml").write_text(dumps_recipe(asked), "utf-8")
+    assert found(tmp_path / "run", "round-trip")["round-trip"].state == "ok"
+    assert there_and_back(made, [text]) == (0.0, None)
 
 
 def test_text_that_stands_in_both(tmp_path):

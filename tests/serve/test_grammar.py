@@ -139,7 +139,7 @@ BAD = [
     (regex_of("(" * 900 + ")" * 900), "llguidance supports"),
     (regex_of("a?" * 500 + "a" * 500), "small enough for llguidance"),
     (regex_of("z"), "Use characters of the vocabulary"),
-    (regex_of(r"[^\s\S]"), "after 0 tokens, llguidance allows none"),
+    (regex_of(r"[^\s\S]"), "after 0 tokens of row 0 (counted from 0), llguidance allows none"),
     (format_of({"enum": []}), "Unsatisfiable schema"),
     (format_of({}) | regex_of("a"), "got both"),
     (regex_of("a\ud800"), "half of a surrogate pair"),

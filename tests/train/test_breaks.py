@@ -88,6 +88,11 @@ def test_what_cannot_be_broken_is_refused(name, settings):
         broken(name, **settings)
 
 
+def test_branches_in_parallel_have_no_input_to_replace():
+    with pytest.raises(ConfigError, match="no-residual is not possible .* the branches of a block are parallel"):
+        broken("no-residual", model__parallel_branches=True)
+
+
 def test_labels_of_tokens_are_refused_of_a_classifier():
     files = {"data__task": "labelled", "data__layout": "label", "training__metric": "accuracy"}
     for name in ("shifted-labels", "unshifted-labels", "pads-in-loss"):

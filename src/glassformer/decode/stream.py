@@ -37,7 +37,7 @@ class TextStream:
     def __init__(self, tokenizer: Tokenizer, stops: Sequence[str] = (), *, behind: bool = False) -> None:
         """`behind`: whether the text continues another one (`goes_on`)."""
         check_stops(stops)
-        self.stops = stops
+        self.stops = [tokenizer.normal(each) for each in stops]
         self.tokens = 0
         """How many ids were added."""
         self.stopped = False

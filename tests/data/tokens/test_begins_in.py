@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from unicodedata import normalize
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from data.tokens.published_examples import json_of
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens.adopted import adopt
-from glassformer.data.tokens.decoding import begins_in
+from glassformer.data.tokens.decoding import begins_in, composed_of
 from glassformer.data.tokens.vocabulary import UNK
 
 TEXT = "the cat déjà sat 😀 on 12"
@@ -21,7 +22,10 @@ MADE = {
     for kind, made in TOKENIZERS.items()
 }
 MADE["SentencePiece"] = adopt(json_of("Llama 2"), {}).tokenizer
-PARTS = ["the", "cat", "zebra", "<unk>", " ", "  ", "\t", "déjà", "漢", "😀", "\n", "▁", "q"]
+MADE["GPT-NeoX"] = adopt(json_of("GPT-NeoX"), {}).tokenizer
+ACCENT, BELOW = "\u0301", "\u0323"
+PARTS = ["the", "cat", "zebra", "<unk>", " ", "  ", "\t", "déjà", "漢", "😀", "\n", "▁", "q", "e", ACCENT, BELOW]
+HANGUL = ["\u1100", "\u1161", "\u11a8", "\uac00"]
 
 
 @pytest.mark.parametrize(("kind", "text", "begins"), [
@@ -45,7 +49,24 @@ def test_ids_stand_in_the_text_in_their_order(kind, text):
     for n, (id, begin) in enumerate(zip(ids, begins, strict=True)):
         part = next(missing).encode() if id == UNK else tokenizer.adds(id, first=n == 0)
         if whole(part):  # of parts of characters, `test_by_hand` has some
-            assert text[begin:].lstrip(" \t\n▁").startswith(part.decode().strip(" \t\n▁"))
+            assert tokenizer.normal(text[begin:]).lstrip(" \t\n▁").startswith(part.decode().strip(" \t\n▁"))
+
+
+@given(text=some.lists(some.sampled_from([*"ae x", ACCENT, BELOW, "é", *HANGUL]), max_size=10).map("".join))
+@example(text=f"e{BELOW}{ACCENT}")
+def test_each_composed_character_has_its_place(text):
+    """What is before the place of a run is composed without what is behind it."""
+    places, composed = composed_of(text), normalize("NFC", text)
+    assert len(places) == len(composed) + 1
+    assert places[-1] == len(text)
+    for n, (one, other) in enumerate(pairwise([-1, *places])):
+        assert one <= other
+        if one < other:
+            assert normalize("NFC", text[:other]) == composed[:n]
+
+
+def test_a_composed_character_is_one_place():
+    assert composed_of(f"cafe{ACCENT} x") == [0, 1, 2, 3, 5, 6, 7]
 
 
 def whole(part: bytes) -> bool:

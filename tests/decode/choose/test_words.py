@@ -7,8 +7,10 @@ import random
 import pytest
 import torch
 
+from data.tokens.published_examples import json_of
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.tokens.adopted import adopt
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
 from glassformer.decode.answer import answer, answers
 from glassformer.decode.beam import beam_search
@@ -20,7 +22,7 @@ from glassformer.decode.choose.penalties import banned
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.choose.words import Wishes, banned_texts, begins_with
 from glassformer.decode.generate import generate
-from glassformer.decode.stream import check_stops
+from glassformer.decode.stream import TextStream, check_stops
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import model, sequences
 
@@ -146,3 +148,19 @@ def test_a_beam_of_which_nothing_may_go_on_is_refused():
 def test_wishes_that_cannot_be(made, says):
     with pytest.raises(ConfigError, match=says):
         made()
+
+
+def test_texts_are_compared_as_they_are_encoded():
+    """By a tokenizer that composes characters: with an accent of its own, é is banned, forced and stops, too."""
+    made, apart, whole = adopt(json_of("GPT-NeoX"), {}).tokenizer, "cafe\u0301", "caf\u00e9"
+    stream = TextStream(made, [apart])
+    assert "".join(map(stream.add, made.encode(f"un {whole} noir"))) == "un "
+    assert stream.stopped
+    context = Context([0], [made.encode("un caf")], [[]])
+    free = torch.zeros(1, made.vocab_size)
+    left = banned_texts(made, [apart])(free, context)
+    assert torch.equal(left, banned_texts(made, [whole])(free, context))
+    assert left.isneginf().any()
+    forced = Wishes(forced=[apart]).held(made)
+    assert forced is not None
+    assert [*forced.texts] == [whole]

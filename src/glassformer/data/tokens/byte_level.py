@@ -128,8 +128,8 @@ def numbered(vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str]) 
         )
     if [id for id, _ in by_id] != list(range(len(by_id))) or not set(alphabet) - IN_NO_TEXT <= vocabulary.keys():
         raise DataError(
-            f"A {kind} vocabulary must hold every byte and number its ids from 0 without a gap, but this one does not. "
-            f"{THE_FILE}"
+            f"A {kind} vocabulary must hold every byte of UTF-8 and number its ids from 0 without a gap, but this one "
+            f"does not. {THE_FILE}"
         )
     return [token for _, token in by_id]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
+from unicodedata import combining, normalize
 
 from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer, utf8
 
@@ -49,8 +50,12 @@ def begins_in(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
     """Where each of the ids of an encoded text begins in it, in characters.
 
     An <unk> stands where the part is that the vocabulary lacks; white space that no id holds is passed over. An id that
-    begins within a character begins where that does.
+    begins within a character begins where that does, also if the tokenizer has composed it of several.
     """
+    encoded = tokenizer.normal(text)
+    if encoded != text:
+        places = composed_of(text)
+        return [places[begin] for begin in begins_in(encoded, ids, tokenizer)]
     whole, missing = utf8(text), iter(tokenizer.lacks(text))
     begins, at, counted, characters = list[int](), 0, 0, 0
     for n, id in enumerate(ids):
@@ -64,6 +69,22 @@ def begins_in(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
         begins.append(characters - within)
         at += len(piece)
     return begins
+
+
+def composed_of(text: str) -> list[int]:
+    """Where each character of the text in Unicode's form NFC begins in the text, and where that ends.
+
+    A run of characters that are composed or put in order together has the place where it begins.
+    """
+    places, run, first = list[int](), "", 0
+    for at, each in enumerate([*text, ""]):
+        apart = not combining(each) if each else True
+        if apart and (not each or normalize("NFC", run + each) == normalize("NFC", run) + normalize("NFC", each)):
+            whole = normalize("NFC", run)
+            places += [first + n for n in range(len(run))] if whole == run else [first] * len(whole)
+            run, first = "", at
+        run += each
+    return [*places, len(text)]
 
 
 def starts_character(byte: int) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Subword(Tokenizer):
-    """Frequent byte sequences as tokens. Every text has ids, and they give the same text back."""
+    """Frequent byte sequences as tokens. Every text has ids, and they give it back as it was encoded (`normal`)."""
 
     model: ClassVar[str]
     """The library's name for the kind, by which its files are recognised."""
@@ -104,7 +104,7 @@ class BytePairTokenizer(Subword):
         from glassformer.data.tokens import published
 
         if cut := published.cut_of(read_json(text)):
-            self.cuts = cut.cuts
+            self.cuts, self.composed = cut.cuts, cut.composed
 
     @classmethod
     def like(cls, text: str) -> tokenizers.Tokenizer:

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, cast
+from unicodedata import normalize
 
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokens.cuts import WORDS, Cuts
@@ -32,6 +33,8 @@ class Tokenizer(ABC):
     kind: ClassVar[str]
     cuts: Cuts = WORDS
     """Where text may be cut, so that the ids of its parts are those of the whole (`encode_parts`)."""
+    composed: bool = False
+    """Whether text is brought into Unicode's form NFC before it is encoded, so that é is one character."""
     least_vocab_size: ClassVar[int] = 0
     """The smallest `vocab_size` that it can be trained to; 0 if the texts alone determine the size."""
 
@@ -54,6 +57,10 @@ class Tokenizer(ABC):
         """
         utf8(text)
         return []
+
+    def normal(self, text: str) -> str:
+        """The text that is encoded: `text` itself, or its characters `composed`."""
+        return normalize("NFC", text) if self.composed else text
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` for each of `texts`."""

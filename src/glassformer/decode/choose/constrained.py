@@ -21,7 +21,7 @@ from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, Tokenizer, ut
 from glassformer.data.tokens.words import WordTokenizer
 from glassformer.decode.choose.context import Context, Filter
 from glassformer.decode.choose.installed import llguidance
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.errors import ConfigError, DataError, RowError
 from glassformer.foundation.shapes import Float, Tensor
 
 if TYPE_CHECKING:
@@ -172,7 +172,8 @@ class Constraint:
                 "Use the tokenizer of the model."
             )
         rows = len(context.written)
-        may = np.stack([self._may(tuple(ids), rows, context.searched) for ids in context.written])
+        which = zip(context.written, context.numbers, strict=True)
+        may = np.stack([self._may(tuple(ids), number, rows, context.searched) for ids, number in which])
         may[:, [id for id in range(len(SPECIALS)) if id != EOS]] = False
         return logits.masked_fill(~torch.from_numpy(may).to(logits.device), -math.inf)
 
@@ -181,21 +182,24 @@ class Constraint:
         state = self._states.behind(self._root, (*ids,), 1)
         return state is not None and state.is_accepting()
 
-    def _may(self, ids: tuple[int, ...], rows: int, searched: bool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def _may(
+        self, ids: tuple[int, ...], number: int, rows: int, searched: bool
+    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         state = self._states.behind(self._root, ids, rows)
         if state is None:
-            raise self._lost(len(ids))
+            raise self._lost(len(ids), number)
         mask = np.frombuffer(state.compute_bitmask(), np.uint8)
         may = np.unpackbits(mask, bitorder="little")[: self.size].astype(np.bool_)
         if not state.is_accepting() and not may[EOS + 1 :].any():  # beyond its limits, llguidance allows only the end
             if not searched:
-                raise self._lost(len(ids))
+                raise self._lost(len(ids), number)
             may[:] = False  # in a beam, only this hypothesis ends
         return may
 
-    def _lost(self, n: int) -> ConfigError:
-        return ConfigError(
+    def _lost(self, n: int, number: int) -> RowError:
+        return RowError(
             f"{self.what} must allow some token of the vocabulary at each step, and be small enough for llguidance; "
-            f"after {n} tokens, llguidance allows none. Use characters of the vocabulary, and fewer repetitions and "
-            "alternatives."
+            f"after {n} tokens of ",
+            number,
+            ", llguidance allows none. Use characters of the vocabulary, and fewer repetitions and alternatives.",
         )

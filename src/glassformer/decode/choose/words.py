@@ -90,7 +90,7 @@ class Wishes:
         """The `forced` texts for a beam, or None. Errors: `ConfigError` for text that the vocabulary cannot write."""
         for text in self.forced:
             ids_of(tokenizer, text)
-        return Forced(tokenizer.spelling(), self.forced) if self.forced else None
+        return Forced(tokenizer.spelling(), [*map(tokenizer.normal, self.forced)]) if self.forced else None
 
 
 NO_WISHES = Wishes()
@@ -118,7 +118,7 @@ def banned_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> Filter:
     A text that the prompt began may not be completed either. Every id that would complete a text is forbidden: for each
     number of its bytes already there, the ids whose own bytes begin with the rest.
     """
-    spelled, words = tokenizer.spelling(), [utf8(text) for text in texts]
+    spelled, words = tokenizer.spelling(), [utf8(tokenizer.normal(text)) for text in texts]
     spelled[UNK] = tokenizer.adds(UNK)  # an answer shows it, unlike other special tokens
     longest = max(map(len, words), default=0)
     enders: dict[tuple[bytes, int], list[int]] = {}

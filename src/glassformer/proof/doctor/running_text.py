@@ -60,12 +60,12 @@ def round_trip(case: Case) -> Iterator[Seen]:
     for name in ("train", "dev"):
         n = lost = total = 0
         for piece in islice(text_case(case).part(name).pieces(ANYWHERE), PIECES):
-            ids = tokenizer.encode(piece.text)
+            ids, text = tokenizer.encode(piece.text), tokenizer.normal(piece.text)
             back = tokenizer.decode(ids)
-            if UNK not in ids and back.split() != piece.text.split():
-                place = next(i for i, (a, b) in enumerate(zip(piece.text, back + "\0", strict=False)) if a != b)
+            if UNK not in ids and back.split() != text.split():
+                place = next(i for i, (a, b) in enumerate(zip(text, back + "\0", strict=False)) if a != b)
                 yield Seen(
-                    f"the {name} text {piece.text[place : place + 40]!r} ({piece.place}) comes back as "
+                    f"the {name} text {text[place : place + 40]!r} ({piece.place}) comes back as "
                     f"{back[place : place + 40]!r}",
                     NOT_BACK,
                 )

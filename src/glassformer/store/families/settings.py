@@ -12,6 +12,7 @@ from glassformer.store.families.values import Values
 ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
     "gelu": "gelu",
     "relu": "relu",
     "relu2": "relu_squared",

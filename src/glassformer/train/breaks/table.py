@@ -34,6 +34,11 @@ def one_head(config: ModelConfig) -> str | None:
     return "it needs two heads" if all(each.n_heads == 1 for each in stacks(config)) else None
 
 
+def parallel(config: ModelConfig) -> str | None:
+    """All branches of a parallel block read one input, which the output of none of them can replace."""
+    return "the branches of a block are parallel" if any(each.parallel_branches for each in stacks(config)) else None
+
+
 def one_layer(config: ModelConfig) -> str | None:
     """A mistake among layers needs at least two in one stack."""
     return "it needs a stack of two layers" if all(each.n_layers == 1 for each in stacks(config)) else None
@@ -169,6 +174,7 @@ BREAKS: dict[str, Break] = {
     "no-residual": Break(
         "The residual connection is missing: the output of a branch replaces its input.",
         "The loss hardly falls; the deeper the stack, the less.",
+        parallel,
     ),
     "no-cross-attention": Break(
         "The decoder never reads the encoder.",
