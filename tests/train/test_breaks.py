@@ -89,7 +89,7 @@ def test_what_cannot_be_broken_is_refused(name, settings):
 
 
 def test_branches_in_parallel_have_no_input_to_replace():
-    with pytest.raises(ConfigError, match="no-residual is not possible .* the branches of a block are parallel"):
+    with pytest.raises(ConfigError, match=r"no-residual is not possible .* the branches of a block are parallel"):
         broken("no-residual", model__parallel_branches=True)
 
 
