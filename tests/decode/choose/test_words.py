@@ -156,7 +156,7 @@ def test_texts_are_compared_as_they_are_encoded():
     stream = TextStream(made, [apart])
     assert "".join(map(stream.add, made.encode(f"un {whole} noir"))) == "un "
     assert stream.stopped
-    context = Context([0], [made.encode("un caf")], [[]])
+    context = Context([0], [made.encode(f"un {whole}")[:-1]], [[]])
     free = torch.zeros(1, made.vocab_size)
     left = banned_texts(made, [apart])(free, context)
     assert torch.equal(left, banned_texts(made, [whole])(free, context))
