@@ -9,6 +9,7 @@ from glassformer.foundation import errors
 CODES = {
     "GlassformerError": 2,
     "ConfigError": 2,
+    "RowError": 2,
     "RecipeError": 2,
     "DataError": 2,
     "TooLongError": 2,
@@ -23,6 +24,13 @@ CODES = {
 @pytest.mark.parametrize("name", [name for name in vars(errors) if name.endswith("Error")])
 def test_exit_codes(name):
     kind = getattr(errors, name)
-    assert kind("said").exit_code == CODES[name]
+    made = kind("In ", 3, " it is said.") if name == "RowError" else kind("said")
+    assert made.exit_code == CODES[name]
     assert issubclass(kind, errors.GlassformerError)
-    assert isinstance(kind("said"), ValueError)
+    assert isinstance(made, ValueError)
+
+
+def test_the_row_of_an_error_has_another_name():
+    error = errors.RowError("In ", 3, " it is said.")
+    assert (str(error), error.row) == ("In row 3 (counted from 0) it is said.", 3)
+    assert str(error.named("line 9")) == "In line 9 it is said."

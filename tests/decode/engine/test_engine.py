@@ -15,7 +15,7 @@ from glassformer.decode.engine import rows
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
 from glassformer.decode.generate import generate
-from glassformer.foundation.errors import BusyError, ConfigError, DataError
+from glassformer.foundation.errors import BusyError, ConfigError, DataError, RowError
 from specimens import VOCAB, close, model
 
 
@@ -177,7 +177,7 @@ def test_settings_that_overflow_end_their_own_text_alone():
     wrong = engine.submit(Request(ids(9), max_new_tokens=6, choose=broken, logprobs=0))
     right = Request([8, 9], max_new_tokens=6, logprobs=2)
     ticket, got = engine.submit(right), run_dry(engine)
-    assert [type(each.error) for each in got if each.ticket is wrong] == [ConfigError]
+    assert [type(each.error) for each in got if each.ticket is wrong] == [RowError]
     assert "repetition_penalty=1e-40" in str(next(each.error for each in got if each.ticket is wrong))
     assert [each.id for each in got if each.ticket is ticket] == alone(engine.model, right, 0, greedy)
 

@@ -254,8 +254,7 @@ def test_line_that_cannot_be_written_is_named_after_the_answers_before_it(run, m
 
     expected = [each.text for each in translate(run, numbered(["a b", "c"]), batch_size)]
     monkeypatch.setattr("glassformer.train.finished.use.answers", stuck)
-    lines = [(2, "a b"), (5, "c"), (6, "a b c d e"), (7, "a b c d e"), (8, "d")]
-    told = translate(run, lines, batch_size)
+    told = translate(run, [(2, "a b"), (5, "c"), (6, "a b c d e"), (7, "a b c d e"), (8, "d")], batch_size)
     assert [next(told).text, next(told).text] == expected
     with pytest.raises(ConfigError, match=r"^None of line 6 can be\.$"):
         next(told)
