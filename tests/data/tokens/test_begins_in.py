@@ -71,3 +71,10 @@ def test_a_composed_character_is_one_place():
 
 def whole(part: bytes) -> bool:
     return part.decode(errors="ignore").encode() == part
+
+
+def test_what_is_behind_composed_characters_stands_where_it_was_typed():
+    tokenizer, text = MADE["GPT-NeoX"], f"e{ACCENT}q e{ACCENT}qé"
+    ids = tokenizer.encode(text)
+    told = zip(ids, begins_in(text, ids, tokenizer), strict=True)
+    assert [begin for id, begin in told if tokenizer.adds(id) == b"q"] == [2, 6]
