@@ -46,6 +46,8 @@ ROWS: list[Mutant] = [
     Mutant("a part of a head is rotated as a whole", "store/families/rotary.py", "        if share != 1.0 and not self.partly:\n", "        if False:\n", REFUSED),
     Mutant("the base is forgotten", "store/families/rotary.py",
         "scaled = {", "value = RotaryConfig(); scaled = {", AGAIN),
+    Mutant("a fast gelu is an exact one", "store/families/settings.py",
+        '"gelu_fast": "gelu_tanh"', '"gelu_fast": "gelu"', f"{SHAPES}::test_the_usual_values_are_theirs"),
     Mutant("gelu is exported for its approximation", "store/families/settings.py",
         '    "gelu": "gelu",\n', '    "gelu": "gelu_tanh",\n', f"{LOGITS}"),
     Mutant("a window of theirs is one key wider", "store/families/settings.py",

@@ -101,6 +101,10 @@ def test_the_usual_values_are_theirs(tmp_path):
         tmp_path / "neox", "gpt_neox", num_attention_heads=2, use_parallel_residual=MISSING, rotary_pct=MISSING
     )
     assert (neox.stack.parallel_branches, neox.stack.rotary) == (True, RotaryConfig(share=0.25))
+    assert (
+        changed(tmp_path / "neox", "gpt_neox", num_attention_heads=2, hidden_act="gelu_fast").stack.activation
+        == "gelu_tanh"
+    )
     names = ("num_key_value_heads", "head_dim", "rms_norm_eps", "tie_word_embeddings", "attention_dropout")
     everything = changed(tmp_path / "other", "llama", num_attention_heads=4)
     assert everything.stack.norm_eps == 1e-5
