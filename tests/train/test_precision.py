@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from glassformer.train import precision
-from glassformer.train.precision import ROUNDS, WORTH_IT, choose_precision
+from glassformer.train.precision import FEW, WORTH_IT, choose_precision
 from train.examples import assert_same, batch, model, weights
 
-BATCHES = [batch("encoder-decoder", [(3, 5), (1, 1)]), batch("encoder-decoder", [(4, 4)])]
+BATCHES = [batch("encoder-decoder", sizes) for sizes in ([(3, 5), (1, 1)], [(4, 4)])] * (FEW // 2)
 
 
 @pytest.fixture
@@ -18,18 +18,18 @@ def bfloat16(monkeypatch):
     monkeypatch.setattr(precision, "has_bfloat16", lambda device: True)
 
 
-FIRST = 2 * len(BATCHES)  # each batch once in each arithmetic
+FIRST = 2 * 2  # each shape once in each arithmetic
 
 
-def plant(monkeypatch, *ratios: float) -> list[tuple[int, str]]:
-    """Makes bfloat16 `ratios` times as fast, in turn, the first time of each arithmetic aside. What was timed."""
+def plant(monkeypatch, *ratios: float, first: int = FIRST) -> list[tuple[int, str]]:
+    """Makes bfloat16 `ratios` times as fast, in turn, after `first` timings. What was timed."""
     timed: list[tuple[int, str]] = []
 
     def seconds(network, data, kind):
         timed.append((len(data.tokens), kind))
-        if len(timed) <= FIRST:
+        if len(timed) <= first:
             return 1000.0 if kind == "bfloat16" else 0.001  # set-up, which must not count
-        return 1.0 if kind == "float32" else 1.0 / ratios[(len(timed) - 1 - FIRST) // 2 % len(ratios)]
+        return 1.0 if kind == "float32" else 1.0 / ratios[(len(timed) - 1 - first) // 2 % len(ratios)]
 
     monkeypatch.setattr(precision, "_seconds", seconds)
     return timed
@@ -69,24 +69,28 @@ def test_median_of_timings_decides(monkeypatch, bfloat16, ratios, chosen, figure
     assert found == chosen
     assert f"bfloat16 is {figure} times as fast" in why
     measured = timed[FIRST:]
-    assert len(measured) == 2 * ROUNDS * len(BATCHES)
+    assert len(measured) == 2 * len(BATCHES)
     assert ("may be chance" in why) == (chosen == "float32")
     turns = [[kind for _, kind in measured[2 * n : 2 * n + 2]] for n in range(len(measured) // 2)]
     both = ["float32", "bfloat16"]
-    assert turns == [both, both, both[::-1], both[::-1]] * (ROUNDS // 2), "the first place is nobody's advantage"
+    assert turns == [both, both[::-1]] * (FEW // 2), "the first place is nobody's advantage"
     assert all(a == b for (a, _), (b, _) in zip(measured[::2], measured[1::2], strict=True))
     assert {rows for rows, _ in measured} == {1, 2}
 
 
-def test_batches_of_one_shape_are_measured_once(monkeypatch, bfloat16):
-    timed = plant(monkeypatch, 2.0)
-    rows, longer = [(3, 5), (1, 1)], [(3, 6), (1, 1)]
-    one, same, other = (batch("encoder-decoder", sizes) for sizes in (rows, rows, longer))
-    choose_precision("auto", model(), [one, same])
-    assert len(timed) == 2 + 2 * ROUNDS
+def test_set_up_counts_where_each_batch_has_another_shape(monkeypatch, bfloat16):
+    """Then a run pays it again and again. Shapes that come back are set up before."""
+    timed = plant(monkeypatch, 2.0, first=0)
+    rows = [batch("encoder-decoder", [(3, 5 + n)] * (1 + n)) for n in range(4)]
+    choose_precision("auto", model(), rows)
+    assert [n for n, _ in timed] == [1, 1, 2, 2, 3, 3, 4, 4]
     timed.clear()
-    choose_precision("auto", model(), [one, other])
-    assert len(timed) == 2 * (2 + 2 * ROUNDS)
+    choose_precision("auto", model(), [*rows, rows[2], rows[2]])
+    assert [n for n, _ in timed] == [3, 3, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 3, 3]
+    longer = batch("encoder-decoder", [(4, 8)] * 4)
+    timed.clear()
+    choose_precision("auto", model(), [rows[3], longer])
+    assert [n for n, _ in timed] == [4, 4, 4, 4], "sources of another length are another shape"
 
 
 def test_measuring_leaves_weights_gradients_and_random_numbers(bfloat16):
@@ -107,7 +111,7 @@ def test_what_is_timed_is_a_forward_and_backward(monkeypatch, bfloat16):
     passes = [0]
     network.head.weight.register_hook(lambda gradient: passes.__setitem__(0, passes[0] + 1))
     monkeypatch.setattr(precision.time, "perf_counter", lambda: float(passes[0]))
-    assert "1.00 times" in choose_precision("auto", network, BATCHES[:1])[1]
-    assert passes == [2 + 2 * ROUNDS]
+    assert "1.00 times" in choose_precision("auto", network, BATCHES[::2])[1]
+    assert passes == [2 + FEW]
     narrow, wide = "torch.bfloat16", "torch.float32"
-    assert seen == [wide, narrow] + [wide, narrow, narrow, wide] * (ROUNDS // 2)
+    assert seen == [wide, narrow] + [wide, narrow, narrow, wide] * (FEW // 4)

@@ -22,7 +22,7 @@ from glassformer.store.folders import newest
 from glassformer.store.json_file import RESTORE
 from glassformer.store.lock import RunLock
 from glassformer.train.optim.optimizer import load_optimizer_state
-from glassformer.train.precision import choose_precision
+from glassformer.train.precision import FEW, choose_precision
 from glassformer.train.ranks.distributed import ALONE, Ranks, device_of, notes_on
 from glassformer.train.ranks.sharded import cut, parts_of
 from glassformer.train.recipe import Recipe, anchored, dumps_recipe, load_recipe, override
@@ -63,7 +63,7 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
     device, threads, notes = _runtime(recipe, ranks)
     prepared, model, began = begin(recipe)
     model = model.to(device)
-    full = islice(prepared.batches(recipe.training.growth.steps), 2)
+    full = islice(prepared.batches(recipe.training.growth.steps), FEW)
     few = [batch.split(recipe.training.accumulate)[0] for _, batch in full]
     with recompute(model, recipe.training.recompute):
         precision, why = choose_precision(recipe.training.precision, model, few)
