@@ -43,7 +43,7 @@ ROWS: list[Mutant] = [
     Mutant("each stretch in 8 bits begins anew", "parts/cpp/whole.h",
         "sums[m][n] = load<Part>((const int8_t*)(all + m) + n * sizeof(Part));", "sums[m][n] = {};", f"{INT8}::test_the_product_of_rounded_numbers_is_exact"),
     Mutant("rows far below the first read its numbers", "parts/cpp/whole.h",
-        "room.whole.data + (row + m) * apart + d", "room.whole.data + m * apart + d", f"{INT8}::test_the_product_of_rounded_numbers_is_exact"),
+        "* x_here = room.whole.data + row * apart;", "* x_here = room.whole.data;", f"{INT8}::test_the_product_of_rounded_numbers_is_exact"),
     Mutant("the columns behind the last vector are left out", "parts/cpp/same.h",
         "    for (; d < in; ++d)\n        EACH", "    for (; false; ++d)\n        EACH", f"{MAPS}::test_the_product_is_that_of_the_weights_in_their_dtype"),
     Mutant("a map adds no bias", "parts/cpp/same.h",

@@ -20,7 +20,7 @@ sizes = pytest.mark.parametrize(("N", "D"), SIZES)
 
 
 @pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("rows", [1, 4, 33])
+@pytest.mark.parametrize("rows", [1, 4, 12, 20, 33])
 @sizes
 def test_the_product_of_rounded_numbers_is_exact(N, D, rows, biased):
     """In float64 with whole numbers and steps; what is left are three roundings to float32."""

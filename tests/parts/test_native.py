@@ -22,6 +22,13 @@ pytestmark = native_cpp
 SIZES = [(1, 1), (5, 3), (16, 32), (33, 40), (65, 384), (768, 96), (300, 401), (3, 9000)]
 
 
+@pytest.fixture
+def no_hardware(monkeypatch):
+    """As if the processor had no instructions for bfloat16, by which many positions would be multiplied."""
+    monkeypatch.setattr(native_linear, "has_bfloat16", lambda device: False)
+
+
+@pytest.mark.usefixtures("no_hardware")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 4, 5, 6, 7, 33, 97])
@@ -45,6 +52,7 @@ def test_sums_of_one_sign_in_bfloat16_are_exact_to_a_few_roundings():
     assert ((NativeLinear(weight)(x) - expected).abs() <= 16 * 2**-24 * expected).all()
 
 
+@pytest.mark.usefixtures("no_hardware")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_row_has_the_same_bits_alone_and_beside_others(dtype):
     made, x = NativeLinear(torch.randn(65, 384).to(dtype), torch.randn(65)), torch.randn(70, 384)

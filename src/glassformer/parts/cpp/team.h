@@ -16,7 +16,7 @@
 
 namespace glassformer {
 
-constexpr int64_t PIECES = 8;       // for each thread, so that one that is delayed holds little of the work
+constexpr int64_t PIECES = 2;       // for each thread, so that one that is delayed holds little of the work
 constexpr int64_t PATIENCE = 4096;  // looks at a phase before the processor is offered to others
 
 struct alignas(64) Phase {

@@ -2,11 +2,11 @@
 
 #pragma once
 
-#include "quads.h"
+#include "matrix_unit.h"
 
 namespace glassformer {
 
-constexpr int64_t NEAR_IN_WHOLE = 16;  // rows of x that are multiplied by a group of W while it is near
+constexpr int64_t NEAR_IN_WHOLE = Unit::MOST;  // rows of x that are multiplied by a group of W while it is near
 constexpr int64_t STRETCH = 512;       // columns of them
 constexpr int64_t FAR_AHEAD = 6144;    // `AHEAD` where several rows are multiplied, which takes longer
 static_assert(GROUP * QUAD == PIECE && STRETCH % FILLED == 0 && FILLED % (2 * QUAD) == 0);
@@ -16,12 +16,8 @@ struct Rounded {
     Room<int8_t> whole;
     Room<float> step;
     Room<uint32_t> added;
-    Rounded(int64_t rows, int64_t in) : whole(rows * filled(in) * Way::BYTES_OF_NUMBER), step(rows), added(rows) {}
-};
-
-// The sums of one row of x for a group of outputs.
-struct Sums {
-    Half half[2];
+    Rounded(int64_t rows, int64_t in)
+        : whole((rows + Unit::ROWS - 1) * filled(in) * Way::BYTES_OF_NUMBER), step(rows), added(rows) {}
 };
 
 // Each group of W begins with what is added to its sums.
@@ -91,15 +87,17 @@ inline void map_whole(Member& member, const Map& map, const float* x, float* y, 
             room.added.data[m] = Way::of_row(room.whole.data + m * apart, in);
         }
     });
+    const Unit unit(rows);
     each_block(member, map.out, GROUP, bytes, rows, NEAR_IN_WHOLE, [&](int64_t group, int64_t row, int64_t n) {
         const auto* w = (const int8_t*)map.weight + group * bytes;
         Sums sums[NEAR_IN_WHOLE];
         for (int64_t m = 0; m < n; ++m)
             EACH for (int i = 0; i < 2; ++i)
                 sums[m].half[i] = load<Half>((const Half*)w + i) + room.added.data[row + m];
-        for (int64_t d = 0; d < in; d += STRETCH)
+        const int8_t* x_here = room.whole.data + row * apart;
+        for (int64_t d = unit.add(w + HEAD, x_here, apart, in, n, sums); d < in; d += STRETCH)
             each_tile<Way::ROWS>(n, [&](int64_t m, auto some) {
-                const int8_t* from = room.whole.data + (row + m) * apart + d * Way::BYTES_OF_NUMBER;
+                const int8_t* from = x_here + m * apart + d * Way::BYTES_OF_NUMBER;
                 add_whole<some>(w + HEAD + d * GROUP, from, apart, std::min(STRETCH, in - d), sums + m);
             });
         const float* steps_of_x = room.step.data + row;

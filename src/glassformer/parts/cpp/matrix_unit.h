@@ -1,0 +1,115 @@
+// Products of many rows of x by the matrix unit that some processors have (AMX of Intel's): 16 rows by 64 columns of a
+// group of W at once. The sums are those of the other ways, as all are exact.
+
+#pragma once
+
+#include "quads.h"
+
+#if defined(HAS_AVX512) && defined(__AVX512VNNI__) && defined(__AMX_TILE__) && defined(__AMX_INT8__) && defined(__linux__)
+#define HAS_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace glassformer {
+
+// The sums of one row of x for a group of outputs.
+struct Sums {
+    Half half[2];
+};
+
+#if defined(HAS_AMX)
+
+// What all of the unit's tiles are told to have.
+struct alignas(64) Shapes {
+    uint8_t palette = 1, rest[15] = {};
+    uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};  // of a row
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+constexpr Shapes SHAPES;
+
+// The compiler's functions do not tell it that they read and write memory.
+inline void in_memory() { asm volatile("" ::: "memory"); }
+
+// The unit in the hands of this thread.
+class Unit {
+    const bool here;
+
+    // Linux lets a process use it once it has asked.
+    static bool may_be_used() {
+        constexpr long ASKS = 0x1023, TILES = 18;  // ARCH_REQ_XCOMP_PERM and XFEATURE_XTILEDATA of Linux
+        static const bool may = syscall(SYS_arch_prctl, ASKS, TILES) == 0;
+        return may;
+    }
+
+    // Four tiles of rows of x are multiplied by the same of W: the sums of one are under way while the others begin.
+    template <int N>
+    static void add_tiles(const int8_t* w, const int8_t* x, int64_t apart, int64_t columns, Sums* sums) {
+        const int8_t* rows[N];
+        for (int n = 0; n < N; ++n) rows[n] = x + n * ROWS * apart;
+        in_memory();
+        _tile_loadd(0, sums, sizeof(Sums));
+        if constexpr (N > 1) _tile_loadd(1, sums + ROWS, sizeof(Sums));
+        if constexpr (N > 2) _tile_loadd(2, sums + 2 * ROWS, sizeof(Sums));
+        if constexpr (N > 3) _tile_loadd(3, sums + 3 * ROWS, sizeof(Sums));
+        for (int64_t d = 0; d < columns; d += COLUMNS, w += GROUP * COLUMNS) {
+            for (int64_t at = 0; at < GROUP * COLUMNS; at += PIECE) request(w + AHEAD + at);
+            _tile_loadd(7, w, PIECE);
+            _tile_loadd(4, rows[0] + d, apart);
+            _tile_dpbusd(0, 4, 7);
+            if constexpr (N > 1) {
+                _tile_loadd(5, rows[1] + d, apart);
+                _tile_dpbusd(1, 5, 7);
+            }
+            if constexpr (N > 2) {
+                _tile_loadd(6, rows[2] + d, apart);
+                _tile_dpbusd(2, 6, 7);
+            }
+            if constexpr (N > 3) {
+                _tile_loadd(4, rows[3] + d, apart);
+                _tile_dpbusd(3, 4, 7);
+            }
+        }
+        _tile_stored(0, sums, sizeof(Sums));
+        if constexpr (N > 1) _tile_stored(1, sums + ROWS, sizeof(Sums));
+        if constexpr (N > 2) _tile_stored(2, sums + 2 * ROWS, sizeof(Sums));
+        if constexpr (N > 3) _tile_stored(3, sums + 3 * ROWS, sizeof(Sums));
+        in_memory();
+    }
+
+   public:
+    static constexpr int64_t ROWS = 16, COLUMNS = 64;  // of x in a tile
+    static constexpr int64_t MOST = 4 * ROWS, FEWEST = 4;  // rows for which it is worth while
+
+    explicit Unit(int64_t rows) : here(rows >= FEWEST && may_be_used()) {
+        if (here) _tile_loadconfig(&SHAPES);
+    }
+    ~Unit() {
+        if (here) _tile_release();
+    }
+    Unit(const Unit&) = delete;
+    Unit& operator=(const Unit&) = delete;
+
+    // Adds the products of as many columns as fill tiles to the sums of n <= MOST rows, which begin `apart` bytes apart,
+    // and returns how many. Up to a whole tile, it also reads what lies behind the rows, and writes behind their sums.
+    int64_t add(const int8_t* w, const int8_t* x, int64_t apart, int64_t columns, int64_t n, Sums* sums) const {
+        const int64_t whole = here ? columns / COLUMNS * COLUMNS : 0;
+        if (whole)
+            with_constant<MOST / ROWS>((n + ROWS - 1) / ROWS,
+                                       [&](auto tiles) { add_tiles<tiles>(w, x, apart, whole, sums); });
+        return whole;
+    }
+};
+
+#else
+
+// There is none.
+struct Unit {
+    static constexpr int64_t ROWS = 1, MOST = 16;
+    explicit Unit(int64_t) {}
+    int64_t add(const int8_t*, const int8_t*, int64_t, int64_t, int64_t, Sums*) const { return 0; }
+};
+
+#endif
+
+}  // namespace glassformer
