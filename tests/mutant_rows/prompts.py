@@ -26,7 +26,7 @@ ROWS: list[Mutant] = [
     Mutant("the last text of each part is left out", "parts/cpp/stack.cpp",
         "texts * (part + 1) / parts, 1);", "texts * (part + 1) / parts - 1, 1);", f"{PROMPTS}::test_texts_that_threads_share"),
     Mutant("the first of each part of the rows are left out", "parts/cpp/tiles.h",
-        "part(0, groups, begin * near,", "part(0, groups, begin * near + 1,", f"{PROMPTS}::test_rows_that_threads_share_are_multiplied_once"),
+        "part(0, groups, begin * SHARED,", "part(0, groups, begin * SHARED + 1,", f"{PROMPTS}::test_rows_that_threads_share_are_multiplied_once"),
     Mutant("the normal distribution is not symmetric", "parts/cpp/rows.h",
         "return x < 0.0f ? above : 1.0f - above;", "return 1.0f - above;", f"{PROMPTS}::test_gelu_is_exact_to_a_few_roundings"),
     Mutant("the normal distribution is cut short", "parts/cpp/rows.h",

@@ -15,7 +15,7 @@ from glassformer.parts.opaque import native_product
 from specimens import native_cpp
 
 pytestmark = native_cpp
-SIZES = [(1, 1), (5, 3), (16, 32), (33, 40), (65, 384), (768, 96), (300, 401)]
+SIZES = [(1, 1), (5, 3), (16, 32), (33, 40), (65, 384), (768, 96), (300, 401), (3, 9000)]
 sizes = pytest.mark.parametrize(("N", "D"), SIZES)
 
 
@@ -71,10 +71,11 @@ def test_positions_may_lie_anywhere_in_memory():
     assert torch.equal(made(x.T), made(x.T.contiguous()))
 
 
-def test_sums_cannot_overflow():
+@pytest.mark.parametrize("rows", [2, 20])
+def test_sums_cannot_overflow(rows):
     """Numbers of one sign, all at the end of the range, as long as a feed-forward layer of 16,384: 2.6e8."""
-    made, x = Int8Linear(torch.full((3, 16_384), -1.0)), torch.ones(2, 16_384)
-    assert made(x).tolist() == [[-16_384.0] * 3] * 2
+    made, x = Int8Linear(torch.full((3, 16_384), -1.0)), torch.ones(rows, 16_384)
+    assert made(x).tolist() == [[-16_384.0] * 3] * rows
 
 
 def test_halves_are_rounded_to_even():

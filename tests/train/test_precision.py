@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from glassformer.train import precision
-from glassformer.train.precision import FEW, WORTH_IT, choose_precision
+from glassformer.train.precision import AHEAD, KEPT, TIMED, WORTH_IT, choose_precision
 from train.examples import assert_same, batch, model, weights
 
-BATCHES = [batch("encoder-decoder", sizes) for sizes in ([(3, 5), (1, 1)], [(4, 4)])] * (FEW // 2)
+BATCHES = [batch("encoder-decoder", sizes) for sizes in ([(3, 5), (1, 1)], [(4, 4)])] * (TIMED // 2)
 
 
 @pytest.fixture
@@ -73,24 +73,39 @@ def test_median_of_timings_decides(monkeypatch, bfloat16, ratios, chosen, figure
     assert ("may be chance" in why) == (chosen == "float32")
     turns = [[kind for _, kind in measured[2 * n : 2 * n + 2]] for n in range(len(measured) // 2)]
     both = ["float32", "bfloat16"]
-    assert turns == [both, both[::-1]] * (FEW // 2), "the first place is nobody's advantage"
+    assert turns == [both, both[::-1]] * (TIMED // 2), "the first place is nobody's advantage"
     assert all(a == b for (a, _), (b, _) in zip(measured[::2], measured[1::2], strict=True))
     assert {rows for rows, _ in measured} == {1, 2}
 
 
-def test_set_up_counts_where_each_batch_has_another_shape(monkeypatch, bfloat16):
-    """Then a run pays it again and again. Shapes that come back are set up before."""
+@pytest.mark.parametrize("read", ["source", "target"])
+@pytest.mark.parametrize(("sizes", "chosen"), [(KEPT - 1, "bfloat16"), (KEPT, "float32")])
+def test_set_up_counts_where_there_are_too_many_sizes_to_be_kept(monkeypatch, bfloat16, sizes, chosen, read):
+    """A bfloat16 that is quick, but for its first time with so many positions. One size is that of the other stack."""
+    seen: set[tuple[int, int]] = set()
+
+    def seconds(network, data, kind):
+        size = data.tokens.numel(), data.source.numel()
+        new, _ = size not in seen, kind == "bfloat16" and seen.add(size)
+        return {"float32": 1.0, "bfloat16": 9.0 if new else 0.5}[kind]
+
+    monkeypatch.setattr(precision, "_seconds", seconds)
+    lengths = [(1 + n, 500) if read == "source" else (500, 1 + n) for n in range(sizes)]
+    batches = (batch("encoder-decoder", [each]) for each in lengths)
+    assert choose_precision("auto", model(), batches)[0] == chosen
+
+
+def test_each_size_is_set_up_once_and_batches_far_ahead_are_not_asked_for(monkeypatch, bfloat16):
     timed = plant(monkeypatch, 2.0, first=0)
-    rows = [batch("encoder-decoder", [(3, 5 + n)] * (1 + n)) for n in range(4)]
-    choose_precision("auto", model(), rows)
-    assert [n for n, _ in timed] == [1, 1, 2, 2, 3, 3, 4, 4]
-    timed.clear()
-    choose_precision("auto", model(), [*rows, rows[2], rows[2]])
-    assert [n for n, _ in timed] == [3, 3, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 3, 3]
-    longer = batch("encoder-decoder", [(4, 8)] * 4)
-    timed.clear()
-    choose_precision("auto", model(), [rows[3], longer])
-    assert [n for n, _ in timed] == [4, 4, 4, 4], "sources of another length are another shape"
+    one, other, longer = (batch("encoder-decoder", rows) for rows in ([(3, 5)], [(3, 5)] * 2, [(4, 5)] * 2))
+    choose_precision("auto", model(), [one, other, one, longer])
+    assert [n for n, _ in timed] == [1, 1, 2, 2, 2, 2, 1, 1, 2, 2, 1, 1, 2, 2]
+    ahead = iter([one] * (AHEAD + 1))
+    choose_precision("auto", model(), ahead)
+    assert len(list(ahead)) == 1
+    ahead = iter([one])
+    choose_precision("float32", model(), ahead)
+    assert len(list(ahead)) == 1, "nothing is asked for where nothing is measured"
 
 
 def test_measuring_leaves_weights_gradients_and_random_numbers(bfloat16):
@@ -112,6 +127,6 @@ def test_what_is_timed_is_a_forward_and_backward(monkeypatch, bfloat16):
     network.head.weight.register_hook(lambda gradient: passes.__setitem__(0, passes[0] + 1))
     monkeypatch.setattr(precision.time, "perf_counter", lambda: float(passes[0]))
     assert "1.00 times" in choose_precision("auto", network, BATCHES[::2])[1]
-    assert passes == [2 + FEW]
+    assert passes == [2 + TIMED]
     narrow, wide = "torch.bfloat16", "torch.float32"
-    assert seen == [wide, narrow] + [wide, narrow, narrow, wide] * (FEW // 4)
+    assert seen == [wide, narrow] + [wide, narrow, narrow, wide] * (TIMED // 4)

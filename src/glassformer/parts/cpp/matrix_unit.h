@@ -18,6 +18,8 @@ struct Sums {
     Half half[2];
 };
 
+constexpr int64_t ALONE = 16;  // rows of x to be multiplied by a group of W while it is near, without the unit
+
 #if defined(HAS_AMX)
 
 // What all of the unit's tiles are told to have.
@@ -79,7 +81,9 @@ class Unit {
 
    public:
     static constexpr int64_t ROWS = 16, COLUMNS = 64;  // of x in a tile
-    static constexpr int64_t MOST = 4 * ROWS, FEWEST = 4;  // rows for which it is worth while
+    static constexpr int64_t MOST = 4 * ROWS;          // at once
+    static constexpr int64_t FEWEST = 4;               // for which it is worth while
+    static constexpr int64_t BEHIND = ROWS - 1;        // behind the last one, which it may read
 
     explicit Unit(int64_t rows) : here(rows >= FEWEST && may_be_used()) {
         if (here) _tile_loadconfig(&SHAPES);
@@ -89,6 +93,9 @@ class Unit {
     }
     Unit(const Unit&) = delete;
     Unit& operator=(const Unit&) = delete;
+
+    // Rows of x to be multiplied by a group of W while it is near.
+    int64_t near() const { return here ? MOST : ALONE; }
 
     // Adds the products of as many columns as fill tiles to the sums of n <= MOST rows, which begin `apart` bytes apart,
     // and returns how many. Up to a whole tile, it also reads what lies behind the rows, and writes behind their sums.
@@ -105,8 +112,9 @@ class Unit {
 
 // There is none.
 struct Unit {
-    static constexpr int64_t ROWS = 1, MOST = 16;
+    static constexpr int64_t MOST = ALONE, BEHIND = 0;
     explicit Unit(int64_t) {}
+    int64_t near() const { return ALONE; }
     int64_t add(const int8_t*, const int8_t*, int64_t, int64_t, int64_t, Sums*) const { return 0; }
 };
 

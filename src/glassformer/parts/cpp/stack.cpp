@@ -82,7 +82,7 @@ void all_texts(const Call<T>& call, int threads) {
         member.share(parts, [&](int64_t part, int64_t end) {
             for (; part < end; ++part)
                 some_texts(call, *rooms[member.number], texts * part / parts, texts * (part + 1) / parts, 1);
-        });
+        }, MANY_PIECES);
     });
 }
 

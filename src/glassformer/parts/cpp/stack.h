@@ -183,7 +183,7 @@ void Texts<T>::attention(Member& member, const Attention& of, const Keys& keys, 
                 if (takes) take(of, keys, row, group, there);
                 if (reads) read(of, keys, row, group, there, weights);
             }
-        });
+        }, tokens > 1 ? MANY_PIECES : PIECES);  // a later token reads more keys
     };
     const auto all_of_them = [&](auto number) {
         if (keys.memory) remember<decltype(number)>(member, of, keys, block);

@@ -3,6 +3,7 @@
 // Whoever comes first takes the next piece of a phase; once all pieces are done, whoever did them, the phase has ended.
 // So a thread that gets no processor, because other programs run too, delays the others only while it holds a piece,
 // and once at the end, where OpenMP waits for all. The barriers of OpenMP's loops would wait for it in every phase.
+// Each piece begins slowly, as it waits for memory: where all things cost the same, a few large ones are faster.
 
 #pragma once
 
@@ -16,7 +17,8 @@
 
 namespace glassformer {
 
-constexpr int64_t PIECES = 2;       // for each thread, so that one that is delayed holds little of the work
+constexpr int64_t PIECES = 2;       // for each thread
+constexpr int64_t MANY_PIECES = 8;  // where some cost more than others
 constexpr int64_t PATIENCE = 4096;  // looks at a phase before the processor is offered to others
 
 struct alignas(64) Phase {
@@ -37,11 +39,11 @@ class Member {
     // Calls work(begin, end) for parts of n things that do not overlap, and returns when all are done. All members call
     // it with the same n.
     template <typename Work>
-    void share(int64_t n, Work work) {
+    void share(int64_t n, Work work, int64_t pieces_each = PIECES) {
         if (threads == 1) return work(int64_t(0), n);
         if (left-- == 0) __builtin_trap();  // PHASES of stack.h are too few
         Phase& here = *phases++;
-        const int64_t pieces = std::min(n, threads * PIECES);
+        const int64_t pieces = std::min(n, threads * pieces_each);
         for (int64_t i; (i = here.taken.fetch_add(1, std::memory_order_relaxed)) < pieces;) {
             work(n * i / pieces, n * (i + 1) / pieces);
             here.done.fetch_add(1, std::memory_order_release);

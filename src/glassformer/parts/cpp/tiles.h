@@ -26,6 +26,7 @@ struct Map {
 constexpr int64_t GROUP = 16;    // rows of W that lie together
 constexpr int64_t PIECE = 64;    // bytes of a group that lie together
 constexpr int64_t FILLED = 8;    // a group has a multiple of so many columns
+constexpr int64_t SHARED = 16;   // rows of x that threads share as one, where they share rows
 constexpr int64_t CLOSE = 131072;  // bytes that stay in the second cache of a processor
 
 constexpr int64_t filled(int64_t in) { return (in + FILLED - 1) / FILLED * FILLED; }
@@ -39,14 +40,15 @@ inline void with_constant(int64_t n, Tile tile) {
 }
 
 // Where weights are requested to, and how many bytes before their use. As they are read once per step, they need not stay
-// in the larger caches, and AMD's Zen reads them faster so; but Intel's processors have few places for what passes the
-// second cache by, and would write a text at half the speed.
-#if defined(__znver1__) || defined(__znver2__) || defined(__znver3__)
-constexpr int STAYS_IN = 0;
-constexpr int64_t AHEAD = 1024;
-#else
+// in the larger caches, and AMD's Zen 2 reads them faster so. Intel's processors have few places for what passes the
+// second cache by, and would write a text at half the speed (Sapphire Rapids); others have not been measured.
+#if defined(__x86_64__) && !defined(__znver1__) && !defined(__znver2__) && !defined(__znver3__) && \
+    !defined(__znver4__) && !defined(__znver5__)
 constexpr int STAYS_IN = 2;
 constexpr int64_t AHEAD = 6144;
+#else
+constexpr int STAYS_IN = 0;
+constexpr int64_t AHEAD = 1024;
 #endif
 inline void request(const void* weights) { __builtin_prefetch(weights, 0, STAYS_IN); }
 
@@ -64,8 +66,8 @@ inline void each_block(Member& member, int64_t out, int64_t width, int64_t bytes
                     block(group, above, std::min(near, last - above));
     };
     if (rows > out)
-        member.share((rows + near - 1) / near, [&](int64_t begin, int64_t end) {
-            part(0, groups, begin * near, std::min(rows, end * near));
+        member.share((rows + SHARED - 1) / SHARED, [&](int64_t begin, int64_t end) {
+            part(0, groups, begin * SHARED, std::min(rows, end * SHARED));
         });
     else
         member.share(groups, [&](int64_t begin, int64_t end) { part(begin, end, 0, rows); });

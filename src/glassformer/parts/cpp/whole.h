@@ -6,9 +6,8 @@
 
 namespace glassformer {
 
-constexpr int64_t NEAR_IN_WHOLE = Unit::MOST;  // rows of x that are multiplied by a group of W while it is near
-constexpr int64_t STRETCH = 512;       // columns of them
-constexpr int64_t FAR_AHEAD = 6144;    // `AHEAD` where several rows are multiplied, which takes longer
+constexpr int64_t STRETCH = 512;     // columns of rows of x that stay in the first cache
+constexpr int64_t FAR_AHEAD = 6144;  // `AHEAD`, at the least, where several rows are multiplied, which takes longer
 static_assert(GROUP * QUAD == PIECE && STRETCH % FILLED == 0 && FILLED % (2 * QUAD) == 0);
 
 // Room for rows of x in whole numbers, and for what each has: its step, and what is added to its sums.
@@ -17,7 +16,7 @@ struct Rounded {
     Room<float> step;
     Room<uint32_t> added;
     Rounded(int64_t rows, int64_t in)
-        : whole((rows + Unit::ROWS - 1) * filled(in) * Way::BYTES_OF_NUMBER), step(rows), added(rows) {}
+        : whole((rows ? rows + Unit::BEHIND : 0) * filled(in) * Way::BYTES_OF_NUMBER), step(rows), added(rows) {}
 };
 
 // Each group of W begins with what is added to its sums.
@@ -88,9 +87,9 @@ inline void map_whole(Member& member, const Map& map, const float* x, float* y, 
         }
     });
     const Unit unit(rows);
-    each_block(member, map.out, GROUP, bytes, rows, NEAR_IN_WHOLE, [&](int64_t group, int64_t row, int64_t n) {
+    each_block(member, map.out, GROUP, bytes, rows, unit.near(), [&](int64_t group, int64_t row, int64_t n) {
         const auto* w = (const int8_t*)map.weight + group * bytes;
-        Sums sums[NEAR_IN_WHOLE];
+        Sums sums[Unit::MOST];
         for (int64_t m = 0; m < n; ++m)
             EACH for (int i = 0; i < 2; ++i)
                 sums[m].half[i] = load<Half>((const Half*)w + i) + room.added.data[row + m];

@@ -10,7 +10,6 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from glassformer.model.recompute import recompute
 from glassformer.train.estimate.memory import Memory, estimate, heap_notes, kept_beside
 from glassformer.train.loop import StepReport, train_steps
 from glassformer.train.optim.schedule import Schedule
-from glassformer.train.precision import FEW, choose_precision
+from glassformer.train.precision import choose_precision
 from glassformer.train.recipe import Recipe
 from glassformer.train.run.beginning import begin
 from glassformer.train.run.build import objective_of, optimizer_of
@@ -91,9 +90,9 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     prepared, model, began = begin(recipe)
     recipe, model = prepared.recipe, model.to(device)
     training, warm = recipe.training, recipe.training.growth.steps  # batches after the warm-up have their full size
-    few = [batch.split(training.accumulate)[0] for _, batch in islice(prepared.batches(warm), FEW)]
+    firsts = (batch.split(training.accumulate)[0] for _, batch in prepared.batches(warm))
     with recompute(model, training.recompute):
-        precision, arithmetic = choose_precision(training.precision, model, few)
+        precision, arithmetic = choose_precision(training.precision, model, firsts)
     optimizer = optimizer_of(model, replace(recipe, training=replace(training, precision=precision)))
     settings: dict[str, Any] = {
         "accumulate": training.accumulate,

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import torch
@@ -22,7 +21,7 @@ from glassformer.store.folders import newest
 from glassformer.store.json_file import RESTORE
 from glassformer.store.lock import RunLock
 from glassformer.train.optim.optimizer import load_optimizer_state
-from glassformer.train.precision import FEW, choose_precision
+from glassformer.train.precision import choose_precision
 from glassformer.train.ranks.distributed import ALONE, Ranks, device_of, notes_on
 from glassformer.train.ranks.sharded import cut, parts_of
 from glassformer.train.recipe import Recipe, anchored, dumps_recipe, load_recipe, override
@@ -63,10 +62,10 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
     device, threads, notes = _runtime(recipe, ranks)
     prepared, model, began = begin(recipe)
     model = model.to(device)
-    full = islice(prepared.batches(recipe.training.growth.steps), FEW)
-    few = [batch.split(recipe.training.accumulate)[0] for _, batch in full]
+    ahead = (batch for _, batch in prepared.batches(recipe.training.growth.steps))
+    firsts = (batch.split(recipe.training.accumulate)[0] for batch in ahead)
     with recompute(model, recipe.training.recompute):
-        precision, why = choose_precision(recipe.training.precision, model, few)
+        precision, why = choose_precision(recipe.training.precision, model, firsts)
     precision = ranks.text_of_first(precision)  # each process has measured its own
     recipe = replace(prepared.recipe, training=replace(recipe.training, precision=precision, threads=threads))
     _refuse_other_view(prepared, 0, ranks)
