@@ -25,9 +25,11 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         """Look up the vectors. Errors: `DataError` with the row and column of the first id outside the vocabulary."""
-        if tokens.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere it would wait for the device
+        try:
+            vectors = F.embedding(tokens, self.weight)
+        except IndexError:  # on a CPU; elsewhere nobody waits for the device to see it
             check_tokens(tokens, self.weight.shape[0])
-        vectors = F.embedding(tokens, self.weight)
+            raise
         return vectors if self.scale == 1.0 else vectors * self.scale
 
 

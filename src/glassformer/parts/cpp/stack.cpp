@@ -37,7 +37,7 @@ struct Rooms {
           added(rows * call.width),
           begun(rows * sizes.begun),
           weights(threads * most),
-          rounded(std::max(rows, call.of_memory(rows)), sizes.whole) {}
+          rounded(std::max(rows, call.of_memory(rows)), sizes.whole, threads) {}
 };
 
 // The texts from `first` to `end`, in a team.
@@ -126,7 +126,7 @@ extern "C" bool write_heads(int8_t* weight, int64_t groups, int64_t in) {
 extern "C" bool linear_map(const Map* map, const float* x, float* y, int64_t rows, int threads) {
     return enough_memory_for([&] {
         const bool eight = map->kind == INT8;
-        const Rounded room(eight ? rows : 0, map->in);
+        const Rounded room(eight ? rows : 0, map->in, threads);
         if (rows * map->in * map->out <= WORTH_IT) threads = 1;
         in_team(threads, 2, [&](Member& member) {
             apply(member, *map, x, y, rows, map->out, room);

@@ -15,8 +15,10 @@ struct Rounded {
     Room<int8_t> whole;
     Room<float> step;
     Room<uint32_t> added;
-    Rounded(int64_t rows, int64_t in)
-        : whole((rows ? rows + Unit::BEHIND : 0) * filled(in) * Way::BYTES_OF_NUMBER), step(rows), added(rows) {}
+    Rounded(int64_t rows, int64_t in, int64_t threads)
+        : whole((rows ? std::max(rows + Unit::BEHIND, threads) : 0) * filled(in) * Way::BYTES_OF_NUMBER),
+          step(std::max(rows, threads)),
+          added(std::max(rows, threads)) {}
 };
 
 // Each group of W begins with what is added to its sums.
@@ -80,26 +82,33 @@ inline void map_whole(Member& member, const Map& map, const float* x, float* y, 
                       const Rounded& room) {
     const int64_t in = filled(map.in), bytes = bytes_of_group(map.in), apart = in * Way::BYTES_OF_NUMBER;
     const auto *step = (const float*)map.step, *bias = (const float*)map.bias;
-    member.share(rows, [&](int64_t m, int64_t end) {
+    const int64_t own = rows == 1 ? member.number : 0;  // each rounds a single row for itself, which is less than waiting
+    int8_t* whole = room.whole.data + own * apart;
+    float* step_of_x = room.step.data + own;
+    uint32_t* added_to_x = room.added.data + own;
+    const auto round = [&](int64_t m, int64_t end) {
         for (; m < end; ++m) {
-            room.step.data[m] = round_row(x + m * map.in, map.in, room.whole.data + m * apart);
-            room.added.data[m] = Way::of_row(room.whole.data + m * apart, in);
+            step_of_x[m] = round_row(x + m * map.in, map.in, whole + m * apart);
+            added_to_x[m] = Way::of_row(whole + m * apart, in);
         }
-    });
+    };
+    if (rows == 1)
+        round(0, 1);
+    else
+        member.share(rows, round);
     const Unit unit(rows);
     each_block(member, map.out, GROUP, bytes, rows, unit.near(), [&](int64_t group, int64_t row, int64_t n) {
         const auto* w = (const int8_t*)map.weight + group * bytes;
         Sums sums[Unit::MOST];
         for (int64_t m = 0; m < n; ++m)
             EACH for (int i = 0; i < 2; ++i)
-                sums[m].half[i] = load<Half>((const Half*)w + i) + room.added.data[row + m];
-        const int8_t* x_here = room.whole.data + row * apart;
+                sums[m].half[i] = load<Half>((const Half*)w + i) + added_to_x[row + m];
+        const int8_t* x_here = whole + row * apart;
         for (int64_t d = unit.add(w + HEAD, x_here, apart, in, n, sums); d < in; d += STRETCH)
             each_tile<Way::ROWS>(n, [&](int64_t m, auto some) {
                 const int8_t* from = x_here + m * apart + d * Way::BYTES_OF_NUMBER;
                 add_whole<some>(w + HEAD + d * GROUP, from, apart, std::min(STRETCH, in - d), sums + m);
             });
-        const float* steps_of_x = room.step.data + row;
         for (int64_t first = group * GROUP; first < std::min(map.out, (group + 1) * GROUP); first += 8) {
             const int64_t left = map.out - first, half = first / 8 % 2, next = stride;
             const auto steps = load_some<Eight>(step + first, left);
@@ -107,7 +116,7 @@ inline void map_whole(Member& member, const Map& map, const float* x, float* y, 
             float* to = y + row * next + first;
             for (int64_t m = 0; m < n; ++m, to += next) {
                 const auto numbers = __builtin_convertvector((Whole)sums[m].half[half], Eight);
-                store_some(to, numbers * steps * steps_of_x[m] + added, left);
+                store_some(to, numbers * steps * step_of_x[row + m] + added, left);
             }
         }
     });
