@@ -109,16 +109,18 @@ inline void map_whole(Member& member, const Map& map, const float* x, float* y, 
                 const int8_t* from = x_here + m * apart + d * Way::BYTES_OF_NUMBER;
                 add_whole<some>(w + HEAD + d * GROUP, from, apart, std::min(STRETCH, in - d), sums + m);
             });
-        for (int64_t first = group * GROUP; first < std::min(map.out, (group + 1) * GROUP); first += 8) {
-            const int64_t left = map.out - first, half = first / 8 % 2, next = stride;
-            const auto steps = load_some<Eight>(step + first, left);
-            const auto added = load_some<Eight>(bias ? bias + first : bias, left);
-            float* to = y + row * next + first;
-            for (int64_t m = 0; m < n; ++m, to += next) {
-                const auto numbers = __builtin_convertvector((Whole)sums[m].half[half], Eight);
-                store_some(to, numbers * steps * step_of_x[row + m] + added, left);
-            }
+        const int64_t first = group * GROUP, left = map.out - first;
+        Eight steps[2], biases[2];
+        for (int64_t i = 0; i < 2; ++i) {
+            const int64_t at = first + 8 * i, some = std::max<int64_t>(0, left - 8 * i);
+            steps[i] = load_some<Eight>(step + at, some), biases[i] = load_some<Eight>(bias ? bias + at : bias, some);
         }
+        float* to = y + row * stride + first;
+        for (int64_t m = 0; m < n; ++m, to += stride)  // row by row, as rows often compete for a cache's sets
+            for (int64_t i = 0; i < 2; ++i) {
+                const auto numbers = __builtin_convertvector((Whole)sums[m].half[i], Eight);
+                store_some(to + 8 * i, numbers * steps[i] * step_of_x[row + m] + biases[i], left - 8 * i);
+            }
     });
 }
 
