@@ -5,7 +5,7 @@
 
 #include "quads.h"
 
-#if defined(HAS_AVX512) && defined(__AVX512VNNI__) && defined(__AMX_TILE__) && defined(__AMX_INT8__) && defined(__linux__)
+#if defined(HAS_AVX512) && defined(__AVX512VNNI__) && defined(__AMX_INT8__) && defined(__linux__)
 #define HAS_AMX
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -97,8 +97,9 @@ class Unit {
     // Rows of x to be multiplied by a group of W while it is near.
     int64_t near() const { return here ? MOST : ALONE; }
 
-    // Adds the products of as many columns as fill tiles to the sums of n <= MOST rows, which begin `apart` bytes apart,
-    // and returns how many. Up to a whole tile, it also reads what lies behind the rows, and writes behind their sums.
+    // Adds the products of as many columns as fill tiles to the sums of n <= MOST rows, which begin `apart` bytes
+    // apart, and returns how many. Up to a whole tile, it also reads what lies behind the rows, and writes behind their
+    // sums.
     int64_t add(const int8_t* w, const int8_t* x, int64_t apart, int64_t columns, int64_t n, Sums* sums) const {
         const int64_t whole = here ? columns / COLUMNS * COLUMNS : 0;
         if (whole)

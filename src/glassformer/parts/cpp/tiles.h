@@ -39,9 +39,9 @@ inline void with_constant(int64_t n, Tile tile) {
     tile(std::integral_constant<int, MOST>());
 }
 
-// Where weights are requested to, and how many bytes before their use. As they are read once per step, they need not stay
-// in the larger caches, and AMD's Zen 2 reads them faster so. Intel's processors have few places for what passes the
-// second cache by, and would write a text at half the speed (Sapphire Rapids); others have not been measured.
+// Where weights are requested to, and how many bytes before their use. As they are read once per step, they need not
+// stay in the larger caches, and AMD's Zen 2 reads them faster so. Intel's Sapphire Rapids has few places for what
+// passes the second cache by, and would write a text at half the speed. Others have not been measured.
 #if defined(__x86_64__) && !defined(__znver1__) && !defined(__znver2__) && !defined(__znver3__) && \
     !defined(__znver4__) && !defined(__znver5__)
 constexpr int STAYS_IN = 2;

@@ -10,7 +10,8 @@ constexpr int64_t STRETCH = 512;     // columns of rows of x that stay in the fi
 constexpr int64_t FAR_AHEAD = 6144;  // `AHEAD`, at the least, where several rows are multiplied, which takes longer
 static_assert(GROUP * QUAD == PIECE && STRETCH % FILLED == 0 && FILLED % (2 * QUAD) == 0);
 
-// Room for rows of x in whole numbers, and for what each has: its step, and what is added to its sums.
+// Room for rows of x in whole numbers, and for what each has: its step, and what is added to its sums. There is as much
+// for each thread as for a row, and behind the rows for what the unit reads there.
 struct Rounded {
     Room<int8_t> whole;
     Room<float> step;
@@ -82,7 +83,7 @@ inline void map_whole(Member& member, const Map& map, const float* x, float* y, 
                       const Rounded& room) {
     const int64_t in = filled(map.in), bytes = bytes_of_group(map.in), apart = in * Way::BYTES_OF_NUMBER;
     const auto *step = (const float*)map.step, *bias = (const float*)map.bias;
-    const int64_t own = rows == 1 ? member.number : 0;  // each rounds a single row for itself, which is less than waiting
+    const int64_t own = rows == 1 ? member.number : 0;  // a single row: rounding it takes less than waiting for it
     int8_t* whole = room.whole.data + own * apart;
     float* step_of_x = room.step.data + own;
     uint32_t* added_to_x = room.added.data + own;
