@@ -40,7 +40,7 @@ inline void with_constant(int64_t n, Tile tile) {
 }
 
 // Where weights are requested to, and how many bytes before their use. As they are read once per step, they need not
-// stay in the larger caches, and AMD's Zen 2 reads them faster so. Intel's Sapphire Rapids has few places for what
+// stay in the larger caches, and AMD's Zen 2 reads them faster so. Intel's Xeons with AMX have few places for what
 // passes the second cache by, and would write a text at half the speed. Others have not been measured.
 #if defined(__x86_64__) && !defined(__znver1__) && !defined(__znver2__) && !defined(__znver3__) && \
     !defined(__znver4__) && !defined(__znver5__)
