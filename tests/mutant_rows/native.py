@@ -45,7 +45,7 @@ ROWS: list[Mutant] = [
     Mutant("rows far below the first read its numbers", "parts/cpp/whole.h",
         "* x_here = whole + row * apart;", "* x_here = whole;", f"{INT8}::test_the_product_of_rounded_numbers_is_exact"),
     Mutant("threads round a single row where others do", "parts/cpp/whole.h",
-        "whole = room.whole.data + own * apart;", "whole = room.whole.data + own;", f"{STEPS}::test_a_row_is_the_same_alone_and_beside_others_on_any_number_of_threads"),
+        "whole = room.whole.data + own * apart;", "whole = room.whole.data + own;", f"{INT8}::test_a_single_row_is_the_same_on_any_number_of_threads"),
     Mutant("the columns behind the last vector are left out", "parts/cpp/same.h",
         "    for (; d < in; ++d)\n        EACH", "    for (; false; ++d)\n        EACH", f"{MAPS}::test_the_product_is_that_of_the_weights_in_their_dtype"),
     Mutant("a map adds no bias", "parts/cpp/same.h",

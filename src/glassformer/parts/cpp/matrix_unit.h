@@ -5,7 +5,8 @@
 
 #include "quads.h"
 
-#if defined(HAS_AVX512) && defined(__AVX512VNNI__) && defined(__AMX_INT8__) && defined(__linux__)
+#if defined(HAS_AVX512) && defined(__AVX512VNNI__) && defined(__linux__) && \
+    defined(__AMX_TILE__) && defined(__AMX_INT8__)
 #define HAS_AMX
 #include <sys/syscall.h>
 #include <unistd.h>
