@@ -16,7 +16,7 @@ SIZES, ANGLES, NORMS = (
     f"{LAYERS}::test_norms_that_may_change_dtype_or_shape_are_called_themselves",
 )
 TOLD = "tests/train/run/test_chosen.py::test_our_cpp_is_told_of_where_it_will_learn"
-CPP, PYTHON, LAYER = "parts/cpp/attention.cpp", "parts/native_attention.py", "parts/attention.py"
+CPP, PYTHON, LAYER = "parts/cpp/attention.cpp", "parts/trained/native_attention.py", "parts/attention.py"
 
 # fmt: off
 ROWS: list[Mutant] = [
@@ -24,7 +24,7 @@ ROWS: list[Mutant] = [
     Mutant("C++ adds nothing to the scores that it learns from", CPP, "weights[i][s] += more[s]", "weights[i][s] += 0 * more[s]", MASKED),
     Mutant("scores are not scaled where they are learned", CPP, "q[i][j] *= T(call.scale)", "q[i][j] *= T(1)", MASKED),
     Mutant("the gradient of queries is not scaled", CPP, "found[i][j] *= T(call.scale)", "found[i][j] *= T(1)", MASKED),
-    Mutant("weights are not divided by their sum", CPP, "to[j] = found[i][j] * factor[i]", "to[j] = found[i][j]", MASKED),
+    Mutant("weights are not divided by their sum", CPP, "found[i][j] *= factor[i];", ";", MASKED),
     Mutant("the mean of a softmax's gradient stays", CPP, "(load<Lanes<T>>(here + s) - mean)", "(load<Lanes<T>>(here + s))", MASKED),
     Mutant("what is not read has a gradient", CPP, "weight[s] = here[s] = 0", "weight[s] = 0", MASKED),
     Mutant("what is not read has a weight", CPP, "for (int64_t s = n; s < most; ++s) scores[s] = 0;", "", MASKED),
@@ -59,7 +59,7 @@ ROWS: list[Mutant] = [
     Mutant("patterns are read as if they hid nothing", PYTHON, "mask.sparse is None and ", "", LEFT),
     Mutant("some threads have nothing to do", PYTHON, " or len(k) * k.shape[1] < torch.get_num_threads():", ":", LEFT),
     Mutant("angles of other numbers are read as those of queries", PYTHON,
-        "and each.dtype == q.dtype and not each.requires_grad", "and not each.requires_grad", ANGLES),
+        "and each.dtype == dtype and not each.requires_grad", "and not each.requires_grad", ANGLES),
     Mutant("angles of few tokens are read as those of all", PYTHON, "== T and 2 * pairs", "and 2 * pairs", ANGLES),
     Mutant("more angles than pairs are read", PYTHON, "2 * pairs <= q.shape[3]", "True", ANGLES),
     Mutant("angles of other texts are read", PYTHON, " and texts in ([], [1], [len(q)])", "", ANGLES),
@@ -70,7 +70,7 @@ ROWS: list[Mutant] = [
     Mutant("heads without a group are read", PYTHON, " or q.shape[1] % k.shape[1]:", ":", SIZES),
     Mutant("a bias of other sizes is read", PYTHON, " or broadcasts(lowered.added.shape, sizes)", " or True", SIZES),
     Mutant("a bias of more dimensions is read", PYTHON, "len(shape) <= len(to) and ", "", SIZES),
-    Mutant("norms of other numbers are read", PYTHON, "each.dtype == x.dtype and each.shape", "each.shape", NORMS),
+    Mutant("norms of other numbers are read", PYTHON, "each.dtype == widened(x.dtype) and each.shape", "each.shape", NORMS),
     Mutant("norms of other sizes are read", PYTHON, " and each.shape == x.shape[-1:]", "", NORMS),
     Mutant("any norm is taken for a known one", PYTHON, "type(norm) not in (nn.Identity, RMSNorm, LayerNorm) or ", "", NORMS),
     Mutant("a norm's own way is not taken", PYTHON, '"forward" in own or ', "", NORMS),
@@ -78,16 +78,16 @@ ROWS: list[Mutant] = [
         f"{LAW}::test_a_bias_may_lie_in_memory_in_any_way"),
     Mutant("weights of norms are read as if they lay together", PYTHON, "norm.weight.contiguous()", "norm.weight", f"{LAW}::test_weights_of_norms_may_lie_in_memory_in_any_way"),
     Mutant("what is given twice gets its gradient twice", PYTHON, "else each.view_as(each) for", "else each for", f"{LAW}::test_what_is_given_twice_gets_the_gradient_of_both_places_once"),
-    Mutant("many gradients at once are read by address", PYTHON, " or is_legacy_batchedtensor(grads[0])", "", f"{LAW}::test_many_gradients_at_once"),
+    Mutant("many gradients at once are read by address", "foundation/tracing.py", " or is_legacy_batchedtensor(gradient)", "", f"{LAW}::test_many_gradients_at_once"),
     Mutant("a file that was cut is loaded", "foundation/native.py", 'if path.stem == f"{key}-{digest(path)}":', "if True:", "tests/foundation/test_native.py::test_what_was_damaged_is_compiled_again"),
     Mutant("forward mode meets a softmax of ours", "foundation/tracing.py", "mapped or forward_ad._current_level >= 0", "mapped", "tests/attend/test_softmax.py::test_functions_of_torch_and_forward_mode_follow_it"),
     Mutant("C++ is said to serve a text alone", "train/run/chosen.py", "if needed > 1 else", "if False else", "tests/train/run/test_chosen.py::test_our_cpp_is_told_of_with_the_texts_that_it_needs"),
-    Mutant("mapped functions get the numbers of all", PYTHON,
+    Mutant("mapped functions get the numbers of all", "foundation/tracing.py",
         "traced() or is_in", "is_in", f"{LAYERS}::test_it_leaves_alone_what_functions_of_torch_map"),
     Mutant("a watched layer computes by C++", LAYER, 'self.attend is ATTEND["softmax"]["auto"]', "True", f"{LAYERS}::test_a_watched_layer_computes_by_the_steps_that_are_watched"),
     Mutant("a model that is not trained computes by C++", LAYER, "self.training and self.plain", "self.plain", f"{LAYERS}::test_outside_of_training_steps_are_taken_one_by_one"),
     Mutant("C++ drops no weights", LAYER, " and self.dropout == 0", "", f"{LAYERS}::test_a_layer_that_drops_weights_or_names_its_backend_leaves_it_alone"),
-    Mutant("C++ is said to learn in narrow numbers", "train/run/chosen.py", "plain and wide and", "plain and", TOLD),
+    Mutant("C++ is said to learn in narrow numbers", "train/run/chosen.py", "plain and known and", "plain and", TOLD),
     Mutant("C++ is said to drop weights", "train/run/chosen.py", "and chance == 0 ", "", TOLD),
     Mutant("C++ is said to learn a bias", "train/run/chosen.py", "    with watch_attention", "    import torch\n    with torch.no_grad(), watch_attention", TOLD),
 ]

@@ -9,6 +9,7 @@ INT8, MAPS = "tests/parts/test_int8.py", "tests/parts/test_native.py"
 STEPS, LEFT = "tests/decode/test_native_stack.py", "tests/decode/test_native_left.py"
 TOLD = "tests/decode/test_native_told.py"
 
+THREADS = f"{STEPS}::test_a_row_is_the_same_alone_and_beside_others_on_any_number_of_threads"
 
 # fmt: off
 ROWS: list[Mutant] = [
@@ -83,7 +84,7 @@ ROWS: list[Mutant] = [
     Mutant("C++ has no parallel branches", "parts/cpp/stack.h",
         "reads = of.parallel ? begun : x;", "reads = x;", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("C++ has no norm after a branch", "parts/cpp/stack.h",
-        "            if (around.out.kind != NOTHING) normalise(around.out, new_here, new_here, width);\n", "", f"{STEPS}::test_a_step_is_that_of_the_modules"),
+        "            if (around.out.kind != NOTHING) normalise(around.out, added + at, added + at, width);\n", "", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("keys in C++ have the norm of queries", "parts/cpp/stack.h",
         "normalise(of.key_norm, new_k, new_k, K);\n    rotate(", "normalise(of.query_norm, new_k, new_k, K);\n    rotate(", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("heads of another processor stay", "parts/int8.py",
@@ -94,8 +95,14 @@ ROWS: list[Mutant] = [
         "if (keys.fresh()) rotate(rotation, first * tokens + row, q);", "rotate(rotation, first * tokens + row, q);", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("a row that may read nothing reads all", "parts/cpp/stack.h",
         "if (keys.blind && ", "if (false && ", f"{STEPS}::test_padding_in_the_memory_and_a_row_that_may_read_nothing"),
+    Mutant("what has a norm of its own is added twice", "parts/cpp/stack.h",
+        "for (; adds && row < end; ++row)", "for (; row < end; ++row)", f"{STEPS}::test_a_step_is_that_of_the_modules"),
+    Mutant("each thread activates what others have computed, too", "parts/cpp/tiles.h",
+        "after(int64_t(0), rows, begin * width,", "after(int64_t(0), rows, int64_t(0),", THREADS),
+    Mutant("rows that threads share are not gone on with", "parts/cpp/tiles.h",
+        "            after(begin * SHARED, std::min(rows, end * SHARED), int64_t(0), out);\n", "", "tests/decode/test_native_prompts.py::test_an_encoder_is_that_of_the_modules"),
     Mutant("C++ leaves out the gate", "parts/cpp/stack.h",
-        "of.gate.out ? activated<T>", "false ? activated<T>", f"{STEPS}::test_a_step_is_that_of_the_modules"),
+        "gated ? activated<T>", "false ? activated<T>", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("a mask of the step before is read", "decode/native_keys.py",
         "told.length, told.causal, told.added, told.blind, told.memory = length, mask.only_causal, None, None, None", "told.length, told.causal, told.memory = length, mask.only_causal, None", f"{TOLD}::test_a_mask_may_be_given_in_one_step_alone"),
     Mutant("columns behind the end of a cache are read", "decode/native_keys.py",

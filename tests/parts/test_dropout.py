@@ -8,7 +8,7 @@ import torch
 
 from glassformer import Transformer
 from glassformer.parts import Dropout
-from glassformer.parts.dropout import coins
+from glassformer.parts.dropout import toss
 from specimens import config, normal, tokens
 
 N = 400_000
@@ -36,7 +36,8 @@ def test_the_chance_is_exact_over_all_words(monkeypatch):
 
     monkeypatch.setattr(np.random, "SFC64", EveryWord)
     for zeros in (0, 1, 6_554, 32_767, 32_768, 32_769, 65_535):
-        assert (coins(torch.Size([65_536]), zeros / 65_536, torch.float32) == 0).sum() == zeros
+        coins = toss(torch.Size([65_536]), zeros / 65_536)
+        assert (coins.words < coins.zeros).sum() == zeros
 
 
 def test_places_and_calls_are_independent():

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from glassformer.attend import ATTEND, Mask
-from glassformer.parts import native, native_attention
+from glassformer.parts import native
 from glassformer.parts.norm import LayerNorm, RMSNorm
 from glassformer.parts.positions import Rotation, rotate
+from glassformer.parts.trained import native_attention
 from parts.attention_cases import ONE, Case, turning
 from specimens import scramble
 
@@ -131,6 +132,25 @@ def test_scores_of_any_size_are_powers_of_e_relative_to_the_largest():
         *(each.requires_grad_() for each in large), Mask(), (nn.Identity(),) * 2, None, scale=1.0
     )
     torch.testing.assert_close(found, ATTEND["softmax"]["reference"](*large, Mask(), scale=1.0), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("mask", ["causal", "padded in front, causal", "biased"])
+def test_in_bfloat16_it_computes_in_float32_and_rounds_once(mask):
+    case = ONE
+    narrow = [each.detach().bfloat16().requires_grad_() for each in case.inputs()]
+    wide = [each.detach().float().requires_grad_() for each in narrow]
+    norms, rotation = (RMSNorm(case.K, 1e-5), RMSNorm(case.K, 1e-5)), turning(case, "half", dtype=torch.float32)
+    upstream = torch.randn(case.B, case.H, case.T, case.K).bfloat16()
+    told, found = MASKS[mask](case), []
+    if told.bias is not None:
+        told = Mask(bias=told.bias.float())
+    for given in (narrow, wide):
+        assert native_attention.serves(*given, told, norms, rotation)
+        y = native_attention.attend(*given, told, norms, rotation, scale=0.3)
+        assert y.dtype == given[0].dtype
+        found.append([y, *torch.autograd.grad(y, given, upstream.to(y.dtype))])
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other.bfloat16())
 
 
 def test_the_number_of_threads_changes_no_bit(threads):

@@ -11,8 +11,9 @@ from torch.autograd import forward_ad
 
 from glassformer.attend import ATTEND, Mask, Pattern
 from glassformer.foundation.errors import ConfigError, ResourceError
-from glassformer.parts import Attended, Attention, native, native_attention, watch_attention
+from glassformer.parts import Attended, Attention, native, watch_attention
 from glassformer.parts.norm import RMSNorm
+from glassformer.parts.trained import native_attention
 from parts.attention_cases import ONE, turning
 
 pytestmark = pytest.mark.skipif(not native.has_cpp(native_attention.SOURCE), reason="needs a C++ compiler")
@@ -47,6 +48,17 @@ def test_a_layer_that_learns_uses_it_and_computes_the_same(calls):
     with torch.no_grad():
         torch.testing.assert_close(attention(x, mask=Mask(causal=True)), y, rtol=1e-12, atol=1e-12)
     assert len(calls) == 1
+
+
+def test_autocast_leaves_it_to_cpp_too(calls):
+    attention, x = layer()
+    attention, x = attention.float(), x.float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = attention(x, mask=Mask(causal=True))
+        assert len(calls) == 1
+        by_steps = attention.eval()(x, mask=Mask(causal=True))
+    assert len(calls) == 1
+    torch.testing.assert_close(y, by_steps, rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +118,7 @@ def asked(q, k, v, mask=None, *, norms=PLAIN, rotation=None) -> bool:
 def test_what_it_leaves_to_others(threads, monkeypatch):
     q, k, v = ONE.inputs()
     assert asked(q, k, v)
-    assert not asked(*(each.bfloat16() for each in (q, k, v)))
+    assert not asked(*(each.half() for each in (q, k, v)))
     assert not asked(q, k.float(), v)
     assert not asked(*(each.to("meta") for each in (q, k, v)))
     assert not asked(*(each.detach() for each in (q, k, v)))
@@ -200,4 +212,4 @@ def test_without_a_compiler_modules_do_it(monkeypatch, request, calls):
 def test_too_little_memory_is_told():
     call = native_attention.CCall(B=1, H=1, G=1, T=1, S=1 << 40, K=1 << 10)
     with pytest.raises(ResourceError, match="no memory for attention"):
-        native_attention.native("attention_float")(ctypes.byref(call), False, 1)
+        native_attention.native(torch.zeros(1))(ctypes.byref(call), False, 1)

@@ -8,7 +8,9 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from glassformer.data.batch import Batch
+from glassformer.parts import native
 from glassformer.train import cross_entropy as module
+from glassformer.train import native_cross_entropy
 from glassformer.train import objective as objectives
 from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
 from specimens import model
@@ -25,9 +27,13 @@ def example(rows: int, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor
     return logits, torch.randint(V, (rows,))
 
 
-@pytest.fixture(autouse=True)
-def few_rows(monkeypatch):
+@pytest.fixture(autouse=True, params=[True, False], ids=["C++", "torch"])
+def few_rows(request, monkeypatch):
     monkeypatch.setattr(module, "NUMBERS", ROWS * V)
+    if not request.param:
+        monkeypatch.setattr(native_cross_entropy, "has_cpp", lambda source: False)
+    elif not native.has_cpp(native_cross_entropy.SOURCE):
+        pytest.skip("needs a C++ compiler")
 
 
 def expected(logits: torch.Tensor, ids: torch.Tensor, smoothing: float) -> tuple[torch.Tensor, torch.Tensor]:

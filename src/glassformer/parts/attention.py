@@ -8,9 +8,9 @@ from torch import nn
 
 from glassformer.attend import ATTEND, Attend, Mask, Weigh, attention_weights
 from glassformer.foundation.shapes import Float, Tensor
-from glassformer.parts import native_attention
 from glassformer.parts.columns import LayerCache
 from glassformer.parts.positions import Relation, Rotation, rotate
+from glassformer.parts.trained import native_attention
 
 
 class Attention(nn.Module):

@@ -13,6 +13,7 @@ from torch import nn
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 from glassformer.parts.cache import Step, columns_before, steps_back
 from glassformer.parts.columns import LayerCache
+from glassformer.parts.trained import native_convolution
 
 
 class Nearby(NamedTuple):
@@ -45,13 +46,28 @@ class ShortConvolution(nn.Module):
         Without `nearby`, all tokens of x are real, and of one text.
         """
         held = x if layer is None else kept(layer, x)
+        if nearby is None or nearby.columns is None:
+            real = None if nearby is None else nearby.real
+            if self.training and native_convolution.serves(x, self.weight, real):
+                return native_convolution.convolve(x, self.weight, real, by_shifts)
+            return by_shifts(x, self.weight, real)
         y = x
-        for i, weight in enumerate(self.weight):
-            if nearby is None or nearby.columns is None:
-                y = shifted(y, x, weight, i + 1, None if nearby is None or nearby.real is None else nearby.real[i])
-            else:
-                y = y + weight * taken(held, nearby.columns[i])
+        for weight, columns in zip(self.weight, nearby.columns, strict=True):
+            y = y + weight * taken(held, columns)
         return y
+
+
+def by_shifts(
+    x: Float[Tensor, "B T D"], weight: Float[Tensor, "N D"], real: Bool[Tensor, "N *batch T"] | None
+) -> Float[Tensor, "B T D"]:
+    """The convolution of whole texts, whose earlier tokens stand as many columns before, where they are `real`.
+
+    Under autocast it is rounded to the dtype of x at the end, as C++ rounds it.
+    """
+    y = x
+    for i, share in enumerate(weight):
+        y = shifted(y, x, share, i + 1, None if real is None else real[i])
+    return y.to(x.dtype)
 
 
 def shifted(

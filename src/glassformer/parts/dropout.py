@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from glassformer.foundation.shapes import Float, Tensor
+from glassformer.parts.trained import native_dropout
+from glassformer.parts.trained.native_dropout import Coins
 
 
 class Dropout(nn.Module):
@@ -21,28 +23,31 @@ class Dropout(nn.Module):
         super().__init__()
         self.p = p
 
-    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """Zeroes some numbers of x and scales up the others, so that the expected value stays the same."""
+    def forward(self, x: Float[Tensor, "..."], onto: Float[Tensor, "..."] | None = None) -> Float[Tensor, "..."]:
+        """Zeroes some numbers of x and scales up the others, so that the expected value stays the same.
+
+        If `onto` is given, the result is added to it.
+        """
         if not self.training or self.p == 0.0:
-            return x
-        if x.device.type != "cpu" or torch.compiler.is_compiling():
-            return F.dropout(x, self.p)
-        kept = 1.0 - zeros(self.p) / 65_536
-        return x * coins(x.shape, self.p, x.dtype) * (1.0 / kept)
+            y = x
+        elif x.device.type != "cpu" or torch.compiler.is_compiling():
+            y = F.dropout(x, self.p)
+        else:
+            coins = toss(x.shape, self.p)
+            if native_dropout.serves(x, onto):
+                return native_dropout.drop(x, onto, coins)
+            # Floats: a product is much faster than a `where`.
+            y = x * torch.ge(coins.words, coins.zeros, out=torch.empty(x.shape, dtype=x.dtype)) * coins.factor
+        return y if onto is None else onto + y
 
     def extra_repr(self) -> str:
         """The probability p, for printing."""
         return f"p={self.p}"
 
 
-def zeros(p: float) -> int:
-    """How many of the 65,536 values of 16 bits mean zero; at least one does not, however near p is to 1."""
-    return min(round(p * 65_536), 65_535)
-
-
-def coins(shape: torch.Size, p: float, dtype: torch.dtype) -> Float[Tensor, "..."]:
-    """0 with probability p, else 1, independently in each place. Floats: a product is much faster than a `where`."""
+def toss(shape: torch.Size, p: float) -> Coins:
+    """Coins that fall as 0 with probability p, independently in each place; even for p = 1 one of 65,536 does not."""
     seed = int(torch.empty((), dtype=torch.int64).random_())
-    n = shape.numel()
+    n, zeros = shape.numel(), min(round(p * 65_536), 65_535)
     words = np.random.SFC64(seed).random_raw((n + 3) // 4).view(np.int16)[:n]
-    return torch.ge(torch.from_numpy(words).view(shape), zeros(p) - 32_768, out=torch.empty(shape, dtype=dtype))
+    return Coins(torch.from_numpy(words).view(shape), zeros - 32_768, 1.0 / (1.0 - zeros / 65_536))

@@ -15,10 +15,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from glassformer.foundation.errors import ConfigError, ResourceError
 from glassformer.foundation.native import library
 from glassformer.foundation.shapes import Float, Num, Tensor
+from glassformer.foundation.tracing import followed
 
 CPP = Path(__file__).with_name("cpp") / "stack.cpp"
 LACKS = "There is no memory to run a model's blocks. Give fewer texts at once, or free some memory."
@@ -26,6 +28,9 @@ GROUP, BYTES, FILLED = 16, 4, 8
 """How tiles.h reads a matrix: sixteen rows together, four bytes of each at a time, and a multiple of eight columns."""
 NUMBERS = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.int8: 2}
 """`Kind` of tiles.h: weights in the numbers of the input, in bfloat16, or in 8 bits."""
+
+NAMES = {torch.float32: "float", torch.float64: "double", torch.bfloat16: "bfloat16"}
+"""What our C++ for training calls the numbers of a tensor, in the names of its functions."""
 
 LAYOUTS = ("half", "interleaved")
 """Pairs of numbers that C++ can rotate, of `ROTARY_LAYOUTS`."""
@@ -65,6 +70,13 @@ def has_cpp(source: Path = CPP) -> bool:
     with suppress(ConfigError, ResourceError):
         return bool(library(source))
     return False
+
+
+def may_read(*tensors: Tensor | None) -> bool:
+    """Whether our C++ may read these from where they lie: on a CPU, and nobody wants to see each operation on them."""
+    given = [each for each in tensors if each is not None]
+    plain = all(type(each) in (Tensor, nn.Parameter) and not each.is_neg() for each in given)
+    return plain and not followed() and all(each.device.type == "cpu" for each in given)
 
 
 def in_pieces(weight: Num[Tensor, "N D"]) -> Num[Tensor, "groups pieces 16 columns"]:
@@ -110,8 +122,7 @@ def c_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | None, 
             f"A map from {D} numbers to {N} needs a contiguous weight of that size, {N} steps if it is in 8 bits, and "
             f"steps and bias in {numbers}; got a weight of {[*weight.shape]} in {weight.dtype}."
         )
-    addresses = [None if each is None else each.data_ptr() for each in (weight, step, bias)]
-    return CMap(kind, D, N, *addresses)
+    return CMap(kind, D, N, *map(address, (weight, step, bias)))
 
 
 def product(
@@ -154,3 +165,14 @@ def declared(name: str, *arguments: Any, source: Path = CPP, lacks: str = LACKS)
     found = getattr(library(source), name)
     found.argtypes, found.restype, found.errcheck = arguments, ctypes.c_bool, check
     return found
+
+
+def address(tensor: Tensor | None) -> int | None:
+    """Where a tensor lies, if there is one."""
+    return None if tensor is None else tensor.data_ptr()
+
+
+@cache
+def there_and_back(source: Path, name: str, lacks: str = LACKS) -> Callable[..., None]:
+    """A function of our C++ for training, called with a structure, whether it is the way back, and the threads."""
+    return declared(name, ctypes.c_void_p, ctypes.c_bool, ctypes.c_int, source=source, lacks=lacks)

@@ -78,4 +78,6 @@ class Residual(nn.Module):
             inside = self.convolution(inside, nearby, convolved)
         added = self.norm_out(self.branch(inside, **inputs))
         around = x if self.scale == 1.0 else x * self.scale
-        return self.norm_sum(around + self.depth(self.dropout(added)))
+        if self.depth.p == 0.0:
+            return self.norm_sum(self.dropout(added, around))
+        return self.norm_sum(self.depth(self.dropout(added), around))

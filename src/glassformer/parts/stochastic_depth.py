@@ -13,11 +13,11 @@ class StochasticDepth(Dropout):
     changes nothing; the paper multiplies by 1 - p in evaluation instead. Random numbers come from `Dropout`.
     """
 
-    def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Zeroes some rows of x and scales up the others."""
-        if not self.training or self.p == 0.0:
-            return x
-        return x * super().forward(x.new_ones(x.shape[0], 1, 1))
+    def forward(self, x: Float[Tensor, "B T D"], onto: Float[Tensor, "B T D"] | None = None) -> Float[Tensor, "B T D"]:
+        """Zeroes some rows of x and scales up the others. If `onto` is given, the result is added to it."""
+        if self.training and self.p > 0.0:
+            x = x * super().forward(x.new_ones(x.shape[0], 1, 1))
+        return x if onto is None else onto + x
 
 
 def drop_chance(block: int, n_layers: int, last: float) -> float:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
 from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.train import native_cross_entropy
 
 NUMBERS = 1 << 20
 """Logits processed at a time, so that their float32 copy stays in the processor's cache."""
@@ -139,18 +140,24 @@ def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
 def _sums(logits: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return the two sums, and log sum exp of each row."""
     logits = logits[: len(ids)]
+    of_ids = logits.gather(-1, ids[:, None])[:, 0]
+    of_rows = native_cross_entropy.sums if native_cross_entropy.serves(logits, prior) else _row_sums
+    log_sum, mean = of_rows(logits, prior, with_means=label_smoothing > 0)
+    nll = (log_sum - of_ids.to(log_sum.dtype)).sum()
+    spread = nll if mean is None else (log_sum - mean).sum()
+    return nll + label_smoothing * (spread - nll), nll, log_sum
+
+
+def _row_sums(logits: Tensor, prior: Tensor | None, *, with_means: bool) -> tuple[Tensor, Tensor | None]:
+    """Log sum exp of each row and, if asked for, its mean, weighed by `prior`."""
     wide = torch.promote_types(logits.dtype, torch.float32)
-    log_sums: list[Tensor] = []
-    means: list[Tensor] = []
+    log_sums, means = [logits.new_zeros(0, dtype=wide)], [logits.new_zeros(0, dtype=wide)]
     for rows in logits.split(_rows(logits)):
         rows = rows.to(wide)
         log_sums.append(rows.logsumexp(-1))
-        if label_smoothing:
+        if with_means:
             means.append(rows.mean(-1) if prior is None else rows @ prior.to(wide))
-    log_sum = torch.cat(log_sums) if log_sums else logits.new_zeros(0, dtype=wide)
-    nll = (log_sum - logits.gather(-1, ids[:, None])[:, 0].to(wide)).sum()
-    spread = (log_sum - torch.cat(means)).sum() if means else nll
-    return nll + label_smoothing * (spread - nll), nll, log_sum
+    return torch.cat(log_sums), torch.cat(means) if with_means else None
 
 
 def _slopes(
@@ -158,8 +165,11 @@ def _slopes(
 ) -> None:
     """Write scale * d/dlogits of the first sum into `gradient`, which may be `logits` itself."""
     gradient[len(ids) :] = 0
-    asked = logits[: len(ids)], gradient[: len(ids)], ids, log_sum
-    pieces = (each.split(_rows(logits)) for each in asked)
+    logits, gradient = logits[: len(ids)], gradient[: len(ids)]
+    if native_cross_entropy.serves(logits, prior) and gradient.is_contiguous():
+        native_cross_entropy.slopes(logits, ids, log_sum, e, prior, scale, gradient)
+        return
+    pieces = (each.split(_rows(logits)) for each in (logits, gradient, ids, log_sum))
     for rows, out, ids_here, log_sum_here in zip(*pieces, strict=True):
         p = (rows.to(log_sum.dtype) - log_sum_here[:, None]).exp_()
         if e:

@@ -7,7 +7,8 @@ import torch
 
 from glassformer.attend import ATTEND, RULES, Mask
 from glassformer.model.transformer import Transformer
-from glassformer.parts import native, native_attention
+from glassformer.parts import native
+from glassformer.parts.trained import native_attention
 from glassformer.train.record.events import Started
 from glassformer.train.run import chosen as module
 from glassformer.train.run.chosen import attention, chosen
@@ -34,7 +35,8 @@ def no_compiler(monkeypatch):
     [
         ({}, True),
         ({"data__layout": "encoder"}, True),
-        ({"training__precision": "bfloat16"}, False),
+        ({"training__precision": "bfloat16"}, True),
+        ({"training__precision": "float16"}, False),
         ({"model__attention_dropout": 0.1}, False),
         ({"model__positions": "t5"}, False),
         ({"model__positions": "alibi", "data__layout": "encoder"}, True),
@@ -49,7 +51,7 @@ def test_our_cpp_is_told_of_where_it_will_learn(changes, ours):
 def test_our_cpp_is_told_of_with_the_texts_that_it_needs(threads):
     model, prepared = made(model__n_heads=2)
     torch.set_num_threads(2)
-    assert attention(model, prepared) == "our C++ (in float32 on a CPU: it keeps no scores)"
+    assert attention(model, prepared) == "our C++ (on a CPU: it keeps no scores)"
     torch.set_num_threads(5)
     assert attention(model, prepared).endswith("no scores; a batch of fewer than 3 texts is left to torch)")
 

@@ -1,4 +1,4 @@
-// Attention of many queries and its gradients, for training (parts/native_attention.py).
+// Attention of many queries and its gradients, for training (parts/trained/native_attention.py).
 //
 // Scores are computed for a block of queries at a time and never kept: the way back computes them again from the same
 // queries and keys (Dao et al. 2022, FlashAttention, section 3.1). Each text and group of heads is one thread's, so that
@@ -7,6 +7,7 @@
 #include <new>
 #include <vector>
 
+#include "bfloat16.h"
 #include "products.h"
 #include "rows.h"
 
@@ -17,16 +18,16 @@ constexpr int64_t SOON = 8;      // tokens by which reading is ahead
 constexpr int64_t SQUARE = 16;   // sides of what is transposed at a time, so that lines of a cache are used whole
 
 // Vectors by text, head and token: where the first lies, and how many numbers apart they lie.
-template <typename T>
+template <typename Number>
 struct Places {
-    T* first;
+    Number* first;
     int64_t text, head, token;
-    T* operator()(int64_t b, int64_t h, int64_t t) const { return first + b * text + h * head + t * token; }
+    Number* operator()(int64_t b, int64_t h, int64_t t) const { return first + b * text + h * head + t * token; }
 
     // Requests a vector that will be read soon: heads lie between the vectors of one, so no processor foresees it.
     void soon(int64_t b, int64_t h, int64_t t, int64_t K) const {
         if (first)
-            for (int64_t i = 0; i < K; i += 64 / int64_t(sizeof(T))) __builtin_prefetch((*this)(b, h, t) + i);
+            for (int64_t i = 0; i < K; i += 64 / int64_t(sizeof(Number))) __builtin_prefetch((*this)(b, h, t) + i);
     }
 };
 
@@ -40,23 +41,34 @@ struct Turn {
     T* of_weight;
 };
 
-// The fields of `CCall` in native_attention.py.
-template <typename T>
+// The fields of `CCall` in native_attention.py. Vectors may be in bfloat16; all is computed in float then.
+template <typename Number>
 struct Call {
+    typedef Sums<Number> T;
     int64_t B, H, G, T_, S, K, causal;  // causal: query t reads S - T + t + 1 keys
     double scale;
     Turn<T> of_queries, of_keys;
-    Places<const T> q, k, v;
+    Places<const Number> q, k, v;
     Places<const T> added;  // to the scores of a query; or no `first`
-    Places<T> out;
+    Places<Number> out;
     T* logs;  // of the sum of each query's powers, by text, head and token
-    Places<const T> of_out;
-    Places<T> of_q, of_k, of_v;
+    Places<const Number> of_out;
+    Places<Number> of_q, of_k, of_v;
 };
 
-template <typename T>
-void turn(const Turn<T>& by, int64_t text, int64_t token, const T* x, T* y, int64_t K) {
-    normalise(by.norm, x, y, K);
+template <typename Number, typename T>
+void widen(const Number* from, T* to, int64_t n) {
+    each_vector<T>(n, [&](int64_t i, int64_t some) { store_some(to + i, read(from + i, some), some); });
+}
+template <typename Number, typename T>
+void narrow(const T* from, Number* to, int64_t n) {
+    each_vector<T>(n, [&](int64_t i, int64_t some) { write(to + i, read(from + i, some), some); });
+}
+
+template <typename Number, typename T>
+void turn(const Turn<T>& by, int64_t text, int64_t token, const Number* x, T* y, int64_t K) {
+    widen(x, y, K);
+    if (by.norm.kind != NOTHING) normalise(by.norm, y, y, K);
     rotate(by.rotation, text * by.texts_apart + token, y);
 }
 
@@ -81,15 +93,16 @@ void turn_back(const Turn<T>& by, int64_t text, int64_t token, const T* x, T* g,
 }
 
 // What a thread needs for one text and group of heads at a time. Keys and values also lie column by column.
-template <typename T>
+template <typename Number>
 class Group {
-    const Call<T>& call;
+    typedef Sums<Number> T;
+    const Call<Number>& call;
     const int64_t S, K;
     const bool back;
-    Grid<T> k, v, keys, values, of_k, of_v, q, weights, of_out, of_scores, found;
+    Grid<T> k, v, keys, values, of_k, of_v, q, weights, of_out, of_scores, found, given;
 
    public:
-    Group(const Call<T>& call, bool back)
+    Group(const Call<Number>& call, bool back)
         : call(call),
           S(call.S),
           K(call.K),
@@ -104,20 +117,21 @@ class Group {
           weights(QUERIES, S),
           of_out(back ? QUERIES : 0, K),
           of_scores(back ? QUERIES : 0, S),
-          found(QUERIES, K) {}
+          found(QUERIES, K),
+          given(1, K) {}
 
     void forward(int64_t b, int64_t g) {
         each_block(b, g, [&](int64_t h, int64_t first, int64_t n, int64_t most) {
             T factor[QUERIES];
             for (int64_t i = 0; i < n; ++i) {
                 T sum;
-                logs(b, h)[first + i] = powers(weights[i], read(first + i), most, sum);
+                logs(b, h)[first + i] = powers(weights[i], reads(first + i), most, sum);
                 factor[i] = sum > 0 || sum != sum ? T(1) / sum : T(0);
             }
             near_product(as_it_is(weights), v, found, most, n, K);
             for (int64_t i = 0; i < n; ++i) {
-                T* to = call.out(b, h, first + i);
-                for (int64_t j = 0; j < K; ++j) to[j] = found[i][j] * factor[i];
+                for (int64_t j = 0; j < K; ++j) found[i][j] *= factor[i];
+                narrow(found[i], call.out(b, h, first + i), K);
             }
         });
     }
@@ -128,19 +142,24 @@ class Group {
         std::fill(of_v[0], of_v[S - 1] + K, T(0));
         each_block(b, g, [&](int64_t h, int64_t first, int64_t n, int64_t most) {
             for (int64_t i = 0; i < n; ++i) {
-                call.of_out.soon(b, h, first + i + SOON, K), call.out.soon(b, h, first + i, K);
-                copy(call.of_out(b, h, first + i), of_out[i]);
+                call.of_out.soon(b, h, first + i + SOON, K);
+                widen(call.of_out(b, h, first + i), of_out[i], K);
             }
             near_product(as_it_is(of_out), values, of_scores, K, n, most);
             for (int64_t i = 0; i < n; ++i) {
-                const T log = logs(b, h)[first + i], mean = dot(call.out(b, h, first + i), of_out[i], K);
+                const T log = logs(b, h)[first + i];
                 T *weight = weights[i], *here = of_scores[i];
-                const int64_t end = read(first + i);
+                const int64_t end = reads(first + i);
+                for (int64_t s = end; s % WIDTH<T>; ++s) weight[s] = -INFINITY, here[s] = 0;
+                Lanes<T> sums = {};
                 for (int64_t s = 0; s < end; s += WIDTH<T>) {
                     const Lanes<T> each = exponential(load<Lanes<T>>(weight + s) - log);
                     store(weight + s, each);
-                    store(here + s, each * (load<Lanes<T>>(here + s) - mean));
+                    sums = fused(each, load<Lanes<T>>(here + s), sums);
                 }
+                const T mean = total(sums);
+                for (int64_t s = 0; s < end; s += WIDTH<T>)
+                    store(here + s, load<Lanes<T>>(weight + s) * (load<Lanes<T>>(here + s) - mean));
                 for (int64_t s = end; s < most; ++s) weight[s] = here[s] = 0;
             }
             near_product(transposed(weights), of_out, of_v, n, most, K, true);
@@ -148,14 +167,14 @@ class Group {
             near_product(as_it_is(of_scores), k, found, most, n, K);
             for (int64_t i = 0; i < n; ++i) {
                 for (int64_t j = 0; j < K; ++j) found[i][j] *= T(call.scale);
-                turn_back(call.of_queries, b, first + i, call.q(b, h, first + i), found[i], of_q_weight, K);
-                copy(found[i], call.of_q(b, h, first + i));
+                turned_back(call.of_queries, b, first + i, call.q(b, h, first + i), found[i], of_q_weight);
+                narrow(found[i], call.of_q(b, h, first + i), K);
             }
         });
         for (int64_t s = 0; s < S; ++s) {
-            turn_back(call.of_keys, b, s, call.k(b, g, s), of_k[s], of_k_weight, K);
-            copy(of_k[s], call.of_k(b, g, s));
-            copy(of_v[s], call.of_v(b, g, s));
+            turned_back(call.of_keys, b, s, call.k(b, g, s), of_k[s], of_k_weight);
+            narrow(of_k[s], call.of_k(b, g, s), K);
+            narrow(of_v[s], call.of_v(b, g, s), K);
         }
     }
 
@@ -164,10 +183,13 @@ class Group {
         return of.of_weight ? of.of_weight + (b * call.G + g) * K : nullptr;
     }
     T* logs(int64_t b, int64_t h) const { return call.logs + (b * call.H + h) * call.T_; }
-    void copy(const T* from, T* to) const { std::copy(from, from + K, to); }
+    void turned_back(const Turn<T>& by, int64_t text, int64_t token, const Number* x, T* g, T* of_weight) {
+        if (by.norm.kind != NOTHING) widen(x, given[0], K);
+        turn_back(by, text, token, given[0], g, of_weight, K);
+    }
 
     // How many keys a query reads: the first ones.
-    int64_t read(int64_t t) const {
+    int64_t reads(int64_t t) const {
         return call.causal ? std::clamp(S - call.T_ + t + 1, int64_t(0), S) : S;
     }
 
@@ -177,13 +199,13 @@ class Group {
         for (int64_t s = 0; s < S; ++s) {
             call.k.soon(b, g, s + SOON, K), call.v.soon(b, g, s + SOON, K);
             turn(call.of_keys, b, s, call.k(b, g, s), k[s], K);
-            copy(call.v(b, g, s), v[s]);
+            widen(call.v(b, g, s), v[s], K);
         }
         to_columns(k, keys);
         if (back) to_columns(v, values);
         for (int64_t h = g * (call.H / call.G); h < (g + 1) * (call.H / call.G); ++h)
             for (int64_t first = 0; first < call.T_; first += QUERIES) {
-                const int64_t n = std::min(QUERIES, call.T_ - first), most = read(first + n - 1);
+                const int64_t n = std::min(QUERIES, call.T_ - first), most = reads(first + n - 1);
                 for (int64_t i = 0; i < n; ++i) {
                     call.q.soon(b, h, first + i + SOON, K);
                     turn(call.of_queries, b, first + i, call.q(b, h, first + i), q[i], K);
@@ -228,15 +250,15 @@ class Group {
     }
 };
 
-template <typename T>
-bool attend(const Call<T>& call, bool back, int threads) {
+template <typename Number>
+bool attend(const Call<Number>& call, bool back, int threads) {
     try {
-        const int64_t units = call.B * call.G;
-        std::vector<std::unique_ptr<Group<T>>> groups;
-        for (int64_t i = 0; i < std::min<int64_t>(units, threads); ++i) groups.emplace_back(new Group<T>(call, back));
+        const int64_t units = call.B * call.G, some = std::min<int64_t>(units, threads);
+        std::vector<std::unique_ptr<Group<Number>>> groups;
+        for (int64_t i = 0; i < some; ++i) groups.emplace_back(new Group<Number>(call, back));
 #pragma omp parallel for schedule(dynamic) num_threads(groups.size())
         for (int64_t i = 0; i < units; ++i) {
-            Group<T>& group = *groups[omp_get_thread_num()];
+            Group<Number>& group = *groups[omp_get_thread_num()];
             back ? group.backward(i / call.G, i % call.G) : group.forward(i / call.G, i % call.G);
         }
         return true;
@@ -253,4 +275,8 @@ extern "C" bool attention_float(const void* call, bool back, int threads) {
 
 extern "C" bool attention_double(const void* call, bool back, int threads) {
     return glassformer::attend(*(const glassformer::Call<double>*)call, back, threads);
+}
+
+extern "C" bool attention_bfloat16(const void* call, bool back, int threads) {
+    return glassformer::attend(*(const glassformer::Call<uint16_t>*)call, back, threads);
 }

@@ -47,6 +47,25 @@ inline void store(Number* to, Vector vector) {
     __builtin_memcpy(to, &vector, sizeof vector);
 }
 
+// Up to n numbers of a vector, as the others lie behind an end. From no address come zeros.
+template <typename Vector, typename Number>
+inline void store_some(Number* to, Vector numbers, int64_t n) {
+    constexpr int64_t all = sizeof(Vector) / sizeof(Number);
+    if (n >= all)
+        store(to, numbers);
+    else
+        for (int64_t i = 0; i < n; ++i) to[i] = numbers[i];
+}
+template <typename Vector, typename Number>
+inline Vector load_some(const Number* from, int64_t n) {
+    constexpr int64_t all = sizeof(Vector) / sizeof(Number);
+    Vector numbers = {};
+    if (from && n >= all) return load<Vector>(from);
+    if (from)
+        for (int64_t i = 0; i < n; ++i) numbers[i] = from[i];
+    return numbers;
+}
+
 // A vector whose numbers are all x: one instruction, while 0 + x takes another, because it turns -0 into 0.
 template <typename T>
 inline Lanes<T> all(T x) {

@@ -10,20 +10,22 @@
 
 namespace glassformer {
 
-// x [rows, in] lies row by row; the rows of y [rows, out] begin `stride` numbers apart.
-inline void apply(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride,
-                  const Rounded& room) {
+// x [rows, in] lies row by row; the rows of y [rows, out] begin `stride` numbers apart. `after`: see `Nothing`.
+template <typename After = Nothing>
+void apply(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride, const Rounded& room,
+           After after = {}) {
     if (map.kind == INT8)
-        map_whole(member, map, x, y, rows, stride, room);
+        map_whole(member, map, x, y, rows, stride, room, after);
     else if (map.kind == BFLOAT16)
-        map_upper(member, map, x, y, rows, stride);
+        map_upper(member, map, x, y, rows, stride, after);
     else
-        map_same<float>(member, map, x, y, rows, stride);
+        map_same(member, map, x, y, rows, stride, after);
 }
 
-inline void apply(Member& member, const Map& map, const double* x, double* y, int64_t rows, int64_t stride,
-                  const Rounded&) {
-    map_same<double>(member, map, x, y, rows, stride);
+template <typename After = Nothing>
+void apply(Member& member, const Map& map, const double* x, double* y, int64_t rows, int64_t stride, const Rounded&,
+           After after = {}) {
+    map_same(member, map, x, y, rows, stride, after);
 }
 
 }  // namespace glassformer

@@ -49,8 +49,8 @@ __attribute__((noinline)) void four_sums(const Same<T>& w, const T* x, int64_t i
             EACH for (int n = 0; n < OUTPUTS; ++n) found[m][n] += w.row[n][d] * x[m * in + d];
 }
 
-template <typename T>
-void map_same(Member& member, const Map& map, const T* x, T* y, int64_t rows, int64_t stride) {
+template <typename T, typename After>
+void map_same(Member& member, const Map& map, const T* x, T* y, int64_t rows, int64_t stride, After after) {
     const T* bias = (const T*)map.bias;
     const int64_t in = map.in, near = std::max(ROWS, NEAR / int64_t(in * sizeof(T)) / ROWS * ROWS);
     const int64_t bytes = OUTPUTS * in * int64_t(sizeof(T));
@@ -62,7 +62,7 @@ void map_same(Member& member, const Map& map, const T* x, T* y, int64_t rows, in
             four_sums<T, some>(Same<T>(map, group), x + (row + m) * in, in, found);
             for (int64_t i = 0; i < some; ++i) store_some(y + (row + m + i) * stride + first, found[i] + added, left);
         });
-    });
+    }, after);
 }
 
 }  // namespace glassformer

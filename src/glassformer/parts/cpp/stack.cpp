@@ -28,7 +28,7 @@ struct Rooms {
     Rounded rounded;
     Rooms(const Call<T>& call, const Sizes& sizes, int64_t rows, int threads)
         : most(std::max(call.own.length, call.cross.length) + BYTES),  // a vector more than there are keys
-          normed(rows * call.width),
+          normed(std::max<int64_t>(rows, 1 + threads) * call.width),
           projected(rows * sizes.projected),
           remembered(call.of_memory(rows) * sizes.remembered),
           mixed(rows * sizes.mixed),

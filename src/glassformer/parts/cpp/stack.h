@@ -24,8 +24,11 @@ struct Texts {
     T *x, *normed, *projected, *remembered, *mixed, *inner, *gate, *added, *begun;
     const Rounded& rounded;
 
-    void attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights);
-    void feed_forward(Member& member, const FeedForward& of);
+    template <typename After>
+    void attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights, const T* from,
+                   After after);
+    template <typename After>
+    void feed_forward(Member& member, const FeedForward& of, const T* from, After after);
 
     // Calls work(row's numbers in the residual stream, where they begin).
     template <typename Work>
@@ -35,16 +38,30 @@ struct Texts {
         });
     }
 
-    // norm_sum(scale x + norm_out(branch(convolution(norm_in(reads))))); `layer` is that of what a convolution reads
+    // norm_sum(scale x + norm_out(branch(convolution(norm_in(reads))))); `layer` is that of what a convolution reads.
+    // Branches write to `added`. A single row is normalised by each member for itself, which takes less than waiting.
+    // Whoever is late may read what others have gone on to write, but finds nothing left to do with it; so each has a
+    // row of `normed` for itself, behind the one in common.
     template <typename Branch>
     void residual(Member& member, const Residual& around, const T* reads, int64_t layer, Branch branch) {
-        each_row(member, [&](T*, int64_t at) { normalise(around.in, reads + at, normed + at, width); });
+        const bool alone = rows == 1 && !around.near, adds = around.out.kind == NOTHING && around.sum.kind == NOTHING;
+        T* from = normed + (alone ? (1 + member.number) * width : 0);
+        if (alone)
+            normalise(around.in, reads, from, width);
+        else
+            each_row(member, [&](T*, int64_t at) { normalise(around.in, reads + at, from + at, width); });
         if (around.near) convolve(member, around, layer);
-        branch();
+        const auto add = [&](int64_t row, int64_t first, int64_t last) {
+            T *here = x + row * width, *new_here = added + row * width;
+            for (int64_t i = first; i < last; ++i) here[i] = here[i] * T(around.scale) + new_here[i];
+        };
+        branch(from, [&](int64_t row, int64_t end, int64_t first, int64_t last) {
+            for (; adds && row < end; ++row) add(row, first, last);
+        });
+        if (adds) return;
         each_row(member, [&](T* here, int64_t at) {
-            T* new_here = added + at;
-            if (around.out.kind != NOTHING) normalise(around.out, new_here, new_here, width);
-            for (int64_t i = 0; i < width; ++i) here[i] = here[i] * T(around.scale) + new_here[i];
+            if (around.out.kind != NOTHING) normalise(around.out, added + at, added + at, width);
+            add(at / width, 0, width);
             if (around.sum.kind != NOTHING) normalise(around.sum, here, here, width);
         });
     }
@@ -54,10 +71,16 @@ struct Texts {
         const T* reads = of.parallel ? begun : x;
         if (of.parallel)
             each_row(member, [&](T* here, int64_t at) { std::copy(here, here + width, begun + at); });
-        residual(member, of.around_own, reads, layer, [&] { attention(member, of.own, own, number, weights); });
+        residual(member, of.around_own, reads, layer, [&](const T* from, auto after) {
+            attention(member, of.own, own, number, weights, from, after);
+        });
         if (of.crosses)
-            residual(member, of.around_cross, reads, layer, [&] { attention(member, of.cross, cross, number, weights); });
-        residual(member, of.around_forward, reads, layer + 1, [&] { feed_forward(member, of.forward); });
+            residual(member, of.around_cross, reads, layer, [&](const T* from, auto after) {
+                attention(member, of.cross, cross, number, weights, from, after);
+            });
+        residual(member, of.around_forward, reads, layer + 1, [&](const T* from, auto after) {
+            feed_forward(member, of.forward, from, after);
+        });
     }
 
     void convolve(Member& member, const Residual& around, int64_t layer);
@@ -168,12 +191,14 @@ void Texts<T>::read(const Attention& of, const Keys& keys, int64_t row, int64_t 
 }
 
 template <typename T>
-void Texts<T>::attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights) {
-    int64_t all = 0, from = 0;
+template <typename After>
+void Texts<T>::attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights,
+                         const T* from, After after) {
+    int64_t all = 0, first_output = 0;
     for (const Map& map : of.inputs) all += map.out;
     for (const Map& map : of.inputs) {
-        if (map.out) apply(member, map, normed, projected + from, rows, all, rounded);
-        from += map.out;
+        if (map.out) apply(member, map, from, projected + first_output, rows, all, rounded);
+        first_output += map.out;
     }
     const auto each = [&](auto number, bool takes, bool reads) {
         member.share(rows * of.kv_heads, [&](int64_t i, int64_t end) {
@@ -195,23 +220,30 @@ void Texts<T>::attention(Member& member, const Attention& of, const Keys& keys, 
         all_of_them(int8_t());
     else
         all_of_them(T());
-    apply(member, of.output, mixed, added, rows, width, rounded);
+    apply(member, of.output, mixed, added, rows, width, rounded, after);
 }
 
 template <typename T>
-void Texts<T>::feed_forward(Member& member, const FeedForward& of) {
-    const int64_t vectors = (rows * of.up.out + WIDTH<T> - 1) / WIDTH<T>;  // there is room for a whole one at the end
-    apply(member, of.up, normed, inner, rows, of.up.out, rounded);
-    if (of.gate.out) apply(member, of.gate, normed, gate, rows, of.gate.out, rounded);
-    member.share(vectors, [&](int64_t i, int64_t end) {
-        for (i *= WIDTH<T>, end *= WIDTH<T>; i < end; i += WIDTH<T>) {
-            const Lanes<T> up = load<Lanes<T>>(inner + i);
-            const Lanes<T> y = of.gate.out ? activated<T>(of.activation, load<Lanes<T>>(gate + i)) * up
-                                           : activated<T>(of.activation, up);
-            store(inner + i, y);
-        }
-    });
-    apply(member, of.down, inner, added, rows, width, rounded);
+template <typename After>
+void Texts<T>::feed_forward(Member& member, const FeedForward& of, const T* from, After after) {
+    const int64_t out = of.up.out;
+    const bool gated = of.gate.out;
+    const auto activate = [&](int64_t row, int64_t end, int64_t first, int64_t last) {
+        for (; row < end; ++row)
+            for (int64_t i = row * out + first, n = last - first; n > 0; i += WIDTH<T>, n -= WIDTH<T>) {
+                const auto up = load_some<Lanes<T>>(inner + i, n);
+                const auto y = gated ? activated<T>(of.activation, load_some<Lanes<T>>(gate + i, n)) * up
+                                     : activated<T>(of.activation, up);
+                store_some(inner + i, y, n);
+            }
+    };
+    if (gated) {
+        apply(member, of.up, from, inner, rows, out, rounded);
+        apply(member, of.gate, from, gate, rows, out, rounded, activate);
+    } else {
+        apply(member, of.up, from, inner, rows, out, rounded, activate);
+    }
+    apply(member, of.down, inner, added, rows, width, rounded, after);
 }
 
 }  // namespace glassformer

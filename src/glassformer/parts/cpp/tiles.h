@@ -52,12 +52,17 @@ constexpr int64_t AHEAD = 1024;
 #endif
 inline void request(const void* weights) { __builtin_prefetch(weights, 0, STAYS_IN); }
 
-// Calls block(group, row, n) for all groups of `width` outputs and up to `near` rows each. In its order, rows of x stay
-// near while close rows of W are multiplied by them. Members share what there is more of, outputs or rows, so that each
-// has to read less of the other.
-template <typename Block>
+// What is done with outputs [first, last) of the rows from `row` to `end`, by the member that has just computed them.
+struct Nothing {
+    void operator()(int64_t, int64_t, int64_t, int64_t) const {}
+};
+
+// Calls block(group, row, n) for all groups of `width` outputs and up to `near` rows each, and `after` for what it made.
+// In its order, rows of x stay near while close rows of W are multiplied by them. Members share what there is more of,
+// outputs or rows, so that each has to read less of the other.
+template <typename Block, typename After>
 inline void each_block(Member& member, int64_t out, int64_t width, int64_t bytes_of_group, int64_t rows, int64_t near,
-                       Block block) {
+                       Block block, After after) {
     const int64_t close = std::max<int64_t>(1, CLOSE / bytes_of_group), groups = (out + width - 1) / width;
     const auto part = [&](int64_t begin, int64_t end, int64_t first, int64_t last) {
         for (int64_t from = begin; from < end; from += close)
@@ -68,9 +73,13 @@ inline void each_block(Member& member, int64_t out, int64_t width, int64_t bytes
     if (rows > out)
         member.share((rows + SHARED - 1) / SHARED, [&](int64_t begin, int64_t end) {
             part(0, groups, begin * SHARED, std::min(rows, end * SHARED));
+            after(begin * SHARED, std::min(rows, end * SHARED), int64_t(0), out);
         });
     else
-        member.share(groups, [&](int64_t begin, int64_t end) { part(begin, end, 0, rows); });
+        member.share(groups, [&](int64_t begin, int64_t end) {
+            part(begin, end, 0, rows);
+            after(int64_t(0), rows, begin * width, std::min(out, end * width));
+        });
 }
 
 // Calls tile(row, n) for all rows, up to MOST at once, whose number n is a constant.
@@ -78,25 +87,6 @@ template <int64_t MOST, typename Tile>
 inline void each_tile(int64_t rows, Tile tile) {
     for (int64_t row = 0; row < rows; row += MOST)
         with_constant<MOST>(rows - row, [&](auto n) { tile(row, n); });
-}
-
-// Up to n numbers of a vector, as the others lie behind an end. From no address come zeros.
-template <typename Vector, typename Number>
-inline void store_some(Number* to, Vector numbers, int64_t n) {
-    constexpr int64_t all = sizeof(Vector) / sizeof(Number);
-    if (n >= all)
-        store(to, numbers);
-    else
-        for (int64_t i = 0; i < n; ++i) to[i] = numbers[i];
-}
-template <typename Vector, typename Number>
-inline Vector load_some(const Number* from, int64_t n) {
-    constexpr int64_t all = sizeof(Vector) / sizeof(Number);
-    Vector numbers = {};
-    if (from && n >= all) return load<Vector>(from);
-    if (from)
-        for (int64_t i = 0; i < n; ++i) numbers[i] = from[i];
-    return numbers;
 }
 
 }  // namespace glassformer

@@ -46,7 +46,8 @@ __attribute__((noinline)) void add_upper(const uint16_t* w, const float* x, int6
 }
 
 // y = x W^T + b, with x [rows, in] row by row; the rows of y begin `stride` numbers apart.
-inline void map_upper(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride) {
+template <typename After>
+void map_upper(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride, After after) {
     const int64_t in = map.in, bytes = GROUP * filled(in) * int64_t(sizeof(uint16_t));
     const auto* bias = (const float*)map.bias;
     each_block(member, map.out, GROUP, bytes, rows, NEAR_IN_UPPER, [&](int64_t group, int64_t row, int64_t n) {
@@ -63,7 +64,7 @@ inline void map_upper(Member& member, const Map& map, const float* x, float* y, 
             const auto added = load_some<Lanes<float>>(bias ? bias + first : bias, left);
             for (int64_t m = 0; m < n; ++m) store_some(y + (row + m) * stride + first, sums[m][i] + added, left);
         }
-    });
+    }, after);
 }
 
 }  // namespace glassformer

@@ -10,16 +10,18 @@ constexpr int64_t STRETCH = 512;     // columns of rows of x that stay in the fi
 constexpr int64_t FAR_AHEAD = 6144;  // `AHEAD`, at the least, where several rows are multiplied, which takes longer
 static_assert(GROUP * QUAD == PIECE && STRETCH % FILLED == 0 && FILLED % (2 * QUAD) == 0);
 
-// Room for rows of x in whole numbers, and for what each has: its step, and what is added to its sums. There is as much
-// for each thread as for a row, and behind the rows for what the unit reads there.
+// Room for rows of x in whole numbers, and for what each has: its step, and what is added to its sums. Behind the rows
+// is room for one of each thread, and for what the unit reads there.
 struct Rounded {
+    int64_t rows;
     Room<int8_t> whole;
     Room<float> step;
     Room<uint32_t> added;
     Rounded(int64_t rows, int64_t in, int64_t threads)
-        : whole((rows ? std::max(rows + Unit::BEHIND, threads) : 0) * filled(in) * Way::BYTES_OF_NUMBER),
-          step(std::max(rows, threads)),
-          added(std::max(rows, threads)) {}
+        : rows(rows),
+          whole((rows ? rows + std::max(Unit::BEHIND, threads) : 0) * filled(in) * Way::BYTES_OF_NUMBER),
+          step(rows + threads),
+          added(rows + threads) {}
 };
 
 // Each group of W begins with what is added to its sums.
@@ -79,11 +81,13 @@ inline void heads_of(int8_t* weight, int64_t groups, int64_t in) {
 }
 
 // y = (P Q^T) * step(x) * step(W) + b, where P is x in whole numbers and Q the weight.
-inline void map_whole(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride,
-                      const Rounded& room) {
+template <typename After>
+void map_whole(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride,
+               const Rounded& room, After after) {
     const int64_t in = filled(map.in), bytes = bytes_of_group(map.in), apart = in * Way::BYTES_OF_NUMBER;
     const auto *step = (const float*)map.step, *bias = (const float*)map.bias;
-    const int64_t own = rows == 1 ? member.number : 0;  // a single row: rounding it takes less than waiting for it
+    // A single row: rounding it takes less than waiting for it. Whoever is late must not write what others share by then.
+    const int64_t own = rows == 1 ? room.rows + member.number : 0;
     int8_t* whole = room.whole.data + own * apart;
     float* step_of_x = room.step.data + own;
     uint32_t* added_to_x = room.added.data + own;
@@ -122,7 +126,7 @@ inline void map_whole(Member& member, const Map& map, const float* x, float* y, 
                 const auto numbers = __builtin_convertvector((Whole)sums[m].half[i], Eight);
                 store_some(to + 8 * i, numbers * steps[i] * step_of_x[row + m] + biases[i], left - 8 * i);
             }
-    });
+    }, after);
 }
 
 }  // namespace glassformer

@@ -10,13 +10,12 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.model.count import count_parameters
 from glassformer.model.transformer import Transformer
-from glassformer.parts import Attended, native_attention, watch_attention
+from glassformer.parts import Attended, watch_attention
+from glassformer.parts.trained import native_attention
 from glassformer.train.objective import loss_of, objective_for
 from glassformer.train.run.build import broken_notes
 from glassformer.train.settings import TrainingConfig
 from glassformer.train.sources.run_data import RunData
-
-NARROW = ("bfloat16", "float16")
 
 
 def chosen(model: Transformer, prepared: RunData) -> list[str]:
@@ -66,16 +65,16 @@ def attention(model: Transformer, prepared: RunData) -> str:
         return f"{asked}, as asked"
     picked: dict[str, str] = {}
     """For each name, the first reason to pick it."""
-    rule, wide = model.config.stack.attention_rule, prepared.recipe.training.precision not in NARROW
+    rule, known = model.config.stack.attention_rule, prepared.recipe.training.precision != "float16"
     pick = RULES[rule].pick
 
     def note(call: Attended) -> None:
         q, chance = call.q, call.attention.dropout  # the dropout of training, because that is what is examined
         plain = rule == "softmax" and chance == 0 and call.attention.relation is None
-        if plain and wide and native_attention.knows(q, call.k, call.v, call.mask):
+        if plain and known and native_attention.knows(q, call.k, call.v, call.mask):
             needed = -(-torch.get_num_threads() // call.k.shape[1])
             few = f"; a batch of fewer than {needed} texts is left to torch" if needed > 1 else ""
-            picked.setdefault("our C++", f"in float32 on a CPU: it keeps no scores{few}")
+            picked.setdefault("our C++", f"on a CPU: it keeps no scores{few}")
             return
         flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=chance) is None
         name, why = pick(q.device.type, q.shape[-2], call.k.shape[-2], call.mask, flexible=flexible, dropout=chance)

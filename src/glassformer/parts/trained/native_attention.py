@@ -8,26 +8,21 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
-from torch._C._functorch import is_legacy_batchedtensor  # pyright: ignore[reportMissingModuleSource]
 from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from glassformer.attend import ATTEND, Mask
 from glassformer.attend.mask import Lowered
 from glassformer.foundation.shapes import Float, Tensor
-from glassformer.foundation.tracing import traced
-from glassformer.parts.native import CPP, LAYOUTS, CNorm, CRotation, declared, has_cpp
+from glassformer.foundation.tracing import differentiated, followed
+from glassformer.parts.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, has_cpp, there_and_back
 from glassformer.parts.norm import LayerNorm, RMSNorm, rms_norm
 from glassformer.parts.positions import Rotation, rotate
 
 SOURCE = CPP.with_name("attention.cpp")
-NATIVE = {torch.float32: "attention_float", torch.float64: "attention_double"}
-"""The functions of our C++, by what they compute in."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """Where a module has its hooks."""
 LACKS = "There is no memory for attention. Give fewer or shorter texts at once, or free some memory."
@@ -80,7 +75,7 @@ def serves(
     """
     if not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)):
         return False
-    if traced() or is_in_torch_dispatch_mode() or _has_any_global_hook():
+    if followed() or _has_any_global_hook():
         return False
     if not knows(q, k, v, mask) or len(k) * k.shape[1] < torch.get_num_threads():
         return False
@@ -94,7 +89,7 @@ def serves(
 def knows(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> bool:
     """Whether our C++ has these numbers, on a CPU, and what the mask says; it has no patterns and no learned biases."""
     alike = all(type(each) is Tensor and each.dtype == q.dtype and each.device.type == "cpu" for each in (q, k, v))
-    if not (alike and q.dtype in NATIVE and q.ndim == k.ndim == 4 and k.shape == v.shape and q.numel() and k.numel()):
+    if not (alike and q.dtype in NAMES and q.ndim == k.ndim == 4 and k.shape == v.shape and q.numel() and k.numel()):
         return False
     if k.shape[::3] != q.shape[::3] or q.shape[1] % k.shape[1]:
         return False
@@ -107,13 +102,14 @@ def fits(norm: nn.Module, x: Tensor) -> bool:
     own = vars(norm)
     if type(norm) not in (nn.Identity, RMSNorm, LayerNorm) or "forward" in own or any(own[kind] for kind in HOOKS):
         return False
-    return all(each.dtype == x.dtype and each.shape == x.shape[-1:] for each in norm.parameters())
+    return all(each.dtype == widened(x.dtype) and each.shape == x.shape[-1:] for each in norm.parameters())
 
 
 def turns(rotation: Rotation, q: Tensor, k: Tensor) -> bool:
     """Whether these are fixed angles for each token: one row of them for all texts, or one for each."""
     cos, sin = rotation.cos, rotation.sin
-    fixed = all(type(each) is Tensor and each.dtype == q.dtype and not each.requires_grad for each in (cos, sin))
+    dtype = widened(q.dtype)
+    fixed = all(type(each) is Tensor and each.dtype == dtype and not each.requires_grad for each in (cos, sin))
     if not (fixed and rotation.layout in LAYOUTS and cos.shape == sin.shape and cos.device.type == "cpu"):
         return False
     *texts, T, pairs = cos.shape
@@ -126,9 +122,16 @@ def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
     return len(shape) <= len(to) and all(here in (1, there) for here, there in pairs)
 
 
+def widened(dtype: torch.dtype) -> torch.dtype:
+    """What C++ computes vectors of this dtype in: it widens bfloat16 when it reads, and rounds when it writes."""
+    return torch.float32 if dtype == torch.bfloat16 else dtype
+
+
 def told_by(mask: Mask, q: Tensor, k: Tensor) -> Lowered | None:
     """The mask as tensors; None if it says no more than the causal rule, which C++ knows."""
-    return None if mask.only_causal or mask.hides_nothing else mask.lower(q.shape[2], k.shape[2], q)
+    if mask.only_causal or mask.hides_nothing:
+        return None
+    return mask.lower(q.shape[2], k.shape[2], q.new_empty(0, dtype=widened(q.dtype)))
 
 
 def attend(
@@ -156,7 +159,7 @@ def told(norm: nn.Module, x: Float[Tensor, "B H T K"]) -> tuple[Float[Tensor, "B
     """The input of C++, the weight of the norm that it is to compute, and eps; other norms are computed here."""
     if type(norm) is RMSNorm:
         return x, norm.weight.contiguous(), norm.eps
-    return norm(x), None, 0.0
+    return norm(x).to(x.dtype), None, 0.0  # under autocast a layer norm rounds float64, too
 
 
 def last_together(x: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows K"]:
@@ -191,25 +194,25 @@ class _Attention(torch.autograd.Function):
         sin: Tensor | None,
         asked: Asked,
     ) -> Tensor:
-        """Attend; keep the inputs, the result and a number for each query."""
-        out, logs = beside(q), q.new_empty(q.shape[:3])
+        """Attend; keep the inputs and a number for each query."""
+        out, logs = beside(q), q.new_empty(q.shape[:3], dtype=widened(q.dtype))
         inputs = (q, k, v, of_q, of_k, added, cos, sin)
-        native(NATIVE[q.dtype])(ctypes.byref(described(inputs, asked, out, logs)), False, torch.get_num_threads())
-        ctx.save_for_backward(*inputs, out, logs)
+        native(q)(ctypes.byref(described(inputs, asked, logs, out)), False, torch.get_num_threads())
+        ctx.save_for_backward(*inputs, logs)
         ctx.asked = asked
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The gradients; if they will themselves be differentiated, or many are asked for, by differentiable steps."""
-        (*inputs, out, logs), asked = ctx.saved_tensors, ctx.asked
-        if torch.is_grad_enabled() or is_legacy_batchedtensor(grads[0]):
+        (*inputs, logs), asked = ctx.saved_tensors, ctx.asked
+        if differentiated(grads[0]):
             return (*by_steps(ctx.needs_input_grad[:5], inputs, grads[0], asked), None, None, None, None)
         q, k, v, of_q, of_k, *_ = inputs
         of_out, of_inputs = last_together(grads[0]), tuple(beside(each) for each in (q, k, v))
-        of_norms = [None if each is None else q.new_zeros(len(k), k.shape[1], len(each)) for each in (of_q, of_k)]
-        call = described(inputs, asked, out, logs, of_out, of_inputs, of_norms)
-        native(NATIVE[q.dtype])(ctypes.byref(call), True, torch.get_num_threads())
+        of_norms = [None if each is None else each.new_zeros(len(k), k.shape[1], len(each)) for each in (of_q, of_k)]
+        call = described(inputs, asked, logs, of_out=of_out, of_inputs=of_inputs, of_weights=of_norms)
+        native(q)(ctypes.byref(call), True, torch.get_num_threads())
         of_weights = (None if each is None else each.sum((0, 1)) for each in of_norms)
         return (*of_inputs, *of_weights, None, None, None, None)
 
@@ -221,14 +224,15 @@ def by_steps(
     with torch.enable_grad():
         # Views of their own, so that a tensor that was given twice gets the gradient of each place.
         views = [None if each is None else each.view_as(each) for each in inputs]
-        q, k, v, of_q, of_k, added, cos, sin = cast(list[Any], views)
+        *vectors, of_q, of_k, added, cos, sin = cast(list[Any], views)
+        q, k, v = (each.to(widened(each.dtype)) for each in vectors)
         rotation = None if cos is None else Rotation(cos, sin, asked.layout)
         turned_q, turned_k = (
             rotate(x if weight is None else rms_norm(x, weight, eps), rotation)
             for x, weight, eps in zip((q, k), (of_q, of_k), asked.eps, strict=True)
         )
         mask = Mask(causal=asked.causal, bias=added)
-        out = ATTEND["softmax"]["matmul"](turned_q, turned_k, v, mask, scale=asked.scale)
+        out = ATTEND["softmax"]["matmul"](turned_q, turned_k, v, mask, scale=asked.scale).to(of_out.dtype)
         wanted = [need and each is not None for need, each in zip(needed, views, strict=False)]
         chosen = [each for each, want in zip(views, wanted, strict=False) if want and each is not None]
         found = iter(torch.autograd.grad(out, chosen, of_out, create_graph=True))
@@ -244,8 +248,8 @@ def beside(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
 def described(
     inputs: Sequence[Tensor | None],
     asked: Asked,
-    out: Tensor,
     logs: Tensor,
+    out: Tensor | None = None,
     of_out: Tensor | None = None,
     of_inputs: tuple[Tensor | None, ...] = (None, None, None),
     of_weights: Sequence[Tensor | None] = (None, None),
@@ -273,12 +277,11 @@ def turning(cos: Tensor | None, sin: Tensor | None, layout: str) -> tuple[CRotat
     return told, T if texts and texts[0] > 1 else 0
 
 
+def native(q: Tensor) -> Callable[..., None]:
+    """The function of attention.cpp for these numbers."""
+    return there_and_back(SOURCE, f"attention_{NAMES[q.dtype]}", LACKS)
+
+
 def places(x: Float[Tensor, "B H T K"] | None) -> CPlaces:
     """Where vectors lie."""
     return CPlaces() if x is None else CPlaces(x.data_ptr(), *x.stride()[:3])
-
-
-@cache
-def native(name: str) -> Callable[..., None]:
-    """A function of attention.cpp."""
-    return declared(name, ctypes.c_void_p, ctypes.c_bool, ctypes.c_int, source=SOURCE, lacks=LACKS)
