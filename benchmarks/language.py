@@ -69,7 +69,7 @@ BUDGETS = (
         1.52,
         (
             *("--model.d-model", "96", "--model.d-ff", "384", "--model.n-heads", "3", *SHORT),
-            *("--training.steps", "1130"),
+            *("--training.steps", "1250"),
         ),
     ),
     Budget(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -57,19 +57,21 @@ class Muon(Uncompiled):
     def _turn(self, parameters: list[Tensor], group: Group) -> None:
         """W <- (1 - rate decay) W - rate 0.2 sqrt(max(rows, columns)) orthogonal(Nesterov momentum)."""
         rate, memory = group["lr"], group["momentum"]
-        ahead: list[Tensor] = []
+        momenta: list[Tensor] = []
         for parameter in parameters:
-            assert parameter.grad is not None
             state = self.state[parameter]
             if "momentum" not in state:
                 state["momentum"] = torch.zeros_like(parameter)
-            momentum = state["momentum"]
-            momentum.lerp_(parameter.grad, 1 - memory)
-            ahead.append(parameter.grad.lerp(momentum, memory))
-        size = LIKE_ADAMW * max(ahead[0].shape) ** 0.5
+            momenta.append(state["momentum"])
+        # One call for all matrices of a shape: a small one takes longer to ask for than to move.
+        gradients = [cast("Tensor", parameter.grad) for parameter in parameters]
+        torch._foreach_lerp_(momenta, gradients, 1 - memory)
+        ahead = torch._foreach_lerp(gradients, momenta, memory)
+        turned = orthogonal(torch.stack(ahead), self.dtype)
+        size = LIKE_ADAMW * max(turned.shape[1:]) ** 0.5
         step = min(rate * size, LARGEST)  # beyond it torch refuses the number; the weights diverge either way
-        for parameter, turned in zip(parameters, orthogonal(torch.stack(ahead), self.dtype), strict=True):
-            parameter.mul_(1 - rate * group["weight_decay"]).sub_(turned, alpha=step)
+        torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
+        torch._foreach_sub_(parameters, turned.unbind(), alpha=step)
 
 
 def shape_of(parameter: Tensor) -> tuple[int, ...]:
