@@ -79,7 +79,7 @@ ROWS: list[Mutant] = [
         "recipe.model.d_head or recipe.model.d_model", "recipe.model.d_model",
         "tests/train/run/test_session.py::test_flex_is_asked_for_the_width_that_heads_have"),
     Mutant("Muon without the look ahead", "train/optim/muon.py",
-        "torch._foreach_lerp(gradients, momenta, memory)", "momenta", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
+        "MANY._foreach_lerp(gradients, momenta, memory)", "momenta", f"{MUON}::test_twenty_steps_equal_numpy_for_matrices_and_adamw_for_the_rest"),
     Mutant("all weights have the rate of Muon", "train/optim/optimizer.py", "depth * config.adamw_scale", "depth",
         f"{OPTIMIZER}::test_what_muon_leaves_to_adamw_has_a_rate_of_its_own"),
     Mutant("Muon makes no step of large numbers", "train/optim/orthogonal.py", "torch.where(largest > LARGE, LARGE, 1.0)", "1.0",

@@ -15,6 +15,8 @@ from glassformer.train.optim.uncompiled import AdamW, Uncompiled
 LIKE_ADAMW = 0.2
 """The root mean square of AdamW's steps, to which Muon's steps are scaled (Liu et al. 2025, equation 4)."""
 LARGEST = torch.finfo(torch.float32).max
+MANY: Any = torch
+"""torch as it is: its functions of many tensors (`_foreach_`), of which all optimizers of torch are made, have no types."""
 
 Group = dict[str, Any]
 
@@ -65,13 +67,13 @@ class Muon(Uncompiled):
             momenta.append(state["momentum"])
         # One call for all matrices of a shape: a small one takes longer to ask for than to move.
         gradients = [cast("Tensor", parameter.grad) for parameter in parameters]
-        torch._foreach_lerp_(momenta, gradients, 1 - memory)
-        ahead = torch._foreach_lerp(gradients, momenta, memory)
+        MANY._foreach_lerp_(momenta, gradients, 1 - memory)
+        ahead = MANY._foreach_lerp(gradients, momenta, memory)
         turned = orthogonal(torch.stack(ahead), self.dtype)
         size = LIKE_ADAMW * max(turned.shape[1:]) ** 0.5
         step = min(rate * size, LARGEST)  # beyond it torch refuses the number; the weights diverge either way
-        torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
-        torch._foreach_sub_(parameters, turned.unbind(), alpha=step)
+        MANY._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
+        MANY._foreach_sub_(parameters, turned.unbind(), alpha=step)
 
 
 def shape_of(parameter: Tensor) -> tuple[int, ...]:
