@@ -16,7 +16,7 @@ LIKE_ADAMW = 0.2
 """The root mean square of AdamW's steps, to which Muon's steps are scaled (Liu et al. 2025, equation 4)."""
 LARGEST = torch.finfo(torch.float32).max
 MANY: Any = torch
-"""torch as it is: its functions of many tensors (`_foreach_`), of which all optimizers of torch are made, have no types."""
+"""torch, whose functions of many tensors (`_foreach_`), the ground of its own optimizers, have no types."""
 
 Group = dict[str, Any]
 
