@@ -16,7 +16,7 @@ class Dropout(nn.Module):
     """In training, sets each number to 0 with probability p and divides it by 1 - p otherwise (Srivastava et al. 2014).
 
     On a CPU the random bits come from numpy's SFC64, 16 per number, seeded from torch's generator: the same torch seed
-    gives the same result, at a fifth of the cost or less (`make bench`). p is therefore rounded to a multiple of 1/65,536.
+    gives the same result, at a fifth of the cost (`make bench`). p is therefore rounded to a multiple of 1/65,536.
     """
 
     def __init__(self, p: float = 0.0) -> None:

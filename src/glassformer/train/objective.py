@@ -27,8 +27,8 @@ ROWS = 64
 the processor's library compiles a product for each new shape, which takes longer than the product itself (1,024 x 4,000
 times 4,000 x 256 on Intel AMX: 19 ms against 0.9)."""
 WHOLE = 1 << 25
-"""Largest number of logits that are computed in one piece; above it, chunks are about as fast and need a fraction of the
-memory (`make bench ARGS=cross_entropy`)."""
+"""Largest number of logits that are computed in one piece; above it, chunks are about as fast and need a fraction of
+the memory (`make bench ARGS=cross_entropy`)."""
 
 
 class Loss(NamedTuple):
