@@ -25,6 +25,8 @@ HALVES = "tests/parts/test_native_attention.py::test_in_bfloat16_it_computes_in_
 
 # fmt: off
 ROWS: list[Mutant] = [
+    Mutant("a file of C++ that does not compile", DROP_CPP, "const auto* x = (const From*)of.x;", "const auto* x = of.x;", "tests/parts/test_cpp.py"),
+
     # bfloat16
     Mutant("bfloat16 is cut, not rounded", HALF, "(bits + 0x7fff + ((bits >> 16) & 1)) >> 16", "bits >> 16", f"{CROSS}::test_gradients_in_bfloat16_are_the_nearest"),
     Mutant("halves are rounded up", HALF, "0x7fff + ((bits >> 16) & 1)", "0x8000", f"{DROP}::test_halves_are_rounded_to_even_and_nan_stays"),
