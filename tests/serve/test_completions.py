@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,7 +12,7 @@ from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.foundation.errors import DataError
 from glassformer.train.finished.writing import Writer
 from glassformer.train.recipe import override
-from serve.wire import Wire, writer_of
+from serve.wire import PATIENCE, Wire, writer_of
 
 PATH = "/v1/completions"
 
@@ -70,7 +71,23 @@ def test_clients_beside_one_another_get_what_they_get_alone(wire, writer):
     assert together == alone
 
 
-def test_a_stream_is_the_same_text_in_pieces(wire, writer):
+@pytest.fixture
+def at_leisure(wire, monkeypatch):
+    """The engine makes a step once the event loop has sent what the step before it told: no two are joined."""
+    step = wire.engine.step
+
+    async def sent():
+        for _ in range(20):  # turns of the loop, more than a piece needs on its way from the engine to the client
+            await asyncio.sleep(0)
+
+    def waits():
+        asyncio.run_coroutine_threadsafe(sent(), wire.loop).result(PATIENCE)
+        return step()
+
+    monkeypatch.setattr(wire.engine, "step", waits)
+
+
+def test_a_stream_is_the_same_text_in_pieces(wire, at_leisure):
     body = {"prompt": "abc", "temperature": 0.9, "seed": 3, "n": 2, "max_tokens": 20, "stop": ["ba"]}
     whole = wire.ask(PATH, body).json
     heard = wire.ask(PATH, {**body, "stream": True, "stream_options": {"include_usage": True}})
@@ -85,6 +102,7 @@ def test_a_stream_is_the_same_text_in_pieces(wire, writer):
         own = [each for piece in pieces for each in piece["choices"] if each["index"] == choice["index"]]
         assert "".join(each["text"] for each in own) == choice["text"]
         assert [each["finish_reason"] for each in own] == [None] * (len(own) - 1) + [choice["finish_reason"]]
+        assert max(len(each["text"]) for each in own) <= 2, "a character, and one that might have begun the stop text"
     assert len(pieces) > 4
 
 
