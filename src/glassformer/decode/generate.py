@@ -77,7 +77,7 @@ def generate(
         with torch.no_grad():
             of_source = {"memory": run.memory, "source_keep": run.memory_keep}
             hidden = model.hidden(run.tokens, keep=run.keep, prefix=run.prefix, cache=run.cache, **of_source)
-            logits = model.head(hidden[:, -1])
+            logits = model.head(hidden.select(1, -1))
             chosen = choose(logits if len(live) == len(run.going) else logits[live], rows.context(going)).tolist()
         yield from rows.grow(Emitted(going, chosen), eos, stop)
         if all(rows.done):

@@ -21,7 +21,7 @@ class CKeys(ctypes.Structure):
     """`Keys` of keys.h."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("length", "causal")),
+        *((name, ctypes.c_int64) for name in ("length", "causal", "fresh")),
         *((name, ctypes.c_int64 * 3) for name in ("keys", "values", "key_steps", "value_steps")),
         *(("added", ctypes.c_void_p), ("added_at", ctypes.c_int64 * 3)),
         *(("blind", ctypes.c_void_p), ("blind_at", ctypes.c_int64 * 3)),
@@ -33,22 +33,22 @@ class CNearby(ctypes.Structure):
     """`Nearby` of keys.h."""
 
     _fields_ = (
-        ("rows", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("rows", "first")),
         *((name, ctypes.c_void_p) for name in ("columns", "at", "layers")),
         ("lie", ctypes.c_int64 * 3),
     )
 
 
 def can_lie_in_buffers(layers: Sequence[LayerCache]) -> bool:
-    """Whether C++ can read these layers where they are, and write new keys there."""
-    kinds = {type(layer.numbers if isinstance(layer, Rounded) else layer) for layer in cast(list[Any], layers)}
-    return len(kinds) == 1 and kinds <= {Growing, Rolling, Room}
+    """Whether C++ can read these layers, which are of one kind, where they are, and write new keys there."""
+    layer = cast(Any, layers[0])
+    return type(layer.numbers if isinstance(layer, Rounded) else layer) in (Growing, Rolling, Room)
 
 
 def may_go_on(layers: Sequence[LayerCache]) -> bool:
     """Whether each text has begun: whether there are keys in buffers."""
     first = cast(Any, layers[0])
-    return can_lie_in_buffers(layers[:1]) and first.buffers is not None
+    return can_lie_in_buffers(layers) and first.buffers is not None
 
 
 class Places:

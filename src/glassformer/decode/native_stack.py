@@ -25,7 +25,7 @@ from glassformer.parts import Attention, Cache
 from glassformer.parts.columns import LayerCache
 from glassformer.parts.convolution import Nearby, columns_of
 from glassformer.parts.described import CBlock, Described, describe
-from glassformer.parts.native import LAYOUTS, CRotation, declared, has_cpp
+from glassformer.parts.native import LAYOUTS, CRotation, address, declared, has_cpp
 from glassformer.parts.positions import Rotation
 
 LONG = 256 * 256
@@ -80,16 +80,11 @@ def may_begin(stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], c
         return False
     if x.device.type != "cpu" or not x.numel() or shared["mask"].value_bias is not None:
         return False
-    if (stack.through is not one_by_one) if cache is None else not all(map(can_lie_in_buffers, every_kind(cache))):
+    if (stack.through is not one_by_one) if cache is None else not can_lie_in_buffers(cache.layers):
         return False
     T = x.shape[1]
     memory = 0 if shared["memory"] is None else shared["memory"].shape[1]
     return T == 1 or T * max(T if cache is None else cache.length, memory) <= LONG
-
-
-def every_kind(cache: Cache) -> list[list[LayerCache]]:
-    """The layers of keys, and those of what convolutions read."""
-    return [cache.layers] if cache.convolved is None else [cache.layers, cache.convolved.layers]
 
 
 def may_run(told: Described, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None) -> bool:
@@ -130,7 +125,7 @@ def run(
     B, T, D = x.shape
     attention, held = told.attentions[0], list[Any]()
     if cache is None:
-        own = reading(CKeys(), T, shared["mask"], x, attention.n_heads, held)
+        own = reading(CKeys(fresh=True), T, shared["mask"], x, attention.n_heads, held)
     else:
         own = among_own(running, cast(list[Any], cache.layers), shared["mask"], x, attention, held)
     cross = CKeys()
@@ -138,7 +133,7 @@ def run(
         assert cache is not None, "asked before"
         cross = among_those_of_memory(running, cast(list[Any], cache.cross), x, shared, told.attentions[1], held)
     rotation = rotation_of(shared["rotation"], B, T, held)
-    y = x.reshape(B * T, D).clone(memory_format=torch.contiguous_format)
+    y = x.clone(memory_format=torch.contiguous_format)
     nearby = CNearby()
     if told.near:
         nearby = read_nearby(running, told.near, shared["nearby"], x, None if cache is None else cache.convolved, held)
@@ -151,7 +146,7 @@ def run(
             for layer in cast(Cache, cache).cross:
                 cast(Any, layer).clear()
         raise
-    return y.view(B, T, D)
+    return y
 
 
 def among_own(
@@ -164,7 +159,7 @@ def among_own(
     running.own = mine = places(running.own, layers, x.dtype)
     held += [mine, at := layers[0].newest(B, T)]
     own = mine.reading(layers[0].width, mask, x, attention.n_heads, held)
-    own.at = at.data_ptr()
+    own.fresh, own.at = True, address(at)
     return own
 
 
@@ -204,7 +199,8 @@ def read_nearby(
     running.near = mine = places(running.near, layers, x.dtype)
     mine.check_room(B, layers[0].width)
     held += [mine, at := layers[0].newest(B, T)]
-    told.at, told.layers, told.lie = at.data_ptr(), mine.told.k, mine.told.keys
+    told.first, told.at = layers[0].width - T, address(at)
+    told.layers, told.lie = mine.told.k, mine.told.keys
     return told
 
 

@@ -16,24 +16,29 @@ def check_read(name: str, given: object, *, features: bool | None = None) -> Non
 
     It looks only at class, dtype and shape, which costs nothing on any device. Errors: `DataError`.
     """
-    forms = {False: "token ids [B, T] (int64)", True: "features [B, T, I] (floats)"}
-    wanted = " or ".join(form for which, form in forms.items() if features in (which, None))
     if not isinstance(given, Tensor):
         raise DataError(
-            f"{name} must be a tensor of {wanted}; got {came(given)}. Use torch.tensor(rows) if all rows have the same "
-            "length; Batch.pairs and the other methods of Batch pad rows of different lengths."
+            f"{name} must be a tensor of {wanted(features)}; got {came(given)}. Use torch.tensor(rows) if all rows "
+            "have the same length; Batch.pairs and the other methods of Batch pad rows of different lengths."
         )
     is_ids = given.dtype in IDS and given.ndim == 2
     is_features = given.is_floating_point() and given.ndim == 3
     if not ((is_ids and features is not True) or (is_features and features is not False)):
         raise DataError(
-            f"{name} must be {wanted}; got {given.dtype} of shape {list(given.shape)}. {mended(name, given, features)}"
+            f"{name} must be {wanted(features)}; got {given.dtype} of shape {list(given.shape)}. "
+            f"{mended(name, given, features)}"
         )
     if given.shape[1] == 0:
         raise DataError(
             f"Each row of {name} needs at least one {'token' if is_ids else 'vector'}; got shape "
             f"{list(given.shape)}. Begin a text with BOS, and end a source with EOS."
         )
+
+
+def wanted(features: bool | None) -> str:
+    """What `check_read` asks for."""
+    forms = {False: "token ids [B, T] (int64)", True: "features [B, T, I] (floats)"}
+    return " or ".join(form for which, form in forms.items() if features in (which, None))
 
 
 def mended(name: str, given: Tensor, features: bool | None) -> str:

@@ -97,14 +97,11 @@ class Described:
     """After all blocks."""
     hooks: Hooks
     """Those of the blocks and all their parts."""
-    dropouts: list[nn.Module]
-    """Those that drop something in training."""
 
     @property
     def as_told(self) -> bool:
-        """Whether modules still compute what C++ does: softmax attention that nobody watches, no hooks, no dropout."""
-        softmax = all(each.attend in SOFTMAX for each in self.attentions)
-        return softmax and not self.hooks.any and not any(each.training for each in self.dropouts)
+        """Whether modules still compute what C++ does: softmax attention that nobody watches, and no hooks."""
+        return not self.hooks.any and all(each.attend in SOFTMAX for each in self.attentions)
 
 
 def describe(blocks: Iterable[nn.Module], last: nn.Module) -> Described | None:
@@ -119,7 +116,7 @@ def describe(blocks: Iterable[nn.Module], last: nn.Module) -> Described | None:
     if told.dtype is None or not alike(told.attentions, found, crosses=crosses) or len(reach) != 1:
         return None
     blocks_in_c = (CBlock * len(found))(*found)
-    parts = (told.attentions, crosses, reach.pop(), told.most, told.held, norm, told.hooks, told.dropouts)
+    parts = (told.attentions, crosses, reach.pop(), told.most, told.held, norm, told.hooks)
     return Described(blocks_in_c, told.dtype, *parts)
 
 
@@ -154,7 +151,6 @@ class _Telling:
     held: list[Tensor] = field(default_factory=list[Tensor])
     attentions: list[Attention] = field(default_factory=list[Attention])
     hooks: Hooks = field(default_factory=Hooks)
-    dropouts: list[nn.Module] = field(default_factory=list[nn.Module])
     most: int | None = None
 
     def block(self, block: nn.Module) -> CBlock:
@@ -180,17 +176,16 @@ class _Telling:
 
     def residual(self, residual: nn.Module) -> CResidual:
         residual = self.exactly(residual, Residual)
-        self.drops(residual.dropout)
-        if residual.depth.p:
-            self.dropouts.append(self.exactly(residual.depth, StochasticDepth))
+        self.drops(self.exactly(residual.dropout, Dropout), residual.dropout.p)
+        self.drops(self.exactly(residual.depth, StochasticDepth), residual.depth.p)
         norms = (residual.norm_in, residual.norm_out, residual.norm_sum)
         near = None if residual.convolution is None else self.exactly(residual.convolution, ShortConvolution).weight
         convolution = (0, None) if near is None else (len(near), self.address(near))
         return CResidual(*(self.norm(each) for each in norms), residual.scale, *convolution)
 
-    def drops(self, dropout: nn.Module) -> None:
-        if self.exactly(dropout, Dropout).p:
-            self.dropouts.append(dropout)
+    def drops(self, module: nn.Module, p: float) -> None:
+        if p and module.training:
+            raise _Unknown
 
     def norm(self, norm: nn.Module) -> CNorm:
         if isinstance(norm, LayerNorm):
@@ -207,8 +202,7 @@ class _Telling:
         if attention.relation is not None:
             raise _Unknown
         self.attentions.append(attention)
-        if attention.dropout:
-            self.dropouts.append(attention)
+        self.drops(attention, attention.dropout)
         joined = attention.joined
         maps = [self.map(getattr(attention, name)) for name in names] if joined is None else [self.map(joined)]
         return CAttention(
@@ -222,7 +216,7 @@ class _Telling:
     def feed_forward(self, branch: nn.Module) -> CFeedForward:
         gated = isinstance(branch, GatedFeedForward)
         branch = self.exactly(branch, GatedFeedForward) if gated else self.exactly(branch, FeedForward)
-        self.drops(branch.dropout)
+        self.drops(self.exactly(branch.dropout, Dropout), branch.dropout.p)
         if branch.activation not in ORDER:
             raise _Unknown
         gate = self.map(branch.gate) if isinstance(branch, GatedFeedForward) else CMap()

@@ -139,13 +139,14 @@ def float_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | No
     return c_map(weight, step, bias, D, N)
 
 
-def multiply(x: Float[Tensor, "M D"], told: CMap) -> Float[Tensor, "M N"]:
-    """The map at each of M positions. Errors: `ValueError` for other numbers than float32 on a CPU."""
+def multiply(x: Float[Tensor, "*where D"], told: CMap) -> Float[Tensor, "*where N"]:
+    """The map at each position. Errors: `ValueError` for other numbers than float32 on a CPU."""
     if x.device.type != "cpu" or x.dtype != torch.float32:
         raise ValueError(f"Our C++ reads float32 on a CPU; got {x.dtype} on {x.device}.")
     x = x.contiguous()
-    y = x.new_empty(x.shape[0], told.out)
-    linear_map()(ctypes.byref(told), x.data_ptr(), y.data_ptr(), x.shape[0], torch.get_num_threads())
+    where = x.shape[:-1]
+    y = x.new_empty(*where, told.out)
+    linear_map()(ctypes.byref(told), x.data_ptr(), y.data_ptr(), where.numel(), torch.get_num_threads())
     return y
 
 

@@ -32,12 +32,9 @@ class NativeMap:
         D, N = self._sizes
         if x.shape[-1] != D:  # the pieces of a weight may have room for some more
             raise ValueError(f"A map from {D} numbers to {N} got {x.shape[-1]} numbers at each position.")
-        flat = x.reshape(-1, D).float()
         if torch.compiler.is_compiling():
-            y = native_product(flat, weight, step, bias, N)
-        else:
-            y = multiply(flat, self._telling(weight, step, bias))
-        return y.view(*x.shape[:-1], N)
+            return native_product(x.reshape(-1, D).float(), weight, step, bias, N).view(*x.shape[:-1], N)
+        return multiply(x.float(), self._telling(weight, step, bias))
 
     def _telling(self, weight: Tensor, step: Tensor | None, bias: Tensor | None) -> CMap:
         of = [place_of(weight), place_of(step), place_of(bias)]

@@ -58,7 +58,7 @@ class Rounded:
             assert isinstance(each, Growing), "only what was claimed is cleared"
             each.clear()
 
-    def newest(self, B: int, T: int) -> Int[Tensor, "B T"]:
+    def newest(self, B: int, T: int) -> Int[Tensor, "B T"] | None:
         """As `Growing.newest`."""
         return self._claimable[0].newest(B, T)
 

@@ -18,29 +18,32 @@ struct Lie {
 };
 
 // What the attention of all blocks reads: for the last token of each text `length` keys, and if `causal` for each token
-// before it one less than for the next; the numbers added to their scores, and whether a head may read none.
+// before it one less than for the next; whether the tokens have keys here; the numbers added to their scores, and
+// whether a head may read none.
 struct Keys {
-    int64_t length, causal;
+    int64_t length, causal, fresh;
     Lie keys, values, key_steps, value_steps;
     const void* added;
     Lie added_at;  // by text, head and token
     const uint8_t* blind;
     Lie blind_at;
-    const int64_t* at;          // the column of each token's new key and value; none if all are already there
+    const int64_t* at;          // the column of each token's new key and value; none if they are the last, in order
     void *const *k, *const *v;  // of each block; none if there are no others than those of the tokens themselves
     float *const *k_step, *const *v_step;  // none where numbers are those of x
     const void* memory;                    // `length` vectors of each text whose keys are still to be made; else none
-    bool fresh() const { return at || !k; }  // whether the tokens have keys here
+    // The column of a token's new key and value, of a row among all and a place in its text.
+    int64_t column(int64_t row, int64_t token, int64_t tokens) const { return at ? at[row] : length - tokens + token; }
 };
 
 // What convolutions read (convolution.py): for each of all `rows` the columns of the token before it, then those of the
-// token before that, and so on, -1 where there is none. In a cache, the column of each new token, and two layers of each
-// block; otherwise a token's column is its place in its text.
+// token before that, and so on, -1 where there is none. In a cache, two layers of each block, and the column of each new
+// token, or if they are in order that of the `first` of a text; else a token's column is its place in its text.
 struct Nearby {
-    int64_t rows;
+    int64_t rows, first;
     const int64_t *columns, *at;
     void* const* layers;
     Lie lie;
+    int64_t column(int64_t row, int64_t token) const { return at ? at[row] : first + token; }
 };
 
 // The vectors of one text and head, `apart` numbers from each other; with steps, `far` from each other.

@@ -104,7 +104,7 @@ void Texts<T>::convolve(Member& member, const Residual& around, int64_t layer) {
     const auto place = [&](int64_t row, int64_t column) { return kept + lie.at(row / tokens, 0, column); };
     each_row(member, [&](T*, int64_t at) {
         const int64_t row = at / width;
-        T* to = place(row, cached ? nearby.at[first * tokens + row] : row % tokens);
+        T* to = place(row, nearby.column(first * tokens + row, row % tokens));
         for (int64_t i = 0; i < width; ++i) to[i] = normed[at + i];
     });
     each_row(member, [&](T*, int64_t at) {
@@ -142,7 +142,7 @@ void Texts<T>::take(const Attention& of, const Keys& keys, int64_t row, int64_t 
     if (of.key_norm.kind != NOTHING) normalise(of.key_norm, new_k, new_k, K);
     rotate(rotation, first * tokens + row, new_k);
     if (!keys.k) return;
-    const int64_t column = keys.at[first * tokens + row];
+    const int64_t column = keys.column(first * tokens + row, row % tokens, tokens);
     put(held.k, column, new_k, K);
     put(held.v, column, new_k + of.kv_heads * K, K);
 }
@@ -173,11 +173,11 @@ template <typename Number>
 void Texts<T>::read(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held,
                    T* weights) {
     const int64_t K = of.width, shared = of.heads / of.kv_heads, text = first + row / tokens, token = row % tokens;
-    const int64_t all = keys.fresh() ? (of.heads + 2 * of.kv_heads) * K : of.heads * K;
+    const int64_t all = keys.fresh ? (of.heads + 2 * of.kv_heads) * K : of.heads * K;
     for (int64_t head = group * shared; head < (group + 1) * shared; ++head) {
         T *q = projected + row * all + head * K, *to = mixed + (row * of.heads + head) * K;
         if (of.query_norm.kind != NOTHING) normalise(of.query_norm, q, q, K);
-        if (keys.fresh()) rotate(rotation, first * tokens + row, q);
+        if (keys.fresh) rotate(rotation, first * tokens + row, q);
         if (keys.blind && keys.blind[keys.blind_at.at(text, head, token)]) {
             for (int64_t i = 0; i < K; ++i) to[i] = 0;
             continue;
@@ -212,9 +212,9 @@ void Texts<T>::attention(Member& member, const Attention& of, const Keys& keys, 
     };
     const auto all_of_them = [&](auto number) {
         if (keys.memory) remember<decltype(number)>(member, of, keys, block);
-        const bool before = keys.fresh() && tokens > 1;  // a token reads what others of its text have put
+        const bool before = keys.fresh && tokens > 1;  // a token reads what others of its text have put
         if (before) each(number, true, false);
-        each(number, keys.fresh() && !before, true);
+        each(number, keys.fresh && !before, true);
     };
     if (keys.k_step)
         all_of_them(int8_t());

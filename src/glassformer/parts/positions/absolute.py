@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from glassformer.foundation.shapes import Float, Int, Tensor
@@ -51,4 +52,4 @@ class Learned(Positions):
 
     def embedding(self, positions: Int[Tensor, "*batch T"], like: Tensor) -> Float[Tensor, "*batch T D"]:
         """The vectors of the positions."""
-        return self.weight[positions].to(like.dtype)
+        return F.embedding(positions, self.weight).to(like.dtype)
