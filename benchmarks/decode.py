@@ -26,7 +26,7 @@ from typing import NamedTuple
 import torch
 from common import Contestants, Row, arguments, begin, compare, fail, machine
 from decode_lines import convert_lines, ctranslate_translates, lines_of, we_translate
-from decode_memory import reads_weights
+from decode_memory import cached, reads, weights
 from decode_peers import (
     Write,
     convert,
@@ -57,18 +57,20 @@ class Way(NamedTuple):
 
     bytes: int
     """Bytes per weight."""
+    cache: int
+    """Bytes per number of keys and values; the steps of those in 8 bits are not counted."""
     prepare: Callable[[Transformer], Transformer]
     """Sets the precision of the weights, how keys and values are stored, and whether steps are compiled."""
 
 
 OURS = {
-    "float32": Way(4, partial(prepared, precision="float32")),
-    "float32-compiled": Way(4, partial(prepared, precision="float32", compile=True)),
-    "bfloat16": Way(2, partial(prepared, precision="bfloat16")),
-    "bfloat16-int8-cache": Way(2, partial(prepared, precision="bfloat16", cache="int8")),
-    "int8": Way(1, partial(prepared, precision="int8")),
-    "int8-int8-cache": Way(1, partial(prepared, precision="int8", cache="int8")),
-    "int8-compiled": Way(1, partial(prepared, precision="int8", compile=True)),
+    "float32": Way(4, 4, partial(prepared, precision="float32")),
+    "float32-compiled": Way(4, 4, partial(prepared, precision="float32", compile=True)),
+    "bfloat16": Way(2, 4, partial(prepared, precision="bfloat16")),
+    "bfloat16-int8-cache": Way(2, 1, partial(prepared, precision="bfloat16", cache="int8")),
+    "int8": Way(1, 4, partial(prepared, precision="int8")),
+    "int8-int8-cache": Way(1, 1, partial(prepared, precision="int8", cache="int8")),
+    "int8-compiled": Way(1, 4, partial(prepared, precision="int8", compile=True)),
 }
 
 PEERS = ("transformers", "CTranslate2")
@@ -204,9 +206,17 @@ def measure(work: Work, options: argparse.Namespace) -> Iterator[tuple[Work, Row
 
 
 def bound(job: Job, way: str) -> Contestants:
-    """For a single text, return the limit set by memory. Several texts share each read of the weights."""
-    alone = job.work.rows == job.work.beam == 1
-    return {"reading the weights": reads_weights(job.model, OURS[way].bytes, int(job.work.written))} if alone else {}
+    """For a single text, return the limits set by memory. Several texts share each read of the weights."""
+    work = job.work
+    if work.rows > 1 or work.beam > 1:
+        return {}
+    steps = int(work.written)
+    columns = work.read + (steps - 1) / 2  # that a step reads, on average
+    of_weights, of_cache = weights(job.model) * OURS[way].bytes, cached(job.model) * OURS[way].cache * columns
+    return {
+        "reading the weights": reads(of_weights, steps),
+        "reading weights and cache": reads(of_weights + of_cache, steps),
+    }
 
 
 def written(work: Work, options: argparse.Namespace, folder: Path) -> Job:

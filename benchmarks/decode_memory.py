@@ -1,7 +1,7 @@
-"""The limit that memory sets to generating a single text: every token needs all weights, once.
+"""The limit that memory sets to generating a single text: every token needs all weights, and all keys and values, once.
 
-Finding the largest of as many integers as have the bytes of the weights reads as much and does little else. A program
-that reads its weights once per token cannot generate tokens faster than this can be repeated.
+Finding the largest of as many integers as have their bytes reads as much and does little else. A program that reads
+them once per token cannot generate tokens faster than this can be repeated.
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ import torch
 from torch import nn
 
 from glassformer import Transformer
+from glassformer.parts import Attention
 
 
-def reads_weights(model: Transformer, bytes_each: int, tokens: int) -> Callable[[], object]:
-    """Return a run that reads the weights of one step once per token.
-
-    The float32 model says how many weights there are.
-    """
-    integers = torch.ones(max(1, weights(model) * bytes_each // 4), dtype=torch.int32)
+def reads(n_bytes: float, times: int) -> Callable[[], object]:
+    """Return a run that reads so many bytes, so many times."""
+    integers = torch.ones(max(1, int(n_bytes) // 4), dtype=torch.int32)
 
     def run() -> None:
-        for _ in range(tokens):
+        for _ in range(times):
             integers.amax()
 
     return run
@@ -35,3 +33,9 @@ def weights(model: Transformer) -> int:
     """
     maps = [each.weight for each in model.modules() if isinstance(each, nn.Linear)]
     return sum(each.numel() for each in [*maps, model.head.weight])
+
+
+def cached(model: Transformer) -> int:
+    """Return how many numbers the keys and values of one token have, in all layers of a decoder without an encoder."""
+    attentions = [each for each in model.modules() if isinstance(each, Attention)]
+    return sum(2 * each.n_kv_heads * each.d_head for each in attentions)

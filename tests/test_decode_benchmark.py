@@ -1,4 +1,4 @@
-"""The benchmark of decoding: the weights that a token needs, and the models that CTranslate2 cannot load."""
+"""The benchmark of decoding: the weights and keys that a token needs, and the models that CTranslate2 cannot load."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ def test_a_step_reads_all_maps_and_the_head(module, tied):
     stack = StackConfig(d_model=8, n_heads=2, n_layers=3, d_ff=32, causal=True)
     model = Transformer(ModelConfig(20, decoder=stack, tie_embeddings=tied))
     assert module("decode_memory").weights(model) == 3 * (4 * 8 * 8 + 2 * 8 * 32) + 20 * 8
+
+
+def test_a_step_reads_keys_and_values_of_all_layers(module):
+    """By hand: a key and a value of one head of 4 numbers in each of three layers."""
+    stack = StackConfig(d_model=8, n_heads=2, n_kv_heads=1, n_layers=3, d_ff=32, causal=True)
+    assert module("decode_memory").cached(Transformer(ModelConfig(20, decoder=stack))) == 3 * 2 * 4
 
 
 SMALL = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=32)
