@@ -26,7 +26,7 @@ from typing import NamedTuple
 import torch
 from common import Contestants, Row, arguments, begin, compare, fail, machine
 from decode_lines import convert_lines, ctranslate_translates, lines_of, we_translate
-from decode_memory import cached, reads, weights
+from decode_memory import limits
 from decode_peers import (
     Write,
     convert,
@@ -208,15 +208,8 @@ def measure(work: Work, options: argparse.Namespace) -> Iterator[tuple[Work, Row
 def bound(job: Job, way: str) -> Contestants:
     """For a single text, return the limits set by memory. Several texts share each read of the weights."""
     work = job.work
-    if work.rows > 1 or work.beam > 1:
-        return {}
-    steps = int(work.written)
-    columns = work.read + (steps - 1) / 2  # that a step reads, on average
-    of_weights, of_cache = weights(job.model) * OURS[way].bytes, cached(job.model) * OURS[way].cache * columns
-    return {
-        "reading the weights": reads(of_weights, steps),
-        "reading weights and cache": reads(of_weights + of_cache, steps),
-    }
+    alone = work.rows == work.beam == 1
+    return limits(job.model, OURS[way].bytes, OURS[way].cache, work.read, int(work.written)) if alone else {}
 
 
 def written(work: Work, options: argparse.Namespace, folder: Path) -> Job:

@@ -15,6 +15,18 @@ from glassformer import Transformer
 from glassformer.parts import Attention
 
 
+def limits(
+    model: Transformer, of_weight: int, of_cache: int, read: float, steps: int
+) -> dict[str, Callable[[], object]]:
+    """Return runs that read what so many steps do after `read` tokens, with so many bytes per number."""
+    weighs, keeps = weights(model) * of_weight, cached(model) * of_cache
+    columns = read + (steps - 1) / 2  # that a step reads, on average
+    return {
+        "reading the weights": reads(weighs, steps),
+        "reading weights and cache": reads(weighs + keeps * columns, steps),
+    }
+
+
 def reads(n_bytes: float, times: int) -> Callable[[], object]:
     """Return a run that reads so many bytes, so many times."""
     integers = torch.ones(max(1, int(n_bytes) // 4), dtype=torch.int32)

@@ -19,7 +19,8 @@ from torch import nn
 
 from glassformer import Batch, ModelConfig, StackConfig, Transformer, train_steps
 from glassformer.data.tokens.vocabulary import SPECIALS
-from glassformer.train.objective import loss_of, next_token
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import next_token
 from glassformer.train.optim.optimizer import build_optimizer
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.optim.schedule import Schedule

@@ -8,7 +8,8 @@ import torch
 from glassformer import ATTEND, Batch
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.model.stack import within
-from glassformer.train.objective import loss_of, next_token, objective_for
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import next_token, objective_for
 from specimens import FORWARD_ONLY, ORDERS, PADDINGS, close, gradients, model, padded, production, tokens
 
 LENGTHS = (3, 1, 5, 2)

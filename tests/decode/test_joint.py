@@ -25,8 +25,9 @@ from glassformer.decode.read_back import read_back
 from glassformer.decode.speculative import speculative
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.joint import Joint
-from glassformer.train import objective
-from glassformer.train.objective import loss_of, objective_for
+from glassformer.train import loss as module
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import objective_for
 from train.examples import batch, model, sequences
 
 LAYOUTS = ("encoder-decoder", "encoder", "decoder")
@@ -237,7 +238,7 @@ def test_the_logits_of_a_large_vocabulary_never_exist_whole(monkeypatch):
     models, given = [each.double() for each in members("decoder")], batch("decoder", [(3, 4), (5, 2)])
     joint = Joint(models)
     whole, rows = loss_of(joint, given, objective_for(joint)), []
-    monkeypatch.setattr(objective, "WHOLE", 3 * 13)
+    monkeypatch.setattr(module, "WHOLE", 3 * 13)
     joint.head.register_forward_hook(lambda _, x, logits: rows.append(len(logits)))
     parts = loss_of(joint, given, objective_for(joint))
     torch.testing.assert_close(parts, whole, rtol=1e-12, atol=0)

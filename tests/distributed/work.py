@@ -19,7 +19,8 @@ from glassformer.foundation.errors import DivergedError, GlassformerError
 from glassformer.foundation.launched import launched
 from glassformer.store.files import write_text_atomically
 from glassformer.train.loop import train_steps
-from glassformer.train.objective import loss_of, objective_for
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import objective_for
 from glassformer.train.optim.average import Average
 from glassformer.train.optim.schedule import Schedule
 from glassformer.train.ranks.cut_model import local

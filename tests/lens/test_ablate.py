@@ -18,7 +18,7 @@ from glassformer.lens.roles.measure import read
 from glassformer.lens.roles.similar import similar
 from glassformer.parts import Attended, attentions, watch_attention
 from glassformer.train.loop import train_steps
-from glassformer.train.objective import loss_of
+from glassformer.train.loss import loss_of
 from glassformer.train.optim.optimizer import build_optimizer
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.optim.schedule import Schedule

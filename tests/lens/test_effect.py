@@ -12,7 +12,8 @@ from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.answer import answer
 from glassformer.lens.ablate import all_heads, silence
 from glassformer.lens.effect import Scored, compare, keep, outcomes, resampled
-from glassformer.train.objective import Targets, hidden
+from glassformer.train.loss import hidden
+from glassformer.train.objective import Targets
 from lens.learners import IDS, LAYOUTS, VOCAB, backwards, probe_of, untrained
 
 TOLERANCE = {"atol": 1e-12, "rtol": 0.0}

@@ -10,7 +10,8 @@ import torch
 from glassformer import ATTEND, Transformer, generate, observe, recompute
 from glassformer.foundation.errors import ConfigError
 from glassformer.train.loop import seeded
-from glassformer.train.objective import loss_of, objective_for
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import objective_for
 from specimens import ENDS, FORWARD_ONLY, INSIDES, ORDERS, PATTERNS, RULES, SHAPES, model, tokens
 from train.examples import assert_same, batch, gradients
 

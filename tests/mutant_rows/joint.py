@@ -25,7 +25,7 @@ ROWS: list[Mutant] = [
         "for one in members_of(each))", "for one in [each])", f"{REFUSES}::test_one_model_is_asked_for"),
     Mutant("a committee is saved", "store/snapshot.py",
         '    refuse_joint(model, "A checkpoint", "Save each member.")\n', "", f"{REFUSES}::test_one_model_is_asked_for"),
-    Mutant("the logits of a committee exist whole", "train/objective.py",
+    Mutant("the logits of a committee exist whole", "train/loss.py",
         "rows = rows_at_once(head)", "rows = len(ids)",
         f"{WRITES}::test_the_logits_of_a_large_vocabulary_never_exist_whole"),
     Mutant("rows leave the first member's cache alone", JOINT,

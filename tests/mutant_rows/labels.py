@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
-OBJECTIVE, LOOP, SCORES, CLASSIFIER = (
-    f"tests/train/{name}.py" for name in ("test_objective", "test_loop", "score/test_scores", "test_classifier")
+OBJECTIVE, LOSS, LOOP, SCORES, CLASSIFIER = (
+    f"tests/train/{name}.py"
+    for name in ("test_objective", "test_loss", "test_loop", "score/test_scores", "test_classifier")
 )
 
 # One row on two to four lines; the layout is a table's, not code's.
@@ -13,15 +14,15 @@ OBJECTIVE, LOOP, SCORES, CLASSIFIER = (
 ROWS: list[Mutant] = [
     Mutant("padding is tagged", "train/objective.py",
         "    asked = batch.label_keep if batch.label_keep is not None else batch.keep\n", "    asked = batch.label_keep\n",
-        f"{OBJECTIVE}::test_padded_batch_is_the_sum_of_its_rows {OBJECTIVE}::test_targets_are_counted"),
-    Mutant("a classifier pools padding in training", "train/objective.py",
+        f"{LOSS}::test_padded_batch_is_the_sum_of_its_rows {OBJECTIVE}::test_targets_are_counted"),
+    Mutant("a classifier pools padding in training", "train/loss.py",
         "model.head(x, asked.inputs_keep)", "model.head(x)",
-        f"{OBJECTIVE}::test_padded_batch_is_the_sum_of_its_rows"),
-    Mutant("the squared error is a mean over the batch", "train/objective.py",
+        f"{LOSS}::test_padded_batch_is_the_sum_of_its_rows"),
+    Mutant("the squared error is a mean over the batch", "train/loss.py",
         ".square().sum()", ".square().mean()", f"{LOOP}::test_any_split_is_the_whole_batch"),
-    Mutant("a label that there is not is scored", "train/objective.py",
+    Mutant("a label that there is not is scored", "train/loss.py",
         "((ids < 0) | (ids >= n_labels))", "(ids < 0)",
-        f"{OBJECTIVE}::test_targets_that_the_head_does_not_have_are_refused"),
+        f"{LOSS}::test_targets_that_the_head_does_not_have_are_refused"),
     Mutant("confusion is turned round", "train/score/scores.py",
         "(np.asarray(wanted, np.int64), np.asarray(given, np.int64))",
         "(np.asarray(given, np.int64), np.asarray(wanted, np.int64))", f"{SCORES}::test_by_hand"),

@@ -16,8 +16,8 @@ PACKED, BOTH_WAYS = (
     f"{READING}::test_packed_documents_get_what_each_gets_alone",
     f"{READING}::test_a_prefix_is_read_both_ways_and_what_follows_is_causal",
 )
-CROSS, OBJECTIVE = "tests/train/test_cross_entropy.py", "tests/train/test_objective.py"
-LARGE = f"{OBJECTIVE}::test_a_large_vocabulary_costs_what_its_whole_logits_would"
+CROSS, LOSS = "tests/train/test_cross_entropy.py", "tests/train/test_loss.py"
+LARGE = f"{LOSS}::test_a_large_vocabulary_costs_what_its_whole_logits_would"
 BEGIN = "tests/train/run/test_beginning.py"
 ASKED = f"{READING}::test_next_token_asks_within_documents_and_behind_the_prefix"
 PARTS = f"{READING}::test_a_batch_carries_both_through_its_parts"
@@ -127,16 +127,16 @@ ROWS: list[Mutant] = [
         "(ids == BOS).cumsum()", "(ids == BOS + 1).cumsum()", f"{CORRUPT}::test_batches_by_example"),
 
     # large vocabularies
-    Mutant("logits of a large vocabulary exist whole", "train/objective.py",
+    Mutant("logits of a large vocabulary exist whole", "train/loss.py",
         "len(x) * len(head.weight) <= WHOLE", "True", LARGE),
-    Mutant("the likeliest are sought in whole logits", "train/objective.py",
-        "x.split(rows_at_once(head))", "[x]", f"{OBJECTIVE}::test_the_likeliest_of_a_large_vocabulary_are_found_some_vectors_at_a_time"),
+    Mutant("the likeliest are sought in whole logits", "train/loss.py",
+        "x.split(rows_at_once(head))", "[x]", f"{LOSS}::test_the_likeliest_of_a_large_vocabulary_are_found_some_vectors_at_a_time"),
     Mutant("every place is answered, asked or not", "lens/effect.py",
         "likeliest(model.head, vectors[keep]) ==", "likeliest(model.head, vectors.flatten(0, 1)).view_as(keep)[keep] ==",
         "tests/lens/test_effect.py::test_the_head_reads_no_more_than_is_asked_for"),
-    Mutant("chunks forget the head's map", "train/objective.py",
+    Mutant("chunks forget the head's map", "train/loss.py",
         "cross_entropy_of_vectors(head.turned(x),", "cross_entropy_of_vectors(x,", LARGE),
-    Mutant("chunks take labels that there are none of", "train/objective.py",
+    Mutant("chunks take labels that there are none of", "train/loss.py",
         "    check_labels(ids, len(head.weight))\n", "", LARGE),
     Mutant("only the last chunk teaches the matrix", "train/cross_entropy.py",
         "total.addmm_(one, other)", "total.addmm_(one, other, beta=0)",
@@ -149,7 +149,7 @@ ROWS: list[Mutant] = [
     Mutant("each chunk asks for the first one's ids", "train/cross_entropy.py",
         "_sums(logits, ids[part], label_smoothing, prior)", "_sums(logits, ids[: len(logits)], label_smoothing, prior)",
         f"{CROSS}::test_chunks_give_the_loss_and_gradients_of_whole_logits"),
-    Mutant("smoothing mixes in what is never predicted", "train/objective.py",
+    Mutant("smoothing mixes in what is never predicted", "train/loss.py",
         "prior = head.prior() if label_smoothing else None", "prior = None", f"{CROSS}::test_what_is_never_predicted_is_not_smoothed_in"),
     Mutant("a prior of smoothing has no gradient", "train/cross_entropy.py",
         "if prior is None else e * prior.to(p.dtype)", "", f"{CROSS}::test_smoothing_mixes_in_a_prior"),

@@ -19,7 +19,7 @@ ROWS: list[Mutant] = [
         f"{CHANGES}::test_what_is_decided_as_a_run_begins_is_not_decided_anew"),
     Mutant("an average is scaled by another memory than its own", "train/run/changes.py",
         "if each.name == AVERAGE:", "if False:", f"{CHANGES}::test_the_memory_of_an_average_stays_though_it_is_named"),
-    Mutant("a penalty comes once for each text, not for each number", "train/objective.py",
+    Mutant("a penalty comes once for each text, not for each number", "train/loss.py",
         "ids.numel() * penalty", "len(ids) * penalty", "tests/parts/test_experts.py::test_the_penalty_comes_once_for_each_number"),
     Mutant("a large dilation pads to its own length", "attend/sparse.py",
         "step = min(pattern.dilation, S)", "step = pattern.dilation", "tests/attend/test_sparse.py::test_what_is_longer_than_the_text_is_not_padded_to"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 CROSS = "tests/train/test_cross_entropy.py"
-OBJECTIVE = "tests/train/test_objective.py"
+OBJECTIVE, LOSS = "tests/train/test_objective.py", "tests/train/test_loss.py"
 SCHEDULE = "tests/train/optim/test_schedule.py"
 OPTIMIZER = "tests/train/optim/test_optimizer.py"
 MUON, ORTHOGONAL = "tests/train/optim/test_muon.py", "tests/train/optim/test_orthogonal.py"
@@ -20,8 +20,8 @@ ROWS: list[Mutant] = [
     # cross-entropy
     Mutant("rows without a target have a gradient", "train/cross_entropy.py",
         "gradient[len(ids) :] = 0", "gradient[len(ids) :] = 1", f"{CROSS}::test_rows_behind_the_ids_take_no_part"),
-    Mutant("the head reads any number of vectors", "train/objective.py",
-        "-len(places) % ROWS", "0", f"{OBJECTIVE}::test_the_head_reads_few_numbers_of_vectors"),
+    Mutant("the head reads any number of vectors", "train/loss.py",
+        "-len(places) % ROWS", "0", f"{LOSS}::test_the_head_reads_few_numbers_of_vectors"),
     Mutant("the loss's own factor is lost on the way back", "train/cross_entropy.py",
         "out.copy_(p.mul_(scale))", "out.copy_(p)", f"{CROSS}::test_equals_torch"),
     Mutant("smoothing is spread over one token too few", "train/cross_entropy.py",
@@ -39,20 +39,20 @@ ROWS: list[Mutant] = [
         f"{OBJECTIVE}::test_next_token_on_a_counting_sequence"),
     Mutant("padding is predicted", "train/objective.py",
         "None if keep is None else keep[:, 1:]", "None",
-        f"{OBJECTIVE}::test_padded_batch_is_the_sum_of_its_rows"),
-    Mutant("padding is read", "train/objective.py",
-        "keep=asked.inputs_keep", "keep=None", f"{OBJECTIVE}::test_padded_batch_is_the_sum_of_its_rows"),
-    Mutant("padding of the source is read", "train/objective.py",
+        f"{LOSS}::test_padded_batch_is_the_sum_of_its_rows"),
+    Mutant("padding is read", "train/loss.py",
+        "keep=asked.inputs_keep", "keep=None", f"{LOSS}::test_padded_batch_is_the_sum_of_its_rows"),
+    Mutant("padding of the source is read", "train/loss.py",
         "source_keep=batch.source_keep", "source_keep=None",
-        f"{OBJECTIVE}::test_what_stands_in_padding_changes_no_bit"),
+        f"{LOSS}::test_what_stands_in_padding_changes_no_bit"),
     Mutant("what was given is predicted too", "train/objective.py",
         "labels, batch.label_keep, batch.keep,", "labels, batch.keep, batch.keep,",
         f"{OBJECTIVE}::test_masked_token_counts_blanks_alone"),
     Mutant("a causal model fills blanks", "train/objective.py",
         'if model.config.stack.causal else "masked', 'if not model.config.stack.causal else "masked',
         f"{OBJECTIVE}::test_objective_of_a_model"),
-    Mutant("labels are smoothed never", "train/objective.py",
-        "cross_entropy(outputs, ids, label_smoothing, prior)", "cross_entropy(outputs, ids, 0.0)", f"{OBJECTIVE}::test_loss_is_that_of_the_logits_at_the_targets"),
+    Mutant("labels are smoothed never", "train/loss.py",
+        "cross_entropy(outputs, ids, label_smoothing, prior)", "cross_entropy(outputs, ids, 0.0)", f"{LOSS}::test_loss_is_that_of_the_logits_at_the_targets"),
     Mutant("pads count among the targets", "train/objective.py",
         "self.ids.numel() if self.keep is None else int(self.keep.sum())", "self.ids.numel()",
         f"{LOOP}::test_loss_and_gradient_are_means_over_targets"),

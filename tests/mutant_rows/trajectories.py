@@ -9,7 +9,9 @@ EPISODES, SPACES = "tests/data/trajectories/test_episodes.py", "tests/data/traje
 WINDOWS, ROOMS = "tests/data/trajectories/test_windows.py", "tests/data/trajectories/test_rooms.py"
 SETTINGS = "tests/data/trajectories/test_settings.py"
 DATA, SCORES = "tests/train/sources/test_trajectory_data.py", "tests/train/score/test_actions.py"
-RUN, OBJECTIVE = "tests/train/sources/test_trajectory_run.py", "tests/train/test_objective.py"
+RUN, OBJECTIVE, LOSS = (
+    f"tests/train/{name}.py" for name in ("sources/test_trajectory_run", "test_objective", "test_loss")
+)
 
 # fmt: off
 ROWS: list[Mutant] = [
@@ -96,7 +98,7 @@ ROWS: list[Mutant] = [
         f"{OBJECTIVE}::test_targets_are_counted"),
     Mutant("numbers of padding are learned", "train/objective.py",
         "(batch.label_keep if batch.label_keep is not None else batch.keep) if in_places", "batch.label_keep if in_places",
-        f"{OBJECTIVE}::test_padded_batch_is_the_sum_of_its_rows"),
+        f"{LOSS}::test_padded_batch_is_the_sum_of_its_rows"),
     # the world of rooms, and what is held out
     Mutant("a wall can be walked through", "data/trajectories/rooms.py",
         'return cell if PLAN[there.row][there.column] == "#" else there', "return there", ROOMS),

@@ -11,7 +11,8 @@ from glassformer.model.blocks import build_block
 from glassformer.parts import EXPERTS, Experts
 from glassformer.parts.experts import route
 from glassformer.train.balance import balance_loss, routing_loss, watch_routers, z_loss
-from glassformer.train.objective import loss_of, next_token, regress
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import next_token, regress
 from specimens import VOCAB, close, model, normal, padded, scramble, stack, tokens
 from train import examples
 

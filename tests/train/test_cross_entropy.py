@@ -10,9 +10,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from glassformer.data.batch import Batch
 from glassformer.parts import native
 from glassformer.train import cross_entropy as module
+from glassformer.train import loss as losses
 from glassformer.train import native_cross_entropy
-from glassformer.train import objective as objectives
 from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
+from glassformer.train.objective import objective_for
 from specimens import model
 
 V = 7
@@ -226,10 +227,10 @@ def test_smoothing_mixes_in_a_prior(small_chunks):
 
 @pytest.mark.parametrize("whole", [0, 1 << 25], ids=["in chunks", "whole"])
 def test_what_is_never_predicted_is_not_smoothed_in(whole, monkeypatch):
-    monkeypatch.setattr(objectives, "WHOLE", whole)
+    monkeypatch.setattr(losses, "WHOLE", whole)
     network = model("decoder", vocab_size=V, silent="0,2").double()
     batch = Batch(torch.tensor([[1, 3, 4, 5, 1], [4, 4, 5, 1, 3]]))
-    loss = objectives.loss_of(network, batch, objectives.objective_for(network), label_smoothing=0.2)
+    loss = losses.loss_of(network, batch, objective_for(network), label_smoothing=0.2)
     loss.objective.backward()
     assert loss.objective < 5 * loss.nll
     gradient = network.head.weight.grad

@@ -15,7 +15,8 @@ from glassformer.lens.ablate import Head, Means, silence
 from glassformer.model.heads import SequenceHead
 from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
-from glassformer.train.objective import Objective, Targets, hidden, likeliest
+from glassformer.train.loss import hidden, likeliest
+from glassformer.train.objective import Objective, Targets
 
 DRAWS = 2000
 

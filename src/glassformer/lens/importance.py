@@ -13,7 +13,8 @@ from glassformer.lens.ablate import Head, n_heads
 from glassformer.lens.blocks import place
 from glassformer.model.transformer import Transformer
 from glassformer.parts import attentions
-from glassformer.train.objective import Objective, loss_of
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import Objective
 
 
 def gradient_importance(model: Transformer, batches: Sequence[Batch], objective: Objective) -> dict[Head, float]:

@@ -11,7 +11,8 @@ from glassformer.foundation.shapes import Bool, Float, Tensor
 from glassformer.lens.blocks import place
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attended, Attention, watch_attention
-from glassformer.train.objective import Targets, hidden
+from glassformer.train.loss import hidden
+from glassformer.train.objective import Targets
 
 
 class Map(NamedTuple):

@@ -13,7 +13,8 @@ from glassformer.data.batch import Batch
 from glassformer.foundation.runtime import has_bfloat16
 from glassformer.model.transformer import Transformer
 from glassformer.train.loop import compute_in, seeded
-from glassformer.train.objective import loss_of, objective_for
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import objective_for
 
 TIMED = 8
 """How many batches are timed."""

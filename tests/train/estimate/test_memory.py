@@ -15,7 +15,8 @@ from glassformer.train.estimate.memory import (
     in_groups,
     kept_by,
 )
-from glassformer.train.objective import loss_of, objective_for
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import objective_for
 from glassformer.train.optim.optimizer import build_optimizer
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from train.examples import batch, model

@@ -18,7 +18,7 @@ from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.train.loop import Update
-from glassformer.train.objective import loss_of
+from glassformer.train.loss import loss_of
 from glassformer.train.optim.optimizer import build_optimizer
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.optim.schedule import Schedule

@@ -34,7 +34,8 @@ from glassformer.proof.laws.notebooks import (
     translated,
 )
 from glassformer.proof.laws.specimens import VOCAB, model, normal, scramble, stack, tokens
-from glassformer.train.objective import loss_of, next_token
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import next_token
 
 LIMIT = 8
 """max_len, one less than the length of the tested sequence."""

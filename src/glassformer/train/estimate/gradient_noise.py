@@ -10,7 +10,8 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Tensor
 from glassformer.model.transformer import Transformer
 from glassformer.train.loop import compute_in, count_targets, seeded
-from glassformer.train.objective import Objective, loss_of
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import Objective
 
 
 class Norms(NamedTuple):

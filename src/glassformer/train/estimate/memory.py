@@ -20,7 +20,8 @@ from glassformer.foundation.shapes import Tensor
 from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
 from glassformer.train.loop import compute_in, seeded
-from glassformer.train.objective import Objective, loss_of
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import Objective
 from glassformer.train.recipe import Recipe
 
 HEAP = (1.2, 2.4)

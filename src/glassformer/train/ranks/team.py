@@ -25,7 +25,8 @@ from torch.nn.parallel import DistributedDataParallel
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import DivergedError
 from glassformer.model.transformer import Transformer
-from glassformer.train.objective import Loss, Objective, loss_of
+from glassformer.train.loss import Loss, loss_of
+from glassformer.train.objective import Objective
 from glassformer.train.ranks.cut_model import is_sharded, put_back, whole
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.run.diverged import explain, first_bad_weight

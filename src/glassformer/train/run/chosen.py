@@ -12,7 +12,8 @@ from glassformer.model.count import count_parameters
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attended, watch_attention
 from glassformer.parts.trained import native_attention
-from glassformer.train.objective import loss_of, objective_for
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import objective_for
 from glassformer.train.run.build import broken_notes
 from glassformer.train.settings import TrainingConfig
 from glassformer.train.sources.run_data import RunData

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from glassformer.data.batch import Batch
 from glassformer.foundation.errors import DivergedError
 from glassformer.model.transformer import Transformer
-from glassformer.train.objective import Objective, loss_of
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import Objective
 from glassformer.train.ranks.cut_model import local
 from glassformer.train.ranks.distributed import ALONE, Ranks
 

@@ -13,7 +13,8 @@ from glassformer.data.trajectories.spaces import Spaces
 from glassformer.decode.answer import nothing
 from glassformer.model.heads import SequenceHead
 from glassformer.model.transformer import Transformer
-from glassformer.train.objective import Objective, asked_for, hidden, loss_in_places
+from glassformer.train.loss import asked_for, hidden, loss_in_places
+from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.shares import own_batches, sum_of_batches
 from glassformer.train.record.events import Metric

@@ -20,7 +20,8 @@ from glassformer.decode.choose.unwritten import unwritten
 from glassformer.decode.prepare import prepared
 from glassformer.foundation.errors import DataError
 from glassformer.model.transformer import Transformer
-from glassformer.train.objective import Objective, loss_of, objective_for
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import Objective, objective_for
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.shares import own_batches, rows_of_all, sum_of_batches
 from glassformer.train.record.events import Metric

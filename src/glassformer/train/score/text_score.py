@@ -19,16 +19,8 @@ from glassformer.decode.answer import nothing
 from glassformer.foundation.errors import DataError
 from glassformer.model.heads import SequenceHead
 from glassformer.model.transformer import Transformer
-from glassformer.train.objective import (
-    Objective,
-    Targets,
-    asked_for,
-    hidden,
-    likeliest,
-    loss_in_places,
-    masked_token,
-    next_token,
-)
+from glassformer.train.loss import asked_for, hidden, likeliest, loss_in_places
+from glassformer.train.objective import Objective, Targets, masked_token, next_token
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.shares import sum_of_batches
 from glassformer.train.record.events import Metric

@@ -11,7 +11,8 @@ from glassformer.model.outputs import Lm
 from glassformer.proof.laws.hugging_face.theirs import blanked, carry_over, compared, tiny
 from glassformer.proof.laws.law import Law, Setting, apart
 from glassformer.proof.laws.specimens import VOCAB, model, padded, tokens
-from glassformer.train.objective import loss_of, objective_for
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import objective_for
 
 B, T = 3, 7
 

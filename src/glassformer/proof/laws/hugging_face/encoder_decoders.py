@@ -14,7 +14,8 @@ from glassformer.model.transformer import Transformer
 from glassformer.proof.laws.hugging_face.theirs import blanked, carry_over, compared, take_wide_norms, tiny
 from glassformer.proof.laws.law import Law, Setting, apart
 from glassformer.proof.laws.specimens import model, padded, tokens
-from glassformer.train.objective import loss_of, objective_for
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import objective_for
 
 B, T, S = 3, 12, 11
 BUCKETS = RelativeConfig(n_buckets=8, max_distance=10)
