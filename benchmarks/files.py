@@ -169,6 +169,7 @@ FILES: dict[str, tuple[str, Files]] = {
     "multi30k": ("multi30k", multi30k),
     "multi30k french": ("multi30k", partial(multi30k, target="fr")),
     "multi30k lower": ("multi30k", multi30k_lower),
+    "multi30k lower french": ("multi30k", partial(multi30k_lower, target="fr")),
     "sst2": ("sst2", sst2),
     "wikitext-2 reviews": ("wikitext-2", partial(wikitext2, rewrite=as_reviews)),
     "wikitext-2 lines": ("wikitext-2", partial(wikitext2, rewrite=as_counted)),

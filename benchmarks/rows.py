@@ -97,7 +97,11 @@ FURTHER = (
             settings=LONGER,
             data=f"multi30k {which}",
         )
-        for which, language in (("french", "French"), ("lower", "German, all in lower case"))
+        for which, language in (
+            ("french", "French"),
+            ("lower", "German, all in lower case"),
+            ("lower french", "French, all in lower case"),
+        )
     ),
     Experiment(
         "scan length", "seq2seq", "whole answers right; SCAN, longer than any", settings=OTHER, data="scan length"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from pathlib import Path
 
 import pytest
 from sacrebleu.metrics.bleu import BLEU
@@ -26,14 +27,18 @@ def test_articles_are_written_as_the_reviews_are(module):
     assert [*module("files").as_reviews(lines)] == [REVIEW]
 
 
-@pytest.mark.parametrize(("row", "language"), [("multi30k", "de"), ("multi30k french", "fr")])
-def test_captions_are_translated_into_the_language_of_the_row(module, tmp_path, row, language):
+@pytest.mark.parametrize(
+    ("row", "language", "words"),
+    [("multi30k", "de", "Words\n"), ("multi30k french", "fr", "Words\n"), ("multi30k lower french", "fr", "words\n")],
+)
+def test_captions_are_translated_into_the_language_of_the_row(module, tmp_path, row, language, words):
     for name in ("train", "val", "test_2016_flickr"):
         for each in ("en", "de", "fr"):
             (made := tmp_path / "multi30k" / f"{name}.{each}").parent.mkdir(exist_ok=True)
-            made.write_text("words\n")
+            made.write_text("Words\n")
     settings = module("experiments").files_of(module("rows").ROWS[row], tmp_path, str(tmp_path))
     assert [each.rpartition(".")[2] for each in settings] == ["en", language] * 3
+    assert {Path(each.partition("=")[2]).read_text() for each in settings} == {words}
 
 
 class Moses:
