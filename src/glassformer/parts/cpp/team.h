@@ -19,7 +19,9 @@ namespace glassformer {
 
 constexpr int64_t PIECES = 2;       // for each thread
 constexpr int64_t MANY_PIECES = 8;  // where some cost more than others
-constexpr int64_t PATIENCE = 4096;  // looks at a phase before the processor is offered to others
+// Looks at a phase before the processor is offered to others: far more than a piece takes, as they may keep it for
+// milliseconds.
+constexpr int64_t PATIENCE = 1 << 18;
 
 struct alignas(64) Phase {
     std::atomic<int64_t> taken{0}, done{0};
