@@ -7,7 +7,7 @@ to text: those of Multi30k with a run of that recipe (`--run RUN --data FOLDER`)
 weights no text ends early, so all contestants write the same number of tokens. Before any timing each peer must write
 in float32 what we write, except nanoGPT, which has its own weights. Tokens per second are those of the whole call,
 which also reads prompts or sources. For single texts, the table also says how often per second the weights, in our
-precision, can be read from memory.
+precision, can be read from memory, alone and with the keys and values that a step reads.
 """
 
 from __future__ import annotations

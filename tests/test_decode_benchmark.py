@@ -32,6 +32,17 @@ def test_a_step_reads_keys_and_values_of_all_layers(module):
     assert module("decode_memory").cached(Transformer(ModelConfig(20, decoder=stack))) == 3 * 2 * 4
 
 
+def test_the_limits_are_of_the_weights_and_of_what_a_step_reads_besides(module, monkeypatch):
+    """Three steps after 4 tokens read 4, 5 and 6 columns: 5 on average."""
+    memory = module("decode_memory")
+    monkeypatch.setattr(memory, "reads", lambda n_bytes, times: (n_bytes, times))
+    stack = StackConfig(d_model=8, n_heads=2, n_kv_heads=1, n_layers=3, d_ff=32, causal=True)
+    model = Transformer(ModelConfig(20, decoder=stack))
+    weights = 2 * (3 * (2 * 8 * 8 + 2 * 4 * 8 + 2 * 8 * 32) + 20 * 8)
+    expected = {"reading the weights": (weights, 3), "reading weights and cache": (weights + 5 * 24 * 4, 3)}
+    assert memory.limits(model, of_weight=2, of_cache=4, read=4, steps=3) == expected
+
+
 SMALL = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=32)
 
 

@@ -136,6 +136,42 @@ def test_weights_exchanged_while_texts_come_and_go_are_read():
         close(found[1], ready(ids[1:, :4])[0, 3:])
 
 
+def test_what_changes_before_a_text_that_begins_elsewhere_is_seen(monkeypatch, steps):
+    """A long prompt is read by the modules, and C++ goes on with it: with new weights, and if nothing drops."""
+    monkeypatch.setattr(native_stack, "LONG", 16)
+    ready, ids = natively(model("decoder", dropout=0.5)), tokens(2, 8)
+    stepwise(ready, ids[:, :5], (3, 1, 1))
+    up = ready.reader.blocks[0].feed_forward.branch.up
+    up.weight = nn.Parameter(torch.randn_like(up.weight))
+    found = stepwise(ready, ids, (6, 1, 1))
+    assert steps == [4]
+    with torch.no_grad():
+        close(found, by_its_modules(ready)(ids))
+    ready.reader.blocks[0].feed_forward.dropout.train()
+    first, second = stepwise(ready, ids, (6, 1, 1)), stepwise(ready, ids, (6, 1, 1))
+    assert not torch.allclose(first[:, -1], second[:, -1])
+    assert steps == [4]
+
+
+def by_its_modules(ready):
+    """A copy that C++ does not run."""
+    made = copy.deepcopy(ready)
+    made.reader.along = by_modules
+    return made
+
+
+def test_a_dropout_that_begins_to_drop_is_seen_by_the_next_text(steps):
+    ready, ids = natively(model("decoder", dropout=0.5)), tokens(2, 5)
+    with torch.no_grad():
+        cache = ready.new_cache()
+        ready(ids[:, :3], cache=cache)
+        ready.reader.blocks[0].feed_forward.dropout.train()
+        ready(ids[:, 3:4], cache=cache)
+    assert steps == [1], "the text goes on without it"
+    stepwise(ready, ids, (3, 1, 1))
+    assert steps == [1]
+
+
 def test_two_caches_by_turns_are_told_apart():
     ready, ids = natively(model("decoder")), tokens(2, 5)
     with torch.no_grad():

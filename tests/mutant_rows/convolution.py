@@ -77,6 +77,8 @@ ROWS: list[Mutant] = [
         "(T*)nearby.layers[layer] + first * lie.text : added", "(T*)nearby.layers[layer] : added", f"{PROMPTS}::test_texts_that_threads_share"),
     Mutant("C++ reads the columns of the first texts", "parts/cpp/stack.h",
         "nearby.columns[back * nearby.rows + first * tokens + row]", "nearby.columns[back * nearby.rows + row]", f"{PROMPTS}::test_columns_of_texts_that_threads_share"),
+    Mutant("all threads keep what convolutions read where the first texts do", "parts/cpp/stack.h",
+        "nearby.column(first * tokens + row,", "nearby.column(row,", f"{PROMPTS}::test_columns_of_texts_that_threads_share"),
     Mutant("C++ keeps what convolutions read as if each text began", "parts/cpp/keys.h",
         "at ? at[row] : first + token;", "at ? at[row] : token;", f"{PROMPTS}::test_a_prompt_and_what_follows_it"),
     Mutant("C++ reads one token before, whatever the taps", "parts/cpp/stack.h",

@@ -121,6 +121,8 @@ ROWS: list[Mutant] = [
         " or stack.training:", ":", f"{TOLD}::test_a_model_in_training_is_left_to_its_modules"),
     Mutant("an old room is kept", "decode/native_keys.py",
         "self._keys = [ref(keys) for keys, _ in buffers]", "self._keys = [lambda keys=keys: keys for keys, _ in buffers]", f"{TOLD}::test_a_cache_that_moves_leaves_its_old_room"),
+    Mutant("a text that begins elsewhere ends nothing", "decode/native_stack.py",
+        "cache is None or not may_go_on(cache.layers):", "may_begin(stack, x, shared, cache) and (cache is None or not may_go_on(cache.layers)):", f"{TOLD}::test_what_changes_before_a_text_that_begins_elsewhere_is_seen"),
     Mutant("weights stay told while texts come and go", "decode/native_stack.py",
         "            self._running = None\n", "            pass\n", f"{TOLD}::test_weights_exchanged_while_texts_come_and_go_are_read"),
     Mutant("a table of hooks is looked at once", "parts/hooks.py",

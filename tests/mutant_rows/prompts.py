@@ -54,7 +54,7 @@ ROWS: list[Mutant] = [
     Mutant("keys are where the default device is", "parts/columns.py",
         'torch.empty(each, dtype=dtype, device="cpu")', "torch.empty(each, dtype=dtype)", f"{LEFT}::test_keys_are_on_the_cpu_whatever_the_default_device"),
     Mutant("what is compiled runs in C++", "decode/native_stack.py",
-        "torch.compiler.is_compiling() or ", "", f"{LEFT}::test_what_is_being_compiled_runs_by_its_modules"),
+        "if torch.compiler.is_compiling():", "if False:", f"{LEFT}::test_what_is_being_compiled_runs_by_its_modules"),
     Mutant("a text reads the keys of another", "decode/native_keys.py",
         " or (rows > B and not self._spare):", ":", f"{LEFT}::test_fewer_rows_than_a_cache_of_texts_has_are_refused"),
     Mutant("weights may lie as they like", "parts/described.py",

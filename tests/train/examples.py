@@ -35,6 +35,8 @@ OUTPUTS = {
     "regress": Regress(2),
     "regress in places": Regress(2, "none"),
 }
+RAGGED = [(3, 5), (1, 1), (6, 2), (2, 8)]
+"""Lengths of sources and targets of a batch."""
 LAYOUTS = ("encoder-decoder", "encoder", "decoder", *OUTPUTS)
 """Of the last an encoder with this head."""
 SCHEMES = sorted(POSITIONS)

@@ -15,9 +15,7 @@ from glassformer.model.outputs import Lm
 from glassformer.train import loss as module
 from glassformer.train.loss import Loss, likeliest, loss_of
 from glassformer.train.objective import next_token, objective_for
-from train.examples import LAYOUTS, SCHEMES, VOCAB, assert_close, assert_same, batch, gradients, model
-
-RAGGED = [(3, 5), (1, 1), (6, 2), (2, 8)]
+from train.examples import LAYOUTS, RAGGED, SCHEMES, VOCAB, assert_close, assert_same, batch, gradients, model
 
 
 def learned(network: Transformer, data: Batch, smoothing: float = 0.1) -> tuple[Loss, dict[str, torch.Tensor]]:

@@ -12,9 +12,7 @@ from glassformer import Batch
 from glassformer.data.tokens.vocabulary import BLANK, PAD, SEP
 from glassformer.foundation.errors import DataError
 from glassformer.train.objective import OBJECTIVES, masked_token, next_token, objective_for
-from train.examples import LAYOUTS, batch, model, sequences
-
-RAGGED = [(3, 5), (1, 1), (6, 2), (2, 8)]
+from train.examples import LAYOUTS, RAGGED, batch, model, sequences
 
 
 def test_next_token_on_a_counting_sequence():

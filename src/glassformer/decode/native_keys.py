@@ -40,7 +40,10 @@ class CNearby(ctypes.Structure):
 
 
 def can_lie_in_buffers(layers: Sequence[LayerCache]) -> bool:
-    """Whether C++ can read these layers, which are of one kind, where they are, and write new keys there."""
+    """Whether C++ can read these layers where they are, and write new keys there.
+
+    They are of one kind, and what convolutions keep lies in buffers if they do: `new_cache` and `new_slots` see to it.
+    """
     layer = cast(Any, layers[0])
     return type(layer.numbers if isinstance(layer, Rounded) else layer) in (Growing, Rolling, Room)
 

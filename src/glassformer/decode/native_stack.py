@@ -36,7 +36,8 @@ class NativeStack:
     """Replaces `by_modules`: runs the blocks of a stack in C++, be it one token per text or many.
 
     What it does not do is left to `by_modules`: gradients, a model that is watched (`watch_attention`), modules with
-    hooks, and a decoder that reads a memory without a cache.
+    hooks, and a decoder that reads a memory without a cache. So are texts that begin while a dropout is in training;
+    where one comes to be so later, the text goes on without it.
     """
 
     def __init__(self) -> None:
@@ -50,10 +51,12 @@ class NativeStack:
         self, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None
     ) -> Float[Tensor, "B T D"]:
         """Return the vectors after all blocks and the last norm."""
-        if not may_begin(stack, x, shared, cache):
+        if torch.compiler.is_compiling():
             return by_modules(stack, x, shared, cache)
         if cache is None or not may_go_on(cache.layers):
             self._running = None
+        if not may_begin(stack, x, shared, cache):
+            return by_modules(stack, x, shared, cache)
         if (running := self._running) is None:
             running = self._running = Running(describe(stack.blocks, stack.norm))
         if running.told is None or not may_run(running.told, x, shared, cache):
@@ -65,7 +68,7 @@ class NativeStack:
 class Running:
     """The blocks as they were told, and where the last cache lay.
 
-    It ends when a text begins, as weights may have been exchanged since.
+    It ends when a text begins, in C++ or not, as weights may have been exchanged since, or dropouts be in training.
     """
 
     told: Described | None
@@ -76,7 +79,7 @@ class Running:
 
 def may_begin(stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None) -> bool:
     """Whether C++ may run this call, if it knows the blocks."""
-    if torch.compiler.is_compiling() or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or stack.training:
+    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or stack.training:
         return False
     if x.device.type != "cpu" or not x.numel() or shared["mask"].value_bias is not None:
         return False

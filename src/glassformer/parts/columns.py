@@ -125,7 +125,7 @@ class Claimable(Columns):
         self.used += shape[2]
 
     def newest(self, B: int, T: int) -> Int[Tensor, "B T"] | None:
-        """The columns of the tokens that were claimed last; None: the last ones that are read, in order."""
+        """The columns of the tokens that were claimed last; None: the last of `width`, in order."""
         return None
 
 

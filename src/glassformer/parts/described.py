@@ -105,7 +105,7 @@ class Described:
 
 
 def describe(blocks: Iterable[nn.Module], last: nn.Module) -> Described | None:
-    """Describe the blocks of a stack and its last norm; None if stack.cpp does not have one of their parts."""
+    """Describe the blocks of a stack and its last norm; None if stack.cpp does not do what one of their parts does."""
     told = _Telling()
     try:
         found = [told.block(cast(Block, each)) for each in blocks]
@@ -140,7 +140,7 @@ def one_size(*kinds: list[Attention]) -> bool:
 
 
 class _Unknown(Exception):
-    """A part that stack.cpp does not have."""
+    """A part that stack.cpp does not have, or that drops something now."""
 
 
 @dataclass
@@ -177,13 +177,15 @@ class _Telling:
     def residual(self, residual: nn.Module) -> CResidual:
         residual = self.exactly(residual, Residual)
         self.drops(self.exactly(residual.dropout, Dropout), residual.dropout.p)
-        self.drops(self.exactly(residual.depth, StochasticDepth), residual.depth.p)
+        if residual.depth.p:
+            self.drops(self.exactly(residual.depth, StochasticDepth), residual.depth.p)
         norms = (residual.norm_in, residual.norm_out, residual.norm_sum)
         near = None if residual.convolution is None else self.exactly(residual.convolution, ShortConvolution).weight
         convolution = (0, None) if near is None else (len(near), self.address(near))
         return CResidual(*(self.norm(each) for each in norms), residual.scale, *convolution)
 
     def drops(self, module: nn.Module, p: float) -> None:
+        """Refuse what drops something now. Asked once a text: at each step, so many modules would have to be read."""
         if p and module.training:
             raise _Unknown
 
