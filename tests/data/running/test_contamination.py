@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -52,9 +53,32 @@ def test_no_window_lies_across_documents(tmp_path: Path) -> None:
     assert overlap(train, part(tmp_path / "dev", words(0, 20))) == Overlap("words", WORDS, 8, 1)
 
 
-def test_text_shorter_than_a_window_has_no_share(tmp_path: Path) -> None:
-    found = overlap(part(tmp_path / "train", "a b"), part(tmp_path / "dev", "a b"))
-    assert (found.n, found.found, found.share) == (0, 0, 0.0)
+def lines(path: Path, texts: list[str]) -> Part:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return measure(str(path)).part()
+
+
+@pytest.mark.parametrize("size", [7, 2**20], ids=["many pieces", "one"])
+def test_a_document_shorter_than_a_window_is_compared_as_a_whole(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "PIECE", size)
+    notes = [words(10 * number, 10 * number + 5) for number in range(20)]
+    train = lines(tmp_path / "train.jsonl", notes)
+    same = overlap(train, lines(tmp_path / "dev.jsonl", [*notes[:4], words(300, 305)]))
+    assert (same, same.share) == (Overlap("words", WORDS, 5, 4), 0.8)
+    assert overlap(train, lines(tmp_path / "less.jsonl", [words(0, 4), words(1, 5)])).found == 0
+    assert overlap(train, lines(tmp_path / "more.jsonl", [words(0, 6), words(0, 20)])) == Overlap("words", WORDS, 9, 0)
+    # the last words of a long document are no short document
+    long = lines(tmp_path / "long.jsonl", [f"{words(500, 520)} {notes[0]}" + 20 * " "])
+    assert overlap(train, long) == Overlap("words", WORDS, 13, 0)
+    assert overlap(long, lines(tmp_path / "end.jsonl", [notes[0], words(508, 520)])).found == 0
+
+
+def test_a_text_of_one_character_has_one_window(tmp_path: Path) -> None:
+    train = lines(tmp_path / "train.jsonl", ["x", "yes"])
+    assert overlap(train, lines(tmp_path / "dev.jsonl", ["x"])) == Overlap("words", WORDS, 1, 1)
+    assert overlap(train, lines(tmp_path / "two.jsonl", [" z ", "  x "])).share == 0.5
 
 
 def test_of_a_long_text_windows_are_taken_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

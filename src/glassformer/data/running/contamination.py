@@ -1,7 +1,8 @@
 """Measure how much of a held-out text occurs word for word in the training text, so that it may be memorised.
 
 Compares windows of 13 words, as Brown et al. 2020 (GPT-3, appendix C) do, but without removing punctuation or case. If
-white space separates fewer than one word per 20 characters, it compares windows of 50 characters.
+white space separates fewer than one word per 20 characters, it compares windows of 50 characters. A document that is
+shorter than a window is one window: it is compared as a whole with the other short ones.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ class Overlap(NamedTuple):
     size: int
     """How many words or characters a window has."""
     n: int
-    """Windows that were looked for; 0 if the held-out text is shorter than one."""
+    """Windows that were looked for, at least 1."""
     found: int
 
     @property
     def share(self) -> float:
         """The share of windows that were found, 0 to 1."""
-        return self.found / self.n if self.n else 0.0
+        return self.found / self.n
 
 
 def overlap(train: Part, held_out: Part) -> Overlap:
@@ -57,9 +58,7 @@ def overlap(train: Part, held_out: Part) -> Overlap:
     for each in hashes(held_out, unit, size):
         asked.append(each[-n % step :: step].copy())
         n += len(each)
-    windows, counts = np.unique(np.concatenate([np.zeros(0, np.uint64), *asked]), return_counts=True)
-    if not len(windows):
-        return Overlap(unit, size, 0, 0)
+    windows, counts = np.unique(np.concatenate(asked), return_counts=True)
     seen = np.zeros(len(windows), np.bool_)
     for each in hashes(train, unit, size):
         places = np.searchsorted(windows, each).clip(max=len(windows) - 1)
@@ -69,12 +68,13 @@ def overlap(train: Part, held_out: Part) -> Overlap:
 
 def hashes(part: Part, unit: str, size: int) -> Iterator[Hashes]:
     """A hash for each window of a text, piece by piece; the next piece's first windows start at the end of this one."""
-    before = np.zeros(0, np.uint64)
+    before, shorter = np.zeros(0, np.uint64), True
     for piece in part.pieces(ANYWHERE):
         here = word_hashes(piece.text) if unit == "words" else character_hashes(piece.text)
         values = np.concatenate([before, here])
-        yield rolled(values, size)
-        before = values[:0] if piece.ends else values[max(0, len(values) - size + 1) :]
+        shorter = shorter and len(values) < size
+        yield rolled(values, max(1, len(values)) if shorter and piece.ends else size)
+        before, shorter = (values[:0], True) if piece.ends else (values[max(0, len(values) - size + 1) :], shorter)
 
 
 def word_hashes(text: str) -> Hashes:

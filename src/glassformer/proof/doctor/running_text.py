@@ -86,8 +86,8 @@ def leakage(case: Case) -> Iterator[Seen]:
         except NotTestedError:
             continue
         told.append(
-            f"{found.found:,} of {found.n:,} stretches of {found.size} {found.unit} of the {name} text are also in the "
-            "training text"
+            f"{found.found:,} of {found.n:,} stretches of the {name} text ({found.size} {found.unit}, or a whole "
+            "document that is shorter) are also in the training text"
         )
         worst = max(worst, found.share)
     yield Seen("; ".join(told), LEAKED if worst >= LEAKS / 10 else None, serious=worst >= LEAKS)
