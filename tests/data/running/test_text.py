@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.running import text as module
+from glassformer.data.running.corpus import measure
 from glassformer.data.running.text import DocumentPiece, cut, pieces
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.data.tokens.cuts import ANYWHERE, Cuts
+from glassformer.data.tokens.cuts import ANYWHERE, WORDS, Cuts
 from glassformer.foundation.errors import DataError
 
 SPACES = " \n\t\r\x0b\x0c\x1c\x85\xa0\u1680\u2003\u2028\u2029\u202f\u3000"
@@ -121,6 +122,31 @@ def test_an_empty_document_is_refused_or_left_out_and_seen(tmp_path: Path) -> No
     assert [piece.ends for piece in found] == [True, False, True]
 
 
+@pytest.mark.parametrize("cuts", [WORDS, ANYWHERE], ids=["words", "anywhere"])
+def test_white_space_of_several_pieces_is_an_empty_document_too(
+    cuts: Cuts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(monkeypatch, 8, longest=100)
+    path = tmp_path / "a"
+    for name, text in (("1", "x"), ("2", 50 * " "), ("3", 50 * "\n" + "y")):
+        written(path / name, text)
+    with pytest.raises(DataError, match=r"a/2: the text is empty"):
+        list(pieces(path, cuts=cuts))
+    assert whole([each for each in pieces(path, skip_empty=True, cuts=cuts) if each.text]) == ["x", 50 * "\n" + "y"]
+    measured = measure(str(path), skip_empty=True)
+    assert (measured.ends.tolist(), measured.skips.tolist()) == ([1, 52], [1])
+    assert "".join(measured.part().texts(cuts)) == "x" + 50 * "\n" + "y"
+
+
+def test_no_end_of_white_space_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small(monkeypatch, 8, longest=100)
+    path = written(tmp_path / "a.txt", 150 * " " + "x")
+    with pytest.raises(DataError, match=r"a.txt: the text begins with more than 100 characters of white space"):
+        list(pieces(path, cuts=ANYWHERE))
+    with pytest.raises(DataError, match=r"a.txt: this tokenizer needs words .* have no end of a word"):
+        list(pieces(path, cuts=WORDS))
+
+
 @pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf"], ids=["nothing", "a mark alone"])
 @pytest.mark.parametrize("name", ["b.txt", "b.jsonl", "b.ndjson.gz"])
 def test_an_empty_file_of_a_folder_is_refused_or_left_out_and_seen(name: str, data: bytes, tmp_path: Path) -> None:
@@ -178,7 +204,7 @@ def test_text_without_white_space_is_refused_where_a_tokenizer_needs_it(
 ) -> None:
     small(monkeypatch, 10, longest=50)
     path = written(tmp_path / "a.txt", "one " + "x" * 500)
-    with pytest.raises(DataError, match=r"needs white space.*tokenizer.kind to 'character'"):
+    with pytest.raises(DataError, match=r"needs words with white space.*tokenizer.kind to 'character'"):
         list(pieces(path))
     found = list(pieces(path, cuts=ANYWHERE))
     assert whole(found) == ["one " + "x" * 500]

@@ -24,7 +24,7 @@ from glassformer.foundation.registry import suggestion
 PIECE = 2**20
 """The approximate length of a piece in characters, and the number of bytes read at once."""
 LONGEST_RUN = 2**24
-"""Most characters without a place to cut: 16 million, a book without a space."""
+"""Most characters without a place to cut: 16 million, a book without a space, or that white space at the start has."""
 TOPICS = "pydoc_data.topics"
 LEARN, SCORE = "learn from it", "score"
 """What a text is for."""
@@ -81,16 +81,33 @@ def document(
     texts: Iterable[str], place: str, skip_empty: bool, cuts: Cuts, use: str = LEARN
 ) -> Iterator[DocumentPiece]:
     """Cut one document into pieces. Errors: `DataError` for one of white space only, unless those are skipped."""
-    for number, piece in enumerate(cut(texts, place, cuts)):
-        if number == 0 and piece.ends and not piece.text.strip():
-            if not skip_empty:
-                raise DataError(
-                    f"{place}: the text is empty, so there is nothing to {use}. Give another text; if it is one "
-                    "document of many, set data.skip_empty = true to skip and count empty ones."
-                )
-            yield DocumentPiece("", False, place)
-        else:
-            yield piece
+    rest = cut(texts, place, cuts)
+    begin = list(beginning(rest, place))
+    if begin[-1].text.strip():
+        yield from begin
+        yield from rest
+    elif skip_empty:
+        yield DocumentPiece("", False, place)
+    else:
+        raise DataError(
+            f"{place}: the text is empty, so there is nothing to {use}. Give another text; if it is one "
+            "document of many, set data.skip_empty = true to skip and count empty ones."
+        )
+
+
+def beginning(found: Iterator[DocumentPiece], place: str) -> Iterator[DocumentPiece]:
+    """The pieces of a document up to the first that is more than white space. Errors: `DataError` if that comes late."""
+    n = 0
+    for piece in found:
+        yield piece
+        n += len(piece.text)
+        if piece.text.strip():
+            return
+        if n > LONGEST_RUN:
+            raise DataError(
+                f"{place}: the text begins with more than {LONGEST_RUN:,} characters of white space, which are held in "
+                "memory until other text follows. Remove them."
+            )
 
 
 def cut(texts: Iterable[str], place: str, cuts: Cuts) -> Iterator[DocumentPiece]:
@@ -103,8 +120,9 @@ def cut(texts: Iterable[str], place: str, cuts: Cuts) -> Iterator[DocumentPiece]
                 rest = rest[at:]
             if len(rest) > LONGEST_RUN:
                 raise DataError(
-                    f"{place}: this tokenizer needs white space in a text, but {len(rest):,} characters from "
-                    f"{rest[:20]!r} on have none. Give text with words, or set tokenizer.kind to 'character' or 'byte'."
+                    f"{place}: this tokenizer needs words with white space between them, but {len(rest):,} characters "
+                    f"from {rest[:20]!r} on have no end of a word. Give text with words, or set tokenizer.kind to "
+                    "'character' or 'byte'."
                 )
             rest += text[first : first + PIECE]
     yield DocumentPiece(rest, True, place)
