@@ -33,6 +33,20 @@ ROWS = [
         f"{RUN}::test_cut_and_resumed_to_the_same_bits[masked] {DATA}::test_batches_are_a_function_of_recipe_and_step",
     ),
     Mutant(
+        "the last token is neither hidden nor read",
+        "train/sources/text_batches.py",
+        "len(tokens) - (self.objective in FOLLOWED)",
+        "len(tokens) - 1",
+        "tests/train/score/test_text_score.py::test_what_is_hidden_is_scored_window_by_window",
+    ),
+    Mutant(
+        "what is said of dev counts other windows",
+        "train/sources/text_data.py",
+        "count_evaluation_windows(self.reader.n_read(self.dev.tokens),",
+        "count_evaluation_windows(len(self.dev.tokens),",
+        "tests/train/score/test_text_score.py::test_what_is_hidden_is_scored_window_by_window",
+    ),
+    Mutant(
         "windows lack the token behind them",
         "train/sources/text_batches.py",
         "length + (self.objective in FOLLOWED)",

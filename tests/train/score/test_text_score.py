@@ -16,7 +16,7 @@ from glassformer.train.score import text_score
 from glassformer.train.score.text_score import exponential, text_scores
 from glassformer.train.sources.prepare import model_config, prepare, prepare_split
 from glassformer.train.sources.text_batches import reader_of
-from train.text_examples import WINDOW, book, shelf, text_recipe
+from train.text_examples import WINDOW, book, shelf, text_recipe, words
 
 
 def made(path, objective="next_token", **changes):
@@ -98,14 +98,18 @@ def test_a_text_shorter_than_a_window_is_scored(tmp_path):
     assert told["loss"] == pytest.approx(np.mean(token_by_token(model, split.tokens.tokens.tolist(), WINDOW, False)))
 
 
+@pytest.mark.parametrize("more", [0, 1, 5])
 @pytest.mark.parametrize("objective", ["prefix", "masked", "spans", "noise"])
-def test_what_is_hidden_is_scored_window_by_window(tmp_path, objective, monkeypatch):
-    prepared, model = made(book(tmp_path), objective)
+def test_what_is_hidden_is_scored_window_by_window(tmp_path, objective, more, monkeypatch):
+    dev = tmp_path / "dev.txt"
+    dev.write_text(words(60)[: 9 * WINDOW + more], "utf-8")
+    prepared, model = made(book(tmp_path), objective, data__dev_text=str(dev))
     tokens, asked = prepared.dev.tokens, objective_for(model)
     reader = reader_of(prepared.recipe.data, prepared.tokenizers.target, 0)
     total = n = right = 0
-    for row, start in enumerate(range(0, len(tokens) - 1, WINDOW)):
-        length = min(WINDOW, len(tokens) - 1 - start)
+    last = len(tokens) - (objective == "prefix")  # the last token of a text predicts none
+    for row, start in enumerate(range(0, last, WINDOW)):
+        length = min(WINDOW, last - start)
         batch = reader.batch(tokens, np.array([start]), length, rows=[row])
         targets = asked(batch)
         with torch.no_grad():
@@ -117,6 +121,7 @@ def test_what_is_hidden_is_scored_window_by_window(tmp_path, objective, monkeypa
         ids, logits = targets.ids[keep], logits[keep]
         total -= float(logits.log_softmax(-1).gather(-1, ids[:, None]).sum())
         n, right = n + len(ids), right + int((logits.argmax(-1) == ids).sum())
+    assert prepared.summary().dev_samples == row + 1
     told = scores(prepared, model)
     assert told["n"] == n
     assert told["loss"] == pytest.approx(total / n, rel=1e-12)
@@ -124,6 +129,14 @@ def test_what_is_hidden_is_scored_window_by_window(tmp_path, objective, monkeypa
     assert "bits_per_byte" not in told
     monkeypatch.setattr(text_score, "PLACES", {"cpu": WINDOW})
     assert scores(prepared, model) == pytest.approx(told, rel=1e-12)
+
+
+def test_of_one_token_all_is_written_again(tmp_path):
+    test = tmp_path / "test.txt"
+    test.write_text("a", "utf-8")
+    prepared, model = made(book(tmp_path), "noise", data__test_text=str(test))
+    split = prepare_split(prepared.recipe, prepared.tokenizers, "test")
+    assert split.score(model, prepared.recipe, prepared.tokenizers, objective_for(model)).metrics["n"] == 2  # and <eos>
 
 
 def test_what_is_hidden_is_the_same_at_every_evaluation_and_in_every_run(tmp_path):

@@ -5,7 +5,8 @@ another number of processes, reads what it would have read.
 
 Evaluation: every token except the first, which nothing precedes, is scored exactly once. The first window scores all
 tokens that it predicts; each later one starts `stride` tokens further on and scores the tokens after those scored
-before, each of which it predicts from more than `window - stride` tokens.
+before, each of which it predicts from more than `window - stride` tokens. Where hidden tokens are scored, windows follow
+one another up to the last token of the text.
 """
 
 from __future__ import annotations
@@ -64,27 +65,28 @@ class EvaluationWindow(NamedTuple):
     """The first token that is scored here; the last one is the token at `stop`."""
 
 
-def evaluation_windows(n_tokens: int, window: int, stride: int | None = None) -> Iterator[EvaluationWindow]:
-    """The windows in which each of the tokens 1 to n_tokens - 1 is scored once; one window for a shorter text.
+def evaluation_windows(n_read: int, window: int, stride: int | None = None) -> Iterator[EvaluationWindow]:
+    """The windows that read the first `n_read` tokens of a text and score each of the tokens 1 to n_read once.
 
-    `stride` is at most `window`; None: equal to it. Errors: `DataError` for fewer than two tokens.
+    `n_read`: all tokens but the last, which predicts nothing; all of them where those that are hidden are scored.
+    `stride` is at most `window`; None: equal to it. Errors: `DataError` for no token.
     """
-    if n_tokens < 2:
+    if n_read < 1:
         raise DataError(
-            f"Only the tokens after the first are scored, so a text needs at least 2; this text has {n_tokens}. "
+            f"Only the tokens after the first are scored, so a text needs at least 2; this text has {n_read + 1}. "
             "Give a longer one."
         )
     stride = stride or window
     assert 1 <= stride <= window, (stride, window)
     scored = 1
-    for start in range(0, n_tokens, stride):
-        stop = min(start + window, n_tokens - 1)
+    for start in range(0, n_read, stride):
+        stop = min(start + window, n_read)
         yield EvaluationWindow(start, stop, scored)
         scored = stop + 1
-        if scored == n_tokens:
+        if stop == n_read:
             return
 
 
-def count_evaluation_windows(n_tokens: int, window: int, stride: int | None = None) -> int:
+def count_evaluation_windows(n_read: int, window: int, stride: int | None = None) -> int:
     """The number of windows that `evaluation_windows` yields."""
-    return 1 + -(-max(0, n_tokens - 1 - window) // (stride or window))
+    return 1 + -(-max(0, n_read - window) // (stride or window))

@@ -132,7 +132,7 @@ def batches(tokens: TokenFile, reader: Reader, data: DataConfig, places: int) ->
 
     A batch has as many windows as fit into `places` tokens, and at least one.
     """
-    windows = evaluation_windows(len(tokens), data.window, data.stride)
+    windows = evaluation_windows(reader.n_read(tokens), data.window, data.stride)
     row = 0
     for (length, skip), alike in groupby(windows, shape_of):
         for starts in in_rows(alike, length, places):

@@ -27,6 +27,10 @@ class Reader:
     how: Corruption
     seed: int
 
+    def n_read(self, tokens: TokenFile) -> int:
+        """How many tokens of a text can be read: all, or all but the last where each predicts the next."""
+        return len(tokens) - (self.objective in FOLLOWED)
+
     def batch(
         self,
         tokens: TokenFile,

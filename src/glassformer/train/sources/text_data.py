@@ -128,7 +128,7 @@ class TextData(RunData):
         return Summary(
             what="windows",
             samples=self.windows.whole,
-            dev_samples=count_evaluation_windows(len(self.dev.tokens), data.window, data.stride),
+            dev_samples=count_evaluation_windows(self.reader.n_read(self.dev.tokens), data.window, data.stride),
             tokens=first.n_tokens * batches,
             longest=data.window,
             batches=batches,
