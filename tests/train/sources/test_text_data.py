@@ -196,7 +196,6 @@ def test_a_split_that_is_not_named_is_refused(tmp_path):
     [
         ("next_token", "a", "needs at least 2; this text has 1"),
         ("masked", "\u1234\u1235\u1236", "of the 3 tokens of this text 3 are <unk>"),
-        ("masked", "\u1234\u1235\u1236", "of the 3 tokens of this text 3 are <unk>"),
     ],
 )
 def test_a_dev_text_without_anything_to_score_is_refused_before_the_run(tmp_path, objective, text, told):

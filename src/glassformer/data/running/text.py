@@ -96,7 +96,7 @@ def document(
 
 
 def beginning(found: Iterator[DocumentPiece], place: str) -> Iterator[DocumentPiece]:
-    """The pieces of a document up to the first that is more than white space. Errors: `DataError` if that comes late."""
+    """The pieces up to the first that is more than white space. Errors: `DataError` if that comes late."""
     n = 0
     for piece in found:
         yield piece

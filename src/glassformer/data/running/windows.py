@@ -5,8 +5,8 @@ another number of processes, reads what it would have read.
 
 Evaluation: every token except the first, which nothing precedes, is scored exactly once. The first window scores all
 tokens that it predicts; each later one starts `stride` tokens further on and scores the tokens after those scored
-before, each of which it predicts from more than `window - stride` tokens. Where hidden tokens are scored, windows follow
-one another up to the last token of the text.
+before, each of which it predicts from more than `window - stride` tokens. Where hidden tokens are scored, windows
+follow one another up to the last token of the text.
 """
 
 from __future__ import annotations
