@@ -12,6 +12,7 @@ import pytest
 from glassformer.cli import ablate
 from glassformer.cli.ablate import jobs, read_study, task
 from glassformer.cli.arguments import read_arguments
+from glassformer.cli.flags.varied import read_change
 from glassformer.cli.main import main
 from glassformer.cli.verbs import VERBS
 from glassformer.foundation.errors import ConfigError
@@ -74,6 +75,14 @@ def comparable(results: list[Result]) -> list[tuple]:
         (("--vary", "model.n_kv_heads=1,3"), "model.n_kv_heads=3: "),
         (("--vary", "model.norm=layer,rsm"), "model.norm=rsm: "),
         ((*LAYERS, "--model.n-layers", "3"), "either varied or set; model.n_layers is both"),
+        ((*LAYERS, "--change", "model.norm=rms"), "Give only one of the two"),
+        (("--change", "model.norm"), "--change takes SECTION.SETTING=VALUE"),
+        (("--change", "model.norm="), "--change takes SECTION.SETTING=VALUE"),
+        (("--change", "model.nrom=rms"), "Did you mean '--model.norm'?"),
+        (("--change", "model.d_ff=wide"), "--change model.d_ff=wide: --model.d-ff takes a whole number; got 'wide'"),
+        (("--change", "model.norm=rms,model.norm=none"), "model.norm is given twice"),
+        (("--change", "model.no_tie_embeddings=true"), "model.tie_embeddings=false"),
+        (("--change", "model.norm=rsm"), "--change model.norm=rsm: "),
         ((*LAYERS, "--seeds", "0"), "--seeds takes a whole number from 1 to 1000"),
         ((*LAYERS, "--jobs", "many"), "--jobs takes a whole number"),
         ((*LAYERS, "--test", "model.d_ff=3"), "no section 'model' here"),
@@ -120,6 +129,27 @@ def test_values_have_the_types_of_their_settings():
     values = [arm.values for arm in read_study(arguments).arms]
     assert values == [{"model.dropout": d, "model.tie_embeddings": tie} for d in (0.0, 0.5) for tie in (True, False)]
     assert {type(each["model.dropout"]) for each in values} == {float}
+
+
+def test_a_change_has_one_setting_or_several_with_commas():
+    assert read_change("model.d-ff=64,training.learning-rate=3e-3,model.tie_embeddings=false") == {
+        "model.d_ff": 64,
+        "training.learning_rate": 3e-3,
+        "model.tie_embeddings": False,
+    }
+    assert read_change("training.broken=no-scale,leaky-mask,model.norm=rms") == {
+        "training.broken": "no-scale,leaky-mask",
+        "model.norm": "rms",
+    }
+
+
+def test_a_study_of_changes_has_the_recipe_first():
+    given = words("--change", "model.norm=rms", "--classic", "--training.steps", "3", "--seeds", "1")
+    first, second = read_study(read_arguments("ablate", VERBS["ablate"], given[1:])).arms
+    assert (first.values, second.values) == ({"change": "none"}, {"change": "model.norm=rms"})
+    assert (first.recipe.optimizer.name, first.recipe.training.learning_rate) == ("adamw", 1e-3)
+    assert first.recipe.training.steps == 3
+    assert (first.recipe.model.norm, second.recipe.model.norm) == ("layer", "rms")
 
 
 # --- threads and jobs

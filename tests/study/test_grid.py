@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glassformer.foundation.errors import ConfigError
-from glassformer.study.grid import arms
+from glassformer.study.grid import arms, single_changes
 from glassformer.study.models import refuse_impossible_models
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.sources.prepare import prepare
@@ -63,6 +63,38 @@ def test_arms_of_a_seed_see_the_same_batches_in_the_same_order():
         assert len(mine) == 4
         assert all(each == mine[0] for each in mine)
     assert seen[found[0].label] != seen[found[1].label]
+
+
+def test_each_change_is_tried_by_itself():
+    rms, wide = {"model.norm": "rms"}, {"model.d_ff": 64, "training.warmup": 3}
+    found = single_changes(recipe(), {"training.steps": 5}, [rms, wide], 2)
+    told = [(each.label, each.recipe.model.norm, each.recipe.model.d_ff, each.recipe.training.warmup) for each in found]
+    usual = recipe()
+    d_ff, warmup = usual.model.d_ff, usual.training.warmup
+    assert told[::2] == [
+        ("change=none, seed 1", "layer", d_ff, warmup),
+        ("change=model.norm=rms, seed 1", "rms", d_ff, warmup),
+        ("change=model.d_ff=64, training.warmup=3, seed 1", "layer", 64, 3),
+    ]
+    assert [(each.seed, each.recipe.training.seed) for each in found] == 3 * [(1, 1), (2, 2)]
+    assert {each.recipe.training.steps for each in found} == {5}
+    assert len({each.folder for each in found}) == 6
+
+
+@pytest.mark.parametrize(
+    ("apart", "said"),
+    [
+        ([{"model.norm": "rms"}, {"model.norm": "rms"}], "--change model.norm=rms is given twice"),
+        ([{"model.norm": "rms"}, {"model.norm": "layer"}], "--change model.norm=layer changes nothing"),
+        ([{"training.seed": 3}], "Use --seeds N"),
+        ([{"training.metric": "loss"}], "one metric compares all runs"),
+        ([{"model.d_model": 9}], "change=model.d_model=9: .*Nothing was trained"),
+    ],
+    ids=["twice", "nothing", "seed", "metric", "impossible"],
+)
+def test_no_change(apart, said):
+    with pytest.raises(ConfigError, match=said):
+        single_changes(recipe(), {"model.d_ff": 24}, apart, 2)
 
 
 def test_nothing_is_left_to_the_machine():

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.evaluate import refuse_other_splits
+from glassformer.cli.flags.base import recipe_of
+from glassformer.cli.flags.varied import read_change, read_values
 from glassformer.cli.follow import Signals
 from glassformer.cli.runs import RUNS, check_place, run_folder
-from glassformer.cli.settings import converted, is_switch, kind_of
 from glassformer.cli.verbs import SECTIONS
 from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.dataset import refuse_missing_files
@@ -24,13 +25,13 @@ from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.foundation.processors import free_processors
 from glassformer.store.files import write_text_atomically
 from glassformer.study.folder import LOGS, StudyFolder
-from glassformer.study.grid import Arm, arms
+from glassformer.study.grid import Arm, arms, single_changes
 from glassformer.study.plot import draw
 from glassformer.study.pool import Begun, Ended, Pool, Task, Told, with_threads
 from glassformer.study.result import Result, write_results
 from glassformer.study.table import figure, table
 from glassformer.train.finished.other_data import refuse_unscorable
-from glassformer.train.recipe import dumps_recipe, load_recipe, override
+from glassformer.train.recipe import dumps_recipe, override
 from glassformer.train.record.wording import duration
 
 FAILED = 1
@@ -89,7 +90,7 @@ def read_study(arguments: Arguments) -> Study:
 
     Errors: `ConfigError`, before any training.
     """
-    recipe = load_recipe(str(arguments.target))
+    recipe = recipe_of(str(arguments.target), arguments.options)
     axes: dict[str, list[object]] = {}
     for text in arguments.lists.get("vary", []):
         place, values = read_values("vary", text, SECTIONS)
@@ -105,7 +106,14 @@ def read_study(arguments: Arguments) -> Study:
             raise ConfigError(f"--test {place} is given twice. Give it once.")
         other[place] = values[0]
     seeds = whole_number("seeds", arguments.options.get("seeds", "3"), MOST_SEEDS)
-    found = arms(recipe, arguments.changes, axes, seeds)
+    apart = [read_change(text) for text in arguments.lists.get("change", [])]
+    if axes and apart:
+        raise ConfigError("--vary makes a grid, --change a run for each change by itself. Give only one of the two.")
+    found = (
+        single_changes(recipe, arguments.changes, apart, seeds)
+        if apart
+        else arms(recipe, arguments.changes, axes, seeds)
+    )
     refuse_other_splits("test", other)
     for arm in found if other else []:  # data that contradict each other or the model are refused now
         refuse_unscorable(arm.recipe.data, override(arm.recipe, other).data)
@@ -132,26 +140,6 @@ def refuse_foreign(out: Path) -> None:
         return
     if not (out / LOGS).is_dir() or (out / "recipe.toml").exists():
         raise CheckpointError(f"{out} exists and is not the folder of a study. Choose another with --out.")
-
-
-def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, list[object]]:
-    """Split SETTING=V1,V2 into the setting and its typed values. Errors: `ConfigError` with the nearest setting."""
-    name, equals, behind = text.partition("=")
-    section, dot, key = name.removeprefix("--").replace("-", "_").partition(".")
-    texts = behind.split(",")
-    if equals and dot and not all(texts):
-        raise ConfigError(
-            f"--{flag} {name} needs a value after = and between commas; got {text!r}. Add the missing value."
-        )
-    if not (equals and dot):
-        raise ConfigError(f"--{flag} takes SECTION.SETTING=VALUE, as in --{flag} data.max_length=32; got {text!r}.")
-    try:
-        place, kind, on = kind_of(section, key, sections)
-        if is_switch(kind) and not on:
-            raise ConfigError(f"A switch takes true or false. Write {place}=false.")
-        return place, [converted(place, kind, each) for each in texts]
-    except ConfigError as error:
-        raise ConfigError(f"--{flag} {text}: {error}") from None
 
 
 def jobs(asked: str | None, threads: int) -> int:

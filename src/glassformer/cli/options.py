@@ -39,6 +39,12 @@ class Verb:
 
 OUT = Option("out", "FOLDER", "Run folder to create (default: runs/NAME).")
 OVERWRITE = Option("overwrite", None, "Delete an existing run folder and start over.")
+CLASSIC = Option(
+    "classic",
+    None,
+    "Start from the classic settings of Vaswani et al. 2017 (positions, norm, activation, initial weights, AdamW, "
+    "schedule) in place of those that RECIPE has from later papers.",
+)
 BREAK = Option("break", "NAME", "Make a classic mistake on purpose, to see its symptom; several with commas.")
 ALLOW = Option(
     "allow-change",
@@ -68,6 +74,12 @@ AVERAGE = Option(
 )
 BY_LENGTH = Option("by-length", None, "Also report exact match for each source length, in tokens.")
 VARY = Option("vary", "SETTING=V1,V2,...", "A setting and its values; several --vary make a grid.", repeats=True)
+CHANGE = Option(
+    "change",
+    "SETTING=V,...",
+    "A change of RECIPE that is tried by itself: a setting, or several with commas; repeatable, in place of --vary.",
+    repeats=True,
+)
 SEEDS = Option("seeds", "N", "Runs of each combination, with training.seed and the seeds after it (default: 3).")
 ALSO = Option(
     "test", "SETTING=VALUE", "Also score on other data, by a setting of data or decode; repeatable.", repeats=True

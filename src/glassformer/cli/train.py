@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from glassformer.cli.arguments import Arguments
+from glassformer.cli.flags.base import recipe_of
 from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
 from glassformer.data.config import TEXT
@@ -13,7 +14,7 @@ from glassformer.data.file_checks import refuse_missing
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.launched import launched
 from glassformer.store.leftovers import absolute
-from glassformer.train.recipe import Recipe, anchored, load_recipe, override
+from glassformer.train.recipe import Recipe, anchored, override
 
 TRIALS = ("dry-run", "find-learning-rate", "gradient-noise")
 """Flags that examine a run in advance and create none."""
@@ -21,7 +22,7 @@ TRIALS = ("dry-run", "find-learning-rate", "gradient-noise")
 
 def run(arguments: Arguments) -> int:
     """Train a recipe in a new run folder."""
-    loaded, changes = load_recipe(str(arguments.target)), with_break(arguments)
+    loaded, changes = recipe_of(str(arguments.target), arguments.options), with_break(arguments)
     recipe = anchored(override(loaded, changes))
     refuse_missing(recipe.data)
     if recipe.data.task != TEXT:  # running text: [decode] is used for its samples and later texts

@@ -16,7 +16,9 @@ from glassformer.cli.options import (
     BIAS,
     BREAK,
     BY_LENGTH,
+    CHANGE,
     CHECKPOINTS,
+    CLASSIC,
     DATA_FOLDER,
     DEVICE,
     DRY_RUN,
@@ -79,7 +81,7 @@ VERBS: dict[str, Verb] = {
         "train a model from a recipe",
         "RECIPE",
         "Train a model in a new run folder. RECIPE is a name or a .toml file.",
-        (OUT, OVERWRITE, BREAK, LOOK_AHEAD, LOOK_AHEAD_JSON, FIND_RATE, NOISE),
+        (OUT, OVERWRITE, CLASSIC, BREAK, LOOK_AHEAD, LOOK_AHEAD_JSON, FIND_RATE, NOISE),
         SECTIONS,
     ),
     "resume": Verb(
@@ -174,12 +176,13 @@ VERBS: dict[str, Verb] = {
     "ablate": Verb(
         "compare settings over several seeds",
         "RECIPE",
-        "Train RECIPE with every combination of the --vary values, for several seeds; runs with the same seed see the "
-        "same data in the same order. Each run is an ordinary run folder and has its own process, with one thread "
-        "unless training.threads says otherwise. The same command continues a study: finished runs stay, interrupted "
-        "ones are resumed, new values are added. At the end: a table, table.md, results.jsonl and plots of the first "
-        "--vary (across) and the others. Exit code 1 if a run failed; the others go on.",
-        (VARY, SEEDS, ALSO, STUDY, JOBS, DRY_RUN),
+        "Train RECIPE with every combination of the --vary values, or as it is and with each --change by itself, for "
+        "several seeds; runs with the same seed see the same data in the same order. Each run is an ordinary run "
+        "folder and has its own process, with one thread unless training.threads says otherwise. The same command "
+        "continues a study: finished runs stay, interrupted ones are resumed, new values are added. At the end: a "
+        "table, table.md, results.jsonl and plots of the first --vary (across) and the others. Exit code 1 if a run "
+        "failed; the others go on.",
+        (VARY, CHANGE, CLASSIC, SEEDS, ALSO, STUDY, JOBS, DRY_RUN),
         SECTIONS,
     ),
     "params": Verb(

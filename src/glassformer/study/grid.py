@@ -1,9 +1,12 @@
-"""The arms of a study: each combination of the varied values, for each seed. Imports no torch."""
+"""The arms of a study: each combination of the varied values, or each change by itself, for each seed.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import product
@@ -14,6 +17,10 @@ from glassformer.train.recipe import Recipe, anchored, override
 Axes = Mapping[str, Sequence[object]]
 """Setting -> the values it takes in turn."""
 
+Variant = tuple[dict[str, object], Mapping[str, object]]
+"""How an arm is told from the others, and all settings that it changes."""
+CHANGE, UNCHANGED = "change", "none"
+"""In a study of single changes: what its arms differ in, and the arm of the recipe as it is."""
 LONGEST_NAME = 120
 """The most characters of a folder's name; some systems allow no more than 143."""
 
@@ -54,24 +61,56 @@ def shown(value: object) -> str:
 
 
 def arms(recipe: Recipe, changes: Mapping[str, object], axes: Axes, seeds: int) -> list[Arm]:
-    """Return every combination, the last axis fastest, each for `seeds` seeds from `training.seed` upwards.
+    """Return every combination, the last axis fastest, each for `seeds` seeds.
 
-    Where the recipe leaves precision and threads to the machine, all arms get the same ones (`settled`), as a choice by
-    measured speed could differ between arms. Errors: `ConfigError` for invalid axes, and for a combination that
-    contradicts itself, which it names.
+    Errors: `ConfigError` for invalid axes, and as `repeated`.
     """
     check_axes(axes, changes)
+    chosen = (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
+    return repeated(recipe, [(values, {**changes, **values}) for values in chosen], seeds)
+
+
+def single_changes(
+    recipe: Recipe, changes: Mapping[str, object], apart: Sequence[Mapping[str, object]], seeds: int
+) -> list[Arm]:
+    """Return the recipe with `changes`, and with each of those `apart` as well, each for `seeds` seeds.
+
+    Errors: `ConfigError` for one that is given twice, that changes nothing or what no study may, and as `repeated`.
+    """
+    variants: list[Variant] = [({CHANGE: UNCHANGED}, changes)]
+    for each in apart:
+        refuse_unvaried(each)
+        told: dict[str, object] = {CHANGE: combination(each)}
+        if told in (before for before, _ in variants):
+            raise ConfigError(f"--change {combination(each)} is given twice. Give it once.")
+        variants.append((told, {**changes, **each}))
+    found = repeated(recipe, variants, seeds)
+    for arm in found[seeds:]:
+        if arm.recipe == found[arm.seed - found[0].seed].recipe:
+            raise ConfigError(
+                f"--change {arm.values[CHANGE]} changes nothing: the recipe has it so. Give another value, or remove "
+                "it."
+            )
+    return found
+
+
+def repeated(recipe: Recipe, variants: Sequence[Variant], seeds: int) -> list[Arm]:
+    """Return the arms of each variant, for each seed from `training.seed` upwards.
+
+    Where the recipe leaves precision and threads to the machine, all arms get the same ones (`settled`), as a choice by
+    measured speed could differ between arms. Errors: `ConfigError` for a variant that contradicts itself, which it
+    names.
+    """
     found: list[Arm] = []
     refused: list[str] = []
-    for chosen in product(*axes.values()):
-        values = dict(zip(axes, chosen, strict=True))
+    for told, values in variants:
         try:
-            whole = settled(anchored(override(recipe, {**changes, **values})))
+            whole = settled(anchored(override(recipe, values)))
             first = whole.training.seed
             for seed in range(first, first + seeds):
-                found.append(Arm(values, seed, replace(whole, training=replace(whole.training, seed=seed))))
+                found.append(Arm(told, seed, replace(whole, training=replace(whole.training, seed=seed))))
         except ConfigError as error:
-            refused.append(f"{combination(values)}: {error}")
+            refused.append(f"{combination(told)}: {error}")
     if refused:
         more = f" ({len(refused) - 1} more combinations have errors.)" if len(refused) > 1 else ""
         raise ConfigError(f"{refused[0]}{more} Nothing was trained.")
@@ -90,19 +129,10 @@ def check_axes(axes: Axes, changes: Mapping[str, object]) -> None:
     if not axes:
         raise ConfigError(
             "A study needs a setting to vary; got none. Give --vary SETTING=VALUE,VALUE, as in --vary "
-            "model.n_layers=1,2."
+            "model.n_layers=1,2; or --change SETTING=VALUE, once for each change that is tried by itself."
         )
+    refuse_unvaried(axes)
     for name, values in axes.items():
-        if name == "training.seed":
-            raise ConfigError(
-                "training.seed cannot be varied, as a study repeats every combination with several seeds. Use --seeds "
-                "N, which counts from --training.seed upwards."
-            )
-        if name == "training.metric":
-            raise ConfigError(
-                "training.metric cannot be varied, as one metric compares all runs of a study. Set it for all: "
-                "--training.metric NAME."
-            )
         if name in changes:
             raise ConfigError(
                 f"A setting is either varied or set; {name} is both. Remove it from --vary, or remove the setting."
@@ -110,3 +140,17 @@ def check_axes(axes: Axes, changes: Mapping[str, object]) -> None:
         twice = [value for value in values if values.count(value) > 1]
         if twice:
             raise ConfigError(f"--vary {name} has the value {shown(twice[0])} twice. Write each value once.")
+
+
+def refuse_unvaried(names: Collection[str]) -> None:
+    """Raise `ConfigError` for the settings that all arms of a study have in common."""
+    if "training.seed" in names:
+        raise ConfigError(
+            "training.seed cannot be varied, as a study repeats every combination with several seeds. Use --seeds "
+            "N, which counts from --training.seed upwards."
+        )
+    if "training.metric" in names:
+        raise ConfigError(
+            "training.metric cannot be varied, as one metric compares all runs of a study. Set it for all: "
+            "--training.metric NAME."
+        )

@@ -17,7 +17,7 @@ from glassformer.train.recipe import Recipe
 
 VALUE = r" ?= ?(?P<value>'[^']*'|\"[^\"]*\"|[^\s,;:.()'\"]+(?:\.\d[^\s,;:.()'\"]*)?)"
 """A setting's value in a message: quoted, or a word or number, without the stop behind it."""
-OF_SETTINGS = r"--(?:allow-change|vary|test) "
+OF_SETTINGS = r"--(?:allow-change|change|vary|test) "
 """The flags that take the name of a setting. An error that begins with one is about that name."""
 KEPT = rf"(?<!\w)'[^']*'|{OF_SETTINGS}\S+"
 """What is left as it is: quoted text of the user, and the names of settings that flags take."""
