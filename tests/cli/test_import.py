@@ -21,7 +21,7 @@ def test_it_says_what_it_made_and_what_can_be_done_with_it(gpt2, capsys):
         "gpt2: 8,880 parameters, 2 layers, 276 tokens",
         "Run: runs/gpt2",
         "Look inside: glassformer explore runs/gpt2",
-        "Generate text: glassformer generate runs/gpt2",
+        "Generate text: glassformer generate runs/gpt2 --prompt TEXT",
     ]
     assert main(["generate", "runs/gpt2", "--prompt", "The", "--max-new-tokens", "3", "--seed", "1"]) == 0
     assert capsys.readouterr().out.startswith("The")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from glassformer.data.config import DataConfig
@@ -43,3 +45,11 @@ def test_a_run_without_test_data_is_scored_on_its_dev_split():
     assert held_out(DataConfig(task="trajectories", layout="actions", train="a.csv")) == "dev"
     assert held_out(DataConfig(task="trajectories", layout="actions", train="a.csv", test="b.csv")) == "test"
     assert held_out(KINDS["translate"]) == "test"
+    pairs = DataConfig(task="pairs", train="a.tsv", dev="b.tsv")
+    assert held_out(pairs) == "dev"
+    assert held_out(replace(pairs, test="c.tsv")) == "test"
+    sides = DataConfig(task="pairs", train_source="a", train_target="b", dev_source="c", dev_target="d")
+    assert held_out(sides) == "dev"
+    assert held_out(replace(sides, test_source="e", test_target="f")) == "test"
+    assert held_out(DataConfig(task="labelled", layout="label", train="a.tsv", dev="b.tsv")) == "dev"
+    assert held_out(DataConfig(task="reverse")) == "test"

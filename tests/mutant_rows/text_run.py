@@ -281,6 +281,13 @@ ROWS = [
         f"{RUN}::test_a_study_scores_the_dev_text_where_there_is_no_other",
     ),
     Mutant(
+        "a run is to be scored on a test file that it has not",
+        "data/purpose.py",
+        'return "dev" if train and not test else "test"',
+        'return "test"',
+        "tests/data/test_purpose.py",
+    ),
+    Mutant(
         "evaluate --data.text is the training text",
         "cli/evaluate.py",
         '"data.test_text" if name == "data.text" else name',

@@ -8,6 +8,7 @@ from pathlib import Path
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
 from glassformer.store.leftovers import absolute
+from glassformer.train.recipe import load_recipe
 
 
 def run(arguments: Arguments) -> int:
@@ -15,7 +16,8 @@ def run(arguments: Arguments) -> int:
     folder = Path(str(arguments.target))
     out = run_folder(arguments.options.get("out"), RUNS / absolute(folder).name)
     check_room(out, "overwrite" in arguments.options, trains=False)
-    from glassformer.train.run.imported import import_run  # after the checks, as importing torch takes a second
+    from glassformer.cli.follow import next_command  # after the checks, as importing torch takes a second
+    from glassformer.train.run.imported import import_run
 
     with room_for(out):
         found = import_run(folder, out)
@@ -23,6 +25,6 @@ def run(arguments: Arguments) -> int:
     print(f"{found.family}: {size:,} parameters, {stack.n_layers} layers, {found.tokenizer.vocab_size:,} tokens")
     for note in found.notes:
         print(note)
-    name = shlex.quote(str(out))
-    print(f"Run: {out}\nLook inside: glassformer explore {name}\nGenerate text: glassformer generate {name}")
+    print(f"Run: {out}\nLook inside: glassformer explore {shlex.quote(str(out))}")
+    print(next_command(out, load_recipe(out / "recipe.toml").data))
     return 0

@@ -57,7 +57,8 @@ def held_out(data: DataConfig) -> str:
     """The split that a finished run is scored on: "test", or "dev" if its data have no test split."""
     if data.task == TEXT:
         return "dev" if data.test_text is None else "test"
-    return "dev" if data.task == TRAJECTORIES and data.train is not None and data.test is None else "test"
+    train, test = (any(path is not None for path in data.files(split)) for split in ("train", "test"))
+    return "dev" if train and not test else "test"
 
 
 def refuse_unnamed(data: DataConfig, split: str) -> None:
