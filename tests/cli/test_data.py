@@ -10,7 +10,7 @@ import pytest
 
 from data.server import CONTENT, serving
 from glassformer.data.public import catalogue as names
-from glassformer.data.public.catalogue import DataFile, DataSet, catalogue
+from glassformer.data.public.catalogue import DataFile, DataSet, Measured, catalogue
 
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
@@ -20,9 +20,11 @@ def one(monkeypatch):
     """A catalogue of one set, whose files a server on this machine has."""
     with serving("well") as server:
         files = tuple(DataFile(name, server.address, len(CONTENT), SHA256) for name in ("a.txt", "b.txt"))
-        found = DataSet(
-            "plays", "Some plays", "free", "Anon, 1600", ("glassformer train lm --data.text {folder}/a.txt",), files
+        recipes = (
+            Measured("short", "1.9 (1.8–2.0) nats", ("glassformer train lm --data.text {folder}/a.txt",)),
+            Measured("long", "1.5 nats", ("for n in 1 2; do\n    echo $n\ndone", "cat {folder}/a.txt | wc")),
         )
+        found = DataSet("plays", "Some plays", "free", "Anon, 1600", recipes, files)
         # The verb first: where this imports it, it must find the real catalogue, which it would keep.
         for module in ("glassformer.cli.data", "glassformer.data.public.catalogue"):
             monkeypatch.setattr(f"{module}.catalogue", lambda: {"plays": found})
@@ -49,6 +51,19 @@ def test_show(run, one):
     assert one.ranges == []
 
 
+@pytest.mark.parametrize("verb", ["show", "fetch"])
+def test_each_recipe_is_told_with_what_to_expect_and_its_commands(run, one, verb):
+    out = run("data", verb, "plays", "--data-dir", "sets").out.partition("commands for it:\n\n")[2]
+    assert out == (
+        "short\nExpected: 1.9 (1.8–2.0) nats\n  glassformer train lm --data.text sets/plays/a.txt\n\n"
+        "long\nExpected: 1.5 nats\n  for n in 1 2; do\n      echo $n\n  done\n  cat sets/plays/a.txt | wc\n"
+    )
+    told = json.loads(run("data", "show", "plays", "--data-dir", "sets", "--json").out)["recipes"]
+    assert [each["name"] for each in told] == ["short", "long"]
+    assert told[1]["expected"] == "1.5 nats"
+    assert told[1]["steps"] == ["for n in 1 2; do\n    echo $n\ndone", "cat sets/plays/a.txt | wc"]
+
+
 def test_fetch_gets_what_is_not_there(run, one):
     Path("sets/plays").mkdir(parents=True)
     Path("sets/plays/a.txt").write_bytes(CONTENT)
@@ -64,9 +79,9 @@ def test_fetch_gets_what_is_not_there(run, one):
 def test_a_packed_file_is_named_as_it_lies(run, one):
     Path("plays").mkdir()
     Path("plays/a.txt.gz").touch()
-    assert "--data.text ./plays/a.txt.gz" in run("data", "show", "plays", "--data-dir", ".").out.replace(
-        " plays", " ./plays"
-    )
+    out = run("data", "show", "plays", "--data-dir", ".").out
+    assert "--data.text plays/a.txt.gz\n" in out
+    assert "cat plays/a.txt.gz | wc\n" in out
 
 
 @pytest.mark.parametrize("name", ["b.txt", "b.txt.gz"])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
 from pathlib import Path
+from textwrap import fill, indent
 
 from glassformer.cli.arguments import Arguments
-from glassformer.data.public.catalogue import HERE, MISSING, DataSet, catalogue, data_folder, data_set
+from glassformer.data.public.catalogue import HERE, MISSING, DataSet, Measured, catalogue, data_folder, data_set
 from glassformer.foundation.errors import ConfigError, ResourceError
 from glassformer.foundation.registry import suggestion
 
@@ -51,7 +53,7 @@ def listed(folder: Path, for_programs: bool) -> int:
 
 
 def shown(each: DataSet, folder: Path, for_programs: bool) -> int:
-    """Print everything the catalogue says about a data set, and the commands that train on it."""
+    """Print everything the catalogue says about a data set, and what was measured on it."""
     if for_programs:
         print(json.dumps(told(each, folder)))
         return 0
@@ -59,9 +61,7 @@ def shown(each: DataSet, folder: Path, for_programs: bool) -> int:
     print(f"{each.title}\nLicence: {each.licence}\nCitation: {each.citation}\nFiles in {place}:")
     for file, state in zip(each.files, each.states(folder), strict=True):
         print(f"  {file.name}  {file.size:,} bytes  {state}\n    {file.address}\n    SHA-256 {file.sha256}")
-    print("To train:")
-    for step in steps(each, folder):
-        print(f"  {step}")
+    print(recipes(each, folder))
     return 0
 
 
@@ -91,9 +91,8 @@ def fetched(each: DataSet, folder: Path, for_programs: bool) -> int:
     if for_programs:
         print(json.dumps({**told(each, folder), "fetched": [file.name for file in wanted]}))
         return 0
-    print(f"{each.name}: all {len(each.files)} files are in {place}, {len(wanted)} of them new. To train:")
-    for step in steps(each, folder):
-        print(f"  {step}")
+    print(f"{each.name}: all {len(each.files)} files are in {place}, {len(wanted)} of them new.")
+    print(recipes(each, folder))
     return 0
 
 
@@ -123,16 +122,29 @@ def told(each: DataSet, folder: Path) -> dict[str, object]:
         "licence": each.licence,
         "citation": each.citation,
         "folder": str(each.folder(folder)),
-        "steps": steps(each, folder),
+        "recipes": [
+            {"name": recipe.name, "expected": recipe.expected, "steps": steps(recipe, each, folder)}
+            for recipe in each.recipes
+        ],
         "files": files,
     }
 
 
-def steps(each: DataSet, folder: Path) -> list[str]:
-    """Return the commands that train on the files. A file that is present only as .gz is named with that ending."""
+def recipes(each: DataSet, folder: Path) -> str:
+    """Return what was measured on a data set: for each recipe its name, the result to expect and the commands."""
+    parts = ["What was measured, and the commands for it:"]
+    for recipe in each.recipes:
+        commands = indent("\n".join(steps(recipe, each, folder)), "  ")
+        parts.append(f"{recipe.name}\n{fill(f'Expected: {recipe.expected}', 100)}\n{commands}")
+    return "\n\n".join(parts)
+
+
+def steps(recipe: Measured, each: DataSet, folder: Path) -> list[str]:
+    """Return the commands of a recipe. A file that is present only as .gz is named with that ending."""
     place = each.folder(folder)
-    lines = list(each.steps)
+    lines = list(recipe.steps)
     for file in each.files:
         if not (place / file.name).is_file() and (place / f"{file.name}.gz").is_file():
-            lines = [f"{line} ".replace(f"/{file.name} ", f"/{file.name}.gz ").rstrip() for line in lines]
+            named = re.compile(rf"(?<={{folder}}/){re.escape(file.name)}(?=\s|$)")
+            lines = [named.sub(f"{file.name}.gz", line) for line in lines]
     return [line.replace("{folder}", shlex.quote(str(place))) for line in lines]

@@ -234,8 +234,9 @@ VERBS: dict[str, Verb] = {
         "list, describe and fetch public data sets",
         "list|show|fetch",
         "list: the data sets, and which are there. show NAME: licence, citation, files with addresses and hashes, and "
-        "the commands to train on it. fetch NAME: download the missing files over https; an interrupted one goes on, "
-        "a file with another SHA-256 is not kept. Nothing is unpacked; existing files are used, plain or .gz.",
+        "what was measured on it, with the commands. fetch NAME: download the missing files over https; an interrupted "
+        "one goes on, a file with another SHA-256 is not kept. Nothing is unpacked; existing files are used, plain or "
+        ".gz.",
         (DATA_FOLDER, JSON),
         second="NAME",
     ),

@@ -1,4 +1,7 @@
-"""Public data sets, from `catalogue.toml`: addresses, sizes, hashes, licences, citations; and which files are here."""
+"""Public data sets, from `catalogue.toml`: addresses, sizes, hashes, licences, citations; and which files are here.
+
+What was measured on each of them, and by which commands, is in `recipes.toml`.
+"""
 
 from __future__ import annotations
 
@@ -67,16 +70,27 @@ class DataFile:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What was measured on a data set: what to expect, and how to get there."""
+
+    name: str
+    """That of the row in the project's benchmarks."""
+    expected: str
+    """Which figure on which split, its mean and its spread over the seeds; seconds of training, and on what."""
+    steps: tuple[str, ...]
+    """Shell commands that rewrite files, train and score; `{folder}` is where the files are."""
+
+
+@dataclass(frozen=True)
 class DataSet:
-    """A public data set: what it is, whose it is, and how to train with it."""
+    """A public data set: what it is, whose it is, and what was measured on it."""
 
     name: str
     title: str
     licence: str
     """As its source states it."""
     citation: str
-    steps: tuple[str, ...]
-    """Shell commands that lead from its files to a run; `{folder}` is where the files are."""
+    recipes: tuple[Measured, ...]
     files: tuple[DataFile, ...]
 
     @property
@@ -96,8 +110,8 @@ class DataSet:
 @cache
 def catalogue() -> dict[str, DataSet]:
     """All data sets by name."""
-    record = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text("utf-8"))
-    return {name: _data_set(name, entry) for name, entry in record.items()}
+    sets, recipes = (_record(each) for each in ("catalogue.toml", "recipes.toml"))
+    return {name: _data_set(name, entry, recipes[name]) for name, entry in sets.items()}
 
 
 def data_set(name: str) -> DataSet:
@@ -121,14 +135,19 @@ def data_folder(asked: str | None) -> Path:
     return (Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "share") / "glassformer" / "data"
 
 
-def _data_set(name: str, entry: dict[str, Any]) -> DataSet:
+def _record(name: str) -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name(name).read_text("utf-8"))
+
+
+def _data_set(name: str, entry: dict[str, Any], recipes: list[dict[str, Any]]) -> DataSet:
+    measured = [Measured(each["name"], each["expected"], tuple(each["steps"])) for each in recipes]
     files = [
         DataFile(
             each["name"], f"{HOST}/{each['repository']}/{each['commit']}/{each['path']}", each["size"], each["sha256"]
         )
         for each in entry["files"]
     ]
-    return DataSet(name, entry["title"], entry["licence"], entry["citation"], tuple(entry["steps"]), tuple(files))
+    return DataSet(name, entry["title"], entry["licence"], entry["citation"], tuple(measured), tuple(files))
 
 
 def _plain(path: Path) -> BufferedIOBase:
