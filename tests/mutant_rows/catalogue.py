@@ -5,6 +5,10 @@ from __future__ import annotations
 from mutant_runner import Mutant
 
 CAT, FET, CLI = "tests/data/public/test_catalogue.py", "tests/data/public/test_fetch.py", "tests/cli/test_data.py"
+REC = "tests/data/public/test_recipes.py"
+SETTINGS = f"{REC}::test_its_settings_are_those_of_the_row"
+REWRITTEN = f"{REC}::test_its_files_are_those_of_the_benchmark"
+FIGURES = f"{REC}::test_its_figures_are_the_published_ones"
 
 # One row on two or three lines; the layout is a table's, not code's.
 # fmt: off
@@ -50,5 +54,30 @@ ROWS: list[Mutant] = [
     Mutant("what is there is fetched again", "cli/data.py", "strict=True) if state == MISSING]", "strict=True)]", CLI),
     Mutant("a file of the user's is replaced", "cli/data.py", "if state not in (HERE, MISSING):", "if False:", CLI),
     Mutant("every verb takes a second word", "cli/arguments.py", "and verb.second is not None and", "and", CLI),
+    Mutant("only the first recipe is told", "cli/data.py", "    for recipe in each.recipes:\n", "    for recipe in each.recipes[:1]:\n", CLI),
+    Mutant("what to expect is not told", "cli/data.py", "{fill(f'Expected: {recipe.expected}', 100)}\\n", "", CLI),
+    Mutant("a packed file is named as if it were plain", "cli/data.py", 'named.sub(f"{file.name}.gz", line)', "line", CLI),
+    Mutant("SCAN's best checkpoint is chosen on test", "data/public/recipes.toml",
+        '"tail -n 500 files/scan/all.tsv > files/scan/dev.tsv"', '"cp files/scan/test.tsv files/scan/dev.tsv"', REWRITTEN),
+    Mutant("lines of dev are trained on, too", "data/public/recipes.toml",
+        '"head -n -500 files/trec/all.tsv > files/trec/train.tsv"', '"cp files/trec/all.tsv files/trec/train.tsv"', REWRITTEN),
+    Mutant("dev has words that train has", "data/public/recipes.toml", "!($1 in known)", "1", REWRITTEN),
+    Mutant("the lines of a word stand apart", "data/public/recipes.toml",
+        "lines[word] = lines[word] word", 'printf "%s", word "\\t" $2 "\\n"; lines[word] = "" word', REWRITTEN),
+    Mutant("the end of a line is no word", "data/public/recipes.toml",
+        "s/ *$/ <eol>/; s/^ //' > files/wikitext-2-lines/$name.txt\ndone\'\'\',\n    \'\'\'\nglassformer train lm --out runs/wikitext-2-bpe",
+        "s/ *$//; s/^ //' > files/wikitext-2-lines/$name.txt\ndone\'\'\',\n    \'\'\'\nglassformer train lm --out runs/wikitext-2-bpe", REWRITTEN),
+    Mutant("SCAN drops as inflection does", "data/public/recipes.toml",
+        "--model.dropout 0 --optimizer.weight-decay 0 \\\n    --training.label-smoothing 0 --training.steps 8000",
+        "--optimizer.weight-decay 0 \\\n    --training.label-smoothing 0 --training.steps 8000", SETTINGS),
+    Mutant("French is trained for as long as German", "data/public/recipes.toml", "--training.steps 10400", "--training.steps 6000", SETTINGS),
+    Mutant("reviews start from fresh weights", "data/public/recipes.toml", " --training.start-from runs/wikitext-2-masked", "", SETTINGS),
+    Mutant("a figure is another language's", "data/public/recipes.toml",
+        "test split of Turkish: 97.47 % (97.20–97.70)", "test split of Turkish: 94.10 % (93.20–94.90)", FIGURES),
+    Mutant("a spread is told too narrow", "data/public/recipes.toml", "(79.36–80.62)", "(79.36–80.22)", FIGURES),
+    Mutant("one seed is told as more", "data/public/recipes.toml", "39.87, one seed (1)", "39.87", FIGURES),
+    Mutant("dev is scored as if it were test", "data/public/recipes.toml",
+        '"glassformer evaluate runs/scan"', '"glassformer evaluate runs/scan --split dev"', f"{REC}::test_it_is_scored_as_the_row_is"),
+    Mutant("two recipes share a run", "data/public/recipes.toml", "--out runs/turkish", "--out runs/german", f"{REC}::test_runs_have_folders_of_their_own"),
     Mutant("a folder with a space is two words", "cli/data.py", "shlex.quote(str(place))", "str(place)", CLI),
 ]
