@@ -16,7 +16,7 @@ from data.public.measured import FILE, RECIPES, as_fetched, ids, row_of, small, 
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.data import steps
 from glassformer.cli.verbs import VERBS
-from glassformer.data.public.catalogue import HERE, data_set
+from glassformer.data.public.catalogue import HERE
 from glassformer.train.recipe import load_recipe, override
 
 EVERY = pytest.mark.parametrize(("of", "recipe"), RECIPES, ids=ids(RECIPES))
@@ -148,7 +148,3 @@ def parts(text: str) -> list[str]:
     """Paragraphs, and rows of tables, each on one line and without bold type."""
     apart = re.sub(r"^(\|.*)$", r"\n\1\n", text, flags=re.M).replace("**", "")
     return [" ".join(each.split()) for each in re.split(r"\n\s*\n", apart)]
-
-
-def test_another_data_set_is_not_meant():
-    assert [each.name for each in data_set("scan").recipes] == ["scan", "scan length", "scan jump"]
