@@ -76,10 +76,13 @@ def as_reviews(lines: Iterable[str]) -> Iterator[str]:
 
 
 def trec(data: Path, written: Path) -> list[str]:
-    """Questions and the kind of answer they ask for (Li and Roth 2002): `KIND:detail question`."""
+    """Questions and the kind of answer they ask for (Li and Roth 2002): `KIND:detail question`.
+
+    As published, one question is in Latin-1.
+    """
 
     def pairs(name: str) -> list[str]:
-        return [re.sub(r"^(\w+):\w+ (.*)$", r"\2\t\1", line) for line in read(data / name)]
+        return [re.sub(r"^(\w+):\w+ (.*)$", r"\2\t\1", line) for line in read(data / name, "latin-1")]
 
     lines = pairs("TREC.train.txt")
     return settings(written, train=lines[:-HELD_OUT], dev=lines[-HELD_OUT:], test=pairs("TREC.test.txt"))
@@ -141,11 +144,15 @@ def there(path: Path) -> Path:
     return found
 
 
-def read(path: Path) -> list[str]:
-    """Return the lines of a file, plain or gzipped."""
+def read(path: Path, or_else: str = "utf-8") -> list[str]:
+    """Return the lines of a file, plain or gzipped, in UTF-8 or, if it is not, in the encoding `or_else`."""
     found = there(path)
     data = gzip.decompress(found.read_bytes()) if found.suffix == ".gz" else found.read_bytes()
-    return data.decode("utf-8").removesuffix("\n").split("\n")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode(or_else)
+    return text.removesuffix("\n").split("\n")
 
 
 def settings(written: Path, **splits: Sequence[str]) -> list[str]:

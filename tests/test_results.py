@@ -41,6 +41,15 @@ def test_captions_are_translated_into_the_language_of_the_row(module, tmp_path, 
     assert {Path(each.partition("=")[2]).read_text() for each in settings} == {words}
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_questions_are_read_as_published_and_as_text(module, tmp_path, encoding):
+    (tmp_path / "TREC.train.txt").write_bytes(600 * "LOC:city Where is Auguste Rodin 's Café ?\n".encode(encoding))
+    (tmp_path / "TREC.test.txt").write_bytes(b"NUM:dist How far is it ?\n")
+    module("files").trec(tmp_path, tmp_path / "written")
+    lines = (tmp_path / "written" / "train.tsv").read_text("utf-8").splitlines()
+    assert lines == 100 * ["Where is Auguste Rodin 's Café ?\tLOC"]
+
+
 class Moses:
     """What is used of sacremoses, for French: quotes are one character, and an apostrophe ends a token."""
 
