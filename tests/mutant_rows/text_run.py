@@ -303,6 +303,20 @@ ROWS = [
         f"{DOCTOR}::test_changed_and_lost_text",
     ),
     Mutant(
+        "test sources may be dev sources",
+        "proof/doctor/texts.py",
+        "    if len(sources) == 2:",
+        "    if False:",
+        "tests/proof/test_doctor.py::test_sources_of_test_in_dev_are_told",
+    ),
+    Mutant(
+        "a test text may be the dev text",
+        "proof/doctor/running_text.py",
+        'overlap(parts["dev"], parts["test"])',
+        'overlap(train, parts["test"])',
+        "tests/proof/test_doctor_text.py::test_a_test_text_that_is_the_dev_text_is_told",
+    ),
+    Mutant(
         "a leak of text is well",
         "proof/doctor/running_text.py",
         "LEAKED if worst >= LEAKS / 10 else None",

@@ -135,6 +135,14 @@ def test_leak(tmp_path):
     assert "2 of 5 test" in leak.evidence
 
 
+def test_sources_of_test_in_dev_are_told(tmp_path):
+    lines = (settings("label", tmp_path), (tmp_path / "dev.tsv").read_text("utf-8").splitlines())[1]
+    [leak, same] = [each for each in planted(tmp_path, "test", [f"{lines[0]}\n"]) if each.probe == "leakage"]
+    assert leak.state == OK
+    assert (same.state, same.what) == (WARNING, "much of the test data is also in the dev data")
+    assert same.evidence == "1 of 4 test sources are also in the dev data"
+
+
 def test_unknown_words_and_longer_texts(tmp_path):
     findings = planted(tmp_path, "test", ["p p p p p p p p p p p p\tyes\n"])
     assert [each.what for each in findings if each.probe == "length"] == ["sequences are longer than any in training"]

@@ -11,7 +11,7 @@ import torch
 from data.tokens.published_examples import json_of
 from glassformer.data.tokens.adopted import adopt
 from glassformer.proof.doctor import probes_for
-from glassformer.proof.doctor.finding import FAILURE, WARNING, Finding, examine
+from glassformer.proof.doctor.finding import FAILURE, WARNING, Finding, examine, looked
 from glassformer.proof.doctor.text_case import TextCase, case_of
 from glassformer.proof.doctor.texts import there_and_back
 from glassformer.store.export import write_pretrained
@@ -22,6 +22,7 @@ from store.export_examples import NEOX, READING, decoder
 from train.examples import follow
 from train.text_examples import book, shelf, text_recipe, words
 
+LEAKAGE = next(each for each in probes_for("text") if each.name == "leakage")
 SMALL = {"training__steps": 2, "training__batch_tokens": 120, "model__n_layers": 2, "model__dropout": 0.0}
 
 
@@ -91,6 +92,19 @@ def test_text_that_stands_in_both(tmp_path):
     told = found(trained(path, data__dev_text=str(dev)), "leakage")["leakage"]
     assert told.state == FAILURE
     assert "stretches of the dev text (13 words, or a whole document that is shorter) are also in" in told.evidence
+
+
+def test_a_test_text_that_is_the_dev_text_is_told(tmp_path):
+    dev, other = tmp_path / "dev.txt", tmp_path / "other.txt"
+    dev.write_text(words(60, 7), "utf-8")
+    other.write_text(words(60, 8), "utf-8")
+    run = trained(book(tmp_path), data__dev_text=str(dev), data__test_text=str(dev))
+    [leak, same] = looked(LEAKAGE, case_of(run, load_recipe(run / "recipe.toml")))
+    assert leak.state == "ok"
+    assert (same.state, same.what) == (WARNING, "much of the test data is also in the dev data")
+    assert "48 of 48 stretches of the test text" in same.evidence
+    apart = override(load_recipe(run / "recipe.toml"), {"data.test_text": str(other)})
+    assert [each.state for each in looked(LEAKAGE, case_of(run, apart))] == ["ok"]
 
 
 def test_text_that_does_not_come_back_or_is_unknown(tmp_path, monkeypatch):

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from itertools import islice
 
 from glassformer.data.config import SPLITS
-from glassformer.data.running.contamination import overlap
+from glassformer.data.running.contamination import Overlap, overlap
+from glassformer.data.running.corpus import Part
 from glassformer.data.tokens.cuts import ANYWHERE
 from glassformer.data.tokens.vocabulary import UNK
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.proof.doctor.text_case import TextCase
-from glassformer.proof.doctor.texts import CHANGED, LEAKS, NOT_BACK, OFTEN_UNKNOWN, UNKNOWN, UNREADABLE
+from glassformer.proof.doctor.texts import CHANGED, IN_DEV, LEAKS, NOT_BACK, OFTEN_UNKNOWN, UNKNOWN, UNREADABLE
 from glassformer.store.checkpoint import Loaded
 
 PIECES = 4
@@ -78,19 +79,28 @@ def round_trip(case: Case) -> Iterator[Seen]:
 
 
 def leakage(case: Case) -> Iterator[Seen]:
-    """Count the stretches of dev and test text that occur word for word in the training text."""
+    """Count the stretches of dev and test that occur word for word in the training text, and those of test in dev."""
     train, told, worst = text_case(case).part("train"), list[str](), 0.0
+    parts: dict[str, Part] = {}
     for name in ("dev", "test"):
         try:
-            found = overlap(train, text_case(case).part(name))
+            parts[name] = text_case(case).part(name)
         except NotTestedError:
             continue
-        told.append(
-            f"{found.found:,} of {found.n:,} stretches of the {name} text ({found.size} {found.unit}, or a whole "
-            "document that is shorter) are also in the training text"
-        )
+        found = overlap(train, parts[name])
+        told.append(shared(found, name, "training"))
         worst = max(worst, found.share)
     yield Seen("; ".join(told), LEAKED if worst >= LEAKS / 10 else None, serious=worst >= LEAKS)
+    if len(parts) == 2 and (found := overlap(parts["dev"], parts["test"])).share >= LEAKS:
+        yield Seen(shared(found, "test", "dev"), IN_DEV, serious=False)
+
+
+def shared(found: Overlap, name: str, known: str) -> str:
+    """Say how much of one text is in another."""
+    return (
+        f"{found.found:,} of {found.n:,} stretches of the {name} text ({found.size} {found.unit}, or a whole document "
+        f"that is shorter) are also in the {known} text"
+    )
 
 
 def text_case(case: Case) -> TextCase:

@@ -46,6 +46,11 @@ LEAKED = Ailment(
     "The splits were made from text that repeats itself.",
     "Remove from the training data what is in dev and test; scores on memorised text mean little.",
 )
+IN_DEV = Ailment(
+    "much of the test data is also in the dev data",
+    "The splits were made from text that repeats itself, or are one file.",
+    "Remove from test what is in dev; the best checkpoint is the one that is best on dev, so it is no news to it.",
+)
 TOO_LONG = Ailment(
     "a sequence is longer than the model takes",
     "model.max_len is below the longest sequence.",
@@ -117,16 +122,21 @@ def there_and_back(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[float, t
 
 
 def leakage(case: Case) -> Iterator[Seen]:
-    """Count the dev and test sources that occur in the training data."""
+    """Count the dev and test sources that occur in the training data, and the test sources that occur in dev."""
     known = {" ".join(pair.source.split()) for pair in case.split("train").pairs}
-    told, worst = list[str](), 0.0
+    told, worst, sources = list[str](), 0.0, dict[str, list[str]]()
     for name, split in known_splits(case, ("dev", "test")):
-        found = sum(" ".join(pair.source.split()) in known for pair in split.pairs)
+        sources[name] = [" ".join(pair.source.split()) for pair in split.pairs]
+        found = sum(source in known for source in sources[name])
         told.append(f"{found:,} of {len(split.pairs):,} {name} sources are also in the training data")
         worst = max(worst, found / len(split.pairs))
     if not told:
         raise NotTestedError("there are neither dev nor test pairs")
     yield Seen("; ".join(told), LEAKED if worst > 0 else None, serious=worst >= LEAKS)
+    if len(sources) == 2:
+        dev, n = {*sources["dev"]}, len(sources["test"])
+        if (found := sum(source in dev for source in sources["test"])) >= n * LEAKS:
+            yield Seen(f"{found:,} of {n:,} test sources are also in the dev data", IN_DEV, serious=False)
 
 
 def lengths(case: Case) -> Seen:
