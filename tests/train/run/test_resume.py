@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from itertools import islice
 
 import pytest
 import torch
 
 from glassformer.foundation.errors import CheckpointError
+from glassformer.model.presets import preset
 from glassformer.store.checkpoint import load, save
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import dumps_recipe
 from glassformer.train.record.events import Evaluated, Finished, Progress, Saved, Started, Stopped
 from glassformer.train.run import running
 from glassformer.train.run import session as module
+from glassformer.train.run.resumable import refuse_other_model
 from glassformer.train.run.session import resume, start
 from train.examples import STEPS, assert_same, assert_same_end, follow, killed_after, recipe, texts, weights
 
@@ -189,6 +192,18 @@ def test_edited_model_settings_are_refused_and_listed(whole, tmp_path):
         assert f"{side}.d_ff is 12, and 16 is asked for" in str(caught.value)
         assert f"{side}.dropout is 0.2, and 0.3 is asked for" in str(caught.value)
     assert str(caught.value).count(" is asked for") == 4
+
+
+def test_a_vocabulary_of_another_size_is_told_apart_from_other_settings(tmp_path):
+    built = preset("gpt2")
+    refuse_other_model(tmp_path, built, preset("gpt2"))
+    with pytest.raises(
+        CheckpointError, match=r"vocab_size is 50257, but it has 68 tokens\. Restore its tokenizer\.json"
+    ):
+        refuse_other_model(tmp_path, built, replace(built, vocab_size=68))
+    both = replace(built, vocab_size=68, decoder=replace(built.stack, d_ff=16))
+    with pytest.raises(CheckpointError, match=r"asks for another: vocab_size is 50257, and 68 is asked for; "):
+        refuse_other_model(tmp_path, built, both)
 
 
 def test_checkpoint_of_another_hand_is_refused(whole, tmp_path):

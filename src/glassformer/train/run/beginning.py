@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -71,6 +72,29 @@ def begin(recipe: Recipe) -> Beginning:
     settings = [f"as {run.name} has it: {', '.join(changed)}"] if changed else []
     passed = [f"skipped: {each.reason}" for each in before.skipped]
     return Beginning(data, model, [*passed, f"starts from {before.folder}", *settings, *told])
+
+
+def refuse_overruled(recipe: Recipe, asked: Mapping[str, object]) -> None:
+    """Refuse settings that were asked for where the run that this one starts from has others. Errors: `ConfigError`.
+
+    `begin` takes that run's tokenizer and model settings in place of the recipe's, but nobody would ask for what is not
+    taken.
+    """
+    if recipe.training.start_from is None:
+        return
+    run = Path(recipe.training.start_from).expanduser()
+    if not (run / "recipe.toml").is_file():  # as `begin` will say
+        return
+    taken, _ = as_before(recipe, load_recipe(run / "recipe.toml"))
+    for name in asked:
+        section, _, key = name.partition(".")
+        wanted, there = (getattr(getattr(each, section), key) for each in (recipe, taken))
+        if wanted != there:
+            raise ConfigError(
+                f"A run that starts from another one has its vocabulary and its weights; {run}, which "
+                f"training.start_from names, has {name}={there!r}, and {name}={wanted!r} is asked for. Remove {name}, "
+                "or remove training.start_from."
+            )
 
 
 def as_before(recipe: Recipe, theirs: Recipe) -> tuple[Recipe, list[str]]:

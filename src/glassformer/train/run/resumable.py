@@ -126,11 +126,21 @@ def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | 
     return f"best_metrics holds {strange[0]!r:.60}, which is neither a number nor text" if strange else None
 
 
+SIZES = {"vocab_size", "source_vocab_size"}
+"""Settings of a model that no recipe has: the vocabularies of its checkpoint decide them."""
+
+
 def refuse_other_model(run: Path, built: ModelConfig, asked: ModelConfig) -> None:
     """Refuse a recipe whose model differs from the checkpoint's, naming each setting that differs."""
     ours, theirs = flat(built.to_dict()), flat(asked.to_dict())
     names = [*ours, *(name for name in theirs if name not in ours)]
     differing = [name for name in names if ours.get(name) != theirs.get(name)]
+    if differing and {*differing} <= SIZES:
+        told = "; ".join(f"{name} is {ours[name]}, but it has {theirs[name]} tokens" for name in differing)
+        raise CheckpointError(
+            f"{run}: the vocabulary of the checkpoint is not the one that its model was trained with: {told}. Restore "
+            "its tokenizer.json, or use another checkpoint."
+        )
     if differing:
         told = "; ".join(f"{name} is {ours.get(name)!r}, and {theirs.get(name)!r} is asked for" for name in differing)
         raise CheckpointError(
