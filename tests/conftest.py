@@ -7,7 +7,8 @@ import random
 import socket
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 # Before torch is imported by anyone: the tensors of the tests are too small for a second thread to pay.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -90,6 +91,20 @@ def torch_settings() -> dict[str, object]:
         "matmul precision": torch.get_float32_matmul_precision(),
         "mkldnn matmul": torch.backends.mkldnn.matmul.fp32_precision,
     }
+
+
+@pytest.fixture(scope="session")
+def shared() -> Callable[[str], Path]:
+    """The path of a file or folder in `shared/data`, in the checkout or beside it; a test without it is skipped."""
+    root = Path(__file__).parents[1]
+
+    def find(name: str) -> Path:
+        for folder in (root / "shared" / "data", root.parent / "shared" / "data"):
+            if (folder / name).exists():
+                return folder / name
+        pytest.skip(f"shared/data/{name} is not here; it comes with the project's data folder, not with the package")
+
+    return find
 
 
 @pytest.fixture

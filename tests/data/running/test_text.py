@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,8 +23,6 @@ from glassformer.foundation.errors import DataError
 
 SPACES = " \n\t\r\x0b\x0c\x1c\x85\xa0\u1680\u2003\u2028\u2029\u202f\u3000"
 TEXTS = st.text(st.sampled_from("ab'sé9.ÃŸ😀\u0301漢" + SPACES * 2), max_size=60)
-BLNS = Path("/work/shared/data/blns/blns.txt")
-UDHR = Path("/work/shared/data/udhr")
 
 
 def written(path: Path, data: str | bytes) -> Path:
@@ -246,31 +244,35 @@ def test_no_file_a_pipe_an_empty_folder_and_a_link_that_leads_back(tmp_path: Pat
         list(pieces(tmp_path / "around"))
 
 
-@pytest.mark.skipif(not BLNS.exists(), reason=f"there is no {BLNS}")
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_naughty_strings_go_through(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_naughty_strings_go_through(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: Callable[[str], Path]
+) -> None:
     small(monkeypatch, 500, longest=10_000)
-    text = BLNS.read_bytes().decode()
-    (document,) = whole(list(pieces(BLNS)))
+    naughty = shared("blns/blns.txt")
+    text = naughty.read_bytes().decode()
+    (document,) = whole(list(pieces(naughty)))
     assert document == text.replace("\r\n", "\n")
-    strings = [each for each in json.loads(BLNS.with_suffix(".json").read_text()) if each.strip() and "\0" not in each]
+    strings = [
+        each for each in json.loads(naughty.with_suffix(".json").read_text()) if each.strip() and "\0" not in each
+    ]
     lines = written(tmp_path / "a.jsonl", "".join(json.dumps({"text": each}) + "\n" for each in strings))
     assert whole(list(pieces(lines))) == [each.replace("\r\n", "\n") for each in strings]
     tokenizer = TOKENIZERS[kind].train(
-        (piece.text for piece in pieces(BLNS)), TokenizerConfig(kind=kind, vocab_size=600)
+        (piece.text for piece in pieces(naughty)), TokenizerConfig(kind=kind, vocab_size=600)
     )
-    by_piece = [id for piece in pieces(BLNS) for id in tokenizer.encode(piece.text)]
+    by_piece = [id for piece in pieces(naughty) for id in tokenizer.encode(piece.text)]
     assert by_piece == tokenizer.encode(document)
 
 
-@pytest.mark.skipif(not UDHR.exists(), reason=f"there is no {UDHR}")
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "unigram" else ()) for kind in TOKENIZERS]
 )
-def test_many_languages_go_through(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_languages_go_through(kind: str, monkeypatch: pytest.MonkeyPatch, shared: Callable[[str], Path]) -> None:
     small(monkeypatch, 3000, longest=100_000)
-    found = list(pieces(UDHR))
-    assert whole(found) == [path.read_text("utf-8-sig") for path in sorted(UDHR.iterdir())]
+    languages = shared("udhr")
+    found = list(pieces(languages))
+    assert whole(found) == [path.read_text("utf-8-sig") for path in sorted(languages.iterdir())]
     tokenizer = TOKENIZERS[kind].train((piece.text for piece in found), TokenizerConfig(kind=kind, vocab_size=600))
     rows = [tokenizer.encode(piece.text) for piece in found]
     by_document: list[list[int]] = [[]]
