@@ -149,6 +149,8 @@ def test_naughty_strings_come_back(kind: str, shared: Callable[[str], Path]) -> 
         ids = tokenizer.encode(text)
         assert tokenizer.decode(ids) == normal(kind, text)
         assert all(id >= len(SPECIALS) for id in ids)
+    stored = tokenizer_from_json(tokenizer.to_json())
+    assert [*map(stored.encode, texts)] == [*map(tokenizer.encode, texts)]
 
 
 @pytest.mark.parametrize(

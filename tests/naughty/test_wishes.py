@@ -1,0 +1,74 @@
+"""Naughty strings in what a text is told to be: how it begins, what it never holds, where it stops, what it matches."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from glassformer.decode.choose.words import Wishes
+from glassformer.decode.stream import Piece
+from glassformer.train.finished.use import translate
+from glassformer.train.finished.writing import Writer
+from glassformer.train.recipe import load_recipe, override
+
+ROOM = 900
+"""Tokens that a text may have: more than any of the strings has bytes."""
+SOME = pytest.mark.parametrize("step", [40, pytest.param(2, marks=pytest.mark.slow)])
+"""Each of these texts is written token by token, so that a push tries some strings."""
+
+
+@pytest.fixture(scope="module")
+def writer(writer_run: Path) -> Writer:
+    recipe = load_recipe(writer_run / "recipe.toml")
+    return Writer(writer_run, override(recipe, {"decode.max_new_tokens": ROOM, "decode.temperature": 0.0}))
+
+
+def written(writer: Writer, wishes: Wishes, *stops: str) -> tuple[str, Piece]:
+    """The text after an empty prompt, and its last piece."""
+    pieces = [*writer.write([""], stops=stops, wishes=wishes)]
+    return "".join(each.text for each in pieces), pieces[-1]
+
+
+@SOME
+def test_a_text_matches_a_string(step: int, texts: list[str], writer: Writer) -> None:
+    for each in texts[::step]:
+        text, last = written(writer, Wishes(regex=re.escape(each)))
+        assert (text, last.end, last.complete) == (each, "eos", True)
+
+
+@SOME
+def test_a_text_is_a_string_in_json(step: int, strings: list[str], writer: Writer) -> None:
+    for each in strings[::step]:
+        text, last = written(writer, Wishes(schema=json.dumps({"const": each})))
+        assert (json.loads(text), last.end, last.complete) == (each, "eos", True)
+
+
+@SOME
+def test_a_text_begins_with_a_string_and_stops_at_it(step: int, texts: list[str], writer: Writer) -> None:
+    for each in texts[::step]:
+        text, last = written(writer, Wishes(begin=each), each)
+        assert (text, last.end) == ("", "stop")
+        text, last = written(writer, Wishes(begin=f"{each}<"), f"{each}<"[-3:])
+        assert last.end == "stop"
+        assert f"{each}<".startswith(text)
+        assert f"{each}<"[-3:] not in text
+
+
+@SOME
+def test_a_text_never_holds_a_string(step: int, texts: list[str], writer: Writer) -> None:
+    """Even where all but its last character was begun."""
+    for each in texts[::step]:
+        text, _ = written(writer, Wishes(begin=each[:-1], banned=[each]), "e")
+        assert each not in text
+
+
+@SOME
+def test_an_answer_holds_a_string(step: int, texts: list[str], answering_run: Path) -> None:
+    changes = {"decode.beam": 2, "decode.max_new_tokens": ROOM}
+    recipe = override(load_recipe(answering_run / "recipe.toml"), changes)
+    for each in [text for text in texts if len(text) < 30][:: step * 4]:
+        (found,) = translate(answering_run, iter([(1, "a")]), 1, recipe, wishes=Wishes(forced=[each]))
+        assert each in found.text
