@@ -18,7 +18,7 @@ ROWS: list[Mutant] = [
         "return read_lines(file)", 'return "\\n".join(read_lines(file)).splitlines()',
         f"{ASKED}::test_prompts_of_a_file_come_back_in_order"),
     Mutant("a blank line has no answer", "cli/translate.py",
-        "yield from (None for _ in takewhile(bool, waiting))", "pass", f"{ASKED}::test_each_line_is_translated_to_one"),
+        "            while waiting.popleft():\n                yield None\n", "            while waiting.popleft():\n                pass\n", f"{ASKED}::test_each_line_is_translated_to_one"),
     Mutant("the value of a flag ends at its last =", "cli/arguments.py",
         'word.removeprefix("--").partition("=")', 'word.removeprefix("--").rpartition("=")',
         f"{WORDS}::test_a_flag_takes_any_string_as_it_is"),
