@@ -38,6 +38,8 @@ DRAWS = 100
 """How often windows are drawn for a step; if they never have a target, the step refuses them."""
 SCORED_WITH = 0
 """The seed of what an evaluation hides, whatever the run's seed, so that all runs are asked the same."""
+PASSES = 3
+"""What a token costs in training, as a multiple of what it costs to be scored: a gradient costs two forward passes."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,21 @@ class TextData(RunData):
             if unknown := split.tokens.counts.n_unknown:
                 share = unknown / len(split.tokens)
                 lines.append(f"unknown: {unknown:,} tokens of the {name} text ({share:.1%}) are <unk>")
-        return lines
+        return [*lines, *self._long_evaluation()]
+
+    def _long_evaluation(self) -> list[str]:
+        """A line for the user if to score the dev text takes longer than the steps before it."""
+        training = self.recipe.training
+        between = min(training.evaluate_every or training.steps, training.steps)
+        times = len(self.dev.tokens) / (PASSES * between * self.rows * self.recipe.data.window)
+        if times < 1:
+            return []
+        way = f"a data.dev_share below {self.recipe.data.dev_share:g}"
+        way = way if self.recipe.data.dev_text is None else "a shorter data.dev_text"
+        return [
+            f"evaluation: scores {len(self.dev.tokens):,} dev tokens, which takes about {times:.1f} times as long as "
+            f"{between:,} steps; {way} is enough to choose by"
+        ]
 
     def written(self) -> list[Path]:
         """The token files that were not there before."""
