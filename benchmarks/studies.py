@@ -45,6 +45,26 @@ STUDIES = {
         "glassformer ablate lm --vary model.init=xavier,normal --vary model.qk_norm=none,rms --seeds 3 "
         "--model.n-layers 2 --training.steps 300 --training.evaluate-every 100 --training.samples 0"
     ),
+    "lm": (
+        "glassformer ablate lm --seeds 3 --model.n-layers 2 --training.steps 300 --training.evaluate-every 100 "
+        "--training.samples 0 --change model.positions=sinusoidal,model.scale_embeddings=true "
+        "--change model.norm=rms --change model.activation=relu_squared --change model.init=xavier "
+        "--change model.qk_norm=rms --change training.schedule=cosine "
+        "--change optimizer.name=adamw,optimizer.momentum=0.95,training.learning_rate=1e-3 "
+        "--change optimizer.name=adamw,optimizer.momentum=0.95,training.learning_rate=3e-3"
+    ),
+    **{
+        recipe: (
+            f"glassformer ablate {recipe} --seeds 3 --model.n-layers 2 --training.steps 250 "
+            "--training.evaluate-every 125 --training.samples 0 --model.norm rms --model.qk-norm rms "
+            "--model.activation relu_squared --model.init xavier "
+            "--change model.positions=sinusoidal,model.scale_embeddings=true --change model.norm=layer "
+            "--change model.qk_norm=none --change model.activation=relu --change model.init=normal "
+            "--change training.schedule=cosine --change optimizer.name=adamw,training.learning_rate=1e-3 "
+            "--change optimizer.name=adamw,training.learning_rate=3e-3"
+        )
+        for recipe in ("mlm", "denoise")
+    },
     "convolution": (
         "glassformer ablate lm --vary model.d_model=96,128 --vary model.convolution=1,2,4 --seeds 3 --model.d-ff 384 "
         "--model.n-layers 2 --training.steps 300 --training.evaluate-every 100 --training.samples 0"

@@ -21,11 +21,12 @@ def test_what_is_asked_for_is_not_overruled_by_the_run_before(tmp_path, run, ref
     train = ("train", "lm", "--data.text", str(tmp_path / "book.txt"), *few, "--training.evaluate-every", "0")
     assert run(*train, "--out", str(tmp_path / "first"), "--model.d-model", "16", "--model.d-ff", "16").code == 0
     second = (*train, "--out", str(tmp_path / "second"), "--training.start-from", str(tmp_path / "first"))
-    assert "has --tokenizer.kind character, and --tokenizer.kind bpe is asked for" in refused(
-        *second, "--tokenizer.kind", "bpe"
-    )
+    assert "has --tokenizer.kind character, and 'bpe' is asked for" in refused(*second, "--tokenizer.kind", "bpe")
     said = refused(*second, "--model.d-model", "64")
     assert "first" in said
-    assert "has --model.d-model 16, and --model.d-model 64 is asked for. Remove --model.d-model" in said
+    assert "has --model.d-model 16, and 64 is asked for. Remove --model.d-model" in said
+    study = ("ablate", *second[1:], "--seeds", "1")
+    assert "and 64 is asked for" in refused(*study, "--vary", "model.d_model=16,64")
+    assert "and 'bpe' is asked for" in refused(*study, "--change", "tokenizer.kind=bpe")
     assert not (tmp_path / "second").exists()
     assert run(*second, "--model.d-model", "16", "--model.dropout", "0.1").code == 0  # the same, and one of its own

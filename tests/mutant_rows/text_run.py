@@ -310,6 +310,13 @@ ROWS = [
         "tests/proof/test_doctor.py::test_sources_of_test_in_dev_are_told",
     ),
     Mutant(
+        "windows that overlap cost nothing",
+        "train/sources/text_data.py",
+        " * data.window / (data.stride or data.window)",
+        "",
+        "tests/train/sources/test_text_data.py::test_a_dev_text_that_takes_longer_than_the_steps_is_told",
+    ),
+    Mutant(
         "an evaluation may take longer than the run unsaid",
         "train/sources/text_data.py",
         "between = min(training.evaluate_every or training.steps, training.steps)",

@@ -85,16 +85,26 @@ def test_each_change_is_tried_by_itself():
     ("apart", "said"),
     [
         ([{"model.norm": "rms"}, {"model.norm": "rms"}], "--change model.norm=rms is given twice"),
+        (
+            [{"model.norm": "rms", "model.d_ff": 8}, {"model.d_ff": 8, "model.norm": "rms"}],
+            "--change model.d_ff=8, model.norm=rms is given twice",
+        ),
         ([{"model.norm": "rms"}, {"model.norm": "layer"}], "--change model.norm=layer changes nothing"),
         ([{"training.seed": 3}], "Use --seeds N"),
         ([{"training.metric": "loss"}], "one metric compares all runs"),
         ([{"model.d_model": 9}], "change=model.d_model=9: .*Nothing was trained"),
     ],
-    ids=["twice", "nothing", "seed", "metric", "impossible"],
+    ids=["twice", "twice, turned", "nothing", "seed", "metric", "impossible"],
 )
 def test_no_change(apart, said):
     with pytest.raises(ConfigError, match=said):
         single_changes(recipe(), {"model.d_ff": 24}, apart, 2)
+
+
+def test_what_is_wrong_with_all_is_no_change():
+    with pytest.raises(ConfigError) as refused:
+        single_changes(recipe(), {"model.dropout": 2.0}, [{"model.norm": "rms"}], 2)
+    assert "change" not in str(refused.value)
 
 
 def test_nothing_is_left_to_the_machine():
@@ -126,7 +136,7 @@ def test_combination_that_cannot_be_is_named_with_its_reason():
     with pytest.raises(ConfigError) as refused:
         arms(recipe(), {}, axes, 3)
     assert "model.positions=rotary, model.d_model=9: " in str(refused.value)
-    assert "3 more combinations have errors" in str(refused.value)
+    assert "3 more of them have errors" in str(refused.value)
     assert "Nothing was trained" in str(refused.value)
 
 

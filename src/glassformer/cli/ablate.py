@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.evaluate import refuse_other_splits
-from glassformer.cli.flags.base import recipe_of
+from glassformer.cli.flags.base import recipe_of, refuse_not_taken
 from glassformer.cli.flags.varied import read_change, read_values
 from glassformer.cli.follow import Signals
 from glassformer.cli.runs import RUNS, check_place, run_folder
@@ -121,6 +121,9 @@ def read_study(arguments: Arguments) -> Study:
     out = run_folder(arguments.options.get("out"), RUNS / f"ablate-{recipe.name}")
     check_place(out)
     refuse_foreign(out)
+    asked = {*arguments.changes, *axes, *(name for each in apart for name in each)}
+    for arm in found:
+        refuse_not_taken(arm.recipe, arguments.options, asked)
     return Study(found, other, StudyFolder(out), jobs(arguments.options.get("jobs"), threads))
 
 

@@ -42,8 +42,8 @@ OVERWRITE = Option("overwrite", None, "Delete an existing run folder and start o
 CLASSIC = Option(
     "classic",
     None,
-    "Start from the classic settings of Vaswani et al. 2017 (positions, norm, activation, initial weights, AdamW, "
-    "schedule) in place of those that RECIPE has from later papers.",
+    "In place of RECIPE's own model, optimizer and learning rate take the classic ones of Vaswani et al. 2017, with "
+    "the norm before the branch; sizes, dropout, data and steps stay.",
 )
 BREAK = Option("break", "NAME", "Make a classic mistake on purpose, to see its symptom; several with commas.")
 ALLOW = Option(

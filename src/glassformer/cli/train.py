@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.flags.base import recipe_of
+from glassformer.cli.flags.base import recipe_of, refuse_not_taken
 from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
 from glassformer.data.config import TEXT
@@ -30,10 +30,7 @@ def run(arguments: Arguments) -> int:
     out = run_folder(arguments.options.get("out"), RUNS / recipe.name)
     if (other := recipe.training.start_from) is not None and absolute(Path(other).expanduser()) == absolute(out):
         raise ConfigError(f"A run cannot start from the run that it replaces, {out}. Name another folder with --out.")
-    if other is not None:
-        from glassformer.train.run.beginning import refuse_overruled  # only here, as importing torch takes a second
-
-        refuse_overruled(recipe, changes)
+    refuse_not_taken(recipe, arguments.options, changes)
     trial, place = trial_of(arguments), launched()
     if trial is not None:
         return look(trial, recipe, out, as_json="json" in arguments.options) if place.first else 0

@@ -77,12 +77,13 @@ def single_changes(
 
     Errors: `ConfigError` for one that is given twice, that changes nothing or what no study may, and as `repeated`.
     """
+    override(recipe, changes)  # what is wrong with all arms is told of none
     variants: list[Variant] = [({CHANGE: UNCHANGED}, changes)]
     for each in apart:
         refuse_unvaried(each)
-        told: dict[str, object] = {CHANGE: combination(each)}
+        told: dict[str, object] = {CHANGE: combination(dict(sorted(each.items())))}
         if told in (before for before, _ in variants):
-            raise ConfigError(f"--change {combination(each)} is given twice. Give it once.")
+            raise ConfigError(f"--change {told[CHANGE]} is given twice. Give it once.")
         variants.append((told, {**changes, **each}))
     found = repeated(recipe, variants, seeds)
     for arm in found[seeds:]:
@@ -112,7 +113,7 @@ def repeated(recipe: Recipe, variants: Sequence[Variant], seeds: int) -> list[Ar
         except ConfigError as error:
             refused.append(f"{combination(told)}: {error}")
     if refused:
-        more = f" ({len(refused) - 1} more combinations have errors.)" if len(refused) > 1 else ""
+        more = f" ({len(refused) - 1} more of them have errors.)" if len(refused) > 1 else ""
         raise ConfigError(f"{refused[0]}{more} Nothing was trained.")
     return found
 

@@ -23,6 +23,10 @@ MOST_MARKS = 24
 """The most marks on one line; each makes the SVG larger."""
 PANEL = (4.2, 3.2)
 """Width and height, in inches."""
+LONG = 20
+"""Characters of a tick from which it stands upright, as a change of several settings has; then pictures are higher."""
+LETTER = 0.085
+"""The width of a letter of a tick, in inches."""
 MARKS = "os^Dv<>Ph*"
 
 SHARE, COUNT = (-0.03, 1.03), (0.0, None)
@@ -125,7 +129,11 @@ def figure_of(
     """Draw a matplotlib figure of panels, three in a row, with one legend for all."""
     columns = min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    figure = matplotlib("figure").Figure(figsize=(PANEL[0] * columns + 1.6, PANEL[1] * rows), layout="constrained")
+    ticks = None if ticks is None else [in_lines(each) for each in ticks]
+    longest, widest = length(ticks or ()), length([in_lines(name) for panel in panels for name in panel.series])
+    upright = longest > LONG
+    size = (PANEL[0] * columns + max(1.6, LETTER * widest), (PANEL[1] + (LETTER * longest if upright else 0)) * rows)
+    figure = matplotlib("figure").Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharey="all" if kind == "lines" else False)
     places = [axes for row in grid for axes in row]
     for axes, panel in zip(places, panels, strict=False):
@@ -137,13 +145,30 @@ def figure_of(
         if panel.ends is not None:
             axes.set_ylim(*panel.ends)
         if ticks is not None:
-            axes.set_xticks(range(len(ticks)), ticks, rotation=30 if max(map(len, ticks)) > 5 else 0)
+            axes.set_xticks(range(len(ticks)), ticks, rotation=90 if upright else 30 if longest > 5 else 0)
     for axes in places[len(panels) :]:
         axes.remove()
     marks, titles = places[0].get_legend_handles_labels()
     if any(titles):
-        figure.legend(marks, titles, title=legend, loc="outside right upper", frameon=False, fontsize=9)
+        figure.legend(
+            marks,
+            [in_lines(title) for title in titles],
+            title=legend,
+            loc="outside right upper",
+            frameon=False,
+            fontsize=9,
+        )
     return figure
+
+
+def in_lines(name: str) -> str:
+    """Put each setting of a combination on a line of its own."""
+    return name.replace(", ", ",\n")
+
+
+def length(names: Sequence[str]) -> int:
+    """The length of the longest line."""
+    return max((len(line) for name in names for line in name.split("\n")), default=0)
 
 
 def lines(axes: Any, series: dict[str, Points]) -> None:

@@ -1,31 +1,35 @@
-"""The classic settings: those of Vaswani et al. 2017, in place of what recipes have from later papers.
+"""The classic settings: those of Vaswani et al. 2017, in place of what a recipe has from later papers.
 
-They are what each setting is by default: sinusoidal positions, layer norm, ReLU, embeddings that are tied and scaled,
-Xavier's initial weights, AdamW, and a learning rate that falls with the inverse square root of the step. One thing is
-as in later models: the norm is before the branch (Xiong et al. 2020), as every recipe has it. Imports no torch.
+Every setting of [model] has its default, except sizes, dropout and what a task needs (`KEPT`), and so has every setting
+of [optimizer] and what the learning rate depends on. That is: sinusoidal positions, LayerNorm, ReLU, embeddings that
+are tied and scaled, Xavier's initial weights, Adam, and a learning rate that falls with the inverse square root of the
+step. One thing is as in later models: the norm is before the branch (Xiong et al. 2020). Imports no torch.
 """
 
 from __future__ import annotations
+
+from dataclasses import fields
 
 from glassformer.model.recipe import ModelRecipe
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import Recipe, override
 from glassformer.train.settings import TrainingConfig
 
-CLASSIC: dict[str, tuple[object, tuple[str, ...]]] = {
-    "model": (
-        ModelRecipe(),
-        ("norm", "qk_norm", "activation", "positions", "convolution", "init", "tie_embeddings", "scale_embeddings"),
-    ),
-    "training": (TrainingConfig(), ("learning_rate", "schedule", "warmup")),
-    "optimizer": (OptimizerConfig(), ("name", "momentum", "weight_decay", "average")),
-}
-"""By section: its default values, and the settings that take them."""
+KEPT = (
+    *("d_model", "n_heads", "d_head", "n_layers", "encoder_layers", "decoder_layers", "d_ff", "max_len"),
+    *("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "head_dropout"),
+    *("pooling", "silent", "share_embeddings", "attention"),
+)
+"""Settings of [model] that a classic recipe keeps."""
+RATE = ("learning_rate", "schedule", "warmup", "min_learning_rate", "cooldown")
+"""Settings of [training] that a classic recipe does not keep."""
 
 
 def classic(recipe: Recipe) -> Recipe:
     """The recipe with the classic settings; its data, sizes, steps, dropout and decoding stay."""
-    return override(
-        recipe,
-        {f"{section}.{name}": getattr(usual, name) for section, (usual, names) in CLASSIC.items() for name in names},
-    )
+    usual = {
+        **{f"model.{each.name}": each.default for each in fields(ModelRecipe) if each.name not in KEPT},
+        **{f"training.{each.name}": each.default for each in fields(TrainingConfig) if each.name in RATE},
+        **{f"optimizer.{each.name}": each.default for each in fields(OptimizerConfig)},
+    }
+    return override(recipe, usual)

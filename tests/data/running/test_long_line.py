@@ -93,7 +93,7 @@ def test_a_line_without_white_space_is_refused_where_a_tokenizer_needs_it(folder
         one_line(file, SOLID)
     found = read("bpe", path)
     assert found["refused"] == "DataError"
-    assert f"{path}: this tokenizer needs white space in a text" in found["says"]
+    assert f"{path}: this tokenizer needs words with white space between them" in found["says"]
     assert int(found["says"].split("but ")[1].split(" ")[0].replace(",", "")) > LONGEST_RUN
 
 

@@ -35,11 +35,6 @@ def test_the_rule_of_the_stride_on_ten_tokens() -> None:
     assert [tuple(each) for each in evaluation_windows(2, 4, 2)] == [(0, 2, 1)]
 
 
-def test_one_token_cannot_be_scored() -> None:
-    with pytest.raises(DataError, match="needs at least 2; this text has 1"):
-        next(evaluation_windows(0, 4))
-
-
 @pytest.mark.parametrize("order", ORDERS)
 @given(step=st.integers(0, 10**6), rows=st.integers(1, 12))
 def test_a_window_hangs_on_seed_step_and_row_alone(order: str, step: int, rows: int) -> None:

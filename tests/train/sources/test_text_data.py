@@ -144,9 +144,11 @@ def test_a_dev_text_that_takes_longer_than_the_steps_is_told(tmp_path):
     few = {"training__steps": 5, "training__evaluate_every": 2}
     read = prepare(text_recipe(book(tmp_path), data__dev_text=str(dev), **few))
     assert read.notes()[2:] == [
-        "evaluation: scores 289 dev tokens, which takes about 1.0 times as long as 2 steps; a shorter data.dev_text is "
-        "enough to choose by"
+        "evaluation: scores 289 dev tokens, which takes about 1.0 times as long as 2 steps; a shorter data.dev_text "
+        "takes less"
     ]
+    strides = prepare(text_recipe(book(tmp_path), data__dev_text=str(dev), data__stride=2, **few)).notes()[2]
+    assert "about 4.0 times as long as 2 steps" in strides
     assert (
         len(
             prepare(
@@ -158,7 +160,7 @@ def test_a_dev_text_that_takes_longer_than_the_steps_is_told(tmp_path):
     for never in (0, 9):
         assert len(prepare(text_recipe(book(tmp_path), **few | {"training__evaluate_every": never})).notes()) == 2
     [_, _, told] = prepare(text_recipe(book(tmp_path), training__steps=1, data__dev_share=0.5)).notes()
-    assert "dev_share below 0.5 is enough" in told
+    assert "dev_share below 0.5 takes less" in told
 
 
 def test_what_the_vocabulary_lacks_and_what_was_left_out_is_told(tmp_path):

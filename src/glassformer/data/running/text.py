@@ -105,8 +105,7 @@ def beginning(found: Iterator[DocumentPiece], place: str) -> Iterator[DocumentPi
             return
         if n > LONGEST_RUN:
             raise DataError(
-                f"{place}: the text begins with more than {LONGEST_RUN:,} characters of white space, which are held in "
-                "memory until other text follows. Remove them."
+                f"{place}: the text begins with more than {LONGEST_RUN:,} characters of white space. Remove them."
             )
 
 

@@ -62,21 +62,17 @@ class EvaluationWindow(NamedTuple):
     start: int
     stop: int
     scored: int
-    """The first token that is scored here; the last one is the token at `stop`."""
+    """The first token that is scored here; the last one is the token at `stop`. Means nothing for hidden tokens."""
 
 
 def evaluation_windows(n_read: int, window: int, stride: int | None = None) -> Iterator[EvaluationWindow]:
-    """The windows that read the first `n_read` tokens of a text and score each of the tokens 1 to n_read once.
+    """The windows that read the first `n_read` tokens of a text, of which each predicts the next, once.
 
     `n_read`: all tokens but the last, which predicts nothing; all of them where those that are hidden are scored.
-    `stride` is at most `window`; None: equal to it. Errors: `DataError` for no token.
+    `stride` is at most `window`; None: equal to it. Only where all are read, nothing follows the last window.
     """
-    if n_read < 1:
-        raise DataError(
-            f"Only the tokens after the first are scored, so a text needs at least 2; this text has {n_read + 1}. "
-            "Give a longer one."
-        )
     stride = stride or window
+    assert n_read >= 1, n_read
     assert 1 <= stride <= window, (stride, window)
     scored = 1
     for start in range(0, n_read, stride):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -74,7 +74,7 @@ def begin(recipe: Recipe) -> Beginning:
     return Beginning(data, model, [*passed, f"starts from {before.folder}", *settings, *told])
 
 
-def refuse_overruled(recipe: Recipe, asked: Mapping[str, object]) -> None:
+def refuse_overruled(recipe: Recipe, asked: Collection[str]) -> None:
     """Refuse settings that were asked for where the run that this one starts from has others. Errors: `ConfigError`.
 
     `begin` takes that run's tokenizer and model settings in place of the recipe's, but nobody would ask for what is not
@@ -82,18 +82,17 @@ def refuse_overruled(recipe: Recipe, asked: Mapping[str, object]) -> None:
     """
     if recipe.training.start_from is None:
         return
-    run = Path(recipe.training.start_from).expanduser()
-    if not (run / "recipe.toml").is_file():  # as `begin` will say
+    there = Path(recipe.training.start_from).expanduser() / "recipe.toml"
+    if not there.is_file():  # as `begin` will say
         return
-    taken, _ = as_before(recipe, load_recipe(run / "recipe.toml"))
-    for name in asked:
-        section, _, key = name.partition(".")
-        wanted, there = (getattr(getattr(each, section), key) for each in (recipe, taken))
-        if wanted != there:
+    taken, _ = as_before(recipe, load_recipe(there))
+    for section, _, key in (name.partition(".") for name in asked):
+        wanted, found = (getattr(getattr(each, section), key) for each in (recipe, taken))
+        if wanted != found:
             raise ConfigError(
-                f"A run that starts from another one has its vocabulary and its weights; {run}, which "
-                f"training.start_from names, has {name}={there!r}, and {name}={wanted!r} is asked for. Remove {name}, "
-                "or remove training.start_from."
+                f"A run that starts from another one has its vocabulary and its weights; {there.parent}, which "
+                f"training.start_from names, has {section}.{key}={found!r}, and {wanted!r} is asked for. Remove "
+                f"{section}.{key}, or remove training.start_from."
             )
 
 

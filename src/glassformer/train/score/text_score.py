@@ -108,6 +108,12 @@ def nothing_asked(tokens: TokenFile, data: DataConfig) -> DataError:
     )
 
 
+def too_short(tokens: TokenFile, least: int) -> DataError:
+    """The error for a text with fewer than `least` tokens."""
+    why = "Only the tokens after the first are scored, so a text needs" if least > 1 else "A text to be scored needs"
+    return DataError(f"{why} at least {least}; this text has {len(tokens)}. Give a longer one.")
+
+
 def of_whole_text(nats: float, tokens: TokenFile) -> dict[str, Metric]:
     """The cost of the whole text, relative to sizes that do not depend on a tokenizer.
 
@@ -132,7 +138,10 @@ def batches(tokens: TokenFile, reader: Reader, data: DataConfig, places: int) ->
 
     A batch has as many windows as fit into `places` tokens, and at least one.
     """
-    windows = evaluation_windows(reader.n_read(tokens), data.window, data.stride)
+    n_read = reader.n_read(tokens)
+    if n_read < 1:
+        raise too_short(tokens, len(tokens) - n_read + 1)
+    windows = evaluation_windows(n_read, data.window, data.stride)
     row = 0
     for (length, skip), alike in groupby(windows, shape_of):
         for starts in in_rows(alike, length, places):

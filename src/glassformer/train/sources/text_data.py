@@ -166,14 +166,15 @@ class TextData(RunData):
         """A line for the user if to score the dev text takes longer than the steps before it."""
         training = self.recipe.training
         between = min(training.evaluate_every or training.steps, training.steps)
-        times = len(self.dev.tokens) / (PASSES * between * self.rows * self.recipe.data.window)
+        data = self.recipe.data
+        read = len(self.dev.tokens) * data.window / (data.stride or data.window)
+        times = read / (PASSES * between * self.rows * data.window)
         if times < 1:
             return []
-        way = f"a data.dev_share below {self.recipe.data.dev_share:g}"
-        way = way if self.recipe.data.dev_text is None else "a shorter data.dev_text"
+        way = f"a data.dev_share below {data.dev_share:g}" if data.dev_text is None else "a shorter data.dev_text"
         return [
             f"evaluation: scores {len(self.dev.tokens):,} dev tokens, which takes about {times:.1f} times as long as "
-            f"{between:,} steps; {way} is enough to choose by"
+            f"{between:,} steps; {way} takes less"
         ]
 
     def written(self) -> list[Path]:
