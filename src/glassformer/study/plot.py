@@ -150,14 +150,8 @@ def figure_of(
         axes.remove()
     marks, titles = places[0].get_legend_handles_labels()
     if any(titles):
-        figure.legend(
-            marks,
-            [in_lines(title) for title in titles],
-            title=legend,
-            loc="outside right upper",
-            frameon=False,
-            fontsize=9,
-        )
+        names = [in_lines(title) for title in titles]
+        figure.legend(marks, names, title=legend, loc="outside right upper", frameon=False, fontsize=9)
     return figure
 
 
