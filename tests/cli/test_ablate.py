@@ -12,7 +12,6 @@ import pytest
 from glassformer.cli import ablate
 from glassformer.cli.ablate import jobs, read_study, task
 from glassformer.cli.arguments import read_arguments
-from glassformer.cli.flags.varied import read_change
 from glassformer.cli.main import main
 from glassformer.cli.verbs import VERBS
 from glassformer.foundation.errors import ConfigError
@@ -129,18 +128,6 @@ def test_values_have_the_types_of_their_settings():
     values = [arm.values for arm in read_study(arguments).arms]
     assert values == [{"model.dropout": d, "model.tie_embeddings": tie} for d in (0.0, 0.5) for tie in (True, False)]
     assert {type(each["model.dropout"]) for each in values} == {float}
-
-
-def test_a_change_has_one_setting_or_several_with_commas():
-    assert read_change("model.d-ff=64,training.learning-rate=3e-3,model.tie_embeddings=false") == {
-        "model.d_ff": 64,
-        "training.learning_rate": 3e-3,
-        "model.tie_embeddings": False,
-    }
-    assert read_change("training.broken=no-scale,leaky-mask,model.norm=rms") == {
-        "training.broken": "no-scale,leaky-mask",
-        "model.norm": "rms",
-    }
 
 
 def test_a_study_of_changes_has_the_recipe_first():

@@ -46,7 +46,7 @@ ROWS: list[Mutant] = [
         "json.dumps(self.pairs)", "json.dumps(len(self.pairs))",
         f"{PREPARE}::test_fingerprint_of_dev_sees_words_that_the_vocabulary_lacks"),
     Mutant("a run before overrules what is asked for", "train/run/beginning.py",
-        "        if wanted != there:", "        if False:",
+        "        if wanted != found:", "        if False:",
         "tests/cli/test_start_from.py::test_what_is_asked_for_is_not_overruled_by_the_run_before"),
     Mutant("another vocabulary is a fault of the recipe", "train/run/resumable.py",
         "if differing and {*differing} <= SIZES:", "if False:",

@@ -25,7 +25,7 @@ ROWS: list[Mutant] = [
     Mutant("a change is trained twice", "study/grid.py",
         "        if told in (before for before, _ in variants):", "        if False:", f"{GRID}::test_no_change"),
     Mutant("a change is cut at each comma", "cli/flags/varied.py", 'r",(?=[\\w-]+\\.[\\w-]+=)"', '","',
-        f"{ABLATE}::test_a_change_has_one_setting_or_several_with_commas"),
+        "tests/cli/flags/test_varied.py"),
     Mutant("a grid hides the single changes", "cli/ablate.py", "    if axes and apart:", "    if False:",
         f"{ABLATE}::test_refused_before_anything_is_made"),
     Mutant("classic settings are asked for in vain", "cli/flags/base.py", 'classic(recipe) if "classic" in options else recipe', "recipe",
