@@ -14,6 +14,10 @@ PLOT = "tests/study/test_plot.py"
 ROWS: list[Mutant] = [
     Mutant("arms are compared by several metrics", "study/grid.py",
         'if "training.metric" in names:', "if False:", f"{GRID}::test_no_grid"),
+    Mutant("long names below a plot have no room", "study/plot.py", "(LETTER * longest if upright else 0)", "0",
+        f"{PLOT}::test_the_long_names_of_changes_have_room"),
+    Mutant("long names beside a plot have no room", "study/plot.py", "max(1.6, LETTER * widest)", "1.6",
+        f"{PLOT}::test_the_long_names_of_changes_have_room"),
     Mutant("the first of the changes is tried with all others", "study/grid.py",
         "variants.append((told, {**changes, **each}))", "variants.append((told, {**changes, **apart[0], **each}))",
         f"{GRID}::test_each_change_is_tried_by_itself"),

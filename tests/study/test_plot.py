@@ -138,3 +138,15 @@ def test_more_panels_than_can_be_read_are_left_out(tmp_path):
 def test_equal_scores_have_a_bar_of_no_length(tmp_path):
     """The mean of three times 0.998 is a rounding below it."""
     assert draw([result({"model.n_layers": 1}, seed, score=0.998) for seed in (1, 2, 3)], tmp_path)
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_long_names_of_changes_have_room(tmp_path):
+    """Else matplotlib gives up the layout, with a warning, and cuts the names off."""
+    changes = ["none", *(f"optimizer.name=adamw, training.learning_rate={rate}, {40 * 'x'}" for rate in (0.001, 0.003))]
+    found = [result({"change": each}, seed) for each in changes for seed in (1, 2)]
+    draw(found, tmp_path)
+    figure = plot.figure_of(faceted(found, plot.curve, None), "lines", None, "step", "loss", "change")
+    figure.draw_without_rendering()
+    [axes] = figure.axes
+    assert axes.get_position().width * figure.get_size_inches()[0] > 2.5, "inches that the names leave to the curves"
