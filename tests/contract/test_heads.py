@@ -10,6 +10,7 @@ from torch import nn
 
 from glassformer import Transformer
 from glassformer.model.heads import HEADS
+from glassformer.model.initialize import INITS
 from glassformer.model.outputs import OUTPUTS, Classify, Lm, Regress, Tag
 from glassformer.parts import POOLINGS
 from specimens import PADDINGS, close, config, gradients, model, normal, scramble, tokens
@@ -123,7 +124,7 @@ def test_tokens_are_features_of_one_number_each(head):
 
 
 @heads
-@pytest.mark.parametrize("init", ["xavier", "normal"])
+@pytest.mark.parametrize("init", INITS)
 @reads
 def test_first_answers_say_nothing(head, init, n_features):
     """Of labels the first loss is ln n within 0.05; numbers begin near 0."""

@@ -112,10 +112,17 @@ def test_a_head_that_reads_no_norm(init, settings, tied, scaled):
 @pytest.mark.parametrize("init", INITS)
 @pytest.mark.parametrize("positions", ["learned", "t5", "shaw"])
 def test_no_two_matrices_start_alike(positions, init, shape):
-    """Layers, projections and stacks each draw their own numbers; a matrix has no two equal rows either."""
+    """Layers, projections and stacks each draw their own numbers; a matrix has no two equal rows either.
+
+    Matrices that write to the stream are 0 in the column zero, and in no other.
+    """
     made = Transformer(config(shape, init=init, positions=positions, tie_embeddings=False, share_embeddings=False))
     matrices = {name: each for name, each in made.state_dict().items() if each.ndim == 2}
-    assert len(matrices) > 10
+    writing = {name for name in matrices if name.endswith(("output.weight", "down.weight"))}
+    assert len(matrices) - len(writing) > 10
+    assert len(writing) >= 4
+    for name in writing if init == "zero" else ():
+        assert not matrices.pop(name).any(), name
     for (one, first), (two, second) in itertools.combinations(matrices.items(), 2):
         assert first.shape != second.shape or not torch.equal(first, second), f"{one} and {two}"
     for name, matrix in matrices.items():

@@ -48,6 +48,8 @@ ROWS: list[Mutant] = [
     Mutant("layers start alike", "model/initialize.py",
         "                laws.linear(module.weight)",
         "                _ = nn.init.constant_(module.weight, 0.01)", f"{LOSS}::test_no_two_matrices_start_alike"),
+    Mutant("a branch that starts at zero adds something", "model/initialize.py",
+        "nn.init.zeros_(weight)", "NORMAL.writer(weight, branches, normed)", f"{LOSS}::test_no_two_matrices_start_alike"),
     Mutant("biases start anywhere", "model/initialize.py",
         "nn.init.zeros_(bias)", "nn.init.normal_(bias)", f"{LOSS}::test_vectors_start_as_the_table_says"),
     Mutant("blocks are one block", "model/stack.py",

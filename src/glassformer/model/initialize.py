@@ -24,10 +24,11 @@
     that reads no norm              most the first row's            most the first row's
 
 N(mean, standard deviation) is a normal distribution. The xavier column follows Glorot and Bengio 2010, equation 16; the
-normal column follows Radford et al. 2019, section 2.3. beta is DeepNorm's gain (`model/deepnorm.py`), or 1 without
-DeepNorm. In a stack without norms, the xavier column too divides output and down by sqrt(branches); otherwise its
-stream would grow with each branch. The router starts small, so that all experts are about equally likely (Fedus et al.
-2022, section 2.4).
+normal column follows Radford et al. 2019, section 2.3. A third column, zero, is the normal one but for output and down,
+which are 0: at first no branch adds anything to the stream (Zhang, Dauphin and Ma 2019, section 3). beta is DeepNorm's
+gain (`model/deepnorm.py`), or 1 without DeepNorm. In a stack without norms, the xavier column too divides output and
+down by sqrt(branches); otherwise its stream would grow with each branch. The router starts small, so that all experts
+are about equally likely (Fedus et al. 2022, section 2.4).
 
 The rows for heads, and for the norm that a tied head reads, keep the initial loss at ln V. A tied head scores the token
 just read against itself, and after a norm of weight 1 that score alone would be of the order of sqrt(D). Without a
@@ -37,7 +38,7 @@ norm, every branch of the stack adds to what the head reads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
@@ -66,17 +67,21 @@ HEAD = 0.1
 """Standard deviation of the initial logits of a head or router that reads normalised vectors."""
 
 
+NORMAL = Laws(
+    embedding=lambda d_model: 0.02,
+    linear=lambda weight: nn.init.normal_(weight, std=0.02),
+    writer=lambda weight, branches, normed: nn.init.normal_(weight, std=0.02 / branches**0.5),
+)
+
+
 INITS: dict[str, Laws] = {
     "xavier": Laws(
         embedding=lambda d_model: d_model**-0.5,
         linear=nn.init.xavier_uniform_,
         writer=lambda weight, branches, normed: nn.init.xavier_uniform_(weight, 1.0 if normed else branches**-0.5),
     ),
-    "normal": Laws(
-        embedding=lambda d_model: 0.02,
-        linear=lambda weight: nn.init.normal_(weight, std=0.02),
-        writer=lambda weight, branches, normed: nn.init.normal_(weight, std=0.02 / branches**0.5),
-    ),
+    "normal": NORMAL,
+    "zero": replace(NORMAL, writer=lambda weight, branches, normed: nn.init.zeros_(weight)),
 }
 
 

@@ -131,7 +131,7 @@ class ModelRecipe:
     head_dropout: float = 0.0
     """Dropout probability of what a head that is not over tokens reads, such as a classifier's pooled vector."""
     init: str = "xavier"
-    """Weight initialisation: xavier or normal (GPT-2's)."""
+    """Weight initialisation: xavier, normal (GPT-2's), or zero: normal, but each branch adds nothing at first."""
     attention_rule: str = "softmax"
     """What attention computes: softmax, softmax_plus_one (1 more in the denominator), sigmoid, softcap or linear."""
     attention: str = "auto"
