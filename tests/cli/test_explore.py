@@ -116,13 +116,20 @@ def test_other_runs_and_a_study_stand_beside(trained, tmp_path, capsys):
     arm, page = tmp_path / "depth" / "runs" / "one", tmp_path / "page.html"
     shutil.copytree(trained, arm)
     result = Result(
-        {"model.n_layers": 1}, 7, "exact_match", {"exact_match": 0.5, "n": 9}, {}, None, [], 3, 2, 1.5, "0a"
+        {"model.n_layers": 1}, 7, "exact_match", "dev", {"exact_match": 0.5, "n": 9}, {}, None, [], 3, 2, 1.5, "0a"
     )
     write_results([result], arm.parent.parent / "results.jsonl")
     assert main(["explore", str(arm), str(trained), "--export", str(page)]) == 0
     _, run = traces_of(page)
     arms = [{"values": {"model.n_layers": 1}, "seed": 7, "figure": 0.5, "seconds": 1.5, "data": "0a"}]
-    assert run["study"] == {"name": "depth", "metric": "exact_match", "share": True, "n": 9, "arms": arms}
+    assert run["study"] == {
+        "name": "depth",
+        "metric": "exact_match",
+        "share": True,
+        "split": "dev",
+        "n": 9,
+        "arms": arms,
+    }
     assert [each["name"] for each in run["beside"]] == run["others"] == ["reverse"]
     assert run["beside"][0]["metrics"] == run["metrics"]
     assert "tokens_per_second" in run["metrics"][0]

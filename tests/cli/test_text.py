@@ -220,3 +220,4 @@ def test_an_ablation_of_text(run, tmp_path):
     answer = run("ablate", "lm", "--data.text", text, *TINY, *varied)
     assert answer.code == 0
     assert "| norm " in answer.out
+    assert " dev samples each" in answer.out

@@ -86,6 +86,14 @@ ROWS: list[Mutant] = [
         f"{TABLE}::test_steps_to_99_percent_are_of_the_first_evaluation_there"),
     Mutant("the time before a resume is not counted", "study/result.py",
         "return sum(ends) + times[-1]", "return times[-1]", f"{TABLE}::test_seconds_of_a_run_that_was_resumed_are_summed"),
+    Mutant("a study's split is called test, whatever it is", "study/score.py",
+        "split=split,", 'split="test",', "tests/cli/test_acting.py::test_a_study_scores_an_actor_on_what_was_held_out"),
+    Mutant("a table tells one split of two", "study/result.py",
+        "for each in results}, reverse=True)", "for each in results[:1]}, reverse=True)", f"{TABLE}::test_the_split_is_told"),
+    Mutant("a plot calls every split test", "study/plot.py",
+        "on the {splits(results)} split", "on the test split", f"{TABLE}::test_the_split_is_told"),
+    Mutant("the page calls every split test", "lens/page/study.js",
+        "on the ${study.split} split", "on the test split", "tests/lens/page/test_runs.py::test_a_study_compares_its_settings"),
     Mutant("the table shows the last seed only", "study/table.py",
         "figure([each.test for each in mine], first.metric)", "figure([each.test for each in mine[-1:]], first.metric)",
         f"{TABLE}::test_mean_and_spread_of_each_combination"),
@@ -101,7 +109,7 @@ ROWS: list[Mutant] = [
         "        of.setdefault(length, []).append(each)", "        of.setdefault(len(of), []).append(each)",
         "tests/train/score/test_evaluate.py::test_exact_match_by_length"),
     Mutant("a loss is drawn from 0", "study/plot.py",
-        "SHARE if metric in SHARES else None\n    panels", "SHARE if metric in SHARES else COUNT\n    panels",
+        "SHARE if metric in SHARES else None\n    held_out", "SHARE if metric in SHARES else COUNT\n    held_out",
         "tests/study/test_plot.py::test_a_loss_is_drawn_around_its_values_a_share_from_0_to_1_and_a_count_from_0"),
 ]
 # fmt: on

@@ -28,6 +28,7 @@ def result(values: dict[str, object], seed: int, score: float = 0.5, **changes: 
         "values": values,
         "seed": seed,
         "metric": "exact_match",
+        "split": "test",
         "test": {"exact_match": score, "loss": 1 - score, "n": 1000, "by_length": {"2": {"exact_match": 1.0, "n": 9}}},
         "other_data": {},
         "other": None,

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from glassformer.foundation.errors import CheckpointError
+from glassformer.study.plot import summary
 from glassformer.study.result import learning_curve, result_from, training_seconds, write_results
 from glassformer.study.table import spread, table
 from study.examples import grid, result, results_of
@@ -47,6 +48,14 @@ def test_other_data_have_a_column():
     head, row = rows(table([told]))
     assert head[1:3] == ["exact_match", "exact_match, min_length=17, max_length=32"]
     assert row[1:3] == ["50.00 %", "12.50 %"]
+
+
+def test_the_split_is_told():
+    held_out = [result({"model.n_layers": 1}, seed, split=split) for seed, split in ((1, "dev"), (2, "test"))]
+    assert "1,000 test samples each." in table(held_out[1:])
+    assert "1,000 dev samples each." in table(held_out[:1])
+    assert "1,000 test or dev samples each." in table(held_out)
+    assert summary(held_out[:1])[0].title == "exact_match on the dev split"
 
 
 def test_combination_without_results_has_its_row():

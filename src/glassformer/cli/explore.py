@@ -91,7 +91,7 @@ def other_runs(folders: Sequence[Path]) -> list[tuple[str, Path]]:
 
 def study_of(folder: Path) -> dict[str, Any] | None:
     """Return the finished arms of the study that a run belongs to, for the page to compare, or None without a study."""
-    from glassformer.study.result import SHARES, result_from
+    from glassformer.study.result import SHARES, result_from, splits
 
     run = folder.resolve()
     path = run.parent.parent / "results.jsonl"
@@ -116,6 +116,7 @@ def study_of(folder: Path) -> dict[str, Any] | None:
         "name": path.parent.name,
         "metric": metric,
         "share": metric in SHARES,
+        "split": splits(results),
         "n": results[0].test.get("n"),
         "arms": arms,
     }

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from glassformer.foundation.figures import matplotlib
 from glassformer.store.pictures import save_figure
 from glassformer.study.grid import shown
-from glassformer.study.result import SHARES, Result
+from glassformer.study.result import SHARES, Result, splits
 from glassformer.study.table import short_combination, short_names
 
 MOST_PANELS = 9
@@ -63,10 +63,11 @@ def draw(results: Sequence[Result], folder: Path) -> list[Path]:
 
 
 def summary(results: Sequence[Result]) -> list[Panel]:
-    """Return panels over the first setting: the metric on the test split, that on other data, and the steps to 99 %."""
+    """Return panels over the first setting: the metric on the scored split, on other data, and the steps to 99 %."""
     metric = results[0].metric
     ends = SHARE if metric in SHARES else None
-    panels = [Panel(f"{metric} on the test split", across(results, lambda each: float(each.test[metric])), ends)]
+    held_out = f"{metric} on the {splits(results)} split"
+    panels = [Panel(held_out, across(results, lambda each: float(each.test[metric])), ends)]
     if other_data := results[0].other_data:
         values = across(results, lambda each: float(each.other[metric]) if each.other else None)
         panels.append(Panel(f"{metric}, {short_combination(other_data)}", values, ends))
@@ -118,7 +119,7 @@ def curve(result: Result) -> dict[float, float]:
 
 
 def lengths(result: Result) -> dict[float, float]:
-    """Return source length -> exact match, on test split and other data; empty if there are no other data."""
+    """Return source length -> exact match, on the held-out split and other data; empty if there are no other data."""
     tables = [each.get("by_length", {}) for each in (result.test, result.other) if each and result.other]
     return {float(length): row["exact_match"] for table in tables for length, row in table.items()}
 

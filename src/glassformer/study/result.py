@@ -29,12 +29,14 @@ class Result:
     seed: int
     metric: str
     """The recipe's training.metric, which the table compares."""
+    split: str
+    """The split of `test`: "test", or "dev" if the data have no test split."""
     test: Figures
-    """The best checkpoint on the test split."""
+    """The best checkpoint on that split."""
     other_data: dict[str, Any]
     """The settings of --test; empty if there are none."""
     other: Figures | None
-    """The best checkpoint on the test split with those settings."""
+    """The best checkpoint on the data of those settings."""
     curve: list[tuple[int, float]]
     """(step, metric) of each evaluation on the dev split."""
     parameters: int
@@ -53,6 +55,11 @@ class Result:
     def as_json(self) -> str:
         """Return the result as one line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def splits(results: Sequence[Result]) -> str:
+    """Return the name of the split that the results are of; several names if they differ."""
+    return " or ".join(sorted({each.split for each in results}, reverse=True))
 
 
 def write_results(results: Sequence[Result], path: Path) -> None:

@@ -1,6 +1,6 @@
 """Scoring a finished arm, in its own process: on its test split, and on the other data that the study asks for.
 
-For running text without a test text, the dev text is scored, by which the best checkpoint was chosen too.
+Where the data have no test split, dev is scored, by which the best checkpoint was chosen too; the result says so.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
             f"{run} has no intact checkpoint to score. Delete that folder; the study then trains the run again."
         )
     state = read_state(last)
+    split = held_out(recipe.data)
     by_length = recipe.data.task not in NO_ANSWERS
     elsewhere = anchored(override(recipe, other_data))
     return Result(
         values=dict(values),
         seed=recipe.training.seed,
         metric=recipe.training.metric,
-        test=evaluate(run, recipe, held_out(recipe.data), by_length=by_length),
+        split=split,
+        test=evaluate(run, recipe, split, by_length=by_length),
         other_data=dict(other_data),
         other=evaluate(run, elsewhere, held_out(elsewhere.data), by_length=by_length) if other_data else None,
         curve=learning_curve(run, recipe.training.metric),

@@ -7,13 +7,13 @@ from statistics import fmean
 from typing import Any
 
 from glassformer.study.grid import combination, shown
-from glassformer.study.result import SHARES, Result
+from glassformer.study.result import SHARES, Result, splits
 
 NONE = "-"
 
 
 def table(results: Sequence[Result], combinations: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return a markdown table with a row for each combination, and notes on the seeds and test samples.
+    """Return a markdown table with a row for each combination, and notes on the seeds and samples.
 
     `combinations`: those that were asked for, so that one without any result gets a row too. Combinations that only
     `results` has follow them.
@@ -41,7 +41,7 @@ def notes(results: Sequence[Result]) -> list[str]:
     """Return notes that say what the figures are means of."""
     seeds = ", ".join(str(each) for each in sorted({each.seed for each in results}))
     pairs = " or ".join(f"{each:,}" for each in sorted({int(each.test["n"]) for each in results}))
-    lines = [f"Mean (lowest–highest) of seeds {seeds}; {pairs} test samples each."]
+    lines = [f"Mean (lowest–highest) of seeds {seeds}; {pairs} {splits(results)} samples each."]
     if results[0].metric in SHARES:
         lines.append(f"Steps to 99 %: the first evaluation on dev at or above it{every(results)}; - where none was.")
     return lines

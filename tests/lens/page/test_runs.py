@@ -107,6 +107,7 @@ STUDY = {
     "name": "depth",
     "metric": "exact_match",
     "share": True,
+    "split": "dev",
     "n": 500,
     "arms": [
         {"values": {"model.n_layers": layers}, "seed": seed, "figure": figure, "seconds": 1.0, "data": f"{seed:04x}"}
@@ -135,6 +136,7 @@ def test_a_study_compares_its_settings(opened_with):
     assert rows.nth(0).locator("td").nth(3).text_content().startswith("−9.00 % [−11.5 %, −6.52 %]")
     assert rows.nth(1).locator("circle").count() == 3
     assert fmean([0.58, 0.69, 0.8]) == pytest.approx(0.69)
+    assert page.text_content(".study p").startswith("exact match on the dev split, n = 500: ")
     assert "which saw the same data" in page.text_content(".study")
     assert not view.complaints
 

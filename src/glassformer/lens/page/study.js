@@ -6,7 +6,7 @@ import { saving } from "lens/files.js";
 import { number, percent, whole } from "lens/text.js";
 
 /** @typedef {{values: Record<string, unknown>, seed: number, figure: number, seconds: number, data: string}} Arm `data`: the digest of what it was trained on */
-/** @typedef {{name: string, metric: string, share: boolean, n?: number | null, arms: Arm[]}} Study */
+/** @typedef {{name: string, metric: string, share: boolean, split: string, n?: number | null, arms: Arm[]}} Study */
 /** @typedef {{name: string, arms: Arm[]}} Group arms with the same settings, one of each seed */
 /** @typedef {{mean: number, half: number | null, n: number}} Estimate a mean, and half of its 95 % interval */
 
@@ -71,7 +71,7 @@ export function studyCard(study) {
   draw(all[0].name);
   return h("section", { class: "card study" }, h("div", { class: "card-head" }, h("h2", {}, `The study ${study.name}`), h("span", { class: "grow" }),
     saving("the study", [study.name, "ablations", "arms"], { csv: () => csv(["setting", "seed", study.metric, "seconds"], all.flatMap(({ name, arms }) => arms.map(({ seed, figure, seconds }) => [name, seed, figure, seconds]))) })),
-    h("p", { class: "quiet" }, `${study.metric.replaceAll("_", " ")} on the test split${study.n ? `, n = ${study.n}` : ""}: the mean over seeds with its 95 % interval (Student’s t), and the difference between runs of the same seed, which ${sameData(study) ? "saw the same data" : "did not all see the same data"}${study.share ? ", in percentage points" : ""}.`), place);
+    h("p", { class: "quiet" }, `${study.metric.replaceAll("_", " ")} on the ${study.split} split${study.n ? `, n = ${study.n}` : ""}: the mean over seeds with its 95 % interval (Student’s t), and the difference between runs of the same seed, which ${sameData(study) ? "saw the same data" : "did not all see the same data"}${study.share ? ", in percentage points" : ""}.`), place);
 }
 
 /** @param {Study} study @param {Group[]} all @param {Group} base */

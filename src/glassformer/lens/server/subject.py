@@ -66,8 +66,8 @@ class Subject:
     others: Sequence[tuple[str, Path]] = ()
     """Runs whose curves are drawn beside its own: name and folder."""
     study: Mapping[str, Any] | None = None
-    """The study that the run is an arm of: `name`, `metric`, `share`, `n`; for each arm `values`, `seed`, `figure` and
-    `data`, a digest."""
+    """The study that the run is an arm of: `name`, `metric`, `share`, `split`, `n`; for each arm `values`, `seed`,
+    `figure` and `data`, a digest."""
 
     def trace(self, source: Text, gold: Text | None = None, manner: Manner = USUAL_MANNER) -> Trace:
         """Trace the model's answer to a source; the trace includes the heads' roles."""
