@@ -42,7 +42,7 @@ STUDIES = {
         "--data.dev-size 200 --data.test-size 500"
     ),
     "language": (
-        "glassformer ablate lm --vary model.init=xavier,normal --vary model.qk_norm=none,rms --seeds 3 "
+        "glassformer ablate lm --vary model.init=xavier,normal,zero --vary model.qk_norm=none,rms --seeds 3 "
         "--model.n-layers 2 --training.steps 300 --training.evaluate-every 100 --training.samples 0"
     ),
     "lm": (
