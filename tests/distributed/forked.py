@@ -28,11 +28,15 @@ from torch.distributed import TCPStore
 from distributed.processes import environment, free_port
 from glassformer.cli.main import main
 from glassformer.foundation.launched import LOOPBACK
+from glassformer.parts.native import CPP, has_cpp
 from glassformer.train.recipe import Recipe, dumps_recipe
 from glassformer.train.run import session
 from glassformer.train.run.running import Session
 from store.faults import trapped
 from train.examples import recipe
+
+for cpp in CPP.parent.glob("*.cpp"):
+    has_cpp(cpp)  # likewise: no fork has calls to the disk for its sources
 
 COUNT = 2
 STEPS, EVERY = 20, 5

@@ -183,7 +183,8 @@ def assert_same_end(run: Path, whole: Path) -> None:
     """Weights, optimizer, state, figures and samples of the two are equal byte for byte."""
     ours, theirs = final(run), final(whole)
     assert ours.keys() == theirs.keys() >= {"model.safetensors", "optimizer.safetensors", "state.json"}
-    assert [name for name in theirs if ours[name] != theirs[name]] == []
+    differing = [name for name in theirs if ours[name] != theirs[name]]
+    assert not differing, differing
 
 
 def texts(folder: Path, **lines: list[str]) -> dict[str, Path]:
