@@ -37,18 +37,26 @@ class Trap:
         self.at, self.how, self.error, self.kills = at, how, error, kills
         self.dead = False
         self.log: list[tuple[str, str]] = []
+        self.synced: dict[str, int] = {}
+        """How many bytes of a file are safe, by its path: no crash takes them away."""
 
     def wrap(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
             if self.dead:
                 raise Crash
-            self.log.append((kind(name, args), where(name, args)))
+            what, path = kind(name, args), where(name, args)
+            self.log.append((what, path))
+            if what == "create" and "a" not in args[1]:
+                self.synced.pop(path, None)
             if len(self.log) - 1 != self.at:
-                return call(*args, **kwargs)
+                answer = call(*args, **kwargs)
+                if what == "fsync":
+                    self.synced[path] = os.fstat(args[0]).st_size
+                return answer
             if self.error is not None:
                 raise self.error
             if self.how == "half":
-                do_half(name, call, args)
+                do_half(name, call, args, self.synced.get(path, 0))
             if self.how == "after":
                 close(call(*args, **kwargs))
             if self.kills:
@@ -93,14 +101,15 @@ def where(name: str, args: tuple[Any, ...]) -> str:
     return str(args[0])
 
 
-def do_half(name: str, call: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    """What a file looks like when the process or the disk stopped in the middle of writing it."""
+def do_half(name: str, call: Callable[..., Any], args: tuple[Any, ...], synced: int) -> None:
+    """What a file looks like when the process or the disk stopped in the middle of writing it; `synced` bytes stay."""
     if name == "save_file":
         call(*args)
         os.truncate(args[1], Path(args[1]).stat().st_size // 2)
     if name == "fsync":
         with suppress(OSError):  # of a folder there is no half
-            os.ftruncate(args[0], os.fstat(args[0]).st_size // 2)
+            size = os.fstat(args[0]).st_size
+            os.ftruncate(args[0], (min(synced, size) + size) // 2)
 
 
 def close(opened: Any) -> None:
