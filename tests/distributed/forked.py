@@ -35,9 +35,6 @@ from glassformer.train.run.running import Session
 from store.faults import trapped
 from train.examples import recipe
 
-for cpp in CPP.parent.glob("*.cpp"):
-    has_cpp(cpp)  # likewise: no fork has calls to the disk for its sources
-
 COUNT = 2
 STEPS, EVERY = 20, 5
 TIMEOUT = 60
@@ -205,6 +202,8 @@ def whole(folder: Path, shard: bool, since: str) -> tuple[Path, list[dict[str, i
     """A run that nothing strikes, and what each of its processes counted."""
     file, run = folder / f"{'cut' if shard else 'whole'}.toml", folder / ("cut" if shard else "whole")
     file.write_text(dumps_recipe(short(shard)), "utf-8")
+    for cpp in CPP.parent.glob("*.cpp"):
+        has_cpp(cpp)  # forks then have no calls to the disk for its sources
     ends = together(["train", str(file), "--out", str(run)], folder / "said", None, since=since, strike=0)
     assert [each.code for each in ends] == [0] * COUNT, "\n".join(each.text for each in ends)
     return run, [each.counts for each in ends]

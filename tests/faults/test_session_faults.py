@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,7 +86,6 @@ def test_stopped_at_any_event(whole, tmp_path, kind, step):
     assert_same_end(tmp_path / "run", whole)
 
 
-@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # a dying process closes nothing
 @pytest.mark.parametrize("tries", [3, pytest.param(None, marks=pytest.mark.slow)], ids=["a few", "every one"])
 @pytest.mark.parametrize("how", CRASHES)
 def test_crash_at_calls_to_the_disk(traced, tmp_path, how, tries):
@@ -94,11 +94,13 @@ def test_crash_at_calls_to_the_disk(traced, tmp_path, how, tries):
     stride = len(calls) // (tries or len(calls))
     for at in range(stride * CRASHES.index(how) // len(CRASHES), len(calls), stride):
         run = tmp_path / str(at)
-        with pytest.raises(Crash), trapped(at, how):
-            follow(start(tiny(), run))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "unclosed file", ResourceWarning)  # a dying process closes nothing
+            with pytest.raises(Crash), trapped(at, how):
+                follow(start(tiny(), run))
+            gc.collect()
         finish(run)
         assert_same_end(run, whole)
-    gc.collect()  # the files that it left open are of this test, not of the next
 
 
 @pytest.mark.parametrize("call", ["fsync", "rename", "save_file"])

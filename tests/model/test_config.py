@@ -144,6 +144,15 @@ def test_unknown_names_meet_the_nearest(name, wrong, right):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("placement", ["output", "sandwich"])
+def test_no_norm_stands_after_zeros(placement, shape):
+    """Its first gradients would be divided by the root of its eps."""
+    with pytest.raises(ConfigError, match=rf"^init='zero' needs branches without a norm .*'{placement}'\. Try norm_pl"):
+        config(shape, init="zero", norm_placement=placement)
+    config(shape, init="zero", norm_placement=placement, norm="none")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_to_plain_values_and_back(shape):
     """Every setting survives json, not only the defaults."""
     other = {"n_kv_heads": 2, "d_head": 6, "window": 3, "positions": "rotary", "bias": False, "final_norm": True}

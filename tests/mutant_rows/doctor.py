@@ -62,6 +62,8 @@ ROWS: list[Mutant] = [
     Mutant("copies are one layer", "proof/doctor/layers.py", "SHARED if together else COPIES", "SHARED", f"{FOUND}[identical-layers-encoder-decoder]"),
     Mutant("the residual of the config is left out", "proof/doctor/layers.py", "scale * call.given[0] + added", "call.given[0] + added", f"{HEALTHY}[softcap-deepnorm]"),
     Mutant("a layer without gradient passes", "proof/doctor/learning.py", "if not size > 0:", "if size < 0:", f"{DOCTOR}::test_layer_without_a_gradient"),
+    Mutant("branches that start at zero are called cut off", "proof/doctor/case.py", "nn.init.normal_(writer.weight, std=0.02)", "pass",
+        f"{DOCTOR}::test_branches_that_start_at_zero_are_passed"),
     Mutant("any first loss will do", "proof/doctor/learning.py", "NEAR, FAR = 0.25, 0.4", "NEAR, FAR = 30.0, 100.0", f"{FOUND}[unscaled-init-encoder-decoder]"),
     Mutant("what is never learned counts as slow", "proof/doctor/learning.py", "LEARNED, HARDLY = 0.1, 0.7", "LEARNED, HARDLY = 0.1, 7.0",
         f"{DOCTOR}::test_batch_that_cannot_be_learned"),

@@ -50,6 +50,8 @@ ROWS: list[Mutant] = [
         "                _ = nn.init.constant_(module.weight, 0.01)", f"{LOSS}::test_no_two_matrices_start_alike"),
     Mutant("a branch that starts at zero adds something", "model/initialize.py",
         "nn.init.zeros_(weight)", "NORMAL.writer(weight, branches, normed)", f"{LOSS}::test_no_two_matrices_start_alike"),
+    Mutant("a norm stands after zeros", "model/config.py", "        self._check_init()\n", "",
+        "tests/model/test_config.py::test_no_norm_stands_after_zeros"),
     Mutant("biases start anywhere", "model/initialize.py",
         "nn.init.zeros_(bias)", "nn.init.normal_(bias)", f"{LOSS}::test_vectors_start_as_the_table_says"),
     Mutant("blocks are one block", "model/stack.py",

@@ -225,6 +225,14 @@ def test_a_layer_whose_other_weights_are_exactly_0_is_stuck(tmp_path):
     assert "head 1 of encoder.blocks.0.self_attention" in found[0].evidence
 
 
+@pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
+def test_branches_that_start_at_zero_are_passed(tmp_path, layout):
+    run = trained(tmp_path, layout, model__init="zero")
+    assert named(found(run), FAILURE) == []
+    shutil.rmtree(run / "checkpoints")
+    assert named(found(run), FAILURE) == []
+
+
 def test_layer_without_a_gradient(tmp_path, monkeypatch):
     case = case_of(trained(tmp_path))
     begin = case.begin

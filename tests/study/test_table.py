@@ -48,6 +48,7 @@ def test_other_data_have_a_column():
     head, row = rows(table([told]))
     assert head[1:3] == ["exact_match", "exact_match, min_length=17, max_length=32"]
     assert row[1:3] == ["50.00 %", "12.50 %"]
+    assert "1,000 test samples each.\nOf min_length=17, max_length=32: 7 samples each." in table([told])
 
 
 def test_the_split_is_told():
@@ -76,6 +77,16 @@ def test_table_can_be_made_again_from_the_file(tmp_path):
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == len(results)
     assert results_of(tmp_path / "results.jsonl") == results
     assert table(results_of(tmp_path / "results.jsonl")) == table(results)
+
+
+def test_a_result_from_before_gets_its_split(tmp_path):
+    told = result({"model.n_layers": 1}, 1, split="dev")
+    before = {name: each for name, each in json.loads(told.as_json()).items() if name != "split"}
+    assert result_from(before, "results.jsonl:1", "dev") == told
+    assert result_from(json.loads(told.as_json()), "results.jsonl:1", "test") == told
+    for value, split in ((before, None), ({**before, "split": None}, "dev")):
+        with pytest.raises(CheckpointError, match=r"^results\.jsonl:1 is not the result .* repeat the study's command"):
+            result_from(value, "results.jsonl:1", split)
 
 
 @pytest.mark.parametrize("value", [{}, [], {"values": {}, "seed": 1}], ids=str)

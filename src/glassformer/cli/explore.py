@@ -91,14 +91,17 @@ def other_runs(folders: Sequence[Path]) -> list[tuple[str, Path]]:
 
 def study_of(folder: Path) -> dict[str, Any] | None:
     """Return the finished arms of the study that a run belongs to, for the page to compare, or None without a study."""
+    from glassformer.data.purpose import held_out
     from glassformer.study.result import SHARES, result_from, splits
+    from glassformer.train.recipe import load_recipe
 
     run = folder.resolve()
     path = run.parent.parent / "results.jsonl"
     if run.parent.name != "runs" or not path.is_file():
         return None
     lines = path.read_text("utf-8").splitlines()
-    results = [result_from(json.loads(line), f"{path}:{i}") for i, line in enumerate(lines, 1)]
+    split = held_out(load_recipe(run / "recipe.toml").data)
+    results = [result_from(json.loads(line), f"{path}:{i}", split) for i, line in enumerate(lines, 1)]
     if not results:
         return None
     metric = results[0].metric

@@ -57,6 +57,7 @@ class ModelConfig:
             object.__setattr__(self, "decoder", replace(self.decoder, causal=True))
         if self.deepnorm:
             self._check_deepnorm()
+        self._check_init()
         if not self.one_vocabulary and not (self.encoder and self.decoder):
             raise ConfigError(
                 f"source_vocab_size ({self.source_vocab_size}) belongs to an encoder-decoder; a model with one stack "
@@ -120,6 +121,16 @@ class ModelConfig:
     def reads_tokens(self) -> bool:
         """Whether at least one stack reads tokens."""
         return any(each is not None and each.n_features is None for each in (self.encoder, self.decoder))
+
+    def _check_init(self) -> None:
+        """Refuse branches that start at zero under a norm: it would divide their first gradients by almost nothing."""
+        for side in ("encoder", "decoder") if self.init == "zero" else ():
+            stack: StackConfig | None = getattr(self, side)
+            if stack and stack.norm != "none" and stack.norm_placement in ("output", "sandwich"):
+                raise ConfigError(
+                    f"init='zero' needs branches without a norm after them; got {side}.norm_placement="
+                    f"{stack.norm_placement!r}. Try norm_placement='pre', or init='normal'."
+                )
 
     def _check_deepnorm(self) -> None:
         if self.init != "xavier":

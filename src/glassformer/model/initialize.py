@@ -25,10 +25,11 @@
 
 N(mean, standard deviation) is a normal distribution. The xavier column follows Glorot and Bengio 2010, equation 16; the
 normal column follows Radford et al. 2019, section 2.3. A third column, zero, is the normal one but for output and down,
-which are 0: at first no branch adds anything to the stream (Zhang, Dauphin and Ma 2019, section 3). beta is DeepNorm's
-gain (`model/deepnorm.py`), or 1 without DeepNorm. In a stack without norms, the xavier column too divides output and
-down by sqrt(branches); otherwise its stream would grow with each branch. The router starts small, so that all experts
-are about equally likely (Fedus et al. 2022, section 2.4).
+which are 0: at first no branch adds anything to the stream (Zhang, Dauphin and Ma 2019, section 3). What is inside a
+branch then learns from the second step on; in an encoder that a decoder reads, from the third. beta is DeepNorm's gain
+(`model/deepnorm.py`), or 1 without DeepNorm. In a stack without norms, the xavier column too divides output and down by
+sqrt(branches); otherwise its stream would grow with each branch. The router starts small, so that all experts are about
+equally likely (Fedus et al. 2022, section 2.4).
 
 The rows for heads, and for the norm that a tied head reads, keep the initial loss at ln V. A tied head scores the token
 just read against itself, and after a norm of weight 1 that score alone would be of the order of sqrt(D). Without a
@@ -38,7 +39,7 @@ norm, every branch of the stack adds to what the head reads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -81,7 +82,11 @@ INITS: dict[str, Laws] = {
         writer=lambda weight, branches, normed: nn.init.xavier_uniform_(weight, 1.0 if normed else branches**-0.5),
     ),
     "normal": NORMAL,
-    "zero": replace(NORMAL, writer=lambda weight, branches, normed: nn.init.zeros_(weight)),
+    "zero": Laws(
+        embedding=NORMAL.embedding,
+        linear=NORMAL.linear,
+        writer=lambda weight, branches, normed: nn.init.zeros_(weight),
+    ),
 }
 
 

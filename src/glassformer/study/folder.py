@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from glassformer.data.purpose import held_out
 from glassformer.foundation.errors import CheckpointError
 from glassformer.store.json_file import read_json
 from glassformer.study.grid import Arm
@@ -42,10 +43,10 @@ class StudyFolder:
 
         Errors: `CheckpointError` for a file that holds no result.
         """
-        path = self.scores(arm)
-        if not path.is_file() or not (self.run(arm) / "recipe.toml").is_file():
+        path, recipe = self.scores(arm), self.run(arm) / "recipe.toml"
+        if not path.is_file() or not recipe.is_file():
             return None
-        found = result_from(read_json(path), str(path))
+        found = result_from(read_json(path), str(path), held_out(load_recipe(recipe).data))
         return found if found.other_data == dict(other) else None
 
     def state(self, arm: Arm, other: Mapping[str, object]) -> str:

@@ -36,7 +36,7 @@ class Result:
     other_data: dict[str, Any]
     """The settings of --test; empty if there are none."""
     other: Figures | None
-    """The best checkpoint on the data of those settings."""
+    """The best checkpoint on the held-out split of the data with those settings."""
     curve: list[tuple[int, float]]
     """(step, metric) of each evaluation on the dev split."""
     parameters: int
@@ -67,17 +67,30 @@ def write_results(results: Sequence[Result], path: Path) -> None:
     write_text_atomically(path, "".join(f"{each.as_json()}\n" for each in results))
 
 
-def result_from(value: Any, place: str) -> Result:
-    """Make a result from a value read from JSON. Errors: `CheckpointError` naming `place`."""
+def result_from(value: Any, place: str, split: str | None = None) -> Result:
+    """Make a result from a value read from JSON; `split` is what one has that was scored before results told it.
+
+    Errors: `CheckpointError` naming `place`.
+    """
+    if isinstance(value, dict) and split is not None:
+        value = {"split": split, **value}
     match value:
-        case {"values": dict(), "seed": int(), "metric": str(metric), "test": dict(test), "curve": list(curve)}:
+        case {
+            "values": dict(),
+            "seed": int(),
+            "metric": str(metric),
+            "split": str(),
+            "test": dict(test),
+            "curve": list(curve),
+        }:
             if value.keys() == Result.__dataclass_fields__.keys() and metric in test:
                 whole: dict[str, Any] = {**value, "curve": [(step, figure) for step, figure in curve]}
                 return Result(**whole)
         case _:
             pass
     raise CheckpointError(
-        f"{place} is not the result of a run of this study. Delete the file; the study then scores the run again."
+        f"{place} is not the result of a run of this study. Delete the file and repeat the study's command, which "
+        "makes it again."
     )
 
 

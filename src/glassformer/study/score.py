@@ -1,4 +1,4 @@
-"""Scoring a finished arm, in its own process: on its test split, and on the other data that the study asks for.
+"""Scoring a finished arm, in its own process: on its held-out split, and on the other data that the study asks for.
 
 Where the data have no test split, dev is scored, by which the best checkpoint was chosen too; the result says so.
 """

@@ -42,6 +42,9 @@ def notes(results: Sequence[Result]) -> list[str]:
     seeds = ", ".join(str(each) for each in sorted({each.seed for each in results}))
     pairs = " or ".join(f"{each:,}" for each in sorted({int(each.test["n"]) for each in results}))
     lines = [f"Mean (lowest–highest) of seeds {seeds}; {pairs} {splits(results)} samples each."]
+    others = " or ".join(f"{each:,}" for each in sorted({int(each.other["n"]) for each in results if each.other}))
+    if others not in ("", pairs):
+        lines.append(f"Of {short_combination(results[0].other_data)}: {others} samples each.")
     if results[0].metric in SHARES:
         lines.append(f"Steps to 99 %: the first evaluation on dev at or above it{every(results)}; - where none was.")
     return lines

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from torch import nn
+
 from glassformer.data.batch import Batch, collate
 from glassformer.data.config import FILES, LABEL
 from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, load_pairs, places
@@ -17,6 +19,7 @@ from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.heads import SequenceHead
 from glassformer.model.stack import Stack
 from glassformer.model.transformer import Transformer
+from glassformer.parts import Block
 from glassformer.proof.check.table import NotTestedError
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.objective import Objective
@@ -80,7 +83,20 @@ class Case:
     @cached_property
     def fresh(self) -> Transformer:
         """The model before the first step, in evaluation mode."""
-        return self.begin().double().eval()
+        return self.untrained()
+
+    def untrained(self) -> Transformer:
+        """Return a new model, in float64 and evaluation mode, that the caller may change.
+
+        Branches that start at 0 because the recipe says so get small weights: until they learn, nothing passes them.
+        """
+        model = self.begin().double().eval()
+        for stack in (model.encoder, model.decoder) if self.recipe.model.init == "zero" else ():
+            for block in () if stack is None else stack.blocks:
+                assert isinstance(block, Block)
+                for writer in block.writers:
+                    nn.init.normal_(writer.weight, std=0.02)
+        return model
 
     def begin(self) -> Transformer:
         """Return a new model that the caller may change, built as training builds it."""

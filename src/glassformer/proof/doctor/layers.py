@@ -109,7 +109,7 @@ def residual(case: Case) -> Seen:
 
 def layers(case: Case) -> Iterator[Seen]:
     """Run every block on the input of its stack's first block, and compare the outputs."""
-    fresh = case.begin().double().eval()  # a new one, because its weights are changed
+    fresh = case.untrained()  # a new one, because its weights are changed
     pairs = 0
     for name, module in fresh.named_children():
         if not isinstance(module, Stack):

@@ -86,7 +86,7 @@ def first_loss(case: Case) -> Seen:
 
 def gradient(case: Case) -> Iterator[Seen]:
     """Check the gradient of the first batch, block by block."""
-    model, batch = case.begin().double().eval(), case.real(PAIRS)
+    model, batch = case.untrained(), case.real(PAIRS)
     (loss_of(model, batch, case.objective).objective / case.objective(batch).n_targets).backward()
     told: list[str] = []
     faint = 1.0
