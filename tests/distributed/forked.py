@@ -212,18 +212,21 @@ def whole(folder: Path, shard: bool, since: str) -> tuple[Path, list[dict[str, i
 def moments(number: int, limits: dict[bool, list[dict[str, int]]], kinds: dict[str, tuple[str, ...]]) -> list[Moment]:
     """So many, of all kinds, victims and ways to share a model in turn, each sort spread over the whole run.
 
-    Threads and other processes take part in the counts, so the last twentieth is left out.
+    Threads and other processes take part in the counts, so the last twentieth is left out; and of the calls to the disk
+    at least a dozen, as the processes share those of a save otherwise each time (the second makes 27 to 39 of 360).
     """
     sorts = [
         (kind, victim, shard)
         for shard in limits
         for victim in range(COUNT)
         for kind in kinds
-        if limits[shard][victim][kind] >= 10
+        if limits[shard][victim][kind] >= (20 if kind == "disk" else 10)
     ]
     found: list[Moment] = []
     for n in range(number):
         kind, victim, shard = sorts[n % len(sorts)]
-        at = 1 + int(0.95 * limits[shard][victim][kind] * (n + 0.5) / number)
+        limit = limits[shard][victim][kind]
+        spare = max(0.05 * limit, 12 if kind == "disk" else 0)
+        at = 1 + int((limit - spare) * (n + 0.5) / number)
         found.append(Moment(kind, at, kinds[kind][n // len(sorts) % len(kinds[kind])], victim, shard))
     return found
