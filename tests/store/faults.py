@@ -58,7 +58,8 @@ class Trap:
             if self.how == "half":
                 do_half(name, call, args, self.synced.get(path, 0))
             if self.how == "after":
-                close(call(*args, **kwargs))
+                with suppress(OSError):  # also after a call that fails, as of a folder that is there already
+                    close(call(*args, **kwargs))
             if self.kills:
                 os.kill(os.getpid(), signal.SIGKILL)
             self.dead = True
