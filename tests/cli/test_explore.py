@@ -134,6 +134,9 @@ def test_other_runs_and_a_study_stand_beside(trained, tmp_path, capsys):
     assert run["beside"][0]["metrics"] == run["metrics"]
     assert "tokens_per_second" in run["metrics"][0]
     assert explore.study_of(trained) is None
+    before = {name: each for name, each in json.loads(result.as_json()).items() if name != "split"}
+    (arm.parent.parent / "results.jsonl").write_text(json.dumps(before), "utf-8")
+    assert explore.study_of(arm)["split"] == "test"
     assert main(["explore", str(arm), str(arm), "--export", str(page)]) == 2
     assert "named twice" in capsys.readouterr().err
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
-from glassformer.study.folder import differences
-from glassformer.train.recipe import load_recipe
+from glassformer.study.folder import StudyFolder, differences
+from glassformer.study.grid import Arm
+from glassformer.train.recipe import dumps_recipe, load_recipe
+from study.examples import result
 
 
 def test_what_a_run_found_out_by_its_text_is_no_difference():
@@ -20,3 +23,15 @@ def test_what_was_left_open_elsewhere_is_a_difference():
     asked = load_recipe("lm")
     kept = replace(asked, training=replace(asked.training, threads=1))
     assert differences(kept, asked) == ["training.threads is 1 there and 0 here"]
+
+
+def test_a_score_from_before_gets_the_split_of_its_run(tmp_path):
+    """A text without a test text was scored on dev, though the score does not say so."""
+    recipe, folder = load_recipe("lm"), StudyFolder(tmp_path)
+    arm, told = Arm({"model.n_layers": 1}, 1, recipe), result({"model.n_layers": 1}, 1, split="dev")
+    folder.run(arm).mkdir(parents=True)
+    (folder.run(arm) / "recipe.toml").write_text(dumps_recipe(recipe), "utf-8")
+    folder.scores(arm).parent.mkdir()
+    before = {name: each for name, each in json.loads(told.as_json()).items() if name != "split"}
+    folder.scores(arm).write_text(json.dumps(before), "utf-8")
+    assert folder.result(arm, {}) == told
