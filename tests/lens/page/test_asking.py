@@ -14,15 +14,11 @@ BOTH = Tokenizers(LETTERS, LETTERS)
 
 
 class Waiting(Subject):
-    """Its answers to a new question wait behind their first token, until they may go on."""
+    """Its answers to a new question wait behind each token, until they may go on or their reader has left."""
 
     def trace(self, source, gold=None, manner=None):
         if manner is None or manner.heard is None:
             return super().trace(source, gold, manner)
-
-        def hear(token):
-            manner.heard(token)
-            self.go_on.wait(20)
 
         def poll():
             try:
@@ -30,6 +26,11 @@ class Waiting(Subject):
             except BaseException:
                 self.left.set()
                 raise
+
+        def hear(token):
+            manner.heard(token)
+            while not self.go_on.wait(0.02):
+                poll()
 
         return super().trace(source, gold, manner._replace(heard=hear, poll=poll))
 
@@ -60,8 +61,8 @@ def asked(watched, serving, waiting):
 def test_a_late_answer_leaves_the_reader_alone(asked, waiting, place):
     """Who has gone to another screen stays there, and nothing is written for nobody."""
     page = asked.go(place)
-    waiting.go_on.set()
     assert waiting.left.wait(20)
+    waiting.go_on.set()
     asked.settle()
     assert page.url.partition("#")[2] == place
     assert page.locator("#bar option").count() == 0, "there is one input"
@@ -71,10 +72,10 @@ def test_the_next_question_ends_the_one_before(asked, waiting):
     """Another token is clicked while a text is answered: that answer alone is shown, and there is no other."""
     page = asked.page
     page.locator(".chances button[data-branch]").first.click()
+    assert waiting.left.wait(20)
     waiting.go_on.set()
     page.wait_for_selector(".two-steps")
     asked.settle()
-    assert waiting.left.is_set()
     assert page.locator("#bar select option").count() == 2
     assert " · with " in page.locator("#bar option:checked").text_content()
     assert not asked.complaints
