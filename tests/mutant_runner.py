@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,7 +148,8 @@ def main(rows: Sequence[Mutant], arguments: Sequence[str] | None = None, root: P
     options = parser.parse_args(arguments)
     chosen = [row for row in rows if options.k in row.name or options.k in row.file]
     if not chosen:
-        print(f"No mutant has {options.k!r} in its name or file. Known: {', '.join(row.name for row in rows)}.")
+        near = get_close_matches(options.k, [row.name for row in rows], n=3, cutoff=0.0)
+        print(f"None of {len(rows)} mutants has {options.k!r} in its name or file. The closest: {'; '.join(near)}.")
         return 2
     start = time.monotonic()
     if not passes_unchanged(chosen, root):

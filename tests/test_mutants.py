@@ -71,7 +71,7 @@ def test_red_tests_catch_nothing(project, capsys):
 
 def test_unknown_name(project, capsys):
     assert main([minus("tests/test_sharp.py")], ["-k", "plus"], project) == 2
-    assert "Known: minus" in capsys.readouterr().out
+    assert "The closest: minus" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
