@@ -25,7 +25,7 @@ class CKeys(ctypes.Structure):
         *((name, ctypes.c_int64 * 3) for name in ("keys", "values", "key_steps", "value_steps")),
         *(("added", ctypes.c_void_p), ("added_at", ctypes.c_int64 * 3)),
         *(("blind", ctypes.c_void_p), ("blind_at", ctypes.c_int64 * 3)),
-        *((name, ctypes.c_void_p) for name in ("at", "k", "v", "k_step", "v_step", "memory")),
+        *((name, ctypes.c_void_p) for name in ("at", "k", "v", "k_step", "v_step", "memory", "lineage")),
     )
 
 
@@ -34,7 +34,7 @@ class CNearby(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("rows", "first")),
-        *((name, ctypes.c_void_p) for name in ("columns", "at", "layers")),
+        *((name, ctypes.c_void_p) for name in ("columns", "at", "layers", "lineage")),
         ("lie", ctypes.c_int64 * 3),
     )
 
@@ -90,21 +90,33 @@ class Places:
         """Whether each layer is still where it was."""
         return all(layer.buffers[0] is keys() for layer, keys in zip(cast(list[Any], layers), self._keys, strict=True))
 
-    def reading(self, length: int, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]) -> CKeys:
-        """These places for the next call, which reads `length` columns. `held` gets what must outlive the call.
+    def reading(
+        self, layer: LayerCache, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]
+    ) -> CKeys:
+        """These places for the next call, where one of the layers has all columns. `held` gets what must outlive it.
 
-        Errors: as `check_room`.
+        Errors: as `lineage`.
         """
-        self.check_room(len(x), length)
-        return reading(self.told, length, mask, x, heads, held)
+        self.told.lineage = self.lineage(layer, len(x), held)
+        return reading(self.told, cast(Any, layer).width, mask, x, heads, held)
 
-    def check_room(self, B: int, length: int) -> None:
-        """Raise `ValueError` for more rows or columns than there are."""
-        rows, columns = self._room
-        if rows < B or columns < length or (rows > B and not self._spare):
+    def lineage(self, layer: LayerCache, B: int, held: list[Any]) -> int | None:
+        """Where a layer says in which rows its columns lie; None if each lies in its own, or all layers say nothing.
+
+        Errors: `ValueError` for fewer rows or columns than are read, or more rows.
+        """
+        numbers = cast(Any, layer.numbers if isinstance(layer, Rounded) else layer)
+        lineage: Tensor | None = numbers.lineage if isinstance(numbers, Growing) else None
+        (rows, columns), length = self._room, numbers.width
+        fits = rows == B or (rows > B and self._spare) if lineage is None else lineage.shape == (B, length)
+        if columns < length or not fits:
             raise ValueError(
                 f"A cache must hold a row for each of {B} texts, of {length} columns; got one of {rows} by {columns}."
             )
+        if lineage is None:
+            return None
+        held.append(lineage := lineage.contiguous())
+        return lineage.data_ptr()
 
 
 def reading(told: CKeys, length: int, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]) -> CKeys:

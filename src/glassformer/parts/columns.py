@@ -130,15 +130,57 @@ class Claimable(Columns):
 
 
 class Growing(Claimable):
-    """A cache of any length: its buffer doubles when full, so most steps copy nothing."""
+    """A cache of any length: its buffer doubles when full, so most steps copy nothing.
+
+    Nor does a selection of rows where C++ reads the buffer: `lineage` then says where each column of a row lies. Rows
+    of a beam share the columns of those they extend, so memory is read once for all of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lineage: Int[Tensor, "B S"] | None = None
+        """Of each column of each row: the row of `buffers` where it lies; None: its own row."""
+        self._claimed = False
+
+    def claim(self, shape: tuple[int, int, int, int], dtype: torch.dtype, *, values: bool = True) -> None:
+        """As `Claimable.claim`; new columns lie in their own rows."""
+        super().claim(shape, dtype, values=values)
+        self._claimed = True
+        if self.lineage is not None:
+            own = torch.arange(shape[0])[:, None].expand(-1, shape[2])
+            self.lineage = torch.cat([self.lineage, own], dim=1)
+
+    def append(
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        """As `Claimable.append`."""
+        self.settle()
+        return super().append(k, v)
+
+    def read(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        """Returns all keys and values that are held."""
+        self.settle()
+        return super().read()
 
     def clear(self) -> None:
         """Forgets everything."""
-        self._held, self.used = None, 0
+        self._held, self.lineage, self.used = None, None, 0
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
-        """Keeps the given rows; of a buffer of its own, copies only those whose place changes."""
-        if self._held is None or len(rows) != len(self._held[0]) or self.used == self._held[0].shape[2]:
+        """Keeps the given rows, where they lie if C++ reads them; otherwise copies those whose place changes.
+
+        More rows than before would have no room for new columns, and with half of them or fewer the rest would stay for nothing:
+        such rows are copied.
+        """
+        if self._held is None:
+            return
+        if self._claimed:
+            self.lineage = rows[:, None].expand(-1, self.used) if self.lineage is None else self.lineage[rows]
+            room = len(self._held[0])
+            if 2 * len(rows) <= room or (len(rows) > room and not self.complete):
+                self.settle()
+            return
+        if len(rows) != len(self._held[0]) or self.used == self._held[0].shape[2]:
             super().select(rows)
             return
         moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
@@ -146,9 +188,19 @@ class Growing(Claimable):
             columns = held[:, :, : self.used]
             columns.index_copy_(0, moved, columns.index_select(0, rows[moved]))
 
+    def settle(self) -> None:
+        """Copies each row's columns into a row of its own, if they lie elsewhere."""
+        if self._held is None or self.lineage is None:
+            return
+        rows, columns = self.lineage[:, None], torch.arange(self.used)
+        groups = torch.arange(self._held[0].shape[1])[:, None]
+        self._held = (self._held[0][rows, groups, columns], self._held[1][rows, groups, columns])
+        self.lineage = None
+
     def make_room(self, n: int) -> None:
         """Moves to a buffer of twice the size needed, if n more columns would fill this one; not while empty."""
         if self._held is not None and self.used + n >= self._held[0].shape[2]:
+            self.settle()
             self._held = (self._moved(self._held[0], n), self._moved(self._held[1], n))
 
     def _moved(self, old: Tensor, n: int) -> Tensor:
@@ -159,6 +211,7 @@ class Growing(Claimable):
 
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens; the next ones are written over them."""
+        self.settle()
         self.used = min(self.used, length)
 
 

@@ -31,6 +31,7 @@ struct Keys {
     void *const *k, *const *v;  // of each block; none if there are no others than those of the tokens themselves
     float *const *k_step, *const *v_step;  // none where numbers are those of x
     const void* memory;                    // `length` vectors of each text whose keys are still to be made; else none
+    const int64_t* lineage;  // of each text, for each of its `length` columns the text where it lies; none if its own
     // The column of a token's new key and value, of a row among all and a place in its text.
     int64_t column(int64_t row, int64_t token, int64_t tokens) const { return at ? at[row] : length - tokens + token; }
 };
@@ -42,22 +43,35 @@ struct Nearby {
     int64_t rows, first;
     const int64_t *columns, *at;
     void* const* layers;
+    const int64_t* lineage;
     Lie lie;
     int64_t column(int64_t row, int64_t token) const { return at ? at[row] : first + token; }
+    // Where a column of a text lies, if there is a lineage: that of `Keys`.
+    int64_t text(int64_t text, int64_t column, int64_t tokens) const {
+        return lineage[text * (first + tokens) + column];
+    }
 };
 
-// The vectors of one text and head, `apart` numbers from each other; with steps, `far` from each other.
+// The vectors of one head, in the columns of a text; with steps, as many steps.
 template <typename Number>
 struct Vectors {
-    Number* from;
-    int64_t apart;
+    Number* from;  // of all texts
+    Lie lie;
     float* step;
-    int64_t far;
-    Vectors(void* layer, float* steps, const Lie& lie, const Lie& of_steps, int64_t text, int64_t head)
-        : from((Number*)layer + lie.at(text, head)),
-          apart(lie.column),
-          step(steps ? steps + of_steps.at(text, head) : nullptr),
-          far(of_steps.column) {}
+    Lie of_steps;
+    int64_t text;
+    const int64_t* lineage;  // as in `Keys`, of this text
+    Vectors(void* layer, float* steps, const Lie& lie, const Lie& of_steps, int64_t text, int64_t head,
+            const int64_t* lineage)
+        : from((Number*)layer + lie.at(0, head)),
+          lie(lie),
+          step(steps ? steps + of_steps.at(0, head) : nullptr),
+          of_steps(of_steps),
+          text(text),
+          lineage(lineage) {}
+    int64_t row(int64_t column) const { return lineage ? lineage[column] : text; }
+    Number* at(int64_t column) const { return from + lie.at(row(column), 0, column); }
+    float& step_at(int64_t column) const { return step[of_steps.at(row(column), 0, column)]; }
 };
 
 template <typename Number>
@@ -68,7 +82,7 @@ struct Held {
 // Writes a vector into a column; in 8 bits as `rounded` (eight_bits.py) does it.
 template <typename T>
 void put(const Vectors<T>& to, int64_t column, const T* x, int64_t width) {
-    for (int64_t i = 0; i < width; ++i) to.from[column * to.apart + i] = x[i];
+    std::copy(x, x + width, to.at(column));
 }
 template <typename T>
 void put(const Vectors<int8_t>& to, int64_t column, const T* x, int64_t width) {
@@ -76,9 +90,9 @@ void put(const Vectors<int8_t>& to, int64_t column, const T* x, int64_t width) {
     const T most = largest(x, width);
     const bool finite = most == most;
     const float step = finite ? step_for(float(most)) : NAN;  // no number is read as a valid one then
-    int8_t* here = to.from + column * to.apart;
+    int8_t* here = to.at(column);
     int64_t i = 0;
-    to.step[column * to.far] = step;
+    to.step_at(column) = step;
     for (; finite && i + WIDTH<T> <= width; i += WIDTH<T>)
         store(here + i, __builtin_convertvector(nearest(load<Lanes<T>>(x + i) / T(step)), Narrow));
     for (; i < width; ++i) here[i] = finite ? int8_t(std::nearbyint(x[i] / T(step))) : int8_t(0);
@@ -88,9 +102,10 @@ void put(const Vectors<int8_t>& to, int64_t column, const T* x, int64_t width) {
 template <typename T, int N, typename Number>
 inline void mix(const T* weights, const Vectors<Number>& v, int64_t i, int64_t length, T* mixed) {
     Lanes<T> sums[N] = {};
-    for (int64_t s = 0; s < length; ++s)
-        EACH for (int j = 0; j < N; ++j)
-            sums[j] = fused(all<T>(weights[s]), wide<T>(v.from + s * v.apart + i + j * WIDTH<T>), sums[j]);
+    for (int64_t s = 0; s < length; ++s) {
+        const Number* here = v.at(s) + i;
+        EACH for (int j = 0; j < N; ++j) sums[j] = fused(all<T>(weights[s]), wide<T>(here + j * WIDTH<T>), sums[j]);
+    }
     EACH for (int j = 0; j < N; ++j) store(mixed + i + j * WIDTH<T>, sums[j]);
 }
 
@@ -99,10 +114,11 @@ template <typename T, typename Number>
 void attend(const T* q, const Vectors<Number>& k, const Vectors<Number>& v, const T* added, int64_t n, int64_t width,
             T* weights, T* mixed) {
     int64_t s = 0, i = 0;
-    for (; s + 4 <= n; s += 4) dots<T, 4>(q, k.from + s * k.apart, k.apart, width, weights + s);
-    for (; s < n; ++s) dots<T, 1>(q, k.from + s * k.apart, k.apart, width, weights + s);
+    const auto key = [&](int i) { return k.at(s + i); };
+    for (; s + 4 <= n; s += 4) dots<T, 4>(q, key, width, weights + s);
+    for (; s < n; ++s) dots<T, 1>(q, key, width, weights + s);
     if (k.step)
-        for (s = 0; s < n; ++s) weights[s] *= T(k.step[s * k.far]);
+        for (s = 0; s < n; ++s) weights[s] *= T(k.step_at(s));
     T largest = -INFINITY, sum = 0;
     for (s = 0; s < n; ++s) {
         if (added) weights[s] += added[s];
@@ -116,12 +132,12 @@ void attend(const T* q, const Vectors<Number>& k, const Vectors<Number>& v, cons
     }
     for (s = 0; s < n; ++s) weights[s] /= sum;
     if (v.step)
-        for (s = 0; s < n; ++s) weights[s] *= T(v.step[s * v.far]);
+        for (s = 0; s < n; ++s) weights[s] *= T(v.step_at(s));
     for (; i + 4 * WIDTH<T> <= width; i += 4 * WIDTH<T>) mix<T, 4>(weights, v, i, n, mixed);
     for (; i + WIDTH<T> <= width; i += WIDTH<T>) mix<T, 1>(weights, v, i, n, mixed);
     for (; i < width; ++i) {
         mixed[i] = 0;
-        for (s = 0; s < n; ++s) mixed[i] += weights[s] * T(v.from[s * v.apart + i]);
+        for (s = 0; s < n; ++s) mixed[i] += weights[s] * T(v.at(s)[i]);
     }
 }
 

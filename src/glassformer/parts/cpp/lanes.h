@@ -169,24 +169,26 @@ inline Lanes<T> wide(const int8_t* from) {
     return __builtin_convertvector(load<typename Numbers<int8_t, WIDTH<T>>::Vector>(from), Lanes<T>);
 }
 
-// The sum of a[i] * b[i] for one vector a and `N` vectors b, `apart` numbers from each other.
-template <typename T, int N, typename Number>
-inline void dots(const T* a, const Number* b, int64_t apart, int64_t n, T* found) {
+// The sum of a[i] * b[i] for one vector a and `N` vectors b = from(0), from(1), ...
+template <typename T, int N, typename From>
+inline void dots(const T* a, From from, int64_t n, T* found) {
     Lanes<T> sums[4] = {};
+    decltype(from(0)) b[N];
+    EACH for (int k = 0; k < N; ++k) b[k] = from(k);
     int64_t i = 0;
     for (; i + WIDTH<T> <= n; i += WIDTH<T>)
         EACH for (int k = 0; k < N; ++k)
-            sums[k] = fused(load<Lanes<T>>(a + i), wide<T>(b + k * apart + i), sums[k]);
+            sums[k] = fused(load<Lanes<T>>(a + i), wide<T>(b[k] + i), sums[k]);
     const Four<T> four = totals(sums[0], sums[1], sums[2], sums[3]);
     EACH for (int k = 0; k < N; ++k) found[k] = four[k];
     for (; i < n; ++i)
-        for (int k = 0; k < N; ++k) found[k] += a[i] * b[k * apart + i];
+        for (int k = 0; k < N; ++k) found[k] += a[i] * b[k][i];
 }
 
 template <typename T>
 inline T dot(const T* a, const T* b, int64_t n) {
     T found;
-    dots<T, 1>(a, b, 0, n, &found);
+    dots<T, 1>(a, [=](int) { return b; }, n, &found);
     return found;
 }
 
