@@ -14,18 +14,19 @@ ROWS = [[0, 0, 1, 1], [1, 0, 2, 2], [3, 3, 0], [2, 1, 0], [1, 1, 0, 2, 0], [0, 4
 
 
 def claimed(layer, k, v):
-    """What C++ does: room is claimed, and filled in each row's own columns."""
+    """What C++ does: room is claimed, and filled in each row's own columns, and all columns are read."""
     layer.claim(k.shape, k.dtype)
+    layer.find()
     for held, new in zip(layer.buffers, (k, v), strict=True):
         held[: len(new), :, layer.used - new.shape[2] : layer.used] = new
 
 
 def lying(layer):
     """Keys and values as C++ finds them."""
-    B = len(layer.buffers[0])
-    rows = torch.arange(B)[:, None].expand(-1, layer.used) if layer.lineage is None else layer.lineage
+    found = [[]] * len(layer.buffers[0]) if layer.lineage is None else layer.find().tolist()
+    rows = [[*first, *[row] * (layer.used - len(first))] for row, first in enumerate(found)]
     return [
-        torch.stack([torch.stack([held[at, :, s] for s, at in enumerate(row)], dim=1) for row in rows.tolist()])
+        torch.stack([torch.stack([held[at, :, s] for s, at in enumerate(row)], dim=1) for row in rows])
         for held in layer.buffers
     ]
 

@@ -24,9 +24,9 @@ PYTHON: list[Mutant] = [
     Mutant("what was given is answered", "lens/server/traces.py",
         'if header["run"]["mode"] == "forced":', "if False:", f"{ANSWERED}[likeliest]"),
     Mutant("a line that cannot be written takes the ones before it along", "train/finished/use.py",
-        "            yield from in_order(group[:before], place, write)\n", "            pass\n", f"{USE}::test_line_that_cannot_be_written_is_named_after_the_answers_before_it"),
+        "            yield from in_order(group[:before], place, write)\n", "            pass\n", f"{LINES}::test_line_that_cannot_be_written_is_named_after_the_answers_before_it"),
     Mutant("a line is named by its place", "train/finished/use.py",
-        'f"line {group[before].number}"', 'f"line {before}"', f"{USE}::test_line_that_cannot_be_written_is_named_after_the_answers_before_it"),
+        'f"line {group[before].number}"', 'f"line {before}"', f"{LINES}::test_line_that_cannot_be_written_is_named_after_the_answers_before_it"),
     Mutant("each text has a prompt of its own", "train/finished/writing.py",
         "error.row // n + 1", "error.row + 1", f"{WRITING}::test_a_text_without_a_next_token_is_named_by_its_prompt"),
     # decoding

@@ -56,7 +56,7 @@ ROWS: list[Mutant] = [
     Mutant("what is compiled runs in C++", "decode/native_stack.py",
         "if torch.compiler.is_compiling():", "if False:", f"{LEFT}::test_what_is_being_compiled_runs_by_its_modules"),
     Mutant("a text reads the keys of another", "decode/native_keys.py",
-        " or (rows > B and not self._spare):", ":", f"{LEFT}::test_fewer_rows_than_a_cache_of_texts_has_are_refused"),
+        "rows == B or (rows > B and self._spare)", "rows == B or rows > B", f"{LEFT}::test_fewer_rows_than_a_cache_of_texts_has_are_refused"),
     Mutant("weights may lie as they like", "parts/described.py",
         "if not (weight.is_contiguous() and", "if not (True and", f"{LEFT}::test_weights_that_do_not_lie_row_by_row_are_left_to_the_modules"),
     Mutant("a memory of another size is read", "decode/native_stack.py",

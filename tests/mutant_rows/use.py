@@ -7,6 +7,7 @@ from mutant_runner import Mutant
 GENERATE = "tests/decode/test_generate.py"
 ANSWER = "tests/decode/test_answer.py"
 USE = "tests/train/finished/test_use.py"
+LINES = "tests/train/finished/test_lines.py"
 TASKS = "tests/learn/test_tasks.py"
 FILES = "tests/learn/test_text_files.py"
 PREPARE = "tests/train/sources/test_prepare.py"
@@ -68,19 +69,25 @@ ROWS: list[Mutant] = [
     Mutant("the last lines are not translated", "train/finished/use.py",
         "    if group:\n        yield group\n", "", f"{FILES}::test_lines_come_back_translated_and_in_order"),
     Mutant("what the vocabulary lacks is not told", "train/finished/use.py",
-        "loaded.tokenizers.source.lacks(line) if UNK in ids else ()", "()", f"{USE}::test_lines_are_answered_in_order_whatever_the_batches"),
+        "loaded.tokenizers.source.lacks(line) if UNK in ids else ()", "()", f"{LINES}::test_lines_are_answered_in_order_whatever_the_batches"),
     Mutant("a cut answer is told as whole", "train/finished/use.py",
         "None if first.complete else", "None if True else",
-        f"{USE}::test_lines_are_answered_in_order_whatever_the_batches"),
+        f"{LINES}::test_lines_are_answered_in_order_whatever_the_batches"),
     Mutant("the newest checkpoint is scored, not the best", "store/folders.py",
         "if best is None:\n        return found", "if True:\n        return found",
         f"{USE}::test_scores_are_those_of_the_best_checkpoint"),
     Mutant("lines are decoded in batches of another setting", "train/finished/use.py",
         "            batch_size=batch_size,\n            sampling", "            sampling",
-        f"{USE}::test_as_many_lines_as_asked_are_decoded_together"),
+        f"{LINES}::test_as_many_lines_as_asked_are_decoded_together"),
     Mutant("all lines are read before the first answer", "train/finished/use.py",
         "for number, line in lines:\n        ids", "for number, line in list(lines):\n        ids",
-        f"{USE}::test_lines_are_read_as_they_come"),
+        f"{LINES}::test_lines_are_read_as_they_come"),
+    Mutant("lines share a batch as they come", "train/finished/use.py",
+        "return 1 if batch_size == 1 else AHEAD * batch_size", "return batch_size",
+        f"{LINES}::test_lines_of_like_length_share_a_batch"),
+    Mutant("a dialogue waits for lines to come", "train/finished/use.py",
+        "return 1 if batch_size == 1 else AHEAD", "return AHEAD",
+        f"{LINES}::test_lines_are_read_as_they_come"),
     Mutant("what was skipped is no part of the score", "train/finished/use.py",
         "if recipe.data.skip_empty else", "if False else", f"{USE}::test_skipped_pairs_are_part_of_the_score"),
     Mutant("a shared matrix is counted twice", "train/finished/use.py",

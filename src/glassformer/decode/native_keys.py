@@ -26,6 +26,7 @@ class CKeys(ctypes.Structure):
         *(("added", ctypes.c_void_p), ("added_at", ctypes.c_int64 * 3)),
         *(("blind", ctypes.c_void_p), ("blind_at", ctypes.c_int64 * 3)),
         *((name, ctypes.c_void_p) for name in ("at", "k", "v", "k_step", "v_step", "memory", "lineage")),
+        ("known", ctypes.c_int64),
     )
 
 
@@ -35,8 +36,14 @@ class CNearby(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("rows", "first")),
         *((name, ctypes.c_void_p) for name in ("columns", "at", "layers", "lineage")),
+        ("known", ctypes.c_int64),
         ("lie", ctypes.c_int64 * 3),
     )
+
+
+def numbers_of(layer: LayerCache) -> LayerCache:
+    """The layer cache that holds a layer's keys and values as numbers; in 8 bits, their steps lie in another."""
+    return layer.numbers if isinstance(layer, Rounded) else layer
 
 
 def can_lie_in_buffers(layers: Sequence[LayerCache]) -> bool:
@@ -44,8 +51,7 @@ def can_lie_in_buffers(layers: Sequence[LayerCache]) -> bool:
 
     They are of one kind, and what convolutions keep lies in buffers if they do: `new_cache` and `new_slots` see to it.
     """
-    layer = cast(Any, layers[0])
-    return type(layer.numbers if isinstance(layer, Rounded) else layer) in (Growing, Rolling, Room)
+    return type(numbers_of(layers[0])) in (Growing, Rolling, Room)
 
 
 def may_go_on(layers: Sequence[LayerCache]) -> bool:
@@ -63,8 +69,7 @@ class Places:
         buffers: list[tuple[Tensor, Tensor]] = [layer.buffers for layer in held]
         self._keys = [ref(keys) for keys, _ in buffers]  # a layer that moves must not keep its old room
         self._room = (buffers[0][0].shape[0], buffers[0][0].shape[2])
-        numbers = held[0].numbers if isinstance(held[0], Rounded) else held[0]
-        self._spare = isinstance(numbers, Room)  # rows for texts to come
+        self._spare = isinstance(numbers_of(layers[0]), Room)  # rows for texts to come
         self.told = CKeys()
         self._addresses: list[Any] = []
         rounds = isinstance(held[0], Rounded)
@@ -91,32 +96,37 @@ class Places:
         return all(layer.buffers[0] is keys() for layer, keys in zip(cast(list[Any], layers), self._keys, strict=True))
 
     def reading(
-        self, layer: LayerCache, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]
+        self, layers: Sequence[LayerCache], mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]
     ) -> CKeys:
-        """These places for the next call, where one of the layers has all columns. `held` gets what must outlive it.
+        """These places for the next call, which reads all columns. `held` gets what must outlive the call.
 
         Errors: as `lineage`.
         """
-        self.told.lineage = self.lineage(layer, len(x), held)
-        return reading(self.told, cast(Any, layer).width, mask, x, heads, held)
+        self.told.lineage, self.told.known = self.lineage(layers, len(x), held)
+        return reading(self.told, cast(Any, layers[0]).width, mask, x, heads, held)
 
-    def lineage(self, layer: LayerCache, B: int, held: list[Any]) -> int | None:
-        """Where a layer says in which rows its columns lie; None if each lies in its own, or all layers say nothing.
+    def lineage(self, layers: Sequence[LayerCache], B: int, held: list[Any]) -> tuple[int | None, int]:
+        """Where it stands in which rows the first columns lie, and how many; the others lie in their own rows.
 
-        Errors: `ValueError` for fewer rows or columns than are read, or more rows.
+        Errors: `ValueError` for fewer rows or columns than are read, more rows, or layers that lie otherwise.
         """
-        numbers = cast(Any, layer.numbers if isinstance(layer, Rounded) else layer)
-        lineage: Tensor | None = numbers.lineage if isinstance(numbers, Growing) else None
-        (rows, columns), length = self._room, numbers.width
-        fits = rows == B or (rows > B and self._spare) if lineage is None else lineage.shape == (B, length)
+        (rows, columns), length = self._room, cast(Any, layers[0]).width
+        lineages = [each.find() for each in layers if isinstance(each, Growing | Rounded)]
+        lineage = lineages[0] if lineages else None
+        if any((each is None) != (lineage is None) for each in lineages):
+            raise ValueError("All layers of a cache must lie alike in memory; modules have read some of them only.")
+        if lineage is None:
+            fits = rows == B or (rows > B and self._spare)
+        else:
+            fits = len(lineage) == B and (rows >= B or lineage.shape[1] == length)
         if columns < length or not fits:
             raise ValueError(
                 f"A cache must hold a row for each of {B} texts, of {length} columns; got one of {rows} by {columns}."
             )
         if lineage is None:
-            return None
-        held.append(lineage := lineage.contiguous())
-        return lineage.data_ptr()
+            return None, 0
+        held.append(lineage)
+        return lineage.data_ptr(), lineage.shape[1]
 
 
 def reading(told: CKeys, length: int, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]) -> CKeys:

@@ -161,7 +161,7 @@ def among_own(
         layer.claim((B, attention.n_kv_heads, T, attention.d_head), x.dtype)
     running.own = mine = places(running.own, layers, x.dtype)
     held += [mine, at := layers[0].newest(B, T)]
-    own = mine.reading(layers[0], mask, x, attention.n_heads, held)
+    own = mine.reading(layers, mask, x, attention.n_heads, held)
     own.fresh, own.at = True, address(at)
     return own
 
@@ -181,7 +181,7 @@ def among_those_of_memory(
             layer.claim((len(x), attention.n_kv_heads, memory.shape[1], attention.d_head), x.dtype)
     running.cross = read = places(running.cross, layers, x.dtype)
     held += [read, memory]
-    cross = read.reading(layers[0], shared["memory_mask"], x, attention.n_heads, held)
+    cross = read.reading(layers, shared["memory_mask"], x, attention.n_heads, held)
     cross.memory = None if memory is None else memory.data_ptr()
     return cross
 
@@ -200,7 +200,7 @@ def read_nearby(
     for layer in layers:
         layer.claim((B, 1, T, D), x.dtype, values=False)
     running.near = mine = places(running.near, layers, x.dtype)
-    told.lineage = mine.lineage(layers[0], B, held)
+    told.lineage, told.known = mine.lineage(layers, B, held)
     held += [mine, at := layers[0].newest(B, T)]
     told.first, told.at = layers[0].width - T, address(at)
     told.layers, told.lie = mine.told.k, mine.told.keys

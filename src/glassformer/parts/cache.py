@@ -151,7 +151,9 @@ class Cache:
             return
         before = self._memories
         if before is None:
-            before = torch.arange(len(self.cross[0].read()[0]), device=rows.device)
+            held = cast(Once, self.cross[0]).buffers  # looked at, not read: C++ may be what reads them
+            assert held is not None, "they are complete"
+            before = torch.arange(len(held[0]), device=rows.device)
         self._memories = before[rows]
         if not torch.equal(self._memories, before):
             for layer in self.cross:

@@ -132,23 +132,20 @@ class Claimable(Columns):
 class Growing(Claimable):
     """A cache of any length: its buffer doubles when full, so most steps copy nothing.
 
-    Nor does a selection of rows where C++ reads the buffer: `lineage` then says where each column of a row lies. Rows
-    of a beam share the columns of those they extend, so memory is read once for all of them.
+    Nor does a selection of rows while C++ reads the buffer: `lineage` then says where their columns lie. Rows of a beam
+    share the columns of those they extend, so these are read from memory once for all of them.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.lineage: Int[Tensor, "B S"] | None = None
-        """Of each column of each row: the row of `buffers` where it lies; None: its own row."""
-        self._claimed = False
+        self.lineage: Int[Tensor, "B N"] | None = None
+        """Of the first columns of each row: the row of `buffers` where each lies. Later ones lie in their own."""
+        self._stays = False
 
-    def claim(self, shape: tuple[int, int, int, int], dtype: torch.dtype, *, values: bool = True) -> None:
-        """As `Claimable.claim`; new columns lie in their own rows."""
-        super().claim(shape, dtype, values=values)
-        self._claimed = True
-        if self.lineage is not None:
-            own = torch.arange(shape[0])[:, None].expand(-1, shape[2])
-            self.lineage = torch.cat([self.lineage, own], dim=1)
+    def find(self) -> Int[Tensor, "B N"] | None:
+        """Returns `lineage` to C++, which reads all columns where they lie: from now on, rows stay there."""
+        self._stays = True
+        return self.lineage
 
     def append(
         self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
@@ -164,49 +161,63 @@ class Growing(Claimable):
 
     def clear(self) -> None:
         """Forgets everything."""
-        self._held, self.lineage, self.used = None, None, 0
+        self.__init__()
 
     def select(self, rows: Int[Tensor, " rows"]) -> None:
         """Keeps the given rows, where they lie if C++ reads them; otherwise copies those whose place changes.
 
-        More rows than before would have no room for new columns, and with half of them or fewer the rest would stay for nothing:
-        such rows are copied.
+        Columns to come need rows of their own, so more rows than the buffer has are copied. So are half as many or
+        fewer, which frees the memory of the others.
         """
         if self._held is None:
             return
-        if self._claimed:
-            self.lineage = rows[:, None].expand(-1, self.used) if self.lineage is None else self.lineage[rows]
-            room = len(self._held[0])
-            if 2 * len(rows) <= room or (len(rows) > room and not self.complete):
-                self.settle()
-            return
-        if len(rows) != len(self._held[0]) or self.used == self._held[0].shape[2]:
+        room = len(self._held[0])
+        if self._stays and room < 2 * len(rows) and (len(rows) <= room or self.complete):
+            self.lineage = self._origins()[rows]
+        elif self.lineage is not None:
+            self.lineage = self._origins()[rows]
+            self.settle()
+        elif len(rows) != room or self.used == self._held[0].shape[2]:
             super().select(rows)
-            return
-        moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
-        for held in self._held:
-            columns = held[:, :, : self.used]
-            columns.index_copy_(0, moved, columns.index_select(0, rows[moved]))
+        else:
+            moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+            for held in self._held:
+                columns = held[:, :, : self.used]
+                columns.index_copy_(0, moved, columns.index_select(0, rows[moved]))
+
+    def _origins(self) -> Int[Tensor, "B S"]:
+        """The row where each column of each row lies."""
+        assert self._held is not None
+        n, known = (len(self._held[0]), 0) if self.lineage is None else self.lineage.shape
+        own = torch.arange(n, device=self._held[0].device)[:, None].expand(-1, self.used - known)
+        return own if self.lineage is None else torch.cat([self.lineage, own], dim=1)
 
     def settle(self) -> None:
-        """Copies each row's columns into a row of its own, if they lie elsewhere."""
-        if self._held is None or self.lineage is None:
-            return
-        rows, columns = self.lineage[:, None], torch.arange(self.used)
-        groups = torch.arange(self._held[0].shape[1])[:, None]
-        self._held = (self._held[0][rows, groups, columns], self._held[1][rows, groups, columns])
-        self.lineage = None
+        """Copies each row's columns into a row of its own, for modules to read, if they lie elsewhere."""
+        if self._held is not None and self.lineage is not None:
+            self._move(self._held[0].shape[2])
+        self._stays = False
 
     def make_room(self, n: int) -> None:
         """Moves to a buffer of twice the size needed, if n more columns would fill this one; not while empty."""
         if self._held is not None and self.used + n >= self._held[0].shape[2]:
-            self.settle()
-            self._held = (self._moved(self._held[0], n), self._moved(self._held[1], n))
+            self._move(2 * (self.used + n))
 
-    def _moved(self, old: Tensor, n: int) -> Tensor:
-        B, G, _, K = old.shape
-        room = old.new_empty(B, G, 2 * (self.used + n), K)
-        room[:, :, : self.used] = old[:, :, : self.used]
+    def _move(self, columns: int) -> None:
+        """Moves to a buffer of so many columns, with a row for each."""
+        assert self._held is not None
+        k, v = self._held
+        at = None
+        if self.lineage is not None:
+            device = k.device
+            groups = torch.arange(k.shape[1], device=device)[:, None]
+            at = (self._origins()[:, None], groups, torch.arange(self.used, device=device))
+        self._held, self.lineage = (self._moved(k, at, columns), self._moved(v, at, columns)), None
+
+    def _moved(self, old: Tensor, at: tuple[Tensor, Tensor, Tensor] | None, columns: int) -> Tensor:
+        used = old[:, :, : self.used] if at is None else old[at]
+        room = old.new_empty(*used.shape[:2], columns, old.shape[3])
+        room[:, :, : self.used] = used
         return room
 
     def truncate(self, length: int) -> None:

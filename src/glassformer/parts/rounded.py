@@ -52,6 +52,11 @@ class Rounded:
         numbers.claim(shape, torch.int8)
         steps.claim((*shape[:3], 1), torch.float32)
 
+    def find(self) -> Int[Tensor, "B N"] | None:
+        """As `Growing.find`, of numbers and steps."""
+        found = [each.find() for each in (self.numbers, self.steps) if isinstance(each, Growing)]
+        return found[0] if found else None
+
     def clear(self) -> None:
         """Forgets everything."""
         for each in (self.numbers, self.steps):

@@ -5,36 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 
-from glassformer.data.tokens.vocabulary import UNK
-from glassformer.decode.answer import answer, answers
-from glassformer.decode.choose.unwritten import unwritten
 from glassformer.decode.prepare import prepared
-from glassformer.foundation.errors import CheckpointError, ConfigError, DataError, RowError
+from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import step_folder
-from glassformer.train.finished.use import evaluate, groups, parameters, translate
+from glassformer.train.finished.use import evaluate, parameters, translate
 from glassformer.train.recipe import dumps_recipe, load_recipe, override
 from glassformer.train.run.session import resume, start
 from specimens import native_cpp
 from train.examples import follow, recipe, texts
-
-LINES = ["a b c", "e", "d d d d", "x a y", "b a"]
-LAYOUTS = ["encoder-decoder", "encoder"]
-
-
-@pytest.fixture(scope="module", params=LAYOUTS)
-def run(request, tmp_path_factory) -> Path:
-    """A run whose best checkpoint is not its newest: no evaluation is said to beat the first."""
-    folder = tmp_path_factory.mktemp("use") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("glassformer.train.run.running.rank", lambda metrics, name: (0.0, 0.0))
-        follow(start(recipe(data__layout=request.param, training__evaluate_every=3), folder))
-    return folder
+from train.finished.answering import LAYOUTS, LINES, layout_of, numbered
 
 
 def test_scores_are_those_of_the_best_checkpoint(run):
@@ -58,34 +42,6 @@ def test_scores_by_length_are_given_where_asked_for(run):
     assert sum(row["n"] * row["exact_match"] for row in table.values()) == pytest.approx(
         told["n"] * told["exact_match"]
     )
-
-
-def layout_of(run: Path) -> str:
-    return LAYOUTS[load(run).model.decoder is None]
-
-
-def numbered(lines: list[str]) -> list[tuple[int, str]]:
-    return list(enumerate(lines, start=1))
-
-
-@pytest.mark.parametrize("batch_size", [1, 2, 99])
-def test_lines_are_answered_in_order_whatever_the_batches(run, batch_size):
-    loaded = load(run)
-    sources = [loaded.tokenizers.source.encode(line) for line in LINES]
-    limit = 4 if loaded.model.config.stack.causal else None  # an encoder fills its blanks, whatever the recipe says
-    expected = answer(loaded.model, sources, max_new_tokens=limit, never=unwritten(layout_of(run)))
-    told = list(translate(run, numbered(LINES), batch_size))
-    assert [each.text for each in told] == [loaded.tokenizers.target.decode(each.ids) for each in expected]
-    assert [each.cut for each in told] == [None if each.complete else "decode.max_new_tokens=4" for each in expected]
-    assert [len(each.unknown) for each in told] == [0, 0, 0, 2, 0] == [source.count(UNK) for source in sources]
-
-
-def test_lines_are_read_as_they_come(run):
-    """The first answers are there before the third group is read."""
-    lines = iter(numbered([*LINES[:4], "read too far"]))
-    told = translate(run, lines, 2)
-    next(told), next(told), next(told)
-    assert list(lines) == [(5, "read too far")]
 
 
 def test_every_parameter_has_its_row(run):
@@ -133,19 +89,6 @@ def test_steps_are_compiled_where_that_is_asked_for_and_never_in_training(run, t
     follow(start(asked, tmp_path / "run"))
     assert seen
     assert not any(seen)
-
-
-def test_as_many_lines_as_asked_are_decoded_together(run, monkeypatch):
-    """Also more than decode.batch_size, which is for scoring."""
-    sizes = []
-
-    def watched(model, sources, *, batch_size, **settings):
-        sizes.append((len(sources), batch_size))
-        return answers(model, sources, batch_size=batch_size, **settings)
-
-    monkeypatch.setattr("glassformer.train.finished.use.answers", watched)
-    assert len(list(translate(run, numbered(["a b"] * 300), 300))) == 300
-    assert sizes == [(300, 300)]
 
 
 @pytest.mark.parametrize("skip", [False, True])
@@ -225,41 +168,6 @@ def test_best_checkpoint_is_not_replaced_in_silence(run, tmp_path, capsys, harm)
         assert told.count("\n") == 2
 
 
-@pytest.mark.parametrize(("layout", "longest"), [("encoder-decoder", 8), ("encoder", 15)])
-@pytest.mark.parametrize("batch_size", [1, 2, 99])
-def test_line_too_long_for_the_model_is_named_after_the_answers_before_it(tmp_path, layout, longest, batch_size):
-    """x <eos>, or x <sep> and as many blanks: seven symbols still fit."""
-    short = tmp_path / "run"
-    follow(start(recipe(data__layout=layout, model__max_len=longest, training__steps=1), short))
-    lines = [*numbered(["a b", "a b c d e a b"]), (7, "a b c d e a b c"), (8, "a")]
-    answered = translate(short, lines, batch_size)
-    assert all(isinstance(next(answered).text, str) for _ in range(2))
-    with pytest.raises(DataError) as caught:
-        next(answered)
-    more = "<eos>" if layout == "encoder-decoder" else "<sep> and as many blanks"
-    length = 9 if layout == "encoder-decoder" else 17
-    for words in (f"max_len={longest} tokens, {more} included", f"line 7 has {length}: 'a b c d e a b c'"):
-        assert words in str(caught.value)
-
-
-@pytest.mark.parametrize("batch_size", [1, 3, 99])
-def test_line_that_cannot_be_written_is_named_after_the_answers_before_it(run, monkeypatch, batch_size):
-    """Two lines have five symbols; the second of them comes up first in each call."""
-
-    def stuck(model, sources, *, numbers, **settings):
-        for place, ids in zip(reversed(numbers), reversed(sources), strict=True):
-            if len(ids) == 5:
-                raise RowError("None of ", place, " can be.")
-        return answers(model, sources, numbers=numbers, **settings)
-
-    expected = [each.text for each in translate(run, numbered(["a b", "c"]), batch_size)]
-    monkeypatch.setattr("glassformer.train.finished.use.answers", stuck)
-    told = translate(run, [(2, "a b"), (5, "c"), (6, "a b c d e"), (7, "a b c d e"), (8, "d")], batch_size)
-    assert [next(told).text, next(told).text] == expected
-    with pytest.raises(ConfigError, match=r"^None of line 6 can be\.$"):
-        next(told)
-
-
 @pytest.mark.parametrize(
     ("asked", "longest", "said"),
     [
@@ -280,21 +188,3 @@ def test_a_cut_answer_says_which_limit_cut_it(tmp_path, monkeypatch, asked, long
 
 def never_ends(logits, _):
     return logits[:, 6:].argmax(-1) + 6
-
-
-def test_what_came_before_a_broken_line_comes_first():
-    def lines():
-        yield from "abc"
-        raise DataError("broken")
-
-    found = groups(lines(), 2)
-    assert (next(found), next(found)) == (["a", "b"], ["c"])
-    with pytest.raises(DataError, match="broken"):
-        next(found)
-
-
-@pytest.mark.parametrize(("count", "sizes"), [(0, []), (2, [2]), (3, [3]), (4, [3, 1]), (6, [3, 3])])
-def test_groups(count, sizes):
-    found = list(groups(map(str, range(count)), 3))
-    assert [len(group) for group in found] == sizes
-    assert [line for group in found for line in group] == [str(number) for number in range(count)]

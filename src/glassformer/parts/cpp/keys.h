@@ -17,6 +17,14 @@ struct Lie {
     int64_t at(int64_t t, int64_t h, int64_t c = 0) const { return t * text + h * head + c * column; }
 };
 
+// Where the columns of a text lie: the first `known` of them in texts that it goes on from, as rows of a beam do.
+struct Lineage {
+    int64_t text;
+    const int64_t* from;
+    int64_t known;
+    int64_t at(int64_t column) const { return column < known ? from[column] : text; }
+};
+
 // What the attention of all blocks reads: for the last token of each text `length` keys, and if `causal` for each token
 // before it one less than for the next; whether the tokens have keys here; the numbers added to their scores, and
 // whether a head may read none.
@@ -31,7 +39,9 @@ struct Keys {
     void *const *k, *const *v;  // of each block; none if there are no others than those of the tokens themselves
     float *const *k_step, *const *v_step;  // none where numbers are those of x
     const void* memory;                    // `length` vectors of each text whose keys are still to be made; else none
-    const int64_t* lineage;  // of each text, for each of its `length` columns the text where it lies; none if its own
+    const int64_t* lineage;  // of each text, for its first columns, the text where each lies; others lie in their own
+    int64_t known;           // how many
+    Lineage of(int64_t text) const { return {text, lineage ? lineage + text * known : nullptr, known}; }
     // The column of a token's new key and value, of a row among all and a place in its text.
     int64_t column(int64_t row, int64_t token, int64_t tokens) const { return at ? at[row] : length - tokens + token; }
 };
@@ -43,35 +53,29 @@ struct Nearby {
     int64_t rows, first;
     const int64_t *columns, *at;
     void* const* layers;
-    const int64_t* lineage;
+    const int64_t* lineage;  // as in `Keys`
+    int64_t known;
     Lie lie;
     int64_t column(int64_t row, int64_t token) const { return at ? at[row] : first + token; }
-    // Where a column of a text lies, if there is a lineage: that of `Keys`.
-    int64_t text(int64_t text, int64_t column, int64_t tokens) const {
-        return lineage[text * (first + tokens) + column];
-    }
+    Lineage of(int64_t text) const { return {text, lineage ? lineage + text * known : nullptr, known}; }
 };
 
-// The vectors of one head, in the columns of a text; with steps, as many steps.
+// The vectors of one head in the columns of a text, and where they have steps, these.
 template <typename Number>
 struct Vectors {
     Number* from;  // of all texts
     Lie lie;
     float* step;
     Lie of_steps;
-    int64_t text;
-    const int64_t* lineage;  // as in `Keys`, of this text
-    Vectors(void* layer, float* steps, const Lie& lie, const Lie& of_steps, int64_t text, int64_t head,
-            const int64_t* lineage)
+    Lineage lineage;
+    Vectors(void* layer, float* steps, const Lie& lie, const Lie& of_steps, const Lineage& lineage, int64_t head)
         : from((Number*)layer + lie.at(0, head)),
           lie(lie),
           step(steps ? steps + of_steps.at(0, head) : nullptr),
           of_steps(of_steps),
-          text(text),
           lineage(lineage) {}
-    int64_t row(int64_t column) const { return lineage ? lineage[column] : text; }
-    Number* at(int64_t column) const { return from + lie.at(row(column), 0, column); }
-    float& step_at(int64_t column) const { return step[of_steps.at(row(column), 0, column)]; }
+    Number* at(int64_t column) const { return from + lie.at(lineage.at(column), 0, column); }
+    float& step_at(int64_t column) const { return step[of_steps.at(lineage.at(column), 0, column)]; }
 };
 
 template <typename Number>
@@ -114,7 +118,7 @@ template <typename T, typename Number>
 void attend(const T* q, const Vectors<Number>& k, const Vectors<Number>& v, const T* added, int64_t n, int64_t width,
             T* weights, T* mixed) {
     int64_t s = 0, i = 0;
-    const auto key = [&](int i) { return k.at(s + i); };
+    const auto key = [&](int after) { return k.at(s + after); };
     for (; s + 4 <= n; s += 4) dots<T, 4>(q, key, width, weights + s);
     for (; s < n; ++s) dots<T, 1>(q, key, width, weights + s);
     if (k.step)

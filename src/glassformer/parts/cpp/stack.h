@@ -100,10 +100,10 @@ template <typename T>
 void Texts<T>::convolve(Member& member, const Residual& around, int64_t layer) {
     const bool cached = nearby.layers;  // without a cache there is room where the branch will write what it adds
     const Lie lie = cached ? nearby.lie : Lie{tokens * width, 0, width};
-    T* kept = cached ? (T*)nearby.layers[layer] + first * lie.text : added;
+    T* kept = cached ? (T*)nearby.layers[layer] : added;
     const auto place = [&](int64_t row, int64_t column) {
         const int64_t text = row / tokens;
-        return kept + lie.at(nearby.lineage ? nearby.text(first + text, column, tokens) - first : text, 0, column);
+        return kept + lie.at(cached ? nearby.of(first + text).at(column) : text, 0, column);
     };
     each_row(member, [&](T*, int64_t at) {
         const int64_t row = at / width;
@@ -127,14 +127,14 @@ template <typename T>
 template <typename Number>
 Held<Number> Texts<T>::held(const Attention& of, const Keys& keys, int64_t block, int64_t text, int64_t group) {
     const auto steps = [=](float* const* layers) { return layers ? layers[block] : nullptr; };
-    const int64_t* from = keys.lineage ? keys.lineage + text * keys.length : nullptr;
+    const Lineage of_text = keys.of(text);
     if (keys.k)
-        return {Vectors<Number>(keys.k[block], steps(keys.k_step), keys.keys, keys.key_steps, text, group, from),
-                Vectors<Number>(keys.v[block], steps(keys.v_step), keys.values, keys.value_steps, text, group, from)};
+        return {Vectors<Number>(keys.k[block], steps(keys.k_step), keys.keys, keys.key_steps, of_text, group),
+                Vectors<Number>(keys.v[block], steps(keys.v_step), keys.values, keys.value_steps, of_text, group)};
     const int64_t K = of.width, all = (of.heads + 2 * of.kv_heads) * K;
     const Lie here{tokens * all, K, all};
-    return {Vectors<Number>(projected + of.heads * K, nullptr, here, {}, text - first, group, nullptr),
-            Vectors<Number>(projected + (of.heads + of.kv_heads) * K, nullptr, here, {}, text - first, group, nullptr)};
+    return {Vectors<Number>(projected + of.heads * K, nullptr, here, {}, {text - first}, group),
+            Vectors<Number>(projected + (of.heads + of.kv_heads) * K, nullptr, here, {}, {text - first}, group)};
 }
 
 // Makes the new key and value of one row, and puts them into the cache.

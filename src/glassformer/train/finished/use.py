@@ -72,6 +72,8 @@ class Source(NamedTuple):
     number: int
 
 
+AHEAD = 8
+"""So many batches of lines are read before the first is answered, so that lines of like length share a batch."""
 Figures = dict[str, Metric | dict[str, dict[str, Metric]]]
 
 
@@ -127,12 +129,13 @@ def translate(
     wishes: Wishes = NO_WISHES,
     others: Sequence[Path] = (),
 ) -> Iterator[Translated]:
-    """Answer each (number, line) with a run's best checkpoint, in order, `batch_size` lines at a time.
+    """Answer each (number, line) with a run's best checkpoint, in order, in batches of `batch_size` like lines.
 
-    `recipe` is the run's own, with other decoding; None: unchanged. A sampled answer depends on its place among the
-    lines. `asked`: several answers per line, and their scores. `wishes` apply to all answers. `others`: runs that write
-    with this one, as a committee (`load_runs`). Errors, which name a line and come after the answers to those
-    before it: `DataError` if it is longer than the model takes, `ConfigError` if no answer fits these settings.
+    Lines are read as `read_ahead` has it. `recipe` is the run's own, with other decoding; None: unchanged. A sampled
+    answer depends on its place among the lines. `asked`: several answers per line, and their scores. `wishes` apply to
+    all answers. `others`: runs that write with this one, as a committee (`load_runs`). Errors, which name a line and
+    come after the answers to those before it: `DataError` if it is longer than the model takes, `ConfigError` if no
+    answer fits these settings.
     """
     recipe = recipe or load_recipe(run / "recipe.toml")
     refuse_unfit(run, recipe.data, ANSWERS)
@@ -166,7 +169,7 @@ def translate(
             return [(each, ()) for each in found]
         return [*zip(found, ranked(loaded, sources, found, asked, decode.length_penalty, batch_size), strict=True)]
 
-    for group in groups(_read(loaded, lines, recipe.data.layout, shortest), batch_size):
+    for group in groups(_read(loaded, lines, recipe.data.layout, shortest), read_ahead(batch_size)):
         if not answered:
             tell_decoding(loaded.model, decode)
         for source, ((first, *_), best) in in_order(group, answered, write):
@@ -183,17 +186,18 @@ def classify(
     average: int | None = None,
     others: Sequence[Path] = (),
 ) -> Iterator[Classified]:
-    """Label each (number, line) with a run's best checkpoint, in order, `batch_size` lines at a time.
+    """Label each (number, line) with a run's best checkpoint, in order, in batches of `batch_size` like lines.
 
-    `others`: runs that answer with this one, as a committee (`committee_probabilities`). Errors: `DataError` naming a
-    line that is longer than the model takes, after the labels of the lines before it.
+    Lines are read as `read_ahead` has it. `others`: runs that answer with this one, as a committee
+    (`committee_probabilities`). Errors: `DataError` naming a line that is longer than the model takes, after the labels
+    of the lines before it.
     """
     recipes = recipes_of(run, load_recipe(run / "recipe.toml"), others)
     for member, its in recipes:
         refuse_unfit(member, its.data, LABELS)
     members = load_members(recipes, average)
     names = shared_labels(members)
-    for group in groups(_read_by_all(members, lines), batch_size):
+    for group in groups(_read_by_all(members, lines), read_ahead(batch_size)):
         texts = [[each.ids for each in line] for line in group]
         rows = committee_probabilities(members, texts, batch_size=batch_size)
         for line, row in zip(group, rows.tolist(), strict=True):
@@ -225,6 +229,11 @@ def in_order(
             yield from in_order(group[:before], place, write)
         raise error.named(f"line {group[before].number}") from None
     yield from zip(group, written, strict=True)
+
+
+def read_ahead(batch_size: int) -> int:
+    """How many lines are read before their answers are written; of single lines one, as a dialogue needs it."""
+    return 1 if batch_size == 1 else AHEAD * batch_size
 
 
 def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
