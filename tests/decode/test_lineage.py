@@ -45,7 +45,7 @@ def test_columns_are_found_where_they_lie(read):
         layer.select(torch.tensor(rows))
         new = kv(len(rows), 1 + step % 2)
         wanted = [torch.cat([old[rows], more], dim=2) for old, more in zip(wanted, new, strict=True)]
-        if read and step == 3:
+        if read and step in (2, 6):
             layer.append(*new)
         else:
             claimed(layer, *new)
@@ -66,6 +66,7 @@ def test_rows_stay_where_they_are():
     for rows in ([1, 0, 3, 3], [2, 2, 0], [0, 1, 1, 2], [0, 2], [0, 1, 1, 0]):
         before = layer.buffers[0].data_ptr()
         layer.select(torch.tensor(rows))
+        layer.find()
         stayed.append(layer.buffers[0].data_ptr() == before)
     assert stayed == [True, True, True, False, False]
     assert len(layer.buffers[0]) == 4
@@ -85,8 +86,60 @@ def test_a_memory_has_one_row_for_all_that_read_it():
 
 
 @native_cpp
+@torch.no_grad()
+def test_rows_that_are_not_there_are_refused():
+    """As they are where rows are copied; C++ would read what lies behind the buffers."""
+    ready = natively(model("decoder"))
+    cache = ready.new_cache()
+    for part in tokens(3, 3).split((2, 1), dim=1):  # then there is room for more
+        ready(part, cache=cache)
+    with pytest.raises(IndexError):
+        cache.select(torch.tensor([0, 3]))
+    cache.select(torch.tensor([0, 2, 1]))
+    with pytest.raises(ValueError, match="a row for each of 2 texts, of 4 columns; got one of 3 by"):
+        ready(tokens(2, 1), cache=cache)
+
+
+@native_cpp
+@torch.no_grad()
+def test_layers_that_modules_have_read_are_not_taken_for_those_that_follow_others():
+    ready = natively(model("decoder"))
+    for part in tokens(3, 5).split((3, 1, 1), dim=1):
+        if part.shape[1] == 3:
+            cache = ready.new_cache()
+        ready(part, cache=cache)
+    cache.select(torch.tensor([1, 0, 1]))
+    cache.layers[0].read()
+    with pytest.raises(ValueError, match="All layers of a cache must lie alike"):
+        ready(tokens(3, 1), cache=cache)
+
+
+@native_cpp
+@pytest.mark.parametrize("rounds", [False, True], ids=["", "8 bits"])
+@torch.no_grad()
+def test_texts_that_threads_share_read_what_others_wrote(rounds, steps):
+    """So many texts that each thread has some of its own, which go on from texts of the other."""
+    made, rows = model("encoder-decoder", convolution=2), torch.arange(130).flip(0) // 3
+    made.rounds_cache = rounds
+    memory, prompt, then = made.encode(tokens(130, 3)), tokens(130, 2), tokens(130, 1)
+
+    def written(made):
+        cache = made.new_cache()
+        made(prompt, memory=memory, cache=cache)
+        cache.select(rows)
+        first = made(then, memory=memory[rows], cache=cache)
+        cache.select(rows.flip(0))
+        return first, made(then, memory=memory[rows][rows.flip(0)], cache=cache)
+
+    for found, expected in zip(written(natively(made)), written(made), strict=True):
+        close(found, expected)
+    assert steps == [2]
+
+
+@native_cpp
 @pytest.mark.parametrize("rounds", [False, True], ids=["", "8 bits"])
 @pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
+@pytest.mark.parametrize("whole", [False, True], ids=["", "whole"])
 @pytest.mark.parametrize(
     ("shape", "variant"),
     [
@@ -98,8 +151,8 @@ def test_a_memory_has_one_row_for_all_that_read_it():
     ids=str,
 )
 @torch.no_grad()
-def test_rows_that_follow_others_read_what_those_wrote(shape, variant, padded, rounds, steps):
-    """In C++ as by the modules, for rows like those of a beam."""
+def test_rows_that_follow_others_read_what_those_wrote(shape, variant, padded, rounds, whole, steps):
+    """In C++ as by the modules, for rows like those of a beam. A whole cache keeps all that convolutions read."""
     made = model(shape, **variant)
     made.rounds_cache = rounds
     keep = torch.ones(2, 3, dtype=torch.bool)
@@ -109,7 +162,7 @@ def test_rows_that_follow_others_read_what_those_wrote(shape, variant, padded, r
     source_keep = None if memory is None else torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
 
     def written(made):
-        cache, read, hides = made.new_cache(), memory, source_keep
+        cache, read, hides = made.new_cache(whole=whole), memory, source_keep
         yield made(prompt, memory=read, source_keep=hides, keep=keep if padded else None, cache=cache)[:, -1:]
         for rows, new in zip(ROWS, then, strict=True):
             cache.select(torch.tensor(rows))

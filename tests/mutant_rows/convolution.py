@@ -73,8 +73,6 @@ ROWS: list[Mutant] = [
         "places = last - (last - torch.arange(self.taps, device=rows.device)) % self.taps", "places = torch.arange(self.taps, device=rows.device) + 0 * last", f"{RECENT}::test_rows_go_on_with_their_last_tokens"),
     Mutant("before the first token stands the last column", "parts/recent.py",
         "torch.where(places >= 0, places % self.taps, -1)", "places % self.taps", f"{RECENT}::test_rows_go_on_with_their_last_tokens"),
-    Mutant("C++ reads convolutions of the first texts", "parts/cpp/stack.h",
-        "(T*)nearby.layers[layer] + first * lie.text : added", "(T*)nearby.layers[layer] : added", f"{PROMPTS}::test_texts_that_threads_share"),
     Mutant("C++ reads the columns of the first texts", "parts/cpp/stack.h",
         "nearby.columns[back * nearby.rows + first * tokens + row]", "nearby.columns[back * nearby.rows + row]", f"{PROMPTS}::test_columns_of_texts_that_threads_share"),
     Mutant("all threads keep what convolutions read where the first texts do", "parts/cpp/stack.h",

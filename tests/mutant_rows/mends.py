@@ -11,7 +11,7 @@ ASKING, FOCUS, ADDRESS, NARROW, KINDS, AXE, SOURCE, LIMITS = (
     f"tests/lens/page/test_{name}.py"
     for name in ("asking", "focus", "address", "narrow", "kinds", "axe", "source", "limits")
 )
-USE, WRITING = (f"tests/train/finished/test_{name}.py" for name in ("use", "writing"))
+LINES, WRITING = (f"tests/train/finished/test_{name}.py" for name in ("lines", "writing"))
 WORDS = "tests/decode/choose/test_words.py"
 ANSWERED = "tests/lens/server/test_answered.py::test_what_is_answered_without_heads"
 

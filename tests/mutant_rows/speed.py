@@ -16,11 +16,11 @@ MASK = "tests/attend/test_mask.py"
 # fmt: off
 ROWS: list[Mutant] = [
     Mutant("the growing cache forgets its first columns when it moves", "parts/columns.py",
-        "        room[:, :, : self.used] = old[:, :, : self.used]\n", "        room.zero_()\n", CACHE),
+        "        room[:, :, : self.used] = used\n", "        room.zero_()\n", CACHE),
     Mutant("the growing cache writes over the last column", "parts/columns.py",
         "room[:, :, self.used : self.used + new.shape[2]] = new", "room[:, :, self.used - 1 : self.used + new.shape[2] - 1] = new", CACHE),
     Mutant("the growing cache moves at every step", "parts/columns.py",
-        "old.new_empty(B, G, 2 * (self.used + n), K)", "old.new_empty(B, G, self.used + n, K)", f"{CACHE}::test_a_growing_cache_seldom_moves"),
+        "self._move(2 * (self.used + n))", "self._move(self.used + n)", f"{CACHE}::test_a_growing_cache_seldom_moves"),
     Mutant("a growing cache takes nothing back", "parts/columns.py",
         "self.used = min(self.used, length)\n\n\nclass Once", "pass\n\n\nclass Once", f"{CACHE}::test_what_was_taken_back_is_written_anew"),
     Mutant("the growing cache shows its empty columns", "parts/columns.py",
@@ -34,7 +34,7 @@ ROWS: list[Mutant] = [
     Mutant("rows of a cache that move are those of others", "parts/columns.py",
         "columns.index_select(0, rows[moved])", "columns.index_select(0, rows.flip(0)[moved])", "tests/decode/test_beam.py"),
     Mutant("only keys follow their rows", "parts/columns.py",
-        "        for held in self._held:\n            columns", "        for held in self._held[:1]:\n            columns", "tests/decode/test_beam.py"),
+        "            for held in self._held:\n                columns", "            for held in self._held[:1]:\n                columns", "tests/decode/test_beam.py"),
     Mutant("keys of a memory move with every beam", "parts/cache.py",
         "if not torch.equal(self._memories, before):", "if True:", f"{CACHE}::test_keys_of_a_memory_move_only_where_a_row_reads_another_one"),
     Mutant("which memory a row reads is forgotten", "parts/cache.py",
