@@ -89,19 +89,6 @@ def test_a_body_that_breaks_off_is_no_request(writer):
         assert not wire.said
 
 
-def test_a_client_that_reads_nothing_is_dropped_and_holds_up_nobody(writer):
-    dropped = []
-    with one_row(writer, patience=0.05) as wire:
-        stuck = asyncio.Event()
-        silent = wire.begin(
-            PATH, {**ENDLESS, "stream": True}, send=lambda _: stuck.wait(), abort=lambda: dropped.append(1)
-        )
-        heard = silent.result(PATIENCE)
-        assert dropped == [1]
-        assert not heard.ended
-        assert wire.ask(PATH, SHORT).status == 200
-
-
 def test_what_a_slow_client_has_not_read_is_joined(writer):
     """Pieces that wait become one piece: memory hangs on the text, not on how often it was told."""
     with one_row(writer) as wire:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import re
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from glassformer.cli.verbs import VERBS
+from glassformer.serve.listen import AT_LEAST, Ending
 from glassformer.serve.settings import ServeConfig
 from serve.process import Process, everything, post
 from serve.wire import KEY
@@ -118,6 +122,47 @@ def test_a_second_signal_ends_at_once(text_run):
         assert "Ending" in server.process.stderr.readline()
         assert server.end()[0] == 143
         asking.close()
+
+
+@pytest.mark.slow
+def test_who_reads_while_the_server_ends_gets_all(text_run):
+    """An answer larger than what lies between both sides, read for longer than connections have to close."""
+    with Process(text_run) as server, server.connect() as line:
+        body = {**LONG, "max_tokens": 2048, "n": 32, "logprobs": 5, "min_new_tokens": 2048, "stream": False}
+        line.sendall(post(json.dumps(body).encode()))
+        said = line.recv(1024)  # it is finished, and handed over
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.stderr.readline() == "Ending.\n"
+        ended = time.monotonic() + AT_LEAST + 1
+        while time.monotonic() < ended:
+            said += line.recv(1024)
+            time.sleep(0.05)
+        head, _, got = (said + everything(line)).partition(b"\r\n\r\n")
+        assert len(got) == int(re.search(rb"content-length: (\d+)", head)[1])
+        assert server.process.wait(120) == 0
+
+
+@pytest.mark.shapes(False)  # neither a whole service nor a whole server is needed
+@pytest.mark.parametrize(("took", "left"), [(0, 30), (10, 20), (29, AT_LEAST)])
+def test_connections_close_in_what_is_left_of_the_drain(took, left):
+    """However much of it answers took to finish."""
+
+    async def ended() -> int:
+        loop, now = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+
+        async def drain(seconds: float) -> int:
+            loop.time = lambda: now + took
+            return 0
+
+        service = SimpleNamespace(config=ServeConfig(), unfinished=0, drain=drain, say=str)
+        server = SimpleNamespace(config=SimpleNamespace())
+        loop.time = lambda: now
+        await Ending(service, server).drain()
+        del loop.time
+        assert server.should_exit
+        return server.config.timeout_graceful_shutdown
+
+    assert asyncio.run(ended()) == left
 
 
 # --- what is refused before anything listens

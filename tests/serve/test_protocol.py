@@ -42,6 +42,9 @@ class Line(asyncio.Transport):
 
     def resume_reading(self) -> None: ...
 
+    def set_write_buffer_limits(self, high=None, low=None) -> None:
+        assert high == 0  # or it would not tell that bytes are left
+
 
 async def silent(scope, receive, send) -> None:
     """An application that never answers."""
@@ -168,16 +171,46 @@ def test_garbage_behind_an_answer_ends_the_connection(loop):
     assert (line.sent, line.ended) == (sent, "closed")
 
 
-@pytest.mark.parametrize(("unread", "ended"), [(0, "closed"), (1, "aborted")])
-def test_what_is_left_unread_is_thrown_away(loop, unread, ended):
-    protocol, line = connected(loop)
-    line.unread = unread
+def test_a_connection_rests_only_when_its_answer_is_taken(loop):
+    protocol, line = answered(loop, WHOLE)
+    line.unread = 1
     protocol.timeout_keep_alive_handler()
-    assert line.ended == ended
+    again = protocol.timeout_keep_alive_task
+    assert (line.ended, again.cancelled()) == ("", False)
+    line.unread = 0
+    protocol.timeout_keep_alive_handler()
+    assert line.ended == "closed"
+
+
+def test_who_goes_on_reading_has_its_time_again(loop):
+    """However little it takes between two looks; who takes nothing is dropped."""
+    protocol, line = connected(loop)
+    line.unread = 9
+    protocol.pause_writing()
+    for left in (8, 3, 2):
+        first, line.unread = protocol._look, left
+        first._run()
+        assert not line.ended
+        assert protocol._look is not first
+    protocol._look._run()
+    assert line.ended == "aborted"
+
+
+def test_who_has_read_all_is_watched_no_more(loop):
+    protocol, line = connected(loop)
+    line.unread = 9
+    protocol.pause_writing()
+    look = protocol._look
+    protocol.resume_writing()
+    assert look.cancelled()
+    assert not protocol.flow.write_paused
 
 
 def test_the_time_is_over_with_the_connection(loop):
-    protocol, _ = connected(loop)
-    late = protocol._late
+    protocol, line = connected(loop)
+    line.unread = 9
+    protocol.pause_writing()
+    late, look = protocol._late, protocol._look
     protocol.connection_lost(None)
     assert late.cancelled()
+    assert look.cancelled()

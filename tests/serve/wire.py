@@ -117,7 +117,6 @@ class Wire:
         chunks: Iterable[bytes] | None = None,
         leave: Callable[[Heard], bool] = lambda heard: False,
         send: Callable[[Heard], Any] | None = None,
-        abort: Callable[[], None] | None = None,
     ) -> Heard:
         """One request, whole. The client leaves when `leave` says so of what it heard so far; `send` may wait."""
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
@@ -131,7 +130,7 @@ class Wire:
             "root_path": "",
             "scheme": "http",
             "headers": [(name.encode(), value.encode()) for name, value in headers],
-        } | ({"glassformer.abort": abort} if abort else {})
+        }
 
         async def receive() -> dict[str, Any]:
             if pieces:

@@ -219,7 +219,7 @@ SERVING = (
     Option("max-new-tokens", "N", "Longest text that a client may ask for, in tokens (default: 2048)."),
     Option("max-body", "N", "Largest request, in bytes (default: 1048576)."),
     Option("seconds", "S", "Seconds for a whole answer, waiting included (default: 120)."),
-    Option("patience", "S", "Seconds for a client to send its request, or to read its answer (default: 10)."),
+    Option("patience", "S", "Seconds for a client to send its request, or to read more of its answer (default: 10)."),
     Option("connections", "N", "Connections open at a time (default: 768)."),
     Option("drain", "S", "Seconds for unfinished answers after SIGTERM or Ctrl-C (default: 30)."),
 )

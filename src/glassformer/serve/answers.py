@@ -11,7 +11,7 @@ from typing import Any
 from glassformer.decode.engine.requests import FAILED
 from glassformer.serve import replies
 from glassformer.serve.fields import read_object
-from glassformer.serve.guard import ABORT, Receive, Scope, Send, answer, refusal_of
+from glassformer.serve.guard import Message, Receive, Scope, Send, answer, refusal_of
 from glassformer.serve.job import Job, Piece
 from glassformer.serve.refusal import RefusalError, too_late
 from glassformer.serve.service import Service
@@ -21,7 +21,7 @@ Ready = dict[int, Piece]
 
 
 class GoneError(Exception):
-    """The client has left or no longer reads."""
+    """The client has left, or was dropped as it no longer reads."""
 
 
 class Answers(ABC):
@@ -49,21 +49,21 @@ class Answers(ABC):
                 try:
                     job = await prepared_until(service.prepare(wanted), watch, until, service.config.seconds)
                     watch.add_done_callback(lambda _: job.leave())
-                    await self._written(wanted, job, until, scope, send)
+                    await self._written(wanted, job, until, send)
                 finally:
                     watch.cancel()
         except GoneError:
             return
 
-    async def _written(self, wanted: Wanted, job: Job, until: float, scope: Scope, send: Send) -> None:
+    async def _written(self, wanted: Wanted, job: Job, until: float, send: Send) -> None:
         runner = self.service.runner
         try:
             runner.submit(job)
-            await self._answer(wanted, job, pieces_until(job, until, self.service.config.seconds), scope, send)
+            await self._answer(wanted, job, pieces_until(job, until, self.service.config.seconds), send)
         finally:
             runner.cancel(job)
 
-    async def _answer(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
+    async def _answer(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], send: Send) -> None:
         texts: Ready = {}
         async for ready in pieces:
             texts |= ready
@@ -90,29 +90,31 @@ class Completions(Answers):
         """Return a `text_completion` object."""
         return self.reply(wanted, job).whole(texts, prompt_tokens(job))
 
-    async def _answer(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
+    async def _answer(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], send: Send) -> None:
         if wanted.stream:
-            await self._stream(wanted, job, pieces, scope, send)
+            await self._stream(wanted, job, pieces, send)
         else:
-            await super()._answer(wanted, job, pieces, scope, send)
+            await super()._answer(wanted, job, pieces, send)
 
-    async def _stream(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], scope: Scope, send: Send) -> None:
-        """Send events as they come. An error before the first one has its own HTTP status; a later one is an event."""
-        patience = self.service.config.patience
+    async def _stream(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready], send: Send) -> None:
+        """Send events as they come. An error before the first one has its own HTTP status; a later one is an event.
+
+        An event waits until the client has taken those before it; the protocol drops one that takes nothing.
+        """
         stream = self.events(wanted, job, pieces)
         first = await anext(stream)
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
-            await send_patiently(scope, send, first, patience)
+            await send(body_of(first, more=True))
             async for event in stream:
-                await send_patiently(scope, send, event, patience)
+                await send(body_of(event, more=True))
             end = replies.DONE
         except GoneError:
             raise
         except Exception as error:
             end = replies.event(dict(refusal_of(error, self.service.say).body))
-        await send_patiently(scope, send, end, patience, more=False)
+        await send(body_of(end))
 
     async def events(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready]) -> AsyncGenerator[bytes]:
         """Yield all events but [DONE]: a `text_completion` for each piece, then one with the token counts if wanted."""
@@ -141,6 +143,11 @@ class Translations(Answers):
     def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
         """Return a list of `translation` objects."""
         return replies.translations(self.service.model, texts, prompt_tokens(job), job.warnings)
+
+
+def body_of(body: bytes, *, more: bool = False) -> Message:
+    """Return the message that sends a piece of an answer."""
+    return {"type": "http.response.body", "body": body, "more_body": more}
 
 
 def prompt_tokens(job: Job) -> int:
@@ -214,13 +221,3 @@ async def pieces_until(job: Job, until: float, seconds: float) -> AsyncGenerator
                 if piece.end == FAILED:
                     raise piece.error or RuntimeError("a text failed without a reason")
             yield ready
-
-
-async def send_patiently(scope: Scope, send: Send, body: bytes, patience: float, *, more: bool = True) -> None:
-    """Send a piece of a stream; drop a client that leaves sent data unread for `patience` seconds."""
-    try:
-        async with asyncio.timeout(patience):
-            await send({"type": "http.response.body", "body": body, "more_body": more})
-    except TimeoutError:
-        scope.get(ABORT, lambda: None)()
-        raise GoneError from None

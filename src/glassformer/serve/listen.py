@@ -17,6 +17,8 @@ from glassformer.serve.service import Service
 from glassformer.serve.settings import is_loopback
 
 BACKLOG = 1024
+AT_LEAST = 2
+"""Seconds for connections to close at the end, however long answers took to finish."""
 
 
 class Server(uvicorn.Server):
@@ -58,7 +60,7 @@ async def run(service: Service, found: socket.socket) -> int:
             server_header=False,
             backlog=BACKLOG,
             proxy_headers=False,
-            timeout_graceful_shutdown=2,
+            timeout_graceful_shutdown=AT_LEAST,
         ),
         listening,
     )
@@ -101,10 +103,16 @@ class Ending:
             self.server.should_exit = self.server.force_exit = True
 
     async def drain(self) -> None:
-        """Refuse new requests, wait for open answers up to the time limit, then stop the server."""
+        """Refuse new requests, wait for open answers up to the time limit, then stop the server.
+
+        An answer that is finished may still be on its way to a slow client, which has what is left of the time.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.service.config.drain
         seconds, open_ones = self.service.config.drain, self.service.unfinished
         have = f"{open_ones} unfinished {'answer has' if open_ones == 1 else 'answers have'} {seconds:g} seconds left"
         self.service.say(f"Ending: {have}. Send the signal again to end at once." if open_ones else "Ending.")
         if left := await self.service.drain(seconds):
             self.service.say(f"{left} {'answer was' if left == 1 else 'answers were'} cut off.")
+        self.server.config.timeout_graceful_shutdown = max(AT_LEAST, round(until - loop.time()))
         self.server.should_exit = True

@@ -1,4 +1,4 @@
-"""HTTP for untrusted clients: close connections that send a request too slowly or exceed the connection limit."""
+"""HTTP for untrusted clients: close connections that send too slowly, stop reading or exceed the connection limit."""
 
 from __future__ import annotations
 
@@ -43,9 +43,11 @@ def protocol_of(config: ServeConfig) -> type[H11Protocol]:
 
 
 class Patient(H11Protocol):
-    """uvicorn's protocol with a time limit for each request, head and body, from its first byte.
+    """uvicorn's protocol with time limits, so that a few clients cannot hold all connections.
 
-    A trickle of bytes does not extend the limit, or a few clients could hold all connections (slow loris).
+    A request, head and body, has `patience` seconds from its first byte; a trickle of bytes does not extend them (slow
+    loris). A connection with unsent bytes, of whatever answer, is dropped if the client takes none of them between two
+    looks, `patience` seconds apart; a client that goes on reading gets all.
     """
 
     patience = 10.0
@@ -54,6 +56,7 @@ class Patient(H11Protocol):
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._late: asyncio.TimerHandle | None = None
+        self._look: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Accept a connection if the limit allows one more."""
@@ -63,6 +66,8 @@ class Patient(H11Protocol):
             self.refused = True
             return
         super().connection_made(transport)
+        # Nothing is sent while bytes are left, so their number only falls, and shows whether the client reads.
+        transport.set_write_buffer_limits(high=0)
         self._expect()
 
     refused = False
@@ -70,6 +75,7 @@ class Patient(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Clean up after a connection."""
         self._relax()
+        self._watched()
         if not self.refused:
             super().connection_lost(exc)
 
@@ -95,12 +101,24 @@ class Patient(H11Protocol):
             self.transport.write(raw(LONG if len(self.conn.trailing_data[0]) > LONGEST_HEAD else GARBLED))
         self.transport.close()
 
+    def pause_writing(self) -> None:
+        """Watch the client from now on: there are bytes that it has not taken."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Go on with what waits to be sent: the client has taken all bytes."""
+        self._watched()
+        super().resume_writing()
+
     def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection; response bytes that the client has not read are discarded."""
-        leave: Callable[[], None] = super().timeout_keep_alive_handler
+        """Close an idle connection. One with unsent bytes of its last answer is not idle: it is asked again later."""
+        end: Callable[[], None] = super().timeout_keep_alive_handler
         if self.transport.get_write_buffer_size():
-            leave = self.transport.abort
-        leave()
+            again = self.timeout_keep_alive_handler
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, again)
+        else:
+            end()
 
     def _expect(self) -> None:
         if self._late is None:
@@ -110,6 +128,21 @@ class Patient(H11Protocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+    def _watch(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        self._look = self.loop.call_later(self.patience, self._look_again, left)
+
+    def _watched(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
+
+    def _look_again(self, before: int) -> None:
+        if self.transport.get_write_buffer_size() < before:
+            self._watch()
+        else:  # closing would wait for the bytes to be taken
+            self.transport.abort()
 
     def _give_up(self) -> None:
         if self.transport.is_closing():

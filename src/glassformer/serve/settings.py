@@ -40,7 +40,7 @@ class ServeConfig:
     seconds: float = 120.0
     """Seconds for a whole answer, waiting included."""
     patience: float = 10.0
-    """Seconds for a client to send its request, or to read its answer."""
+    """Seconds for a client to send its request, or to read more of its answer."""
     connections: int = 768
     """Connections open at a time."""
     drain: float = 30.0
