@@ -6,6 +6,7 @@ from mutant_runner import Mutant
 
 TESTS = "tests/decode/engine/test_batching.py"
 ENGINE = "tests/decode/engine/test_engine.py"
+FAILED = "tests/decode/engine/test_failures.py"
 ADMITTED = "tests/decode/engine/test_admission.py"
 ALONE = f"{TESTS}::test_each_row_gets_what_it_gets_alone"
 ACROSS = f"{TESTS}::test_each_answer_is_that_of_its_source_alone"
@@ -54,6 +55,27 @@ ROWS: list[Mutant] = [
     Mutant("memories take no room", "decode/engine/waiting.py",
         "self.rows * (self.columns + self.memory)", "self.rows * self.columns",
         f"{ADMITTED}::test_memories_take_room_beside_texts"),
+    Mutant("a panic in a step is no failure", "decode/engine/batching.py",
+        "        except BaseException as error:\n            return self.fail(error)", "        except Exception as error:\n            return self.fail(error)",
+        f"{FAILED}::test_a_row_that_cannot_leave_ends_those_in_hand[ended-Panic]"),
+    Mutant("a panic of one choice ends all texts", "decode/engine/batching.py",
+        "        except BaseException as error:\n            if len(rows) == 1:", "        except Exception as error:\n            if len(rows) == 1:",
+        f"{FAILED}::test_a_panic_of_a_choice_ends_its_own_text_alone"),
+    Mutant("a panic in reading ends all texts", "decode/engine/batching.py",
+        "        except BaseException as error:\n            if len(group) > 1:", "        except Exception as error:\n            if len(group) > 1:",
+        f"{FAILED}::test_a_panic_while_a_request_is_read_ends_it_alone"),
+    Mutant("rows leave before anything can fail", "decode/engine/batching.py",
+        "        try:\n            passages = self._leave()\n", "        passages = self._leave()\n        try:\n",
+        f"{FAILED}::test_a_row_that_cannot_leave_ends_those_in_hand[ended-MemoryError]"),
+    Mutant("who ends the program ends a text", "decode/engine/batching.py",
+        "ENDS = (KeyboardInterrupt, SystemExit)", "ENDS = ()",
+        f"{FAILED}::test_who_ends_the_program_is_obeyed"),
+    Mutant("what was just admitted is lost with its step", "decode/engine/batching.py",
+        "            self._in_hand += admitted\n            passages +=", "            passages +=",
+        f"{FAILED}::test_who_ends_the_program_is_obeyed"),
+    Mutant("a text that has ended fails, too", "decode/engine/batching.py",
+        "for ticket, text in lost if text not in ticket.ended]", "for ticket, text in lost]",
+        f"{FAILED}::test_a_row_that_cannot_leave_ends_those_in_hand"),
     Mutant("whoever fits overtakes", "decode/engine/waiting.py",
         "            while self.tickets and fits(self.tickets[0].request):\n                taken.append(self.tickets.popleft())\n",
         "            taken = [each for each in self.tickets if fits(each.request)]\n            self.tickets = deque(each for each in self.tickets if each not in taken)\n",
@@ -68,7 +90,7 @@ ROWS: list[Mutant] = [
         "            return [failure(row, error) for row in rows]",
         f"{ENGINE}::test_a_row_for_which_all_is_forbidden_fails_alone"),
     Mutant("a broken step leaves its slots behind", "decode/engine/batching.py",
-        "self.rows, self._slots = [], self.model.new_slots(self.limits.rows)", "self.rows = []",
+        "self.rows, self._in_hand, self._slots = [], [], self.model.new_slots(self.limits.rows)", "self.rows, self._in_hand = [], []",
         f"{ENGINE}::test_after_a_step_that_failed_the_next_request_is_served[softmax]"),
     Mutant("the queue has no end", "decode/engine/waiting.py",
         "if len(self.tickets) >= self.most:", "if False:", f"{ENGINE}::test_no_more_wait_than_may"),

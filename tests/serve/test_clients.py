@@ -230,3 +230,39 @@ def test_a_step_that_fails_is_the_answer_to_those_in_it(writer, monkeypatch):
             assert wire.ask(PATH, SHORT).status == 500
         assert writer.model.head.forward == head
         assert wire.ask(PATH, SHORT).status == 200
+
+
+@pytest.mark.parametrize("kind", [MemoryError, Panic, SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("where", ["choice", "leave"])
+def test_the_thread_of_the_model_outlives_whatever_is_raised(writer, monkeypatch, kind, where):
+    """A grammar that panics, a cache for which memory runs out: one answer fails, and the next one comes."""
+
+    def breaks(*_):
+        raise kind("a secret of the machine")
+
+    with Wire(writer) as wire:
+        with monkeypatch.context() as patch:
+            if where == "choice":
+                patch.setattr(wire.service.texts, "choice", lambda *_: breaks)
+            else:
+                patch.setattr(wire.engine._slots, "leave", breaks)
+                assert wire.ask(PATH, SHORT).status == 200  # its row leaves before the next step
+            heard = wire.ask(PATH, SHORT)
+            if where == "choice":
+                assert (heard.status, heard.error["code"]) == (500, "internal_error")
+                assert "a secret of the machine" in wire.said[0]
+        assert wire.ask(PATH, SHORT).status == 200
+        assert wire.ask("/health").json == {"status": "ok"}
+
+
+def test_whatever_a_builder_of_grammars_raises_is_an_answer(writer, monkeypatch):
+    with Wire(writer) as wire:
+        with monkeypatch.context() as patch:
+
+            def breaks(*_):
+                raise Panic("no")
+
+            patch.setattr(wire.service.texts, "choice", breaks)
+            heard = wire.ask(PATH, SHORT)
+            assert (heard.status, heard.error["code"]) == (500, "internal_error")
+        assert wire.ask(PATH, SHORT).status == 200

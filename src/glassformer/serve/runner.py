@@ -57,11 +57,18 @@ class Runner:
                 self._wake.wait()
                 self._wake.clear()
                 continue
-            news = [each for written in self.engine.step() if (each := self._told(written)) is not None]
+            news = [each for written in self._stepped() if (each := self._told(written)) is not None]
             self.steps += 1
             if news and self._loop is not None:
                 with suppress(RuntimeError):  # the loop has ended, so nobody waits any more
                     self._loop.call_soon_threadsafe(hand_over, news)
+
+    def _stepped(self) -> list[Written]:
+        """Step the engine; whatever is raised is the answer to the texts in hand, and the thread goes on."""
+        try:
+            return self.engine.step()
+        except BaseException as error:  # on a thread of its own, even what ends a program is a mistake in some choice
+            return self.engine.fail(error)
 
     def _told(self, written: Written) -> tuple[Job, int, Piece] | None:
         """Return what a token adds to a text of its job; cancel a text that has reached a stop text."""

@@ -58,7 +58,15 @@ class Service:
         Requests with a grammar go to the builder thread: grammars take longer, and no other request waits for them.
         """
         thread = self._reader if wanted.wish is None else self._builder
-        return await asyncio.get_running_loop().run_in_executor(thread, self.texts.job, wanted)
+        return await asyncio.get_running_loop().run_in_executor(thread, self._prepared, wanted)
+
+    def _prepared(self, wanted: Wanted) -> Job:
+        try:
+            return self.texts.job(wanted)
+        except Exception:
+            raise
+        except BaseException as error:  # a tokenizer or a grammar in Rust that panics raises a BaseException
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
     @property
     def unfinished(self) -> int:

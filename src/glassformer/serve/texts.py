@@ -97,10 +97,6 @@ class Texts:
         except GlassformerError as error:
             code = TOO_LONG if isinstance(error, TooLongError) else None
             raise RefusalError(400, str(error), param=field, code=code) from None
-        except Exception:
-            raise
-        except BaseException as error:  # a tokenizer in Rust that panics raises a BaseException
-            raise RuntimeError(f"the tokenizer failed: {error}") from error
 
     def _check_ids(self, ids: list[int], place: int, field: str) -> None:
         size, most = self.writer.tokenizers.source.vocab_size, self.config.max_prompt

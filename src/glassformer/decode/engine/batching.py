@@ -14,7 +14,7 @@ from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.context import Choose, Context
 from glassformer.decode.engine.requests import Limits, Request, Ticket, Written, check_request, places_of
-from glassformer.decode.engine.rows import Passage, Row, chosen, failure, prompt_likely, with_likely
+from glassformer.decode.engine.rows import Passage, Row, chosen, ended, failure, prompt_likely, with_likely
 from glassformer.decode.engine.waiting import Load, Waiting
 from glassformer.decode.generate import begin_of, check_context, check_writes
 from glassformer.decode.stream import ENDED, LIMITED
@@ -22,6 +22,10 @@ from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache
+
+ENDS = (KeyboardInterrupt, SystemExit)
+"""What ends a program, and no text. Whatever else is raised ends texts: a library in Rust that panics raises a
+BaseException, too."""
 
 
 class Engine:
@@ -48,6 +52,8 @@ class Engine:
         self.device = next(model.parameters()).device
         self.waiting = Waiting(self.limits.waiting)
         self.rows: list[Row] = []
+        self._in_hand: list[Ticket] = []
+        """Tickets that left the queue, in order, until all of their texts have ended."""
         self._slots = model.new_slots(self.limits.rows)
 
     @property
@@ -83,24 +89,31 @@ class Engine:
     def step(self) -> list[Written]:
         """Admit waiting requests and write one token for each row; return the tokens, and the errors of failed rows.
 
-        A request that cannot be read fails alone. If a step fails as a whole (for instance, memory runs out), all rows
-        fail, including those just admitted, and the engine starts anew with an empty cache.
+        A request that cannot be read fails alone. If a step fails as a whole (for instance, memory runs out), all texts
+        fail, as with `fail`, including those just admitted. Errors: only `KeyboardInterrupt` and `SystemExit`, after
+        which the caller ends the texts with `fail`, or the engine is of no more use.
         """
-        passages = self._leave()
-        going = [*self.rows, *(row for each in passages for row in each.rows)]
-        passages += [Passage.of(ticket, self._first(ticket.request)) for ticket in self._admitted(going)]
         try:
+            passages = self._leave()
+            going = [*self.rows, *(row for each in passages for row in each.rows)]
+            self._in_hand = [each for each in self._in_hand if not each.over]
+            admitted = self._admitted(going)
+            self._in_hand += admitted
+            passages += [Passage.of(ticket, self._first(ticket.request)) for ticket in admitted]
             with torch.no_grad():
                 written = self._advance(passages)
-        except Exception as error:
-            seated = {*self.rows}
-            lost = [*self.rows, *(row for each in passages for row in each.rows if row not in seated)]
-            written = [failure(row, error) for row in lost]
-            self.rows, self._slots = [], self.model.new_slots(self.limits.rows)
-        for each in written:
-            if each.end:
-                each.ticket.ended.add(each.text)
-        return written
+        except ENDS:
+            raise
+        except BaseException as error:
+            return self.fail(error)
+        return ended(written)
+
+    def fail(self, error: BaseException) -> list[Written]:
+        """End all texts that are being written, and start anew with an empty cache; requests that wait, wait on."""
+        lost = [(ticket, text) for ticket in self._in_hand for text in range(ticket.request.n)]
+        written = [failure(ticket, text, error) for ticket, text in lost if text not in ticket.ended]
+        self.rows, self._in_hand, self._slots = [], [], self.model.new_slots(self.limits.rows)
+        return ended(written)
 
     def _advance(self, passages: list[Passage]) -> list[Written]:
         failed: list[Written] = []
@@ -175,10 +188,12 @@ class Engine:
         """Read passages and give their rows slots in the cache; return the logits after each, once per row."""
         try:
             cache, logits = self._read_together(group)
-        except Exception as error:
+        except ENDS:
+            raise
+        except BaseException as error:
             if len(group) > 1:
                 return [each for passage in group for each in self._read([passage], failed)]
-            failed += [failure(row, error) for row in group[0].rows]
+            failed += [failure(row.ticket, row.text, error) for row in group[0].rows]
             return []
         self.rows += [row for passage in group for row in passage.rows]
         places = [place for place, passage in enumerate(group) for _ in passage.rows]
@@ -241,9 +256,11 @@ class Engine:
         )
         try:
             ids = chosen(choose, logits, context)
-        except Exception as error:
+        except ENDS:
+            raise
+        except BaseException as error:
             if len(rows) == 1:
-                return [failure(rows[0], error)]
+                return [failure(rows[0].ticket, rows[0].text, error)]
             return [each for i, row in enumerate(rows) for each in self._chosen(choose, logits[i : i + 1], [row])]
         written: list[Written] = []
         for row, id, request in zip(rows, ids, requests, strict=True):

@@ -76,9 +76,21 @@ def chosen(choose: Choose, logits: Float[Tensor, "B V"], context: Context) -> li
     return ids
 
 
-def failure(row: Row, error: Exception) -> Written:
-    """The reply for a row that an error ended."""
-    return Written(row.ticket, row.text, -1, FAILED, error=error)
+def failure(ticket: Ticket, text: int, error: BaseException) -> Written:
+    """The reply for a text that an error ended. One that is no `Exception` is told as the cause of a `RuntimeError`."""
+    if not isinstance(error, Exception):
+        told = RuntimeError(f"{type(error).__name__}: {error}")
+        told.__cause__ = error
+        error = told
+    return Written(ticket, text, -1, FAILED, error=error)
+
+
+def ended(written: list[Written]) -> list[Written]:
+    """Note on the tickets which texts end with these replies; return the replies."""
+    for each in written:
+        if each.end:
+            each.ticket.ended.add(each.text)
+    return written
 
 
 def with_likely(written: list[Written], logits: Float[Tensor, "B V"]) -> list[Written]:
