@@ -29,7 +29,9 @@ BaseException, too."""
 
 
 class Engine:
-    """Writes the texts of many requests together, one token per row and step; each row gets what it would get alone.
+    """Writes the texts of many requests together, one token per row and step.
+
+    Each row gets what it would get alone, up to rounding (docs/decoding.md, Faster).
 
     One thread calls `step`; one other thread may call `submit` and `cancel`. `eos`, `prefix`, `max_context` and `drop`
     are as in `generate`.
