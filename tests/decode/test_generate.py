@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -135,6 +136,28 @@ def test_every_row_may_go_to_max_len(layout, positions):
     assert written == [naive(network, *row) for row in rows]
     with pytest.raises(DataError, match="max_len=10"):
         collected(network, 1, sources=sources and sources[:1], prompts=prompts[:1], max_new_tokens=3, eos=-1)
+
+
+def unsound(layout: str) -> Transformer:
+    """A model that gives its second row a logit that is no number."""
+    network = model(layout)
+
+    def broken(module, inputs, output):
+        output[1, ..., 7] = math.nan
+        return output
+
+    network.head.register_forward_hook(broken)
+    return network
+
+
+def test_logits_that_are_no_numbers_are_refused():
+    with pytest.raises(DataError, match=r"not numbers \(NaN\) in row 1"):
+        list(generate(unsound("decoder"), prompts=[[BOS], [BOS]], max_new_tokens=2))
+
+
+def test_blanks_are_not_filled_from_what_is_no_number():
+    with pytest.raises(DataError, match=r"not numbers \(NaN\) in row 1"):
+        fill_blanks(unsound("encoder"), [[7], [8, 9]], [1, 2])
 
 
 def test_leaves_gradients_on_and_the_model_in_evaluation():

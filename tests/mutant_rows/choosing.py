@@ -8,6 +8,7 @@ ANSWER, BEAM, CONTRAST, GUESS = (
     f"tests/decode/test_{name}.py" for name in ("answer", "beam", "contrastive", "speculative")
 )
 DRAW, FILTERS, REPEATS = (f"tests/decode/choose/test_{name}.py" for name in ("draw", "filters", "repeats"))
+GREEDY, GENERATE = "tests/decode/choose/test_greedy.py", "tests/decode/test_generate.py"
 ENGINE = "tests/decode/engine/test_engine.py"
 BEHIND = f"{GUESS}::test_filters_are_not_asked_what_comes_behind_what_they_forbid"
 REFUSED = f"{ENGINE}::test_what_cannot_be_written_is_refused"
@@ -34,6 +35,16 @@ ROWS: list[Mutant] = [
         f"{BEAM}::test_filters_count_in_float32_where_logits_are_rounded"),
     Mutant("a beam takes what is no number", "decode/choose/draw.py", "    check_numbers(logits, context)\n", "",
         f"{BEAM}::test_what_is_no_number_is_refused"),
+    Mutant("greedy takes what is no number", "decode/choose/greedy.py", "    if not sound:", "    if False:",
+        f"{GREEDY}::test_what_is_no_number_is_refused {GENERATE}::test_logits_that_are_no_numbers_are_refused"),
+    Mutant("greedy takes a NaN and refuses infinity", "decode/choose/greedy.py",
+        "values[np.arange(len(best)), best] < math.inf", "values[np.arange(len(best)), best] != math.inf",
+        f"{GREEDY}::test_what_is_no_number_is_refused"),
+    Mutant("greedy does not look at every row", "decode/choose/greedy.py",
+        "values[np.arange(len(best)), best]", "values[0, best]", f"{GREEDY}::test_what_is_no_number_is_refused"),
+    Mutant("a blank takes what is no number", "decode/generate.py",
+        "    check_numbers(logits.gather(-1, ids[..., None])[..., 0], Context(range(len(rows)), sources, []))\n", "",
+        f"{GENERATE}::test_blanks_are_not_filled_from_what_is_no_number"),
     Mutant("what a filter leaves is not looked at", "decode/choose/draw.py", "    if steps:\n", "    if False:\n",
         f"{DRAW}::test_what_a_filter_leaves_is_numbers"),
     Mutant("a setting that overflows is not named", "decode/choose/penalties.py",

@@ -178,7 +178,7 @@ ROWS: list[Mutant] = [
     Mutant("bfloat16 is summed in one", "parts/cpp/upper.h",
         "STRETCH_OF_UPPER = 64;", "STRETCH_OF_UPPER = 65536;", f"{MAPS}::test_sums_of_one_sign_in_bfloat16_are_exact_to_a_few_roundings"),
     Mutant("greedy takes the highest of equals", "decode/choose/greedy.py",
-        ".numpy().argmax(-1))", ".numpy()[..., ::-1].argmax(-1)).mul(-1).add(logits.shape[-1] - 1)", "tests/decode/choose/test_greedy.py::test_it_is_the_most_likely_and_the_lowest_of_equals"),
+        "best = values.argmax(-1)", "best = values.shape[-1] - 1 - values[..., ::-1].argmax(-1)", "tests/decode/choose/test_greedy.py::test_it_is_the_most_likely_and_the_lowest_of_equals"),
     Mutant("steps under autocast run in C++", "decode/native_stack.py",
         ' or torch.is_autocast_enabled("cpu")', '', f"{LEFT}::test_gradients_autocast_and_training_are_left_to_the_modules"),
     Mutant("a model that is watched runs in C++", "decode/native_stack.py",

@@ -10,6 +10,7 @@ import torch
 from glassformer.data.rows import check_ids, pad
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.decode.choose.context import Choose, Context
+from glassformer.decode.choose.finite import check_numbers
 from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.choose.penalties import ends_with
 from glassformer.decode.choose.unwritten import forbid
@@ -63,7 +64,7 @@ def generate(
     last `max_context` tokens anew at each step; a larger `drop` keeps the cache for `drop` steps. Without, a row longer
     than the model takes is refused. `numbers` identify the rows to `choose` (None: their places in the call). With
     `prefix`, the tokens of a prompt read each other in both directions, as the objective "prefix" trains (Raffel et al.
-    2020, section 3.2.1). Errors: `ConfigError`, `DataError`.
+    2020, section 3.2.1). Errors: `ConfigError`, `DataError`, also where a logit is NaN or +inf.
     """
     check_writes(model)
     check_context(model, max_context, drop)
@@ -284,7 +285,7 @@ def fill_blanks(
 ) -> list[list[int]]:
     """Answers of an encoder-only model: row i reads [source, <sep>, blanks] and fills its `lengths[i]` blanks at once.
 
-    No blank gets an id of `never`.
+    No blank gets an id of `never`. Errors: `DataError`, also if a logit is NaN or +inf.
     """
     check_writes(model)
     check_sources(model, sources)
@@ -293,6 +294,7 @@ def fill_blanks(
     rows = [[*source, SEP, *[BLANK] * length] for source, length in zip(sources, lengths, strict=True)]
     tokens, keep = pad(rows)
     logits = model(tokens.to(device), keep=None if keep is None else keep.to(device))
-    best = forbid(logits, never).argmax(-1).tolist()
-    ends = [len(row) for row in rows]
-    return [best[i][end - length : end] for i, (end, length) in enumerate(zip(ends, lengths, strict=True))]
+    ids = forbid(logits, never).argmax(-1)
+    check_numbers(logits.gather(-1, ids[..., None])[..., 0], Context(range(len(rows)), sources, []))
+    filled = zip(ids.tolist(), rows, lengths, strict=True)
+    return [best[len(row) - length : len(row)] for best, row, length in filled]

@@ -11,10 +11,10 @@ import torch
 from glassformer.decode.choose import filters, penalties
 from glassformer.decode.choose.conflict import refuse_stuck
 from glassformer.decode.choose.context import Choose, Context, Filter, Named
+from glassformer.decode.choose.finite import check_numbers, unbounded
 from glassformer.decode.choose.greedy import greedy
-from glassformer.decode.choose.penalties import unbounded
 from glassformer.decode.choose.sampling import Sampling
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.foundation.wide import in_float64
 
@@ -125,16 +125,6 @@ def numbers(seed: int, row: int, block: int, lane: int = 0) -> list[float]:
     key = np.array([seed, row], np.uint64)
     raw = np.random.Philox(key=key, counter=[0, block, lane, 0]).random_raw(AT_ONCE)
     return ((raw >> np.uint64(11)) * 2.0**-53).tolist()
-
-
-def check_numbers(logits: Float[Tensor, "B V"], context: Context) -> None:
-    """Refuse logits of the model that are NaN or +inf. Errors: `DataError` naming the row."""
-    if (place := unbounded(logits)) is not None:
-        what = "infinite" if bool(logits[place].amax().isposinf()) else "not numbers (NaN)"
-        row = context.numbers[place]
-        raise DataError(
-            f"The model's logits are {what} in row {row} (counted from 0). Check that its weights are finite."
-        )
 
 
 def check_kept(logits: Float[Tensor, "B V"], context: Context) -> None:

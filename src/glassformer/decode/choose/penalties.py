@@ -13,6 +13,7 @@ import torch
 
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.context import Context, Filter
+from glassformer.decode.choose.finite import unbounded
 from glassformer.decode.choose.repeats import ends_alike
 from glassformer.foundation.errors import ConfigError, RowError
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
@@ -135,13 +136,6 @@ def bounded(logits: Float[Tensor, "B V"], context: Context, name: str, value: fl
             ". Take a less extreme value.",
         )
     return logits
-
-
-def unbounded(logits: Float[Tensor, "B V"]) -> int | None:
-    """The index of the first row with a NaN or +inf logit; None if there is none. -inf only means a forbidden token."""
-    best = logits.amax(-1)  # NaN if any logit is NaN
-    found = best.isnan() | best.isposinf()
-    return int(found.int().argmax()) if bool(found.any()) else None
 
 
 def forbidden(logits: Float[Tensor, "B V"], ids: Sequence[Sequence[int]]) -> Float[Tensor, "B V"]:
