@@ -1,4 +1,4 @@
-"""Beam search: wide enough it is exhaustive, with one beam greedy; no row hangs on its neighbours."""
+"""Beam search: with one beam it is greedy, its bound loses nothing, and no row hangs on its neighbours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from glassformer import Transformer
+from decode.exhaustive import assert_same, log_p
+from glassformer import Transformer, generate
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.answer import answer, answers
 from glassformer.decode.beam import Hypothesis, beam_search, length_penalty
@@ -18,77 +19,6 @@ from glassformer.decode.choose.penalties import logit_bias, min_new_tokens, no_r
 from glassformer.decode.read_back import read_back
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import SCHEMES, model, sequences
-
-SMALL = 8
-"""Ids: the six special ones and two more."""
-
-
-@torch.no_grad()
-def log_p(network: Transformer, source, begun: list[list[int]]) -> list[list[float]]:
-    """Of the token after each of these beginnings, which are of one length; without a cache."""
-    inputs = {} if source is None else {"source": torch.tensor([[*source, EOS]] * len(begun))}
-    logits = network(torch.tensor([[BOS, *ids] for ids in begun]), **inputs)
-    return logits[:, -1].log_softmax(-1).tolist()
-
-
-def exhaustive(network: Transformer, source, limit: int, alpha: float) -> list[Hypothesis]:
-    """All answers there are, best first: those that end within the limit, and those that reach it."""
-    found: list[Hypothesis] = []
-    going: list[tuple[list[int], float]] = [([], 0.0)]
-    for step in range(1, limit + 1):
-        tokens = log_p(network, source, [ids for ids, _ in going])
-        longer = [
-            ([*ids, token], total + value)
-            for (ids, total), values in zip(going, tokens, strict=True)
-            for token, value in enumerate(values)
-        ]
-        ended = [each for each in longer if each[0][-1] == EOS]
-        going = [each for each in longer if each[0][-1] != EOS]
-        penalty = ((5 + step) / 6) ** alpha
-        found += [Hypothesis(ids[:-1], value, value / penalty, True) for ids, value in ended]
-    found += [Hypothesis(ids, value, value / penalty, False) for ids, value in going]
-    return sorted(found, key=lambda each: -each.score)
-
-
-def small(layout: str, seed: int, positions: str = "sinusoidal") -> Transformer:
-    return model(layout, seed=seed, vocab=SMALL, positions=positions, max_len=12).eval()
-
-
-def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
-    assert [(each.ids, each.complete) for each in found] == [(each.ids, each.complete) for each in expected]
-    for one, other in zip(found, expected, strict=True):
-        assert math.isclose(one.log_probability, other.log_probability, rel_tol=1e-10, abs_tol=1e-10)
-        assert math.isclose(one.score, other.score, rel_tol=1e-10, abs_tol=1e-10)
-
-
-ALPHAS = [0.0, 0.6, 2.0, -0.5]
-
-
-@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_wide_enough_it_is_exhaustive(layout, alpha):
-    """On 40 random models in all; the slow tier has 500."""
-    assert_exhaustive(layout, alpha, range(5))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_on_many_models_it_is_exhaustive(layout, alpha):
-    assert_exhaustive(layout, alpha, range(5, 68))
-
-
-def assert_exhaustive(layout: str, alpha: float, seeds: range) -> None:
-    """On random models, several rows of unequal sources and limits at once; 3 tokens make 1 + 7 + 49 + 343 answers."""
-    for seed in seeds:
-        network = small(layout, seed)
-        limits = [3, 1, 2]
-        sources = sequences([2, 4, 1], seed, SMALL) if layout == "encoder-decoder" else None
-        given = {"prompts": [[BOS]] * 3} if sources is None else {"sources": sources}
-        found = beam_search(network, **given, max_new_tokens=limits, beam=400, n_best=5, lengths=length_penalty(alpha))
-        for row, limit in enumerate(limits):
-            expected = exhaustive(network, None if sources is None else sources[row], limit, alpha)
-            assert_same(found[row], expected[:5])
 
 
 @pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
@@ -109,6 +39,28 @@ def test_one_beam_is_greedy(layout, positions):
             if ids[-1] == EOS:
                 break
         assert ids[len(prompt) :] == [*best.ids, *([EOS] if best.complete else [])]
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("positions", SCHEMES)
+def test_one_beam_is_greedy_behind_a_prefix(positions, groups):
+    """Prompts of unequal length are read in both directions, as `generate` reads them; no group reads another way."""
+    network = model("decoder", seed=6, positions=positions, n_layers=2)
+    given = {"prompts": [[BOS, *each] for each in sequences([5, 1, 7, 2], 4)], "max_new_tokens": 9}
+    texts: dict[bool, list[list[int]]] = {}
+    for prefix in (True, False):
+        texts[prefix] = [[] for _ in given["prompts"]]
+        for step in generate(network, **given, prefix=prefix, eos=-1):
+            for row, token in zip(step.rows, step.tokens, strict=True):
+                texts[prefix][row].append(token)
+    found = beam_search(network, **given, beam=groups, groups=groups, diversity=0.0, prefix=True, eos=-1)
+    assert [best.ids for (best,) in found] == texts[True]
+    assert texts[True] != texts[False]
+
+
+def test_a_source_is_no_prefix():
+    with pytest.raises(ConfigError, match="the source is the prefix"):
+        beam_search(model(), sources=[[7, 8]], max_new_tokens=2, beam=2, prefix=True)
 
 
 def by_hand(network: Transformer, source, limit: int, beam: int, alpha: float) -> list[Hypothesis]:

@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 
-from decode.test_beam import SMALL, assert_same, exhaustive, small
+from decode.exhaustive import SMALL, assert_same, exhaustive, small
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from decode.test_beam import SMALL, exhaustive
+from decode.exhaustive import SMALL, exhaustive
 from decode.test_coverage import covered, read
 from decode.test_generate import collected
 from glassformer import Transformer

@@ -83,6 +83,7 @@ def beam_search(
     early_stop: bool = False,
     eos: int = EOS,
     numbers: Sequence[int] | None = None,
+    prefix: bool = False,
     poll: Callable[[], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Find the `n_best` answers to each row, best first, by log-probability / `lengths` (None: `length_penalty(0.6)`).
@@ -91,7 +92,7 @@ def beam_search(
     `beam` others are extended. A row is done when no hypothesis can beat its answers any more: log-probabilities only
     fall, so the bound is the present one over the most favourable length. With `early_stop`, it is done once it has
     `beam` answers, as with beam=1, which is greedy. A hypothesis that reaches `max_new_tokens` is an answer too, but
-    not complete. Rows and `numbers` are as in `generate`.
+    not complete. Rows, `numbers` and `prefix` are as in `generate`.
 
     `coverage` is the beta of `Coverage`, added to an answer's score. `groups` cuts the beam into that many parts, which
     search in turn at each step; a token loses `diversity` for each hypothesis of an earlier group that just chose it
@@ -105,7 +106,7 @@ def beam_search(
     model.eval()
     width, ranking = beam // groups, lengths or length_penalty(0.6)
     with torch.no_grad(), reading(model) if coverage else nullcontext() as seen:
-        rows = spread(begin_rows(model, sources, prompts, max_new_tokens, numbers), groups)
+        rows = spread(begin_rows(model, sources, prompts, max_new_tokens, numbers), groups)._replace(prefix=prefix)
         run = read_first(model, rows)
         covered = None if seen is None else Coverage(coverage, rows.sources or (), seen)
         searches = [Search(row, limit, [Beginning([], 0.0, row)]) for row, limit in enumerate(rows.limits)]
@@ -113,9 +114,8 @@ def beam_search(
         for step in range(1, max(rows.limits) + 1):
             if poll is not None:
                 poll()
-            hidden = model.hidden(
-                run.tokens, keep=run.keep, memory=run.memory, source_keep=run.memory_keep, cache=run.cache
-            )
+            of_source = {"memory": run.memory, "source_keep": run.memory_keep}
+            hidden = model.hidden(run.tokens, keep=run.keep, prefix=run.prefix, cache=run.cache, **of_source)
             written = [each.ids for search in going for each in search.going]
             owners = [search.row for search in going for _ in search.going]
             context = rows.context(owners)._replace(written=written, searched=True)
@@ -280,7 +280,8 @@ def follow(run: Run, searches: Sequence[Search], covered: Coverage | None) -> Ru
     if covered is not None:
         covered.follow(rows)
     tokens = torch.tensor([[each.ids[-1]] for each in begun], device=run.tokens.device)
-    run, owners = run._replace(tokens=tokens, keep=None), [search.row for search in searches for _ in search.going]
+    run = run._replace(tokens=tokens, keep=None, prefix=None)
+    owners = [search.row for search in searches for _ in search.going]
     if run.memory is None or owners == run.going:  # each row still reads the memory that it read before
         return run
     keep = None if run.memory_keep is None else run.memory_keep[rows]
