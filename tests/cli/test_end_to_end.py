@@ -132,6 +132,12 @@ def test_translate_with_figures(trained, run, refused, monkeypatch):
     first = records[0]["answers"][0]
     assert f"{first['score']:.6f}" == ranked[0][2]
     assert all(i < 3 and j < len(first["tokens"]) for i, j in first.get("alignment", []))
+    alike = ("--beam", "6", "--decode.beam-groups", "3", "--decode.diversity", "0", "--n-best", "6")
+    fewer = [line.split("\t") for line in translated(*alike)]
+    assert [each[0] for each in fewer] == ["1", "1", "2", "3", "3"], "groups that search alike find the same answers"
+    assert fewer[0] != fewer[1]
+    records = [json.loads(line) for line in translated(*alike, "--json")]
+    assert [(each["line"], len(each["answers"])) for each in records] == [(1, 2), (2, 0), (3, 2)]
     given = ("translate", str(trained), "--n-best", "2")
     assert "got 2 with a beam of 1. Give --beam 2 or more" in refused(*given)
     assert "--n-best takes a whole number from 1 to 1024" in refused(*given[:3], str(10**9), "--beam", "2")

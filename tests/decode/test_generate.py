@@ -1,92 +1,18 @@
-"""Greedy decoding with cache and batch equals the naive loop: one row alone, all tokens anew at each step."""
+"""Decoding token by token: which rows go on, where each ends, what is left out at its front, what is refused."""
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Sequence
 
 import pytest
 import torch
 
+from decode.naive import collected, naive
 from glassformer import Transformer, generate
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.decode.generate import fill_blanks, stops_at
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import SCHEMES, VOCAB, model, sequences
-
-
-def naive(network: Transformer, source: Sequence[int] | None, prompt: Sequence[int], limit: int) -> list[int]:
-    """The definition of greedy decoding, but for its end."""
-    written: list[int] = []
-    for _ in range(limit):
-        inputs = {} if source is None else {"source": torch.tensor([[*source, EOS]])}
-        logits = network(torch.tensor([[*prompt, *written]]), **inputs)
-        written.append(int(logits[0, -1].argmax()))
-    return written
-
-
-def until(ids: list[int], eos: int) -> list[int]:
-    """Up to the first `eos`, with it."""
-    return ids[: ids.index(eos) + 1] if eos in ids else ids
-
-
-def collected(network: Transformer, n_rows: int, **settings) -> list[list[int]]:
-    """What `generate` gave each row; a row that was left out once must not come again."""
-    written: list[list[int]] = [[] for _ in range(n_rows)]
-    going = list(range(n_rows))
-    for step in generate(network, **settings):
-        assert len(step.rows) == len(step.tokens)
-        assert set(step.rows) <= set(going)
-        going = step.rows
-        for row, token in zip(step.rows, step.tokens, strict=True):
-            written[row].append(token)
-    return written
-
-
-def example(layout: str, positions: str, seed: int) -> tuple[Transformer, dict]:
-    """A random model, and rows that differ in all that may differ."""
-    draw = random.Random(seed)
-    network = model(
-        layout,
-        seed=seed,
-        positions=positions,
-        n_layers=1 + (draw.random() < 0.2),
-        n_kv_heads=draw.choice([1, 2]),
-        norm_placement=draw.choice(["pre", "post"]),
-        window=draw.choice([None, None, 2, 3]),
-        dropout=0.5,
-    )
-    n_rows = draw.choice([1, 2, 2, 3, 8])  # of four and less, who ended leaves at once
-    prompts = [[BOS, *each] for each in sequences([draw.randint(0, 4) for _ in range(n_rows)], seed)]
-    limits = [draw.randint(1, 6) for _ in range(n_rows)]
-    asked = {"prompts": prompts, "max_new_tokens": limits}
-    if layout == "encoder-decoder":
-        asked["sources"] = sequences([draw.randint(1, 6) for _ in range(n_rows)], seed + 1000)
-    if layout == "encoder-decoder" and draw.random() < 0.5:
-        del asked["prompts"]
-    return network, asked
-
-
-@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
-@pytest.mark.parametrize("positions", SCHEMES)
-def test_equals_the_naive_loop(layout, positions):
-    ended, answers = 0, set()
-    for seed in range(200 // (2 * len(SCHEMES))):
-        network, asked = example(layout, positions, seed)
-        limits = asked["max_new_tokens"]
-        network.eval()
-        sources = asked.get("sources", [None] * len(limits))
-        prompts = asked.get("prompts", [[BOS]] * len(limits))
-        full = [naive(network, *row) for row in zip(sources, prompts, limits, strict=True)]
-        eos = random.Random(seed).choice([token for ids in full for token in ids])
-        expected = [until(ids, eos) for ids in full]
-        network.train()
-        assert collected(network, len(limits), **asked, eos=eos) == expected, seed
-        ended += sum(len(short) < len(long) for short, long in zip(expected, full, strict=True))
-        answers |= set(map(tuple, full))
-    assert ended > 10, "few rows ended by themselves, so little was shown about rows that leave"
-    assert len(answers) > 15, "the models hardly read what they are given"
 
 
 def test_rows_that_finished_leave_the_batch():

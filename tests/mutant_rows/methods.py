@@ -13,6 +13,7 @@ CACHE = "tests/parts/test_cache.py"
 GRAMMAR = "tests/decode/choose/test_constrained.py"
 EQUATION = f"{COVERAGE}::test_scores_are_the_equation_and_ranked_by_it"
 LINKS = f"{COVERAGE}::test_links_are_what_each_token_read_most"
+FIGURES = "tests/cli/test_end_to_end.py::test_translate_with_figures"
 GROUPS = f"{BEAM}::test_groups_search_apart[3.0]"
 
 # fmt: off
@@ -103,6 +104,11 @@ ROWS: list[Mutant] = [
     Mutant("a wide beam ranks by another length", "decode/beam.py",
         "score = value / lengths(step)", "score = value / lengths(max(step, 2))",
         "tests/decode/test_beam_exhaustive.py::test_wide_enough_it_is_exhaustive"),
+    Mutant("what groups find alike is returned for each", "decode/beam.py",
+        "once.setdefault((each.complete, *each.ids), each)", "once.setdefault((search.row, each.complete, *each.ids), each)",
+        f"{FIGURES} {BEAM}::test_groups_search_apart"),
+    Mutant("a blank line has as many lines as another", "cli/figures.py",
+        "or [empty(arguments)]", "or [empty(arguments)] * 3", FIGURES),
     Mutant("groups know nothing of one another", "decode/beam.py",
         "        if group:\n", "        if False:\n", GROUPS),
     Mutant("a group that is done diverts no more", "decode/beam.py",

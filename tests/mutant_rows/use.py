@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from mutant_runner import Mutant
 
+UNEQUAL = "tests/parity/test_transformers_decoding.py::test_the_greedy_text_behind_unequal_prompts_is_theirs"
+CACHED = "tests/decode/test_cached.py"
 GENERATE = "tests/decode/test_generate.py"
 ANSWER = "tests/decode/test_answer.py"
 USE = "tests/train/finished/test_use.py"
@@ -24,7 +26,7 @@ ROWS: list[Mutant] = [
     # decoding
     Mutant("rows that ended are told on", "decode/generate.py",
         "live = [i for i, row in enumerate(run.going) if not rows.done[row]]\n        going",
-        "live = [*range(len(run.going))]\n        going", f"{GENERATE}::test_equals_the_naive_loop"),
+        "live = [*range(len(run.going))]\n        going", f"{CACHED}::test_equals_the_naive_loop"),
     Mutant("rows that ended never leave", "decode/generate.py",
         "if len(run.going) - len(live) < (1 if full else max(1, len(run.going) // 4)):", "if live:",
         f"{GENERATE}::test_rows_that_finished_leave_the_batch"),
@@ -33,16 +35,19 @@ ROWS: list[Mutant] = [
         f"{GENERATE}::test_every_row_may_go_to_max_len"),
     Mutant("who stays gets the cache of who left", "decode/generate.py",
         "run.cache.select(rows)", "run.cache.select(torch.arange(len(rows)))",
-        f"{GENERATE}::test_equals_the_naive_loop"),
+        f"{CACHED}::test_equals_the_naive_loop"),
     Mutant("who stays gets the source padding of who left", "decode/generate.py",
-        "run.memory_keep[rows]", "run.memory_keep[: len(rows)]", f"{GENERATE}::test_equals_the_naive_loop"),
+        "run.memory_keep[rows]", "run.memory_keep[: len(rows)]", f"{CACHED}::test_equals_the_naive_loop"),
+    Mutant("a prompt stands at the beginning of its padding", "decode/generate.py",
+        "return tokens.flip(1), None if keep is None else keep.flip(1)", "return tokens.flip(1), keep",
+        f"{CACHED}::test_equals_the_naive_loop {UNEQUAL}"),
     Mutant("the padding of a prompt is read", "decode/generate.py",
-        "keep = None if keep is None else keep.to(device)\n    lengths", "keep = None\n    lengths", f"{GENERATE}::test_equals_the_naive_loop"),
+        "keep = None if keep is None else keep.to(device)\n    lengths", "keep = None\n    lengths", f"{CACHED}::test_equals_the_naive_loop"),
     Mutant("a row writes one token too many", "decode/generate.py",
         "len(ids) >= self.limits[row]", "len(ids) > self.limits[row]", f"{GENERATE}::test_rows_that_finished_leave_the_batch"),
     Mutant("the source has no end", "decode/generate.py",
         "pad([[*source, EOS] for source in sources])", "pad([[*source] for source in sources])",
-        f"{GENERATE}::test_equals_the_naive_loop"),
+        f"{CACHED}::test_equals_the_naive_loop"),
     Mutant("dropout while writing", "decode/generate.py",
         "    model.eval()\n    with torch.no_grad():  # around", "    with torch.no_grad():  # around",
         f"{GENERATE}::test_leaves_gradients_on_and_the_model_in_evaluation"),
@@ -50,7 +55,7 @@ ROWS: list[Mutant] = [
         "        with torch.no_grad():\n            of_source", "        if True:\n            of_source",
         f"{GENERATE}::test_chooser_sees_the_logits_of_the_last_token"),
     Mutant("blanks are read off the end of the padding", "decode/generate.py",
-        "best[i][end - length : end]", "best[i][len(best[i]) - length :]",
+        "best[len(row) - length : len(row)]", "best[len(best) - length :]",
         f"{GENERATE}::test_blanks_are_filled_as_alone"),
     Mutant("answers come by length", "decode/answer.py",
         "zip(rows, these, strict=True)", "zip(sorted(rows), these, strict=True)",

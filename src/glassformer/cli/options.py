@@ -103,7 +103,8 @@ JSON_LINES = Option("json", None, "One JSON object per line, with label and prob
 N_BEST = Option(
     "n-best",
     "N",
-    "Beam search: the N best answers to each line, one per line, each after the number of its input line.",
+    "Beam search: the N best answers to each line, one per line, each after the number of its input line; fewer than N "
+    "where the search finds no more that differ, and one empty answer to a blank line.",
 )
 SCORES = Option(
     "scores",
