@@ -1,23 +1,22 @@
-"""Speculative decoding: greedy it is the plain text, drawn it has the plain distribution, whoever guesses."""
+"""Speculative decoding: greedy it is the plain text, the same in any batch, whoever guesses."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import random
 
 import pytest
 import torch
 
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.choose.context import Context
-from glassformer.decode.choose.draw import chooser, shares
+from glassformer.decode.choose.draw import chooser
 from glassformer.decode.choose.penalties import no_repeat_ngram
 from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.draft import Guess, LookupDraft, Wanted, followed
 from glassformer.decode.generate import generate
 from glassformer.decode.reader import Reader, Text, same
-from glassformer.decode.speculative import Tally, settle, speculative
+from glassformer.decode.speculative import Tally, speculative
 from glassformer.foundation.errors import ConfigError
 from train.examples import model, sequences
 
@@ -128,74 +127,6 @@ def test_up_to_the_last_token_that_the_model_takes():
     network, draft = wordy("decoder", 3, max_len=9), wordy("decoder", 4, max_len=6)
     given = {"prompts": [[BOS, 7]], "max_new_tokens": 8}
     assert written(speculative(network, draft=draft, **given), 1) == written(generate(network, **given), 1)
-
-
-def chi_square(counts: list[int], p: list[float]) -> float:
-    """How far counts are from expected ones, in standard deviations of the chi-square; cells below 5 together."""
-    n = sum(counts)
-    cells = [(count, n * share) for count, share in zip(counts, p, strict=True) if n * share >= 5]
-    rare = (n - sum(count for count, _ in cells), n - sum(share for _, share in cells))
-    cells += [rare] if rare[1] > 1 else []
-    total = sum((count - share) ** 2 / share for count, share in cells)
-    return (total - (len(cells) - 1)) / math.sqrt(2 * (len(cells) - 1))
-
-
-@pytest.mark.parametrize("kind", ["drawn", "certain"])
-def test_what_settles_is_distributed_as_p(kind):
-    """Two guesses from q, or two that are certain: the first two tokens that come are drawn from p, 8,000 times."""
-    draw, coin = random.Random(1), torch.Generator().manual_seed(1)
-    p, q = (torch.rand(n, 4, generator=coin, dtype=torch.float64) ** 2 for n in (3, 2))
-    p, q = (each / each.sum(-1, keepdim=True) for each in (p, q))
-    p[0, 2] = 0
-    p[0] /= p[0].sum()
-    first, second = [0] * 4, [0] * 4
-    for _ in range(8_000):
-        guess = [draw.choices(range(4), q[i].tolist())[0] for i in range(2)] if kind == "drawn" else [1, 3]
-        tokens, stayed = [], True
-        while stayed:
-            n = len(tokens)
-            token, stayed = settle(Guess(guess, q if kind == "drawn" else None), n, p[n], draw.random(), draw.random())
-            tokens.append(token)
-        first[tokens[0]] += 1
-        if len(tokens) > 1:
-            second[tokens[1]] += 1
-    assert first[2] == 0
-    assert chi_square(first, p[0].tolist()) < 4
-    assert chi_square(second, p[1].tolist()) < 4
-
-
-def draws(count: int, guesser: str) -> float:
-    """The chi-square of whole texts of two tokens beside their probabilities, under temperature and top-k."""
-    network, draft = (model("decoder", seed=seed, vocab=8) for seed in (3, 4))
-    asked, prompt = Sampling(temperature=1.4, top_k=6, seed=5), [BOS, 6, 7, 6]
-    guess = {"draft": draft} if guesser == "draft" else {"lookup": 1}
-    steps = speculative(network, **guess, guesses=2, sampling=asked, prompts=[prompt] * count, max_new_tokens=2)
-    found = written(steps, count)
-    mass = shares(asked)
-
-    @torch.no_grad()
-    def after(ids: list[int]) -> list[float]:
-        return mass(network(torch.tensor([[*prompt, *ids]]))[:, -1], Context([0], [prompt], [ids]))[0].tolist()
-
-    expected = {(EOS,): after([])[EOS]}
-    for one, share in enumerate(after([])):
-        if one != EOS:
-            expected |= {(one, two): share * each for two, each in enumerate(after([one]))}
-    counts = dict.fromkeys(expected, 0)
-    for text in found:
-        counts[tuple(text)] += 1
-    return chi_square([*counts.values()], [*expected.values()])
-
-
-@pytest.mark.parametrize("guesser", ["draft", "lookup"])
-def test_drawn_texts_have_the_plain_distribution(guesser):
-    assert draws(150, guesser) < 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("guesser", ["draft", "lookup"])
-def test_many_drawn_texts_have_the_plain_distribution(guesser):
-    assert draws(3_000, guesser) < 4
 
 
 def test_without_a_guess_it_draws_what_is_drawn_without():

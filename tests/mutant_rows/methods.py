@@ -16,6 +16,8 @@ LINKS = f"{COVERAGE}::test_links_are_what_each_token_read_most"
 FIGURES = "tests/cli/test_end_to_end.py::test_translate_with_figures"
 GROUPS = f"{BEAM}::test_groups_search_apart[3.0]"
 
+SHARES = "tests/decode/test_speculative_shares.py"
+
 # fmt: off
 ROWS: list[Mutant] = [
     Mutant("what is read twice makes up for what is not", "decode/coverage.py",
@@ -55,12 +57,12 @@ ROWS: list[Mutant] = [
     Mutant("a draft sets the threads", "train/finished/guessing.py",
         'placed_like(load_recipe(asked.draft / "recipe.toml"), recipe)', 'load_recipe(asked.draft / "recipe.toml")', "tests/train/finished/test_writing.py::test_a_draft_has_the_threads_of_the_run_that_writes"),
     Mutant("every guess stays", "decode/speculative.py",
-        "float(q[token])) < float(p[token])", "float(q[token])) >= 0", f"{GUESS}::test_what_settles_is_distributed_as_p"),
+        "float(q[token])) < float(p[token])", "float(q[token])) >= 0", f"{SHARES}::test_what_settles_is_distributed_as_p"),
     Mutant("a guess that went comes again", "decode/speculative.py",
         "rest = (p - (sure if q is None else q)).clamp(min=0)", "rest = p",
-        f"{GUESS}::test_what_settles_is_distributed_as_p[drawn]"),
+        f"{SHARES}::test_what_settles_is_distributed_as_p[drawn]"),
     Mutant("a guess is weighed as if it were certain", "decode/speculative.py",
-        "1.0 if q is None else float(q[token])", "1.0", f"{GUESS}::test_what_settles_is_distributed_as_p[drawn]"),
+        "1.0 if q is None else float(q[token])", "1.0", f"{SHARES}::test_what_settles_is_distributed_as_p[drawn]"),
     Mutant("guesses stay in the cache", "parts/cache.py",
         "            layer.truncate(length)\n", "            pass\n", f"{GUESS}::test_a_reader_reads_what_is_new_alone"),
     Mutant("penalties do not see the guesses", "decode/draft.py",

@@ -14,7 +14,7 @@ from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.draw import AT_ONCE, chooser, draw, filters_of, numbers, own_uniforms
 from glassformer.decode.choose.greedy import greedy
-from glassformer.decode.choose.penalties import banned
+from glassformer.decode.choose.penalties import banned, logit_bias
 from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import VOCAB, model, sequences
@@ -48,6 +48,50 @@ def test_draws_follow_the_filtered_distribution(sampling):
     degrees = int(drawn.sum()) - 1
     statistic = float(((found - expected)[drawn].square() / expected[drawn]).sum())
     assert 0 < statistic < degrees + 3.72 * math.sqrt(2 * degrees) + 8.6
+
+
+BIAS = {2: 0.9, 7: -math.inf}
+SETTINGS = {
+    "temperature": (Sampling(temperature=0.6), [(choices.temperature, 0.6)]),
+    "top k": (Sampling(top_k=4), [(choices.top_k, 4)]),
+    "top p": (Sampling(top_p=0.8), [(choices.top_p, 0.8)]),
+    "typical": (Sampling(typical_p=0.7), [(choices.typical, 0.7)]),
+    "min p": (Sampling(min_p=0.4), [(choices.min_p, 0.4)]),
+    "repetition": (Sampling(repetition_penalty=1.6), [(choices.repetition_penalty, 1.6)]),
+    "frequency": (Sampling(frequency_penalty=0.7), [(choices.frequency_penalty, 0.7)]),
+    "presence": (Sampling(presence_penalty=0.7), [(choices.presence_penalty, 0.7)]),
+    "n-gram": (Sampling(no_repeat_ngram=2), [(choices.no_repeat_ngram, 2)]),
+    "bias": (Sampling(), [(lambda z, *_: [x + BIAS.get(i, 0.0) for i, x in enumerate(z)], None)]),
+    "penalty, temperature and top p": (
+        Sampling(repetition_penalty=1.6, temperature=0.7, top_p=0.9),
+        [(choices.repetition_penalty, 1.6), (choices.temperature, 0.7), (choices.top_p, 0.9)],
+    ),
+}
+"""Each setting by itself, and the definitions, in plain Python, that make its distribution."""
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_draws_follow_the_definition_of_each_setting(name):
+    """Chi-square of 100,000 draws that share a text; one generator gives all their numbers, which takes less time."""
+    count, (prompt, text) = 100_000, ([1, 4, 0], [5, 4, 5])
+    (sampling, definitions), coin = SETTINGS[name], torch.Generator().manual_seed(8)
+    z = torch.randn(9, generator=coin, dtype=torch.float64)
+    wanted = z.tolist()
+    for define, value in definitions:
+        wanted = define(wanted, prompt, text, value)
+    uniforms = torch.rand(count, generator=coin, dtype=torch.float64).tolist()
+    choose = chooser(sampling, [logit_bias(BIAS)] if name == "bias" else [], lambda _: uniforms)
+    found = choose(z.expand(count, -1), Context(range(count), [prompt] * count, [text] * count))
+    counts, shares = found.bincount(minlength=9).double(), torch.tensor(choices.softmax(wanted), dtype=torch.float64)
+    drawn = shares > 0
+    assert counts[~drawn].sum() == 0
+    degrees = int(drawn.sum()) - 1
+    limit = degrees + 3.72 * math.sqrt(2 * degrees) + 8.6
+    near, far = (
+        float(((counts - count * p)[drawn].square() / (count * p[drawn])).sum()) for p in (shares, z.softmax(-1))
+    )
+    assert 0 < near < limit
+    assert far > 10 * limit, "the setting hardly changes what is drawn"
 
 
 def test_numbers_of_one_row_are_uniform_and_its_own():
