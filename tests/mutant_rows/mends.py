@@ -14,7 +14,6 @@ ASKING, FOCUS, ADDRESS, NARROW, KINDS, AXE, SOURCE, LIMITS = (
 LINES, WRITING = (f"tests/train/finished/test_{name}.py" for name in ("lines", "writing"))
 WORDS = "tests/decode/choose/test_words.py"
 ANSWERED = "tests/lens/server/test_answered.py::test_what_is_answered_without_heads"
-LINES = "tests/train/finished/test_lines.py"
 
 # fmt: off
 PYTHON: list[Mutant] = [
