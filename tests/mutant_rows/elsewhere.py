@@ -14,7 +14,7 @@ ROWS: list[Mutant] = [
     Mutant("a beam's tree is in float64 on the device", "lens/trace/beams.py",
         "logits.cpu().double()", "logits.double()", TRACE),
     Mutant("a beam adds up on the device", "decode/choose/likely.py",
-        "best.values.cpu().double()", "best.values.double()", TRACE),
+        "values.cpu().double(), ids.cpu()", "values.double(), ids.cpu()", TRACE),
     Mutant("what is drawn is in float64 on the device", "decode/choose/draw.py",
         "return pick(in_float64(logits)", "return pick(logits.double()", f"{ELSEWHERE}::test_what_is_drawn"),
     Mutant("a patched answer is scored on the device", "lens/patch.py",

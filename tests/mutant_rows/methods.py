@@ -41,7 +41,7 @@ ROWS: list[Mutant] = [
     Mutant("a text begins as it likes", "decode/choose/words.py",
         "            only[row] = -math.inf\n", "", f"{WORDS}::test_a_text_begins_as_it_is_told"),
     Mutant("what is forbidden is only unlikely", "decode/choose/likely.py",
-        "log_p.masked_fill(values.isneginf(), -torch.inf)", "log_p.nan_to_num(-1e9)",
+        "(values - scores.whole).masked_fill(values.isneginf(), -torch.inf)", "(values - scores.whole).nan_to_num(-1e9)",
         f"{WORDS}::test_a_beam_of_which_nothing_may_go_on_is_refused"),
     Mutant("what is alike is sought", "decode/contrastive.py",
         "(1 - alpha) * p - alpha * alike", "(1 - alpha) * p + alpha * alike", f"{CONTRAST}::test_equals_its_equation"),

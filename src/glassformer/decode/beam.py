@@ -221,13 +221,14 @@ def extend(
     `less` is subtracted from log-probabilities for choosing tokens, but not from their scores.
     """
     beam, eos, step, lengths, penalties, forced = rule
-    log_p, k = likely.log_p, likely.log_p.shape[-1]
-    totals = log_p.new_full((len(searches), max(len(each.going) for each in searches), k), -torch.inf)
-    tokens = likely.ids.new_zeros(totals.shape)
-    for i, (search, first) in enumerate(zip(searches, firsts, strict=True)):
-        sums = log_p.new_tensor([each.log_probability for each in search.going])
-        totals[i, : len(sums)] = log_p[first : first + len(sums)] + sums[:, None]
-        tokens[i, : len(sums)] = likely.ids[first : first + len(sums)]
+    k, most = likely.log_p.shape[-1], max(len(each.going) for each in searches)
+    rows, sums = list[list[int]](), list[list[float]]()
+    for search, first in zip(searches, firsts, strict=True):
+        lacks = most - len(search.going)  # stands for what cannot be extended
+        rows.append([first + i for i in range(len(search.going))] + [first] * lacks)
+        sums.append([each.log_probability for each in search.going] + [-torch.inf] * lacks)
+    at = torch.tensor(rows)
+    totals, tokens = likely.log_p[at] + likely.log_p.new_tensor(sums)[:, :, None], likely.ids[at]
     totals, tokens = totals.flatten(1), tokens.flatten(1)
     ranks = totals if less is None else totals - less.gather(1, tokens)
     if forced is None:

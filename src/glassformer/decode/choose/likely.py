@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.decode.choose import native_likely
 from glassformer.decode.choose.unwritten import forbid
 from glassformer.foundation.shapes import Float, Int, Tensor
 
@@ -34,13 +35,19 @@ def scored(logits: Float[Tensor, "rows V"], never: Sequence[int] = ()) -> Scores
     as it is where a given text is scored (`read_back`).
     """
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    whole = wide.logsumexp(-1, keepdim=True).cpu().double()
+    if native_likely.can_look_at(wide):
+        whole = native_likely.log_sums(wide)
+    else:
+        whole = wide.logsumexp(-1, keepdim=True).cpu().double()
     return Scores(forbid(wide, never) if never else wide, whole)
 
 
 def likeliest(scores: Scores, k: int) -> Candidates:
     """Return the `k` most likely tokens of each row, or all if there are fewer."""
-    best = scores.logits.topk(min(k, scores.logits.shape[-1]))
-    values = best.values.cpu().double()
-    log_p = values - scores.whole
-    return Candidates(best.indices.cpu(), log_p.masked_fill(values.isneginf(), -torch.inf))
+    k = min(k, scores.logits.shape[-1])
+    if native_likely.can_look_at(scores.logits):
+        values, ids = native_likely.largest(scores.logits, k)
+    else:
+        values, ids = scores.logits.topk(k)
+        values, ids = values.cpu().double(), ids.cpu()
+    return Candidates(ids, (values - scores.whole).masked_fill(values.isneginf(), -torch.inf))
