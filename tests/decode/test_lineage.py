@@ -16,14 +16,14 @@ ROWS = [[0, 0, 1, 1], [1, 0, 2, 2], [3, 3, 0], [2, 1, 0], [1, 1, 0, 2, 0], [0, 4
 def claimed(layer, k, v):
     """What C++ does: room is claimed, and filled in each row's own columns, and all columns are read."""
     layer.claim(k.shape, k.dtype)
-    layer.find()
+    layer.stay()
     for held, new in zip(layer.buffers, (k, v), strict=True):
         held[: len(new), :, layer.used - new.shape[2] : layer.used] = new
 
 
 def lying(layer):
     """Keys and values as C++ finds them."""
-    found = [[]] * len(layer.buffers[0]) if layer.lineage is None else layer.find().tolist()
+    found = [[]] * len(layer.buffers[0]) if layer.lineage is None else layer.stay().tolist()
     rows = [[*first, *[row] * (layer.used - len(first))] for row, first in enumerate(found)]
     return [
         torch.stack([torch.stack([held[at, :, s] for s, at in enumerate(row)], dim=1) for row in rows])
@@ -66,7 +66,7 @@ def test_rows_stay_where_they_are():
     for rows in ([1, 0, 3, 3], [2, 2, 0], [0, 1, 1, 2], [0, 2], [0, 1, 1, 0]):
         before = layer.buffers[0].data_ptr()
         layer.select(torch.tensor(rows))
-        layer.find()
+        layer.stay()
         stayed.append(layer.buffers[0].data_ptr() == before)
     assert stayed == [True, True, True, False, False]
     assert len(layer.buffers[0]) == 4

@@ -93,7 +93,7 @@ ROWS: list[Mutant] = [
         "            return [failure(row, error) for row in rows]",
         f"{ENGINE}::test_a_row_for_which_all_is_forbidden_fails_alone"),
     Mutant("a broken step leaves its slots behind", "decode/engine/batching.py",
-        "self.rows, self._in_hand, self._slots = [], [], self.model.new_slots(self.limits.rows)", "self.rows, self._in_hand = [], []",
+        "        self._slots = self.model.new_slots(self.limits.rows)\n        return ended(written)", "        return ended(written)",
         f"{ENGINE}::test_after_a_step_that_failed_the_next_request_is_served[softmax]"),
     Mutant("the queue has no end", "decode/engine/waiting.py",
         "if len(self.tickets) >= self.most:", "if False:", f"{ENGINE}::test_no_more_wait_than_may"),

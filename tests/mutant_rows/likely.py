@@ -26,6 +26,10 @@ ROWS: list[Mutant] = [
         "logits.stride(0), logits.shape[1]", "logits.shape[1], logits.shape[1]", f"{LIKELY}::test_rows_that_lie_apart_and_many_on_any_number_of_threads"),
     Mutant("logits in any numbers are read as float32", "decode/choose/native_likely.py",
         "logits.dtype == torch.float32 and", "", f"{LIKELY}::test_other_numbers_are_left_to_torch"),
+    Mutant("any number of tokens is looked for", "decode/choose/native_likely.py",
+        "1 <= k <= MOST and", "", f"{LIKELY}::test_gradients_and_very_many_tokens_are_left_to_torch"),
+    Mutant("gradients are lost in a sum", "decode/choose/native_likely.py",
+        "not (logits.requires_grad and torch.is_grad_enabled())", "True", f"{LIKELY}::test_gradients_and_very_many_tokens_are_left_to_torch"),
     Mutant("what cannot be extended is extended", "decode/beam.py",
         "[-torch.inf] * lacks", "[0.0] * lacks", "tests/decode/test_beam.py tests/decode/test_beam_exhaustive.py"),
 ]

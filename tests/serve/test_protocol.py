@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import sys
+from contextlib import suppress
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
 from glassformer.serve.guard import ABORT
-from glassformer.serve.protocol import Patient, protocol_of
+from glassformer.serve.protocol import LEAST, Patient, in_kernel, protocol_of
 from glassformer.serve.settings import ServeConfig
 
 WHOLE = b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc"
@@ -182,18 +185,50 @@ def test_a_connection_rests_only_when_its_answer_is_taken(loop):
     assert line.ended == "closed"
 
 
-def test_who_goes_on_reading_has_its_time_again(loop):
-    """However little it takes between two looks; who takes nothing is dropped."""
+@pytest.mark.parametrize(("takes", "ends"), [((39_000, 28_000, 9, 0), ""), ((39_000, 39_000), "aborted")])
+def test_who_goes_on_reading_has_its_time_again(loop, takes, ends):
+    """Who takes nothing between two looks is dropped."""
     protocol, line = connected(loop)
-    line.unread = 9
+    line.unread = 50_000
     protocol.pause_writing()
-    for left in (8, 3, 2):
+    for left in takes:
+        assert not line.ended
         first, line.unread = protocol._look, left
         first._run()
-        assert not line.ended
-        assert protocol._look is not first
+    assert line.ended == ends
+    assert (protocol._look is first) == bool(ends)
+
+
+def test_a_trickle_of_reading_is_not_enough(loop):
+    protocol, line = connected(loop)
+    line.unread = 50_000
+    protocol.pause_writing()
+    line.unread -= int(LEAST * protocol.patience) - 1
     protocol._look._run()
     assert line.ended == "aborted"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not tell what they keep")
+def test_what_the_kernel_has_sent_was_taken(loop):
+    """It asks for more long after it has room: until then, what waits here stays."""
+    protocol, line = connected(loop)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        mine, _ = server.accept()
+        with mine:
+            mine.setblocking(False)
+            with suppress(BlockingIOError):
+                while True:
+                    mine.send(bytes(2**16))
+            line._extra["socket"], line.unread = mine, 50_000
+            protocol.pause_writing()
+            before = in_kernel(mine)
+            assert before > 0
+            while before - in_kernel(mine) < LEAST * protocol.patience:
+                client.recv(2**16)
+            protocol._look._run()
+            assert not line.ended
+            protocol._look._run()
+            assert line.ended == "aborted"
 
 
 def test_who_has_read_all_is_watched_no_more(loop):

@@ -111,7 +111,7 @@ class Places:
         Errors: `ValueError` for fewer rows or columns than are read, more rows, or layers that lie otherwise.
         """
         (rows, columns), length = self._room, cast(Any, layers[0]).width
-        lineages = [each.find() for each in layers if isinstance(each, Growing | Rounded)]
+        lineages = [each.stay() for each in layers if isinstance(each, Growing | Rounded)]
         lineage = lineages[0] if lineages else None
         if any((each is None) != (lineage is None) for each in lineages):
             raise ValueError("All layers of a cache must lie alike in memory; modules have read some of them only.")

@@ -142,8 +142,8 @@ class Growing(Claimable):
         """Of the first columns of each row: the row of `buffers` where each lies. Later ones lie in their own."""
         self._stays = False
 
-    def find(self) -> Int[Tensor, "B N"] | None:
-        """Returns `lineage` to C++, which reads all columns where they lie: from now on, rows stay there."""
+    def stay(self) -> Int[Tensor, "B N"] | None:
+        """Tells C++, which reads all columns where they lie, the `lineage`: from now on, rows stay there."""
         self._stays = True
         return self.lineage
 
@@ -155,7 +155,7 @@ class Growing(Claimable):
         return super().append(k, v)
 
     def read(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
-        """Returns all keys and values that are held."""
+        """Returns all keys and values that are held, and moves each row's into its own: read all layers, or none."""
         self.settle()
         return super().read()
 

@@ -52,9 +52,9 @@ class Rounded:
         numbers.claim(shape, torch.int8)
         steps.claim((*shape[:3], 1), torch.float32)
 
-    def find(self) -> Int[Tensor, "B N"] | None:
-        """As `Growing.find`, of numbers and steps."""
-        found = [each.find() for each in (self.numbers, self.steps) if isinstance(each, Growing)]
+    def stay(self) -> Int[Tensor, "B N"] | None:
+        """As `Growing.stay`, of numbers and steps."""
+        found = [each.stay() for each in (self.numbers, self.steps) if isinstance(each, Growing)]
         return found[0] if found else None
 
     def clear(self) -> None:

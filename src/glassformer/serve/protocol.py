@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
-from typing import Any, cast
+from contextlib import suppress
+from typing import Any, Protocol, cast, runtime_checkable
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -13,6 +15,14 @@ from glassformer.serve.guard import ABORT, LONGEST_HEAD
 from glassformer.serve.refusal import RefusalError
 from glassformer.serve.settings import ServeConfig
 
+try:
+    import fcntl
+    import termios
+except ImportError:  # Windows
+    fcntl = termios = None
+
+LEAST = 1024
+"""Bytes that a client must take a second, of those that wait for it; a trickle would hold its connection for ever."""
 LONG = RefusalError(
     431,
     f"The head of a request may have at most {LONGEST_HEAD} bytes; this one has more. Send less.",
@@ -46,8 +56,8 @@ class Patient(H11Protocol):
     """uvicorn's protocol with time limits, so that a few clients cannot hold all connections.
 
     A request, head and body, has `patience` seconds from its first byte; a trickle of bytes does not extend them (slow
-    loris). A connection with unsent bytes, of whatever answer, is dropped if the client takes none of them between two
-    looks, `patience` seconds apart; a client that goes on reading gets all.
+    loris). A connection with unsent bytes, of whatever answer, is dropped if the client takes fewer than `LEAST` a
+    second of them between two looks, `patience` seconds apart; one that goes on reading gets all.
     """
 
     patience = 10.0
@@ -66,7 +76,7 @@ class Patient(H11Protocol):
             self.refused = True
             return
         super().connection_made(transport)
-        # Nothing is sent while bytes are left, so their number only falls, and shows whether the client reads.
+        # An answer waits while bytes are left, so their number falls, and shows whether the client reads.
         transport.set_write_buffer_limits(high=0)
         self._expect()
 
@@ -130,16 +140,20 @@ class Patient(H11Protocol):
             self._late = None
 
     def _watch(self) -> None:
-        left = self.transport.get_write_buffer_size()
-        self._look = self.loop.call_later(self.patience, self._look_again, left)
+        self._look = self.loop.call_later(self.patience, self._look_again, self._left())
 
     def _watched(self) -> None:
         if self._look is not None:
             self._look.cancel()
             self._look = None
 
+    def _left(self) -> int:
+        """Bytes that the client has not taken: here, and in the kernel, which sends long before it asks for more."""
+        line = self.transport.get_extra_info("socket")
+        return self.transport.get_write_buffer_size() + (0 if line is None else in_kernel(line))
+
     def _look_again(self, before: int) -> None:
-        if self.transport.get_write_buffer_size() < before:
+        if before - self._left() >= min(before, LEAST * self.patience):
             self._watch()
         else:  # closing would wait for the bytes to be taken
             self.transport.abort()
@@ -150,6 +164,24 @@ class Patient(H11Protocol):
         if cast("object", self.cycle) is None or not self.cycle.response_started:
             self.transport.write(raw(slow(self.patience)))
         self.transport.close()
+
+
+@runtime_checkable
+class Descriptor(Protocol):
+    """What has a file descriptor: a socket."""
+
+    def fileno(self) -> int:
+        """Return the descriptor, as a whole number."""
+        ...
+
+
+def in_kernel(line: Descriptor) -> int:
+    """Return how many bytes the kernel keeps for the other side of a connection; 0 where it does not tell."""
+    if fcntl is None or termios is None:
+        return 0
+    with suppress(OSError):
+        return int.from_bytes(fcntl.ioctl(line.fileno(), termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+    return 0
 
 
 def raw(refused: RefusalError) -> bytes:

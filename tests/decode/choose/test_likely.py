@@ -63,10 +63,23 @@ def test_other_numbers_are_left_to_torch(change):
     assert not native_likely.can_look_at(change(logits(70, 70)))
 
 
+def test_gradients_and_very_many_tokens_are_left_to_torch():
+    z = logits(3, 500)
+    assert [native_likely.can_look_at(z, k) for k in (0, 1, native_likely.MOST, native_likely.MOST + 1)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert not native_likely.can_look_at(z.requires_grad_())
+    with torch.no_grad():
+        assert native_likely.can_look_at(z)
+
+
 def test_a_search_looks_at_what_is_found(monkeypatch):
     z = torch.randn(6, 300)
     found = likeliest(scored(z, [3, 4]), 9)
-    monkeypatch.setattr(native_likely, "can_look_at", lambda logits: False)
+    monkeypatch.setattr(native_likely, "can_look_at", lambda logits, k=1: False)
     expected = likeliest(scored(z, [3, 4]), 9)
     assert torch.equal(found.ids, expected.ids)
     torch.testing.assert_close(found.log_p, expected.log_p, rtol=0, atol=2e-6)

@@ -45,7 +45,7 @@ def scored(logits: Float[Tensor, "rows V"], never: Sequence[int] = ()) -> Scores
 def likeliest(scores: Scores, k: int) -> Candidates:
     """Return the `k` most likely tokens of each row, or all if there are fewer."""
     k = min(k, scores.logits.shape[-1])
-    if native_likely.can_look_at(scores.logits):
+    if native_likely.can_look_at(scores.logits, k):
         values, ids = native_likely.largest(scores.logits, k)
     else:
         values, ids = scores.logits.topk(k)

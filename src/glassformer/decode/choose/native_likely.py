@@ -12,12 +12,15 @@ from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.parts.native import CPP, declared, has_cpp, may_read
 
 SOURCE = CPP.with_name("likely.cpp")
+MOST = 256
+"""Of more than so many tokens torch finds the most likely ones sooner: here each is put in its place one by one."""
 
 
-def can_look_at(logits: Float[Tensor, "rows V"]) -> bool:
-    """Whether C++ can do it here: for rows of float32 on a CPU."""
+def can_look_at(logits: Float[Tensor, "rows V"], k: int = 1) -> bool:
+    """Whether C++ can do it here: for rows of float32 on a CPU, without gradients, and a few of their tokens."""
     plain = logits.dtype == torch.float32 and logits.ndim == 2 and logits.stride(-1) == 1
-    return plain and logits.numel() > 0 and may_read(logits) and has_cpp(SOURCE)
+    wanted = 1 <= k <= MOST and logits.numel() > 0 and not (logits.requires_grad and torch.is_grad_enabled())
+    return plain and wanted and may_read(logits) and has_cpp(SOURCE)
 
 
 def log_sums(logits: Float[Tensor, "rows V"]) -> Float[Tensor, "rows 1"]:

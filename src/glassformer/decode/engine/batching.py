@@ -114,7 +114,8 @@ class Engine:
         """End all texts that are being written, and start anew with an empty cache; requests that wait, wait on."""
         lost = [(ticket, text) for ticket in self._in_hand for text in range(ticket.request.n)]
         written = [failure(ticket, text, error) for ticket, text in lost if text not in ticket.ended]
-        self.rows, self._in_hand, self._slots = [], [], self.model.new_slots(self.limits.rows)
+        self.rows, self._in_hand = [], []
+        self._slots = self.model.new_slots(self.limits.rows)
         return ended(written)
 
     def _advance(self, passages: list[Passage]) -> list[Written]:
