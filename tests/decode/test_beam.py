@@ -13,8 +13,9 @@ from decode.exhaustive import assert_same, log_p
 from glassformer import Transformer, generate
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.answer import answer, answers
-from glassformer.decode.beam import Hypothesis, beam_search, length_penalty
+from glassformer.decode.beam import Beginning, Hypothesis, Rule, Search, beam_search, extend, length_penalty
 from glassformer.decode.beam_settings import BeamSettings
+from glassformer.decode.choose.likely import Candidates
 from glassformer.decode.choose.penalties import logit_bias, min_new_tokens, no_repeat_ngram
 from glassformer.decode.read_back import read_back
 from glassformer.foundation.errors import ConfigError, DataError
@@ -230,3 +231,17 @@ def test_answers_of_a_beam_come_in_order_whatever_the_batch():
 def test_mistakes(asked, says):
     with pytest.raises(ConfigError, match=says):
         beam_search(model(), sources=[[7]], max_new_tokens=2, **asked)
+
+
+def test_a_search_with_fewer_hypotheses_is_extended_beside_others():
+    """An end that is none of the two most likely continuations ends no answer."""
+    many = Search(0, 9, [Beginning([7], -1.0, 0), Beginning([8], -2.0, 1)])
+    one = Search(1, 9, [Beginning([9], -5.0, 2)])
+    likely = Candidates(
+        torch.tensor([[10, 11], [EOS, 13], [14, 15]]),
+        torch.tensor([[-1.0, -2.5], [-2.0, -3.0], [-1.0, -4.0]], dtype=torch.float64),
+    )
+    extend([many, one], [0, 2], likely, Rule(2, EOS, 2, length_penalty(0.0), [0.0] * 3))
+    assert many.going == [Beginning([7, 10], -2.0, 0), Beginning([7, 11], -3.5, 0)]
+    assert not many.found
+    assert one.going == [Beginning([9, 14], -6.0, 2), Beginning([9, 15], -9.0, 2)]

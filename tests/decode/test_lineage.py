@@ -58,6 +58,18 @@ def test_columns_are_found_where_they_lie(read):
 
 
 @torch.no_grad()
+def test_modules_go_on_where_rows_have_left():
+    """They write a column of all rows, and the buffer still has those that left."""
+    layer, first, second, last = Growing(), kv(4, 3), kv(4, 1), kv(3, 1)
+    claimed(layer, *first)
+    claimed(layer, *second)
+    layer.select(torch.tensor([2, 0, 1]))
+    found = layer.append(*last)
+    for each, *parts in zip(found, first, second, last, strict=True):
+        assert torch.equal(each, torch.cat([parts[0][[2, 0, 1]], parts[1][[2, 0, 1]], parts[2]], dim=2))
+
+
+@torch.no_grad()
 def test_rows_stay_where_they_are():
     """As long as new columns find room there, and more than half of the rows are still read."""
     layer, stayed = Growing(), []

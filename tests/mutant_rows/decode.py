@@ -117,7 +117,7 @@ ROWS: list[Mutant] = [
     Mutant("a beam never stops early", "decode/beam.py",
         "best(search.found, n_best)[-1].score >= bound", "False", f"{BEAM}::test_the_bound_saves_steps"),
     Mutant("a beam ends with unlikely ends", "decode/beam.py",
-        "elif rank < beam and not search.closed:", "elif not search.closed:", f"{BEAM}::test_stopping_early_loses_nothing"),
+        "elif rank < beam and not search.closed:", "elif not search.closed:", f"{BEAM}::test_a_search_with_fewer_hypotheses_is_extended_beside_others"),
     Mutant("ends take the places of what goes on", "decode/beam.py",
         "topk(min(2 * beam,", "topk(min(beam,", f"{BEAM}::test_stopping_early_loses_nothing"),
     Mutant("beginnings keep the cache of others", "decode/beam.py",

@@ -19,7 +19,7 @@ ROWS: list[Mutant] = [
     Mutant("rows follow those of one step before", "parts/columns.py",
         "return own if self.lineage is None else torch.cat([self.lineage, own], dim=1)", "return torch.arange(n)[:, None].expand(-1, self.used)", FOUND),
     Mutant("modules add to columns that lie elsewhere", "parts/columns.py",
-        "        self.settle()\n        return super().append(k, v)", "        return super().append(k, v)", FOUND),
+        "        self.settle()\n        return super().append(k, v)", "        return super().append(k, v)", f"{LINEAGE}::test_modules_go_on_where_rows_have_left"),
     Mutant("modules read columns of other rows", "parts/columns.py",
         "        self.settle()\n        return super().read()", "        return super().read()", FOUND),
     Mutant("what was taken back has a lineage", "parts/columns.py",
