@@ -51,7 +51,7 @@ ROWS: list[Mutant] = [
     Mutant("C++ reads a lineage to its end and on", "parts/cpp/keys.h",
         "return column < known ? from[column] : text;", "return from ? from[column < known ? column : 0] : text;", FOLLOWS),
     Mutant("steps of columns lie in the row that reads them", "parts/cpp/keys.h",
-        "step[of_steps.at(lineage.at(column), 0, column)]", "step[of_steps.at(lineage.text, 0, column)]", FOLLOWS),
+        "step[of_steps.at(row<FOLLOWS>(column), 0, column)]", "step[of_steps.at(lineage.text, 0, column)]", FOLLOWS),
     Mutant("threads share the lineage of the first texts", "parts/cpp/stack.h",
         "nearby.of(first + text).at(column)", "nearby.of(text).at(column)", THREADS),
 ]

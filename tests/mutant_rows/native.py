@@ -72,7 +72,7 @@ ROWS: list[Mutant] = [
     Mutant("C++ does not normalise the weights of attention", "parts/cpp/keys.h",
         "weights[s] /= sum;", "weights[s] /= 1;", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("numbers of a value behind the last vector are left out", "parts/cpp/keys.h",
-        "mixed[i] += weights[s] * T(v.at(s)[i]);", "", f"{STEPS}::test_a_step_is_that_of_the_modules"),
+        "mixed[i] += weights[s] * T(v.template at<FOLLOWS>(s)[i]);", "", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("GELU by its tanh has another factor", "parts/cpp/rows.h",
         "T(0.044715)", "T(0.0447)", f"{STEPS}::test_a_step_is_that_of_the_modules"),
     Mutant("C++ does not scale scores", "parts/cpp/stack.h",

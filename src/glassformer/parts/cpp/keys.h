@@ -74,8 +74,19 @@ struct Vectors {
           step(steps ? steps + of_steps.at(0, head) : nullptr),
           of_steps(of_steps),
           lineage(lineage) {}
-    Number* at(int64_t column) const { return from + lie.at(lineage.at(column), 0, column); }
-    float& step_at(int64_t column) const { return step[of_steps.at(lineage.at(column), 0, column)]; }
+    // `FOLLOWS`: whether there is a lineage. Without one, the compiler knows that columns lie equally far apart.
+    template <bool FOLLOWS = true>
+    int64_t row(int64_t column) const {
+        return FOLLOWS ? lineage.at(column) : lineage.text;
+    }
+    template <bool FOLLOWS = true>
+    Number* at(int64_t column) const {
+        return from + lie.at(row<FOLLOWS>(column), 0, column);
+    }
+    template <bool FOLLOWS = true>
+    float& step_at(int64_t column) const {
+        return step[of_steps.at(row<FOLLOWS>(column), 0, column)];
+    }
 };
 
 template <typename Number>
@@ -103,26 +114,26 @@ void put(const Vectors<int8_t>& to, int64_t column, const T* x, int64_t width) {
 }
 
 // The sum of weights[s] times vector s of v, for `N` parts of its numbers, from the i-th on.
-template <typename T, int N, typename Number>
+template <bool FOLLOWS, typename T, int N, typename Number>
 inline void mix(const T* weights, const Vectors<Number>& v, int64_t i, int64_t length, T* mixed) {
     Lanes<T> sums[N] = {};
     for (int64_t s = 0; s < length; ++s) {
-        const Number* here = v.at(s) + i;
+        const Number* here = v.template at<FOLLOWS>(s) + i;
         EACH for (int j = 0; j < N; ++j) sums[j] = fused(all<T>(weights[s]), wide<T>(here + j * WIDTH<T>), sums[j]);
     }
     EACH for (int j = 0; j < N; ++j) store(mixed + i + j * WIDTH<T>, sums[j]);
 }
 
 // softmax(q k^T + added) v for one query and n keys; `weights` is room for a number per key and a vector more.
-template <typename T, typename Number>
-void attend(const T* q, const Vectors<Number>& k, const Vectors<Number>& v, const T* added, int64_t n, int64_t width,
-            T* weights, T* mixed) {
+template <bool FOLLOWS, typename T, typename Number>
+void attend_by(const T* q, const Vectors<Number>& k, const Vectors<Number>& v, const T* added, int64_t n,
+               int64_t width, T* weights, T* mixed) {
     int64_t s = 0, i = 0;
-    const auto key = [&](int after) { return k.at(s + after); };
+    const auto key = [&](int after) { return k.template at<FOLLOWS>(s + after); };
     for (; s + 4 <= n; s += 4) dots<T, 4>(q, key, width, weights + s);
     for (; s < n; ++s) dots<T, 1>(q, key, width, weights + s);
     if (k.step)
-        for (s = 0; s < n; ++s) weights[s] *= T(k.step_at(s));
+        for (s = 0; s < n; ++s) weights[s] *= T(k.template step_at<FOLLOWS>(s));
     T largest = -INFINITY, sum = 0;
     for (s = 0; s < n; ++s) {
         if (added) weights[s] += added[s];
@@ -136,13 +147,23 @@ void attend(const T* q, const Vectors<Number>& k, const Vectors<Number>& v, cons
     }
     for (s = 0; s < n; ++s) weights[s] /= sum;
     if (v.step)
-        for (s = 0; s < n; ++s) weights[s] *= T(v.step_at(s));
-    for (; i + 4 * WIDTH<T> <= width; i += 4 * WIDTH<T>) mix<T, 4>(weights, v, i, n, mixed);
-    for (; i + WIDTH<T> <= width; i += WIDTH<T>) mix<T, 1>(weights, v, i, n, mixed);
+        for (s = 0; s < n; ++s) weights[s] *= T(v.template step_at<FOLLOWS>(s));
+    for (; i + 4 * WIDTH<T> <= width; i += 4 * WIDTH<T>) mix<FOLLOWS, T, 4>(weights, v, i, n, mixed);
+    for (; i + WIDTH<T> <= width; i += WIDTH<T>) mix<FOLLOWS, T, 1>(weights, v, i, n, mixed);
     for (; i < width; ++i) {
         mixed[i] = 0;
-        for (s = 0; s < n; ++s) mixed[i] += weights[s] * T(v.at(s)[i]);
+        for (s = 0; s < n; ++s) mixed[i] += weights[s] * T(v.template at<FOLLOWS>(s)[i]);
     }
+}
+
+// The same, whether there is a lineage or not.
+template <typename T, typename Number>
+void attend(const T* q, const Vectors<Number>& k, const Vectors<Number>& v, const T* added, int64_t n, int64_t width,
+            T* weights, T* mixed) {
+    if (k.lineage.from)
+        attend_by<true>(q, k, v, added, n, width, weights, mixed);
+    else
+        attend_by<false>(q, k, v, added, n, width, weights, mixed);
 }
 
 }  // namespace glassformer
