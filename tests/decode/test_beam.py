@@ -234,14 +234,15 @@ def test_mistakes(asked, says):
 
 
 def test_a_search_with_fewer_hypotheses_is_extended_beside_others():
-    """An end that is none of the two most likely continuations ends no answer."""
+    """An end that is none of the two most likely continuations ends no answer. All is on the CPU, as candidates are."""
     many = Search(0, 9, [Beginning([7], -1.0, 0), Beginning([8], -2.0, 1)])
     one = Search(1, 9, [Beginning([9], -5.0, 2)])
     likely = Candidates(
         torch.tensor([[EOS, 11], [EOS, 13], [14, 15]]),
         torch.tensor([[-1.0, -2.5], [-2.0, -3.0], [-1.0, -4.0]], dtype=torch.float64),
     )
-    extend([many, one], [0, 2], likely, Rule(2, EOS, 2, length_penalty(0.0), [0.0] * 3))
+    with torch.device("meta"):
+        extend([many, one], [0, 2], likely, Rule(2, EOS, 2, length_penalty(0.0), [0.0] * 3))
     assert many.going == [Beginning([7, 11], -3.5, 0), Beginning([8, 13], -5.0, 1)]
     assert many.found == [Hypothesis([7], -2.0, -2.0, True)]
     assert one.going == [Beginning([9, 14], -6.0, 2), Beginning([9, 15], -9.0, 2)]

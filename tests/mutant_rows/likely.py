@@ -30,6 +30,8 @@ ROWS: list[Mutant] = [
         "1 <= k <= MOST and", "", f"{LIKELY}::test_gradients_and_very_many_tokens_are_left_to_torch"),
     Mutant("gradients are lost in a sum", "decode/choose/native_likely.py",
         "not (logits.requires_grad and torch.is_grad_enabled())", "True", f"{LIKELY}::test_gradients_and_very_many_tokens_are_left_to_torch"),
+    Mutant("a beam looks where the default device is", "decode/beam.py",
+        "at = likely.ids.new_tensor(rows)", "at = torch.tensor(rows)", "tests/decode/test_beam.py::test_a_search_with_fewer_hypotheses_is_extended_beside_others"),
     Mutant("what cannot be extended is extended", "decode/beam.py",
         "[-torch.inf] * lacks", "[0.0] * lacks", "tests/decode/test_beam.py::test_a_search_with_fewer_hypotheses_is_extended_beside_others"),
 ]

@@ -227,7 +227,7 @@ def extend(
         lacks = most - len(search.going)  # stands for what cannot be extended
         rows.append([first + i for i in range(len(search.going))] + [first] * lacks)
         sums.append([each.log_probability for each in search.going] + [-torch.inf] * lacks)
-    at = torch.tensor(rows)
+    at = likely.ids.new_tensor(rows)
     totals, tokens = likely.log_p[at] + likely.log_p.new_tensor(sums)[:, :, None], likely.ids[at]
     totals, tokens = totals.flatten(1), tokens.flatten(1)
     ranks = totals if less is None else totals - less.gather(1, tokens)
