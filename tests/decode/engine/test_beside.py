@@ -15,8 +15,7 @@ from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
 from glassformer.decode.prepare import prepared
-from glassformer.parts.native import has_cpp
-from specimens import VOCAB, model
+from specimens import VOCAB, model, native_cpp
 
 SHAPES = pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])
 DRAWN = chooser(Sampling(temperature=1.0))
@@ -47,7 +46,7 @@ def apart(shape: str, precision: str, lengths: list[int], seed: int, **settings)
     return others, largest
 
 
-@pytest.mark.skipif(not has_cpp(), reason="needs a C++ compiler")
+@native_cpp
 @SHAPES
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("seed", range(3))
