@@ -53,6 +53,13 @@ def test_answer_that_ends_at_its_limit_is_complete():
     assert answer(network, sequences([3, 1]), max_new_tokens=1) == [Answer([], True)] * 2
 
 
+def test_blanks_of_what_is_no_number_are_refused_by_the_place_of_their_source():
+    network = model("encoder")
+    network.head.register_forward_hook(lambda module, inputs, output: output.index_fill(0, torch.tensor(1), torch.nan))
+    with pytest.raises(DataError, match=r"not numbers \(NaN\) in row 0 "):  # the longer one, behind in the batch
+        answer(network, sequences([3, 1]))
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [

@@ -11,7 +11,8 @@ from glassformer.decode.answer import answer
 from glassformer.decode.choose.penalties import banned, no_repeat_ngram
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.contrastive import contrastive
-from glassformer.decode.generate import begin_of, generate
+from glassformer.decode.generate import generate
+from glassformer.decode.run import begin_of
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import model, sequences
 

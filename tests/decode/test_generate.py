@@ -10,7 +10,8 @@ import torch
 from decode.naive import collected, naive
 from glassformer import Transformer, generate
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
-from glassformer.decode.generate import fill_blanks, stops_at
+from glassformer.decode.blanks import fill_blanks
+from glassformer.decode.rows import stops_at
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import SCHEMES, VOCAB, model, sequences
 
@@ -78,7 +79,7 @@ def unsound(layout: str) -> Transformer:
 
 def test_logits_that_are_no_numbers_are_refused():
     with pytest.raises(DataError, match=r"not numbers \(NaN\) in row 1"):
-        list(generate(unsound("decoder"), prompts=[[BOS], [BOS]], max_new_tokens=2))
+        list(generate(unsound("decoder"), prompts=[[BOS], [BOS, 7]], max_new_tokens=2))
 
 
 def test_blanks_are_not_filled_from_what_is_no_number():

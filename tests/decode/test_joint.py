@@ -17,9 +17,10 @@ from glassformer import Transformer
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer, answer
 from glassformer.decode.beam import beam_search
+from glassformer.decode.blanks import fill_blanks
 from glassformer.decode.choose.penalties import logit_bias
 from glassformer.decode.contrastive import contrastive
-from glassformer.decode.generate import fill_blanks, generate
+from glassformer.decode.generate import generate
 from glassformer.decode.prepare import prepared
 from glassformer.decode.read_back import read_back
 from glassformer.decode.speculative import speculative

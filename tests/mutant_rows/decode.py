@@ -80,7 +80,7 @@ ROWS: list[Mutant] = [
         "if bool((stuck := kept.amax(-1).isneginf()).any()):", "if bool((stuck := kept.amax(-1).isneginf()).isnan().any()):", f"{DRAW}::test_all_but_one_forbidden_and_all"),
     Mutant("rows that ended are drawn for", "decode/generate.py",
         "logits if len(live) == len(run.going) else logits[live]", "logits[: len(live)]", ALONE),
-    Mutant("a full context loses one token too many", "decode/generate.py",
+    Mutant("a full context loses one token too many", "decode/run.py",
         "max(0, length - max_context)", "max(0, length - max_context + 1)", ROLLS),
     Mutant("rows that roll keep their old cache", "decode/generate.py",
         "if any(begins[i] != run.begins[i] for i in live):", "if False:", ROLLS),

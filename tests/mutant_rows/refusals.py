@@ -51,7 +51,7 @@ ROWS: list[Mutant] = [
         "if given.shape[1] == 0:", "if False:", ARGUMENTS),
     Mutant("a model reads ids that are floats", "foundation/tensors.py",
         "is_ids = given.dtype in IDS and", "is_ids =", ARGUMENTS),
-    Mutant("a limit may be half a token", "decode/generate.py", "not is_of(limit, (int,)) or", "", ARGUMENTS),
+    Mutant("a limit may be half a token", "decode/rows.py", "not is_of(limit, (int,)) or", "", ARGUMENTS),
     # where a run goes
     Mutant("a run may go below a file", "cli/runs.py", "if there != out and not there.is_dir():", "if False:", OUT),
     Mutant("a folder of others is taken for writable", "cli/runs.py",

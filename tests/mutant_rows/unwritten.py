@@ -24,7 +24,7 @@ ROWS: list[Mutant] = [
     Mutant("a beam's scores leave out what is never written", "decode/choose/likely.py",
         "whole = wide.logsumexp", "whole = forbid(wide, never).logsumexp",
         "tests/decode/test_beam.py::test_scores_are_the_models_own_though_some_tokens_are_never_written"),
-    Mutant("blanks are filled with special tokens", "decode/generate.py",
+    Mutant("blanks are filled with special tokens", "decode/blanks.py",
         "forbid(logits, never).argmax", "logits.argmax", LIKED),
     Mutant("an unknown word is written", "decode/choose/unwritten.py",
         "else [PAD, BOS, UNK, SEP, BLANK]", "else [PAD, BOS, SEP, BLANK]",

@@ -8,13 +8,14 @@ from typing import NamedTuple
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
+from glassformer.decode.blanks import fill_blanks
 from glassformer.decode.choose.context import Filter
 from glassformer.decode.choose.draw import filters_of
 from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.choose.unwritten import without
 from glassformer.decode.forced import Forced, check_forced
-from glassformer.decode.generate import check_sources, check_writes, fill_blanks
 from glassformer.decode.method import Method, method_of
+from glassformer.decode.rows import check_sources, check_writes
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.typed import expect
 from glassformer.model.transformer import Transformer
@@ -136,12 +137,12 @@ def answers(
         poll()
         rows = order[start : start + batch_size]
         batch = [sources[row] for row in rows]
+        which = [row if numbers is None else numbers[row] for row in rows]
         if lengths is not None:
-            filled = fill_blanks(model, batch, [lengths[row] for row in rows], never)
+            filled = fill_blanks(model, batch, [lengths[row] for row in rows], never, which)
             these = [[Answer(ids, True)] for ids in filled]
         else:
             limits = [limit_of(model, source, max_new_tokens, begun) for source in batch]
-            which = [row if numbers is None else numbers[row] for row in rows]
             if search.beam > 1:
                 asked = [*filters, *filters_of(sampling)]
                 these = _search(model, batch, limits, search, n_best, asked, never, forced, which, poll)

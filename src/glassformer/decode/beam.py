@@ -21,7 +21,8 @@ from glassformer.decode.choose.likely import Candidates, Scores, likeliest, scor
 from glassformer.decode.choose.penalties import counts
 from glassformer.decode.coverage import Coverage, reading
 from glassformer.decode.forced import Forced, check_forced
-from glassformer.decode.generate import Rows, Run, begin_rows, check_writes, read_first
+from glassformer.decode.rows import Rows, begin_rows, check_writes
+from glassformer.decode.run import Run, forward, read_first
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.transformer import Transformer
@@ -114,13 +115,13 @@ def beam_search(
         for step in range(1, max(rows.limits) + 1):
             if poll is not None:
                 poll()
-            of_source = {"memory": run.memory, "source_keep": run.memory_keep}
-            hidden = model.hidden(run.tokens, keep=run.keep, prefix=run.prefix, cache=run.cache, **of_source)
+            alike = run.alike
+            run, hidden = forward(model, run)
             written = [each.ids for search in going for each in search.going]
             owners = [search.row for search in going for _ in search.going]
             context = rows.context(owners)._replace(written=written, searched=True)
             scores = scored(filtered(filters, model.head(hidden[:, -1]), context), never)
-            penalties = [0.0] * len(owners) if covered is None else covered.penalties()
+            penalties = [0.0] * len(owners) if covered is None else covered.penalties(alike)
             rule = Rule(width, eos, step, ranking, penalties, forced)
             extend_groups(going, scores, rule, groups, diversity)
             stop_at = width if early_stop or width == 1 else None

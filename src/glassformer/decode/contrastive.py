@@ -11,18 +11,8 @@ import torch.nn.functional as F
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.context import Context, Filter
 from glassformer.decode.choose.draw import apply
-from glassformer.decode.generate import (
-    Emitted,
-    Rows,
-    Run,
-    Stop,
-    begin_of,
-    begin_rows,
-    check_context,
-    check_writes,
-    read_anew,
-    read_first,
-)
+from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes
+from glassformer.decode.run import Run, begin_of, check_context, forward, read_anew, read_first
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 from glassformer.model.transformer import Transformer
@@ -74,8 +64,7 @@ def contrastive(
     model.eval()
     with torch.no_grad():
         rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
-        run = read_first(model, rows, context, drop)
-        seen = read(model, run)
+        run, seen = read(model, read_first(model, rows, context, drop))
     while True:
         with torch.no_grad():
             tokens, run, seen = step(model, rows.context(run.going), run, seen, alpha, k, filters)
@@ -86,13 +75,11 @@ def contrastive(
             run, seen = stay(model, rows, run, seen, context, drop)
 
 
-def read(model: Transformer, run: Run) -> Seen:
-    """Read the tokens that a run holds; return what contrastive search needs of them."""
-    hidden = model.hidden(
-        run.tokens, keep=run.keep, prefix=run.prefix, memory=run.memory, source_keep=run.memory_keep, cache=run.cache
-    )
+def read(model: Transformer, run: Run) -> tuple[Run, Seen]:
+    """Read the tokens that a run holds; return it, and what contrastive search needs of them."""
+    run, hidden = forward(model, run)
     real = torch.ones_like(run.tokens, dtype=torch.bool) if run.keep is None else run.keep
-    return Seen(F.normalize(hidden, dim=-1), real, model.head(hidden[:, -1]))
+    return run, Seen(F.normalize(hidden, dim=-1), real, model.head(hidden[:, -1]))
 
 
 def step(
@@ -132,16 +119,10 @@ def stay(model: Transformer, rows: Rows, run: Run, seen: Seen, context: int | No
     """Keep the unfinished rows; read all anew if one lost tokens at its front."""
     live = [i for i, row in enumerate(run.going) if not rows.done[row]]
     if len(live) < len(run.going):
-        which = torch.tensor(live, device=run.tokens.device)
-        run.cache.select(which)
-        seen = seen.select(which)
-        memory, keep = (None if each is None else each[which] for each in (run.memory, run.memory_keep))
-        going, begins = [run.going[i] for i in live], [run.begins[i] for i in live]
-        run = run._replace(going=going, begins=begins, memory=memory, memory_keep=keep)
+        run, seen = run.select(live), seen.select(torch.tensor(live, device=run.tokens.device))
     if [begin_of(len(ids), context, drop) for ids in rows.context(run.going).read] == run.begins:
         return run, seen
-    run = read_anew(model, rows, run.going, context, drop, run.memory, run.memory_keep)
-    return run, read(model, run)
+    return read(model, read_anew(model, rows, run.going, context, drop, run.memory, run.memory_keep))
 
 
 def check_contrast(alpha: float, k: int) -> None:

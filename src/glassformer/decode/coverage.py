@@ -82,10 +82,14 @@ class Coverage:
         self._real = torch.arange(int(lengths.max()) + 1) < lengths[:, None]
         self._sums = torch.zeros(self._real.shape, dtype=torch.float64)
 
-    def penalties(self) -> list[float]:
-        """Add the last step's weights to the sums; return the penalty of each row for an answer that ends now."""
+    def penalties(self, alike: list[int] | None = None) -> list[float]:
+        """Add the last step's weights to the sums; return the penalty of each row for an answer that ends now.
+
+        `alike`: which row of the step each row reads, if not its own.
+        """
         assert self.seen.weights is not None, "a step was done before"
-        self._sums = self._sums + self.seen.weights[:, -1].to(self._sums)
+        weights = self.seen.weights[:, -1].to(self._sums)
+        self._sums = self._sums + (weights if alike is None else weights[alike])
         shares = self._sums.clamp(torch.finfo(self._sums.dtype).tiny, 1.0)
         return (self.beta * torch.where(self._real, shares.log(), 0.0).sum(-1)).tolist()
 

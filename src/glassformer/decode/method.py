@@ -9,7 +9,8 @@ from glassformer.decode.choose.context import Filter
 from glassformer.decode.choose.draw import chooser, filters_of
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.contrastive import contrastive
-from glassformer.decode.generate import Emitted, generate
+from glassformer.decode.generate import generate
+from glassformer.decode.rows import Emitted
 
 Method = Callable[..., Iterator[Emitted]]
 """`generate` or a replacement for it: takes all its arguments except `choose`, and yields the same."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from glassformer.data.rows import pad
-from glassformer.decode.generate import memories
+from glassformer.decode.run import memories
 from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Cache

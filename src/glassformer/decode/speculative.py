@@ -15,8 +15,9 @@ from glassformer.decode.choose.context import Context, Filter
 from glassformer.decode.choose.draw import own_uniforms, pick, shares
 from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.draft import Draft, Guess, LookupDraft, ModelDraft, Wanted, grown
-from glassformer.decode.generate import Emitted, Rows, Stop, begin_of, begin_rows, check_context, check_writes
 from glassformer.decode.reader import Reader, Text
+from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes
+from glassformer.decode.run import begin_of, check_context
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.joint import members_of

@@ -16,7 +16,8 @@ from glassformer.decode.choose.context import Choose, Context
 from glassformer.decode.engine.requests import Limits, Request, Ticket, Written, check_request, places_of
 from glassformer.decode.engine.rows import Passage, Row, chosen, ended, failure, prompt_likely, with_likely
 from glassformer.decode.engine.waiting import Load, Waiting
-from glassformer.decode.generate import begin_of, check_context, check_writes
+from glassformer.decode.rows import check_writes
+from glassformer.decode.run import begin_of, check_context
 from glassformer.decode.stream import ENDED, LIMITED
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor

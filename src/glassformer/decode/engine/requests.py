@@ -10,7 +10,7 @@ from glassformer.data.rows import check_ids
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.choose.context import Choose
 from glassformer.decode.choose.greedy import greedy
-from glassformer.decode.generate import check_sources
+from glassformer.decode.rows import check_sources
 from glassformer.foundation.bounds import in_digits
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.typed import is_of

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Tokenizer
 from glassformer.decode.answer import limit_of
-from glassformer.decode.generate import fill_blanks
+from glassformer.decode.blanks import fill_blanks
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.shapes import Tensor
 from glassformer.lens.trace.answering import USUAL_MANNER, Ids, Manner, write
