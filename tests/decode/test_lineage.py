@@ -85,6 +85,29 @@ def test_rows_stay_where_they_are():
 
 
 @torch.no_grad()
+def test_a_short_answer_never_moves():
+    """Nor does the answer to a longer prompt at its first step. A memory has no room for more, as none will come."""
+    for cache, prompt, more in ((Growing(), 1, 14), (Growing(), 40, 41)):
+        claimed(cache, *kv(2, prompt))
+        before = cache.buffers[0].data_ptr()
+        for _ in range(more):
+            claimed(cache, *kv(2, 1))
+        assert cache.buffers[0].data_ptr() == before
+    claimed(memory := Once(), *kv(2, 5))
+    assert memory.buffers[0].shape[2] == 5
+
+
+@torch.no_grad()
+def test_more_rows_keep_the_room_of_their_buffer():
+    """As the first step of a beam has them: each hypothesis of a row, in any order."""
+    layer, new = Growing(), kv(2, 3)
+    claimed(layer, *new)
+    layer.select(torch.tensor([1, 0, 0, 1]))
+    assert all(torch.equal(found, each[[1, 0, 0, 1]]) for found, each in zip(layer.read(), new, strict=True))
+    assert [*layer.buffers[0].shape[::2]] == [4, 16]
+
+
+@torch.no_grad()
 def test_a_memory_has_one_row_for_all_that_read_it():
     memory, new = Once(), kv(2, 5)
     claimed(memory, *new)

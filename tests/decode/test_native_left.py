@@ -157,7 +157,7 @@ def test_more_rows_than_the_cache_has_are_refused():
     with torch.no_grad():
         ready(ids[:2, :2], cache=(cache := ready.new_cache()))
         held = Places(cache.layers, torch.float64)
-        with pytest.raises(ValueError, match="hold a row for each of 3 texts, of 2 columns; got one of 2 by 2"):
+        with pytest.raises(ValueError, match="hold a row for each of 3 texts, of 2 columns; got one of 2 by 16"):
             held.reading(cache.layers, Mask(causal=True), torch.zeros(3, 1, 16).double(), 2, [])
 
 

@@ -52,7 +52,7 @@ ROWS: list[Mutant] = [
     Mutant("blocks may have keys of other sizes", "parts/described.py",
         " or not alike(told.attentions, found, crosses=crosses)", "", f"{LEFT}::test_blocks_with_keys_of_other_sizes_are_left_to_the_modules"),
     Mutant("keys are where the default device is", "parts/columns.py",
-        'torch.empty(each, dtype=dtype, device="cpu")', "torch.empty(each, dtype=dtype)", f"{LEFT}::test_keys_are_on_the_cpu_whatever_the_default_device"),
+        'size, dtype=dtype, device="cpu")', "size, dtype=dtype)", f"{LEFT}::test_keys_are_on_the_cpu_whatever_the_default_device"),
     Mutant("what is compiled runs in C++", "decode/native_stack.py",
         "if torch.compiler.is_compiling():", "if False:", f"{LEFT}::test_what_is_being_compiled_runs_by_its_modules"),
     Mutant("a text reads the keys of another", "decode/native_keys.py",

@@ -21,14 +21,14 @@ def has_unit() -> bool:
 UNIT: list[Mutant] = [
     Mutant("all tiles have the rows of the first", "parts/cpp/matrix_unit.h",
         "x + n * ROWS * apart", "x", SUMS),
-    Mutant("the unit forgets the sums so far", "parts/cpp/matrix_unit.h",
-        "_tile_loadd(0, sums, sizeof(Sums));", "_tile_zero(0);", SUMS),
+    Mutant("the unit begins with what belongs to no output", "parts/cpp/matrix_unit.h",
+        "_tile_loadd(0, head, 0);", "_tile_zero(0);", SUMS),
     Mutant("the unit leaves out its last columns", "parts/cpp/matrix_unit.h",
         "d < columns;", "d + COLUMNS < columns;", SUMS),
     Mutant("the unit says that it multiplied all columns", "parts/cpp/matrix_unit.h",
         "return whole;", "return columns;", SUMS),
     Mutant("columns are multiplied by the unit, and once more", "parts/cpp/whole.h",
-        "d = unit.add(", "d = 0 * unit.add(", SUMS),
+        "        for (; d < in; d += STRETCH)", "        for (d = 0; d < in; d += STRETCH)", SUMS),
 ]
 # fmt: on
 ROWS = UNIT if has_unit() else []

@@ -14,6 +14,11 @@ import torch
 
 from glassformer.foundation.shapes import Int, Num, Tensor
 
+SHORT = 16
+"""Columns of a short answer, for which a buffer never moves."""
+Where = tuple[slice | Tensor, slice | Tensor, slice | Tensor]
+"""An index of rows, groups and columns."""
+
 
 @runtime_checkable
 class LayerCache(Protocol):
@@ -117,12 +122,16 @@ class Claimable(Columns):
         `values`: whether the keys have values.
         """
         if self._held is None:
-            shapes = (shape, shape if values else (*shape[:3], 0))
-            k, v = (torch.empty(each, dtype=dtype, device="cpu") for each in shapes)
+            B, G, T, K = shape
+            k, v = (torch.empty(B, G, self._first_room(T), size, dtype=dtype, device="cpu") for size in (K, K * values))
             self._held = (k, v)
         else:
             self.make_room(shape[2])
         self.used += shape[2]
+
+    def _first_room(self, n: int) -> int:
+        """How many columns a buffer for n tokens begins with."""
+        return n
 
     def newest(self, B: int, T: int) -> Int[Tensor, "B T"] | None:
         """The columns of the tokens that were claimed last; None: the last of `width`, in order."""
@@ -178,7 +187,7 @@ class Growing(Claimable):
             self.lineage = self._origins()[rows]
             self.settle()
         elif len(rows) != room or self.used == self._held[0].shape[2]:
-            super().select(rows)
+            self._move(self._held[0].shape[2], rows)
         else:
             moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
             for held in self._held:
@@ -203,20 +212,23 @@ class Growing(Claimable):
         if self._held is not None and self.used + n >= self._held[0].shape[2]:
             self._move(2 * (self.used + n))
 
-    def _move(self, columns: int) -> None:
-        """Moves to a buffer of so many columns, with a row for each."""
+    def _first_room(self, n: int) -> int:
+        """As many columns as the next step would move to, and enough for a short answer."""
+        return max(SHORT, 2 * (n + 1))
+
+    def _move(self, columns: int, rows: Tensor | None = None) -> None:
+        """Moves to a buffer of so many columns, with a row for each, or for each of `rows`."""
         assert self._held is not None
         k, v = self._held
-        at = None
+        at: Where = (slice(None) if rows is None else rows, slice(None), slice(self.used))
         if self.lineage is not None:
             device = k.device
             groups = torch.arange(k.shape[1], device=device)[:, None]
             at = (self._origins()[:, None], groups, torch.arange(self.used, device=device))
-        self._held, self.lineage = (self._moved(k, at, columns), self._moved(v, at, columns)), None
+        self._held, self.lineage = (self._moved(k[at], columns), self._moved(v[at], columns)), None
 
-    def _moved(self, old: Tensor, at: tuple[Tensor, Tensor, Tensor] | None, columns: int) -> Tensor:
-        used = old[:, :, : self.used] if at is None else old[at]
-        room = old.new_empty(*used.shape[:2], columns, old.shape[3])
+    def _moved(self, used: Tensor, columns: int) -> Tensor:
+        room = used.new_empty(*used.shape[:2], columns, used.shape[3])
         room[:, :, : self.used] = used
         return room
 
@@ -233,6 +245,9 @@ class Once(Growing):
     def complete(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Whether the first step has filled it."""
         return self._held is not None
+
+    def _first_room(self, n: int) -> int:
+        return n  # no more will come
 
 
 class Fixed(Columns):

@@ -61,7 +61,7 @@ struct Sizes {
             see(map);
         }
         for (const Map& map : of.source) {
-            remembered = std::max(remembered, 2 * map.out);
+            remembered = std::max(remembered, map.out);
             whole = std::max(whole, filled(map.in));
         }
         see(of.output);

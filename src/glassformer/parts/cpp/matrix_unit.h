@@ -15,9 +15,7 @@
 namespace glassformer {
 
 // The sums of one row of x for a group of outputs.
-struct Sums {
-    Half half[2];
-};
+typedef Numbers<uint32_t, GROUP>::Vector Sums;
 
 constexpr int64_t ALONE = 16;  // rows of x to be multiplied by a group of W while it is near, without the unit
 
@@ -45,16 +43,18 @@ class Unit {
         return may;
     }
 
-    // Four tiles of rows of x are multiplied by the same of W: the sums of one are under way while the others begin.
+    // Four tiles of rows of x are multiplied by the same of W: the sums of one are under way while the others begin. All
+    // rows of a tile begin with the one row of `head`.
     template <int N>
-    static void add_tiles(const int8_t* w, const int8_t* x, int64_t apart, int64_t columns, Sums* sums) {
+    static void add_tiles(const int8_t* head, const int8_t* w, const int8_t* x, int64_t apart, int64_t columns,
+                          Sums* sums) {
         const int8_t* rows[N];
         for (int n = 0; n < N; ++n) rows[n] = x + n * ROWS * apart;
         in_memory();
-        _tile_loadd(0, sums, sizeof(Sums));
-        if constexpr (N > 1) _tile_loadd(1, sums + ROWS, sizeof(Sums));
-        if constexpr (N > 2) _tile_loadd(2, sums + 2 * ROWS, sizeof(Sums));
-        if constexpr (N > 3) _tile_loadd(3, sums + 3 * ROWS, sizeof(Sums));
+        _tile_loadd(0, head, 0);
+        if constexpr (N > 1) _tile_loadd(1, head, 0);
+        if constexpr (N > 2) _tile_loadd(2, head, 0);
+        if constexpr (N > 3) _tile_loadd(3, head, 0);
         for (int64_t d = 0; d < columns; d += COLUMNS, w += GROUP * COLUMNS) {
             for (int64_t at = 0; at < GROUP * COLUMNS; at += PIECE) request(w + AHEAD + at);
             _tile_loadd(7, w, PIECE);
@@ -98,14 +98,15 @@ class Unit {
     // Rows of x to be multiplied by a group of W while it is near.
     int64_t near() const { return here ? MOST : ALONE; }
 
-    // Adds the products of as many columns as fill tiles to the sums of n <= MOST rows, which begin `apart` bytes
-    // apart, and returns how many. Up to a whole tile, it also reads what lies behind the rows, and writes behind their
-    // sums.
-    int64_t add(const int8_t* w, const int8_t* x, int64_t apart, int64_t columns, int64_t n, Sums* sums) const {
+    // Writes the sums of n <= MOST rows, which begin `apart` bytes apart, over as many columns as fill tiles, and returns
+    // how many; none if it is not here. A group of W begins with what is added to each row's. Up to a whole tile, it
+    // also reads what lies behind the rows, and writes behind their sums.
+    int64_t begin(const int8_t* group, const int8_t* x, int64_t apart, int64_t columns, int64_t n, Sums* sums) const {
         const int64_t whole = here ? columns / COLUMNS * COLUMNS : 0;
         if (whole)
-            with_constant<MOST / ROWS>((n + ROWS - 1) / ROWS,
-                                       [&](auto tiles) { add_tiles<tiles>(w, x, apart, whole, sums); });
+            with_constant<MOST / ROWS>((n + ROWS - 1) / ROWS, [&](auto tiles) {
+                add_tiles<tiles>(group, group + sizeof(Sums), x, apart, whole, sums);
+            });
         return whole;
     }
 };
@@ -117,7 +118,7 @@ struct Unit {
     static constexpr int64_t MOST = ALONE, BEHIND = 0;
     explicit Unit(int64_t) {}
     int64_t near() const { return ALONE; }
-    int64_t add(const int8_t*, const int8_t*, int64_t, int64_t, int64_t, Sums*) const { return 0; }
+    int64_t begin(const int8_t*, const int8_t*, int64_t, int64_t, int64_t, Sums*) const { return 0; }
 };
 
 #endif

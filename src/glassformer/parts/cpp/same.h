@@ -29,12 +29,12 @@ struct Same {
 
 // Four numbers of the output for each of `N` rows of x.
 template <typename T, int N>
-__attribute__((noinline)) void four_sums(const Same<T>& w, const T* x, int64_t in, Four<T>* found) {
+__attribute__((noinline)) void four_sums(const Same<T>& w, const T* x, int64_t apart, Four<T>* found) {
     Lanes<T> sums[N][OUTPUTS] = {};
     int64_t d = 0;
-    for (; d + WIDTH<T> <= in; d += WIDTH<T>) {
+    for (; d + WIDTH<T> <= w.in; d += WIDTH<T>) {
         Lanes<T> numbers[N];
-        EACH for (int m = 0; m < N; ++m) numbers[m] = load<Lanes<T>>(x + m * in + d);
+        EACH for (int m = 0; m < N; ++m) numbers[m] = load<Lanes<T>>(x + m * apart + d);
         EACH for (int m = 0; m < N; ++m) stays(numbers[m]);
         w.prefetch(d);
         EACH for (int n = 0; n < OUTPUTS; ++n) {
@@ -44,13 +44,14 @@ __attribute__((noinline)) void four_sums(const Same<T>& w, const T* x, int64_t i
         }
     }
     EACH for (int m = 0; m < N; ++m) found[m] = totals(sums[m][0], sums[m][1], sums[m][2], sums[m][3]);
-    for (; d < in; ++d)
+    for (; d < w.in; ++d)
         EACH for (int m = 0; m < N; ++m)
-            EACH for (int n = 0; n < OUTPUTS; ++n) found[m][n] += w.row[n][d] * x[m * in + d];
+            EACH for (int n = 0; n < OUTPUTS; ++n) found[m][n] += w.row[n][d] * x[m * apart + d];
 }
 
 template <typename T, typename After>
-void map_same(Member& member, const Map& map, const T* x, T* y, int64_t rows, int64_t stride, After after) {
+void map_same(Member& member, const Map& map, const T* x, int64_t x_apart, T* y, int64_t y_apart, int64_t rows,
+              After after) {
     const T* bias = (const T*)map.bias;
     const int64_t in = map.in, near = std::max(ROWS, NEAR / int64_t(in * sizeof(T)) / ROWS * ROWS);
     const int64_t bytes = OUTPUTS * in * int64_t(sizeof(T));
@@ -59,8 +60,8 @@ void map_same(Member& member, const Map& map, const T* x, T* y, int64_t rows, in
         const auto added = load_some<Four<T>>(bias ? bias + first : bias, left);
         each_tile<ROWS>(n, [&](int64_t m, auto some) {
             Four<T> found[some];
-            four_sums<T, some>(Same<T>(map, group), x + (row + m) * in, in, found);
-            for (int64_t i = 0; i < some; ++i) store_some(y + (row + m + i) * stride + first, found[i] + added, left);
+            four_sums<T, some>(Same<T>(map, group), x + (row + m) * x_apart, x_apart, found);
+            for (int64_t i = 0; i < some; ++i) store_some(y + (row + m + i) * y_apart + first, found[i] + added, left);
         });
     }, after);
 }

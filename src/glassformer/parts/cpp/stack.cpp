@@ -29,12 +29,12 @@ struct Rooms {
     Rooms(const Call<T>& call, const Sizes& sizes, int64_t rows, int threads)
         : most(std::max(call.own.length, call.cross.length) + BYTES),  // a vector more than there are keys
           normed(std::max<int64_t>(rows, 1 + threads) * call.width),
-          projected(rows * sizes.projected),
-          remembered(call.of_memory(rows) * sizes.remembered),
+          projected(rows * spread<T>(sizes.projected)),
+          remembered(call.of_memory(rows) * 2 * spread<T>(sizes.remembered)),
           mixed(rows * sizes.mixed),
-          inner(rows * sizes.inner),
-          gate(rows * sizes.inner),
-          added(rows * call.width),
+          inner(rows * spread<T>(sizes.inner)),
+          gate(rows * spread<T>(sizes.inner)),
+          added(rows * spread<T>(call.width)),
           begun(rows * sizes.begun),
           weights(threads * most),
           rounded(std::max(rows, call.of_memory(rows)), sizes.whole, threads) {}
@@ -129,7 +129,7 @@ extern "C" bool linear_map(const Map* map, const float* x, float* y, int64_t row
         const Rounded room(eight ? rows : 0, map->in, threads);
         if (rows * map->in * map->out <= WORTH_IT) threads = 1;
         in_team(threads, 2, [&](Member& member) {
-            apply(member, *map, x, y, rows, map->out, room);
+            apply(member, *map, x, map->in, y, map->out, rows, room);
         });
     });
 }

@@ -30,6 +30,11 @@ struct Texts {
     template <typename After>
     void feed_forward(Member& member, const FeedForward& of, const T* from, After after);
 
+    // How far apart the projections of two rows lie: of queries, and of keys and values too if the keys are `fresh`.
+    static int64_t apart(const Attention& of, bool fresh) {
+        return spread<T>((of.heads + (fresh ? 2 * of.kv_heads : 0)) * of.width);
+    }
+
     // Calls work(row's numbers in the residual stream, where they begin).
     template <typename Work>
     void each_row(Member& member, Work work) {
@@ -52,7 +57,7 @@ struct Texts {
             each_row(member, [&](T*, int64_t at) { normalise(around.in, reads + at, from + at, width); });
         if (around.near) convolve(member, around, layer);
         const auto add = [&](int64_t row, int64_t first, int64_t last) {
-            T *here = x + row * width, *new_here = added + row * width;
+            T *here = x + row * width, *new_here = added + row * spread<T>(width);
             for (int64_t i = first; i < last; ++i) here[i] = here[i] * T(around.scale) + new_here[i];
         };
         branch(from, [&](int64_t row, int64_t end, int64_t first, int64_t last) {
@@ -60,8 +65,10 @@ struct Texts {
         });
         if (adds) return;
         each_row(member, [&](T* here, int64_t at) {
-            if (around.out.kind != NOTHING) normalise(around.out, added + at, added + at, width);
-            add(at / width, 0, width);
+            const int64_t row = at / width;
+            T* new_here = added + row * spread<T>(width);
+            if (around.out.kind != NOTHING) normalise(around.out, new_here, new_here, width);
+            add(row, 0, width);
             if (around.sum.kind != NOTHING) normalise(around.sum, here, here, width);
         });
     }
@@ -131,7 +138,7 @@ Held<Number> Texts<T>::held(const Attention& of, const Keys& keys, int64_t block
     if (keys.k)
         return {Vectors<Number>(keys.k[block], steps(keys.k_step), keys.keys, keys.key_steps, of_text, group),
                 Vectors<Number>(keys.v[block], steps(keys.v_step), keys.values, keys.value_steps, of_text, group)};
-    const int64_t K = of.width, all = (of.heads + 2 * of.kv_heads) * K;
+    const int64_t K = of.width, all = apart(of, true);
     const Lie here{tokens * all, K, all};
     return {Vectors<Number>(projected + of.heads * K, nullptr, here, {}, {text - first}, group),
             Vectors<Number>(projected + (of.heads + of.kv_heads) * K, nullptr, here, {}, {text - first}, group)};
@@ -141,8 +148,8 @@ Held<Number> Texts<T>::held(const Attention& of, const Keys& keys, int64_t block
 template <typename T>
 template <typename Number>
 void Texts<T>::take(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held) {
-    const int64_t K = of.width, all = (of.heads + 2 * of.kv_heads) * K;
-    T* new_k = projected + row * all + (of.heads + group) * K;
+    const int64_t K = of.width;
+    T* new_k = projected + row * apart(of, true) + (of.heads + group) * K;
     if (of.key_norm.kind != NOTHING) normalise(of.key_norm, new_k, new_k, K);
     rotate(rotation, first * tokens + row, new_k);
     if (!keys.k) return;
@@ -157,16 +164,18 @@ template <typename Number>
 void Texts<T>::remember(Member& member, const Attention& of, const Keys& keys, int64_t block) {
     const int64_t K = of.width, G = of.kv_heads, S = keys.length, there = rows / tokens * S, in = of.source[0].in;
     const T* memory = (const T*)keys.memory + first * S * in;
-    T* new_v = remembered + there * G * K;
-    apply(member, of.source[0], memory, remembered, there, G * K, rounded);
-    apply(member, of.source[1], memory, new_v, there, G * K, rounded);
+    const int64_t apart = spread<T>(G * K);
+    T* new_v = remembered + there * apart;
+    apply(member, of.source[0], memory, in, remembered, apart, there, rounded);
+    apply(member, of.source[1], memory, in, new_v, apart, there, rounded);
     member.share(there * G, [&](int64_t i, int64_t end) {
         for (; i < end; ++i) {
             const Held<Number> to = held<Number>(of, keys, block, first + i / (S * G), i % G);
-            T* new_k = remembered + i * K;
+            const int64_t at = i / G * apart + i % G * K;
+            T* new_k = remembered + at;
             if (of.key_norm.kind != NOTHING) normalise(of.key_norm, new_k, new_k, K);
             put(to.k, i / G % S, new_k, K);
-            put(to.v, i / G % S, new_v + i * K, K);
+            put(to.v, i / G % S, new_v + at, K);
         }
     });
 }
@@ -177,7 +186,7 @@ template <typename Number>
 void Texts<T>::read(const Attention& of, const Keys& keys, int64_t row, int64_t group, const Held<Number>& held,
                    T* weights) {
     const int64_t K = of.width, shared = of.heads / of.kv_heads, text = first + row / tokens, token = row % tokens;
-    const int64_t all = keys.fresh ? (of.heads + 2 * of.kv_heads) * K : of.heads * K;
+    const int64_t all = apart(of, keys.fresh);
     for (int64_t head = group * shared; head < (group + 1) * shared; ++head) {
         T *q = projected + row * all + head * K, *to = mixed + (row * of.heads + head) * K;
         if (of.query_norm.kind != NOTHING) normalise(of.query_norm, q, q, K);
@@ -198,10 +207,10 @@ template <typename T>
 template <typename After>
 void Texts<T>::attention(Member& member, const Attention& of, const Keys& keys, int64_t block, T* weights,
                          const T* from, After after) {
-    int64_t all = 0, first_output = 0;
-    for (const Map& map : of.inputs) all += map.out;
+    int64_t first_output = 0;
     for (const Map& map : of.inputs) {
-        if (map.out) apply(member, map, from, projected + first_output, rows, all, rounded);
+        if (map.out)
+            apply(member, map, from, width, projected + first_output, apart(of, keys.fresh), rows, rounded);
         first_output += map.out;
     }
     const auto each = [&](auto number, bool takes, bool reads) {
@@ -224,17 +233,17 @@ void Texts<T>::attention(Member& member, const Attention& of, const Keys& keys, 
         all_of_them(int8_t());
     else
         all_of_them(T());
-    apply(member, of.output, mixed, added, rows, width, rounded, after);
+    apply(member, of.output, mixed, of.output.in, added, spread<T>(width), rows, rounded, after);
 }
 
 template <typename T>
 template <typename After>
 void Texts<T>::feed_forward(Member& member, const FeedForward& of, const T* from, After after) {
-    const int64_t out = of.up.out;
+    const int64_t apart = spread<T>(of.up.out);
     const bool gated = of.gate.out;
     const auto activate = [&](int64_t row, int64_t end, int64_t first, int64_t last) {
         for (; row < end; ++row)
-            for (int64_t i = row * out + first, n = last - first; n > 0; i += WIDTH<T>, n -= WIDTH<T>) {
+            for (int64_t i = row * apart + first, n = last - first; n > 0; i += WIDTH<T>, n -= WIDTH<T>) {
                 const auto up = load_some<Lanes<T>>(inner + i, n);
                 const auto y = gated ? activated<T>(of.activation, load_some<Lanes<T>>(gate + i, n)) * up
                                      : activated<T>(of.activation, up);
@@ -242,12 +251,12 @@ void Texts<T>::feed_forward(Member& member, const FeedForward& of, const T* from
             }
     };
     if (gated) {
-        apply(member, of.up, from, inner, rows, out, rounded);
-        apply(member, of.gate, from, gate, rows, out, rounded, activate);
+        apply(member, of.up, from, width, inner, apart, rows, rounded);
+        apply(member, of.gate, from, width, gate, apart, rows, rounded, activate);
     } else {
-        apply(member, of.up, from, inner, rows, out, rounded, activate);
+        apply(member, of.up, from, width, inner, apart, rows, rounded, activate);
     }
-    apply(member, of.down, inner, added, rows, width, rounded, after);
+    apply(member, of.down, inner, apart, added, spread<T>(width), rows, rounded, after);
 }
 
 }  // namespace glassformer

@@ -31,6 +31,14 @@ constexpr int64_t CLOSE = 131072;  // bytes that stay in the second cache of a p
 
 constexpr int64_t filled(int64_t in) { return (in + FILLED - 1) / FILLED * FILLED; }
 
+// How far apart rows of n numbers lie: by an odd number of lines of 64 bytes, as what lies in a column would compete for
+// a cache's sets otherwise.
+template <typename T>
+constexpr int64_t spread(int64_t n) {
+    constexpr int64_t of_line = 64 / sizeof(T);
+    return ((n + of_line - 1) / of_line | 1) * of_line;
+}
+
 // Calls tile with `n` <= MOST as a constant.
 template <int MOST, typename Tile>
 inline void with_constant(int64_t n, Tile tile) {

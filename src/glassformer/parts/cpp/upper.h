@@ -17,10 +17,10 @@ static_assert(2 * GROUP * sizeof(uint16_t) == PIECE && STRETCH_OF_UPPER % 2 == 0
 
 // Adds the products of one column of a piece.
 template <int COLUMN, int N>
-inline void add_column(const uint16_t* w, const float* x, int64_t in, Lanes<float> (&sums)[N][VECTORS]) {
+inline void add_column(const uint16_t* w, const float* x, int64_t apart, Lanes<float> (&sums)[N][VECTORS]) {
     typedef typename Numbers<uint32_t, WIDTH<float>>::Vector Both;
     Lanes<float> numbers[N];
-    EACH for (int m = 0; m < N; ++m) numbers[m] = all<float>(x[m * in + COLUMN]);
+    EACH for (int m = 0; m < N; ++m) numbers[m] = all<float>(x[m * apart + COLUMN]);
     EACH for (int n = 0; n < VECTORS; ++n) {
         const auto both = load<Both>(w + n * 2 * WIDTH<float>);
         auto weights = (Lanes<float>)(COLUMN ? both & 0xffff0000 : both << 16);
@@ -31,23 +31,24 @@ inline void add_column(const uint16_t* w, const float* x, int64_t in, Lanes<floa
 
 // Adds the products of `columns` columns to the sums of a group of outputs, for each of `N` rows of x.
 template <int N>
-__attribute__((noinline)) void add_upper(const uint16_t* w, const float* x, int64_t in, int64_t columns,
+__attribute__((noinline)) void add_upper(const uint16_t* w, const float* x, int64_t apart, int64_t columns,
                                          Lanes<float> (*total)[VECTORS]) {
     Lanes<float> even[N][VECTORS] = {}, odd[N][VECTORS] = {};
     int64_t d = 0;
     for (; d + 2 <= columns; d += 2, w += 2 * GROUP) {
         request((const char*)w + AHEAD);
-        add_column<0, N>(w, x + d, in, even);
-        add_column<1, N>(w, x + d, in, odd);
+        add_column<0, N>(w, x + d, apart, even);
+        add_column<1, N>(w, x + d, apart, odd);
     }
-    if (d < columns) add_column<0, N>(w, x + d, in, even);
+    if (d < columns) add_column<0, N>(w, x + d, apart, even);
     EACH for (int m = 0; m < N; ++m)
         EACH for (int n = 0; n < VECTORS; ++n) total[m][n] += even[m][n] + odd[m][n];
 }
 
-// y = x W^T + b, with x [rows, in] row by row; the rows of y begin `stride` numbers apart.
+// y = x W^T + b; the arguments are those of `apply`.
 template <typename After>
-void map_upper(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride, After after) {
+void map_upper(Member& member, const Map& map, const float* x, int64_t x_apart, float* y, int64_t y_apart, int64_t rows,
+               After after) {
     const int64_t in = map.in, bytes = GROUP * filled(in) * int64_t(sizeof(uint16_t));
     const auto* bias = (const float*)map.bias;
     each_block(member, map.out, GROUP, bytes, rows, NEAR_IN_UPPER, [&](int64_t group, int64_t row, int64_t n) {
@@ -56,13 +57,13 @@ void map_upper(Member& member, const Map& map, const float* x, float* y, int64_t
         for (int64_t d = 0; d < in; d += STRETCH_OF_UPPER) {
             const int64_t columns = std::min(STRETCH_OF_UPPER, in - d);
             each_tile<ROWS_IN_UPPER>(n, [&](int64_t m, auto some) {
-                add_upper<some>(w + d * GROUP, x + (row + m) * in + d, in, columns, sums + m);
+                add_upper<some>(w + d * GROUP, x + (row + m) * x_apart + d, x_apart, columns, sums + m);
             });
         }
         for (int64_t i = 0; i < VECTORS; ++i) {
             const int64_t first = group * GROUP + i * WIDTH<float>, left = map.out - first;
             const auto added = load_some<Lanes<float>>(bias ? bias + first : bias, left);
-            for (int64_t m = 0; m < n; ++m) store_some(y + (row + m) * stride + first, sums[m][i] + added, left);
+            for (int64_t m = 0; m < n; ++m) store_some(y + (row + m) * y_apart + first, sums[m][i] + added, left);
         }
     }, after);
 }

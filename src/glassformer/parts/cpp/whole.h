@@ -30,6 +30,9 @@ static_assert(HEAD == GROUP * sizeof(int32_t));
 
 constexpr int64_t bytes_of_group(int64_t in) { return HEAD + GROUP * filled(in); }
 
+typedef Numbers<int32_t, GROUP>::Vector WithSigns;  // `Sums`, once they have all that belongs to them
+typedef Numbers<float, GROUP>::Vector Outputs;
+
 // Writes a row in whole numbers, as `rounded` (eight_bits.py) does it, zeros behind it, and returns its step; NaN if a
 // number is not finite, since its whole numbers are not defined then, and the answer is no number anyway.
 inline float round_row(const float* x, int64_t in, int8_t* whole) {
@@ -82,7 +85,7 @@ inline void heads_of(int8_t* weight, int64_t groups, int64_t in) {
 
 // y = (P Q^T) * step(x) * step(W) + b, where P is x in whole numbers and Q the weight.
 template <typename After>
-void map_whole(Member& member, const Map& map, const float* x, float* y, int64_t rows, int64_t stride,
+void map_whole(Member& member, const Map& map, const float* x, int64_t x_apart, float* y, int64_t y_apart, int64_t rows,
                const Rounded& room, After after) {
     const int64_t in = filled(map.in), bytes = bytes_of_group(map.in), apart = in * Way::BYTES_OF_NUMBER;
     const auto *step = (const float*)map.step, *bias = (const float*)map.bias;
@@ -93,7 +96,7 @@ void map_whole(Member& member, const Map& map, const float* x, float* y, int64_t
     uint32_t* added_to_x = room.added.data + own;
     const auto round = [&](int64_t m, int64_t end) {
         for (; m < end; ++m) {
-            step_of_x[m] = round_row(x + m * map.in, map.in, whole + m * apart);
+            step_of_x[m] = round_row(x + m * x_apart, map.in, whole + m * apart);
             added_to_x[m] = Way::of_row(whole + m * apart, in);
         }
     };
@@ -104,28 +107,30 @@ void map_whole(Member& member, const Map& map, const float* x, float* y, int64_t
     const Unit unit(rows);
     each_block(member, map.out, GROUP, bytes, rows, unit.near(), [&](int64_t group, int64_t row, int64_t n) {
         const auto* w = (const int8_t*)map.weight + group * bytes;
-        Sums sums[Unit::MOST];
-        for (int64_t m = 0; m < n; ++m)
-            EACH for (int i = 0; i < 2; ++i)
-                sums[m].half[i] = load<Half>((const Half*)w + i) + added_to_x[row + m];
         const int8_t* x_here = whole + row * apart;
-        for (int64_t d = unit.add(w + HEAD, x_here, apart, in, n, sums); d < in; d += STRETCH)
+        Sums sums[Unit::MOST];
+        int64_t d = unit.begin(w, x_here, apart, in, n, sums);
+        for (int64_t m = 0; d == 0 && m < n; ++m) sums[m] = load<Sums>((const uint32_t*)w) + added_to_x[row + m];
+        for (; d < in; d += STRETCH)
             each_tile<Way::ROWS>(n, [&](int64_t m, auto some) {
                 const int8_t* from = x_here + m * apart + d * Way::BYTES_OF_NUMBER;
                 add_whole<some>(w + HEAD + d * GROUP, from, apart, std::min(STRETCH, in - d), sums + m);
             });
         const int64_t first = group * GROUP, left = map.out - first;
-        Eight steps[2], biases[2];
-        for (int64_t i = 0; i < 2; ++i) {
-            const int64_t at = first + 8 * i, some = std::max<int64_t>(0, left - 8 * i);
-            steps[i] = load_some<Eight>(step + at, some), biases[i] = load_some<Eight>(bias ? bias + at : bias, some);
-        }
-        float* to = y + row * stride + first;
-        for (int64_t m = 0; m < n; ++m, to += stride)  // row by row, as rows often compete for a cache's sets
-            for (int64_t i = 0; i < 2; ++i) {
-                const auto numbers = __builtin_convertvector((Whole)sums[m].half[i], Eight);
-                store_some(to + 8 * i, numbers * steps[i] * step_of_x[row + m] + biases[i], left - 8 * i);
+        const auto steps = load_some<Outputs>(step + first, left);
+        const auto biases = load_some<Outputs>(bias ? bias + first : bias, left);
+        const auto write = [&](auto all_of_them) {
+            float* to = y + row * y_apart + first;
+            for (int64_t m = 0; m < n; ++m, to += y_apart) {  // row by row, as rows may compete for a cache's sets
+                const auto numbers = __builtin_convertvector((WithSigns)sums[m], Outputs);
+                const auto found = numbers * steps * step_of_x[row + m] + biases;
+                if constexpr (all_of_them)
+                    store(to, found);
+                else
+                    store_some(to, found, left);
             }
+        };
+        left < GROUP ? write(std::false_type()) : write(std::true_type());
     }, after);
 }
 
