@@ -12,6 +12,7 @@ import pytest
 
 from glassformer.cli.main import main
 from glassformer.decode.choose.words import NO_WISHES, Wishes
+from glassformer.decode.stream import Piece
 from glassformer.foundation.errors import DataError
 from glassformer.model.count import Row
 from glassformer.train.finished.ranked import Asked
@@ -219,3 +220,52 @@ class Input:
 
     def isatty(self) -> bool:
         return self.terminal
+
+
+ENDINGS = {0: "eos", 1: "max_new_tokens", 2: "stop"}
+
+
+class Writing(ModuleType):
+    """In place of `glassformer.train.finished.writing`: each text says its prompt backwards, a letter a piece."""
+
+    def __init__(self) -> None:
+        super().__init__("writing")
+        self.recipe: Recipe | None = None
+        self.asked: tuple[object, ...] = ()
+        self.continues = True
+        self.fails: BaseException | None = None
+        self.after = 99
+        self.not_found: set[int] = set()
+        self.Writer = self
+
+    def __call__(self, run: Path, recipe: Recipe, guessing: object, others: list[Path]) -> Writing:
+        assert (guessing, others) == (None, [])
+        self.recipe = recipe
+        return self
+
+    def unknown(self, prompts: list[str]) -> str:
+        return "lacked" if any("?" in each for each in prompts) else ""
+
+    def write(self, prompts: list[str], n: int, stops: list[str], *, crop: bool, wishes: Wishes) -> Iterator[Piece]:
+        self.asked, self.crop, self.wishes = (prompts, n, stops), crop, wishes
+        texts = [f"{text[::-1]}{k or ''}" for text in prompts for k in range(n)]
+        assert self.recipe is not None
+        if self.recipe.decode.beam > 1:  # whole texts, in order
+            found = [row for row in range(len(texts)) if row not in self.not_found]
+            yield from (Piece(row, texts[row], len(texts[row]) + 1, ENDINGS[row % 3]) for row in found)
+            return
+        for place in range(max(map(len, texts)) + 1):
+            for row in range(len(texts)):
+                text = texts[row][place : place + 1]
+                if place <= len(texts[row]):
+                    self.after -= 1
+                    if not self.after and self.fails is not None:
+                        raise self.fails
+                    yield Piece(row, text, place + 1, "" if place < len(texts[row]) else ENDINGS[row % 3])
+
+
+@pytest.fixture
+def writing(monkeypatch) -> Writing:
+    fake = Writing()
+    monkeypatch.setitem(sys.modules, "glassformer.train.finished.writing", fake)
+    return fake

@@ -7,9 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -17,51 +15,8 @@ from cli.conftest import Input
 from cli.test_end_to_end import TASK, TINY
 from glassformer.cli.generate import in_order
 from glassformer.cli.main import main
-from glassformer.decode.choose.words import Wishes
 from glassformer.decode.stream import Piece
 from glassformer.train.recipe import Recipe, dumps_recipe, override
-
-ENDINGS = {0: "eos", 1: "max_new_tokens", 2: "stop"}
-
-
-class Writing(ModuleType):
-    """In place of `glassformer.train.finished.writing`: each text says its prompt backwards, a letter a piece."""
-
-    def __init__(self) -> None:
-        super().__init__("writing")
-        self.recipe: Recipe | None = None
-        self.asked: tuple[object, ...] = ()
-        self.continues = True
-        self.fails: BaseException | None = None
-        self.after = 99
-        self.Writer = self
-
-    def __call__(self, run: Path, recipe: Recipe, guessing: object, others: list[Path]) -> Writing:
-        assert (guessing, others) == (None, [])
-        self.recipe = recipe
-        return self
-
-    def unknown(self, prompts: list[str]) -> str:
-        return "lacked" if any("?" in each for each in prompts) else ""
-
-    def write(self, prompts: list[str], n: int, stops: list[str], *, crop: bool, wishes: Wishes) -> Iterator[Piece]:
-        self.asked, self.crop, self.wishes = (prompts, n, stops), crop, wishes
-        texts = [f"{text[::-1]}{k or ''}" for text in prompts for k in range(n)]
-        for place in range(max(map(len, texts)) + 1):
-            for row in range(len(texts)):
-                text = texts[row][place : place + 1]
-                if place <= len(texts[row]):
-                    self.after -= 1
-                    if not self.after and self.fails is not None:
-                        raise self.fails
-                    yield Piece(row, text, place + 1, "" if place < len(texts[row]) else ENDINGS[row % 3])
-
-
-@pytest.fixture
-def writing(monkeypatch) -> Writing:
-    fake = Writing()
-    monkeypatch.setitem(sys.modules, "glassformer.train.finished.writing", fake)
-    return fake
 
 
 class Out:

@@ -79,7 +79,9 @@ def test_help_shows_what_generate_does_with_a_run_that_is_greedy(run, tmp_path):
     for words, temperature in (((), "1.0"), ((str(tmp_path),), "0.5")):
         assert re.search(rf"--decode.temperature [^[]*\[{temperature}\]", run("generate", *words, "--help").out)
     assert re.search(r"--decode.temperature [^[]*\[0.0\]", run("translate", "--help").out)
-    assert "--decode.beam" not in run("generate", "--help").out
+    (tmp_path / "recipe.toml").write_text("[decode]\nbeam = 5\nearly_stop = true\n")
+    for verb, beam in (("generate", 1), ("evaluate", 5)):
+        assert re.search(rf"--decode.beam INT [^[]*\[{beam}\]", run(verb, str(tmp_path), "--help").out)
 
 
 def test_help_never_fails(run):

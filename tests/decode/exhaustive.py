@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from glassformer import Transformer
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.decode.beam import Hypothesis
+from glassformer.decode.hypotheses import Hypothesis
 from train.examples import model
 
 SMALL = 8
@@ -28,12 +28,21 @@ def log_p(
 
 
 def exhaustive(
-    network: Transformer, source, limit: int, alpha: float, prompt: Sequence[int] = (BOS,), *, prefix: bool = False
+    network: Transformer,
+    source,
+    limit: int,
+    alpha: float,
+    prompt: Sequence[int] = (BOS,),
+    *,
+    prefix: bool = False,
+    stop: Callable[[list[int]], bool] = lambda _: False,
 ) -> list[Hypothesis]:
-    """All answers there are, best first: those that end within the limit, and those that reach it."""
+    """All answers there are, best first: those that end or stop within the limit, and those that reach it."""
     found: list[Hypothesis] = []
     going: list[tuple[list[int], float]] = [([], 0.0)]
     for step in range(1, limit + 1):
+        if not going:
+            break
         tokens = log_p(network, source, [ids for ids, _ in going], prompt, prefix=prefix)
         longer = [
             ([*ids, token], total + value)
@@ -41,9 +50,11 @@ def exhaustive(
             for token, value in enumerate(values)
         ]
         ended = [each for each in longer if each[0][-1] == EOS]
-        going = [each for each in longer if each[0][-1] != EOS]
+        stopped = [each for each in longer if each[0][-1] != EOS and stop(each[0])]
+        going = [each for each in longer if each[0][-1] != EOS and not stop(each[0])]
         penalty = ((5 + step) / 6) ** alpha
         found += [Hypothesis(ids[:-1], value, value / penalty, True) for ids, value in ended]
+        found += [Hypothesis(ids, value, value / penalty, True, True) for ids, value in stopped]
     found += [Hypothesis(ids, value, value / penalty, False) for ids, value in going]
     return sorted(found, key=lambda each: -each.score)
 
@@ -55,7 +66,7 @@ def small(layout: str, seed: int, positions: str = "sinusoidal", **settings: obj
 
 def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
     """The same answers in the same order, with the same scores."""
-    assert [(each.ids, each.complete) for each in found] == [(each.ids, each.complete) for each in expected]
+    assert [(each.ids, *each[3:]) for each in found] == [(each.ids, *each[3:]) for each in expected]
     for one, other in zip(found, expected, strict=True):
         assert math.isclose(one.log_probability, other.log_probability, rel_tol=1e-10, abs_tol=1e-10)
         assert math.isclose(one.score, other.score, rel_tol=1e-10, abs_tol=1e-10)

@@ -11,7 +11,7 @@ NARROW = f"{FORCED}::test_narrow_beams_hold_the_texts_too"
 # fmt: off
 ROWS: list[Mutant] = [
     Mutant("a text ends before it holds what is forced", "decode/forced.py",
-        "(now == self.whole or not (last or token == eos))", "True", ALL),
+        "now == self.whole or not (last or token == eos)", "True", ALL),
     Mutant("what was held is lost again", "decode/forced.py",
         "    if word in text:", "    if text.endswith(word):",
         f"{FORCED}::test_how_much_of_a_text_stands_there_is_its_longest_beginning_at_the_end"),

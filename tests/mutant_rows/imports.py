@@ -73,7 +73,7 @@ ROWS: list[Mutant] = [
     Mutant("texts are banned as they were typed", "decode/choose/words.py",
         "utf8(tokenizer.normal(text))", "utf8(text)", f"{WORDS}::test_texts_are_compared_as_they_are_encoded"),
     Mutant("texts are forced as they were typed", "decode/choose/words.py",
-        "[*map(tokenizer.normal, self.forced)]", "self.forced", f"{WORDS}::test_texts_are_compared_as_they_are_encoded"),
+        "([*map(tokenizer.normal, texts)] for texts in (self.forced, stops))", "(self.forced, stops)", f"{WORDS}::test_texts_are_compared_as_they_are_encoded"),
     Mutant("texts stop as they were typed", "decode/stream.py",
         "[tokenizer.normal(each) for each in stops]", "stops", f"{WORDS}::test_texts_are_compared_as_they_are_encoded"),
     Mutant("the doctor wants text back as it was typed", "proof/doctor/running_text.py",

@@ -18,7 +18,7 @@ ROWS: list[Mutant] = [
     Mutant("special tokens are scored as answers", "train/score/evaluate.py",
         "        never=unwritten(layout),\n", "        never=(),\n", LIKED),
     Mutant("generate writes special tokens", "train/finished/writing.py",
-        "first = [without(self.never(wishes.constrained)), *wishes", "first = [*wishes", LIKED),
+        "first = [without(never), *wanted]", "first = wanted", LIKED),
     Mutant("a beam writes special tokens", "decode/answer.py",
         "        never=never,\n        forced", "        forced", LIKED),
     Mutant("a beam's scores leave out what is never written", "decode/choose/likely.py",

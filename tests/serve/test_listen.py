@@ -181,7 +181,7 @@ def test_connections_close_in_what_is_left_of_the_drain(took, left):
         (["--decode.cache", "int8", "--decode.compile", "true"], "Compiled steps need an exact KV cache"),
         (
             ["--decode.beam", "4"],
-            "without beam search. Remove --decode.beam; for an encoder-decoder, glassformer translate takes it",
+            "without beam search. Remove --decode.beam; glassformer generate takes it",
         ),
         (["--decode.top-k", "4"], "serve takes no --decode.top-k: each request says how its tokens are chosen"),
         (["--decode.max-new-tokens", "4"], "serve takes no --decode.max-new-tokens: --max-new-tokens sets the longest"),

@@ -20,13 +20,18 @@ def asked_of(arguments: Arguments, beam: int) -> Asked | None:
     if not {"n-best", "scores", "alignments", "json"} & given.keys():
         return None
     n_best = whole_number("n-best", given.get("n-best", "1"), 1024)
-    if n_best > beam:
-        raise ConfigError(
-            f"--n-best can be at most the beam width; got {n_best} with a beam of {beam}. Give --beam {n_best} or more."
-        )
+    refuse_more("n-best", n_best, beam)
     from glassformer.train.finished.ranked import Asked  # here, as importing torch takes a second
 
     return Asked(n_best, "scores" in given, "alignments" in given)
+
+
+def refuse_more(flag: str, n: int, beam: int) -> None:
+    """Refuse to answer more often than the beam is wide. Errors: `ConfigError`."""
+    if n > beam:
+        raise ConfigError(
+            f"--{flag} can be at most the beam width; got {n} with a beam of {beam}. Give --beam {n} or more."
+        )
 
 
 def line_of(number: int, answer: Translated | None, arguments: Arguments) -> str:

@@ -1,22 +1,23 @@
-"""`glassformer generate RUN ...`: read prompts and write texts as they are generated."""
+"""`glassformer generate RUN ...`: read prompts and write texts, as they are generated or once a beam has found them."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments, whole_number
+from glassformer.cli.figures import refuse_more
 from glassformer.cli.flags.wished import wished
-from glassformer.cli.idle import drawless, refuse_idle_seed
+from glassformer.cli.idle import drawless, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.typed import annotations_of
 from glassformer.train.recipe import Recipe, override
 
 if TYPE_CHECKING:
@@ -34,12 +35,13 @@ SHORT = (
     "no-repeat-ngram",
     "contrastive-alpha",
     "seed",
+    "beam",
 )
 """Settings of [decode] that are also flags of this verb."""
-OF_BEAMS = tuple(annotations_of(BeamSettings))
-"""Settings of [decode] that have no effect here, because this verb writes token by token."""
+NO_BEAM = {f"decode.{each.name}": each.default for each in fields(BeamSettings)}
+"""The settings of a beam where none is asked for. A recipe may have one for its evaluations; texts are sampled."""
 OF_DRAWS = {"temperature": 0.0, "contrastive_alpha": 0.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
-"""Settings that have no effect on greedy decoding, each with the value that turns it off."""
+"""Settings that have no effect where nothing is drawn, each with the value that turns it off."""
 NO_CHANGES: Mapping[str, object] = {}
 MOST_TEXTS = 100_000
 """The most texts per prompt."""
@@ -62,9 +64,9 @@ def run(arguments: Arguments) -> int:
         print(unknown, file=sys.stderr)
     if not writer.continues and not {"prompt", "file"} & arguments.options.keys() and "\n" in prompts[0]:
         print("All lines of standard input are one source; glassformer translate answers each line.", file=sys.stderr)
-    cut: list[Piece] = []
+    ends: list[Piece] = []
     written = writer.write(prompts, n, stops, crop="crop" in arguments.options, wishes=wishes)
-    pieces = with_cut(in_order(written), cut)
+    pieces = with_ends(in_order(written) if recipe.decode.beam == 1 else written, ends)
     try:
         if "json" in arguments.options:
             show_json(pieces, prompts, n)
@@ -72,8 +74,10 @@ def run(arguments: Arguments) -> int:
             echoed = writer.continues and "no-prompt" not in arguments.options
             show(pieces, prompts if echoed else [""] * len(prompts), n)
     finally:
-        if cut:
-            print(note_of_cut(cut, len(prompts) * n, arguments, writer.continues), file=sys.stderr)
+        if not all(each.complete for each in ends):
+            print(note_of_cut(ends, arguments, writer.continues), file=sys.stderr)
+    if len(ends) < len(prompts) * n:
+        print(note_of_fewer(ends, len(prompts), n), file=sys.stderr)
     if guessing is not None:
         print(f"{writer.tally.stayed} of {writer.tally.guessed} guesses were accepted.", file=sys.stderr)
     return 0
@@ -99,51 +103,56 @@ def guessing_of(arguments: Arguments) -> Guessing | None:
 def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
     """Return the run's recipe with the decode settings that were given.
 
-    Texts are sampled: if neither the recipe nor a flag gives a temperature, it is 1.
+    Texts are sampled, unless a flag asks for a beam: if neither the recipe nor a flag gives a temperature, it is 1.
     """
     changes = dict(arguments.changes)
-    if given := [name for name in OF_BEAMS if f"decode.{name}" in changes]:
-        raise ConfigError(
-            f"generate writes token by token, without beam search. Remove --decode.{given[0].replace('_', '-')}; for "
-            "an encoder-decoder, glassformer translate takes it."
-        )
-    changes |= {f"decode.{each.name}": each.default for each in fields(BeamSettings)}
     for name in [name for name in SHORT if name in arguments.options]:
         place, kind, _ = kind_of("decode", name.replace("-", "_"), ("decode",))
         if place in changes:
             raise ConfigError(f"--{name} and --decode.{name} are the same setting. Give only one of them.")
         changes[place] = converted(place, kind, arguments.options[name])
-    decoded = override(recipe, greedy(changes)) if "greedy" in arguments.options else sampled(recipe, changes)
+    greedy, searched = "greedy" in arguments.options, "decode.beam" in changes
+    if greedy and searched:
+        raise ConfigError(
+            "--greedy takes the most probable token at each step; decode.beam searches for the most probable text. "
+            "Give only one of them."
+        )
+    if searched:
+        decoded = override(recipe, drawing_nothing(changes, "decode.beam searches for the most probable text"))
+    elif greedy:
+        decoded = override(recipe, NO_BEAM | drawing_nothing(changes, "--greedy takes the most probable token"))
+    else:
+        decoded = sampled(recipe, changes)
     refuse_idle_seed(decoded.decode, changes)
+    refuse_idle_search(decoded.decode, changes)
     return decoded
 
 
-def greedy(changes: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings with what --greedy turns off. Errors: `ConfigError` for one that contradicts it."""
+def drawing_nothing(changes: Mapping[str, object], who: str) -> dict[str, object]:
+    """Return the settings with those of drawing turned off. Errors: `ConfigError` for one that contradicts `who`."""
     turned_off = {f"decode.{name}": value for name, value in OF_DRAWS.items()}
     for place, value in turned_off.items():
         if changes.get(place, value) != value:
             other = "chooses in another way" if place == "decode.contrastive_alpha" else "would have no effect"
-            raise ConfigError(
-                f"--greedy takes the most probable token and does not sample; {place} {other}. Give only one of them."
-            )
+            raise ConfigError(f"{who} and does not sample; {place} {other}. Give only one of them.")
     return {**turned_off, **changes}
 
 
 def sampled(recipe: Recipe, changes: Mapping[str, object] = NO_CHANGES) -> Recipe:
-    """Return the recipe with changes, and with temperature 1 unless it or a change says how tokens are chosen."""
+    """Return the recipe with changes, without a beam, and with temperature 1 unless it or a change draws otherwise."""
     looks_ahead = changes.get("decode.contrastive_alpha", recipe.decode.contrastive_alpha)
     usual: dict[str, object] = {} if recipe.decode.temperature or looks_ahead else {"decode.temperature": 1.0}
-    return override(recipe, {**usual, **changes})
+    return override(recipe, {**NO_BEAM, **usual, **changes})
 
 
 def refuse_alike(n: int, recipe: Recipe) -> None:
-    """Refuse to write several equal texts for a prompt, where nothing is drawn. Errors: `ConfigError`."""
-    if n > 1 and recipe.decode.temperature == 0:
+    """Refuse several texts for a prompt where they would be equal, and more than a beam has. Errors: `ConfigError`."""
+    if recipe.decode.beam > 1:
+        refuse_more("n", n, recipe.decode.beam)
+    elif n > 1 and recipe.decode.temperature == 0:
         raise ConfigError(
             f"{drawless(recipe.decode)} draws nothing and writes the same text each time; got --n {n}. Remove --n, or "
-            "sample instead (for example --temperature 0.8). With an encoder-decoder, glassformer translate --beam "
-            "gives several answers."
+            f"sample instead (for example --temperature 0.8). --beam {n} searches for the {n} most probable texts."
         )
 
 
@@ -183,27 +192,40 @@ def in_order(pieces: Iterable[Piece]) -> Iterator[Piece]:
             turn += 1
 
 
-def with_cut(pieces: Iterable[Piece], cut: list[Piece]) -> Iterator[Piece]:
-    """Yield the pieces, and collect in `cut` those that end a text before its grammar allows an end."""
+def with_ends(pieces: Iterable[Piece], ends: list[Piece]) -> Iterator[Piece]:
+    """Yield the pieces, and collect in `ends` the last one of each text."""
     for piece in pieces:
-        if not piece.complete:
-            cut.append(piece)
+        if piece.end:
+            ends.append(piece)
         yield piece
 
 
-def note_of_cut(cut: list[Piece], n_texts: int, arguments: Arguments, continues: bool) -> str:
-    """Return the note that limits cut these texts, of `n_texts`, before they matched."""
+def note_of_cut(ends: list[Piece], arguments: Arguments, continues: bool) -> str:
+    """Return the note that limits cut some of these texts before they matched."""
     flag = "--regex" if "regex" in arguments.options else "--json-schema"
-    which = ", ".join(str(piece.row + 1) for piece in cut[:5]) + (", ..." if len(cut) > 5 else "")
+    cut = [number for number, piece in enumerate(ends, 1) if not piece.complete]
     verb = "was" if len(cut) == 1 else "were"
-    came = "the text was" if n_texts == 1 else f"{len(cut)} of {n_texts} texts ({which}) {verb}"
-    lengths = sorted({piece.tokens for piece in cut})
+    came = "the text was" if len(ends) == 1 else f"{len(cut)} of {len(ends)} texts ({firsts(cut)}) {verb}"
+    lengths = sorted({piece.tokens for piece in ends if not piece.complete})
     room = " or ".join(map(str, lengths)) if len(lengths) < 3 else f"{lengths[0]} to {lengths[-1]}"
     most = "" if continues else " (at most model.max_len)"
     return (
         f"A text matches {flag} only when it is complete; {came} cut before that, at {room} tokens. Raise "
         f"--max-new-tokens{most}."
     )
+
+
+def note_of_fewer(ends: list[Piece], n_prompts: int, n: int) -> str:
+    """Return the note of which prompts a search found fewer than `n` texts for."""
+    found = Counter(piece.row // n + 1 for piece in ends)
+    fewer = [number for number in range(1, n_prompts + 1) if found[number] < n]
+    where = f" behind prompt {firsts(fewer)}" if n_prompts > 1 else ""
+    return f"The search found fewer than {n} texts that differ{where}. Raise --beam, or lower --n."
+
+
+def firsts(numbers: list[int]) -> str:
+    """Return the first five numbers, for a message."""
+    return ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
 
 
 def show(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
@@ -231,17 +253,22 @@ def show(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
 
 
 def show_json(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
-    """Print one JSON object per line for each text: prompt, text (without the prompt), tokens, and why it ended."""
+    """Print one JSON object per line for each text: prompt, text (without the prompt), tokens, and why it ended.
+
+    With a beam also its log-probability and score.
+    """
     text: list[str] = []
     for piece in pieces:
         text.append(piece.text)
         if piece.end:
-            found = {
+            found: dict[str, object] = {
                 "prompt": prompts[piece.row // n],
                 "text": "".join(text),
                 "tokens": piece.tokens,
                 "end": piece.end,
             }
+            if piece.score is not None:
+                found |= {"log_probability": piece.log_probability, "score": piece.score}
             sys.stdout.buffer.write(json.dumps(found, ensure_ascii=False).encode() + b"\n")
             sys.stdout.buffer.flush()
             text = []

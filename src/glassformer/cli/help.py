@@ -39,6 +39,7 @@ EXAMPLES = {
     ),
     "generate": (
         'glassformer generate runs/lm --prompt "Once upon" --temperature 0.8 --top-p 0.9 --n 3',
+        'glassformer generate runs/lm --prompt "Once upon" --beam 4 --n 3 --stop "."',
         "glassformer generate runs/multi30k --n 5 --json < sentence.en",
     ),
     "translate": (
@@ -133,7 +134,11 @@ def section_tables(name: str, target: str | None) -> list[str]:
     """Return a table for each recipe section whose settings the verb accepts, with the values that it would use."""
     verb, recipe = VERBS[name], recipe_of(target)
     whose = f"the value in {target}" if recipe else f"the default; name a {verb.target} before --help to see its values"
-    whose += "; generate samples, so a temperature of 0 is shown as 1, which it takes instead" * (name == "generate")
+    if name == "generate":
+        whose += (
+            "; generate samples, so a temperature of 0 is shown as 1, which it takes instead, and no beam is shown, as "
+            "only a flag asks for one; then the recipe's other settings of a beam apply"
+        )
     note = (
         "Settings: --section.key VALUE or --section.key=VALUE, with - or _ in the key. --section.no-key turns a switch "
         "off; the value none unsets what may be unset. Of a setting given twice the last value counts, so that a "

@@ -121,11 +121,20 @@ PROMPT = Option(
     "prompt", "TEXT", "Text to continue, or source to answer (default: standard input; at a terminal an empty text)."
 )
 PROMPTS = Option("file", "FILE", "File with one prompt per line; a blank line is an empty prompt.")
-TEXTS = Option("n", "N", "Texts per prompt (default: 1); more only where they are sampled.")
+TEXTS = Option(
+    "n",
+    "N",
+    "Texts per prompt (default: 1); more only where they are sampled, or with --beam: the N best, best first, or fewer "
+    "where the search finds no more that differ.",
+)
+SEARCHING = Option(
+    "beam", "N", "Beam search with N hypotheses for the most probable texts, whatever beam the recipe has; no sampling."
+)
 NEW_TOKENS = Option(
     "max-new-tokens",
     "N",
-    "Longest text, in tokens (default: the recipe's, else 200, or for an answer twice its source plus 10).",
+    "Longest text, in tokens (default: the recipe's, else 200, or for an answer twice its source plus 10; with --beam "
+    "at most what the prompt leaves of the context).",
 )
 TEMPERATURE = Option(
     "temperature", "T", "Sampling temperature; below 1 favours the probable tokens (default: the recipe's, else 1)."
@@ -171,7 +180,9 @@ REGEX = Option("regex", "EXPRESSION", "Constrained decoding: the whole text matc
 SCHEMA = Option("json-schema", "FILE", "Constrained decoding: JSON that fits a schema (needs glassformer[constrain]).")
 CROP = Option("crop", None, "Cut a prompt that is too long to its end; else it is refused.")
 NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of the output.")
-JSON_TEXTS = Option("json", None, "One JSON object per text, on a line each: prompt, text, tokens, end.")
+JSON_TEXTS = Option(
+    "json", None, "One JSON object per text, on a line each: prompt, text, tokens, end; of a beam also its score."
+)
 
 
 DATA_FOLDER = Option(
@@ -257,9 +268,11 @@ GENERATING = (
     LOOKUP,
     GUESSES,
     GREEDY,
+    SEARCHING,
     SEED,
     STOP,
     BAN,
+    FORCE,
     BEGIN,
     BIAS,
     REGEX,

@@ -68,8 +68,7 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
         flag = flag_of(section, name)
         if name in annotations_of(BeamSettings):
             raise ConfigError(
-                f"A server writes token by token, without beam search. Remove {flag}; for an encoder-decoder, "
-                "glassformer translate takes it."
+                f"A server writes token by token, without beam search. Remove {flag}; glassformer generate takes it."
             )
         instead = INSTEAD.get(name, "each request says how its tokens are chosen")
         raise ConfigError(f"serve takes no {flag}: {instead}. Remove it.")

@@ -62,12 +62,7 @@ from glassformer.cli.options import (
     Option,
     Verb,
 )
-from glassformer.decode.beam_settings import BeamSettings
-from glassformer.foundation.typed import annotations_of
-from glassformer.train.settings import DecodeConfig
 
-WITHOUT_BEAM = tuple(name for name in annotations_of(DecodeConfig) if name not in annotations_of(BeamSettings))
-"""The settings of [decode] for a verb that writes token by token."""
 SECTIONS = ("data", "tokenizer", "model", "training", "optimizer", "checkpoint", "decode", "distributed")
 
 
@@ -116,11 +111,11 @@ VERBS: dict[str, Verb] = {
         "Continue a prompt, or answer it if the model has an encoder; text appears on standard output as it is "
         "generated. All of standard input is one prompt, except for a final line end. Tokens are sampled, with random "
         "numbers that depend only on the seed and the number of the text. A line --- separates several texts. A text "
-        "longer than the context goes on from its end: a full context drops its first quarter. Several RUNs with the "
+        "longer than the context goes on from its end: a full context drops its first quarter. With --beam a text "
+        "appears when it is found, and the context holds prompt and text. Several RUNs with the "
         "same vocabularies write as a committee (ensemble): each token by the mean of their probabilities.",
         GENERATING,
         ("decode",),
-        WITHOUT_BEAM,
         many=True,
     ),
     "translate": Verb(

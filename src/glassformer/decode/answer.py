@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from glassformer.data.tokens.vocabulary import EOS
-from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.blanks import fill_blanks
 from glassformer.decode.choose.context import Filter
@@ -14,7 +13,7 @@ from glassformer.decode.choose.draw import filters_of
 from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.choose.unwritten import without
 from glassformer.decode.forced import Forced, check_forced
-from glassformer.decode.method import Method, method_of
+from glassformer.decode.method import Method, method_of, search_of
 from glassformer.decode.rows import check_sources, check_writes
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.foundation.typed import expect
@@ -42,6 +41,7 @@ class Limit(NamedTuple):
 
 
 ASKED, MODELS, USUAL = "max_new_tokens", "max_len", "twice the source length plus ten"
+CONTEXTS = "what the prompt leaves of the context"
 
 
 def nothing() -> None:
@@ -235,20 +235,14 @@ def _search(
     numbers: list[int],
     poll: Callable[[], None],
 ) -> list[list[Answer]]:
-    found = beam_search(
+    found = search_of(search)(
         model,
         sources=sources,
         max_new_tokens=[limit.tokens for limit in limits],
-        beam=search.beam,
         n_best=n_best,
-        lengths=length_penalty(search.length_penalty),
-        coverage=search.coverage_penalty,
-        groups=search.beam_groups,
-        diversity=search.diversity,
         filters=filters,
         never=never,
         forced=forced,
-        early_stop=search.early_stop,
         numbers=numbers,
         poll=poll,
     )

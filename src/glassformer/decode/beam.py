@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -20,45 +20,13 @@ from glassformer.decode.choose.draw import filtered
 from glassformer.decode.choose.likely import Candidates, Scores, likeliest, scored
 from glassformer.decode.choose.penalties import counts
 from glassformer.decode.coverage import Coverage, reading
-from glassformer.decode.forced import Forced, check_forced
-from glassformer.decode.rows import Rows, begin_rows, check_writes
+from glassformer.decode.forced import Forced, Option, check_forced
+from glassformer.decode.hypotheses import Beginning, Hypothesis, Lengths, Search, best, done, open_rows, together
+from glassformer.decode.rows import Rows, Stop, begin_rows, check_writes
 from glassformer.decode.run import Run, forward, read_first
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.transformer import Transformer
-
-Lengths = Callable[[int], float]
-"""From the number of tokens written (with <eos>) to the divisor of a log-probability; monotone and above 0."""
-
-
-class Hypothesis(NamedTuple):
-    """One finished answer: its ids without <eos>, its scores, and whether it is complete (ended with <eos>)."""
-
-    ids: list[int]
-    log_probability: float
-    """Of all tokens written, <eos> included, in nats."""
-    score: float
-    complete: bool
-
-
-class Beginning(NamedTuple):
-    """An unfinished hypothesis: its ids so far, their log-probability, and the row of the last step it extends."""
-
-    ids: list[int]
-    log_probability: float
-    row: int
-
-
-@dataclass
-class Search:
-    """The beam of one row of the call, or one group of that beam."""
-
-    row: int
-    limit: int
-    going: list[Beginning]
-    found: list[Hypothesis] = field(default_factory=list[Hypothesis])
-    closed: bool = False
-    """Whether the search is done and runs on only to keep later groups of its row from its tokens."""
 
 
 def length_penalty(alpha: float) -> Lengths:
@@ -85,15 +53,17 @@ def beam_search(
     eos: int = EOS,
     numbers: Sequence[int] | None = None,
     prefix: bool = False,
+    stop: Stop | None = None,
     poll: Callable[[], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Find the `n_best` answers to each row, best first, by log-probability / `lengths` (None: `length_penalty(0.6)`).
 
     Each step looks at the 2 * beam most likely continuations: an `eos` among the first `beam` ends an answer, and
-    `beam` others are extended. A row is done when no hypothesis can beat its answers any more: log-probabilities only
-    fall, so the bound is the present one over the most favourable length. With `early_stop`, it is done once it has
-    `beam` answers, as with beam=1, which is greedy. A hypothesis that reaches `max_new_tokens` is an answer too, but
-    not complete. Rows, `numbers` and `prefix` are as in `generate`.
+    `beam` others are extended (or fewer, where a `stop` ends more than half). A row is done when no hypothesis can beat
+    its answers any more: log-probabilities only fall, so the bound is the present one over the most favourable length.
+    With `early_stop`, it is done once it has `beam` answers, as with beam=1, which is greedy. A hypothesis that reaches
+    `max_new_tokens` is an answer too, but not complete. Rows, `numbers` and `prefix` are as in `generate`; so is
+    `stop`, which ends an answer as `eos` does, but what it stops at is part of the ids.
 
     `coverage` is the beta of `Coverage`, added to an answer's score. `groups` cuts the beam into that many parts, which
     search in turn at each step; a token loses `diversity` for each hypothesis of an earlier group that just chose it
@@ -112,6 +82,7 @@ def beam_search(
         covered = None if seen is None else Coverage(coverage, rows.sources or (), seen)
         searches = [Search(row, limit, [Beginning([], 0.0, row)]) for row, limit in enumerate(rows.limits)]
         going = searches
+        ends: Stop | None = None if stop is None else lambda search, ids: stop(search // groups, ids)
         for step in range(1, max(rows.limits) + 1):
             if poll is not None:
                 poll()
@@ -122,7 +93,7 @@ def beam_search(
             context = rows.context(owners)._replace(written=written, searched=True)
             scores = scored(filtered(filters, model.head(hidden[:, -1]), context), never)
             penalties = [0.0] * len(owners) if covered is None else covered.penalties(alike)
-            rule = Rule(width, eos, step, ranking, penalties, forced)
+            rule = Rule(width, eos, step, ranking, penalties, forced, ends)
             extend_groups(going, scores, rule, groups, diversity)
             stop_at = width if early_stop or width == 1 else None
             for each in going:
@@ -155,24 +126,6 @@ def spread(rows: Rows, groups: int) -> Rows:
     )
 
 
-def open_rows(searches: Sequence[Search], groups: int) -> list[Search]:
-    """The unfinished searches. All groups of a row end together, so none depends on when another's bound was met."""
-    rows = {each.row // groups for each in searches if not each.closed}
-    return [each for each in searches if each.going and each.row // groups in rows]
-
-
-def together(searches: Sequence[Search], groups: int, width: int) -> list[list[Hypothesis]]:
-    """Join what the groups of each row found: the best of each group, without duplicates."""
-    found: list[list[Hypothesis]] = []
-    for first in range(0, len(searches), groups):
-        once: dict[tuple[int, ...], Hypothesis] = {}
-        for search in searches[first : first + groups]:
-            for each in best(search.found, width):
-                once.setdefault((each.complete, *each.ids), each)
-        found.append([*once.values()])
-    return found
-
-
 class Rule(NamedTuple):
     """How one step chooses tokens and scores the answers that end with it."""
 
@@ -184,6 +137,8 @@ class Rule(NamedTuple):
     """Added to the score of an answer that extends each row of the step; 0 or below."""
     forced: Forced | None = None
     """Texts that each answer must contain."""
+    stop: Stop | None = None
+    """Called with the row of a search; an answer ends where it is true."""
 
 
 def extend_groups(searches: Sequence[Search], scores: Scores, rule: Rule, groups: int, diversity: float) -> None:
@@ -221,7 +176,7 @@ def extend(
 
     `less` is subtracted from log-probabilities for choosing tokens, but not from their scores.
     """
-    beam, eos, step, lengths, penalties, forced = rule
+    forced, stop = rule.forced, rule.stop
     k, most = likely.log_p.shape[-1], max(len(each.going) for each in searches)
     rows, sums = list[list[int]](), list[list[float]]()
     for search, first in zip(searches, firsts, strict=True):
@@ -231,47 +186,38 @@ def extend(
     at = likely.ids.new_tensor(rows)
     totals, tokens = likely.log_p[at] + likely.log_p.new_tensor(sums)[:, :, None], likely.ids[at]
     totals, tokens = totals.flatten(1), tokens.flatten(1)
+    many = min(2 * rule.beam, totals.shape[1])
     ranks = totals if less is None else totals - less.gather(1, tokens)
     if forced is None:
-        places_of = ranks.topk(min(2 * beam, totals.shape[1]), sorted=True).indices
+        places_of = ranks.topk(many, sorted=True).indices
         found = (each.gather(1, places_of).tolist() for each in (totals, tokens))
         taken = [[*zip(*each, strict=True)] for each in zip(*found, places_of.tolist(), strict=True)]
     else:
+        stops = (None if stop is None else partial(stop, each.row) for each in searches)
         texts = ([begun.ids for begun in each.going] for each in searches)
-        last = (step >= each.limit for each in searches)
-        options = zip(totals.tolist(), tokens.tolist(), texts, last, strict=True)
-        taken = [forced.share(*each, k, eos)[: 2 * beam] for each in options]
+        last = (rule.step >= each.limit for each in searches)
+        options = zip(totals.tolist(), tokens.tolist(), texts, last, stops, strict=True)
+        taken = [forced.share(*each, k=k, eos=rule.eos)[:many] for each in options]
     for search, first, options in zip(searches, firsts, taken, strict=True):
-        begun, search.going = search.going, []
-        for rank, (value, token, place) in enumerate(options):
-            if value == -torch.inf or len(search.going) == beam:
-                break
-            parent = place // k
-            ids = [*begun[parent].ids, token]
-            if token != eos and step < search.limit:
-                search.going.append(Beginning(ids, value, first + parent))
-            elif rank < beam and not search.closed:
-                score = value / lengths(step) + penalties[first + parent]
-                search.found.append(Hypothesis(ids[:-1] if token == eos else ids, value, score, token == eos))
+        go_on(search, first, options, rule, k)
 
 
-def done(search: Search, step: int, n_best: int, lengths: Lengths, stop_at: int | None) -> bool:
-    """Whether no hypothesis can still become one of the `n_best`, or `stop_at` answers were found.
-
-    A coverage penalty is never above 0, so the bound holds with one too.
-    """
-    if not search.going or (stop_at is not None and len(search.found) >= stop_at):
-        return True
-    if len(search.found) < n_best:
-        return False
-    highest = max(each.log_probability for each in search.going)
-    bound = max(highest / lengths(length) for length in (step + 1, search.limit))
-    return best(search.found, n_best)[-1].score >= bound
-
-
-def best(found: Sequence[Hypothesis], n_best: int) -> list[Hypothesis]:
-    """The best answers found, best first; among equals, the one found first comes first."""
-    return sorted(found, key=lambda each: -each.score)[:n_best]
+def go_on(search: Search, first: int, options: Sequence[Option], rule: Rule, k: int) -> None:
+    """Extend a search by the best of its `options`, of which there are `k` for each hypothesis, from row `first` on."""
+    beam, eos, step, lengths, penalties, _, stop = rule
+    begun, search.going = search.going, []
+    for rank, (value, token, place) in enumerate(options):
+        if value == -torch.inf or len(search.going) == beam:
+            break
+        parent = place // k
+        ids = [*begun[parent].ids, token]
+        stopped = token != eos and stop is not None and stop(search.row, ids)
+        complete = token == eos or stopped
+        if not complete and step < search.limit:
+            search.going.append(Beginning(ids, value, first + parent))
+        elif rank < beam and not search.closed:
+            score = value / lengths(step) + penalties[first + parent]
+            search.found.append(Hypothesis(ids[:-1] if token == eos else ids, value, score, complete, stopped))
 
 
 def follow(run: Run, searches: Sequence[Search], covered: Coverage | None) -> Run:

@@ -6,7 +6,7 @@ allocation). Hypotheses that took a less likely token to make progress are thus 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 
@@ -14,6 +14,7 @@ import torch
 
 from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode.choose.likely import Candidates, Scores
+from glassformer.decode.stops import stop_in
 from glassformer.foundation.errors import ConfigError, RowError
 
 Held = tuple[int, ...]
@@ -32,10 +33,11 @@ class Forced:
     `spelled` gives the bytes of each id, as from `Tokenizer.spelling`.
     """
 
-    def __init__(self, spelled: Sequence[bytes], texts: Sequence[str]) -> None:
+    def __init__(self, spelled: Sequence[bytes], texts: Sequence[str], stops: Sequence[str] = ()) -> None:
+        """`stops`: texts that end an answer and are left out of it."""
         self.texts, self.spelled = texts, [*spelled]
         self.spelled[UNK] = NO_TEXT
-        self.words = [text.encode() for text in texts]
+        self.words, self.stops = [text.encode() for text in texts], [text.encode() for text in stops]
         self.whole: Held = tuple(map(len, self.words))
         self._after, self._nearer = lru_cache(2**18)(self._read_on), lru_cache(2**12)(self._tokens_on)
 
@@ -74,27 +76,39 @@ class Forced:
         tokens: Sequence[int],
         begun: Sequence[Sequence[int]],
         last: bool,
+        stop: Callable[[Sequence[int]], bool] | None,
+        *,
         k: int,
         eos: int,
     ) -> list[Option]:
         """Order the options (`k` per hypothesis) for the beam: grouped by bytes held, the best of each group in turn.
 
-        The group that holds most comes first. An option that ends an answer, by `eos` or because this is the `last`
-        step, is left out unless the answer contains all forced texts.
+        The group that holds most comes first. An option that ends an answer, by `eos`, at a `stop` or because this is
+        the `last` step, is left out unless the answer contains all forced texts.
         """
         banks: dict[int, list[Option]] = {}
         held = [self.held(ids) for ids in begun]
         for place in sorted(range(len(held) * k), key=lambda place: -totals[place]):
             before, token = held[place // k], tokens[place]
             now = before if token == eos else self._after(before, token)
-            if totals[place] > -torch.inf and (now == self.whole or not (last or token == eos)):
+            if token != eos and stop is not None and stop(ids := [*begun[place // k], token]):
+                fits = self._held_before_stop(ids)
+            else:
+                fits = now == self.whole or not (last or token == eos)
+            if totals[place] > -torch.inf and fits:
                 banks.setdefault(sum(now), []).append((totals[place], token, place))
         turns = zip_longest(*(banks[count] for count in sorted(banks, reverse=True)))
         return [option for turn in turns for option in turn if option is not None]
 
+    def _held_before_stop(self, ids: Sequence[int]) -> bool:
+        """Whether all forced texts are there before the stop text."""
+        text = b"".join(self.spelled[id] for id in ids)
+        return all(word in text[: stop_in(text, self.stops)] for word in self.words)
+
     def refuse(self, row: int, limit: int, others: Sequence[str] = ()) -> RowError:
         """The error for a row without an answer; `others` are the names of settings that forbid tokens."""
-        change = f", or change or remove {' or '.join(others)}" if others else ""
+        change = ", or stop at fewer" if self.stops else ""
+        change += f", or change or remove {' or '.join(others)}" if others else ""
         return RowError(
             f"An answer must contain all forced texts, {', '.join(map(repr, self.texts)):.80}; none of ",
             row,

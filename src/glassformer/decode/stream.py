@@ -12,6 +12,7 @@ from glassformer.decode.choose.context import Choose
 from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.generate import generate
 from glassformer.decode.method import Method
+from glassformer.decode.stops import stop_in
 from glassformer.foundation.errors import ConfigError
 from glassformer.model.transformer import Transformer
 
@@ -29,6 +30,10 @@ class Piece(NamedTuple):
     """In its last piece, why the row ended: "eos", "stop" or "max_new_tokens"."""
     complete: bool = True
     """False in the last piece of a text that its limit ended before the grammar that it follows allows an end."""
+    log_probability: float | None = None
+    """With a beam: of all tokens of the text, <eos> or stop text included, in nats."""
+    score: float | None = None
+    """With a beam: the score by which the search ranked the text."""
 
 
 class TextStream:
@@ -69,9 +74,9 @@ class TextStream:
         if self.stopped:
             return ""
         text = self._held + more
-        found = [(at + len(each), at) for each in self.stops if (at := text.find(each)) >= 0]
-        self.stopped = bool(found)  # at the one completed first, so that the result does not depend on token lengths
-        sure = min(found)[1] if found else len(text) - (0 if last else begun(text, self.stops))
+        stop = stop_in(text, self.stops)
+        self.stopped = stop is not None
+        sure = len(text) - (0 if last else begun(text, self.stops)) if stop is None else stop
         self._held = text[sure:]
         return text[:sure]
 

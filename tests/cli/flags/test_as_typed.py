@@ -15,7 +15,7 @@ CASES = [
     ("generate", "--decode.top_k=0", "decode.top_k is 0.", "--decode.top-k is 0."),
     ("generate", "--top-k x", "--decode.top-k takes a number.", "--top-k takes a number."),
     ("generate", "--top-k 1 --decode.top-k 2", "--top-k and --decode.top-k", "--top-k and --decode.top-k"),
-    ("generate", "", "Set decode.beam=4, or model.max_len=9.", "Set decode.beam=4, or model.max_len=9."),
+    ("generate", "", "Set decode.beam=4, or model.max_len=9.", "Set --beam 4, or model.max_len=9."),
     ("translate", "", "Set decode.temperature=0.0, or decode.beam=1.", "Set --decode.temperature 0.0, or --beam 1."),
     ("translate", "", "Set beam=1.", "Set --beam 1."),
     ("translate", "", "with a beam of 3", "with a beam of 3"),

@@ -37,6 +37,7 @@ def said(verb: str, flag: str) -> str:
         ("translate", "--temperature", "--decode.temperature"),
         ("translate", "--seed", "--decode.seed"),
         ("translate", "--num-beams", "--beam"),
+        ("generate", "--num-beams", "--beam"),
         ("translate", "--early-stopping", "--decode.early-stop"),
         ("evaluate", "--batch-size", "--decode.batch-size"),
         ("generate", "--max-length", "--max-new-tokens"),
@@ -88,7 +89,7 @@ def test_a_recipe_where_a_run_is_needed(refused, a_run):
 
 @pytest.mark.parametrize(
     ("verb", "typed", "others"),
-    [("translate", "--n", "generate"), ("generate", "--beam", "translate"), ("serve", "--seed", "generate, rollout")],
+    [("translate", "--n", "generate"), ("generate", "--n-best", "translate"), ("serve", "--seed", "generate, rollout")],
 )
 def test_a_flag_of_another_verb(verb, typed, others):
     """Neither `--ban` for `--n`, nor a setting that the verb refuses."""
@@ -104,7 +105,7 @@ def test_no_suggestion_is_better_than_a_wrong_one(verb, typed):
 
 
 def test_another_tools_name_for_a_flag_of_another_verb():
-    assert said("generate", "--num-beams") == "--beam is a flag of translate."
+    assert said("serve", "--num-beams") == "--beam is a flag of generate, translate."
 
 
 def test_a_flag_is_given_once():

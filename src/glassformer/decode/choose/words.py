@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from glassformer.data.tokens.vocabulary import UNK, Tokenizer, utf8
-from glassformer.decode.answer import MODELS, Limit
+from glassformer.decode.answer import CONTEXTS, MODELS, Limit
 from glassformer.decode.choose.constrained import Constraint, constraint_of
 from glassformer.decode.choose.context import Context, Filter, Named
 from glassformer.decode.choose.penalties import check_known, forbidden, logit_bias
@@ -80,17 +80,28 @@ class Wishes:
     def check_room(self, tokenizer: Tokenizer, limit: Limit) -> None:
         """Refuse a `begin` with more tokens than the limit. Errors: `ConfigError`."""
         if (length := self.begun(tokenizer)) > limit.tokens:
-            more = "" if limit.name == MODELS else f", or raise max_new_tokens to {length} or more"
+            more = "" if limit.name in (MODELS, CONTEXTS) else f", or raise max_new_tokens to {length} or more"
             raise ConfigError(
                 f"A text must have room for its beginning; {self.begin[:40]!r} has {length} tokens, and a text may "
                 f"have {limit.tokens} ({limit.name}). Shorten the beginning{more}."
             )
 
-    def held(self, tokenizer: Tokenizer) -> Forced | None:
-        """The `forced` texts for a beam, or None. Errors: `ConfigError` for text that the vocabulary cannot write."""
+    def held(self, tokenizer: Tokenizer, stops: Sequence[str] = ()) -> Forced | None:
+        """The `forced` texts for a beam, or None; one of `stops` ends the text before it.
+
+        Errors: `ConfigError` for text that the vocabulary cannot write, or that a stop text ends.
+        """
         for text in self.forced:
             ids_of(tokenizer, text)
-        return Forced(tokenizer.spelling(), [*map(tokenizer.normal, self.forced)]) if self.forced else None
+        if not self.forced:
+            return None
+        forced, ends = ([*map(tokenizer.normal, texts)] for texts in (self.forced, stops))
+        for text, stop in ((text, stop) for text in forced for stop in ends if stop in text):
+            raise ConfigError(
+                f"A text ends before a stop text, so none can contain a forced text with one in it; got {text[:40]!r} "
+                f"forced, with the stop text {stop[:40]!r}. Remove one of them."
+            )
+        return Forced(tokenizer.spelling(), forced, ends)
 
 
 NO_WISHES = Wishes()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.answer import check_choice, nothing
-from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.draw import chooser, filters_of
 from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.choose.words import begins_with
 from glassformer.decode.generate import generate
+from glassformer.decode.method import search_of
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Tensor
 from glassformer.lens.trace.beams import Tree
@@ -86,17 +85,15 @@ def _chosen(
 def _searched(
     model: Transformer, manner: Manner, most: int, sources: list[Ids] | None, prompts: list[Ids] | None
 ) -> Written:
-    search, tree = manner.search, Tree(manner.search)
-    find = partial(beam_search, model, sources=sources, prompts=prompts, max_new_tokens=most, poll=manner.poll)
-    (found,) = find(
-        beam=search.beam,
-        n_best=search.beam,
-        lengths=length_penalty(search.length_penalty),
-        coverage=search.coverage_penalty,
-        groups=search.beam_groups,
-        diversity=search.diversity,
+    tree = Tree(manner.search)
+    (found,) = search_of(manner.search)(
+        model,
+        sources=sources,
+        prompts=prompts,
+        max_new_tokens=most,
+        n_best=manner.search.beam,
         filters=[*filters_of(manner.sampling), tree, begins_with(manner.begin)],
-        early_stop=search.early_stop,
+        poll=manner.poll,
     )
     tree.end(found)
     said = [*found[0].ids, *[EOS] * found[0].complete]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -16,20 +17,21 @@ from glassformer.decode.choose.context import Filter, Named
 from glassformer.decode.choose.draw import filters_of
 from glassformer.decode.choose.unwritten import unwritten, without
 from glassformer.decode.choose.words import NO_WISHES, Wishes
-from glassformer.decode.method import method_of
+from glassformer.decode.forced import check_forced
+from glassformer.decode.method import Method, method_of
 from glassformer.decode.prepare import prepared
+from glassformer.decode.search_texts import search_texts
 from glassformer.decode.speculative import Tally
 from glassformer.decode.stream import Piece, check_stops, goes_on, write
 from glassformer.foundation.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.train.finished.committee import load_runs, shortest_of
+from glassformer.train.finished.context import CROP, Context
 from glassformer.train.finished.guessing import Guessing, guessed
 from glassformer.train.finished.loading import tell_decoding
 from glassformer.train.recipe import Recipe
 
 USUAL_TOKENS = 200
 """Tokens of a continuation, if no other number is asked for."""
-CROP = " With --crop its end is read."
-"""Advice for a user of the command line."""
 
 
 class Writer:
@@ -48,6 +50,11 @@ class Writer:
         Errors: `ConfigError` for a run that writes no text.
         """
         refuse_unfit(run, recipe.data, WRITING)
+        if guessing is not None and recipe.decode.beam > 1:
+            raise ConfigError(
+                "A text is guessed at while it is written token by token; a beam search reads many at a time; got "
+                f"guesses with decode.beam={recipe.decode.beam}. Remove the guesses, or set decode.beam=1."
+            )
         self.recipe, self.guessing, self.tally = recipe, guessing, Tally()
         self.loaded = load_runs(run, recipe, others)
         self.shortest = shortest_of(self.loaded.model, [run, *others])
@@ -87,55 +94,84 @@ class Writer:
     ) -> Iterator[Piece]:
         """Write `n` texts for each prompt, piece by piece: row i * n + k is text k of prompt i.
 
-        `decode.batch_size` rows are written together, which changes none of them. `wishes` apply to all. Errors:
-        `DataError`, before the first piece, for a prompt that is longer than the model reads (with `crop` its end is
-        read), or empty where it must not be; `ConfigError` for wishes that contradict each other.
+        With a beam they are the `n` best texts, best first, a piece each, and fewer where the search finds no more that
+        differ. `decode.batch_size` rows, or prompts with a beam, are written together, which changes none of them.
+        `wishes` apply to all. Errors: `DataError`, before the first piece, for a prompt that is longer than the model
+        reads (with `crop` its end is read), or empty where it must not be; `ConfigError` for wishes that contradict
+        each other.
         """
         check_stops(stops)
-        if wishes.forced:
-            raise ConfigError(
-                "Forced words need a beam search, but here a text is written token by token. Use translate with a "
-                "beam, or beam_search(prompts=, forced=)."
-            )
+        target, decode = self.tokenizers.target, self.recipe.decode
+        forced = wishes.held(target, stops)
+        check_forced(forced, decode.beam, decode.beam_groups)
         ids = [self.ids(prompt, number, crop, hint=CROP) for number, prompt in enumerate(prompts, 1)]
-        decode, total = self.recipe.decode, len(ids) * n
-        asked = decode.max_new_tokens
-        begun = wishes.begun(self.tokenizers.target)
-        usual = Limit(asked or USUAL_TOKENS, ASKED)
-        limits = [usual if self.continues else limit_of(self.model, each, asked, begun) for each in ids]
-        wishes.check_room(self.tokenizers.target, min(limits, default=usual))
-        grammar = wishes.grammar(self.tokenizers.target)
-        first = [without(self.never(wishes.constrained)), *wishes.filters(self.tokenizers.target, grammar)]
+        ids, limits = self.limited(ids, wishes.begun(target), crop)
+        wishes.check_room(target, min(limits, default=self.usual))
+        grammar = wishes.grammar(target)
+        never, wanted = self.never(wishes.constrained), wishes.filters(target, grammar)
+        first = [without(never), *wanted]
         if ids and not stops and (wishes.constrained or wishes.begin):  # a stop could end the text before
-            with naming_texts(total, n):
+            with naming_texts(len(ids) * n, n):
                 self.refuse_conflict(first, ids[0], limits[0].tokens)
-        method = method_of(decode, first)
-        if self.guessing is not None:
-            method = guessed(self.guessing, self.loaded, self.recipe, first, self.tally)
+        if decode.beam > 1:
+            filters, of_row = [*wanted, *filters_of(decode)], 1
+            writes = partial(search_texts, search=decode, n=n, filters=filters, never=never, forced=forced)
+        else:
+            of_row = n
+            writes = partial(write, method=self.method(first), max_context=self.max_context, drop=self.drop)
         behind = [self.goes_on(*each) for each in zip(ids, prompts, strict=True)]
         tell_decoding(self.loaded.model, decode)
+        total = len(ids) * of_row
         for start in range(0, total, decode.batch_size):
             rows = range(start, min(start + decode.batch_size, total))
-            given = [ids[row // n] for row in rows]
-            pieces = write(
+            given = [ids[row // of_row] for row in rows]
+            pieces = writes(
                 self.model,
-                self.tokenizers.target,
+                target,
                 sources=None if self.continues else given,
                 prompts=given if self.continues else None,
-                max_new_tokens=[limits[row // n].tokens for row in rows],
-                method=method,
+                max_new_tokens=[limits[row // of_row].tokens for row in rows],
                 stops=stops,
-                max_context=self.max_context,
-                drop=self.drop,
                 numbers=rows,
                 prefix=self.recipe.data.objective == "prefix",
                 poll=poll,
-                behind=[behind[row // n] for row in rows],
+                behind=[behind[row // of_row] for row in rows],
                 complete=None if grammar is None else grammar.complete,
             )
-            with naming_texts(total, n):
+            with naming_texts(total, of_row):
                 for piece in pieces:
-                    yield piece._replace(row=start + piece.row)
+                    yield piece._replace(row=start * n // of_row + piece.row)
+
+    @property
+    def usual(self) -> Limit:
+        """The limit of a continuation with room for it."""
+        return Limit(self.recipe.decode.max_new_tokens or USUAL_TOKENS, ASKED)
+
+    def limited(self, ids: list[list[int]], begun: int, crop: bool) -> tuple[list[list[int]], list[Limit]]:
+        """What is read of each prompt and the limit of its texts, which begin with `begun` given tokens.
+
+        Errors: `TooLongError` where a search needs more than the context (`fitted`).
+        """
+        asked = self.recipe.decode.max_new_tokens
+        if not self.continues:
+            return ids, [limit_of(self.model, each, asked, begun) for each in ids]
+        if self.recipe.decode.beam == 1 or self.max_context is None:
+            return ids, [self.usual] * len(ids)
+        whose = f" of {self.shortest}" if self.shortest and self.limiting == "model.max_len" else ""
+        context = Context(self.max_context, self.drop, self.limiting + whose)
+        pairs = [context.fitted(each, number, asked, USUAL_TOKENS, crop) for number, each in enumerate(ids, 1)]
+        return [read for read, _ in pairs], [limit for _, limit in pairs]
+
+    def method(self, first: Sequence[Filter]) -> Method:
+        """The method that writes token by token; the filters in `first` come before all others."""
+        if self.guessing is not None:
+            return guessed(self.guessing, self.loaded, self.recipe, first, self.tally)
+        return method_of(self.recipe.decode, first)
+
+    @property
+    def limiting(self) -> str:
+        """The setting that limits what is read."""
+        return "data.window" if self.recipe.data.task == TEXT and self.continues else "model.max_len"
 
     def refuse_conflict(self, first: Sequence[Filter], prompt: Sequence[int], most: int) -> None:
         """Refuse settings that certainly leave the text of a prompt without a next token. Errors: `ConfigError`."""
@@ -161,7 +197,7 @@ class Writer:
         limit = self.max_context if self.continues or of_model.encoder is None else of_model.encoder.max_len
         length = len(ids) + (0 if self.continues else 1)
         if limit is not None and length > limit and not (crop and self.continues):
-            setting = "data.window" if self.recipe.data.task == TEXT and self.continues else "model.max_len"
+            setting = self.limiting
             whose = f"{self.shortest}: " if self.shortest and setting == "model.max_len" else ""
             raise TooLongError(
                 f"{whose}A {called} may have at most {limit} tokens here ({setting}), special tokens included; "

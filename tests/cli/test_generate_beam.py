@@ -1,0 +1,116 @@
+"""`glassformer generate --beam`: the best texts of each prompt; which settings it takes, refuses and turns off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.test_end_to_end import TASK, TINY
+from glassformer.cli.main import main
+from glassformer.train.recipe import Recipe, dumps_recipe, override
+
+OF_RUN = {"beam": 6, "length_penalty": 1.5, "temperature": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("of_run", "words", "expected"),
+    [
+        ({}, ("--beam", "4"), {"beam": 4}),
+        ({}, ("--decode.beam", "4", "--decode.early-stop"), {"beam": 4, "early_stop": True}),
+        ({"temperature": 0.7, "top_p": 0.9, "min_new_tokens": 2}, ("--beam", "4"), {"beam": 4, "min_new_tokens": 2}),
+        ({"contrastive_alpha": 0.5}, ("--beam", "4"), {"beam": 4}),
+        (OF_RUN, ("--beam", "4"), {"beam": 4, "length_penalty": 1.5}),
+        (OF_RUN, ("--beam", "1"), {"length_penalty": 1.5}),
+        (OF_RUN, (), {"temperature": 1.0}),
+        (OF_RUN, ("--greedy",), {}),
+        ({**OF_RUN, "beam_groups": 3, "early_stop": True}, (), {"temperature": 1.0}),
+    ],
+    ids=[str(i) for i in range(9)],
+)
+def test_settings(run, writing, of_run, words, expected):
+    """Only a flag asks for a beam; then the recipe's other settings of a beam apply, and nothing is drawn."""
+    recipe = override(Recipe("one"), {f"decode.{name}": value for name, value in of_run.items()})
+    Path("runs/one").mkdir(parents=True)
+    Path("runs/one/recipe.toml").write_text(dumps_recipe(recipe))
+    assert run("generate", "runs/one", "--prompt", "a", *words).code == 0
+    assert writing.recipe == override(Recipe("one"), {f"decode.{name}": value for name, value in expected.items()})
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            ("--beam", "4", "--temperature", "1"),
+            "--beam searches for the most probable text and does not sample; --",
+        ),
+        (
+            ("--decode.beam", "4", "--top-k", "3"),
+            "--decode.beam searches for the most probable text and does not",
+        ),
+        (("--beam", "4", "--contrastive-alpha", "0.5"), "--contrastive-alpha chooses in another way. Give only one"),
+        (("--beam", "4", "--greedy"), "--greedy takes the most probable token at each step; --beam searches for"),
+        (("--beam", "4", "--seed", "3"), "Beam search draws nothing, so --seed 3 would have no effect"),
+        (("--beam", "4", "--decode.beam", "4"), "--beam and --decode.beam are the same setting. Give only one of them"),
+        (("--beam", "4", "--n", "5"), "--n can be at most the beam width; got 5 with a beam of 4. Give --beam 5 or"),
+        (("--beam", "1", "--n", "2"), "Greedy decoding draws nothing and writes the same text each time; got --n 2"),
+        (("--greedy", "--n", "3"), "--beam 3 searches for the 3 most probable texts"),
+        (("--beam", "0"), "--beam must be at least 1; got 0"),
+        (("--beam", "x"), "--beam takes a whole number; got 'x'"),
+        (("--beam", "4", "--decode.beam-groups", "3"), "--decode.beam-groups must divide --beam evenly"),
+        (("--decode.length-penalty", "1"), "ranks the answers of a beam, but --beam is 1, so 1.0 would have no effect"),
+        (("--decode.early-stop",), "--decode.early-stop needs beam search; got --beam 1. Try --beam 4"),
+        (("--beam", "4", "--decode.diversity", "1"), "there is only one, so 1.0 would have no effect"),
+    ],
+    ids=[str(i) for i in range(15)],
+)
+def test_mistakes(refused, writing, a_run, words, says):
+    assert says in refused("generate", "runs/old", "--prompt", "a", *words)
+
+
+def test_texts_that_were_not_found_shift_no_other(run, writing, a_run):
+    """Each stands behind its own prompt, with a line between two; and it is said where there are fewer."""
+    Path("prompts.txt").write_text("ab\nc\nd\n", "utf-8")
+    words = ("generate", "runs/old", "--file", "prompts.txt", "--beam", "3", "--n", "3")
+    assert run(*words).err == ""
+    writing.not_found = {1, 2, 8}
+    answer = run(*words)
+    assert answer.out == "abba\n---\ncc\n---\ncc1\n---\ncc2\n---\ndd\n---\ndd1\n"
+    said = "The search found fewer than 3 texts that differ{}. Raise --beam, or lower --n.\n"
+    assert answer.err == said.format(" behind prompt 1, 3")
+    prompts = [json.loads(line)["prompt"] for line in run(*words, "--json").out.splitlines()]
+    assert prompts == ["ab", "c", "c", "c", "d", "d"]
+    assert run("generate", "runs/old", "--prompt", "ab", "--beam", "3", "--n", "3").err == said.format("")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A finished run of the recipe `reverse`, made smaller: an encoder-decoder."""
+    out = tmp_path_factory.mktemp("trained") / "run"
+    assert main(["train", "reverse", *TINY, *TASK, "--out", str(out)]) == 0
+    return out
+
+
+def test_an_encoder_decoder_answers_as_in_translate(trained, run, refused, monkeypatch, tmp_path):
+    """Texts, order and figures are those of `translate --n-best`, however many are searched for together."""
+    (tmp_path / "in").write_text("a b c d\nb a\n")
+    search = ("--beam", "4", "--decode.length-penalty", "1.2")
+    words = ("generate", str(trained), "--file", str(tmp_path / "in"), *search, "--n", "3")
+    with (tmp_path / "in").open() as lines:
+        monkeypatch.setattr("sys.stdin", lines)
+        told = run("translate", str(trained), *search, "--n-best", "3", "--json").out
+    answers = [each for line in told.splitlines() for each in json.loads(line)["answers"]]
+    texts = [json.loads(line) for line in run(*words, "--json").out.splitlines()]
+    assert [each["text"] for each in texts] == [each["text"] for each in answers]
+    for each, answer in zip(texts, answers, strict=True):
+        assert each["score"] == pytest.approx(answer["score"], abs=1e-6)
+        assert each["log_probability"] == pytest.approx(answer["log_probability"], abs=1e-6)
+        assert each["end"] == ("eos" if answer["complete"] else "max_new_tokens")
+    assert run(*words).out == "\n---\n".join(each["text"] for each in texts) + "\n"
+    assert run(*words, "--decode.batch-size", "1").out == run(*words).out
+    forced = run("generate", str(trained), "--prompt", "a b c d", "--beam", "3", "--force", "d c").out
+    assert "d c" in forced
+    unsearched = ("generate", str(trained), "--prompt", "a", "--force", "b")
+    assert "Forced texts need a beam of at least 2" in refused(*unsearched)
+    assert "Remove the guesses, or set --beam 1" in refused(*words, "--lookup", "2")

@@ -1,0 +1,121 @@
+"""A search with stops: an answer ends where one comes, as with <eos>, and the best of all is found."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from decode.exhaustive import SMALL, assert_same, exhaustive, small
+from decode.test_forced import spelling, text_of
+from glassformer import Transformer, generate
+from glassformer.data.tokens.vocabulary import BOS, EOS
+from glassformer.decode.beam import beam_search, length_penalty
+from glassformer.decode.forced import Forced
+from glassformer.decode.rows import stops_at
+from glassformer.foundation.errors import ConfigError
+from train.examples import model, sequences
+
+STOPS = [stops_at([[6]]), stops_at([[7, 6], [3]]), stops_at([[n] for n in range(3, SMALL)]), lambda row, _: row == 1]
+"""A token; a token behind another; most tokens; one row of the call, at once."""
+
+
+def given_to(layout: str, seed: int) -> tuple[Transformer, list[list[int]] | None, dict[str, object]]:
+    """A model in float64, its sources, and its arguments, for three rows."""
+    sources = sequences([2, 4, 1], seed, SMALL) if layout == "encoder-decoder" else None
+    return small(layout, seed).double(), sources, {"prompts": [[BOS]] * 3} if sources is None else {"sources": sources}
+
+
+@pytest.mark.parametrize("stop", STOPS, ids=["token", "tokens", "most", "row"])
+@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
+def test_wide_enough_it_is_exhaustive(layout, stop):
+    """Also at the last step, where a stop completes what would only be cut."""
+    for seed, alpha in enumerate((0.0, 0.6, 2.0, -0.5)):
+        network, sources, given = given_to(layout, seed)
+        limits = [3, 2, 1]
+        found = beam_search(
+            network, **given, max_new_tokens=limits, beam=400, n_best=9, lengths=length_penalty(alpha), stop=stop
+        )
+        for row, limit in enumerate(limits):
+            source = None if sources is None else sources[row]
+            every = exhaustive(network, source, limit, alpha, stop=lambda ids, row=row: stop(row, ids))
+            assert_same(found[row], every[: len(found[row])])
+            assert len(found[row]) == min(9, len(every))
+
+
+@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
+def test_one_beam_is_greedy(layout):
+    for seed in range(6):
+        network, _, given = given_to(layout, seed)
+        stop = stops_at([[6], [7, 7]])
+        texts = [[], [], []]
+        for step in generate(network, **given, max_new_tokens=9, stop=stop):
+            for row, token in zip(step.rows, step.tokens, strict=True):
+                texts[row].append(token)
+        for row, (best,) in enumerate(beam_search(network, **given, max_new_tokens=9, beam=1, stop=stop)):
+            assert [*best.ids, *[EOS] * (best.complete and not best.stopped)] == texts[row]
+            assert best.stopped == stop(row, texts[row])
+
+
+def test_where_everything_stops_the_best_are_found():
+    """No continuation is left, and none is needed."""
+    network = model("decoder", seed=2)
+    log_p = network(torch.tensor([[BOS]]))[0, -1].log_softmax(-1)
+    (found,) = beam_search(network, prompts=[[BOS]], max_new_tokens=9, beam=3, n_best=3, eos=-1, stop=lambda *_: True)
+    assert [each.ids for each in found] == [[id] for id in log_p.argsort(descending=True)[:3].tolist()]
+    assert all(each.complete and each.stopped for each in found)
+
+
+@pytest.mark.parametrize("groups", [2, 3])
+def test_groups_stop_in_their_rows(groups):
+    """A group belongs to the row of the call that `stop` is told of; no answer goes on behind a stop."""
+    network, _, given = given_to("encoder-decoder", 5)
+    told: set[int] = set()
+
+    def stop(row: int, ids: list[int]) -> bool:
+        told.add(row)
+        return row == 2 and len(ids) == 2
+
+    search = {"beam": 6, "groups": groups, "n_best": 6, "lengths": length_penalty(0.0)}
+    found = beam_search(network, **given, max_new_tokens=5, **search, stop=stop)
+    assert told == {0, 1, 2}
+    assert not any(each.stopped for best in found[:2] for each in best)
+    assert any(each.stopped for each in found[2])
+    assert all(len(each.ids) == 2 if each.stopped else len(each.ids) < 2 for each in found[2])
+
+
+@pytest.mark.parametrize(("texts", "stops"), [(["ab"], ["ba"]), (["b"], ["bb"]), (["a", "b"], ["bab"])])
+@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
+def test_what_is_forced_stands_before_the_stop(layout, texts, stops):
+    """The best of all answers whose text up to the stop holds it, also where both texts share characters."""
+    spells = spelling("a", "b")
+
+    def shown(ids: list[int]) -> tuple[str, bool]:
+        text = text_of(spells, ids)
+        ends = [(text.find(each) + len(each), text.find(each)) for each in stops if each in text]
+        return (text[: min(ends)[1]], True) if ends else (text, False)
+
+    for seed in range(2):
+        network, sources, given = given_to(layout, seed)
+        found = beam_search(
+            network,
+            **given,
+            max_new_tokens=4,
+            beam=2500,
+            n_best=3,
+            forced=Forced(spells, texts, stops),
+            stop=lambda _, ids: shown(ids)[1],
+        )
+        for row in range(3):
+            source = None if sources is None else sources[row]
+            every = exhaustive(network, source, 4, 0.6, stop=lambda ids: shown(ids)[1])
+            hold = [each for each in every if all(text in shown(each.ids)[0] for text in texts)]
+            assert 0 < len(hold) < len(every)
+            assert_same(found[row], hold[:3])
+
+
+def test_a_stop_at_once_leaves_no_room_for_what_is_forced():
+    network, spells = small("decoder", 1), spelling("a", "b")
+    with pytest.raises(ConfigError, match="none of row 0"):
+        beam_search(
+            network, prompts=[[BOS]], max_new_tokens=3, beam=4, forced=Forced(spells, ["ab"]), stop=lambda *_: True
+        )

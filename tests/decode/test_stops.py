@@ -1,0 +1,23 @@
+"""Of several stop texts, the one that is complete first ends a text, however the text comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.decode.stops import stop_in
+
+
+@pytest.mark.parametrize(
+    ("text", "stops", "begin"),
+    [
+        ("xabcy", ["abc", "b"], 2),
+        ("xabcy", ["bc", "abc"], 1),
+        ("bxab", ["ab", "x"], 1),
+        ("aab", ["ab"], 1),
+        ("a", [], None),
+    ],
+)
+def test_where_it_stands(text, stops, begin):
+    assert stop_in(text, stops) == begin
+    assert stop_in(text.encode(), [each.encode() for each in stops]) == begin
+    assert stop_in("none", ["x", "y"]) is None

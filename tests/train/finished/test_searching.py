@@ -1,0 +1,123 @@
+"""A run that searches for texts: prompt and text share its context, and a text is the best that the beam finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from glassformer.data.tokens.vocabulary import BOS
+from glassformer.decode.beam import beam_search, length_penalty
+from glassformer.decode.choose.draw import filters_of
+from glassformer.decode.choose.words import Wishes
+from glassformer.decode.stream import Piece
+from glassformer.foundation.errors import ConfigError, TooLongError
+from glassformer.train.finished.guessing import Guessing
+from glassformer.train.finished.writing import Writer
+from train.finished.test_writing import WINDOW, of_run, text_run, texts
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    return text_run(tmp_path_factory.mktemp("searching"), documents=True)
+
+
+def searching(run: Path, **decode: object) -> Writer:
+    return Writer(run, of_run(run, **{"temperature": 0.0, "beam": 4, **decode}))
+
+
+def test_texts_are_those_of_the_search(run):
+    """With the special tokens around a text, without those that are in none, and with its settings of a beam."""
+    writer = searching(run, max_new_tokens=5, length_penalty=2.0, min_new_tokens=2)
+    pieces = [*writer.write(["ab", "c"], n=3)]
+    prompts = [[BOS, *writer.tokenizers.target.encode(each)] for each in ("ab", "c")]
+    found = beam_search(
+        writer.model,
+        prompts=prompts,
+        max_new_tokens=5,
+        beam=4,
+        n_best=3,
+        lengths=length_penalty(2.0),
+        never=writer.never(),
+        filters=filters_of(writer.recipe.decode),
+    )
+    best = [each for answers in found for each in answers]
+    assert texts(pieces) == [writer.tokenizers.target.decode(each.ids) for each in best]
+    assert [each.score for each in pieces] == pytest.approx([each.score for each in best], abs=1e-6)
+    assert [each.row for each in pieces] == [*range(6)]
+
+
+def test_a_beam_of_one_is_greedy(run):
+    given = {"stops": ["bc"], "wishes": Wishes(banned=["aa"])}
+    greedy = [*Writer(run, of_run(run, temperature=0.0, max_new_tokens=6)).write(["ab", "c"], **given)]
+    assert texts(greedy) == texts([*searching(run, beam=1, max_new_tokens=6).write(["ab", "c"], **given)])
+
+
+def test_texts_hang_on_no_batch(run):
+    prompts = ["ab", "c", "abcd", ""]
+    found = {batch: [*searching(run, batch_size=batch).write(prompts, n=2, stops=["d"])] for batch in (99, 3, 1)}
+    assert texts(found[99]) == texts(found[3]) == texts(found[1])
+    assert [each.row for each in found[3]] == [each.row for each in found[1]]
+
+
+def test_prompt_and_text_share_the_context(run):
+    """The last token is not read, so one more fits; what was asked for is not cut in silence."""
+    prompt, room = "abc", WINDOW + 1 - 4
+    for asked in (None, room):
+        (piece,) = searching(run, max_new_tokens=asked, min_new_tokens=99).write([prompt])
+        assert (piece.tokens, piece.end) == (room, "max_new_tokens")
+    said = (
+        rf"together, at most {WINDOW} tokens here \(data.window\); prompt 2 has 4, which leaves room for {room}; got "
+        rf"max_new_tokens={room + 1}. Set max_new_tokens={room} or less, or shorten the prompt. With --crop its end is"
+    )
+    with pytest.raises(TooLongError, match=said):
+        list(searching(run, max_new_tokens=room + 1).write(["a", prompt]))
+    with pytest.raises(TooLongError, match=rf"prompt 1 has 2, .* Set max_new_tokens={WINDOW - 1} or less\.$"):
+        list(searching(run, max_new_tokens=WINDOW + 1).write(["a"], crop=True))
+    with pytest.raises(ConfigError, match=r"a text may have 5 \(what the prompt leaves of the context\). Shorten the"):
+        list(searching(run, max_new_tokens=None).write([prompt], wishes=Wishes(begin="abcabc")))
+
+
+@pytest.mark.parametrize(("asked", "read"), [(None, WINDOW - WINDOW // 4), (3, WINDOW - 2), (WINDOW, 1)])
+def test_a_prompt_is_cropped_so_that_its_text_fits(run, asked, read):
+    writer, long = searching(run, max_new_tokens=asked, min_new_tokens=99), "abc abd bca" * 3
+    seen: list[list[int]] = []
+    assert writer.model.decoder is not None
+    writer.model.decoder.embedding.register_forward_hook(lambda module, given, _: seen.append(given[0][0].tolist()))
+    (piece,) = writer.write([long], crop=True)
+    assert seen[0] == writer.tokenizers.target.encode(long)[-read:]
+    assert piece.tokens == (asked or WINDOW + 1 - read)
+    with pytest.raises(TooLongError, match="With --crop"):
+        list(writer.write([long]))
+
+
+def test_a_crop_leaves_what_fits(run):
+    """Without a number of tokens, too: a prompt that fits is read as a whole."""
+    writer = searching(run, min_new_tokens=99)
+    (whole,) = writer.write(["abc abc"[:6]], crop=True)
+    assert whole.tokens == WINDOW + 1 - 7
+
+
+def test_forced_texts_and_stops(run):
+    wishes = Wishes(forced=["da"])
+    for piece in searching(run, max_new_tokens=7).write(["a"], n=2, stops=["c"], wishes=wishes):
+        assert "da" in piece.text
+        assert "c" not in piece.text
+    with pytest.raises(ConfigError, match="Forced texts need a beam of at least 2"):
+        next(Writer(run, of_run(run)).write(["a"], wishes=wishes))
+    with pytest.raises(ConfigError, match="none of the text of prompt 1 did within its 2 tokens"):
+        list(searching(run, max_new_tokens=2, batch_size=1).write(["d", "b"], wishes=Wishes(forced=["dab"], begin="d")))
+
+
+def test_what_a_search_does_not_take(run):
+    with pytest.raises(ConfigError, match=r"got guesses with decode\.beam=4\. Remove the guesses"):
+        Writer(run, of_run(run, temperature=0.0, beam=4), Guessing(lookup=2))
+    with pytest.raises(ConfigError, match="n_best must be from 1 to beam=4; got 5"):
+        next(searching(run, max_new_tokens=3).write(["a"], n=5))
+
+
+def test_it_asks_whether_to_go_on(run):
+    asked: list[int] = []
+    pieces: list[Piece] = [*searching(run, max_new_tokens=4).write(["a"], poll=lambda: asked.append(1))]
+    assert len(pieces) == 1
+    assert asked
