@@ -8,6 +8,8 @@ LIKELY = "tests/decode/choose/test_likely.py"
 FIRST = f"{LIKELY}::test_the_largest_come_first_and_of_equals_the_lowest_id"
 SUMS = f"{LIKELY}::test_sums_are_those_of_torch"
 
+NONE = f"{LIKELY}::test_the_sum_of_what_is_no_number_is_none"
+
 # fmt: off
 ROWS: list[Mutant] = [
     Mutant("of equal logits the later comes first", "parts/cpp/likely.cpp",
@@ -22,6 +24,12 @@ ROWS: list[Mutant] = [
         "sums += exponential(read(logits + j, n, -INFINITY)", "sums += exponential(read(logits + j, n, largest)", SUMS),
     Mutant("a sum of nothing is a number", "parts/cpp/likely.cpp",
         "    if (largest == -INFINITY) return largest;\n", "", f"{LIKELY}::test_what_is_all_forbidden_has_no_sum_and_every_id_once"),
+    Mutant("a sum passes over what is no number", "parts/cpp/likely.cpp",
+        "(here > high) | (here != here) ? here", "here > high ? here", NONE),
+    Mutant("no sum is looked at", "decode/choose/likely.py",
+        "if bool((scores.whole.isnan() | scores.whole.isposinf()).any()):", "if False:", NONE),
+    Mutant("a beam goes on with what is no number", "decode/beam.py",
+        "            check_summed(scores, logits, context)\n", "", "tests/decode/test_beam.py::test_what_is_no_number_is_refused"),
     Mutant("rows of logits lie one behind the other", "decode/choose/native_likely.py",
         "logits.stride(0), logits.shape[1]", "logits.shape[1], logits.shape[1]", f"{LIKELY}::test_rows_that_lie_apart_and_many_on_any_number_of_threads"),
     Mutant("logits in any numbers are read as float32", "decode/choose/native_likely.py",

@@ -17,7 +17,7 @@ from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.conflict import names_of, refuse_searched
 from glassformer.decode.choose.context import Filter
 from glassformer.decode.choose.draw import filtered
-from glassformer.decode.choose.likely import Candidates, Scores, likeliest, scored
+from glassformer.decode.choose.likely import Candidates, Scores, check_summed, likeliest, scored
 from glassformer.decode.choose.penalties import counts
 from glassformer.decode.coverage import Coverage, reading
 from glassformer.decode.forced import Forced, Option, check_forced
@@ -91,7 +91,9 @@ def beam_search(
             written = [each.ids for search in going for each in search.going]
             owners = [search.row for search in going for _ in search.going]
             context = rows.context(owners)._replace(written=written, searched=True)
-            scores = scored(filtered(filters, model.head(hidden[:, -1]), context), never)
+            logits = model.head(hidden[:, -1])
+            scores = scored(filtered(filters, logits, context) if filters else logits, never)
+            check_summed(scores, logits, context)
             penalties = [0.0] * len(owners) if covered is None else covered.penalties(alike)
             rule = Rule(width, eos, step, ranking, penalties, forced, ends)
             extend_groups(going, scores, rule, groups, diversity)

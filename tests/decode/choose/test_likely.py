@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from glassformer.decode.choose import native_likely
-from glassformer.decode.choose.likely import likeliest, scored
+from glassformer.decode.choose.context import Context
+from glassformer.decode.choose.likely import check_summed, likeliest, scored
+from glassformer.foundation.errors import DataError
 from specimens import native_cpp
 
 pytestmark = native_cpp
@@ -41,6 +43,21 @@ def test_what_is_all_forbidden_has_no_sum_and_every_id_once():
     z = torch.full((2, 70), -torch.inf)
     assert native_likely.log_sums(z).isneginf().all()
     assert native_likely.largest(z, 3)[1].tolist() == [[0, 1, 2]] * 2
+
+
+@pytest.mark.parametrize("others", ["numbers", "forbidden"])
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
+@pytest.mark.parametrize("place", [0, 17, 79, 82])
+def test_the_sum_of_what_is_no_number_is_none(others, wrong, place):
+    """Wherever it stands, also as the only one that is not forbidden; rows beside it have theirs."""
+    z = logits(3, 83) if others == "numbers" else torch.full((3, 83), -torch.inf)
+    z[1, place] = wrong
+    assert native_likely.log_sums(z).isnan()[:, 0].tolist() == [False, True, False]
+    context = Context([4, 5, 6], [[7]] * 3, [[]] * 3)
+    with pytest.raises(DataError, match=r"(NaN\)|infinite) in row 5 "):
+        check_summed(scored(z), z, context)
+    forbidden = torch.full_like(z, -torch.inf)
+    check_summed(scored(forbidden), forbidden, context)
 
 
 def test_rows_that_lie_apart_and_many_on_any_number_of_threads():

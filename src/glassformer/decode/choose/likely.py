@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 
 from glassformer.decode.choose import native_likely
+from glassformer.decode.choose.context import Context
+from glassformer.decode.choose.finite import check_numbers
 from glassformer.decode.choose.unwritten import forbid
 from glassformer.foundation.shapes import Float, Int, Tensor
 
@@ -40,6 +42,12 @@ def scored(logits: Float[Tensor, "rows V"], never: Sequence[int] = ()) -> Scores
     else:
         whole = wide.logsumexp(-1, keepdim=True).cpu().double()
     return Scores(forbid(wide, never) if never else wide, whole)
+
+
+def check_summed(scores: Scores, logits: Float[Tensor, "rows V"], context: Context) -> None:
+    """`check_numbers` for logits that were summed: their sum tells whether all of them need looking at."""
+    if bool((scores.whole.isnan() | scores.whole.isposinf()).any()):
+        check_numbers(logits, context)
 
 
 def likeliest(scores: Scores, k: int) -> Candidates:

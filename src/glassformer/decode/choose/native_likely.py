@@ -24,7 +24,7 @@ def can_look_at(logits: Float[Tensor, "rows V"], k: int = 1) -> bool:
 
 
 def log_sums(logits: Float[Tensor, "rows V"]) -> Float[Tensor, "rows 1"]:
-    """As torch.logsumexp, in float64 where it ends; e^z is that of float32."""
+    """As torch.logsumexp, in float64 where it ends; e^z is that of float32. NaN for a row with NaN or +inf."""
     sums = torch.empty(len(logits), 1, dtype=torch.float64, device="cpu")
     function("log_sums", 1)(*lies(logits), sums.data_ptr(), torch.get_num_threads())
     return sums

@@ -11,15 +11,18 @@ namespace glassformer {
 constexpr int64_t WORTH_IT = 65536;  // logits below which waking other threads takes longer than the work
 constexpr int64_t TOGETHER = 8;  // vectors of logits that are passed over at once if none of them is large enough
 
-// log sum exp
+// log sum exp; NaN if a number is NaN or +inf.
 inline double log_sum(const float* logits, int64_t V) {
     Lanes<float> high = all<float>(-INFINITY), sums = {};
     each_vector<float>(V, [&](int64_t j, int64_t n) {
         const Lanes<float> here = read(logits + j, n, -INFINITY);
-        high = here > high ? here : high;
+        high = (here > high) | (here != here) ? here : high;
     });
     float largest = -INFINITY;
-    for (int64_t i = 0; i < WIDTH<float>; ++i) largest = high[i] > largest ? high[i] : largest;
+    for (int64_t i = 0; i < WIDTH<float>; ++i) {
+        if (high[i] != high[i]) return high[i];
+        largest = high[i] > largest ? high[i] : largest;
+    }
     if (largest == -INFINITY) return largest;
     each_vector<float>(V, [&](int64_t j, int64_t n) {
         sums += exponential(read(logits + j, n, -INFINITY) - largest);
