@@ -23,7 +23,7 @@ ROWS: list[Mutant] = [
     Mutant("contrastive search forgets who begins alike", "decode/contrastive.py",
         "    run, hidden = forward(model, run)", "    run, hidden = forward(model, run._replace(alike=None))", CONTRAST),
     Mutant("coverage forgets who begins alike", "decode/coverage.py",
-        "(weights if alike is None else weights[alike])", "weights[: len(self._sums)]", BEAMS),
+        "(weights if alike is None else weights[alike])", "(weights if alike is None else weights[[0] * len(alike)])", BEAMS),
     Mutant("blanks that are no numbers are named by their place in a batch", "decode/answer.py",
         "[lengths[row] for row in rows], never, which)", "[lengths[row] for row in rows], never)",
         "tests/decode/test_answer.py::test_blanks_of_what_is_no_number_are_refused_by_the_place_of_their_source"),

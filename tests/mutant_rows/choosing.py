@@ -53,7 +53,7 @@ ROWS: list[Mutant] = [
     Mutant("greedy does not look at every row", "decode/choose/greedy.py",
         "values[np.arange(len(best)), best]", "values[0, best]", f"{GREEDY}::test_what_is_no_number_is_refused"),
     Mutant("a blank takes what is no number", "decode/blanks.py",
-        "    check_numbers(best, Context(numbers or range(len(rows)), sources, []))\n", "",
+        "    check_numbers(highest, Context(numbers or range(len(rows)), sources, []))\n", "",
         f"{GENERATE}::test_blanks_are_not_filled_from_what_is_no_number"),
     Mutant("what a filter leaves is not looked at", "decode/choose/draw.py", "    if steps:\n", "    if False:\n",
         f"{DRAW}::test_what_a_filter_leaves_is_numbers"),

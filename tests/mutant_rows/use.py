@@ -56,7 +56,7 @@ ROWS: list[Mutant] = [
         "        with torch.no_grad():\n            run, hidden", "        if True:\n            run, hidden",
         f"{GENERATE}::test_chooser_sees_the_logits_of_the_last_token"),
     Mutant("blanks are read off the end of the padding", "decode/blanks.py",
-        "each[len(row) - length : len(row)]", "best[len(best) - length :]",
+        "each[len(row) - length : len(row)]", "each[len(each) - length :]",
         f"{GENERATE}::test_blanks_are_filled_as_alone"),
     Mutant("answers come by length", "decode/answer.py",
         "zip(rows, these, strict=True)", "zip(sorted(rows), these, strict=True)",

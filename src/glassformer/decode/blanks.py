@@ -36,7 +36,7 @@ def fill_blanks(
     tokens, keep = pad(rows)
     logits = model(tokens.to(device), keep=None if keep is None else keep.to(device))
     ids = forbid(logits, never).argmax(-1)
-    best = logits.gather(-1, ids[..., None])[..., 0]
-    check_numbers(best, Context(numbers or range(len(rows)), sources, []))
+    highest = logits.gather(-1, ids[..., None])[..., 0]
+    check_numbers(highest, Context(numbers or range(len(rows)), sources, []))
     filled = zip(ids.tolist(), rows, lengths, strict=True)
     return [each[len(row) - length : len(row)] for each, row, length in filled]

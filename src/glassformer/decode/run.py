@@ -75,7 +75,7 @@ def read_first(model: Transformer, rows: Rows, max_context: int | None = None, d
 
 
 def forward(model: Transformer, run: Run) -> tuple[Run, Float[Tensor, "B T D"]]:
-    """Read a run's tokens; return it, and their last vectors. Both have a row for each row of the call from now on."""
+    """Read a run's tokens; return it, and their last vectors. Rows that begin alike part with this step."""
     of_source = {"memory": run.memory, "source_keep": run.memory_keep}
     hidden = model.hidden(run.tokens, keep=run.keep, prefix=run.prefix, cache=run.cache, **of_source)
     if run.alike is None:

@@ -15,9 +15,7 @@ import torch
 from glassformer.foundation.shapes import Int, Num, Tensor
 
 SHORT = 16
-"""Columns of a short answer, for which a buffer never moves."""
-Where = tuple[slice | Tensor, slice | Tensor, slice | Tensor]
-"""An index of rows, groups and columns."""
+"""Columns that a buffer begins with at the least: while an answer is shorter, it never moves."""
 
 
 @runtime_checkable
@@ -217,10 +215,11 @@ class Growing(Claimable):
         return max(SHORT, 2 * (n + 1))
 
     def _move(self, columns: int, rows: Tensor | None = None) -> None:
-        """Moves to a buffer of so many columns, with a row for each, or for each of `rows`."""
+        """Moves to a buffer of so many columns, with a row for each, or without a lineage for each of `rows`."""
         assert self._held is not None
+        assert rows is None or self.lineage is None
         k, v = self._held
-        at: Where = (slice(None) if rows is None else rows, slice(None), slice(self.used))
+        at: tuple[Tensor | slice, ...] = (slice(None) if rows is None else rows, slice(None), slice(self.used))
         if self.lineage is not None:
             device = k.device
             groups = torch.arange(k.shape[1], device=device)[:, None]

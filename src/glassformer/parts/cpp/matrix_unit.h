@@ -34,6 +34,7 @@ inline void in_memory() { asm volatile("" ::: "memory"); }
 
 // The unit in the hands of this thread.
 class Unit {
+    static_assert(std::is_same_v<Way, Unsigned>);
     const bool here;
 
     // Linux lets a process use it once it has asked.
@@ -99,8 +100,9 @@ class Unit {
     int64_t near() const { return here ? MOST : ALONE; }
 
     // Writes the sums of n <= MOST rows, which begin `apart` bytes apart, over as many columns as fill tiles, and returns
-    // how many; none if it is not here. A group of W begins with what is added to each row's. Up to a whole tile, it
-    // also reads what lies behind the rows, and writes behind their sums.
+    // how many; none if it is not here. A group of W begins with what is added to each row's, to which this way adds
+    // nothing of the row (`Unsigned`). Up to a whole tile, it also reads what lies behind the rows, and writes behind
+    // their sums.
     int64_t begin(const int8_t* group, const int8_t* x, int64_t apart, int64_t columns, int64_t n, Sums* sums) const {
         const int64_t whole = here ? columns / COLUMNS * COLUMNS : 0;
         if (whole)
