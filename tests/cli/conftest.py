@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from glassformer.cli.main import main
+from glassformer.decode.answer import CONTEXTS
 from glassformer.decode.choose.words import NO_WISHES, Wishes
 from glassformer.decode.stream import Piece
 from glassformer.foundation.errors import DataError
@@ -236,6 +237,8 @@ class Writing(ModuleType):
         self.fails: BaseException | None = None
         self.after = 99
         self.not_found: set[int] = set()
+        self.full: set[int] = set()
+        """Texts that end because the context is full."""
         self.Writer = self
 
     def __call__(self, run: Path, recipe: Recipe, guessing: object, others: list[Path]) -> Writing:
@@ -252,7 +255,9 @@ class Writing(ModuleType):
         assert self.recipe is not None
         if self.recipe.decode.beam > 1:  # whole texts, in order
             found = [row for row in range(len(texts)) if row not in self.not_found]
-            yield from (Piece(row, texts[row], len(texts[row]) + 1, ENDINGS[row % 3]) for row in found)
+            for row in found:
+                limit = CONTEXTS if row in self.full else ""
+                yield Piece(row, texts[row], len(texts[row]) + 1, ENDINGS[row % 3], limit=limit)
             return
         for place in range(max(map(len, texts)) + 1):
             for row in range(len(texts)):

@@ -12,6 +12,7 @@ from glassformer.cli.main import main
 from glassformer.train.recipe import Recipe, dumps_recipe, override
 
 OF_RUN = {"beam": 6, "length_penalty": 1.5, "temperature": 0.0}
+NEEDING = {"beam_groups": 3, "coverage_penalty": 0.2, "early_stop": True}
 
 
 @pytest.mark.parametrize(
@@ -23,11 +24,18 @@ OF_RUN = {"beam": 6, "length_penalty": 1.5, "temperature": 0.0}
         ({"contrastive_alpha": 0.5}, ("--beam", "4"), {"beam": 4}),
         (OF_RUN, ("--beam", "4"), {"beam": 4, "length_penalty": 1.5}),
         (OF_RUN, ("--beam", "1"), {"length_penalty": 1.5}),
+        (OF_RUN | NEEDING, ("--beam", "1"), {"length_penalty": 1.5}),
+        (OF_RUN | NEEDING, ("--beam", "9"), {"beam": 9, "length_penalty": 1.5, **NEEDING}),
+        (
+            OF_RUN | NEEDING,
+            ("--beam", "4", "--decode.beam-groups", "2"),
+            {**OF_RUN, **NEEDING, "beam": 4, "beam_groups": 2},
+        ),
         (OF_RUN, (), {"temperature": 1.0}),
         (OF_RUN, ("--greedy",), {}),
         ({**OF_RUN, "beam_groups": 3, "early_stop": True}, (), {"temperature": 1.0}),
     ],
-    ids=[str(i) for i in range(9)],
+    ids=[str(i) for i in range(12)],
 )
 def test_settings(run, writing, of_run, words, expected):
     """Only a flag asks for a beam; then the recipe's other settings of a beam apply, and nothing is drawn."""
@@ -67,6 +75,32 @@ def test_settings(run, writing, of_run, words, expected):
 )
 def test_mistakes(refused, writing, a_run, words, says):
     assert says in refused("generate", "runs/old", "--prompt", "a", *words)
+
+
+@pytest.mark.parametrize("verb", ["generate", "translate"])
+def test_groups_that_the_recipe_has_are_told_of(refused, writing, verb):
+    """Nobody typed them; so it is said where they come from, and how to change them."""
+    recipe = override(Recipe("one"), {f"decode.{name}": value for name, value in (OF_RUN | NEEDING).items()})
+    Path("runs/one").mkdir(parents=True)
+    Path("runs/one/recipe.toml").write_text(dumps_recipe(recipe))
+    assert (
+        "--decode.beam-groups must divide --beam evenly; got --beam 5, and the recipe of this run has 3 groups. Set "
+        "--decode.beam-groups 1, or try --beam 3."
+    ) in refused(verb, "runs/one", *["--prompt", "a"] * (verb == "generate"), "--beam", "5")
+
+
+def test_texts_that_the_context_ends_are_told_of(run, writing, a_run):
+    Path("prompts.txt").write_text("ab\nc\nd\n", "utf-8")
+    words = ("generate", "runs/old", "--file", "prompts.txt", "--beam", "3", "--n", "2")
+    assert run(*words).err == ""
+    writing.full = {1, 4, 5}
+    said = (
+        "A beam search reads a prompt and its text together. {} tokens, as the prompt leaves no more of the context. "
+    )
+    said += "For longer texts shorten the prompt, or give --max-new-tokens with --crop.\n"
+    assert run(*words).err == said.format("3 of 6 texts behind prompt 1, 3 ended at 2 to 4")
+    writing.full = {0}
+    assert run("generate", "runs/old", "--prompt", "ab", "--beam", "3").err == said.format("The text ended at 3")
 
 
 def test_texts_that_were_not_found_shift_no_other(run, writing, a_run):

@@ -19,6 +19,7 @@ from glassformer.decode.choose.likely import Candidates
 from glassformer.decode.choose.penalties import logit_bias, min_new_tokens, no_repeat_ngram
 from glassformer.decode.hypotheses import Beginning, Hypothesis, Search
 from glassformer.decode.read_back import read_back
+from glassformer.decode.run import Run
 from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import SCHEMES, model, sequences
 
@@ -247,3 +248,16 @@ def test_a_search_with_fewer_hypotheses_is_extended_beside_others():
     assert many.going == [Beginning([7, 11], -3.5, 0), Beginning([8, 13], -5.0, 1)]
     assert many.found == [Hypothesis([7], -2.0, -2.0, True)]
     assert one.going == [Beginning([9, 14], -6.0, 2), Beginning([9, 15], -9.0, 2)]
+
+
+def test_what_rows_read_is_copied_only_for_others():
+    """Hypotheses of one source read the same memory, so an exchange of them moves none of it."""
+    memory, keep = torch.rand(3, 4, 2), torch.rand(3, 4) > 0.5
+    run = Run([0, 0, 1], [0] * 3, torch.zeros(3, 1).long(), None, model().new_cache(), memory, keep, None)
+    same = run.memory_of([1, 1, 2])
+    assert same[0] is memory
+    assert same[1] is keep
+    for rows in ([1, 2, 2], [0, 2]):
+        for found, each in zip(run.memory_of(rows), (memory, keep), strict=True):
+            assert found is not None
+            assert torch.equal(found, each[rows])

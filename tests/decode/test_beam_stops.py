@@ -10,13 +10,20 @@ from decode.test_forced import spelling, text_of
 from glassformer import Transformer, generate
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.beam import beam_search, length_penalty
+from glassformer.decode.choose.context import Context
 from glassformer.decode.forced import Forced
-from glassformer.decode.rows import stops_at
+from glassformer.decode.rows import Stop, stops_at
+from glassformer.decode.stops import Cut
 from glassformer.foundation.errors import ConfigError
 from train.examples import model, sequences
 
 STOPS = [stops_at([[6]]), stops_at([[7, 6], [3]]), stops_at([[n] for n in range(3, SMALL)]), lambda row, _: row == 1]
 """A token; a token behind another; most tokens; one row of the call, at once."""
+
+
+def cut(stop: Stop) -> Cut:
+    """A stop of a search, which nobody asks for the text before it."""
+    return lambda row, ids: "" if stop(row, ids) else None
 
 
 def given_to(layout: str, seed: int) -> tuple[Transformer, list[list[int]] | None, dict[str, object]]:
@@ -33,7 +40,7 @@ def test_wide_enough_it_is_exhaustive(layout, stop):
         network, sources, given = given_to(layout, seed)
         limits = [3, 2, 1]
         found = beam_search(
-            network, **given, max_new_tokens=limits, beam=400, n_best=9, lengths=length_penalty(alpha), stop=stop
+            network, **given, max_new_tokens=limits, beam=400, n_best=9, lengths=length_penalty(alpha), stop=cut(stop)
         )
         for row, limit in enumerate(limits):
             source = None if sources is None else sources[row]
@@ -51,7 +58,7 @@ def test_one_beam_is_greedy(layout):
         for step in generate(network, **given, max_new_tokens=9, stop=stop):
             for row, token in zip(step.rows, step.tokens, strict=True):
                 texts[row].append(token)
-        for row, (best,) in enumerate(beam_search(network, **given, max_new_tokens=9, beam=1, stop=stop)):
+        for row, (best,) in enumerate(beam_search(network, **given, max_new_tokens=9, beam=1, stop=cut(stop))):
             assert [*best.ids, *[EOS] * (best.complete and not best.stopped)] == texts[row]
             assert best.stopped == stop(row, texts[row])
 
@@ -60,7 +67,7 @@ def test_where_everything_stops_the_best_are_found():
     """No continuation is left, and none is needed."""
     network = model("decoder", seed=2)
     log_p = network(torch.tensor([[BOS]]))[0, -1].log_softmax(-1)
-    (found,) = beam_search(network, prompts=[[BOS]], max_new_tokens=9, beam=3, n_best=3, eos=-1, stop=lambda *_: True)
+    (found,) = beam_search(network, prompts=[[BOS]], max_new_tokens=9, beam=3, n_best=3, eos=-1, stop=lambda *_: "")
     assert [each.ids for each in found] == [[id] for id in log_p.argsort(descending=True)[:3].tolist()]
     assert all(each.complete and each.stopped for each in found)
 
@@ -76,7 +83,7 @@ def test_groups_stop_in_their_rows(groups):
         return row == 2 and len(ids) == 2
 
     search = {"beam": 6, "groups": groups, "n_best": 6, "lengths": length_penalty(0.0)}
-    found = beam_search(network, **given, max_new_tokens=5, **search, stop=stop)
+    found = beam_search(network, **given, max_new_tokens=5, **search, stop=cut(stop))
     assert told == {0, 1, 2}
     assert not any(each.stopped for best in found[:2] for each in best)
     assert any(each.stopped for each in found[2])
@@ -102,8 +109,8 @@ def test_what_is_forced_stands_before_the_stop(layout, texts, stops):
             max_new_tokens=4,
             beam=2500,
             n_best=3,
-            forced=Forced(spells, texts, stops),
-            stop=lambda _, ids: shown(ids)[1],
+            forced=Forced(spells, texts),
+            stop=lambda _, ids: shown(ids)[0] if shown(ids)[1] else None,
         )
         for row in range(3):
             source = None if sources is None else sources[row]
@@ -115,7 +122,31 @@ def test_what_is_forced_stands_before_the_stop(layout, texts, stops):
 
 def test_a_stop_at_once_leaves_no_room_for_what_is_forced():
     network, spells = small("decoder", 1), spelling("a", "b")
-    with pytest.raises(ConfigError, match="none of row 0"):
+    with pytest.raises(ConfigError, match=r"none of row 0 .* or force fewer texts, or stop at fewer"):
         beam_search(
-            network, prompts=[[BOS]], max_new_tokens=3, beam=4, forced=Forced(spells, ["ab"]), stop=lambda *_: True
+            network, prompts=[[BOS]], max_new_tokens=3, beam=4, forced=Forced(spells, ["ab"]), stop=lambda *_: ""
         )
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_as_many_go_on_as_the_beam_is_wide(groups):
+    """Though a stop ends most of the likeliest continuations, from the second token on."""
+    network, wide = model("decoder", seed=2).double(), list[int]()
+
+    def watched(logits: torch.Tensor, context: Context) -> torch.Tensor:
+        wide.append(len(context.written))
+        return logits
+
+    beam_search(
+        network,
+        prompts=[[BOS]],
+        max_new_tokens=4,
+        beam=3 * groups,
+        n_best=3 * groups,
+        groups=groups,
+        lengths=length_penalty(5.0),  # long texts win, so that the search goes on
+        filters=[watched],
+        eos=-1,
+        stop=cut(lambda _, ids: len(ids) > 1 and ids[-1] % 3 > 0),
+    )
+    assert wide == [groups, *[3 * groups] * 3]

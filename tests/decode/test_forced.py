@@ -10,7 +10,7 @@ import torch
 
 from decode.exhaustive import SMALL, assert_same, exhaustive, small
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.tokenizer import TOKENIZERS, CharacterTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.answer import answers
 from glassformer.decode.beam import beam_search, length_penalty
@@ -23,12 +23,14 @@ from train.examples import model, sequences
 
 
 def spelling(*ends: str) -> list[bytes]:
-    """Eight tokens, the last of which spell something."""
-    return [b""] * (SMALL - len(ends)) + [each.encode() for each in ends]
+    """Eight tokens: <unk> and the last of them spell something."""
+    spells = [b""] * (SMALL - len(ends)) + [each.encode() for each in ends]
+    spells[UNK] = b"<unk>"
+    return spells
 
 
 def text_of(spells: list[bytes], ids: list[int]) -> str:
-    return "".join("<unk>" if id == UNK else spells[id].decode() for id in ids)
+    return b"".join(spells[id] for id in ids).decode()
 
 
 @pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
@@ -134,5 +136,10 @@ def test_an_empty_text_is_refused():
 
 
 def test_an_unknown_word_parts_a_text_and_the_end_does_not():
-    assert Forced(spelling("a", "b"), ["ab"]).held([6, EOS, 7]) == (2,)
-    assert Forced(spelling("a", "b"), ["ab"]).held([6, UNK, 7]) == (0,)
+    """It is shown in the answer, as in any text."""
+    made = CharacterTokenizer([*"ab<unk>"])
+    for text, held in (("ab", {EOS: 2, UNK: 0}), ("<unk>b", {EOS: 0, UNK: 6})):
+        forced = Wishes(forced=[text]).held(made)
+        a, b = made.encode("ab")
+        assert forced is not None
+        assert {id: forced.held([a, id, b])[0] for id in held} == held

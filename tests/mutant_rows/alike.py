@@ -19,7 +19,7 @@ ROWS: list[Mutant] = [
     Mutant("rows that begin alike go on as the first", "decode/run.py",
         "places[row] for row in firsts", "places[firsts[0]] for row in firsts", ALONE),
     Mutant("rows that begin alike share a memory that is not theirs", "decode/run.py",
-        "memory, memory_keep, prefix)\n\n\ndef read_first", "self.memory, self.memory_keep, prefix)\n\n\ndef read_first", ALONE),
+        "*self.memory_of(rows), prefix)", "self.memory, self.memory_keep, prefix)", ALONE),
     Mutant("contrastive search forgets who begins alike", "decode/contrastive.py",
         "    run, hidden = forward(model, run)", "    run, hidden = forward(model, run._replace(alike=None))", CONTRAST),
     Mutant("coverage forgets who begins alike", "decode/coverage.py",

@@ -17,8 +17,8 @@ ROWS: list[Mutant] = [
         f"{FORCED}::test_how_much_of_a_text_stands_there_is_its_longest_beginning_at_the_end"),
     Mutant("a forced token is looked at only where it is likely", "decode/beam.py",
         "    if rule.forced is not None:\n        likely", "    if False:\n        likely", NARROW),
-    Mutant("an unknown word is nothing", "decode/forced.py",
-        "        self.spelled[UNK] = NO_TEXT\n", "", f"{FORCED}::test_an_unknown_word_parts_a_text_and_the_end_does_not"),
+    Mutant("an unknown word is nothing", "decode/choose/words.py",
+        "return Forced(shown_of(tokenizer), forced)", "return Forced(tokenizer.spelling(), forced)", f"{FORCED}::test_an_unknown_word_parts_a_text_and_the_end_does_not"),
     Mutant("the likeliest push out those that hold more", "decode/forced.py",
         "banks.setdefault(sum(now), [])", "banks.setdefault(0, [])", NARROW),
 ]

@@ -6,17 +6,16 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.figures import refuse_more
+from glassformer.cli.flags.beamed import NO_BEAM, beamed
 from glassformer.cli.flags.wished import wished
 from glassformer.cli.idle import drawless, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
-from glassformer.decode.beam_settings import BeamSettings
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.recipe import Recipe, override
 
@@ -38,8 +37,6 @@ SHORT = (
     "beam",
 )
 """Settings of [decode] that are also flags of this verb."""
-NO_BEAM = {f"decode.{each.name}": each.default for each in fields(BeamSettings)}
-"""The settings of a beam where none is asked for. A recipe may have one for its evaluations; texts are sampled."""
 OF_DRAWS = {"temperature": 0.0, "contrastive_alpha": 0.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
 """Settings that have no effect where nothing is drawn, each with the value that turns it off."""
 NO_CHANGES: Mapping[str, object] = {}
@@ -76,6 +73,8 @@ def run(arguments: Arguments) -> int:
     finally:
         if not all(each.complete for each in ends):
             print(note_of_cut(ends, arguments, writer.continues), file=sys.stderr)
+        if note := note_of_context(ends, len(prompts), n):
+            print(note, file=sys.stderr)
     if len(ends) < len(prompts) * n:
         print(note_of_fewer(ends, len(prompts), n), file=sys.stderr)
     if guessing is not None:
@@ -118,7 +117,7 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
             "Give only one of them."
         )
     if searched:
-        decoded = override(recipe, drawing_nothing(changes, "decode.beam searches for the most probable text"))
+        decoded = beamed(recipe, drawing_nothing(changes, "decode.beam searches for the most probable text"))
     elif greedy:
         decoded = override(recipe, NO_BEAM | drawing_nothing(changes, "--greedy takes the most probable token"))
     else:
@@ -139,7 +138,10 @@ def drawing_nothing(changes: Mapping[str, object], who: str) -> dict[str, object
 
 
 def sampled(recipe: Recipe, changes: Mapping[str, object] = NO_CHANGES) -> Recipe:
-    """Return the recipe with changes, without a beam, and with temperature 1 unless it or a change draws otherwise."""
+    """Return the recipe with changes, without a beam, and with temperature 1 unless it or a change draws otherwise.
+
+    The beam of a recipe is for its evaluations.
+    """
     looks_ahead = changes.get("decode.contrastive_alpha", recipe.decode.contrastive_alpha)
     usual: dict[str, object] = {} if recipe.decode.temperature or looks_ahead else {"decode.temperature": 1.0}
     return override(recipe, {**NO_BEAM, **usual, **changes})
@@ -204,14 +206,29 @@ def note_of_cut(ends: list[Piece], arguments: Arguments, continues: bool) -> str
     """Return the note that limits cut some of these texts before they matched."""
     flag = "--regex" if "regex" in arguments.options else "--json-schema"
     cut = [number for number, piece in enumerate(ends, 1) if not piece.complete]
+    room = lengths_of(each for each in ends if not each.complete)
     verb = "was" if len(cut) == 1 else "were"
     came = "the text was" if len(ends) == 1 else f"{len(cut)} of {len(ends)} texts ({firsts(cut)}) {verb}"
-    lengths = sorted({piece.tokens for piece in ends if not piece.complete})
-    room = " or ".join(map(str, lengths)) if len(lengths) < 3 else f"{lengths[0]} to {lengths[-1]}"
     most = "" if continues else " (at most model.max_len)"
     return (
         f"A text matches {flag} only when it is complete; {came} cut before that, at {room} tokens. Raise "
         f"--max-new-tokens{most}."
+    )
+
+
+def note_of_context(ends: list[Piece], n_prompts: int, n: int) -> str:
+    """Return the note of the texts that end where the context is full, though nobody asked for it; "" without any."""
+    from glassformer.decode.answer import CONTEXTS  # here, as importing torch takes a second
+
+    cut = [piece for piece in ends if piece.limit == CONTEXTS]
+    if not cut:
+        return ""
+    where = f" behind prompt {firsts(sorted({piece.row // n + 1 for piece in cut}))}" if n_prompts > 1 else ""
+    came = "The text" if len(ends) == 1 else f"{len(cut)} of {len(ends)} texts"
+    return (
+        f"A beam search reads a prompt and its text together. {came}{where} ended at {lengths_of(cut)} tokens, as the "
+        "prompt leaves no more of the context. For longer texts shorten the prompt, or give --max-new-tokens with "
+        "--crop."
     )
 
 
@@ -226,6 +243,12 @@ def note_of_fewer(ends: list[Piece], n_prompts: int, n: int) -> str:
 def firsts(numbers: list[int]) -> str:
     """Return the first five numbers, for a message."""
     return ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+
+
+def lengths_of(ends: Iterable[Piece]) -> str:
+    """Return how many tokens these texts have, for a message."""
+    lengths = sorted({piece.tokens for piece in ends})
+    return " or ".join(map(str, lengths)) if len(lengths) < 3 else f"{lengths[0]} to {lengths[-1]}"
 
 
 def show(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.figures import asked_of, line_of
+from glassformer.cli.flags.beamed import beamed
 from glassformer.cli.flags.wished import wished
 from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
@@ -18,7 +19,6 @@ from glassformer.data.config import NO_ANSWERS
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.data.tokens.vocabulary import lacking
 from glassformer.foundation.errors import ConfigError, GlassformerError
-from glassformer.train.recipe import override
 
 Answer = TypeVar("Answer")
 
@@ -30,7 +30,7 @@ def run(arguments: Arguments) -> int:
     own, changes = recipe_of(folder), with_beam(arguments)
     if own.data.task not in NO_ANSWERS:  # runs on such tasks are refused elsewhere, with the right verb
         refuse_idle_decoding(folder, own.data, changes)
-    recipe = override(own, changes)
+    recipe = beamed(own, changes)
     refuse_idle_seed(recipe.decode, changes)
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     asked = asked_of(arguments, recipe.decode.beam)

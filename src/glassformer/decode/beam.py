@@ -21,9 +21,20 @@ from glassformer.decode.choose.likely import Candidates, Scores, check_summed, l
 from glassformer.decode.choose.penalties import counts
 from glassformer.decode.coverage import Coverage, reading
 from glassformer.decode.forced import Forced, Option, check_forced
-from glassformer.decode.hypotheses import Beginning, Hypothesis, Lengths, Search, best, done, open_rows, together
-from glassformer.decode.rows import Rows, Stop, begin_rows, check_writes
+from glassformer.decode.hypotheses import (
+    Beginning,
+    Hypothesis,
+    Lengths,
+    Search,
+    UnansweredError,
+    best,
+    done,
+    open_rows,
+    together,
+)
+from glassformer.decode.rows import Rows, begin_rows, check_writes
 from glassformer.decode.run import Run, forward, read_first
+from glassformer.decode.stops import Cut
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.transformer import Transformer
@@ -53,17 +64,17 @@ def beam_search(
     eos: int = EOS,
     numbers: Sequence[int] | None = None,
     prefix: bool = False,
-    stop: Stop | None = None,
+    stop: Cut | None = None,
     poll: Callable[[], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Find the `n_best` answers to each row, best first, by log-probability / `lengths` (None: `length_penalty(0.6)`).
 
     Each step looks at the 2 * beam most likely continuations: an `eos` among the first `beam` ends an answer, and
-    `beam` others are extended (or fewer, where a `stop` ends more than half). A row is done when no hypothesis can beat
-    its answers any more: log-probabilities only fall, so the bound is the present one over the most favourable length.
-    With `early_stop`, it is done once it has `beam` answers, as with beam=1, which is greedy. A hypothesis that reaches
-    `max_new_tokens` is an answer too, but not complete. Rows, `numbers` and `prefix` are as in `generate`; so is
-    `stop`, which ends an answer as `eos` does, but what it stops at is part of the ids.
+    `beam` others are extended. A `stop`, which may end more of them, is shown 2 * beam of each hypothesis until `beam`
+    go on; what it stops at is part of the ids. A row is done when no hypothesis can beat its answers any more:
+    log-probabilities only fall, so the bound is the present one over the most favourable length. With `early_stop`, it
+    is done once it has `beam` answers, as with beam=1, which is greedy. A hypothesis that reaches `max_new_tokens` is
+    an answer too, but not complete. Rows, `numbers` and `prefix` are as in `generate`.
 
     `coverage` is the beta of `Coverage`, added to an answer's score. `groups` cuts the beam into that many parts, which
     search in turn at each step; a token loses `diversity` for each hypothesis of an earlier group that just chose it
@@ -82,7 +93,7 @@ def beam_search(
         covered = None if seen is None else Coverage(coverage, rows.sources or (), seen)
         searches = [Search(row, limit, [Beginning([], 0.0, row)]) for row, limit in enumerate(rows.limits)]
         going = searches
-        ends: Stop | None = None if stop is None else lambda search, ids: stop(search // groups, ids)
+        ends: Cut | None = None if stop is None else lambda search, ids: stop(search // groups, ids)
         for step in range(1, max(rows.limits) + 1):
             if poll is not None:
                 poll()
@@ -104,13 +115,16 @@ def beam_search(
             if not going:
                 break
             run = follow(run, going, covered)
-    apart = together(searches, groups, width)
-    if empty := [row for row, found in enumerate(apart) if not found]:
-        first = empty[0] * groups
-        if forced is not None:
-            raise forced.refuse(rows.numbers[first], rows.limits[first], names_of(filters))
-        raise refuse_searched(filters, rows.numbers[first])
-    return [best(found, n_best) for found in apart]
+    found = [best(each, n_best) for each in together(searches, groups, width)]
+    if [] in found:
+        empty = found.index([])
+        number, limit = rows.numbers[empty * groups], rows.limits[empty * groups]
+        if forced is None:
+            why = refuse_searched(filters, number)
+        else:
+            why = forced.refuse(number, limit, names_of(filters), stops=stop is not None)
+        raise UnansweredError(why, found[:empty])
+    return found
 
 
 def spread(rows: Rows, groups: int) -> Rows:
@@ -139,8 +153,8 @@ class Rule(NamedTuple):
     """Added to the score of an answer that extends each row of the step; 0 or below."""
     forced: Forced | None = None
     """Texts that each answer must contain."""
-    stop: Stop | None = None
-    """Called with the row of a search; an answer ends where it is true."""
+    stop: Cut | None = None
+    """Called with the row of a search."""
 
 
 def extend_groups(searches: Sequence[Search], scores: Scores, rule: Rule, groups: int, diversity: float) -> None:
@@ -188,7 +202,7 @@ def extend(
     at = likely.ids.new_tensor(rows)
     totals, tokens = likely.log_p[at] + likely.log_p.new_tensor(sums)[:, :, None], likely.ids[at]
     totals, tokens = totals.flatten(1), tokens.flatten(1)
-    many = min(2 * rule.beam, totals.shape[1])
+    many = totals.shape[1] if stop is not None else min(2 * rule.beam, totals.shape[1])
     ranks = totals if less is None else totals - less.gather(1, tokens)
     if forced is None:
         places_of = ranks.topk(many, sorted=True).indices
@@ -206,36 +220,30 @@ def extend(
 
 def go_on(search: Search, first: int, options: Sequence[Option], rule: Rule, k: int) -> None:
     """Extend a search by the best of its `options`, of which there are `k` for each hypothesis, from row `first` on."""
-    beam, eos, step, lengths, penalties, _, stop = rule
     begun, search.going = search.going, []
     for rank, (value, token, place) in enumerate(options):
-        if value == -torch.inf or len(search.going) == beam:
+        if value == -torch.inf or len(search.going) == rule.beam:
             break
         parent = place // k
         ids = [*begun[parent].ids, token]
-        stopped = token != eos and stop is not None and stop(search.row, ids)
-        complete = token == eos or stopped
-        if not complete and step < search.limit:
+        stopped = token != rule.eos and rule.stop is not None and rule.stop(search.row, ids) is not None
+        complete = token == rule.eos or stopped
+        if not complete and rule.step < search.limit:
             search.going.append(Beginning(ids, value, first + parent))
-        elif rank < beam and not search.closed:
-            score = value / lengths(step) + penalties[first + parent]
-            search.found.append(Hypothesis(ids[:-1] if token == eos else ids, value, score, complete, stopped))
+        elif rank < rule.beam and not search.closed:
+            score = value / rule.lengths(rule.step) + rule.penalties[first + parent]
+            search.found.append(Hypothesis(ids[:-1] if token == rule.eos else ids, value, score, complete, stopped))
 
 
 def follow(run: Run, searches: Sequence[Search], covered: Coverage | None) -> Run:
     """Prepare the next step: one row per hypothesis, with the cache rows of those they extend."""
     begun = [each for search in searches for each in search.going]
-    rows = torch.tensor([each.row for each in begun], device=run.tokens.device)
-    run.cache.select(rows)
+    rows = [each.row for each in begun]
     if covered is not None:
         covered.follow(rows)
+    run = run.select(rows)
     tokens = torch.tensor([[each.ids[-1]] for each in begun], device=run.tokens.device)
-    run = run._replace(tokens=tokens, keep=None, prefix=None)
-    owners = [search.row for search in searches for _ in search.going]
-    if run.memory is None or owners == run.going:  # each row still reads the memory that it read before
-        return run
-    keep = None if run.memory_keep is None else run.memory_keep[rows]
-    return run._replace(going=owners, memory=run.memory[rows], memory_keep=keep)
+    return run._replace(tokens=tokens, keep=None, prefix=None)
 
 
 def check_beam(beam: int, n_best: int, groups: int = 1) -> None:

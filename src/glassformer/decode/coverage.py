@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import torch
 
 from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.foundation.shapes import Float, Tensor
 from glassformer.model.joint import members_of
 from glassformer.model.transformer import Transformer
 from glassformer.parts import Attended, attentions, watch_attention
@@ -93,7 +93,7 @@ class Coverage:
         shares = self._sums.clamp(torch.finfo(self._sums.dtype).tiny, 1.0)
         return (self.beta * torch.where(self._real, shares.log(), 0.0).sum(-1)).tolist()
 
-    def follow(self, rows: Int[Tensor, " rows"]) -> None:
-        """Keeps the given rows, in the order given."""
-        rows = rows.to(self._sums.device)
-        self._real, self._sums = self._real[rows], self._sums[rows]
+    def follow(self, rows: Sequence[int]) -> None:
+        """Keep the given rows, in the order given."""
+        at = torch.tensor(rows, device=self._sums.device)
+        self._real, self._sums = self._real[at], self._sums[at]

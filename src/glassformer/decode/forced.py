@@ -12,9 +12,7 @@ from itertools import zip_longest
 
 import torch
 
-from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode.choose.likely import Candidates, Scores
-from glassformer.decode.stops import stop_in
 from glassformer.foundation.errors import ConfigError, RowError
 
 Held = tuple[int, ...]
@@ -23,21 +21,16 @@ Held = tuple[int, ...]
 
 Option = tuple[float, int, int]
 """Log-probability, token, and index among the options of a step."""
-NO_TEXT = b"\xff"
-"""The spelling of <unk> here: no text contains this byte, so no forced text is found across an <unk>."""
 
 
 class Forced:
     """Texts that each answer must contain, however they are split into tokens, possibly inside a longer word.
 
-    `spelled` gives the bytes of each id, as from `Tokenizer.spelling`.
+    `spelled` gives the bytes that an answer shows of each id, as from `shown_of`.
     """
 
-    def __init__(self, spelled: Sequence[bytes], texts: Sequence[str], stops: Sequence[str] = ()) -> None:
-        """`stops`: texts that end an answer and are left out of it."""
-        self.texts, self.spelled = texts, [*spelled]
-        self.spelled[UNK] = NO_TEXT
-        self.words, self.stops = [text.encode() for text in texts], [text.encode() for text in stops]
+    def __init__(self, spelled: Sequence[bytes], texts: Sequence[str]) -> None:
+        self.texts, self.spelled, self.words = texts, spelled, [text.encode() for text in texts]
         self.whole: Held = tuple(map(len, self.words))
         self._after, self._nearer = lru_cache(2**18)(self._read_on), lru_cache(2**12)(self._tokens_on)
 
@@ -76,7 +69,7 @@ class Forced:
         tokens: Sequence[int],
         begun: Sequence[Sequence[int]],
         last: bool,
-        stop: Callable[[Sequence[int]], bool] | None,
+        stop: Callable[[Sequence[int]], str | None] | None,
         *,
         k: int,
         eos: int,
@@ -84,30 +77,31 @@ class Forced:
         """Order the options (`k` per hypothesis) for the beam: grouped by bytes held, the best of each group in turn.
 
         The group that holds most comes first. An option that ends an answer, by `eos`, at a `stop` or because this is
-        the `last` step, is left out unless the answer contains all forced texts.
+        the `last` step, is left out unless the answer contains all forced texts; at a `stop` it is the text before it.
         """
         banks: dict[int, list[Option]] = {}
         held = [self.held(ids) for ids in begun]
         for place in sorted(range(len(held) * k), key=lambda place: -totals[place]):
+            if totals[place] == -torch.inf:  # nor can one that comes after it be chosen, and a stop takes time
+                break
             before, token = held[place // k], tokens[place]
             now = before if token == eos else self._after(before, token)
-            if token != eos and stop is not None and stop(ids := [*begun[place // k], token]):
-                fits = self._held_before_stop(ids)
+            text = None if token == eos or stop is None else stop([*begun[place // k], token])
+            if text is not None:
+                fits = all(each in text for each in self.texts)
             else:
                 fits = now == self.whole or not (last or token == eos)
-            if totals[place] > -torch.inf and fits:
+            if fits:
                 banks.setdefault(sum(now), []).append((totals[place], token, place))
         turns = zip_longest(*(banks[count] for count in sorted(banks, reverse=True)))
         return [option for turn in turns for option in turn if option is not None]
 
-    def _held_before_stop(self, ids: Sequence[int]) -> bool:
-        """Whether all forced texts are there before the stop text."""
-        text = b"".join(self.spelled[id] for id in ids)
-        return all(word in text[: stop_in(text, self.stops)] for word in self.words)
+    def refuse(self, row: int, limit: int, others: Sequence[str] = (), *, stops: bool = False) -> RowError:
+        """The error for a row without an answer.
 
-    def refuse(self, row: int, limit: int, others: Sequence[str] = ()) -> RowError:
-        """The error for a row without an answer; `others` are the names of settings that forbid tokens."""
-        change = ", or stop at fewer" if self.stops else ""
+        `others` are the names of settings that forbid tokens; `stops` says whether something stops answers.
+        """
+        change = ", or stop at fewer" if stops else ""
         change += f", or change or remove {' or '.join(others)}" if others else ""
         return RowError(
             f"An answer must contain all forced texts, {', '.join(map(repr, self.texts)):.80}; none of ",

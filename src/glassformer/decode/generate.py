@@ -68,8 +68,7 @@ def _next(model: Transformer, rows: Rows, run: Run, max_context: int | None, dro
     live = [i for i, row in enumerate(run.going) if not rows.done[row]]
     if any(begins[i] != run.begins[i] for i in live):
         going = [run.going[i] for i in live]
-        memory, memory_keep = (None if each is None else each[live] for each in (run.memory, run.memory_keep))
-        return read_anew(model, rows, going, max_context, drop, memory, memory_keep)
+        return read_anew(model, rows, going, max_context, drop, *run.memory_of(live))
     run = _leave(run, live, model.config.stack.max_len)
     newest = torch.tensor([[rows.written[row][-1]] for row in run.going], device=run.tokens.device)
     return run._replace(tokens=newest, keep=None, prefix=None)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from glassformer.foundation.errors import RowError
+
 Lengths = Callable[[int], float]
 """From the number of tokens written (with <eos>) to the divisor of a log-probability; monotone and above 0."""
 
@@ -28,6 +30,14 @@ class Beginning(NamedTuple):
     ids: list[int]
     log_probability: float
     row: int
+
+
+class UnansweredError(RowError):
+    """The error for the first row of a call without an answer; it has what was found for the rows before."""
+
+    def __init__(self, why: RowError, found: list[list[Hypothesis]]) -> None:
+        super().__init__(why.before, why.row, why.after)
+        self.found = found
 
 
 @dataclass

@@ -54,11 +54,17 @@ class Run(NamedTuple):
         """Keep these rows of the batch, in this order; one that comes twice is copied."""
         at = torch.tensor(rows, device=self.tokens.device)
         self.cache.select(at)
-        tensors = (self.tokens, self.keep, self.memory, self.memory_keep, self.prefix)
-        tokens, keep, memory, memory_keep, prefix = (None if each is None else each[at] for each in tensors)
-        assert tokens is not None
+        keep, prefix = (None if each is None else each[at] for each in (self.keep, self.prefix))
         going, begins = [self.going[i] for i in rows], [self.begins[i] for i in rows]
-        return Run(going, begins, tokens, keep, self.cache, memory, memory_keep, prefix)
+        return Run(going, begins, self.tokens[at], keep, self.cache, *self.memory_of(rows), prefix)
+
+    def memory_of(self, rows: Sequence[int]) -> tuple[Tensor | None, Tensor | None]:
+        """The memory that these rows of the batch read, and its `memory_keep`; not copied where it is all as it was."""
+        if [self.going[i] for i in rows] == self.going:  # rows of one source read the same, in whichever order
+            return self.memory, self.memory_keep
+        at = torch.tensor(rows, device=self.tokens.device)
+        memory, keep = (None if each is None else each[at] for each in (self.memory, self.memory_keep))
+        return memory, keep
 
 
 def read_first(model: Transformer, rows: Rows, max_context: int | None = None, drop: int = 1) -> Run:

@@ -34,6 +34,8 @@ class Piece(NamedTuple):
     """With a beam: of all tokens of the text, <eos> or stop text included, in nats."""
     score: float | None = None
     """With a beam: the score by which the search ranked the text."""
+    limit: str = ""
+    """In the last piece of a text that its limit ended, the name of that `Limit`, if the writer knows it."""
 
 
 class TextStream:

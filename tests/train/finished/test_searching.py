@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from glassformer.data.tokens.vocabulary import BOS
+from glassformer.decode.answer import ASKED, CONTEXTS
 from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.choose.draw import filters_of
 from glassformer.decode.choose.words import Wishes
 from glassformer.decode.stream import Piece
 from glassformer.foundation.errors import ConfigError, TooLongError
+from glassformer.train.finished import writing
 from glassformer.train.finished.guessing import Guessing
+from glassformer.train.finished.room import Room
 from glassformer.train.finished.writing import Writer
 from train.finished.test_writing import WINDOW, of_run, text_run, texts
 
@@ -72,8 +75,10 @@ def test_prompt_and_text_share_the_context(run):
     )
     with pytest.raises(TooLongError, match=said):
         list(searching(run, max_new_tokens=room + 1).write(["a", prompt]))
-    with pytest.raises(TooLongError, match=rf"prompt 1 has 2, .* Set max_new_tokens={WINDOW - 1} or less\.$"):
-        list(searching(run, max_new_tokens=WINDOW + 1).write(["a"], crop=True))
+    most = rf"so a text may have at most {WINDOW}; got max_new_tokens=99\. Set max_new_tokens={WINDOW} or less\.$"
+    for crop in (True, False):
+        with pytest.raises(TooLongError, match=most):
+            list(searching(run, max_new_tokens=99).write(["a", "abc" * crop], crop=crop))
     with pytest.raises(ConfigError, match=r"a text may have 5 \(what the prompt leaves of the context\). Shorten the"):
         list(searching(run, max_new_tokens=None).write([prompt], wishes=Wishes(begin="abcabc")))
 
@@ -91,11 +96,33 @@ def test_a_prompt_is_cropped_so_that_its_text_fits(run, asked, read):
         list(writer.write([long]))
 
 
-def test_a_crop_leaves_what_fits(run):
-    """Without a number of tokens, too: a prompt that fits is read as a whole."""
+@pytest.mark.parametrize("usual", [200, 2])
+def test_a_crop_leaves_room_however_long_the_prompt_is(run, usual, monkeypatch):
+    """Without a number of tokens, too; a prompt that leaves as much is read as a whole."""
+    monkeypatch.setattr(writing, "USUAL_TOKENS", usual)
+    least = min(usual, WINDOW // 4 + 1)
     writer = searching(run, min_new_tokens=99)
-    (whole,) = writer.write(["abc abc"[:6]], crop=True)
-    assert whole.tokens == WINDOW + 1 - 7
+    for letters in range(1, 2 * WINDOW):
+        read, _ = Room(WINDOW, WINDOW // 4, "").fitted([*range(1 + letters)], 1, None, usual, crop=True)
+        assert len(read) == min(1 + letters, WINDOW + 1 - least)
+        (piece,) = writer.write([("ab" * letters)[:letters]], crop=True)
+        expected = max(least, min(usual, WINDOW + 1 - (1 + letters)))
+        assert (piece.tokens, piece.limit) == (expected, ASKED if expected == usual else CONTEXTS)
+
+
+def test_what_limits_a_text_is_told_of_the_texts_that_it_ends(run):
+    for asked, name in ((None, CONTEXTS), (3, ASKED)):
+        pieces = [*searching(run, max_new_tokens=asked, batch_size=1).write(["ab", "abc"], n=3, stops=["d"])]
+        assert {each.end for each in pieces} > {"max_new_tokens"}
+        assert [each.limit for each in pieces] == [name * (each.end == "max_new_tokens") for each in pieces]
+
+
+def test_texts_before_a_prompt_without_one_are_written(run):
+    """Of one batch, too: a context that is full can hold nothing more."""
+    written: list[Piece] = []
+    with pytest.raises(ConfigError, match="none of the text of prompt 3 did within its 2 tokens"):
+        written.extend(searching(run, batch_size=9).write(["a", "b", "abcabc", "c"], 2, wishes=Wishes(forced=["dab"])))
+    assert [each.row for each in written] == [0, 1, 2, 3]
 
 
 def test_forced_texts_and_stops(run):

@@ -101,7 +101,7 @@ class Wishes:
                 f"A text ends before a stop text, so none can contain a forced text with one in it; got {text[:40]!r} "
                 f"forced, with the stop text {stop[:40]!r}. Remove one of them."
             )
-        return Forced(tokenizer.spelling(), forced, ends)
+        return Forced(shown_of(tokenizer), forced)
 
 
 NO_WISHES = Wishes()
@@ -129,8 +129,7 @@ def banned_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> Filter:
     A text that the prompt began may not be completed either. Every id that would complete a text is forbidden: for each
     number of its bytes already there, the ids whose own bytes begin with the rest.
     """
-    spelled, words = tokenizer.spelling(), [utf8(tokenizer.normal(text)) for text in texts]
-    spelled[UNK] = tokenizer.adds(UNK)  # an answer shows it, unlike other special tokens
+    spelled, words = shown_of(tokenizer), [utf8(tokenizer.normal(text)) for text in texts]
     longest = max(map(len, words), default=0)
     enders: dict[tuple[bytes, int], list[int]] = {}
 
@@ -151,6 +150,13 @@ def banned_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> Filter:
         return forbidden(logits, ids)
 
     return without
+
+
+def shown_of(tokenizer: Tokenizer) -> list[bytes]:
+    """The bytes that a text shows of each id, by id: an <unk> too, unlike other special ids."""
+    spelled = tokenizer.spelling()
+    spelled[UNK] = tokenizer.adds(UNK)
+    return spelled
 
 
 def tail_of(ids: Sequence[int], spelled: Sequence[bytes], least: int) -> bytes:

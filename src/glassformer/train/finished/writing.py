@@ -22,12 +22,12 @@ from glassformer.decode.method import Method, method_of
 from glassformer.decode.prepare import prepared
 from glassformer.decode.search_texts import search_texts
 from glassformer.decode.speculative import Tally
-from glassformer.decode.stream import Piece, check_stops, goes_on, write
+from glassformer.decode.stream import LIMITED, Piece, check_stops, goes_on, write
 from glassformer.foundation.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.train.finished.committee import load_runs, shortest_of
-from glassformer.train.finished.context import CROP, Context
 from glassformer.train.finished.guessing import Guessing, guessed
 from glassformer.train.finished.loading import tell_decoding
+from glassformer.train.finished.room import CROP, Room
 from glassformer.train.recipe import Recipe
 
 USUAL_TOKENS = 200
@@ -140,7 +140,8 @@ class Writer:
             )
             with naming_texts(total, of_row):
                 for piece in pieces:
-                    yield piece._replace(row=start * n // of_row + piece.row)
+                    row = start * n // of_row + piece.row
+                    yield piece._replace(row=row, limit=limits[row // n].name if piece.end == LIMITED else "")
 
     @property
     def usual(self) -> Limit:
@@ -158,8 +159,8 @@ class Writer:
         if self.recipe.decode.beam == 1 or self.max_context is None:
             return ids, [self.usual] * len(ids)
         whose = f" of {self.shortest}" if self.shortest and self.limiting == "model.max_len" else ""
-        context = Context(self.max_context, self.drop, self.limiting + whose)
-        pairs = [context.fitted(each, number, asked, USUAL_TOKENS, crop) for number, each in enumerate(ids, 1)]
+        room = Room(self.max_context, self.drop, self.limiting + whose)
+        pairs = [room.fitted(each, number, asked, USUAL_TOKENS, crop) for number, each in enumerate(ids, 1)]
         return [read for read, _ in pairs], [limit for _, limit in pairs]
 
     def method(self, first: Sequence[Filter]) -> Method:
