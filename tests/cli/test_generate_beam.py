@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from cli.test_end_to_end import TASK, TINY
+from glassformer.cli.arguments import read_arguments
+from glassformer.cli.generate import note_of_cut
 from glassformer.cli.main import main
+from glassformer.cli.verbs import VERBS
+from glassformer.decode.answer import CONTEXTS
+from glassformer.decode.stream import Piece
 from glassformer.train.recipe import Recipe, dumps_recipe, override
 
 OF_RUN = {"beam": 6, "length_penalty": 1.5, "temperature": 0.0}
@@ -103,6 +108,18 @@ def test_texts_that_the_context_ends_are_told_of(run, writing, a_run):
     assert run("generate", "runs/old", "--prompt", "ab", "--beam", "3").err == said.format("The text ended at 3")
 
 
+def test_what_the_context_cut_is_not_advised_to_be_longer():
+    """A larger --max-new-tokens would be refused."""
+    given = read_arguments("generate", VERBS["generate"], ["run", "--json-schema", "s.json"])
+    pieces = [
+        Piece(row, "a", 5, "max_new_tokens", complete, limit=CONTEXTS) for row, complete in ((0, False), (1, True))
+    ]
+    told = "A text matches --json-schema only when it is complete; 1 of 2 texts (1) was cut before that, at 5 tokens."
+    assert note_of_cut(pieces, given, continues=True) == told
+    pieces += [pieces[0]._replace(row=2, limit="max_new_tokens")]
+    assert note_of_cut(pieces, given, continues=True).endswith(" Raise --max-new-tokens.")
+
+
 def test_texts_that_were_not_found_shift_no_other(run, writing, a_run):
     """Each stands behind its own prompt, with a line between two; and it is said where there are fewer."""
     Path("prompts.txt").write_text("ab\nc\nd\n", "utf-8")
@@ -111,7 +128,7 @@ def test_texts_that_were_not_found_shift_no_other(run, writing, a_run):
     writing.not_found = {1, 2, 8}
     answer = run(*words)
     assert answer.out == "abba\n---\ncc\n---\ncc1\n---\ncc2\n---\ndd\n---\ndd1\n"
-    said = "The search found fewer than 3 texts that differ{}. Raise --beam, or lower --n.\n"
+    said = "The search found fewer than 3 texts that differ{}. Raise --beam or lower --n: there may be no more.\n"
     assert answer.err == said.format(" behind prompt 1, 3")
     prompts = [json.loads(line)["prompt"] for line in run(*words, "--json").out.splitlines()]
     assert prompts == ["ab", "c", "c", "c", "d", "d"]

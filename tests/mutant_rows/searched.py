@@ -79,6 +79,8 @@ ROWS: list[Mutant] = [
         "if note := note_of_context(ends, len(prompts), n):", "if note := \"\":", f"{CLI}::test_texts_that_the_context_ends_are_told_of"),
     Mutant("all texts are told to be cut by the context", "cli/generate.py",
         "for piece in ends if piece.limit == CONTEXTS]", "for piece in ends]", f"{CLI}::test_texts_that_the_context_ends_are_told_of"),
+    Mutant("what the context cut is advised to be longer", "cli/generate.py",
+        "if all(each.complete or each.limit == CONTEXTS for each in ends):", "if False:", f"{CLI}::test_what_the_context_cut_is_not_advised_to_be_longer"),
     Mutant("without a beam what needs one stays", "cli/flags/beamed.py",
         "    if beam == 1:", "    if False:", f"{CLI}::test_settings"),
     Mutant("nobody hears that groups are the recipe's", "cli/flags/beamed.py",

@@ -203,17 +203,18 @@ def with_ends(pieces: Iterable[Piece], ends: list[Piece]) -> Iterator[Piece]:
 
 
 def note_of_cut(ends: list[Piece], arguments: Arguments, continues: bool) -> str:
-    """Return the note that limits cut some of these texts before they matched."""
+    """Return the note that limits cut some of these texts before they matched; that of the context has its advice."""
+    from glassformer.decode.answer import CONTEXTS  # here, as importing torch takes a second
+
     flag = "--regex" if "regex" in arguments.options else "--json-schema"
     cut = [number for number, piece in enumerate(ends, 1) if not piece.complete]
     room = lengths_of(each for each in ends if not each.complete)
     verb = "was" if len(cut) == 1 else "were"
     came = "the text was" if len(ends) == 1 else f"{len(cut)} of {len(ends)} texts ({firsts(cut)}) {verb}"
-    most = "" if continues else " (at most model.max_len)"
-    return (
-        f"A text matches {flag} only when it is complete; {came} cut before that, at {room} tokens. Raise "
-        f"--max-new-tokens{most}."
-    )
+    told = f"A text matches {flag} only when it is complete; {came} cut before that, at {room} tokens."
+    if all(each.complete or each.limit == CONTEXTS for each in ends):
+        return told
+    return f"{told} Raise --max-new-tokens{'' if continues else ' (at most model.max_len)'}."
 
 
 def note_of_context(ends: list[Piece], n_prompts: int, n: int) -> str:
@@ -237,7 +238,7 @@ def note_of_fewer(ends: list[Piece], n_prompts: int, n: int) -> str:
     found = Counter(piece.row // n + 1 for piece in ends)
     fewer = [number for number in range(1, n_prompts + 1) if found[number] < n]
     where = f" behind prompt {firsts(fewer)}" if n_prompts > 1 else ""
-    return f"The search found fewer than {n} texts that differ{where}. Raise --beam, or lower --n."
+    return f"The search found fewer than {n} texts that differ{where}. Raise --beam or lower --n: there may be no more."
 
 
 def firsts(numbers: list[int]) -> str:
