@@ -115,7 +115,7 @@ def test_fewer_rows_than_a_cache_of_texts_has_are_refused():
     ready, ids = natively(model("decoder")), tokens(3, 4)
     with torch.no_grad():
         ready(ids[:, :3], cache=(cache := ready.new_cache()))
-        with pytest.raises(ValueError, match="a row for each of 1 texts, of 4 columns; got one of 3 by 8"):
+        with pytest.raises(ValueError, match="a row for each of 1 texts, of 4 columns; got one of 3 by 16"):
             ready(ids[2:, 3:], cache=cache)
 
 
