@@ -274,3 +274,21 @@ def writing(monkeypatch) -> Writing:
     fake = Writing()
     monkeypatch.setitem(sys.modules, "glassformer.train.finished.writing", fake)
     return fake
+
+
+def decoding_as(settings: dict[str, object]) -> Recipe:
+    """A recipe with these settings of decoding."""
+    return override(Recipe("one"), {f"decode.{name}": value for name, value in settings.items()})
+
+
+@pytest.fixture
+def writes_as(run, writing) -> Callable[[dict[str, object], Sequence[str], dict[str, object]], None]:
+    """Asserts that a run whose recipe decodes as `of_run` writes as `expected`, after these words."""
+
+    def check(of_run: dict[str, object], words: Sequence[str], expected: dict[str, object]) -> None:
+        Path("runs/one").mkdir(parents=True)
+        Path("runs/one/recipe.toml").write_text(dumps_recipe(decoding_as(of_run)))
+        assert run("generate", "runs/one", "--prompt", "a", *words).code == 0
+        assert writing.recipe == decoding_as(expected)
+
+    return check

@@ -16,7 +16,6 @@ from cli.test_end_to_end import TASK, TINY
 from glassformer.cli.generate import in_order
 from glassformer.cli.main import main
 from glassformer.decode.stream import Piece
-from glassformer.train.recipe import Recipe, dumps_recipe, override
 
 
 class Out:
@@ -123,12 +122,8 @@ def test_what_the_vocabulary_lacks_is_said(run, writing, a_run):
     ],
     ids=[str(i) for i in range(9)],
 )  # fmt: skip
-def test_settings(run, writing, of_run, words, expected):
-    recipe = override(Recipe("one"), {f"decode.{name}": value for name, value in of_run.items()})
-    Path("runs/one").mkdir(parents=True)
-    Path("runs/one/recipe.toml").write_text(dumps_recipe(recipe))
-    assert run("generate", "runs/one", "--prompt", "a", *words).code == 0
-    assert writing.recipe == override(Recipe("one"), {f"decode.{name}": value for name, value in expected.items()})
+def test_settings(writes_as, of_run, words, expected):
+    writes_as(of_run, words, expected)
 
 
 @pytest.mark.parametrize(

@@ -42,13 +42,9 @@ NEEDING = {"beam_groups": 3, "coverage_penalty": 0.2, "early_stop": True}
     ],
     ids=[str(i) for i in range(12)],
 )
-def test_settings(run, writing, of_run, words, expected):
+def test_settings(writes_as, of_run, words, expected):
     """Only a flag asks for a beam; then the recipe's other settings of a beam apply, and nothing is drawn."""
-    recipe = override(Recipe("one"), {f"decode.{name}": value for name, value in of_run.items()})
-    Path("runs/one").mkdir(parents=True)
-    Path("runs/one/recipe.toml").write_text(dumps_recipe(recipe))
-    assert run("generate", "runs/one", "--prompt", "a", *words).code == 0
-    assert writing.recipe == override(Recipe("one"), {f"decode.{name}": value for name, value in expected.items()})
+    writes_as(of_run, words, expected)
 
 
 @pytest.mark.parametrize(
