@@ -7,7 +7,8 @@ import torch
 
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.parts.cache import Cache
-from glassformer.parts.columns import Fixed, Growing, LayerCache, Once
+from glassformer.parts.columns import Growing, LayerCache, Once
+from glassformer.parts.fixed import Fixed, cache_of
 from specimens import close, model, tokens
 
 
@@ -123,7 +124,7 @@ def advance(cache, *step):
 
 
 def test_steps_say_where_tokens_and_keys_stand():
-    growing, fixed = Cache(1), Cache(1, capacity=5)
+    growing, fixed = Cache(1), cache_of(1, 5)
     for cache in (growing, fixed):
         advance(cache, tokens(2, 3))
     step, wide = advance(growing, tokens(2, 1)), advance(fixed, tokens(2, 1))
@@ -133,7 +134,7 @@ def test_steps_say_where_tokens_and_keys_stand():
 
 @pytest.mark.parametrize("capacity", [None, 6])
 def test_padding_takes_a_column_but_no_position(capacity):
-    cache, rest = Cache(1, capacity=capacity), [-1] * (0 if capacity is None else 2)
+    cache, rest = cache_of(1, capacity), [-1] * (0 if capacity is None else 2)
     advance(cache, tokens(2, 1))
     step = advance(cache, tokens(2, 2), torch.tensor([[True, True], [False, True]]))
     assert step.positions.tolist() == [[1, 2], [0, 1]]

@@ -12,6 +12,7 @@ from hypothesis import strategies as some
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.parts.cache import Cache
+from glassformer.parts.fixed import cache_of
 from glassformer.parts.rounded import rounding_cache
 from specimens import close, model
 
@@ -123,7 +124,7 @@ def check_bare(cache: Cache, acts) -> None:
 @torch.no_grad()
 def test_all_short_orders_leave_what_lists_hold(capacity):
     for acts in itertools.product(ACTS, repeat=3):
-        check_bare(Cache(1, capacity=capacity), (ACTS[1], *acts))
+        check_bare(cache_of(1, capacity), (ACTS[1], *acts))
 
 
 @pytest.mark.parametrize("make", [lambda: rounding_cache(Cache(1)), lambda: Cache(1)], ids=["8 bits", "gradients"])
@@ -170,4 +171,4 @@ def test_a_model_goes_on_in_each_row_as_if_it_had_read_only_what_is_left(capacit
 @pytest.mark.parametrize("capacity", [None, ROOM])
 def test_fewer_than_no_tokens_cannot_be_kept(capacity):
     with pytest.raises(ConfigError, match=r"at least 0 tokens; got length=-1\. Try length=0"):
-        Cache(1, capacity=capacity).truncate(-1)
+        cache_of(1, capacity).truncate(-1)

@@ -7,8 +7,11 @@ import torch
 
 from glassformer.decode.beam import beam_search
 from glassformer.decode.generate import generate
+from glassformer.decode.rows import begin_rows
+from glassformer.decode.run import read_first
 from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.parts import Cache, RollingCache, rolling
+from glassformer.parts.fixed import FixedCache
 from specimens import close, model, padded, tokens
 
 WINDOWS = [
@@ -82,14 +85,20 @@ def test_texts_are_those_of_a_cache_that_keeps_all(monkeypatch):
     made = long("decoder", window=3, sinks=1)
     given = {"prompts": [[1, 7, 8, 9], [1], [1, 9]], "max_new_tokens": 20}
     found = [[each.tokens for each in generate(made, **given)], beam_search(made, **given, beam=3)]
-    monkeypatch.setattr(made, "new_cache", lambda: Cache(len(made.decoder.blocks)))
+    monkeypatch.setattr(made, "new_cache", lambda **_: Cache(len(made.decoder.blocks)))
     assert [[each.tokens for each in generate(made, **given)], beam_search(made, **given, beam=3)] == found
 
 
 def test_only_a_window_rolls():
     others = [{}, {"stride": 3, "attention": "sparse"}, {"block": 3, "attention": "sparse"}]
     assert all(type(model("decoder", **each).new_cache()) is Cache for each in others)
-    assert type(model("decoder", window=3).new_cache(9)) is Cache
+    assert type(model("decoder", window=3).new_cache(9)) is FixedCache
+
+
+def test_a_text_drops_what_its_window_does_not_reach():
+    rows = begin_rows(made := model("decoder", window=3), None, [[5, 6]], 4)
+    assert type(read_first(made, rows).cache) is RollingCache
+    assert type(read_first(made, rows, whole=True).cache) is Cache
 
 
 def test_what_was_dropped_cannot_be_taken_back():

@@ -67,15 +67,20 @@ class Run(NamedTuple):
         return memory, keep
 
 
-def read_first(model: Transformer, rows: Rows, max_context: int | None = None, drop: int = 1) -> Run:
-    """Prepare the first step: encode the sources; the step will read the prompts. What several rows read, one reads."""
+def read_first(
+    model: Transformer, rows: Rows, max_context: int | None = None, drop: int = 1, *, whole: bool = False
+) -> Run:
+    """Prepare the first step: encode the sources; the step will read the prompts. What several rows read, one reads.
+
+    `whole`: as in `Transformer.new_cache`.
+    """
     sources = [()] * len(rows.prompts) if rows.sources is None else rows.sources
     texts = [(tuple(source), tuple(prompt)) for source, prompt in zip(sources, rows.prompts, strict=True)]
     first: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
     firsts = [first.setdefault(text, row) for row, text in enumerate(texts)]
     once = list(first.values())
     read = None if rows.sources is None else [rows.sources[row] for row in once]
-    run = read_anew(model, rows, once, max_context, drop, *memories(model, read))
+    run = read_anew(model, rows, once, max_context, drop, *memories(model, read), whole=whole)
     places = {row: place for place, row in enumerate(once)}
     return run if len(once) == len(texts) else run._replace(alike=[places[row] for row in firsts])
 
@@ -107,16 +112,18 @@ def read_anew(
     drop: int,
     memory: Tensor | None,
     memory_keep: Tensor | None,
+    *,
+    whole: bool = False,
 ) -> Run:
     """Prepare a step that reads these rows from their begin, into a new cache."""
-    whole = rows.context(going).read
-    begins = [begin_of(len(ids), max_context, drop) for ids in whole]
-    tokens, keep = _pad_left([ids[begin:] for ids, begin in zip(whole, begins, strict=True)])
+    texts = rows.context(going).read
+    begins = [begin_of(len(ids), max_context, drop) for ids in texts]
+    tokens, keep = _pad_left([ids[begin:] for ids, begin in zip(texts, begins, strict=True)])
     device = next(model.parameters()).device
     keep = None if keep is None else keep.to(device)
     lengths = [max(0, len(rows.prompts[row]) - begin) for row, begin in zip(going, begins, strict=True)]
     prefix = torch.tensor(lengths, device=device) if rows.prefix else None
-    return Run(going, begins, tokens.to(device), keep, model.new_cache(), memory, memory_keep, prefix)
+    return Run(going, begins, tokens.to(device), keep, model.new_cache(whole=whole), memory, memory_keep, prefix)
 
 
 def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:

@@ -164,7 +164,8 @@ class JointCache(Cache):
     """The caches of all members; all were given the same tokens, but a rolling cache may have dropped some."""
 
     def __init__(self, members: Sequence[Cache]) -> None:
-        super().__init__(0, capacity=members[0].capacity)
+        super().__init__(0)
+        self.capacity = members[0].capacity
         self.members = members
 
     def count(self) -> None:

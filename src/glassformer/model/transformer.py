@@ -17,6 +17,7 @@ from glassformer.model.heads import HEADS, SequenceHead
 from glassformer.model.initialize import initialize
 from glassformer.model.stack import Stack, by_modules
 from glassformer.parts import Cache, RollingCache, Slots, StateCache, StateSlots, rounding_cache
+from glassformer.parts.fixed import cache_of
 from glassformer.parts.recent import Recent
 from glassformer.parts.room import Room
 from glassformer.parts.rounded import RoundedRoom
@@ -158,13 +159,13 @@ class Transformer(nn.Module):
         elif rolls and stack.pattern is not None and stack.pattern.window is not None:
             made = RollingCache(n_layers, stack.pattern)
         else:
-            made = Cache(n_layers, capacity=capacity)
+            made = cache_of(n_layers, capacity)
         if self.rounds_cache and not isinstance(made, StateCache):
             made = rounding_cache(made)
         if stack.convolution > 1:
             made.taps, rolls = stack.convolution, capacity is None and not whole
             kept = RollingCache(2 * n_layers, Pattern(window=made.taps)) if rolls else None
-            made.convolved = kept or Cache(2 * n_layers, capacity=capacity)
+            made.convolved = kept or cache_of(2 * n_layers, capacity)
         return made
 
     def new_slots(self, most_rows: int) -> Slots | StateSlots:

@@ -11,7 +11,7 @@ import torch
 
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Bool, Int, Tensor
-from glassformer.parts.columns import Fixed, Growing, LayerCache, Once, TakesBack
+from glassformer.parts.columns import Growing, LayerCache, Once, TakesBack
 
 
 class Step(NamedTuple):
@@ -27,8 +27,10 @@ class Step(NamedTuple):
 class Cache:
     """The cache of a decoder: for each layer, one `LayerCache` of its own keys and one of the encoder's memory.
 
-    Layers are `Fixed`, for at most `capacity` tokens, or `Growing` without a capacity.
+    Its layers are `Growing`. Subclasses may have a `capacity`, and hold at most so many tokens.
     """
+
+    capacity: int | None = None
 
     dropped = 0
     """How many tokens' keys were dropped because no query will read them again (`RollingCache`)."""
@@ -37,10 +39,9 @@ class Cache:
     """How many tokens a short convolution reads, and what these read, with two layers for each layer here: that of
     self-attention and that of feed-forward."""
 
-    def __init__(self, n_layers: int, *, capacity: int | None = None) -> None:
-        self.capacity = capacity
+    def __init__(self, n_layers: int) -> None:
         self.length = 0
-        self.layers: list[LayerCache] = [Growing() if capacity is None else Fixed(capacity) for _ in range(n_layers)]
+        self.layers: list[LayerCache] = [Growing() for _ in range(n_layers)]
         self.cross: list[LayerCache] = [Once() for _ in range(n_layers)]
         self._ragged: Tensor | None = None  # [B, length] positions of keys, -1 at padding, once rows differ
         self._memories: Tensor | None = None  # [B] the original row whose memory each row reads, once rows changed
@@ -54,10 +55,8 @@ class Cache:
         self.check_room(end)
         if keep is not None or self._ragged is not None:
             return self._ragged_step(tokens, keep, start, end)
-        columns = torch.arange(self.capacity or end, device=tokens.device)
-        if self.capacity is None:
-            return Step(columns[start:], columns, in_order=True)
-        return Step(columns[start:end], torch.where(columns < end, columns, -1), in_order=False)
+        columns = torch.arange(end, device=tokens.device)
+        return Step(columns[start:], columns, in_order=True)
 
     def earlier(self, step: Step, count: int) -> Int[Tensor, "N *batch T"]:
         """The columns of the `count` tokens before each of a step, as `columns_before`."""
@@ -73,18 +72,18 @@ class Cache:
 
     def _ragged_step(self, tokens: Tensor, keep: Tensor | None, start: int, end: int) -> Step:
         real = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep
-        keys = tokens.new_full((tokens.shape[0], self.capacity or end), -1)
+        keys = tokens.new_full((tokens.shape[0], end), -1)
         keys[:, :start] = torch.arange(start, device=tokens.device) if self._ragged is None else self._ragged
         last = keys.max(1, keepdim=True).values
         positions = last + real.long().cumsum(1)
-        keys[:, start:end] = torch.where(real, positions, -1)
+        keys[:, start:] = torch.where(real, positions, -1)
         return Step(positions.clamp(min=0), keys, in_order=False)
 
     def advance(self, step: Step) -> None:
         """Records the tokens of a step; the layers add their keys and values."""
         self.length += step.positions.shape[-1]
         if step.keys.ndim == 2:
-            self._ragged = step.keys[:, : self.length]
+            self._ragged = step.keys
 
     def truncate(self, length: int) -> None:
         """Forgets all but the first `length` tokens of each row, padding counted.

@@ -1,8 +1,7 @@
 """What a layer keeps of its tokens while decoding, so that a step projects only new ones: keys and values in columns.
 
-The kinds: `Growing`, which `generate` uses; `Fixed`, whose constant shapes a compiled step needs; `Once`, for an
-encoder's memory; `State` (state.py), for linear attention; `Rolling` (rolling.py), for a window. Attention uses them
-all alike.
+The kinds: `Growing`, for texts of any length; `Once`, for an encoder's memory; `Fixed` (fixed.py), in constant shapes;
+`State` (state.py), for linear attention; `Rolling` (rolling.py), for a window. Attention uses them all alike.
 """
 
 from __future__ import annotations
@@ -247,35 +246,3 @@ class Once(Growing):
 
     def _first_room(self, n: int) -> int:
         return n  # no more will come
-
-
-class Fixed(Columns):
-    """A buffer for `capacity` tokens, written in place and returned whole; the mask hides unwritten columns."""
-
-    def __init__(self, capacity: int) -> None:
-        super().__init__()
-        self.capacity = capacity
-
-    def append(
-        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
-    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
-        """Writes the new keys and values into their columns; returns the whole buffer."""
-        if self._held is None:
-            self._held = (self._empty(k), self._empty(v))
-        end = self.used + k.shape[2]
-        self._held[0][:, :, self.used : end] = k
-        self._held[1][:, :, self.used : end] = v
-        self.used = end
-        return self._held
-
-    def _empty(self, like: Tensor) -> Tensor:
-        return like.new_zeros(*like.shape[:2], self.capacity, like.shape[3])
-
-    def read(self) -> tuple[Tensor, Tensor]:
-        """Returns the whole buffer."""
-        assert self._held is not None, "nothing was appended yet"
-        return self._held
-
-    def truncate(self, length: int) -> None:
-        """Forgets all but the first `length` tokens; the next ones are written over them."""
-        self.used = min(self.used, length)

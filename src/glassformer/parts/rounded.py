@@ -12,8 +12,9 @@ import torch
 
 from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.parts.cache import Cache
-from glassformer.parts.columns import Fixed, Growing, LayerCache, Once
+from glassformer.parts.columns import Growing, LayerCache, Once
 from glassformer.parts.eight_bits import rounded
+from glassformer.parts.fixed import Fixed, FixedCache
 from glassformer.parts.rolling import Rolling, RollingCache
 from glassformer.parts.room import Room
 
@@ -142,12 +143,14 @@ def rounding_cache(cache: Cache) -> Cache:
     def make() -> Held:
         if isinstance(cache, RollingCache):
             return Rolling()
-        return Growing() if cache.capacity is None else Fixed(cache.capacity)
+        return Fixed(cache.room) if isinstance(cache, FixedCache) else Growing()
 
     layers = [Rounded(make) for _ in cache.layers]
     cache.layers = [*layers]
     cache.cross = [Rounded(Once) for _ in cache.cross]
+    parts = [each for layer in layers for each in (layer.numbers, layer.steps)]
     if isinstance(cache, RollingCache):
-        parts = (each for layer in layers for each in (layer.numbers, layer.steps))
         cache.rolling = [each for each in parts if isinstance(each, Rolling)]
+    if isinstance(cache, FixedCache):
+        cache.fixed = [each for each in parts if isinstance(each, Fixed)]
     return cache

@@ -65,7 +65,8 @@ class StateCache(Cache):
     """
 
     def __init__(self, n_layers: int, features: int, *, capacity: int | None = None) -> None:
-        super().__init__(n_layers, capacity=capacity)
+        super().__init__(n_layers)
+        self.capacity = capacity
         self.features = features
         self.states = [State() for _ in range(n_layers)]
         self.layers: list[LayerCache] = [*self.states]

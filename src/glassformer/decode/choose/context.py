@@ -45,5 +45,16 @@ class Named:
         return self.step(logits, context)
 
 
+@dataclass(frozen=True)
+class ByLogits:
+    """A filter that looks at nothing but logits, so that it can be applied before the last tokens are known."""
+
+    step: Callable[[Tensor], Tensor]
+
+    def __call__(self, logits: Tensor, context: Context) -> Tensor:
+        """Apply the filter."""
+        return self.step(logits)
+
+
 Choose = Callable[[Tensor, Context], Tensor]
 """Maps logits [B, V] to the next tokens [B]."""

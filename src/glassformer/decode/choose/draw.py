@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import final
 
 import numpy as np
 import torch
@@ -34,14 +36,24 @@ def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms
     written), so that a row gets the same text in any batch. Errors while choosing: `ConfigError` if every token is
     forbidden or a filter returns NaN or +inf, `DataError` if the model's logits are NaN or +inf.
     """
-    applied = partial(apply, [*first, *filters_of(sampling)])
-    given = uniforms or partial(own_uniforms, sampling.seed)
+    return Chooser(sampling, [*first, *filters_of(sampling)], uniforms)
 
-    def choose(logits: Float[Tensor, "B V"], context: Context) -> Int[Tensor, " B"]:
-        logits = applied(logits, context)
-        return greedy(logits, context) if sampling.temperature == 0 else draw(logits, given(context))
 
-    return choose
+@final
+@dataclass(frozen=True, eq=False)
+class Chooser:
+    """What `chooser` makes: a `Choose` of these settings."""
+
+    sampling: Sampling
+    steps: Sequence[Filter]
+    uniforms: Uniforms | None
+
+    def __call__(self, logits: Float[Tensor, "B V"], context: Context) -> Int[Tensor, " B"]:
+        """Choose a token for each row."""
+        logits = apply(self.steps, logits, context)
+        if self.sampling.temperature == 0:
+            return greedy(logits, context)
+        return draw(logits, (self.uniforms or partial(own_uniforms, self.sampling.seed))(context))
 
 
 def shares(sampling: Sampling, first: Sequence[Filter] = ()) -> Callable[[Tensor, Context], Tensor]:
@@ -94,7 +106,7 @@ def filters_of(sampling: Sampling) -> list[Filter]:
     return [make() for wanted, make in asked if wanted]
 
 
-def draw(logits: Float[Tensor, "B V"], uniforms: Sequence[float]) -> Int[Tensor, " B"]:
+def draw(logits: Float[Tensor, "B V"], uniforms: Sequence[float] | Float[Tensor, " B"]) -> Int[Tensor, " B"]:
     """Sample by the inverse CDF: the first token, by id, at which the cumulative probability exceeds the row's number.
 
     In float64, so that a token of probability 1e-12 is still drawn once in 1e12 draws. Probability 0 is never drawn.
@@ -102,10 +114,10 @@ def draw(logits: Float[Tensor, "B V"], uniforms: Sequence[float]) -> Int[Tensor,
     return pick(in_float64(logits).softmax(-1), uniforms)
 
 
-def pick(shares: Float[Tensor, "B V"], uniforms: Sequence[float]) -> Int[Tensor, " B"]:
+def pick(shares: Float[Tensor, "B V"], uniforms: Sequence[float] | Float[Tensor, " B"]) -> Int[Tensor, " B"]:
     """As `draw`, from unnormalised probabilities with any sum above 0."""
     mass = in_float64(shares).cumsum(-1)
-    at = torch.tensor(uniforms, dtype=torch.float64, device=mass.device)[:, None]
+    at = torch.as_tensor(uniforms, dtype=torch.float64, device=mass.device)[:, None]
     return torch.searchsorted(mass / mass[:, -1:], at, right=True)[:, 0]
 
 

@@ -11,7 +11,7 @@ import math
 
 import torch
 
-from glassformer.decode.choose.context import Context, Filter
+from glassformer.decode.choose.context import ByLogits, Filter
 from glassformer.foundation.errors import ConfigError
 from glassformer.foundation.shapes import Bool, Float, Tensor
 
@@ -21,12 +21,12 @@ def temperature(value: float) -> Filter:
     if not 0 < value < math.inf:
         raise ConfigError(f"temperature must be above 0 and finite, as logits are divided by it; got {value}. Try 0.8.")
 
-    def scaled(logits: Float[Tensor, "B V"], _: Context) -> Float[Tensor, "B V"]:
+    def scaled(logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         largest = logits.max(-1, keepdim=True).values.clamp(min=torch.finfo(logits.dtype).min)
         least = torch.finfo(logits.dtype).tiny  # a smaller t would be 0 in this dtype
         return (logits - largest) / max(value, least)  # no value is above 0, so a small t can overflow only to -inf
 
-    return scaled
+    return ByLogits(scaled)
 
 
 def top_k(k: int) -> Filter:
@@ -34,7 +34,7 @@ def top_k(k: int) -> Filter:
     if k < 1:
         raise ConfigError(f"top_k must be at least 1; got {k}. Try top_k=50.")
 
-    def kept(logits: Float[Tensor, "B V"], _: Context) -> Float[Tensor, "B V"]:
+    def kept(logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         if k >= logits.shape[-1]:
             return logits
         least = logits.topk(k).values[:, -1:]
@@ -42,7 +42,7 @@ def top_k(k: int) -> Filter:
         room = k - above.sum(-1, keepdim=True)
         return only(logits, above | (equal & (equal.cumsum(-1) <= room)))
 
-    return kept
+    return ByLogits(kept)
 
 
 def top_p(p: float) -> Filter:
@@ -52,10 +52,10 @@ def top_p(p: float) -> Filter:
     """
     check_share("top_p", p)
 
-    def nucleus(logits: Float[Tensor, "B V"], _: Context) -> Float[Tensor, "B V"]:
+    def nucleus(logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         return logits if p == 1 else only(logits, of_mass(logits.softmax(-1), -logits, p))
 
-    return nucleus
+    return ByLogits(nucleus)
 
 
 def min_p(share: float) -> Filter:
@@ -67,10 +67,10 @@ def min_p(share: float) -> Filter:
         raise ConfigError(f"min_p must be from 0 to 1; got {share}. Try min_p=0.05.")
     floor = math.log(share) if share else -math.inf
 
-    def kept(logits: Float[Tensor, "B V"], _: Context) -> Float[Tensor, "B V"]:
+    def kept(logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         return only(logits, logits >= logits.max(-1, keepdim=True).values + floor)
 
-    return kept
+    return ByLogits(kept)
 
 
 def typical(p: float) -> Filter:
@@ -81,7 +81,7 @@ def typical(p: float) -> Filter:
     """
     check_share("typical_p", p)
 
-    def kept(logits: Float[Tensor, "B V"], _: Context) -> Float[Tensor, "B V"]:
+    def kept(logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         if p == 1:
             return logits
         log_p = logits.log_softmax(-1)
@@ -89,7 +89,7 @@ def typical(p: float) -> Filter:
         entropy = -(probabilities * log_p.clamp(min=torch.finfo(log_p.dtype).min)).sum(-1, keepdim=True)
         return only(logits, of_mass(probabilities, (-log_p - entropy).abs(), p))
 
-    return kept
+    return ByLogits(kept)
 
 
 def of_mass(probabilities: Float[Tensor, "B V"], rank: Float[Tensor, "B V"], p: float) -> Bool[Tensor, "B V"]:

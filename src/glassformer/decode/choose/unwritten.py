@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import torch
 
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
-from glassformer.decode.choose.context import Context, Filter
+from glassformer.decode.choose.context import ByLogits, Filter
+from glassformer.foundation.recording import constant
 from glassformer.foundation.shapes import Float, Tensor
 
 
@@ -29,12 +30,12 @@ def unwritten(layout: str, objective: str = "next_token", *, ends: bool = True) 
 def without(ids: Sequence[int]) -> Filter:
     """Make a filter that forbids these ids."""
 
-    def forbidden(logits: Float[Tensor, "B V"], _: Context) -> Float[Tensor, "B V"]:
+    def forbidden(logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
         return forbid(logits, ids)
 
-    return forbidden
+    return ByLogits(forbidden)
 
 
 def forbid(logits: Float[Tensor, "*B V"], ids: Sequence[int]) -> Float[Tensor, "*B V"]:
     """Return the logits, with -inf for these ids."""
-    return logits.index_fill(-1, torch.tensor([*ids], dtype=torch.long, device=logits.device), -math.inf)
+    return logits.index_fill(-1, constant(ids, torch.long, logits.device), -math.inf)

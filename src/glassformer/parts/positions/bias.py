@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from glassformer.foundation.recording import constant
 from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.parts.positions.scheme import Positions
 
@@ -23,7 +24,7 @@ class Alibi(Positions):
         """The penalties, 0 at a query's own position."""
         wide = torch.promote_types(like.dtype, torch.float32)  # float16 ends at 65,504, where a penalty may be small
         distance = (queries[..., :, None] - keys[..., None, :]).abs().to(wide)
-        slopes = torch.tensor(alibi_slopes(self.room.n_heads), dtype=wide, device=like.device)
+        slopes = constant(alibi_slopes(self.room.n_heads), wide, like.device)
         return (-slopes[:, None, None] * distance[..., None, :, :]).to(like.dtype)
 
 

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from glassformer.foundation.order import RelativeConfig
+from glassformer.foundation.recording import constant
 from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.parts.positions.scheme import Positions, Room
 
@@ -40,7 +41,7 @@ def bucket(distance: Int[Tensor, "*pairs"], settings: RelativeConfig, *, causal:
     earlier keys, and later keys count as distance 0; otherwise the upper half of the buckets is for later keys.
     """
     side, single = settings.sides(causal)
-    edges = torch.tensor(first_distances(side, single, settings.max_distance), device=distance.device)
+    edges = constant(first_distances(side, single, settings.max_distance), torch.long, distance.device)
     far = (-distance).clamp(min=0) if causal else distance.abs()
     within = torch.bucketize(far, edges, right=True)
     return within if causal else within + side * (distance > 0)
