@@ -46,7 +46,7 @@ ROWS: list[Mutant] = [
     Mutant("what convolutions read is not taken back", "parts/cache.py",
         "            self.convolved.take_back(lengths)\n", "            pass\n", f"{CONV}::test_tokens_are_taken_back_where_all_is_kept"),
     Mutant("what convolutions read grows", "model/transformer.py",
-        "made.convolved = kept or Cache", "made.convolved = Cache", f"{CONV}::test_what_is_kept_for_it_does_not_grow"),
+        "made.convolved = kept or cache_of", "made.convolved = cache_of", f"{CONV}::test_what_is_kept_for_it_does_not_grow"),
     Mutant("what convolutions read rolls away too early", "model/transformer.py",
         "Pattern(window=made.taps)", "Pattern(window=made.taps - 1)", f"{CONV}::test_rows_that_stand_at_different_positions_and_change_places"),
     Mutant("what convolutions read rolls where all is wanted", "model/transformer.py",

@@ -40,7 +40,7 @@ ROWS: list[Mutant] = [
     Mutant("a larger cache begins anew", "parts/fixed.py",
         "self._next = torch.full((1,), other.length, device=device)", "self._next = torch.full((1,), 0, device=device)", SAME),
     Mutant("what convolutions read stands where it stood", "parts/fixed.py",
-        "            self.convolved.stand_at(length)\n", "            pass\n", ENDS),
+        "            self.convolved.stand_at(length)\n", "            pass\n", f"{FIXED}::test_all_parts_are_told_how_many_tokens_there_are"),
     Mutant("what convolutions read is not taken over", "parts/fixed.py",
         "            self.convolved.take(other.convolved)\n", "            pass\n", ENDS),
     Mutant("a cache in constant shapes forgets what it holds", "parts/fixed.py",

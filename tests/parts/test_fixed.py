@@ -63,6 +63,13 @@ def test_what_was_taken_back_is_written_anew(settings):
     close(read(network, then, cache), read(network, then, other))
 
 
+def test_all_parts_are_told_how_many_tokens_there_are():
+    cache = model("decoder", convolution=3).new_cache(9)
+    cache.stand_at(4)
+    assert [each.length for each in (cache, cache.convolved)] == [4, 4]
+    assert {layer.used for each in (cache, cache.convolved) for layer in each.layers} == {4}
+
+
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
 def test_rows_keep_their_positions_where_they_go(settings):
     network = model("decoder", **settings).eval()
