@@ -16,7 +16,8 @@ RECIPES = [(each, recipe) for each in catalogue().values() for recipe in each.re
 FILE = re.compile(r"--data\.(text|(dev|test)-text|(train|dev|test)(-source|-target)?)")
 """Matches a setting that names a file."""
 SELDOM = {
-    **dict.fromkeys(("german", "turkish", "finnish", "cmudict", "multi30k lower", "multi30k lower french"), "0"),
+    **dict.fromkeys(("german", "turkish", "finnish", "cmudict"), "0"),
+    **dict.fromkeys(("multi30k lower", "multi30k lower french", "multi30k lower wide"), "0"),
     **dict.fromkeys(("scan", "scan length", "scan jump"), "1000"),
 }
 """Rows that docs/results.md has with a `--training.evaluate-every` of their own, which decides what can be best."""
