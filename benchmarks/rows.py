@@ -100,13 +100,14 @@ FURTHER = (
             scale=1.0,
             unit="",
             settings=settings,
-            data=f"multi30k {which.removesuffix(' wide')}",
+            data=f"multi30k {which.replace(' wide', '')}",
         )
         for which, language, settings in (
             ("french", "French", LONGER),
             ("lower", "German, all in lower case", LONGER),
             ("lower french", "French, all in lower case", LONGER),
             ("lower wide", "German, all in lower case", WIDER),
+            ("lower wide french", "French, all in lower case", WIDER),
         )
     ),
     Experiment(

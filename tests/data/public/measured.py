@@ -17,7 +17,7 @@ FILE = re.compile(r"--data\.(text|(dev|test)-text|(train|dev|test)(-source|-targ
 """Matches a setting that names a file."""
 SELDOM = {
     **dict.fromkeys(("german", "turkish", "finnish", "cmudict"), "0"),
-    **dict.fromkeys(("multi30k lower", "multi30k lower french", "multi30k lower wide"), "0"),
+    **dict.fromkeys(("multi30k lower", "multi30k lower wide", "multi30k lower wide french"), "0"),
     **dict.fromkeys(("scan", "scan length", "scan jump"), "1000"),
 }
 """Rows that docs/results.md has with a `--training.evaluate-every` of their own, which decides what can be best."""

@@ -27,7 +27,6 @@ TOLD_AS = {
     "a minute": "1.52 in 76 s",
     "twenty minutes": "glassformer gets below that",
     "multi30k lower": "| beam of 5 |",
-    "multi30k lower french, 10,400 steps": "French has",
     "sst2 tuned": "| pre-trained on WikiText-2 |",
 }
 """What stands beside the figures of a recipe in the documents, if it is not the name of its row."""
