@@ -12,6 +12,8 @@ LOOKS = f"{RECORDED}::test_what_has_to_look_is_not_recorded"
 WATCHED = f"{RECORDED}::test_who_looks_into_a_model_sees_each_step"
 JUST = f"{RECORDED}::test_a_text_that_just_fits_is_recorded"
 NAN = f"{RECORDED}::test_logits_that_are_no_numbers_are_refused"
+AHEAD = "tests/decode/choose/test_ahead.py"
+MACHINE = "tests/decode/test_machine.py"
 FIXED = "tests/parts/test_fixed.py"
 
 # fmt: off
@@ -94,4 +96,16 @@ ROWS: list[Mutant] = [
         "tests/parts/test_rolling.py::test_a_text_drops_what_its_window_does_not_reach"),
     Mutant("rows leave their positions behind", "parts/fixed.py",
         "self._keys = self._keys[rows]", "self._keys = self._keys[: len(rows)]", f"{FIXED}::test_rows_keep_their_positions_where_they_go"),
+    Mutant("a forbidden token may be no number", "decode/choose/ahead.py",
+        "(given.amax(-1) < math.inf) & kept", "kept", f"{AHEAD}::test_what_is_refused_is_marked"),
+    Mutant("where all is forbidden something is chosen", "decode/choose/ahead.py",
+        " & kept.amax(-1).isfinite()", "", f"{AHEAD}::test_what_is_refused_is_marked"),
+    Mutant("what is chosen ahead passes by the filters", "decode/choose/ahead.py",
+        "            kept = each.step(kept)\n", "            each.step(kept)\n", f"{AHEAD}::test_choices_are_the_same"),
+    Mutant("CUDA is asked again for what it refused", "decode/machine.py",
+        "                self._refuses = True\n", "", f"{MACHINE}::test_a_refusal_is_told_once_and_not_asked_again"),
+    Mutant("CUDA's second error is told", "decode/machine.py",
+        "error.__context__ or error", "error", f"{MACHINE}::test_the_first_of_two_errors_is_told"),
+    Mutant("no memory is taken for a refusal", "decode/machine.py",
+        "            except torch.OutOfMemoryError:\n                raise\n", "", f"{MACHINE}::test_no_memory_is_no_refusal"),
 ]
