@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -210,15 +209,9 @@ def unfinished(module: str, text: str) -> list[str]:
 
 
 def too_long(module: str, text: str) -> list[str]:
-    """One idea a file, on 300 lines at most."""
+    """One idea a file, on 600 lines at most."""
     lines = len(text.splitlines())
-    return [f"{lines} lines; split it by idea"] if lines > 300 else []
-
-
-def crowded(modules: list[str]) -> dict[str, int]:
-    """Folders with more modules than a reader can look over, and how many: such a folder has rooms of its own."""
-    counts = Counter(module.rpartition("/")[0] for module in modules)
-    return {folder: count for folder, count in counts.items() if count > 36}
+    return [f"{lines} lines; split it by idea"] if lines > 600 else []
 
 
 def function_lengths(module: str, text: str) -> list[tuple[int, str]]:
