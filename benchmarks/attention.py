@@ -14,10 +14,10 @@ import torch
 from common import Row, arguments, begin, compare, finish
 from torch import Tensor
 
-from glassformer.attend import ATTEND, Mask
-from glassformer.parts import Attention
-from glassformer.parts.norm import RMSNorm
-from glassformer.parts.positions import Rotation
+from glassformer.nn.attend import ATTEND, Mask
+from glassformer.nn.attention import Attention
+from glassformer.nn.norm import RMSNorm
+from glassformer.nn.positions import Rotation
 
 BACKENDS = {"ours": "auto", "matmul": "matmul", "sdpa": "sdpa"}
 

@@ -24,7 +24,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import glassformer
-from glassformer.foundation.runtime import choose_threads
+from glassformer.base.runtime import choose_threads
 from glassformer.study.table import markdown
 
 LONG = 1.0

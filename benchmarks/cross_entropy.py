@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from common import Row, arguments, begin, compare, finish, peak
 from torch import Tensor
 
-from glassformer.foundation.runtime import has_bfloat16
+from glassformer.base.runtime import has_bfloat16
 from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
 
 Loss = Callable[[Tensor], Tensor]

@@ -39,11 +39,11 @@ from decode_peers import (
 from engine import Engine, processor_time
 
 from glassformer import ModelConfig, StackConfig, Transformer
+from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import EOS, SPECIALS
 from glassformer.decode.beam import beam_search
 from glassformer.decode.generate import generate
 from glassformer.decode.prepare import prepared
-from glassformer.foundation.errors import ConfigError
 from glassformer.study.table import markdown
 
 REST = 0.3

@@ -20,9 +20,9 @@ from files import read
 from torch import nn
 
 from glassformer import Block, ModelConfig, StackConfig, Transformer, answer
+from glassformer.base.errors import CheckpointError
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
-from glassformer.foundation.errors import CheckpointError
-from glassformer.parts import Attention
+from glassformer.nn.attention import Attention
 from glassformer.store.checkpoint import load
 
 TOGETHER = 128

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from glassformer import Transformer
-from glassformer.parts import Attention
+from glassformer.nn.attention import Attention
 
 
 def limits(

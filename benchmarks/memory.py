@@ -22,8 +22,8 @@ import torch
 from common import arguments, begin, fail, machine, markdown
 
 from glassformer import Batch, ModelConfig, Schedule, StackConfig, Transformer, train_steps
-from glassformer.foundation.runtime import choose_threads
-from glassformer.model.outputs import Classify
+from glassformer.base.runtime import choose_threads
+from glassformer.nn.outputs import Classify
 from glassformer.train.estimate.memory import THRESHOLD, estimate
 from glassformer.train.objective import objective_for
 from glassformer.train.optim.optimizer import build_optimizer

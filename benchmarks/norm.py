@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from common import Row, arguments, begin, compare, finish
 from torch import Tensor
 
-from glassformer.parts.norm import RMSNorm, rms_norm
+from glassformer.nn.norm import RMSNorm, rms_norm
 
 EPS = 1e-5
 SHAPES = ((256, 128), (256, 512), (1024, 32))
@@ -27,7 +27,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "--batch", type=int, default=8, help="how many times the shapes' vectors (default: %(default)s)"
     )
     options = parser.parse_args(words)
-    begin("norm: glassformer.parts.RMSNorm against its steps, and torch's norms", options)
+    begin("norm: glassformer.nn.RMSNorm against its steps, and torch's norms", options)
     return finish("norm", list(measure(options.batch, options.device, options.rounds)), options)
 
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer import Batch, Block, Transformer
-from glassformer.parts import Attention
+from glassformer.nn.attention import Attention
 
 
 class Peer(nn.Module):

@@ -24,9 +24,9 @@ import torch
 from common import begin, markdown
 
 from glassformer import Batch, ModelConfig, StackConfig, Transformer, train_steps
+from glassformer.base.launched import launched
+from glassformer.base.processors import free_processors
 from glassformer.data.tokens.vocabulary import SPECIALS
-from glassformer.foundation.launched import launched
-from glassformer.foundation.processors import free_processors
 from glassformer.train.optim.optimizer import build_optimizer
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.optim.schedule import Schedule

@@ -20,8 +20,8 @@ from common import fail, machine
 from experiments import Failure, Result, run_experiment
 from rows import EXPERIMENTS, ROWS, Experiment
 
-from glassformer.foundation.errors import GlassformerError
-from glassformer.foundation.runtime import choose_threads
+from glassformer.base.errors import GlassformerError
+from glassformer.base.runtime import choose_threads
 from glassformer.study.table import markdown, spread
 
 HEAD = ("recipe", "measured on the test split", "mean (lowest–highest)", "training, seconds")

@@ -20,7 +20,7 @@ from statistics import linear_regression
 import torch
 from common import Row, arguments, begin, compare, fail, finish, markdown, peak
 
-from glassformer.attend import ATTEND, Mask, Pattern
+from glassformer.nn.attend import ATTEND, Mask, Pattern
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 WINDOW = 128

@@ -22,7 +22,7 @@ from common import fail, machine
 from files import FILES, as_reviews, read
 from torch import Tensor
 
-from glassformer.foundation.runtime import choose_threads
+from glassformer.base.runtime import choose_threads
 from glassformer.study.table import markdown
 
 PENALTIES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)

@@ -17,22 +17,22 @@ MODULES = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*
 
 FLOORS = {
     "__version__": -1,  # a constant, for everybody
-    "foundation": 0,
-    "attend": 1,
-    "parts": 2,
-    "model": 3,
-    "data": 3,
-    "decode": 4,
-    "store": 4,
-    "train": 5,
+    "base": 0,
+    "nn": 1,
+    "data": 2,
+    "decode": 3,
+    "store": 3,
+    "train": 4,
+    "fast": 5,
     "lens": 6,
     "proof": 6,
     "study": 6,
     "serve": 6,
     "control": 6,
-    "cli": 7,
-    "__init__": 8,  # the lazy index of public names reaches everywhere, and nobody may lean on it
-    "__main__": 8,
+    "learn": 7,
+    "cli": 8,
+    "__init__": 9,  # the lazy index of public names reaches everywhere, and nobody may lean on it
+    "__main__": 9,
 }
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

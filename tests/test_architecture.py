@@ -15,7 +15,7 @@ import torch
 
 import architecture as rules
 import glassformer
-from glassformer.attend.reference import reference
+from glassformer.nn.attend.reference import reference
 
 TESTS = sorted(path for folder in ("tests", "benchmarks") for path in (rules.ROOT / folder).rglob("*.py"))
 ASSETS = sorted(path for kind in ("js", "css", "html") for path in rules.SOURCE.rglob(f"*.{kind}"))
@@ -61,20 +61,20 @@ class C(B):
 
 # (rule, file it is planted in, text, whether the rule must complain)
 PLANTED = [
-    (rules.upward_imports, "attend/mask.py", "from glassformer.parts import norm", True),
-    (rules.upward_imports, "attend/mask.py", "from glassformer.parts.norm import LayerNorm", True),
-    (rules.upward_imports, "attend/mask.py", "import glassformer.train.loop", True),
-    (rules.upward_imports, "attend/mask.py", "from ..parts import norm", True),
-    (rules.upward_imports, "parts/positions/rotary.py", "from ...model import config", True),
-    (rules.upward_imports, "attend/mask.py", "def f():\n    from glassformer import model", True),
+    (rules.upward_imports, "base/shapes.py", "from glassformer.nn import norm", True),
+    (rules.upward_imports, "nn/mask.py", "from glassformer.data.batch import Batch", True),
+    (rules.upward_imports, "nn/attend/mask.py", "import glassformer.train.loop", True),
+    (rules.upward_imports, "nn/mask.py", "from ..data import batch", True),
+    (rules.upward_imports, "nn/positions/rotary.py", "from ...train import loop", True),
+    (rules.upward_imports, "nn/attend/mask.py", "def f():\n    from glassformer import train", True),
     (rules.upward_imports, "store/checkpoint.py", "import glassformer", True),
     (rules.upward_imports, "store/checkpoint.py", "from glassformer import Transformer", True),
-    (rules.upward_imports, "model/config.py", "from glassformer.data.batch import Batch", True),
+    (rules.upward_imports, "nn/config.py", "from glassformer.data.batch import Batch", True),
     (rules.upward_imports, "cli/run.py", "from glassformer import Transformer", True),
-    (rules.upward_imports, "attend/mask.py", "import_module('glassformer.train.loop')", True),
+    (rules.upward_imports, "nn/attend/mask.py", "import_module('glassformer.train.loop')", True),
     (rules.upward_imports, "newcomer/x.py", "", True),
-    (rules.upward_imports, "attend/mask.py", "from glassformer.foundation.shapes import Tensor\nimport torch", False),
-    (rules.upward_imports, "parts/positions/rotary.py", "from ..norm import LayerNorm\nfrom . import bias", False),
+    (rules.upward_imports, "nn/attend/mask.py", "from glassformer.base.shapes import Tensor\nimport torch", False),
+    (rules.upward_imports, "nn/positions/rotary.py", "from ..norm import LayerNorm\nfrom . import bias", False),
     (rules.upward_imports, "store/checkpoint.py", "from glassformer import __version__", False),
     (rules.banned_calls, "store/x.py", "import pickle", True),
     (rules.banned_calls, "store/x.py", "def f():\n    from pickle import loads", True),
@@ -92,23 +92,23 @@ PLANTED = [
     (rules.loud_lines, "train/loop.py", "import sys\nsys.stderr.write('step')", True),
     (rules.loud_lines, "train/record/report.py", "print('step')", False),
     (rules.loud_lines, "cli/train.py", "print('step')", False),
-    (rules.undocumented, "parts/x.py", "'A.'\nclass A:\n    def f(self): ...", True),
-    (rules.undocumented, "parts/x.py", "'A.'\nclass A:\n    'A.'\n    def f(self): ...", True),
-    (rules.undocumented, "parts/x.py", "'A.'\ndef f(): ...", True),
-    (rules.undocumented, "parts/x.py", "x = 1", True),
-    (rules.undocumented, "parts/x.py", "'A.'\ndef _f(): ...\nclass A:\n    'A.'\n    def __len__(self): ...", False),
-    (rules.undocumented, "parts/x.py", INHERITED, False),
-    (rules.unannotated, "parts/x.py", "def f(x) -> int: ...", True),
-    (rules.unannotated, "parts/x.py", "def f(x: int): ...", True),
-    (rules.unannotated, "parts/x.py", "def f(*x, **y: int) -> int: ...", True),
-    (rules.unannotated, "parts/x.py", "class A:\n    def f(self, x) -> int: ...", True),
-    (rules.unannotated, "parts/x.py", "class A:\n    def __init__(self, x) -> None: ...", True),
-    (rules.unannotated, "parts/x.py", "class A:\n    @staticmethod\n    def f(x) -> int: ...", True),
-    (rules.unannotated, "parts/x.py", "class A:\n    def f(self, x: int) -> int:\n        def g(y): ...", False),
-    (rules.unfinished, "parts/x.py", "x = 1  # TODO", True),
-    (rules.unfinished, "parts/x.py", "x = 1  # the todo list of the user", False),
-    (rules.too_long, "parts/x.py", "\n" * 601, True),
-    (rules.too_long, "parts/x.py", "\n" * 600, False),
+    (rules.undocumented, "nn/x.py", "'A.'\nclass A:\n    def f(self): ...", True),
+    (rules.undocumented, "nn/x.py", "'A.'\nclass A:\n    'A.'\n    def f(self): ...", True),
+    (rules.undocumented, "nn/x.py", "'A.'\ndef f(): ...", True),
+    (rules.undocumented, "nn/x.py", "x = 1", True),
+    (rules.undocumented, "nn/x.py", "'A.'\ndef _f(): ...\nclass A:\n    'A.'\n    def __len__(self): ...", False),
+    (rules.undocumented, "nn/x.py", INHERITED, False),
+    (rules.unannotated, "nn/x.py", "def f(x) -> int: ...", True),
+    (rules.unannotated, "nn/x.py", "def f(x: int): ...", True),
+    (rules.unannotated, "nn/x.py", "def f(*x, **y: int) -> int: ...", True),
+    (rules.unannotated, "nn/x.py", "class A:\n    def f(self, x) -> int: ...", True),
+    (rules.unannotated, "nn/x.py", "class A:\n    def __init__(self, x) -> None: ...", True),
+    (rules.unannotated, "nn/x.py", "class A:\n    @staticmethod\n    def f(x) -> int: ...", True),
+    (rules.unannotated, "nn/x.py", "class A:\n    def f(self, x: int) -> int:\n        def g(y): ...", False),
+    (rules.unfinished, "nn/x.py", "x = 1  # TODO", True),
+    (rules.unfinished, "nn/x.py", "x = 1  # the todo list of the user", False),
+    (rules.too_long, "nn/x.py", "\n" * 601, True),
+    (rules.too_long, "nn/x.py", "\n" * 600, False),
 ]
 
 
@@ -128,10 +128,10 @@ WITHOUT_TORCH = (
     "glassformer",
     "glassformer.cli.main",
     "glassformer.data.config",
-    "glassformer.foundation.errors",
-    "glassformer.foundation.registry",
-    "glassformer.model.config",
-    "glassformer.model.presets",
+    "glassformer.base.errors",
+    "glassformer.base.registry",
+    "glassformer.nn.config",
+    "glassformer.nn.presets",
     "glassformer.train.recipe",
 )
 

@@ -7,7 +7,7 @@ import pytest
 from beartype import beartype
 
 import some_shapes
-from glassformer.foundation.shapes import Float, Tensor
+from glassformer.base.shapes import Float, Tensor
 
 
 class Case:

@@ -10,8 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names as in `_HOMES`, for type checkers and editors
-    from glassformer.attend import ATTEND as ATTEND
-    from glassformer.attend.mask import Mask as Mask
     from glassformer.data.batch import Batch as Batch
     from glassformer.data.tokenizer import Tokenizer as Tokenizer
     from glassformer.decode.answer import answer as answer
@@ -26,14 +24,16 @@ if TYPE_CHECKING:  # the same names as in `_HOMES`, for type checkers and editor
     from glassformer.lens.roles.run import diagnose_run as diagnose_run
     from glassformer.lens.trace.make import trace as trace
     from glassformer.lens.trace.value import read_trace as read_trace
-    from glassformer.model.config import ModelConfig as ModelConfig
-    from glassformer.model.config import StackConfig as StackConfig
-    from glassformer.model.presets import PRESETS as PRESETS
-    from glassformer.model.presets import preset as preset
-    from glassformer.model.recompute import recompute as recompute
-    from glassformer.model.transformer import Transformer as Transformer
-    from glassformer.parts.attention import Attention as Attention
-    from glassformer.parts.block import Block as Block
+    from glassformer.nn.attend import ATTEND as ATTEND
+    from glassformer.nn.attend.mask import Mask as Mask
+    from glassformer.nn.attention import Attention as Attention
+    from glassformer.nn.block import Block as Block
+    from glassformer.nn.config import ModelConfig as ModelConfig
+    from glassformer.nn.config import StackConfig as StackConfig
+    from glassformer.nn.presets import PRESETS as PRESETS
+    from glassformer.nn.presets import preset as preset
+    from glassformer.nn.recompute import recompute as recompute
+    from glassformer.nn.transformer import Transformer as Transformer
     from glassformer.store.checkpoint import load as load
     from glassformer.store.checkpoint import save as save
     from glassformer.train.loop import train_steps as train_steps
@@ -73,17 +73,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ATTEND": "glassformer.attend",
-    "Attention": "glassformer.parts.attention",
+    "ATTEND": "glassformer.nn.attend",
+    "Attention": "glassformer.nn.attention",
     "Batch": "glassformer.data.batch",
-    "Block": "glassformer.parts.block",
-    "Mask": "glassformer.attend.mask",
-    "ModelConfig": "glassformer.model.config",
-    "PRESETS": "glassformer.model.presets",
+    "Block": "glassformer.nn.block",
+    "Mask": "glassformer.nn.attend.mask",
+    "ModelConfig": "glassformer.nn.config",
+    "PRESETS": "glassformer.nn.presets",
     "Schedule": "glassformer.train.optim.schedule",
-    "StackConfig": "glassformer.model.config",
+    "StackConfig": "glassformer.nn.config",
     "Tokenizer": "glassformer.data.tokenizer",
-    "Transformer": "glassformer.model.transformer",
+    "Transformer": "glassformer.nn.transformer",
     "answer": "glassformer.decode.answer",
     "diagnose": "glassformer.lens.roles.diagnosis",
     "diagnose_run": "glassformer.lens.roles.run",
@@ -93,9 +93,9 @@ _HOMES = {
     "observe": "glassformer.lens.observe",
     "plot_attention": "glassformer.lens.plot",
     "plot_positions": "glassformer.lens.plot",
-    "preset": "glassformer.model.presets",
+    "preset": "glassformer.nn.presets",
     "read_trace": "glassformer.lens.trace.value",
-    "recompute": "glassformer.model.recompute",
+    "recompute": "glassformer.nn.recompute",
     "save": "glassformer.store.checkpoint",
     "sharpest_head": "glassformer.lens.picture",
     "silence": "glassformer.lens.ablate",

@@ -10,12 +10,12 @@ from types import ModuleType
 
 import pytest
 
+from glassformer.base.errors import DataError
 from glassformer.cli.main import main
 from glassformer.decode.answer import CONTEXTS
 from glassformer.decode.choose.words import NO_WISHES, Wishes
 from glassformer.decode.stream import Piece
-from glassformer.foundation.errors import DataError
-from glassformer.model.count import Row
+from glassformer.nn.count import Row
 from glassformer.train.finished.ranked import Asked
 from glassformer.train.finished.use import Classified, Translated
 from glassformer.train.recipe import Recipe, dumps_recipe, override

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli import ablate
 from glassformer.cli.ablate import jobs, read_study, task
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.main import main
 from glassformer.cli.verbs import VERBS
-from glassformer.foundation.errors import ConfigError
 from glassformer.study.folder import StudyFolder
 from glassformer.study.result import Result
 from glassformer.study.table import table

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import asks_for_help, read_arguments, whole_number
 from glassformer.cli.settings import converted, kind_of
 from glassformer.cli.verbs import SECTIONS, VERBS
-from glassformer.foundation.errors import ConfigError
 
 
 def read(*words: str, verb: str = "train"):

@@ -31,7 +31,7 @@ def probes(monkeypatch):
     def put(*these: Probe) -> None:
         monkeypatch.setattr("glassformer.proof.doctor.PROBES", these)
 
-    monkeypatch.setattr("glassformer.foundation.runtime.choose_threads", lambda asked: (1, ""))
+    monkeypatch.setattr("glassformer.base.runtime.choose_threads", lambda asked: (1, ""))
     return put
 
 

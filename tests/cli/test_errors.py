@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base import errors
 from glassformer.cli.main import REQUIRED
-from glassformer.foundation import errors
 
 ROOT = Path(__file__).parents[2]
 

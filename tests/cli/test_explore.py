@@ -179,7 +179,7 @@ def test_the_heads_are_found_out_once(trained, monkeypatch):
 
 
 def test_data_that_are_gone_cost_the_examples(trained, monkeypatch):
-    from glassformer.foundation.errors import DataError
+    from glassformer.base.errors import DataError
 
     def gone(*_):
         raise DataError("dev.tsv is not there.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.idle import refuse_idle_search
-from glassformer.foundation.errors import ConfigError
 from glassformer.train.settings import DecodeConfig
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.test_runs import a_run, everything
+from glassformer.base.errors import CheckpointError
 from glassformer.cli.runs import IN_CHECKPOINT, check_room, foreign, not_a_run
-from glassformer.foundation.errors import CheckpointError
 
 VERBS = [("train", "reverse"), ("demo",)]
 

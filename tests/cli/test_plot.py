@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.foundation import figures
+from glassformer.base import figures
 from glassformer.train.recipe import dumps_recipe, load_recipe
 
 needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="matplotlib is not installed")

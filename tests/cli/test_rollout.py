@@ -49,7 +49,7 @@ def test_a_row_for_each_return_and_the_training_episodes_below(folder, capsys):
 
 def test_it_acts_with_the_threads_of_decoding(folder, capsys, monkeypatch):
     asked_for = []
-    monkeypatch.setattr("glassformer.foundation.runtime.choose_threads", asked_for.append)
+    monkeypatch.setattr("glassformer.base.runtime.choose_threads", asked_for.append)
     assert rollout(folder, capsys, "--return", "-5", "--episodes", "1")[0] == 0
     assert asked_for == [0]
 

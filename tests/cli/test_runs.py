@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base.errors import CheckpointError, DataError
 from glassformer.cli.runs import CONTENT, check_room, existing_run, free_name, room_for
-from glassformer.foundation.errors import CheckpointError, DataError
 from glassformer.store.leftovers import beside
 from glassformer.store.lock import RunLock, refuse_in_training
 

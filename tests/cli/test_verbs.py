@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from cli.conftest import Input
+from glassformer.base.errors import DataError
 from glassformer.cli.demo import curve, milestones, scene
 from glassformer.cli.main import main
 from glassformer.cli.translate import answers, lines_of, on_one_line
-from glassformer.foundation.errors import DataError
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.record.events import Evaluated, Sample
 

@@ -15,7 +15,7 @@ def laws(monkeypatch):
     """Tries these laws instead of the library's; the number of threads stays as it is."""
     tried = []
     monkeypatch.setattr("glassformer.proof.laws.LAWS", tried)
-    monkeypatch.setattr("glassformer.foundation.runtime.choose_threads", lambda: 1)
+    monkeypatch.setattr("glassformer.base.runtime.choose_threads", lambda: 1)
     return tried
 
 

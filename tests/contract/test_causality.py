@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from glassformer import ATTEND
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from specimens import ENDS, FORWARD_ONLY, INSIDES, NO_BACKWARD, ORDERS, PATTERNS, RULES, VOCAB, close, model, tokens
 
 VARIANTS = [

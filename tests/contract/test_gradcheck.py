@@ -11,11 +11,15 @@ from torch import nn
 from torch.func import functional_call
 
 from glassformer import ATTEND, Attention, Mask
-from glassformer.attend import Pattern
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.blocks import build_block, build_feed_forward
-from glassformer.parts import ACTIVATIONS, NORMS, PLACEMENTS, POSITIONS, Embedding, FeedForward, Head, Residual
-from glassformer.parts.positions import Room, Rotation, rotate
+from glassformer.base.errors import ConfigError
+from glassformer.nn.activation import ACTIVATIONS
+from glassformer.nn.attend import Pattern
+from glassformer.nn.blocks import build_block, build_feed_forward
+from glassformer.nn.feed_forward import FeedForward
+from glassformer.nn.norm import NORMS
+from glassformer.nn.positions import POSITIONS, Room, Rotation, rotate
+from glassformer.nn.residual import PLACEMENTS, Residual
+from glassformer.nn.vocabulary import Embedding, Head
 from specimens import FEED_FORWARD_SETTINGS, FORWARD_ONLY, NO_BACKWARD, ORDERS, model, normal, scramble, stack, tokens
 
 B, T, S, D = 2, 3, 4, 4

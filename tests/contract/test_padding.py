@@ -8,8 +8,9 @@ import torch
 from hypothesis import strategies as st
 
 from glassformer import ATTEND
-from glassformer.foundation.errors import ConfigError
-from glassformer.parts import PLACEMENTS, POSITIONS
+from glassformer.base.errors import ConfigError
+from glassformer.nn.positions import POSITIONS
+from glassformer.nn.residual import PLACEMENTS
 from specimens import (
     ENDS,
     FORWARD_ONLY,

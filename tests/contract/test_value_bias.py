@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Mask
-from glassformer.attend import ValueBias
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.order import SHOWS_WEIGHTS
+from glassformer.base.errors import ConfigError
+from glassformer.nn.attend import ValueBias
+from glassformer.nn.order import SHOWS_WEIGHTS
 from specimens import close, normal
 
 B, H, T, S, K, R = 3, 4, 5, 7, 6, 3

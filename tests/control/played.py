@@ -10,9 +10,9 @@ from glassformer.control.world import Bounds, World
 from glassformer.data.trajectories.episodes import Episodes
 from glassformer.data.trajectories.scales import spaces_of
 from glassformer.data.trajectories.spaces import Spaces
-from glassformer.model.config import ModelConfig, StackConfig
-from glassformer.model.outputs import Regress, Tag
-from glassformer.model.transformer import Transformer
+from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.nn.outputs import Regress, Tag
+from glassformer.nn.transformer import Transformer
 
 SEEN = 3
 """Numbers in an observation of `Drift`."""

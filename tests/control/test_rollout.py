@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from control.played import agent, drift, spaces
+from glassformer.base.errors import DataError
 from glassformer.control.rollout import AT_ONCE, as_episodes, play
 from glassformer.data.trajectories.rooms import Rooms
 from glassformer.data.trajectories.windows import ASKED, as_done, windows_batch
-from glassformer.foundation.errors import DataError
 
 KINDS = pytest.mark.parametrize("discrete", [True, False], ids=["numbered", "vectors"])
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from control.played import Drift, drift, spaces
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.control.world import Bounds, World, check_unit, check_world, worlds
 from glassformer.data.trajectories.rooms import ACTIONS, OBSERVED
-from glassformer.foundation.errors import ConfigError, DataError
 
 gymnasium = pytest.importorskip("gymnasium", reason="gymnasium is not installed")
 

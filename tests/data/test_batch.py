@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.batch import Batch, collate
 from glassformer.data.config import LABEL, TokenizerConfig
 from glassformer.data.dataset import Tokenizers, build_tokenizers, encode_pairs
@@ -16,7 +17,6 @@ from glassformer.data.features import pad_features
 from glassformer.data.pairs import Pair
 from glassformer.data.rows import check_ids, pad
 from glassformer.data.tokenizer import BLANK, BOS, EOS, PAD, SEP, ByteTokenizer
-from glassformer.foundation.errors import ConfigError, DataError
 
 IDS = st.lists(st.integers(6, 99), max_size=7)
 SIDES = st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6)

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from glassformer.base.errors import ConfigError
 from glassformer.data import batch, config
 from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.dataset import Tokenizers, encode_pairs
@@ -14,7 +15,6 @@ from glassformer.data.pairs import Pair
 from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXTS
 from glassformer.data.synthetic import TASKS
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, Labels
-from glassformer.foundation.errors import ConfigError
 
 
 @pytest.mark.parametrize("task", ["pairs", *TASKS])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from glassformer.base.errors import DataError
 from glassformer.data.features import pad_features
-from glassformer.foundation.errors import DataError
 
 
 def test_rows_are_padded_with_zeros_on_the_right() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import load_pairs
 from glassformer.data.labelled import Columns, read_labelled, refuse_one_class
 from glassformer.data.pairs import Loaded, Pair
 from glassformer.data.tokenizer import Labels
-from glassformer.foundation.errors import ConfigError, DataError
 
 TWO = [Pair("a b", "1"), Pair("c", "0")]
 

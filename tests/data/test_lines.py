@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base.errors import DataError
 from glassformer.data import lines
 from glassformer.data.lines import OF_A_LINE, bounded_lines, read_lines
-from glassformer.foundation.errors import DataError
 
 
 class Endless:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.base.errors import DataError
 from glassformer.data.lines import read_lines
 from glassformer.data.pairs import Loaded, Pair, read_parallel, read_tsv
-from glassformer.foundation.errors import DataError
 
 
 @pytest.fixture

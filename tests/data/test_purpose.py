@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import DataConfig
 from glassformer.data.purpose import ANSWERS, LABELS, TOKENS, WRITING, held_out, purpose_of, refuse_unfit
-from glassformer.foundation.errors import ConfigError
 
 KINDS = {
     "translate": DataConfig(task="reverse"),

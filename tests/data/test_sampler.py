@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.batch import collate
 from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.dataset import build_tokenizers, encode_pairs, load_pairs
 from glassformer.data.sampler import ROWS, BatchSampler
-from glassformer.foundation.errors import ConfigError, DataError
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=200)
 POOL = st.one_of(st.none(), st.integers(1, 250))

@@ -8,11 +8,11 @@ from itertools import product
 
 import pytest
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import EQUAL_LENGTHS, DataConfig
 from glassformer.data.english import spell
 from glassformer.data.pairs import Pair
 from glassformer.data.synthetic import TASKS, make_pairs
-from glassformer.foundation.errors import ConfigError
 
 SMALL = {"train_size": 400, "dev_size": 40, "test_size": 60}
 

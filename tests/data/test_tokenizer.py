@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import (
     BLANK,
@@ -29,7 +30,6 @@ from glassformer.data.tokenizer import (
     WordTokenizer,
     tokenizer_from_json,
 )
-from glassformer.foundation.errors import DataError
 
 LOSSLESS = ["byte", "bpe", "wordpiece", "unigram"]
 TEXTS = [

@@ -11,6 +11,7 @@ import torch
 
 from decode.exhaustive import assert_same, log_p
 from glassformer import Transformer, generate
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.answer import answer, answers
 from glassformer.decode.beam import Rule, beam_search, extend, length_penalty
@@ -20,7 +21,6 @@ from glassformer.decode.choose.penalties import logit_bias, min_new_tokens, no_r
 from glassformer.decode.hypotheses import Beginning, Hypothesis, Search
 from glassformer.decode.read_back import read_back
 from glassformer.decode.run import Run
-from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import SCHEMES, model, sequences
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels, WordTokenizer
 from glassformer.decode.classify import label_probabilities
 from glassformer.decode.committee import Member, committee_probabilities, mean_by_name, shared_labels
-from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import VOCAB, model, sequences
 
 ORDERS = (("bad", "good", "so"), ("so", "bad", "good"), ("bad", "good", "so"))

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from decode.stepping import SHAPES
+from glassformer.base.errors import ConfigError
 from glassformer.decode.compiled import compile_steps
 from glassformer.decode.prepare import prepared
-from glassformer.foundation.errors import ConfigError
 from specimens import model, native_cpp
 
 compiler = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler is here")

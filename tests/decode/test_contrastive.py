@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from glassformer import Transformer
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import answer
 from glassformer.decode.choose.penalties import banned, no_repeat_ngram
@@ -13,7 +14,6 @@ from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.generate import generate
 from glassformer.decode.run import begin_of
-from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import model, sequences
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from glassformer import Transformer, observe
+from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer, answer, answers
 from glassformer.decode.beam import beam_search, length_penalty
@@ -15,7 +16,6 @@ from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.coverage import reading_layer
 from glassformer.decode.hypotheses import Hypothesis
 from glassformer.decode.read_back import pharaoh, read_back
-from glassformer.foundation.errors import ConfigError
 from train.examples import model, sequences
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from decode.exhaustive import SMALL, assert_same, exhaustive, small
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, CharacterTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
@@ -18,7 +19,6 @@ from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.choose.context import Named
 from glassformer.decode.choose.words import Wishes
 from glassformer.decode.forced import Forced, prefix_at_end
-from glassformer.foundation.errors import ConfigError
 from train.examples import model, sequences
 
 

@@ -9,10 +9,10 @@ import torch
 
 from decode.naive import collected, naive
 from glassformer import Transformer, generate
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.decode.blanks import fill_blanks
 from glassformer.decode.rows import stops_at
-from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import SCHEMES, VOCAB, model, sequences
 
 

@@ -14,6 +14,7 @@ from decode.exhaustive import SMALL, exhaustive
 from decode.test_coverage import covered, read
 from decode.test_generate import collected
 from glassformer import Transformer
+from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer, answer
 from glassformer.decode.beam import beam_search
@@ -24,8 +25,7 @@ from glassformer.decode.generate import generate
 from glassformer.decode.prepare import prepared
 from glassformer.decode.read_back import read_back
 from glassformer.decode.speculative import speculative
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.joint import Joint
+from glassformer.nn.joint import Joint
 from glassformer.train import loss as module
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for

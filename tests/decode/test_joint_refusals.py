@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from glassformer import Transformer, save, trace
+from glassformer.base.errors import ConfigError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.data.tokens.words import WordTokenizer
 from glassformer.decode.speculative import speculative
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.joint import Joint
-from glassformer.parts import Cache
+from glassformer.nn.cache import Cache
+from glassformer.nn.joint import Joint
 from train.examples import model
 
 

@@ -8,20 +8,21 @@ from torch import nn
 
 from decode.natively import given, natively, stepwise
 from decode.stepping import ROWS, written
-from glassformer.attend import Mask
+from glassformer.base.errors import ConfigError
 from glassformer.decode import native_stack
 from glassformer.decode.beam import beam_search
 from glassformer.decode.coverage import reading
 from glassformer.decode.native_keys import Places
 from glassformer.decode.prepare import prepared
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.stack import by_modules
-from glassformer.parts import ACTIVATIONS, native
-from glassformer.parts.convolution import ShortConvolution
-from glassformer.parts.described import describe
-from glassformer.parts.dropout import Dropout
-from glassformer.parts.native_linear import FEW
-from glassformer.parts.slots import Slots
+from glassformer.nn import native
+from glassformer.nn.activation import ACTIVATIONS
+from glassformer.nn.attend import Mask
+from glassformer.nn.convolution import ShortConvolution
+from glassformer.nn.described import describe
+from glassformer.nn.dropout import Dropout
+from glassformer.nn.native_linear import FEW
+from glassformer.nn.slots import Slots
+from glassformer.nn.stack import by_modules
 from specimens import close, model, native_cpp, tokens
 
 pytestmark = native_cpp
@@ -220,10 +221,10 @@ def test_without_a_compiler_modules_do_everything(monkeypatch, request):
 
 
 def test_many_rows_in_bfloat16_are_left_to_hardware_for_it(steps, monkeypatch):
-    monkeypatch.setattr("glassformer.parts.native_linear.has_bfloat16", lambda device: True)
-    monkeypatch.setattr("glassformer.parts.native_linear.can_pack", lambda device: True)
+    monkeypatch.setattr("glassformer.nn.native_linear.has_bfloat16", lambda device: True)
+    monkeypatch.setattr("glassformer.nn.native_linear.can_pack", lambda device: True)
     monkeypatch.setattr(
-        "glassformer.parts.native_linear.PackedLinear", lambda weight, bias: lambda x: x @ weight.float().T
+        "glassformer.nn.native_linear.PackedLinear", lambda weight, bias: lambda x: x @ weight.float().T
     )
     ready = prepared(model("decoder", bias=False).float(), "bfloat16")
     stepwise(ready, tokens(FEW, 4), (3, 1))

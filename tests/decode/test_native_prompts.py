@@ -7,12 +7,12 @@ import torch
 
 from decode.natively import given, natively, stepwise
 from decode.test_native_stack import WITHIN, own, rounding, shapes
-from glassformer.attend import Mask
 from glassformer.decode.native_keys import CKeys, reading
 from glassformer.decode.native_stack import with_native_stacks
 from glassformer.decode.prepare import join_projections, prepared, self_attentions, sharing_weights
-from glassformer.parts import native_linear
-from glassformer.parts.native_linear import NativeLinear
+from glassformer.nn import native_linear
+from glassformer.nn.attend import Mask
+from glassformer.nn.native_linear import NativeLinear
 from specimens import close, model, native_cpp, tokens
 
 pytestmark = native_cpp

@@ -7,13 +7,13 @@ import torch
 
 from decode.natively import given, natively, stepwise
 from decode.test_native_stack import rounding
+from glassformer.base.errors import ResourceError
 from glassformer.decode import native_stack
 from glassformer.decode.native_stack import remembers
 from glassformer.decode.prepare import prepared
-from glassformer.foundation.errors import ResourceError
-from glassformer.model.stack import by_modules
-from glassformer.parts.columns import Growing, Once
-from glassformer.parts.described import describe
+from glassformer.nn.columns import Growing, Once
+from glassformer.nn.described import describe
+from glassformer.nn.stack import by_modules
 from specimens import close, model, native_cpp, tokens
 
 pytestmark = native_cpp

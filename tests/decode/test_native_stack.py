@@ -13,7 +13,7 @@ from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.beam import beam_search
 from glassformer.decode.native_stack import NativeStack, with_native_stacks
 from glassformer.decode.prepare import join_projections, prepared, self_attentions, sharing_weights
-from glassformer.parts.slots import Slots
+from glassformer.nn.slots import Slots
 from specimens import INSIDES, ORDERS, close, model, native_cpp, tokens
 
 pytestmark = native_cpp

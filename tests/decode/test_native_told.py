@@ -13,8 +13,8 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from decode.natively import given, natively, stepwise
 from glassformer.decode import native_stack
-from glassformer.model.stack import by_modules
-from glassformer.parts.slots import Slots
+from glassformer.nn.slots import Slots
+from glassformer.nn.stack import by_modules
 from specimens import close, model, native_cpp, tokens
 
 pytestmark = native_cpp

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from glassformer.base.errors import ConfigError
 from glassformer.decode.generate import generate
 from glassformer.decode.prepare import PRECISIONS, join_projections, prepared, self_attentions
-from glassformer.foundation.errors import ConfigError
-from glassformer.parts.int8 import Int8Linear
-from glassformer.parts.native_linear import NativeLinear
-from glassformer.parts.packed import PackedLinear
+from glassformer.nn.int8 import Int8Linear
+from glassformer.nn.native_linear import NativeLinear
+from glassformer.nn.packed import PackedLinear
 from glassformer.train.settings import DECODE_PRECISIONS, DecodeConfig
 from specimens import ORDERS, close, model, native_cpp, tokens
 

@@ -8,6 +8,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from decode.naive import collected
 from decode.recorder import Asked, Recorder, Recording
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode import machine
 from glassformer.decode.choose.ahead import ahead_of
@@ -19,8 +20,7 @@ from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.choose.unwritten import without
 from glassformer.decode.generate import generate
 from glassformer.decode.recorded import REHEARSALS
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.parts.watch import watch_attention
+from glassformer.nn.watch import watch_attention
 from specimens import INSIDES, ORDERS, VOCAB, model
 
 ROWS = [[5, 6, 7], [5], [8, 9, 5, 6, 6]]

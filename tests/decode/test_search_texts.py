@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from decode.test_stream import VOCAB, tokenizer
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer, Tokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
@@ -18,8 +19,7 @@ from glassformer.decode.choose.words import Wishes
 from glassformer.decode.forced import Forced
 from glassformer.decode.search_texts import search_texts, stop_of
 from glassformer.decode.stream import Piece, TextStream, goes_on, write
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from train.examples import model, sequences
 
 STOPS = ["cd", "f", "aa"]

@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.draw import chooser
@@ -17,7 +18,6 @@ from glassformer.decode.draft import Guess, LookupDraft, Wanted, followed
 from glassformer.decode.generate import generate
 from glassformer.decode.reader import Reader, Text, same
 from glassformer.decode.speculative import Tally, speculative
-from glassformer.foundation.errors import ConfigError
 from train.examples import model, sequences
 
 

@@ -7,13 +7,13 @@ import random
 import pytest
 import torch
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
 from glassformer.decode.choose.draw import chooser
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.stream import Piece, TextStream, goes_on, write
-from glassformer.foundation.errors import ConfigError
 from train.examples import model, sequences
 
 TEXT = "Grüße, 世界! 👩‍🚀 naïve ﷽ \t two  spaces\nהשלום ab ab abc"

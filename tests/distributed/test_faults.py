@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from distributed.processes import ROOT, begin, ended, environment
+from glassformer.base.errors import ConfigError, ProcessError
+from glassformer.base.launched import LOOPBACK, Launched, launched
 from glassformer.cli.follow import Signals
-from glassformer.foundation.errors import ConfigError, ProcessError
-from glassformer.foundation.launched import LOOPBACK, Launched, launched
 from glassformer.store.folders import checkpoints
 from glassformer.train.ranks.distributed import Ranks, joined, notes_on
 from glassformer.train.recipe import dumps_recipe

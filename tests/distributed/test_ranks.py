@@ -14,7 +14,7 @@ from distributed import work as tasks
 from distributed.processes import work
 from distributed.runs import AVERAGED, that_matter
 from glassformer import load
-from glassformer.foundation.launched import Launched
+from glassformer.base.launched import Launched
 from glassformer.store.folders import step_folder
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.shares import own_batches

@@ -15,8 +15,8 @@ import torch
 
 from distributed import runs
 from distributed.runs import leave, weights_of
-from glassformer.foundation.errors import DivergedError, GlassformerError
-from glassformer.foundation.launched import launched
+from glassformer.base.errors import DivergedError, GlassformerError
+from glassformer.base.launched import launched
 from glassformer.store.files import write_text_atomically
 from glassformer.train.loop import train_steps
 from glassformer.train.loss import loss_of

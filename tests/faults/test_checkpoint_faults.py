@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from glassformer.foundation.errors import CheckpointError, ResourceError
+from glassformer.base.errors import CheckpointError, ResourceError
 from glassformer.store import staging
 from glassformer.store.checkpoint import load
 from glassformer.store.files import write_text_atomically

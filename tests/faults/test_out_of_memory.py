@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.foundation.errors import ResourceError
+from glassformer.base.errors import ResourceError
 from glassformer.store.folders import newest
 from glassformer.store.snapshot import Snapshot
 from glassformer.train.ranks import team

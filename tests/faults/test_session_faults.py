@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import Recipe
 from glassformer.train.record.events import Evaluated, Event, Progress, Saved, Unsaved

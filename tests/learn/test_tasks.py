@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.model.stack import Stack
+from glassformer.nn.stack import Stack
 from glassformer.train.finished.use import evaluate
 from glassformer.train.objective import OBJECTIVES, next_token
 from glassformer.train.run.session import start

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from glassformer import Transformer, observe
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.lens.ablate import all_heads, mean_outputs, silence
 from glassformer.lens.blocks import place
 from glassformer.lens.importance import gradient_importance, per_sequence
 from glassformer.lens.prune import pruned
 from glassformer.lens.roles.measure import read
 from glassformer.lens.roles.similar import similar
-from glassformer.parts import Attended, attentions, watch_attention
+from glassformer.nn.watch import Attended, attentions, watch_attention
 from glassformer.train.loop import train_steps
 from glassformer.train.loss import loss_of
 from glassformer.train.optim.optimizer import build_optimizer

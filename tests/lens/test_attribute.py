@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from glassformer import ModelConfig, StackConfig, Transformer, silence
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.lens.attribute import attribute
-from glassformer.model.outputs import Classify, Lm
-from glassformer.parts import NORMS, PLACEMENTS, attentions
+from glassformer.nn.norm import NORMS
+from glassformer.nn.outputs import Classify, Lm
+from glassformer.nn.residual import PLACEMENTS
+from glassformer.nn.watch import attentions
 from lens.explored import LETTERS, small
 
 TOKENS, SOURCE = torch.tensor([[1, 7, 9, 8, 7, 11]]), torch.tensor([[8, 7, 9, 12, 2]])

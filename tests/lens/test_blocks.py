@@ -3,9 +3,9 @@
 import pytest
 
 from glassformer import ModelConfig, StackConfig, Transformer
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.lens.blocks import head_id, place
-from glassformer.parts.watch import attentions
+from glassformer.nn.watch import attentions
 
 
 def test_every_attention_of_a_model_has_a_place_of_its_own() -> None:

@@ -190,7 +190,7 @@ def test_labels_are_diagnosed_too() -> None:
     """A classifier answers once: its figure is the share of right labels."""
     from glassformer import ModelConfig, StackConfig
     from glassformer.lens.roles.probe import pairs_probe
-    from glassformer.model.outputs import Classify
+    from glassformer.nn.outputs import Classify
     from glassformer.train.objective import classify
 
     torch.manual_seed(0)

@@ -27,7 +27,7 @@ ROWS = ([9, 8, 7], [11, 8, 7])
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
     """A device without float64 is known by its kind."""
-    monkeypatch.setattr("glassformer.foundation.wide.WITHOUT", (DEVICE.type,))
+    monkeypatch.setattr("glassformer.base.wide.WITHOUT", (DEVICE.type,))
 
 
 def both(shape, work):

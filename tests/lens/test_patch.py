@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.lens.patch import Input, keep, patch, patched, stream_places
-from glassformer.parts import attentions
+from glassformer.nn.watch import attentions
 from lens.explored import small
 
 SHAPES = ("decoder", "encoder", "encoder-decoder")

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from glassformer import observe, plot_attention, plot_positions
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.lens.plot_parameters import boxes, fitting, plot_parameters
-from glassformer.model.count import Row
+from glassformer.nn.count import Row
 from lens.learners import untrained
 
 pytest.importorskip("matplotlib")

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from glassformer import Batch
+from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
-from glassformer.foundation.errors import ConfigError
 from glassformer.lens.roles.label import Figures, label
 from glassformer.lens.roles.metrics import tally
 from glassformer.lens.roles.probe import decoder_rows, drawn, induction_probe, next_of_answer, next_of_repeated

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from glassformer import diagnose_run, load, save
+from glassformer.base.errors import CheckpointError
 from glassformer.data.synthetic import TASKS
-from glassformer.foundation.errors import CheckpointError
 from glassformer.lens.roles import diagnose
 from glassformer.lens.roles.run import open_run, over_checkpoints
 from glassformer.lens.roles.sources import spread

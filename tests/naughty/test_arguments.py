@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Answer
+from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.flags.wished import bias_of
 from glassformer.cli.verbs import VERBS
-from glassformer.foundation.errors import ConfigError
 from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
 
 MEANT = ("--help", "--version", "-h", "none")

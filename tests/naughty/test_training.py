@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base.errors import DataError
 from glassformer.data.labelled import BREAKS, read_labelled
 from glassformer.data.pairs import Pair, read_parallel, read_tsv
 from glassformer.data.running.token_file import open_tokens
 from glassformer.data.tokenizer import BOS, EOS, Tokenizer
-from glassformer.foundation.errors import DataError
 from glassformer.store.checkpoint import load
 from naughty.conftest import LABELS, lines, trained
 

@@ -9,9 +9,9 @@ import torch
 from control.played import agent
 from glassformer.data.trajectories.spaces import TIMES
 from glassformer.data.trajectories.windows import features, waves
-from glassformer.model.config import ModelConfig, StackConfig
-from glassformer.model.outputs import Regress
-from glassformer.model.transformer import Transformer
+from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.nn.outputs import Regress
+from glassformer.nn.transformer import Transformer
 from glassformer.store.families import FAMILIES
 from specimens import close
 

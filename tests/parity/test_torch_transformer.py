@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import Mask
-from glassformer.model.blocks import build_block
-from glassformer.model.stack import Stack
+from glassformer.nn.blocks import build_block
+from glassformer.nn.stack import Stack
 from glassformer.store.torch_nn import as_torch
 from specimens import PADDINGS, VOCAB, close, gradients, model, normal, padded, scramble, stack, tokens
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base.errors import DataError
 from glassformer.cli.main import main
-from glassformer.foundation.errors import DataError
 from glassformer.proof.check.child_process import check, exit_code
 from glassformer.proof.check.file import names_in
 from glassformer.proof.check.inside import report_on

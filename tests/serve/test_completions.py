@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 import torch
 
+from glassformer.base.errors import DataError
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.foundation.errors import DataError
 from glassformer.train.finished.writing import Writer
 from glassformer.train.recipe import override
 from serve.wire import PATIENCE, Wire, writer_of

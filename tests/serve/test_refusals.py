@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError, DataError, TooLongError
+from glassformer.base.errors import ConfigError, DataError, TooLongError
 from glassformer.serve import wanted
 from glassformer.serve.fields import MOST_LEVELS, read_object
 from glassformer.serve.refusal import RefusalError

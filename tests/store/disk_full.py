@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from glassformer.foundation.errors import CheckpointError, GlassformerError, ResourceError
+from glassformer.base.errors import CheckpointError, GlassformerError, ResourceError
 from glassformer.store.files import free_bytes
 from glassformer.store.folders import newest
 from store.examples import assert_is_step, contents, names, save_step

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from glassformer import Transformer
+from glassformer.base.order import RotaryConfig
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, Tokenizer
 from glassformer.data.tokens.vocabulary import BLANK, BOS, PAD, SEP, UNK
-from glassformer.foundation.order import RotaryConfig
 from glassformer.store.export import Text
 from specimens import model
 from store.pretrained_examples import TEXT

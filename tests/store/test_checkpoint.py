@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
+from glassformer.base.errors import CheckpointError
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import CheckpointError
 from glassformer.store import checkpoint
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import SOURCE_TOKENIZER, step_folder

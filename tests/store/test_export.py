@@ -10,11 +10,11 @@ import torch
 from safetensors import safe_open
 
 from glassformer import ModelConfig, StackConfig
+from glassformer.base.errors import GlassformerError, ResourceError
+from glassformer.base.order import RelativeConfig, RotaryConfig
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS
-from glassformer.foundation.errors import GlassformerError, ResourceError
-from glassformer.foundation.order import RelativeConfig, RotaryConfig
-from glassformer.model.outputs import Classify, Lm
-from glassformer.parts import ACTIVATIONS
+from glassformer.nn.activation import ACTIVATIONS
+from glassformer.nn.outputs import Classify, Lm
 from glassformer.store import export
 from glassformer.store.export import Text, write_pretrained
 from glassformer.store.families import FAMILIES

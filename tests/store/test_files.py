@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glassformer.foundation.errors import CheckpointError, ResourceError
+from glassformer.base.errors import CheckpointError, ResourceError
 from glassformer.store import files, leftovers, staging
 from glassformer.store.files import write_bytes, write_text_atomically
 from glassformer.store.folders import checkpoints, step_folder

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.store import folders
 from glassformer.store.folders import (
     STATE,

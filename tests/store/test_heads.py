@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from glassformer import ModelConfig, StackConfig, Transformer
+from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokenizer import Labels
-from glassformer.foundation.errors import CheckpointError, ConfigError
-from glassformer.model.outputs import Classify, Lm, Regress, Tag, output_from_dict
+from glassformer.nn.outputs import Classify, Lm, Regress, Tag, output_from_dict
 from glassformer.store.checkpoint import load, save
 from glassformer.store.weights import outline
 from store import examples

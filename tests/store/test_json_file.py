@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 from glassformer.store import json_file
 from glassformer.store.json_file import DEEPEST, deeper_than, read_json
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 from glassformer.store import lock as module
 from glassformer.store.lock import LOCK, RunLock, lock_on, refuse_in_training
 
@@ -24,7 +24,7 @@ TAKEN = r"Only one process at a time may train a run; another process is trainin
 RACER = """
 import sys
 from pathlib import Path
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 from glassformer.store.lock import RunLock
 locks = []
 for line in sys.stdin:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 from glassformer.store.folders import CONFIG, MODEL, STATE, check
 from glassformer.store.manifest import MANIFEST, PLAIN, Entry, manifest_text, read_manifest, verify
 from store.examples import contents, rewrite_manifest, tiny_step

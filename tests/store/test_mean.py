@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from glassformer import load
-from glassformer.foundation.errors import CheckpointError
-from glassformer.model.transformer import Transformer
+from glassformer.base.errors import CheckpointError
+from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import save
 from glassformer.store.folders import MODEL, step_folder
 from glassformer.store.mean import load_mean

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.lens.trace.value import Page
 from glassformer.store.pictures import save_figure
 

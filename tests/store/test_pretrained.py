@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from glassformer.base.errors import GlassformerError
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS
-from glassformer.foundation.errors import GlassformerError
 from glassformer.store.families import FAMILIES
 from glassformer.store.pretrained import read_pretrained
 from specimens import close, model

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from glassformer import Transformer
-from glassformer.foundation.errors import CheckpointError, ConfigError, DivergedError
+from glassformer.base.errors import CheckpointError, ConfigError, DivergedError
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import newest, step_folder
 from glassformer.store.lock import RunLock

@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from glassformer.foundation.errors import GlassformerError
-from glassformer.foundation.order import RotaryConfig
+from glassformer.base.errors import GlassformerError
+from glassformer.base.order import RotaryConfig
 from glassformer.store.export import write_pretrained
 from glassformer.store.pretrained import read_pretrained
 from store.export_examples import GPT2, LLAMA, NEOX, READING, decoder, tokenizer

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError
 
-from glassformer.foundation.errors import CheckpointError, ResourceError
+from glassformer.base.errors import CheckpointError, ResourceError
 from glassformer.store import tensors
 from glassformer.store.tensors import read_tensors, write_tensors
 from store.examples import names, same_bits

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.store.folders import MODEL
 from store import examples

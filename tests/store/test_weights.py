@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from glassformer import ModelConfig, Transformer
-from glassformer.foundation.errors import CheckpointError, ResourceError
+from glassformer.base.errors import CheckpointError, ResourceError
 from glassformer.store import weights
 from glassformer.store.checkpoint import load, load_optimizer, save
 from store import examples

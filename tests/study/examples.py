@@ -8,8 +8,8 @@ from contextlib import redirect_stderr
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from glassformer.base.errors import GlassformerError
 from glassformer.cli import arm
-from glassformer.foundation.errors import GlassformerError
 from glassformer.study.pool import Begun, Ended, Pool, Told
 from glassformer.study.result import Result, result_from
 

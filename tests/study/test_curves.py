@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.study.curves import chosen, draw_curves, read_curves, smoothed, values
 
 

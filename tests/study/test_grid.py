@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.study.grid import arms, single_changes
 from glassformer.study.models import refuse_impossible_models
 from glassformer.train.recipe import Recipe, load_recipe

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from glassformer.foundation import figures
-from glassformer.foundation.errors import ConfigError
+from glassformer.base import figures
+from glassformer.base.errors import ConfigError
 from glassformer.study import plot
 from glassformer.study.plot import draw, faceted, lengths, names, summary
 from study.examples import grid, result

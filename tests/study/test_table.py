@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 from glassformer.study.plot import summary
 from glassformer.study.result import learning_curve, result_from, training_seconds, write_results
 from glassformer.study.table import spread, table

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import Batch, ModelConfig, StackConfig, Transformer
+from glassformer.base.launched import Launched
 from glassformer.data.config import DataConfig
 from glassformer.data.tokens.vocabulary import SPECIALS
-from glassformer.foundation.launched import Launched
-from glassformer.model.outputs import Classify, Regress, Tag
-from glassformer.model.recipe import ModelRecipe
-from glassformer.parts import POSITIONS
+from glassformer.nn.outputs import Classify, Regress, Tag
+from glassformer.nn.positions import POSITIONS
+from glassformer.nn.recipe import ModelRecipe
 from glassformer.store.folders import checkpoints, step_folder
 from glassformer.store.manifest import MANIFEST
 from glassformer.train.optim.optimizer_config import OptimizerConfig

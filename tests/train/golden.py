@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.data.config import FILES
-from glassformer.parts.native import has_cpp
+from glassformer.nn.native import has_cpp
 from glassformer.train.recipe import known_recipes, load_recipe, override
 from glassformer.train.record.events import Progress
 from glassformer.train.run.session import start

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.store.checkpoint import load
 from glassformer.train.breaks.objectives import OBJECTIVE
 from glassformer.train.breaks.surgery import SURGERY, WEIGHTS

@@ -10,11 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from glassformer.base.errors import CheckpointError, ConfigError, DataError
 from glassformer.data.batch import Batch
 from glassformer.decode.answer import answer
 from glassformer.decode.classify import label_probabilities
 from glassformer.decode.generate import generate
-from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
 from glassformer.store.checkpoint import load
 from glassformer.train.finished.use import classify, evaluate, translate
 from glassformer.train.run.session import resume, start

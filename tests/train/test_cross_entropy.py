@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from glassformer.data.batch import Batch
-from glassformer.parts import native
+from glassformer.nn import native
 from glassformer.train import cross_entropy as module
 from glassformer.train import loss as losses
 from glassformer.train import native_cross_entropy

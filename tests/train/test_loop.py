@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from glassformer import Batch, train_steps
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.train.loop import seeded, stream_of
 from glassformer.train.objective import OBJECTIVES
 from glassformer.train.optim.schedule import Schedule

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 import specimens
 from glassformer import Batch, Transformer
-from glassformer.foundation.errors import DataError
-from glassformer.model.outputs import Lm
+from glassformer.base.errors import DataError
+from glassformer.nn.outputs import Lm
 from glassformer.train import loss as module
 from glassformer.train.loss import Loss, likeliest, loss_of
 from glassformer.train.objective import next_token, objective_for

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer import Schedule, train_steps
-from glassformer.foundation.errors import DivergedError
+from glassformer.base.errors import DivergedError
 from glassformer.store.checkpoint import load
 from glassformer.train.loss_scale import MOST_SKIPPED, LossScale
 from glassformer.train.optim.optimizer import build_optimizer

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from glassformer.parts import native
+from glassformer.nn import native
 from glassformer.train import native_cross_entropy
 from glassformer.train.cross_entropy import cross_entropy
 

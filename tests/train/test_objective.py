@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from glassformer import Batch
+from glassformer.base.errors import DataError
 from glassformer.data.tokens.vocabulary import BLANK, PAD, SEP
-from glassformer.foundation.errors import DataError
 from glassformer.train.objective import OBJECTIVES, masked_token, next_token, objective_for
 from train.examples import LAYOUTS, RAGGED, batch, model, sequences
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import Recipe, anchored, load_recipe, override
 

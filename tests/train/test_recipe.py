@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.typed import annotations_of
+from glassformer.base.errors import ConfigError
+from glassformer.base.typed import annotations_of
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import (
     Recipe,

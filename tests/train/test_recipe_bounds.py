@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import DataConfig
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.recipe import (
     Recipe,
     load_recipe,

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from glassformer.foundation.errors import DivergedError
+from glassformer.base.errors import DivergedError
 from glassformer.store.checkpoint import load
 from glassformer.train.record.events import Finished, Progress, Skipped
 from glassformer.train.run.session import Session, resume, start

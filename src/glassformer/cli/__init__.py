@@ -1,4 +1,4 @@
-"""Floor 7: the command line. It parses arguments and prints; the work is done in the floors below."""
+"""The command line. It parses arguments and prints; the work is done in the floors below."""
 
 from __future__ import annotations
 

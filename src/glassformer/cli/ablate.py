@@ -12,6 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
+from glassformer.base.errors import CheckpointError, ConfigError
+from glassformer.base.processors import free_processors
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.evaluate import refuse_other_splits
 from glassformer.cli.flags.base import recipe_of, refuse_not_taken
@@ -21,8 +23,6 @@ from glassformer.cli.runs import RUNS, check_place, run_folder
 from glassformer.cli.verbs import SECTIONS
 from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.dataset import refuse_missing_files
-from glassformer.foundation.errors import CheckpointError, ConfigError
-from glassformer.foundation.processors import free_processors
 from glassformer.store.files import write_text_atomically
 from glassformer.study.folder import LOGS, StudyFolder
 from glassformer.study.grid import Arm, arms, single_changes

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.flags.near import asked, meant_flag
 from glassformer.cli.settings import converted, flags_of, is_switch, kind_of
 from glassformer.cli.verbs import COMMON, Verb
-from glassformer.foundation.errors import ConfigError
 
 
 @dataclass

@@ -7,9 +7,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.help import width
-from glassformer.foundation.errors import ConfigError
 from glassformer.proof.check.child_process import LIMIT, check, exit_code
 
 

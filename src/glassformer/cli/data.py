@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from textwrap import fill, indent
 
+from glassformer.base.errors import ConfigError, ResourceError
+from glassformer.base.registry import suggestion
 from glassformer.cli.arguments import Arguments
 from glassformer.data.public.catalogue import HERE, MISSING, DataSet, Measured, catalogue, data_folder, data_set
-from glassformer.foundation.errors import ConfigError, ResourceError
-from glassformer.foundation.registry import suggestion
 
 
 def run(arguments: Arguments) -> int:

@@ -20,7 +20,7 @@ def run(arguments: Arguments) -> int:
     """Print each finding as soon as it is made. The exit code is 3 if any finding is a failure."""
     folder = existing_run(str(arguments.target))
     recipe = recipe_of(folder)
-    from glassformer.foundation.runtime import choose_threads
+    from glassformer.base.runtime import choose_threads
     from glassformer.proof.doctor import probes_for
     from glassformer.proof.doctor.finding import FAILURE, STATES, examine
     from glassformer.proof.doctor.text_case import case_of

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import flag_of
 from glassformer.data.config import SPLITS, TEXT
 from glassformer.data.purpose import refuse_unnamed
-from glassformer.foundation.errors import ConfigError
 from glassformer.train.recipe import override
 from glassformer.train.record.wording import figure
 from glassformer.train.settings import one_of

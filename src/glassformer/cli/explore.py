@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.notes import say
 from glassformer.cli.runs import existing_runs
-from glassformer.foundation.errors import ConfigError
 from glassformer.store.files import write_text_atomically
 
 if TYPE_CHECKING:

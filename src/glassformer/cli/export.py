@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import averaged, existing_run
-from glassformer.foundation.errors import ConfigError
 
 
 def run(arguments: Arguments) -> int:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments, whole_number
-from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
     from glassformer.train.finished.ranked import Asked, Ranked

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Protocol, runtime_checkable
 
+from glassformer.base.errors import ResourceError
+from glassformer.base.launched import launched
 from glassformer.cli.notes import notes_to
 from glassformer.data.config import TEXT, TRAJECTORIES, DataConfig
 from glassformer.data.purpose import held_out
-from glassformer.foundation.errors import ResourceError
-from glassformer.foundation.launched import launched
 from glassformer.train.record.events import Event, Finished
 from glassformer.train.record.report import Reporter
 

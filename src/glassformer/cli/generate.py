@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.figures import refuse_more
 from glassformer.cli.flags.beamed import NO_BEAM, beamed
@@ -16,7 +17,6 @@ from glassformer.cli.idle import drawless, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
-from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.train.recipe import Recipe, override
 
 if TYPE_CHECKING:

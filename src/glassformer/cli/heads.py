@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import check_place, existing_run, in_use, run_folder
-from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
     from glassformer.lens.ablate import Head

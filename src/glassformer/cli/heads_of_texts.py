@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.heads import aligned
 from glassformer.data.tokens.vocabulary import lacking
-from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
     from glassformer.lens.trace.value import Trace

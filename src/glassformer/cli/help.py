@@ -6,11 +6,11 @@ import shutil
 import textwrap
 from pathlib import Path
 
+from glassformer.base.errors import GlassformerError
 from glassformer.cli.arguments import usage
 from glassformer.cli.generate import sampled
 from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import COMMON, VERBS, Option
-from glassformer.foundation.errors import GlassformerError
 from glassformer.proof.check.signatures import DOCUMENTED
 from glassformer.train.breaks.table import BREAKS
 from glassformer.train.recipe import Recipe, known_recipes, load_recipe, read_recipe

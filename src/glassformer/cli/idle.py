@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from glassformer.base.errors import ConfigError, all_of
 from glassformer.cli.settings import flag_of
 from glassformer.data.config import NO_ANSWERS, DataConfig
 from glassformer.data.purpose import purpose_of
-from glassformer.foundation.errors import ConfigError, all_of
 from glassformer.train.settings import DecodeConfig
 
 OF_BLANKS = ("batch_size", "precision", "compile", "threads")

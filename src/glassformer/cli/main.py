@@ -12,10 +12,10 @@ from importlib import import_module
 from pathlib import Path
 
 from glassformer import __version__
+from glassformer.base.cache_folder import OUT_OF_DISK
+from glassformer.base.errors import ConfigError, GlassformerError, RecipeError, is_out_of_memory
+from glassformer.base.openmp import check_environment
 from glassformer.cli.verbs import VERBS
-from glassformer.foundation.cache_folder import OUT_OF_DISK
-from glassformer.foundation.errors import ConfigError, GlassformerError, RecipeError, is_out_of_memory
-from glassformer.foundation.openmp import check_environment
 
 REQUIRED = ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch", "tyro")
 """The packages that glassformer cannot work without."""

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.base.figures import check_picture
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run
-from glassformer.foundation.figures import check_picture
-from glassformer.model.presets import PRESETS
+from glassformer.nn.presets import PRESETS
 
 if TYPE_CHECKING:
-    from glassformer.model.count import Row
+    from glassformer.nn.count import Row
 
 
 def run(arguments: Arguments) -> int:
@@ -48,7 +48,7 @@ def counted(target: str) -> tuple[list[Row], int]:
     If a run and a preset have the same name, the run is counted.
     """
     if target in PRESETS and not Path(target, "recipe.toml").is_file():
-        from glassformer.model.count import count_config
+        from glassformer.nn.count import count_config
 
         return count_config(PRESETS[target])
     folder = existing_run(target, PRESETS)

@@ -8,7 +8,7 @@ from glassformer.cli.explore import EXAMPLES_ALONE, page_of
 from glassformer.decode.answer import answer
 from glassformer.decode.choose.unwritten import unwritten
 from glassformer.lens.picture import cross_attention_picture
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.record.events import Evaluated, Sample
 from glassformer.train.sources.pairs_data import PairsData
 from glassformer.train.sources.run_data import RunData

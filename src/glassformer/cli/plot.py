@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from glassformer.base.figures import check_picture
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_runs
-from glassformer.foundation.figures import check_picture
 from glassformer.store.pictures import save_figure
 
 USUAL = "curves.png"

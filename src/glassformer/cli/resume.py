@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from glassformer.base.launched import launched
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
-from glassformer.foundation.launched import launched
 from glassformer.store.folders import checkpoints
 from glassformer.train.recipe import override
 from glassformer.train.record.records import refuse_unusable

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.data.config import DataConfig
 from glassformer.data.purpose import ACTING, refuse_unfit
-from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
     from glassformer.control.rollout import Agent, Played
@@ -34,9 +34,9 @@ def run(arguments: Arguments) -> int:
     episodes = whole_number("episodes", given.get("episodes", "10"), MOST, 10)
     temperature, seed = temperature_of(given.get("temperature", "0")), seed_of(given.get("seed", "0"))
     out = target_of(given.get("save"))
+    from glassformer.base.runtime import choose_threads
     from glassformer.control.rollout import as_episodes, play  # after the checks, as importing torch takes a second
     from glassformer.data.trajectories.files import npz_bytes
-    from glassformer.foundation.runtime import choose_threads
     from glassformer.store.files import write_bytes
 
     choose_threads(recipe.decode.threads)

@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
+from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.flags.near import meant_run
-from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.store.files import refuse_unnamable
 from glassformer.store.folders import CONFIG, OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STATE, STEP, checkpoints
 from glassformer.store.leftovers import LEFTOVER, absolute, alive, beside, leftovers

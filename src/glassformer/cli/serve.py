@@ -7,14 +7,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.typed import annotations_of, types_in
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.notes import say
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.cli.settings import flag_of
 from glassformer.cli.verbs import VERBS
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.typed import annotations_of, types_in
 from glassformer.serve.address import open_socket
 from glassformer.serve.settings import KEY, ServeConfig
 from glassformer.train.recipe import Recipe, override

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.typed import TYPED, annotations_of, types_in
 from glassformer.cli.flags.near import asked, meant_setting, nearest
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.typed import TYPED, annotations_of, types_in
 from glassformer.train.recipe import Recipe
 
 SHOWN = {int: "INT", float: "NUMBER", str: "TEXT"}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from pathlib import Path
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.launched import launched
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.flags.base import recipe_of, refuse_not_taken
 from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
 from glassformer.data.config import TEXT
 from glassformer.data.file_checks import refuse_missing
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.launched import launched
 from glassformer.store.leftovers import absolute
 from glassformer.train.recipe import Recipe, anchored, override
 

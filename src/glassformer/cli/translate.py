@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import TypeVar
 
+from glassformer.base.errors import ConfigError, GlassformerError
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.figures import asked_of, line_of
 from glassformer.cli.flags.beamed import beamed
@@ -18,7 +19,6 @@ from glassformer.cli.settings import converted
 from glassformer.data.config import NO_ANSWERS
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.data.tokens.vocabulary import lacking
-from glassformer.foundation.errors import ConfigError, GlassformerError
 
 Answer = TypeVar("Answer")
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
-from glassformer.foundation.errors import ConfigError
 from glassformer.train.settings import one_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def run(arguments: Arguments) -> int:
         raise ConfigError(f"--notebooks must name the folder of the five notebooks; there is no folder {folder!r}.")
     import torch
 
-    from glassformer.foundation.runtime import choose_device, choose_threads
+    from glassformer.base.runtime import choose_device, choose_threads
     from glassformer.proof.laws import LAWS
     from glassformer.proof.laws.law import Setting, judge
 

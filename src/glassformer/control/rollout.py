@@ -13,6 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from glassformer.base.errors import DataError
+from glassformer.base.wide import in_float64
 from glassformer.control.world import World
 from glassformer.data.trajectories.episodes import Episodes, Floats
 from glassformer.data.trajectories.settings import PLACES
@@ -20,9 +22,7 @@ from glassformer.data.trajectories.spaces import Spaces
 from glassformer.data.trajectories.windows import ASKED, as_done, features
 from glassformer.decode.choose.draw import AT_ONCE as NUMBERS
 from glassformer.decode.choose.draw import draw, numbers
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.wide import in_float64
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 AT_ONCE = 128
 """Most episodes that are played side by side."""

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.trajectories.episodes import Floats
 from glassformer.data.trajectories.rooms import ACTIONS, OBSERVED, Rooms
 from glassformer.data.trajectories.settings import ROOMS
 from glassformer.data.trajectories.spaces import Spaces
-from glassformer.foundation.errors import ConfigError, DataError
 
 
 class Bounds(NamedTuple):

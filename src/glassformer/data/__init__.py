@@ -1,1 +1,1 @@
-"""Floor 3: from text to batches of token ids. Nothing here sees a network, and importing this folder loads no torch."""
+"""From text to batches of token ids. Nothing here sees a network, and importing this folder loads no torch."""

@@ -20,15 +20,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassformer.data.config import LABEL
-from glassformer.data.dataset import Encoded
-from glassformer.data.rows import check_lists, pad
-from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP
-from glassformer.data.tokens.words import FIRST_LABEL
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.registry import lookup
-from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.foundation.tensors import (
+from glassformer.base.errors import DataError
+from glassformer.base.registry import lookup
+from glassformer.base.shapes import Bool, Float, Int, Tensor
+from glassformer.base.tensors import (
     IDS,
     check_beside,
     check_documents,
@@ -37,7 +32,12 @@ from glassformer.foundation.tensors import (
     check_read,
     check_shape,
 )
-from glassformer.foundation.typed import came, expect
+from glassformer.base.typed import came, expect
+from glassformer.data.config import LABEL
+from glassformer.data.dataset import Encoded
+from glassformer.data.rows import check_lists, pad
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP
+from glassformer.data.tokens.words import FIRST_LABEL
 
 
 @dataclass(frozen=True)

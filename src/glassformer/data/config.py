@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from glassformer.base.bounds import at_least, at_most
+from glassformer.base.errors import ConfigError
+from glassformer.base.registry import lookup, suggestion
+from glassformer.base.typed import check_types
 from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXT_SETTINGS, TEXTS
 from glassformer.data.trajectories.settings import ACTIONS, TRAJECTORIES, TRAJECTORY_SETTINGS
-from glassformer.foundation.bounds import at_least, at_most
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.registry import lookup, suggestion
-from glassformer.foundation.typed import check_types
 
 PAIRS = "pairs"
 LABELLED = "labelled"

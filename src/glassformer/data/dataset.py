@@ -10,6 +10,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.base.errors import DataError
+from glassformer.base.registry import lookup
 from glassformer.data.config import LABEL, LABELLED, LAYOUTS, PAIRS, DataConfig, TokenizerConfig
 from glassformer.data.labelled import Columns, read_labelled, refuse_one_class
 from glassformer.data.lines import no_such_file
@@ -19,8 +21,6 @@ from glassformer.data.synthetic import make_pairs
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens.vocabulary import Tokenizer
 from glassformer.data.tokens.words import FIRST_LABEL, Labels
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.registry import lookup
 
 
 class Tokenizers(NamedTuple):

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.shapes import Bool, Float, Tensor
+from glassformer.base.errors import DataError
+from glassformer.base.shapes import Bool, Float, Tensor
 
 Vectors = Sequence[Sequence[float]] | NDArray[np.floating]
 """One row: T vectors of I numbers each."""

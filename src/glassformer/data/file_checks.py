@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import FILES, LABELLED, PAIRS, SPLITS, TEXT, TEXTS, TRAJECTORIES, DataConfig
 from glassformer.data.lines import no_such_file
-from glassformer.foundation.errors import ConfigError
 
 
 def check_names(config: DataConfig) -> None:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from glassformer.base.errors import DataError
 from glassformer.data.pairs import Pair
-from glassformer.foundation.errors import DataError
 
 TEXTS = ("text", "texts", "sentence", "sentences", "document", "content", "review", "comment", "message", "question")
 LABELS = ("label", "labels", "class", "category", "target", "tag", "sentiment", "intent", "topic")

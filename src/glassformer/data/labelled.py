@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.keys import refuse_repeated_keys
+from glassformer.base.registry import suggestion
 from glassformer.data.header import UNSAID, refuse_unsaid_header
 from glassformer.data.lines import in_json, read_lines
 from glassformer.data.pairs import Loaded, Origin, Pair
 from glassformer.data.tokens.vocabulary import utf8
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.keys import refuse_repeated_keys
-from glassformer.foundation.registry import suggestion
 
 
 class Columns(NamedTuple):

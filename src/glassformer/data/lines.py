@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol, runtime_checkable
 
-from glassformer.foundation.errors import DataError
+from glassformer.base.errors import DataError
 
 LONGEST_LINE = 2**24
 """Bytes: 16 MiB, a book. A device such as /dev/zero is one endless line."""

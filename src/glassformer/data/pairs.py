@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from glassformer.base.errors import DataError
 from glassformer.data.lines import read_lines
-from glassformer.foundation.errors import DataError
 
 
 class Pair(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import ACTIONS, LABEL, LAYOUTS, NO_ANSWERS, TEXT, TRAJECTORIES, DataConfig
-from glassformer.foundation.errors import ConfigError
 
 BLANKS = "fills all blanks at once"
 

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from glassformer.base.errors import DataError
+from glassformer.base.shapes import Bool, Int, Tensor
+from glassformer.base.typed import came
 from glassformer.data.tokens.vocabulary import PAD
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.shapes import Bool, Int, Tensor
-from glassformer.foundation.typed import came
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]:

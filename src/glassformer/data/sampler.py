@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.base.errors import ConfigError, DataError
 
 Indices = NDArray[np.int64]
 Lengths = NDArray[np.int64] | Sequence[int]

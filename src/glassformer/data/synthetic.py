@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.registry import lookup
 from glassformer.data.config import DataConfig
 from glassformer.data.draws import below, hashed, split_of
 from glassformer.data.english import spell
 from glassformer.data.pairs import Pair
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.registry import lookup
 
 TRIES = 20_000  # draws without a new source after which a split counts as exhausted; 20 are usual in dev and test
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from glassformer.base.errors import DataError
 from glassformer.data.tokens.bytewise import ByteTokenizer
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
 from glassformer.data.tokens.subword import BytePairTokenizer, Subword
@@ -12,7 +13,6 @@ from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIA
 from glassformer.data.tokens.wordpiece import WordPieceTokenizer
 from glassformer.data.tokens.words import CharacterTokenizer, Labels, WordTokenizer
 from glassformer.data.trajectories.spaces import Spaces
-from glassformer.foundation.errors import DataError
 
 __all__ = [
     "BLANK",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.typed import expect
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.blanks import fill_blanks
@@ -15,9 +17,7 @@ from glassformer.decode.choose.unwritten import without
 from glassformer.decode.forced import Forced, check_forced
 from glassformer.decode.method import Method, method_of, search_of
 from glassformer.decode.rows import check_sources, check_writes
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.typed import expect
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 
 class Answer(NamedTuple):

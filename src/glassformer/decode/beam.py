@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.conflict import names_of, refuse_searched
 from glassformer.decode.choose.context import Filter
@@ -35,9 +37,7 @@ from glassformer.decode.hypotheses import (
 from glassformer.decode.rows import Rows, begin_rows, check_writes
 from glassformer.decode.run import Run, forward, read_first
 from glassformer.decode.stops import Cut
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 
 def length_penalty(alpha: float) -> Lengths:

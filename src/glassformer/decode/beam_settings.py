@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from glassformer.foundation.bounds import at_least, at_most, placed
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.typed import check_types
+from glassformer.base.bounds import at_least, at_most, placed
+from glassformer.base.errors import ConfigError
+from glassformer.base.typed import check_types
 
 MOST_BEAM = 1024
 MOST_PENALTY = 10

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.answer import nothing
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.outputs import Classify
-from glassformer.model.transformer import Transformer
+from glassformer.nn.outputs import Classify
+from glassformer.nn.transformer import Transformer
 
 
 @torch.no_grad()

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.classify import label_probabilities
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 Read = Sequence[Sequence[int]]
 """One text as ids, once per member."""

@@ -9,12 +9,12 @@ import torch
 import torch.fx.experimental._config as shapes
 from torch import nn
 
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.stack import Stack, by_modules
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Cache
-from glassformer.parts.columns import Claimable, LayerCache
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Float, Tensor
+from glassformer.nn.cache import Cache
+from glassformer.nn.columns import Claimable, LayerCache
+from glassformer.nn.stack import Stack, by_modules
+from glassformer.nn.transformer import Transformer
 
 KINDS = 32
 """How many kinds of steps may be compiled: with or without padding, one row or several, different blocks."""

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.context import Context, Filter
 from glassformer.decode.choose.draw import apply
 from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes
 from glassformer.decode.run import Run, begin_of, check_context, forward, read_anew, read_first
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 
 class Seen(NamedTuple):

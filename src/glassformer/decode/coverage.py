@@ -7,11 +7,11 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.joint import members_of
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Attended, attentions, watch_attention
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Float, Tensor
+from glassformer.nn.joint import members_of
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.watch import Attended, attentions, watch_attention
 
 
 class Reading:

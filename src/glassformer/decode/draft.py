@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.shapes import Float, Tensor
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.draw import pick
 from glassformer.decode.choose.repeats import ends_alike
 from glassformer.decode.reader import Reader, Text
-from glassformer.foundation.shapes import Float, Tensor
 
 
 class Guess(NamedTuple):

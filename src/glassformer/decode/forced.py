@@ -12,8 +12,8 @@ from itertools import zip_longest
 
 import torch
 
+from glassformer.base.errors import ConfigError, RowError
 from glassformer.decode.choose.likely import Candidates, Scores
-from glassformer.foundation.errors import ConfigError, RowError
 
 Held = tuple[int, ...]
 """How many bytes of each forced text are there: all once it is contained, else the part with which the answer ends."""

@@ -14,7 +14,7 @@ from glassformer.decode.machine import MACHINES
 from glassformer.decode.recorded import may_be_recorded, write_ahead
 from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes
 from glassformer.decode.run import Run, begin_of, check_context, forward, read_anew, read_first
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 
 def generate(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from glassformer.foundation.errors import RowError
+from glassformer.base.errors import RowError
 
 Lengths = Callable[[int], float]
 """From the number of tokens written (with <eos>) to the divisor of a log-probability; monotone and above 0."""

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 
-from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.base.shapes import Float, Int, Tensor
 
 Work = Callable[[], None]
 _ONE_AT_A_TIME = Lock()

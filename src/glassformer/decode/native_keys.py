@@ -9,12 +9,12 @@ from weakref import ref
 
 import torch
 
-from glassformer.attend import Mask
-from glassformer.foundation.shapes import Float, Tensor
-from glassformer.parts.columns import Growing, LayerCache
-from glassformer.parts.rolling import Rolling
-from glassformer.parts.room import Room
-from glassformer.parts.rounded import Rounded
+from glassformer.base.shapes import Float, Tensor
+from glassformer.nn.attend import Mask
+from glassformer.nn.columns import Growing, LayerCache
+from glassformer.nn.rolling import Rolling
+from glassformer.nn.room import Room
+from glassformer.nn.rounded import Rounded
 
 
 class CKeys(ctypes.Structure):

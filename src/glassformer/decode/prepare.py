@@ -13,20 +13,23 @@ from typing import TypeGuard, cast
 import torch
 from torch import nn
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.native import WANTED, asked_for, compiler, library
+from glassformer.base.registry import lookup
+from glassformer.base.runtime import has_bfloat16
+from glassformer.base.shapes import Tensor
 from glassformer.decode.compiled import compile_steps
 from glassformer.decode.native_stack import with_native_stacks
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.native import WANTED, asked_for, compiler, library
-from glassformer.foundation.registry import lookup
-from glassformer.foundation.runtime import has_bfloat16
-from glassformer.foundation.shapes import Tensor
-from glassformer.model.joint import Joint
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Attention, Block, Experts, Head
-from glassformer.parts.int8 import Int8Linear
-from glassformer.parts.native import CPP, has_cpp
-from glassformer.parts.native_linear import NativeLinear
-from glassformer.parts.packed import PackedLinear, can_pack
+from glassformer.nn.attention import Attention
+from glassformer.nn.block import Block
+from glassformer.nn.feed_forward import Experts
+from glassformer.nn.int8 import Int8Linear
+from glassformer.nn.joint import Joint
+from glassformer.nn.native import CPP, has_cpp
+from glassformer.nn.native_linear import NativeLinear
+from glassformer.nn.packed import PackedLinear, can_pack
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.vocabulary import Head
 
 Make = Callable[[Tensor, Tensor | None], nn.Module]
 """Makes a linear map from weight and bias."""
@@ -42,7 +45,7 @@ def prepared(model: Transformer, precision: str, cache: str = "exact", *, compil
     On a CPU, stacks run in C++ where it can (`NativeStack`). Sums have another order there, so last bits of the results
     may differ.
 
-    `cache`: "exact" holds keys and values as they are, "int8" in 8 bits (`parts/rounded.py`). With `compile`, steps run
+    `cache`: "exact" holds keys and values as they are, "int8" in 8 bits (`nn/rounded.py`). With `compile`, steps run
     as code compiled by torch instead (`CompiledSteps`). For a committee, every member is prepared. Errors:
     `ConfigError` for an unknown name, and for what this machine or the model does not support.
     """

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer
 from glassformer.decode.coverage import reading
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 Link = tuple[int, int]
 """(token of the source, token of the answer), both counted from 0."""

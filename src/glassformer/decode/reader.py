@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.data.rows import pad
 from glassformer.decode.run import memories
-from glassformer.foundation.shapes import Float, Int, Tensor
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Cache
+from glassformer.nn.cache import Cache
+from glassformer.nn.transformer import Transformer
 
 
 class Text(NamedTuple):

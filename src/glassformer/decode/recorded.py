@@ -11,21 +11,22 @@ from typing import NamedTuple, cast
 
 import torch
 
-from glassformer.attend import ATTEND
+from glassformer.base.recording import Constants, as_recorded
+from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.decode.choose.ahead import REFUSED, Ahead
 from glassformer.decode.choose.context import Choose, Context
 from glassformer.decode.choose.draw import own_uniforms
 from glassformer.decode.machine import Machine, Work
 from glassformer.decode.rows import Emitted, Rows, Stop
 from glassformer.decode.run import Run, forward, read_first
-from glassformer.foundation.recording import Constants, as_recorded
-from glassformer.foundation.shapes import Float, Int, Tensor
-from glassformer.model.joint import Joint
-from glassformer.model.stack import by_modules
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Attention, Experts
-from glassformer.parts.fixed import FixedCache
-from glassformer.parts.hooks import Hooks
+from glassformer.nn.attend import ATTEND
+from glassformer.nn.attention import Attention
+from glassformer.nn.feed_forward import Experts
+from glassformer.nn.fixed import FixedCache
+from glassformer.nn.hooks import Hooks
+from glassformer.nn.joint import Joint
+from glassformer.nn.stack import by_modules
+from glassformer.nn.transformer import Transformer
 
 LEAST_ROOM = 64
 """The least columns of a cache in constant shapes. A full one is exchanged for one of twice as many."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.typed import came, is_of
 from glassformer.data.rows import check_ids
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.penalties import ends_with
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.typed import came, is_of
-from glassformer.model.config import ModelConfig
-from glassformer.model.outputs import Lm
-from glassformer.model.transformer import Transformer
+from glassformer.nn.config import ModelConfig
+from glassformer.nn.outputs import Lm
+from glassformer.nn.transformer import Transformer
 
 Stop = Callable[[int, Sequence[int]], bool]
 """Called with a row's place in the call and the ids that it wrote; returns whether the row ends there."""

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.rows import Rows
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Cache
+from glassformer.nn.cache import Cache
+from glassformer.nn.transformer import Transformer
 
 
 def begin_of(length: int, max_context: int | None, drop: int) -> int:

@@ -14,7 +14,7 @@ from glassformer.decode.hypotheses import Hypothesis, UnansweredError
 from glassformer.decode.method import search_of
 from glassformer.decode.stops import Cut
 from glassformer.decode.stream import ENDED, LIMITED, STOPPED, Piece, TextStream
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 LONGEST_CHARACTER = 4
 """Bytes of the longest character in UTF-8."""

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.context import Context, Filter
 from glassformer.decode.choose.draw import own_uniforms, pick, shares
@@ -18,10 +20,8 @@ from glassformer.decode.draft import Draft, Guess, LookupDraft, ModelDraft, Want
 from glassformer.decode.reader import Reader, Text
 from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes
 from glassformer.decode.run import begin_of, check_context
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.joint import members_of
-from glassformer.model.transformer import Transformer
+from glassformer.nn.joint import members_of
+from glassformer.nn.transformer import Transformer
 
 Lanes = Callable[[Context, int], Sequence[float]]
 """A random number from [0, 1) for each row, for a purpose: drawing the token, drawing the guess, or accepting it."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.decoding import Decoding
 from glassformer.data.tokens.vocabulary import EOS, Tokenizer, utf8
 from glassformer.decode.choose.context import Choose
@@ -13,8 +14,7 @@ from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.generate import generate
 from glassformer.decode.method import Method
 from glassformer.decode.stops import stop_in
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 ENDED, STOPPED, LIMITED = "eos", "stop", "max_new_tokens"
 

@@ -1,1 +1,1 @@
-"""Floor 6: interpretability tools for models, and the explorer of runs."""
+"""Interpretability tools for models, and the explorer of runs."""

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from glassformer.attend import Attend, Mask
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.registry import lookup
-from glassformer.foundation.shapes import Float, Tensor
+from glassformer.base.errors import ConfigError
+from glassformer.base.registry import lookup
+from glassformer.base.shapes import Float, Tensor
 from glassformer.lens.blocks import head_id, place
-from glassformer.parts import Attention, attentions
+from glassformer.nn.attend import Attend, Mask
+from glassformer.nn.attention import Attention
+from glassformer.nn.watch import attentions
 
 Head = tuple[str, int, int]
 """Kind of block ("encoder", "decoder", "cross"), layer and head number, both from 0."""

@@ -17,15 +17,18 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.lens.blocks import LETTERS, head_id
 from glassformer.lens.trace.sight import recorded_stream
-from glassformer.model.stack import Stack
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Attended, Attention, Block, Head, watch_attention
-from glassformer.parts.norm import LayerNorm, RMSNorm
-from glassformer.parts.residual import Residual
+from glassformer.nn.attention import Attention
+from glassformer.nn.block import Block
+from glassformer.nn.norm import LayerNorm, RMSNorm
+from glassformer.nn.residual import Residual
+from glassformer.nn.stack import Stack
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.vocabulary import Head
+from glassformer.nn.watch import Attended, watch_attention
 
 INPUT, BIASES, FEED_FORWARD = "input", "biases", "feed_forward"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 
 LETTERS = {"encoder": "e", "decoder": "d", "cross": "x"}
 """The kinds of attention, and the letters with which their heads' short names begin."""

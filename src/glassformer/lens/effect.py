@@ -9,12 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch
-from glassformer.foundation.shapes import Float, Tensor
 from glassformer.lens.ablate import Head, Means, silence
-from glassformer.model.heads import SequenceHead
-from glassformer.model.stack import Stack
-from glassformer.model.transformer import Transformer
+from glassformer.nn.heads import SequenceHead
+from glassformer.nn.stack import Stack
+from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import hidden, likeliest
 from glassformer.train.objective import Objective, Targets
 

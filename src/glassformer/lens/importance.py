@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import torch
 
-from glassformer.attend import Attend, Mask
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch
-from glassformer.foundation.shapes import Float, Tensor
 from glassformer.lens.ablate import Head, n_heads
 from glassformer.lens.blocks import place
-from glassformer.model.transformer import Transformer
-from glassformer.parts import attentions
+from glassformer.nn.attend import Attend, Mask
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.watch import attentions
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import Objective
 

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from glassformer.foundation.shapes import Float, Tensor
-from glassformer.foundation.typed import expect
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Attended, watch_attention
+from glassformer.base.shapes import Float, Tensor
+from glassformer.base.typed import expect
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.watch import Attended, watch_attention
 
 Seen = dict[str, Float[Tensor, "B H T S"]]
 """Module name, as in "decoder.blocks.1.cross_attention", to the weights of the last forward."""

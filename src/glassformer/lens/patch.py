@@ -16,15 +16,15 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from glassformer.attend import Attend, Mask
+from glassformer.base.errors import DataError
+from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.decode.answer import nothing
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.shapes import Float, Int, Tensor
 from glassformer.lens.ablate import Head, by_attention
 from glassformer.lens.blocks import place
-from glassformer.model.stack import Stack
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Attended, attentions, watch_attention
+from glassformer.nn.attend import Attend, Mask
+from glassformer.nn.stack import Stack
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.watch import Attended, attentions, watch_attention
 
 Where = tuple[str, int]
 """A kind of attention and its layer; or, for streams, a stack and how many blocks have written (0 at the input)."""

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.answer import answer
-from glassformer.foundation.shapes import Float, Tensor
 from glassformer.lens.observe import observe
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 SHADES = " ░▒▓█"
 

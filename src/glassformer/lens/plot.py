@@ -11,14 +11,13 @@ from typing import Any
 
 import torch
 
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.figures import matplotlib
-from glassformer.foundation.registry import lookup
-from glassformer.foundation.shapes import Float, Tensor
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.figures import matplotlib
+from glassformer.base.registry import lookup
+from glassformer.base.shapes import Float, Tensor
 from glassformer.lens.blocks import head_id
 from glassformer.lens.blocks import place as where
-from glassformer.parts import POSITIONS
-from glassformer.parts.positions import Room
+from glassformer.nn.positions import POSITIONS, Room
 from glassformer.store.pictures import save_figure
 
 MOST_LABELS = 40

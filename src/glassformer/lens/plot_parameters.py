@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.foundation.figures import matplotlib
-from glassformer.model.count import Row
+from glassformer.base.figures import matplotlib
+from glassformer.nn.count import Row
 from glassformer.store.pictures import save_figure
 
 WIDTH, HEIGHT = 12.0, 0.55

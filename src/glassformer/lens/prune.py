@@ -13,7 +13,7 @@ from glassformer.lens.ablate import Head, by_attention
 from glassformer.lens.effect import Effect, Scored, compare, resampled
 from glassformer.lens.roles.diagnosis import Diagnosis
 from glassformer.lens.roles.thresholds import THRESHOLDS, Thresholds
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, save
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import step_folder

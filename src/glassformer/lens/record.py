@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.shapes import Bool, Float, Tensor
 from glassformer.data.batch import Batch
-from glassformer.foundation.shapes import Bool, Float, Tensor
 from glassformer.lens.blocks import place
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Attended, Attention, watch_attention
+from glassformer.nn.attention import Attention
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.watch import Attended, watch_attention
 from glassformer.train.loss import hidden
 from glassformer.train.objective import Targets
 

@@ -1,1 +1,1 @@
-"""Floor 6: checks that a user can run on the library, on a trained run, or on code of their own."""
+"""Checks that a user can run on the library, on a trained run, or on code of their own."""

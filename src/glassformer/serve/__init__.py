@@ -1,1 +1,1 @@
-"""Floor 6: serving a run over HTTP with the completions of OpenAI's API. Needs the extra `serve`."""
+"""Serving a run over HTTP with the completions of OpenAI's API. Needs the extra `serve`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.serve.settings import ServeConfig
 
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import Any, NoReturn, cast
 
+from glassformer.base.errors import DataError
+from glassformer.base.registry import suggestion
 from glassformer.data.tokens.vocabulary import utf8
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.registry import suggestion
 from glassformer.serve.refusal import RefusalError
 
 MOST_LEVELS = 100

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from glassformer.base.errors import GlassformerError
 from glassformer.decode.choose.constrained import Constraint, States, of_regex, of_schema
 from glassformer.decode.choose.context import Filter
-from glassformer.foundation.errors import GlassformerError
 from glassformer.serve import trial
 from glassformer.serve.fields import Fields, give, shown
 from glassformer.serve.refusal import RefusalError

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from glassformer.foundation.errors import BusyError, GlassformerError
+from glassformer.base.errors import BusyError, GlassformerError
 from glassformer.serve.refusal import RefusalError, broken, busy
 from glassformer.serve.settings import ServeConfig, as_address, is_loopback
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from glassformer.foundation.errors import BusyError
+from glassformer.base.errors import BusyError
 
 RETRY_AFTER = 2
 """Seconds after which a client that was turned away may ask again."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 
-from glassformer.foundation.bounds import at_least, at_most
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.typed import check_types
+from glassformer.base.bounds import at_least, at_most
+from glassformer.base.errors import ConfigError
+from glassformer.base.typed import check_types
 
 KEY = "GLASSFORMER_KEY"
 """The environment variable that may hold the key."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from functools import lru_cache
 
+from glassformer.base.errors import GlassformerError, TooLongError
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.answer import limit_of
 from glassformer.decode.choose.constrained import States
@@ -14,7 +15,6 @@ from glassformer.decode.choose.penalties import logit_bias
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.choose.unwritten import without
 from glassformer.decode.engine.requests import Request
-from glassformer.foundation.errors import GlassformerError, TooLongError
 from glassformer.serve.grammar import Wish, followed
 from glassformer.serve.job import Echoed, Job
 from glassformer.serve.refusal import RefusalError

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from glassformer.base.errors import ConfigError
 from glassformer.decode.choose.sampling import Sampling
-from glassformer.foundation.errors import ConfigError
 from glassformer.serve.fields import Fields, shown
 from glassformer.serve.grammar import Wish, wish_of
 from glassformer.serve.refusal import RefusalError, no_model

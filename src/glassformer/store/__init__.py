@@ -1,1 +1,1 @@
-"""Floor 4: files on disk. Writing loses nothing; reading trusts nothing."""
+"""Files on disk. Writing loses nothing; reading trusts nothing."""

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glassformer.base.errors import CheckpointError, DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokenizer import Tokenizer, tokenizer_from_json
-from glassformer.foundation.errors import CheckpointError, DataError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.store.files import refuse_unnamable
 from glassformer.store.folders import (
     CONFIG,

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.data.tokens.exported import LISTED, exported, names_of
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
-from glassformer.foundation.errors import CheckpointError, ConfigError
-from glassformer.model.config import ModelConfig
-from glassformer.model.outputs import Lm
-from glassformer.model.transformer import Transformer
+from glassformer.nn.config import ModelConfig
+from glassformer.nn.outputs import Lm
+from glassformer.nn.transformer import Transformer
 from glassformer.store.families import FAMILIES, Family
 from glassformer.store.files import refuse_unnamable, write_new
 from glassformer.store.json_file import readable

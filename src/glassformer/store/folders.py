@@ -13,7 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.store.json_file import RESTORE, read_json, readable
 from glassformer.store.leftovers import beside, leftovers
 from glassformer.store.manifest import MANIFEST, Entry, verify

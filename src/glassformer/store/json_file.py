@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from glassformer.foundation.errors import CheckpointError
-from glassformer.foundation.keys import refuse_repeated_keys
+from glassformer.base.errors import CheckpointError
+from glassformer.base.keys import refuse_repeated_keys
 
 LARGEST = 32 * 2**20  # bytes; the vocabulary of a large tokenizer takes about 10 MiB
 DEEPEST = 64

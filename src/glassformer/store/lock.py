@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from weakref import WeakSet
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 from glassformer.store.files import explained, make_folder
 
 try:

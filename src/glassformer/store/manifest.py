@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 from glassformer.store.files import write_new
 from glassformer.store.json_file import RESTORE, parse_json, read_text, readable, regular_size, without_links
 

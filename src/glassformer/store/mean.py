@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 from glassformer.store.checkpoint import READ, Loaded, load
 from glassformer.store.folders import CONFIG, SOURCE_TOKENIZER, TOKENIZER, Skipped, check, checkpoints
 

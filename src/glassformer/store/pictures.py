@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from glassformer.foundation.figures import DATED, SETTINGS, check_picture
+from glassformer.base.figures import DATED, SETTINGS, check_picture
 from glassformer.store.files import write_bytes
 
 

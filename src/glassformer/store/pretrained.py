@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from glassformer.base.errors import CheckpointError, ConfigError, DataError, GlassformerError
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.data.tokens.adopted import Adopted, adopt
 from glassformer.data.tokens.exported import returned
 from glassformer.data.tokens.sentencepiece import NEVER, SentencePieceTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
-from glassformer.foundation.errors import CheckpointError, ConfigError, DataError, GlassformerError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.store.families import FAMILIES, Family
 from glassformer.store.families.values import Values
 from glassformer.store.files import refuse_unnamable

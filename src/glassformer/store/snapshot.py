@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from glassformer import __version__
+from glassformer.base.errors import CheckpointError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokenizer import Labels
-from glassformer.foundation.errors import CheckpointError
-from glassformer.model.config import ModelConfig
-from glassformer.model.joint import refuse_joint
-from glassformer.model.transformer import Transformer
+from glassformer.nn.config import ModelConfig
+from glassformer.nn.joint import refuse_joint
+from glassformer.nn.transformer import Transformer
 from glassformer.store.files import refuse_unnamable, write_new
 from glassformer.store.folders import CONFIG, FORMAT, MODEL, OPTIMIZER, SOURCE_TOKENIZER, STATE, TOKENIZER, step_number
 from glassformer.store.json_file import DEEPEST, LARGEST, deeper_than, readable

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from glassformer.foundation.errors import CheckpointError, DivergedError, ResourceError
+from glassformer.base.errors import CheckpointError, DivergedError, ResourceError
 from glassformer.store.files import sync_file, write_new
 from glassformer.store.json_file import RESTORE, readable, regular_size, without_links
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.foundation.errors import CheckpointError, ConfigError, GlassformerError, ResourceError
-from glassformer.model.config import ModelConfig
-from glassformer.model.transformer import Transformer
+from glassformer.base.errors import CheckpointError, ConfigError, GlassformerError, ResourceError
+from glassformer.nn.config import ModelConfig
+from glassformer.nn.transformer import Transformer
 from glassformer.store.json_file import RESTORE
 from glassformer.store.tensors import refuse_difference
 

@@ -1,1 +1,1 @@
-"""Floor 6: studies. A grid of settings over seeds, each arm a run of its own, summarised in a table and plots."""
+"""Studies. A grid of settings over seeds, each arm a run of its own, summarised in a table and plots."""

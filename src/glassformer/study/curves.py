@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.foundation.errors import CheckpointError, ConfigError
-from glassformer.foundation.figures import matplotlib
-from glassformer.foundation.registry import suggestion
+from glassformer.base.errors import CheckpointError, ConfigError
+from glassformer.base.figures import matplotlib
+from glassformer.base.registry import suggestion
 from glassformer.study.result import SHARES
 from glassformer.train.record.records import step_of
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
+from glassformer.base.errors import CheckpointError
 from glassformer.data.purpose import held_out
-from glassformer.foundation.errors import CheckpointError
 from glassformer.store.json_file import read_json
 from glassformer.study.grid import Arm
 from glassformer.study.result import Result, result_from

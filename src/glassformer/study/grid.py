@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import product
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.train.recipe import Recipe, anchored, override
 
 Axes = Mapping[str, Sequence[object]]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.runtime import choose_device
-from glassformer.model.transformer import Transformer
+from glassformer.base.errors import ConfigError
+from glassformer.base.runtime import choose_device
+from glassformer.nn.transformer import Transformer
 from glassformer.study.grid import Arm, combination
 
 

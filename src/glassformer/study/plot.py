@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from glassformer.foundation.figures import matplotlib
+from glassformer.base.figures import matplotlib
 from glassformer.store.pictures import save_figure
 from glassformer.study.grid import shown
 from glassformer.study.result import SHARES, Result, splits

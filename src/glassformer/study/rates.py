@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glassformer.foundation.figures import matplotlib
+from glassformer.base.figures import matplotlib
 from glassformer.train.estimate.find_rate import Found
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 from glassformer.store.files import write_text_atomically
 
 SHARES = ("exact_match", "token_accuracy", "accuracy", "macro_f1")

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from glassformer.base.errors import CheckpointError
 from glassformer.data.config import NO_ANSWERS
 from glassformer.data.purpose import held_out
-from glassformer.foundation.errors import CheckpointError
 from glassformer.store.folders import newest, read_state
 from glassformer.study.result import Result, learning_curve, training_seconds
 from glassformer.train.finished.use import evaluate, parameters

@@ -1,1 +1,1 @@
-"""Floor 5: model meets data."""
+"""Model meets data."""

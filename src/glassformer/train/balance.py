@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.foundation.shapes import Bool, Float, Tensor
-from glassformer.model.config import StackConfig
-from glassformer.model.transformer import Transformer
-from glassformer.parts.experts import Experts, Routing
+from glassformer.base.shapes import Bool, Float, Tensor
+from glassformer.nn.config import StackConfig
+from glassformer.nn.feed_forward import Experts, Routing
+from glassformer.nn.transformer import Transformer
 
 
 class Routed(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from glassformer.model.recipe import ModelRecipe
+from glassformer.nn.recipe import ModelRecipe
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import Recipe, override
 from glassformer.train.settings import TrainingConfig

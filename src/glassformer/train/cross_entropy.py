@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
-from glassformer.foundation.shapes import Float, Int, Tensor
+from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.train import native_cross_entropy
 
 NUMBERS = 1 << 20

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from glassformer.base.errors import ConfigError, DataError, DivergedError
+from glassformer.base.registry import lookup
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import ConfigError, DataError, DivergedError
-from glassformer.foundation.registry import lookup
-from glassformer.model.recompute import recompute as recomputed
-from glassformer.model.transformer import Transformer
+from glassformer.nn.recompute import recompute as recomputed
+from glassformer.nn.transformer import Transformer
 from glassformer.train.loss_scale import LossScale
 from glassformer.train.objective import Objective, objective_for
 from glassformer.train.optim.schedule import Schedule

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
+from glassformer.base.errors import DataError
+from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.shapes import Float, Int, Tensor
-from glassformer.model.heads import PlaceHead, SequenceHead
-from glassformer.model.joint import MeanHead
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Head
+from glassformer.nn.heads import PlaceHead, SequenceHead
+from glassformer.nn.joint import MeanHead
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.vocabulary import Head
 from glassformer.train.balance import routing_loss, watch_routers
 from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
 from glassformer.train.objective import Objective, Targets

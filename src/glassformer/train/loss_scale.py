@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from glassformer.foundation.errors import DivergedError
+from glassformer.base.errors import DivergedError
 
 MOST_SKIPPED = 20
 """Skipped updates in a row after which the scale cannot be to blame, because it has been halved that often."""

@@ -1,4 +1,4 @@
-"""The rows of a cross-entropy in our C++ (parts/cpp/cross_entropy.cpp): their sums, and their gradients."""
+"""The rows of a cross-entropy in our C++ (nn/cpp/cross_entropy.cpp): their sums, and their gradients."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ctypes
 
 import torch
 
-from glassformer.foundation.shapes import Float, Int, Tensor
-from glassformer.parts.native import CPP, NAMES, address, has_cpp, may_read, there_and_back
+from glassformer.base.shapes import Float, Int, Tensor
+from glassformer.nn.native import CPP, NAMES, address, has_cpp, may_read, there_and_back
 
 SOURCE = CPP.with_name("cross_entropy.cpp")
 

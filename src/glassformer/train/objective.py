@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.errors import DataError
+from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.model.outputs import Lm
-from glassformer.model.transformer import Transformer
+from glassformer.nn.outputs import Lm
+from glassformer.nn.transformer import Transformer
 
 
 class Targets(NamedTuple):

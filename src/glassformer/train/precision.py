@@ -9,9 +9,9 @@ from itertools import islice
 
 import torch
 
+from glassformer.base.runtime import has_bfloat16
 from glassformer.data.batch import Batch
-from glassformer.foundation.runtime import has_bfloat16
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.loop import compute_in, seeded
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for

@@ -15,6 +15,9 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, cast
 
+from glassformer.base.errors import ConfigError, RecipeError
+from glassformer.base.registry import suggestion
+from glassformer.base.typed import TYPED, annotations_of, check_types, is_of, types_in
 from glassformer.data.config import (
     EQUAL_LENGTHS,
     LABEL,
@@ -27,10 +30,7 @@ from glassformer.data.config import (
     TokenizerConfig,
     unused,
 )
-from glassformer.foundation.errors import ConfigError, RecipeError
-from glassformer.foundation.registry import suggestion
-from glassformer.foundation.typed import TYPED, annotations_of, check_types, is_of, types_in
-from glassformer.model.recipe import ModelRecipe, unread
+from glassformer.nn.recipe import ModelRecipe, unread
 from glassformer.train.breaks.table import break_names, check_possible
 from glassformer.train.optim.optimizer_config import OWN, USES, OptimizerConfig
 from glassformer.train.optim.schedule import USES as OF_SCHEDULES

@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from glassformer.base.bounds import at_least, at_most
+from glassformer.base.errors import ConfigError
+from glassformer.base.openmp import MOST_THREADS
+from glassformer.base.registry import lookup
+from glassformer.base.typed import check_types
 from glassformer.data.growth import Growth
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.choose.sampling import Sampling
-from glassformer.foundation.bounds import at_least, at_most
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.openmp import MOST_THREADS
-from glassformer.foundation.registry import lookup
-from glassformer.foundation.typed import check_types
 from glassformer.train.breaks.table import break_names
 from glassformer.train.optim.schedule import SCHEDULES, USES, Schedule
 

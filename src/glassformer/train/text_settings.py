@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import TEXT, DataConfig, TokenizerConfig
 from glassformer.data.corrupt.lengths import longest
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.recipe import ModelRecipe
+from glassformer.nn.recipe import ModelRecipe
 from glassformer.train.settings import TrainingConfig
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import TRAJECTORIES, DataConfig, TokenizerConfig
 from glassformer.data.trajectories.settings import PLACES
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.recipe import ModelRecipe
+from glassformer.nn.recipe import ModelRecipe
 from glassformer.train.settings import TrainingConfig
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.flags.near import ELSEWHERE
 from glassformer.cli.settings import flags_of
 from glassformer.cli.verbs import SECTIONS, VERBS
-from glassformer.foundation.errors import ConfigError
 
 
 def said(verb: str, flag: str) -> str:

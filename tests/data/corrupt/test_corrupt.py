@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.corrupt.batches import BATCHES, Corruption, batch_of_windows, prefix_length
 from glassformer.data.corrupt.coins import Coins
@@ -19,7 +20,6 @@ from glassformer.data.corrupt.spans import spans
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, UNK
 from glassformer.data.tokens.whole_words import NO_WORD
-from glassformer.foundation.errors import ConfigError, DataError
 
 V = 40
 TEXT = st.lists(st.sampled_from([BOS, EOS, UNK]) | st.integers(6, V - 1), max_size=60).map(np.array)

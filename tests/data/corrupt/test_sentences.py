@@ -7,13 +7,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.corrupt.batches import Corruption, batch_of_windows
 from glassformer.data.corrupt.coins import Coins
 from glassformer.data.corrupt.sentences import permuted, sentence_ends
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS
-from glassformer.foundation.errors import DataError
 
 TEXT = ByteTokenizer()
 ENDS = sentence_ends(TEXT)

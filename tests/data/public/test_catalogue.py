@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.public.catalogue import DIFFERENT, HERE, MISSING, DataFile, catalogue, data_folder, data_set
-from glassformer.foundation.errors import ConfigError
 
 TEXT = b"to be, or not to be\n" * 5_000
 FILE = DataFile("a.txt", "https://example.org/a.txt", len(TEXT), hashlib.sha256(TEXT).hexdigest())

@@ -13,10 +13,10 @@ from typing import BinaryIO
 import pytest
 
 from data.server import CONTENT, serving
+from glassformer.base.errors import ConfigError, DataError, ResourceError
 from glassformer.data.public import fetch as fetching
 from glassformer.data.public.catalogue import DataFile
 from glassformer.data.public.fetch import check_address, fetch
-from glassformer.foundation.errors import ConfigError, DataError, ResourceError
 
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 

@@ -10,13 +10,13 @@ import json
 import sys
 from pathlib import Path
 
+from glassformer.base.errors import GlassformerError
 from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.labelled import read_labelled
 from glassformer.data.pairs import read_tsv
 from glassformer.data.running.corpus import read_parts
 from glassformer.data.running.token_cache import tokens_of
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.foundation.errors import GlassformerError
 
 ENDS = 200
 """Tokens that are decoded at the beginning and at the end of the whole."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base.errors import DataError
 from glassformer.data.running.text_files import stamps, text_files
-from glassformer.foundation.errors import DataError
 
 
 def shelves(root: Path, *names: str) -> None:

@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.base.cache_folder import cache_folder, unwritable
+from glassformer.base.errors import ConfigError, DataError, ResourceError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.running import text as reading
 from glassformer.data.running import token_cache, token_file
@@ -24,8 +26,6 @@ from glassformer.data.running.token_file import SMALL, TokenCounts, TokenFile, o
 from glassformer.data.tokenizer import BOS, EOS, TOKENIZERS, UNK, ByteTokenizer, CharacterTokenizer, Tokenizer
 from glassformer.data.tokens import cuts
 from glassformer.data.tokens.encode import encoder, joined
-from glassformer.foundation.cache_folder import cache_folder, unwritable
-from glassformer.foundation.errors import ConfigError, DataError, ResourceError
 
 TEXTS = ["one two  three\n", "é漢 😀 two", "three\tone", "x"]
 CHARACTERS = st.text(st.sampled_from("abé漢😀 \n\u2003"), min_size=1, max_size=40)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.running.text_settings import ORDERS
 from glassformer.data.running.windows import Windows, count_evaluation_windows, evaluation_windows
-from glassformer.foundation.errors import ConfigError, DataError
 
 SIZES = st.tuples(st.integers(2, 60), st.integers(1, 70)).flatmap(
     lambda sizes: st.tuples(st.just(sizes[0]), st.just(sizes[1]), st.integers(1, sizes[1]))

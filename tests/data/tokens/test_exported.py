@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 from tokenizers import Tokenizer as Library
 
+from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, Labels
 from glassformer.data.tokens.exported import BETWEEN_WORDS, exported, names_of, returned
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS
-from glassformer.foundation.errors import DataError
 
 TEXT = "The model reads a text. It reads  the text ## again:\n\tand a déjà vu, 12 times 😀."
 MADE = {

@@ -14,6 +14,7 @@ from hypothesis import strategies as some
 from tokenizers import Tokenizer as Library
 
 from data.tokens.published_examples import FORM_NAMES, PUBLISHED, TEXT, WHOLE, json_of
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, tokenizer_from_json
 from glassformer.data.tokens import cuts
@@ -25,7 +26,6 @@ from glassformer.data.tokens.exported import exported, returned
 from glassformer.data.tokens.published import CUTS
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
-from glassformer.foundation.errors import ConfigError, DataError
 
 PARTS = [
     *TEXT,

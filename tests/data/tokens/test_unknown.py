@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens.vocabulary import UNK, lacking
-from glassformer.foundation.errors import DataError
 
 
 @pytest.mark.parametrize(

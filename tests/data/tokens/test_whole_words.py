@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import (
     BOS,
@@ -21,7 +22,6 @@ from glassformer.data.tokenizer import (
     WordTokenizer,
 )
 from glassformer.data.tokens.whole_words import NO_WORD, SPACE
-from glassformer.foundation.errors import DataError
 
 TEXTS = ["the cat sat on the mat", "der Hund schläft unter dem Tisch", "a \u3000b\u00a0c\u2003d \x1ce"]
 LETTERS = "ab#\u00e9\u65e5 \n\u00a0\u3000\u2003\x1c"

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from data.trajectories.episodes import made
+from glassformer.base.errors import DataError
 from glassformer.data.trajectories.files import ENDS, npz_bytes, read_episodes, read_npz
-from glassformer.foundation.errors import DataError
 
 GOOD = {
     "observations": np.array([[0.5, -1.0], [0.25, 2.0], [0.1, 2.0], [7.0, 8.0]]),

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from data.trajectories.episodes import OBSERVED, made
+from glassformer.base.errors import DataError
 from glassformer.data.tokenizer import tokenizer_from_json
 from glassformer.data.trajectories.episodes import Episodes
 from glassformer.data.trajectories.scales import spaces_of
 from glassformer.data.trajectories.spaces import TIMES, Spaces
-from glassformer.foundation.errors import DataError
 
 BOTH = pytest.mark.parametrize("discrete", [True, False])
 

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.decode.answer import answer
@@ -17,7 +18,6 @@ from glassformer.decode.choose.draw import chooser
 from glassformer.decode.choose.penalties import banned
 from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.choose.words import Wishes
-from glassformer.foundation.errors import ConfigError
 from train.examples import model
 
 TEXT = "abcdz"

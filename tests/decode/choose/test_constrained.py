@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from decode.test_speculative import written
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens.vocabulary import EOS
@@ -24,7 +25,6 @@ from glassformer.decode.choose.sampling import GREEDY
 from glassformer.decode.choose.words import Wishes
 from glassformer.decode.generate import generate
 from glassformer.decode.speculative import Tally, speculative
-from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import model
 
 pytest.importorskip("llguidance", reason="llguidance is not installed")

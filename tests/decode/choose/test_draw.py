@@ -10,13 +10,13 @@ import torch
 
 from decode import choices
 from glassformer import generate
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.draw import AT_ONCE, chooser, draw, filters_of, numbers, own_uniforms
 from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.choose.penalties import banned, logit_bias
 from glassformer.decode.choose.sampling import GREEDY, Sampling
-from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import VOCAB, model, sequences
 
 LAYOUTS = ["encoder-decoder", "decoder"]

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from decode import choices
+from glassformer.base.errors import ConfigError
 from glassformer.decode.choose import filters, penalties
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.sampling import Sampling
-from glassformer.foundation.errors import ConfigError
 
 INF = math.inf
 NOBODY = Context([0], [[1]], [[]])

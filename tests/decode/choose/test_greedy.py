@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
+from glassformer.base.errors import DataError
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.greedy import greedy
-from glassformer.foundation.errors import DataError
 
 NOBODY = Context([], [], [])
 

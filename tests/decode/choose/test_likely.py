@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from glassformer.base.errors import DataError
 from glassformer.decode.choose import native_likely
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.likely import check_summed, likeliest, scored
-from glassformer.foundation.errors import DataError
 from specimens import native_cpp
 
 pytestmark = native_cpp

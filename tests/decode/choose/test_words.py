@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from data.tokens.published_examples import json_of
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens.adopted import adopt
@@ -23,7 +24,6 @@ from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.choose.words import Wishes, banned_texts, begins_with
 from glassformer.decode.generate import generate
 from glassformer.decode.stream import TextStream, check_stops
-from glassformer.foundation.errors import ConfigError, DataError
 from train.examples import model, sequences
 
 TEXTS = ["the cat sat on the mat, the cats scattered", "a cation is no cat; naïve déjà vu", "concatenate the caterer"]

@@ -7,11 +7,11 @@ import torch
 
 from decode.engine.test_batching import Recorded, alone, ids, served
 from decode.engine.test_engine import engine_of, run_dry
+from glassformer.base.errors import BusyError, ConfigError
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
-from glassformer.foundation.errors import BusyError, ConfigError
 from specimens import close, model
 
 ENDLESS = -1  # of `eos`: no text ends before its limit

@@ -16,7 +16,7 @@ from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
 from glassformer.decode.generate import generate
-from glassformer.parts import POSITIONS
+from glassformer.nn.positions import POSITIONS
 from specimens import ORDERS, PATTERNS, RULES, VOCAB, close, model
 
 VARIANTS = [

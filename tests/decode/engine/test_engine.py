@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from decode.engine.test_batching import alone, ids
+from glassformer.base.errors import BusyError, ConfigError, DataError, RowError
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.draw import chooser
 from glassformer.decode.choose.greedy import greedy
@@ -15,7 +16,6 @@ from glassformer.decode.engine import rows
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
 from glassformer.decode.generate import generate
-from glassformer.foundation.errors import BusyError, ConfigError, DataError, RowError
 from specimens import VOCAB, close, model
 
 

@@ -8,7 +8,7 @@ import torch
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
 from glassformer.decode.engine.warm_up import warm_up
-from glassformer.model.stack import by_modules
+from glassformer.nn.stack import by_modules
 from specimens import model
 
 

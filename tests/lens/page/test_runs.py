@@ -11,8 +11,8 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.make import model_facts
-from glassformer.model.config import ModelConfig, StackConfig
-from glassformer.model.transformer import Transformer
+from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.nn.transformer import Transformer
 from lens.explored import LETTERS, planted, small
 
 

@@ -13,7 +13,7 @@ from glassformer.lens.ablate import silence
 from glassformer.lens.server.app import make_app
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.reading import Layout
-from glassformer.model.outputs import Classify
+from glassformer.nn.outputs import Classify
 from lens.explored import LETTERS, small
 from lens.server.asked import PORT, TOKEN, ask
 

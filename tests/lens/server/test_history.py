@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from starlette.applications import Starlette
 
-from glassformer.foundation.errors import CheckpointError, GlassformerError
+from glassformer.base.errors import CheckpointError, GlassformerError
 from glassformer.lens.roles import run as roles_of_a_run
 from glassformer.lens.roles.run import over_checkpoints, run_probe
 from glassformer.lens.server import history as module

@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.lens.server import app as served
 from glassformer.lens.server.app import listen, make_app, make_server
 

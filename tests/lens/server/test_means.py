@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from glassformer.foundation.errors import GlassformerError
+from glassformer.base.errors import GlassformerError
 from glassformer.lens.ablate import silence
 from glassformer.lens.roles.diagnosis import usual_outputs
 from glassformer.lens.roles.run import open_run

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from glassformer.foundation.errors import GlassformerError
+from glassformer.base.errors import GlassformerError
 from glassformer.lens.page.bundle import served, static
 from glassformer.lens.page.script import FIRST, IMPORT, resources, script
 from glassformer.lens.trace.pair import patch_traces, patching_as_json

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.lens.server import stream
 from glassformer.lens.server.stream import Left, streamed
 from glassformer.lens.trace.value import from_bytes

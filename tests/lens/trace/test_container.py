@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glassformer import read_trace
-from glassformer.foundation.errors import DataError
+from glassformer.base.errors import DataError
 from glassformer.lens.trace.container import ALIGNED, pack, unpack
 from glassformer.lens.trace.quantise import ENCODINGS, decode, encode
 from lens.explored import planted

@@ -6,20 +6,20 @@ import pytest
 import torch
 
 from glassformer import answer, observe, trace
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.data.tokens.words import Labels
 from glassformer.decode.choose.sampling import Sampling
-from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.lens.blocks import place
 from glassformer.lens.roles.metrics import value_weighted
 from glassformer.lens.trace.answering import Manner
 from glassformer.lens.trace.reading import Layout, read
 from glassformer.lens.trace.sight import look
-from glassformer.model.config import ModelConfig, StackConfig
-from glassformer.model.outputs import Classify, Regress
-from glassformer.model.transformer import Transformer
-from glassformer.parts import watch_attention
+from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.nn.outputs import Classify, Regress
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.watch import watch_attention
 from lens.explored import LETTERS, small
 from specimens import SHAPES, close
 

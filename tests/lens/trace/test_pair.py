@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from glassformer import trace
-from glassformer.foundation.errors import DataError
+from glassformer.base.errors import DataError
 from glassformer.lens.trace.pair import asked
-from glassformer.model.config import ModelConfig, StackConfig
-from glassformer.model.outputs import Classify
-from glassformer.model.transformer import Transformer
+from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.nn.outputs import Classify
+from glassformer.nn.transformer import Transformer
 from lens.explored import LETTERS, small
 
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.train.estimate.find_rate import Sweep, find_learning_rate
 from train.examples import assert_same, batch, model, weights
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glassformer import train_steps
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.train.estimate.gradient_noise import Norms, gradient_noise, noise_of
 from glassformer.train.objective import objective_for
 from glassformer.train.optim.schedule import Schedule

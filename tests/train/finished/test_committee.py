@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.decode.classify import label_probabilities
-from glassformer.foundation.errors import ConfigError, DataError
 from glassformer.store.checkpoint import load
 from glassformer.store.mean import load_mean
 from glassformer.train.finished.use import classify, evaluate

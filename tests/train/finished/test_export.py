@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from glassformer.foundation.errors import GlassformerError
+from glassformer.base.errors import GlassformerError
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import checkpoints
 from glassformer.store.mean import load_mean

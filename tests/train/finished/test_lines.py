@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from glassformer.base.errors import ConfigError, DataError, RowError
 from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode import answer as decode
 from glassformer.decode.answer import answer, answers
 from glassformer.decode.choose.unwritten import unwritten
-from glassformer.foundation.errors import ConfigError, DataError, RowError
 from glassformer.store.checkpoint import load
 from glassformer.train.finished.use import groups, translate
 from glassformer.train.run.session import start

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.lens.roles.run import over_checkpoints
 from glassformer.train.finished.loading import load_run
 from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override

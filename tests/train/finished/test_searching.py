@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.base.errors import ConfigError, TooLongError
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.answer import ASKED, CONTEXTS
 from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.choose.draw import filters_of
 from glassformer.decode.choose.words import Wishes
 from glassformer.decode.stream import Piece
-from glassformer.foundation.errors import ConfigError, TooLongError
 from glassformer.train.finished import writing
 from glassformer.train.finished.guessing import Guessing
 from glassformer.train.finished.room import Room

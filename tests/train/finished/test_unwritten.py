@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.unwritten import unwritten, without
 from glassformer.decode.choose.words import Wishes
-from glassformer.foundation.errors import ConfigError
 from glassformer.train.finished import committee
 from glassformer.train.finished.use import translate
 from glassformer.train.finished.writing import Writer

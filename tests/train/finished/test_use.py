@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
+from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.decode.prepare import prepared
-from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import step_folder

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from glassformer.base.errors import ConfigError, DataError, RowError
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.choose.words import Wishes
 from glassformer.decode.stream import Piece
-from glassformer.foundation.errors import ConfigError, DataError, RowError
 from glassformer.train.finished.guessing import Guessing
 from glassformer.train.finished.writing import USUAL_TOKENS, Writer
 from glassformer.train.recipe import Recipe, load_recipe, override

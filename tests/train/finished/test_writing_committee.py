@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import LABEL
 from glassformer.decode.answer import answer
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.model.joint import Joint
+from glassformer.nn.joint import Joint
 from glassformer.store.checkpoint import load
 from glassformer.store.mean import load_mean
 from glassformer.train.finished.committee import load_runs

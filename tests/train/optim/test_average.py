@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.store.folders import step_folder
 from glassformer.train.optim.average import Average

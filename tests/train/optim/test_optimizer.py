@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from glassformer.base.errors import CheckpointError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import build_tokenizers
 from glassformer.data.pairs import Pair
-from glassformer.foundation.errors import CheckpointError
-from glassformer.model.config import ModelConfig, StackConfig
-from glassformer.model.outputs import Lm
-from glassformer.model.transformer import Transformer
+from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.nn.outputs import Lm
+from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.train.loop import train_steps
 from glassformer.train.optim.optimizer import OPTIMIZERS, build_optimizer, load_optimizer_state, optimizer_state

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.foundation.errors import ConfigError, ResourceError
-from glassformer.parts import native
+from glassformer.base.errors import ConfigError, ResourceError
+from glassformer.nn import native
 from glassformer.train.optim import orthogonal as module
 from glassformer.train.optim.orthogonal import by_cpp, by_products, may_use_cpp, orthogonal, scaled
 

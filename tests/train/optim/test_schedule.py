@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.train import settings
 from glassformer.train.optim.schedule import SCHEDULES, Schedule
 

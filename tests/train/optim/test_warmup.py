@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.train.estimate.outlook import look_ahead
 from glassformer.train.run.session import resume, start
 from glassformer.train.sources.prepare import prepare

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.launched import Launched
+from glassformer.base.errors import ConfigError
+from glassformer.base.launched import Launched
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.ranks.distributed_settings import DistributedConfig
 from glassformer.train.recipe import Recipe, override

@@ -7,10 +7,10 @@ import errno
 import pytest
 from torch.distributed.checkpoint.filesystem import FileSystem
 
+from glassformer.base.errors import CheckpointError, ResourceError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import build_tokenizers
 from glassformer.data.pairs import Pair
-from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.train.ranks.distributed import ALONE
 from glassformer.train.ranks.sharded import agreed, take_parts, write_parts

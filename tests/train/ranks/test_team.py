@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glassformer import Batch
-from glassformer.foundation.launched import Launched
+from glassformer.base.launched import Launched
 from glassformer.train.loop import train_steps
 from glassformer.train.objective import objective_for
 from glassformer.train.optim.schedule import Schedule

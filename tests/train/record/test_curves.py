@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.train.recipe import load_recipe
 from glassformer.train.record import curves
 from glassformer.train.record.report import Reporter

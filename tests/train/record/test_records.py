@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 from glassformer.train.record.events import Progress
 from glassformer.train.record.lines import Lines
 from glassformer.train.record.records import drop_beyond

@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import load_recipe, override

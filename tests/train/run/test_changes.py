@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import dumps_recipe, load_recipe

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.attend import ATTEND, RULES, Mask
-from glassformer.model.transformer import Transformer
-from glassformer.parts import native
-from glassformer.parts.trained import native_attention
+from glassformer.nn import native
+from glassformer.nn.attend import ATTEND, RULES, Mask
+from glassformer.nn.trained import native_attention
+from glassformer.nn.transformer import Transformer
 from glassformer.train.record.events import Started
 from glassformer.train.run import chosen as module
 from glassformer.train.run.chosen import attention, chosen

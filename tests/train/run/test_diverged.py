@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer import train_steps
-from glassformer.foundation.errors import DivergedError
+from glassformer.base.errors import DivergedError
 from glassformer.train.optim.optimizer import build_optimizer
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.optim.schedule import Schedule

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
+from glassformer.base.errors import CheckpointError, ResourceError
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.foundation.errors import CheckpointError, ResourceError
 from glassformer.store.checkpoint import load
 from glassformer.store.export import write_pretrained
 from glassformer.train.finished.use import evaluate

@@ -10,8 +10,8 @@ from itertools import islice
 import pytest
 import torch
 
-from glassformer.foundation.errors import CheckpointError
-from glassformer.model.presets import preset
+from glassformer.base.errors import CheckpointError
+from glassformer.nn.presets import preset
 from glassformer.store.checkpoint import load, save
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import dumps_recipe

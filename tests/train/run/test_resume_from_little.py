@@ -8,7 +8,7 @@ import shutil
 import pytest
 import torch
 
-from glassformer.foundation.errors import CheckpointError, ConfigError, DataError
+from glassformer.base.errors import CheckpointError, ConfigError, DataError
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import checkpoints, step_folder
 from glassformer.train.recipe import load_recipe

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.foundation.errors import CheckpointError, ResourceError
+from glassformer.base.errors import CheckpointError, ResourceError
 from glassformer.store.folders import checkpoints
 from glassformer.store.snapshot import write_snapshot
 from glassformer.train.record.events import Finished, Progress, Saved

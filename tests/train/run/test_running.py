@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.foundation.launched import Launched
+from glassformer.base.launched import Launched
 from glassformer.store.checkpoint import load
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.record.events import Progress, Saved, Stopped

@@ -11,7 +11,7 @@ from threading import current_thread, main_thread
 import pytest
 import torch
 
-from glassformer.foundation.errors import ResourceError
+from glassformer.base.errors import ResourceError
 from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.store.folders import checkpoints, newest, step_folder
 from glassformer.store.snapshot import take_snapshot, write_snapshot

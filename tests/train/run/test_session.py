@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.foundation.errors import DivergedError
+from glassformer.base.errors import DivergedError
 from glassformer.store import manifest
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import check, checkpoints, step_folder

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.config import StackConfig
-from glassformer.model.recipe import ModelRecipe, unread
+from glassformer.base.errors import ConfigError
+from glassformer.nn.config import StackConfig
+from glassformer.nn.recipe import ModelRecipe, unread
 from glassformer.train.recipe import load_recipe, override
 from train.examples import recipe
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer.data.trajectories.windows import as_done, as_read
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
 from glassformer.train.score.actions import action_scores
 from glassformer.train.sources.prepare import model_config, prepare

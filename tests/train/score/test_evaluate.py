@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from sacrebleu.metrics import BLEU, CHRF
 
 from glassformer import Batch
+from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, encode_pairs
 from glassformer.data.pairs import Pair
@@ -16,7 +17,6 @@ from glassformer.decode.answer import Answer, nothing
 from glassformer.decode.beam_settings import ONE_BEAM
 from glassformer.decode.choose.sampling import GREEDY
 from glassformer.decode.choose.unwritten import unwritten
-from glassformer.foundation.errors import DataError
 from glassformer.train.score import evaluate
 from glassformer.train.score.evaluate import any_match, as_written, evaluate_model, mean_loss, token_accuracy
 from train.examples import model, sequences

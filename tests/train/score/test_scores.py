@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from glassformer.foundation.errors import DataError
+from glassformer.base.errors import DataError
 from glassformer.train.score.scores import (
     accuracy,
     class_scores,

@@ -7,7 +7,7 @@ import torch
 
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.generate import generate
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
 from glassformer.train.record.wording import printable
 from glassformer.train.score import text_samples

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from glassformer.base.errors import DataError, GlassformerError
 from glassformer.data.tokens.vocabulary import BOS
-from glassformer.foundation.errors import DataError, GlassformerError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
 from glassformer.train.score import text_score
 from glassformer.train.score.text_score import exponential, text_scores

@@ -8,8 +8,8 @@ from itertools import islice
 import pytest
 import torch
 
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.model.transformer import Transformer
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.nn.transformer import Transformer
 from glassformer.train.sources.prepare import model_config, prepare, prepare_split
 from train.examples import recipe, texts
 

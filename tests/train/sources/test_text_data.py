@@ -8,9 +8,9 @@ from itertools import islice
 import pytest
 import torch
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.running.text_settings import OBJECTIVES
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
 from glassformer.train.recipe import override
 from glassformer.train.sources.prepare import model_config, prepare, prepare_split

@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 
-from glassformer.foundation.errors import CheckpointError, ConfigError
+from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.store.checkpoint import load
 from glassformer.study.score import score
 from glassformer.train.estimate.outlook import look_ahead

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from data.trajectories.episodes import made
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokenizer import ByteTokenizer, tokenizer_from_json
 from glassformer.data.trajectories.files import npz_bytes
 from glassformer.data.trajectories.windows import windows_batch
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.model.outputs import Regress, Tag
+from glassformer.nn.outputs import Regress, Tag
 from glassformer.train.sources.prepare import model_config, prepare, prepare_split
 from glassformer.train.sources.trajectory_data import windows_of
 from train.trajectory_examples import LENGTHS, WINDOW, acting, log

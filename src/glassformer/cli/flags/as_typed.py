@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
+from glassformer.base.typed import annotations_of
 from glassformer.cli.options import Verb
 from glassformer.cli.settings import flags_of, is_switch
-from glassformer.foundation.typed import annotations_of
 from glassformer.train.recipe import Recipe
 
 VALUE = r" ?= ?(?P<value>'[^']*'|\"[^\"]*\"|[^\s,;:.()'\"]+(?:\.\d[^\s,;:.()'\"]*)?)"

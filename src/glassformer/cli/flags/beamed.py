@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 
+from glassformer.base.errors import ConfigError
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.foundation.errors import ConfigError
 from glassformer.train.recipe import Recipe, override
 
 NO_BEAM = {f"decode.{each.name}": each.default for each in fields(BeamSettings)}

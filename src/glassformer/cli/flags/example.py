@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from glassformer.base.errors import GlassformerError
 from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
-from glassformer.foundation.errors import GlassformerError
 from glassformer.store.folders import TOKENIZER, best_or_newest
 
 

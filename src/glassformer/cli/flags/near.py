@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from glassformer.base.errors import all_of
+from glassformer.base.registry import suggestion
 from glassformer.cli.verbs import VERBS, Verb
-from glassformer.foundation.errors import all_of
-from glassformer.foundation.registry import suggestion
 from glassformer.train.recipe import known_recipes
 
 NEAR = 0.7

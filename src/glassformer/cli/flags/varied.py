@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.settings import converted, is_switch, kind_of
 from glassformer.cli.verbs import SECTIONS
-from glassformer.foundation.errors import ConfigError
 
 
 def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, list[object]]:

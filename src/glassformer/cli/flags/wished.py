@@ -6,11 +6,11 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.flags.example import bias_for
 from glassformer.data.lines import read_lines
 from glassformer.decode.choose.installed import llguidance
-from glassformer.foundation.errors import ConfigError
 
 if TYPE_CHECKING:
     from glassformer.decode.choose.words import Wishes

@@ -19,6 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from glassformer.base.registry import lookup
+from glassformer.base.shapes import Bool, Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.corrupt.coins import Coins
 from glassformer.data.corrupt.masked import masked
@@ -27,8 +29,6 @@ from glassformer.data.corrupt.sentences import permuted
 from glassformer.data.corrupt.spans import spans
 from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import BOS
-from glassformer.foundation.registry import lookup
-from glassformer.foundation.shapes import Bool, Tensor
 
 Ids = NDArray[np.int64]
 

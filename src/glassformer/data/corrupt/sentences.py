@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.base.errors import DataError
 from glassformer.data.corrupt.coins import Coins
 from glassformer.data.tokens.vocabulary import SPECIALS, Tokenizer
-from glassformer.foundation.errors import DataError
 
 Ids = NDArray[np.int64]
 ENDS = (".", "!", "?", "\u2026", "\u3002", "\uff01", "\uff1f", "\u0964", "\u061f")

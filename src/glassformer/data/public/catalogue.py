@@ -17,8 +17,8 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.registry import lookup
+from glassformer.base.errors import ConfigError
+from glassformer.base.registry import lookup
 
 HOST = "https://raw.githubusercontent.com"
 BLOCK = 2**16

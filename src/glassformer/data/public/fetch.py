@@ -20,8 +20,8 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from glassformer.base.errors import ConfigError, DataError, ResourceError
 from glassformer.data.public.catalogue import BLOCK, HERE, DataFile
-from glassformer.foundation.errors import ConfigError, DataError, ResourceError
 
 SECONDS = 30
 """Seconds that a server may be silent."""

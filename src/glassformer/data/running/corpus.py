@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.lines import in_json
 from glassformer.data.running.text import LEARN, SCORE, TOPICS, DocumentPiece, pieces
 from glassformer.data.running.text_files import Stamp, changed_while_read, stamps, text_files
 from glassformer.data.tokens.cuts import ANYWHERE, WORDS, Cuts, shares
-from glassformer.foundation.errors import ConfigError, DataError
 
 END = b"\0"
 """Marks the end of a document when text is hashed; no text contains it."""

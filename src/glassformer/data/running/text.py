@@ -13,13 +13,13 @@ from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
+from glassformer.base.errors import DataError
+from glassformer.base.registry import suggestion
 from glassformer.data.labelled import object_in
 from glassformer.data.lines import MARK, bounded_lines, decoded, in_json
 from glassformer.data.running.text_files import opened, text_files
 from glassformer.data.tokens.cuts import ANYWHERE, WORDS, Cuts, last_place
 from glassformer.data.tokens.vocabulary import utf8
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.registry import suggestion
 
 PIECE = 2**20
 """The approximate length of a piece in characters, and the number of bytes read at once."""

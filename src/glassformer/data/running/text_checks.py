@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from glassformer.base.bounds import at_least, at_most
+from glassformer.base.errors import ConfigError
+from glassformer.base.registry import lookup
 from glassformer.data.config import DataConfig
 from glassformer.data.running.text_settings import CORRUPTIONS, MOST_WINDOW, OBJECTIVES, ORDERS, TEXT, TEXT_LAYOUTS
-from glassformer.foundation.bounds import at_least, at_most
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.registry import lookup
 
 
 def check_text(config: DataConfig) -> None:

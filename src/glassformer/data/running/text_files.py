@@ -16,8 +16,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
+from glassformer.base.errors import DataError
 from glassformer.data.lines import GZIP, no_such_file
-from glassformer.foundation.errors import DataError
 
 
 class Stamp(NamedTuple):

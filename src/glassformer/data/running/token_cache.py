@@ -20,11 +20,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from glassformer.base.cache_folder import cache_folder, unwritable
+from glassformer.base.errors import GlassformerError
 from glassformer.data.running.corpus import Part
 from glassformer.data.running.token_file import TokenFile, digest_of, open_tokens, write_tokens
 from glassformer.data.tokens.vocabulary import Tokenizer
-from glassformer.foundation.cache_folder import cache_folder, unwritable
-from glassformer.foundation.errors import GlassformerError
 
 FORMAT = 1
 BUILDING = ".building-"

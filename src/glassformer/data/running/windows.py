@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.foundation.errors import ConfigError, DataError
+from glassformer.base.errors import ConfigError, DataError
 
 Places = NDArray[np.int64]
 

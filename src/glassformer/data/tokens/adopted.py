@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
+from glassformer.base.errors import DataError
 from glassformer.data.tokens.byte_level import IN_NO_TEXT, LETTERS, is_run
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer, form_of
 from glassformer.data.tokens.subword import BytePairTokenizer
 from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, Tokenizer, read_json
-from glassformer.foundation.errors import DataError
 
 WANTED: dict[str, tuple[object, ...]] = {
     "model.type": ("BPE", None),

@@ -14,10 +14,10 @@ from typing import cast
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from glassformer.base.errors import DataError
 from glassformer.data.config import MOST_ENTRIES
 from glassformer.data.tokens.cuts import shares
 from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, read_json, utf8
-from glassformer.foundation.errors import DataError
 
 _PRINTING = (*range(33, 127), *range(161, 173), *range(174, 256))
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTING]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
+from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokens.cuts import ANYWHERE
 from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, Tokenizer, check_ids_known, read_json, utf8
 from glassformer.data.tokens.whole_words import words_of
-from glassformer.foundation.errors import DataError
 
 
 def join_pieces(pieces: Sequence[bytes], ids: Iterable[int]) -> str:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from glassformer.base.errors import DataError
 from glassformer.data.tokens.bytewise import ByteTokenizer
 from glassformer.data.tokens.cuts import WHITE_SPACE
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
@@ -19,7 +20,6 @@ from glassformer.data.tokens.unigram import UnigramTokenizer
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS, UNK, Tokenizer, read_json
 from glassformer.data.tokens.wordpiece import WordPieceTokenizer
 from glassformer.data.tokens.words import CharacterTokenizer, WordTokenizer
-from glassformer.foundation.errors import DataError
 
 CHARACTER = r"[\s\S]"
 """A pattern for one character, whichever it is."""

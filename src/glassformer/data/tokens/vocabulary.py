@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, cast
 from unicodedata import normalize
 
+from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokens.cuts import WORDS, Cuts
-from glassformer.foundation.errors import DataError
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<sep>", "<blank>")
 PAD, BOS, EOS, UNK, SEP, BLANK = range(len(SPECIALS))

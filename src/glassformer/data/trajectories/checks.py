@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from glassformer.base.bounds import at_least, at_most
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import MOST_PAIRS, DataConfig
 from glassformer.data.trajectories.settings import ACTIONS, MOST_EPISODES, MOST_STEPS, ROOMS, TRAJECTORIES
-from glassformer.foundation.bounds import at_least, at_most
-from glassformer.foundation.errors import ConfigError
 
 
 def check_trajectories(config: DataConfig) -> None:

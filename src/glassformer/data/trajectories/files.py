@@ -24,10 +24,10 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
+from glassformer.base.errors import DataError
+from glassformer.base.registry import suggestion
 from glassformer.data.lines import no_such_file, read_lines
 from glassformer.data.trajectories.episodes import Episodes
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.registry import suggestion
 
 ENDS = ("terminals", "timeouts", "dones", "terminated", "truncated")
 NEEDED = ("observations", "actions", "rewards")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import DataConfig
 from glassformer.data.trajectories.episodes import Episodes
 from glassformer.data.trajectories.files import read_episodes
 from glassformer.data.trajectories.rooms import ACTIONS, make_episodes
 from glassformer.data.trajectories.settings import ROOMS
-from glassformer.foundation.errors import ConfigError, DataError
 
 
 class Source(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.base.errors import DataError
 from glassformer.data.trajectories.episodes import Episodes
 from glassformer.data.trajectories.spaces import Scales, Spaces
-from glassformer.foundation.errors import DataError
 
 FLAT = 1e-6
 """A number of the data that varies less than this is not divided by its deviation."""

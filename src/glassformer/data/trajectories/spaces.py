@@ -8,9 +8,9 @@ import sys
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, cast
 
+from glassformer.base.errors import DataError
 from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, read_json
 from glassformer.data.tokens.words import Labels
-from glassformer.foundation.errors import DataError
 
 if TYPE_CHECKING:  # the registry of tokenizers names these spaces, and must not load numpy
     from glassformer.data.trajectories.episodes import Episodes

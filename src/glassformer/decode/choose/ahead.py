@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
+from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.decode.choose.context import ByLogits, Choose
 from glassformer.decode.choose.draw import Chooser, draw
 from glassformer.decode.choose.greedy import greedy
-from glassformer.foundation.shapes import Float, Int, Tensor
 
 REFUSED = -1
 """In place of a token where `Choose` raises an error."""

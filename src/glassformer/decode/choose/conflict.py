@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
+from glassformer.base.errors import RowError, all_of
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.context import Context, Filter, Named
-from glassformer.foundation.errors import RowError, all_of
-from glassformer.foundation.shapes import Float, Tensor
 
 
 def names_of(steps: Sequence[Filter]) -> list[str]:

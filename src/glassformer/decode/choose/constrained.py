@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 import torch
 
+from glassformer.base.errors import ConfigError, DataError, RowError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, Tokenizer, utf8
 from glassformer.data.tokens.words import WordTokenizer
 from glassformer.decode.choose.context import Context, Filter
 from glassformer.decode.choose.installed import llguidance
-from glassformer.foundation.errors import ConfigError, DataError, RowError
-from glassformer.foundation.shapes import Float, Tensor
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 
 
 class Context(NamedTuple):

@@ -10,15 +10,15 @@ from typing import final
 import numpy as np
 import torch
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Float, Int, Tensor
+from glassformer.base.wide import in_float64
 from glassformer.decode.choose import filters, penalties
 from glassformer.decode.choose.conflict import refuse_stuck
 from glassformer.decode.choose.context import Choose, Context, Filter, Named
 from glassformer.decode.choose.finite import check_numbers, unbounded
 from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.choose.sampling import Sampling
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Float, Int, Tensor
-from glassformer.foundation.wide import in_float64
 
 Uniforms = Callable[[Context], Sequence[float]]
 """Returns a random number from [0, 1) for each row of a step."""

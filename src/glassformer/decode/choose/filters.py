@@ -11,9 +11,9 @@ import math
 
 import torch
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Bool, Float, Tensor
 from glassformer.decode.choose.context import ByLogits, Filter
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Bool, Float, Tensor
 
 
 def temperature(value: float) -> Filter:

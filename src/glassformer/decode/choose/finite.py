@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from glassformer.base.errors import DataError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.decode.choose.context import Context
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.shapes import Float, Tensor
 
 
 def unbounded(logits: Float[Tensor, "B V"]) -> int | None:

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import torch
 
+from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.finite import check_numbers
-from glassformer.foundation.shapes import Float, Int, Tensor
 
 
 def greedy(logits: Float[Tensor, "B V"], context: Context) -> Int[Tensor, " B"]:

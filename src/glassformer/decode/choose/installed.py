@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 
 
 def llguidance() -> ModuleType:

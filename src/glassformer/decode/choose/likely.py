@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.decode.choose import native_likely
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.finite import check_numbers
 from glassformer.decode.choose.unwritten import forbid
-from glassformer.foundation.shapes import Float, Int, Tensor
 
 
 class Scores(NamedTuple):

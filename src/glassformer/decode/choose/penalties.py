@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from glassformer.base.errors import ConfigError, RowError
+from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.context import Context, Filter
 from glassformer.decode.choose.finite import unbounded
 from glassformer.decode.choose.repeats import ends_alike
-from glassformer.foundation.errors import ConfigError, RowError
-from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 
 
 def repetition_penalty(penalty: float) -> Filter:

@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from glassformer.foundation.bounds import at_least, at_most, placed
-from glassformer.foundation.errors import ConfigError, all_of
-from glassformer.foundation.typed import check_types
+from glassformer.base.bounds import at_least, at_most, placed
+from glassformer.base.errors import ConfigError, all_of
+from glassformer.base.typed import check_types
 
 ADVICE = {
     "temperature": "0.8; 0 is greedy decoding",

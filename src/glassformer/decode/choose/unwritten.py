@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import torch
 
+from glassformer.base.recording import constant
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
 from glassformer.decode.choose.context import ByLogits, Filter
-from glassformer.foundation.recording import constant
-from glassformer.foundation.shapes import Float, Tensor
 
 
 def unwritten(layout: str, objective: str = "next_token", *, ends: bool = True) -> list[int]:

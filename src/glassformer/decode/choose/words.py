@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.tokens.vocabulary import UNK, Tokenizer, utf8
 from glassformer.decode.answer import CONTEXTS, MODELS, Limit
 from glassformer.decode.choose.constrained import Constraint, constraint_of
 from glassformer.decode.choose.context import Context, Filter, Named
 from glassformer.decode.choose.penalties import check_known, forbidden, logit_bias
 from glassformer.decode.forced import Forced
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Float, Tensor
 
 
 @dataclass(frozen=True)

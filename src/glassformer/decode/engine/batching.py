@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import torch
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose.context import Choose, Context
@@ -19,10 +21,8 @@ from glassformer.decode.engine.waiting import Load, Waiting
 from glassformer.decode.rows import check_writes
 from glassformer.decode.run import begin_of, check_context
 from glassformer.decode.stream import ENDED, LIMITED
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Cache
+from glassformer.nn.cache import Cache
+from glassformer.nn.transformer import Transformer
 
 ENDS = (KeyboardInterrupt, SystemExit)
 """What ends a program, and no text. Whatever else is raised ends texts: a library in Rust that panics raises a

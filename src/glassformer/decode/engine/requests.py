@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from glassformer.base.bounds import in_digits
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.typed import is_of
 from glassformer.data.rows import check_ids
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.choose.context import Choose
 from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.rows import check_sources
-from glassformer.foundation.bounds import in_digits
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.typed import is_of
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 FAILED = "error"
 """The reason for the end of a row that failed."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from glassformer.base.errors import DataError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.decode.choose.context import Choose, Context
 from glassformer.decode.engine.requests import FAILED, Likely, Ticket, Written, places_of
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.shapes import Float, Tensor
 
 SCORED = 256
 """Places of a prompt whose logits are made at a time: with a large vocabulary, those of all would not fit."""

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from threading import Lock
 from typing import NamedTuple
 
+from glassformer.base.errors import BusyError
 from glassformer.decode.engine.requests import Limits, Request, Ticket
-from glassformer.foundation.errors import BusyError
 
 
 class Load(NamedTuple):

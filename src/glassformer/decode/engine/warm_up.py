@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.choose.context import Context
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Request
-from glassformer.foundation.shapes import Float, Int, Tensor
 
 READ, WRITTEN = (5, 2, 3), 2
 """Tokens read by each of the texts written together, all different; and tokens written, the last one by a step."""

@@ -19,7 +19,7 @@ from glassformer.lens.roles.measure import Measured, Read, group_share, measure,
 from glassformer.lens.roles.probe import Probe
 from glassformer.lens.roles.similar import Pair, similar
 from glassformer.lens.roles.thresholds import THRESHOLDS, Thresholds
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 
 @dataclass(frozen=True)

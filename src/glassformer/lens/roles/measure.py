@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import EOS
-from glassformer.foundation.shapes import Float, Tensor
 from glassformer.lens.ablate import Head
 from glassformer.lens.record import Map, maps
 from glassformer.lens.roles.label import Figures
@@ -24,7 +24,7 @@ from glassformer.lens.roles.metrics import (
 )
 from glassformer.lens.roles.roles import ROLES, sink, tallies
 from glassformer.lens.roles.view import View, views
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective
 
 

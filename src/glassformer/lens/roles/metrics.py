@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.base.shapes import Bool, Float, Int, Tensor
 
 
 class Score(NamedTuple):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import torch
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Bool, Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import BOS, EOS, SEP
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Bool, Tensor
 from glassformer.train.objective import Objective, Targets, next_token
 
 Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]

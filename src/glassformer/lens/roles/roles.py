@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.data.tokens.vocabulary import EOS
-from glassformer.foundation.shapes import Bool, Float, Int, Tensor
 from glassformer.lens.roles.metrics import Tally, largest_key, tally
 from glassformer.lens.roles.view import ABSENT, View
 

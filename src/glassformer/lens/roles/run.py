@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from glassformer.base.errors import CheckpointError, ConfigError
+from glassformer.base.runtime import choose_threads
 from glassformer.data.config import EQUAL_LENGTHS, LABEL, TEXT
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.purpose import TOKENS, refuse_unfit
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
-from glassformer.foundation.errors import CheckpointError, ConfigError
-from glassformer.foundation.runtime import choose_threads
 from glassformer.lens.roles.diagnosis import Diagnosis, diagnose
 from glassformer.lens.roles.probe import Probe, induction_probe, pairs_probe
 from glassformer.lens.roles.sources import collated, held_out, real_pairs, windows
-from glassformer.model.outputs import Lm
-from glassformer.model.transformer import Transformer
+from glassformer.nn.outputs import Lm
+from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.folders import checkpoints
 from glassformer.train.finished.loading import dev_split, load_run

@@ -14,7 +14,7 @@ from glassformer.data.sequences import Sequences
 from glassformer.data.synthetic import TASKS, make_pairs
 from glassformer.lens.ablate import all_heads
 from glassformer.lens.roles.probe import Pairs
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.recipe import Recipe
 from glassformer.train.sources.text_batches import reader_of
 from glassformer.train.sources.text_data import SCORED_WITH, TextSplit

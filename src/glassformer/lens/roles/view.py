@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Bool, Int, Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import BOS, EOS, SEP, SPECIALS, UNK
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Bool, Int, Tensor
 from glassformer.train.objective import Targets
 
 ABSENT = -1

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from glassformer.foundation.errors import GlassformerError
+from glassformer.base.errors import GlassformerError
 from glassformer.lens.page.bundle import served, static
 from glassformer.lens.server.guard import MOST_BODY, body_of, error
 from glassformer.lens.server.requests import ablate_request, patch_request, trace_request

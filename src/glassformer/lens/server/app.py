@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn import Config, Server
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.lens.server.api import Api
 from glassformer.lens.server.guard import error, guarded
 from glassformer.lens.server.subject import Subject

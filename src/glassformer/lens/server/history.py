@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from glassformer.foundation.errors import CheckpointError, GlassformerError
+from glassformer.base.errors import CheckpointError, GlassformerError
 from glassformer.lens.roles.probe import Probe
 from glassformer.lens.roles.run import over_checkpoints
 from glassformer.store.folders import checkpoints

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.registry import suggestion
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.choose.sampling import Sampling
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.registry import suggestion
 from glassformer.lens.trace.answering import Manner
 from glassformer.lens.trace.reading import MOST_TOKENS, Text
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.base.errors import GlassformerError
 from glassformer.data.config import LABEL, TEXT
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.decode.answer import answer
 from glassformer.decode.choose.unwritten import unwritten
-from glassformer.foundation.errors import GlassformerError
 from glassformer.lens.ablate import Means, silence
 from glassformer.lens.roles.diagnosis import usual_outputs
 from glassformer.lens.roles.run import diagnose_run, readable, run_probe
@@ -24,7 +24,7 @@ from glassformer.lens.server.history import SEQUENCES, History
 from glassformer.lens.server.subject import Example, Head, Score, Silence, Subject
 from glassformer.lens.trace.make import weights_sha256
 from glassformer.lens.trace.reading import Layout
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import checkpoints

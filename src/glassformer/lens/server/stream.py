@@ -14,7 +14,7 @@ from anyio.to_thread import run_sync
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from glassformer.foundation.errors import GlassformerError
+from glassformer.base.errors import GlassformerError
 from glassformer.lens.server.guard import error
 
 Line = dict[str, Any]

@@ -15,7 +15,7 @@ from glassformer.lens.trace.answering import USUAL_MANNER, Manner
 from glassformer.lens.trace.make import trace
 from glassformer.lens.trace.reading import USUAL, Layout, Text
 from glassformer.lens.trace.value import Trace
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 MOST_PAIRS = 100
 """How many pairs of similar heads the page gets, besides their total number."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
+from glassformer.base.errors import GlassformerError
 from glassformer.decode.answer import nothing
-from glassformer.foundation.errors import GlassformerError
 from glassformer.lens.blocks import head_id
 from glassformer.lens.server.requests import TraceRequest
 from glassformer.lens.server.stream import Poll

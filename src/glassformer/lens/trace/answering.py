@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Tensor
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.answer import check_choice, nothing
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
@@ -14,10 +16,8 @@ from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.choose.words import begins_with
 from glassformer.decode.generate import generate
 from glassformer.decode.method import search_of
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Tensor
 from glassformer.lens.trace.beams import Tree
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 Ids = Sequence[int]
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.choose.context import Context
 from glassformer.decode.hypotheses import Hypothesis
-from glassformer.foundation.shapes import Float, Tensor
 from glassformer.lens.trace.quantise import brief
 
 Beginning = tuple[int, ...]

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from glassformer.foundation.errors import DataError
+from glassformer.base.errors import DataError
 from glassformer.lens.trace.quantise import ENCODINGS, Array
 from glassformer.lens.trace.schema import REMEDY, check, header_schema
 

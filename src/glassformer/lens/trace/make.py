@@ -11,12 +11,12 @@ import numpy as np
 import torch
 
 from glassformer import __version__
+from glassformer.base.errors import DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
 from glassformer.decode.answer import nothing
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.choose.sampling import GREEDY, Sampling
-from glassformer.foundation.errors import DataError
 from glassformer.lens.blocks import LETTERS
 from glassformer.lens.trace.answering import Manner
 from glassformer.lens.trace.container import finite
@@ -27,10 +27,10 @@ from glassformer.lens.trace.small import SIDE, decided, shrunk
 from glassformer.lens.trace.steps import lens_of, steps_of
 from glassformer.lens.trace.value import Trace
 from glassformer.lens.trace.written import written
-from glassformer.model.count import count_parameters
-from glassformer.model.joint import refuse_joint
-from glassformer.model.outputs import Lm
-from glassformer.model.transformer import Transformer
+from glassformer.nn.count import count_parameters
+from glassformer.nn.joint import refuse_joint
+from glassformer.nn.outputs import Lm
+from glassformer.nn.transformer import Transformer
 
 MOST_WEIGHTS = 2**26
 MOST_LOGITS = 2**16

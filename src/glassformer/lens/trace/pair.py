@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import torch
 
+from glassformer.base.errors import DataError
 from glassformer.decode.answer import nothing
-from glassformer.foundation.errors import DataError
 from glassformer.lens.blocks import head_id
 from glassformer.lens.patch import Input, Patching, patch
 from glassformer.lens.trace.value import Trace
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 
 class Asked(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.foundation.registry import lookup
+from glassformer.base.registry import lookup
 
 Array = NDArray[Any]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.shapes import Tensor
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Tokenizer
 from glassformer.decode.answer import limit_of
 from glassformer.decode.blanks import fill_blanks
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.foundation.shapes import Tensor
 from glassformer.lens.trace.answering import USUAL_MANNER, Ids, Manner, write
 from glassformer.lens.trace.beams import Tree
-from glassformer.model.outputs import Classify, Lm
-from glassformer.model.transformer import Transformer
+from glassformer.nn.outputs import Classify, Lm
+from glassformer.nn.transformer import Transformer
 
 MOST_TOKENS = 4096
 """The most tokens of a sequence in a trace: its attention has 16 million weights per head."""

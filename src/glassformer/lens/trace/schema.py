@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from glassformer.foundation.errors import DataError
+from glassformer.base.errors import DataError
 
 TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from glassformer.attend import attention_weights
-from glassformer.attend.reference import dot_products
-from glassformer.foundation.shapes import Bool, Float, Int, Tensor
+from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.lens.blocks import place
 from glassformer.lens.roles.metrics import value_sizes
-from glassformer.model.stack import Stack
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Attended, watch_attention
+from glassformer.nn.attend import attention_weights
+from glassformer.nn.attend.reference import dot_products
+from glassformer.nn.stack import Stack
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.watch import Attended, watch_attention
 
 Place = tuple[str, int]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from glassformer.foundation.shapes import Float, Tensor
+from glassformer.base.shapes import Float, Tensor
 from glassformer.lens.trace.quantise import brief
 from glassformer.lens.trace.reading import Reading
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 
 TOP = 10
 """How many of the most likely tokens a step lists."""

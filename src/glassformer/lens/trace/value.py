@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.foundation.errors import DataError
+from glassformer.base.errors import DataError
 from glassformer.lens.page.bundle import framed, standalone
 from glassformer.lens.trace.container import pack, unpack
 from glassformer.lens.trace.quantise import Array, decode

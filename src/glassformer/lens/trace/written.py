@@ -9,8 +9,8 @@ import torch
 from glassformer.lens.attribute import attribute
 from glassformer.lens.trace.quantise import Array
 from glassformer.lens.trace.reading import Reading
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Head
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.vocabulary import Head
 
 BUFFER = "attribution"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.equation import PARTS, SOFTMAX, Masking, mixed, scales
 from glassformer.proof.check.mask import BATCH, HEADS, WIDTH, Attending, T, mask_properties
 from glassformer.proof.check.reading import Reading, aspect, distance, read

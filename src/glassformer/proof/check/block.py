@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import accepts
 from glassformer.proof.check.heads import D, Heads, repeatable, shape
 from glassformer.proof.check.listen import Heard, is_norm

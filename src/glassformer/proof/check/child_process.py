@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from glassformer.foundation.errors import DataError
+from glassformer.base.errors import DataError
 from glassformer.proof.check.file import names_in
 
 LIMIT = 60.0

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import accepts
 from glassformer.proof.check.table import Fault, Mistake, Property, SignatureError, Subject, ask
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import torch
 
-from glassformer.attend.mask import Mask
-from glassformer.attend.reference import attention_weights
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
+from glassformer.nn.attend.mask import Mask
+from glassformer.nn.attend.reference import attention_weights
 from glassformer.proof.check.reading import Choice
 from glassformer.proof.check.table import Mistake
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from glassformer.foundation.errors import DataError
+from glassformer.base.errors import DataError
 from glassformer.proof.check.signatures import DOCUMENTED, HOME
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import RANDOM, UNKNOWN, first
 from glassformer.proof.check.equation import SOFTMAX, Masking, mixed, scales
 from glassformer.proof.check.listen import Heard, Maps, listening, maps_of

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from glassformer.foundation.errors import DataError
-from glassformer.foundation.registry import suggestion
+from glassformer.base.errors import DataError
+from glassformer.base.registry import suggestion
 from glassformer.proof.check.signatures import DOCUMENTED, HOME
 from glassformer.proof.check.subjects import SUBJECTS
 from glassformer.proof.check.table import CrashError, SignatureError, crash_of, examine, told

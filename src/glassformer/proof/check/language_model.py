@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import first
 from glassformer.proof.check.model_cache import cached
 from glassformer.proof.check.network import MAX_LEN, SAME, TOKENS, VOCAB, B, Network, T, changed

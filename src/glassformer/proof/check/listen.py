@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 
 
 class Heard(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.equation import Masking
 from glassformer.proof.check.reading import Choice, Reading, read
 from glassformer.proof.check.table import CrashError, Fault, Mistake, NotTestedError, Property, crash_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from glassformer.attend.mask import Mask
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
+from glassformer.nn.attend.mask import Mask
 from glassformer.proof.check.attention import accepts
 from glassformer.proof.check.reading import Choice, Reading, aspect, read
 from glassformer.proof.check.table import Fault, Mistake, Property, SignatureError, Subject, ask

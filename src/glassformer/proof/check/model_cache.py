@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.network import MAX_LEN, SAME, TOKENS, Network, changed
 from glassformer.proof.check.reading import distance
 from glassformer.proof.check.table import CrashError, Fault, Mistake, crash_of

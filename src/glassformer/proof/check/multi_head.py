@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import accepts, first
 from glassformer.proof.check.heads import D, Heads, dropout_place, equation, repeatable, rows, shape
 from glassformer.proof.check.listen import listening, scramble

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import accepts, first
 from glassformer.proof.check.listen import scramble
 from glassformer.proof.check.table import NotTestedError, SignatureError, ask

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from glassformer.attend.mask import Mask
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
+from glassformer.nn.attend.mask import Mask
 from glassformer.proof.check.labels import KNOWN, Answered
 from glassformer.proof.check.mask_makers import INVERTED, NEXT, OPEN, SELF, Made, properties
 from glassformer.proof.check.reading import Choice, aspect

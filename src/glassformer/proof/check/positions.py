@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import accepts
 from glassformer.proof.check.reading import Reading, aspect, distance, read
 from glassformer.proof.check.sinusoid import ASPECTS, LENGTH, WIDTH, table, variant

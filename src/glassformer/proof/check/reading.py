@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.table import Fault, Mistake, NotTestedError
 
 TOLERANCE = 1e-7

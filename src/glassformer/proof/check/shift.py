@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import accepts
 from glassformer.proof.check.labels import KNOWN, Answered
 from glassformer.proof.check.reading import Choice, aspect

@@ -6,9 +6,9 @@ import math
 
 import torch
 
-from glassformer.foundation.shapes import Tensor
-from glassformer.parts.positions.absolute import Sinusoidal
-from glassformer.parts.positions.scheme import Room
+from glassformer.base.shapes import Tensor
+from glassformer.nn.positions.absolute import Sinusoidal
+from glassformer.nn.positions.scheme import Room
 from glassformer.proof.check.reading import Choice
 from glassformer.proof.check.table import Mistake
 

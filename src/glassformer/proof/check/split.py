@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.mask import HEADS, WIDTH
 from glassformer.proof.check.reading import Choice
 from glassformer.proof.check.table import Mistake

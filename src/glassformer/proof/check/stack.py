@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import accepts, first
 from glassformer.proof.check.block import F
 from glassformer.proof.check.heads import D, Heads, repeatable, rows, shape

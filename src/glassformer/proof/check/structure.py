@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.listen import Heard
 from glassformer.proof.check.reading import distance
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from glassformer.foundation.shapes import Tensor
+from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import accepts
 from glassformer.proof.check.decode import LIMITS, MISTAKES, MOST, Counting, Written, compared, greedy, ids_of
 from glassformer.proof.check.shift import OTHER_START

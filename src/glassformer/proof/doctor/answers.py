@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import torch
 
+from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import PAD
-from glassformer.foundation.shapes import Bool, Float, Int, Tensor
-from glassformer.model.heads import SequenceHead
-from glassformer.model.transformer import Transformer
+from glassformer.nn.heads import SequenceHead
+from glassformer.nn.transformer import Transformer
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case, answers_once, hidden, logits
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen

@@ -9,17 +9,17 @@ from pathlib import Path
 
 from torch import nn
 
+from glassformer.base.errors import CheckpointError, GlassformerError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch, collate
 from glassformer.data.config import FILES, LABEL
 from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, load_pairs, places
 from glassformer.data.sequences import Sequences
 from glassformer.data.tokens.vocabulary import SPECIALS
-from glassformer.foundation.errors import CheckpointError, GlassformerError
-from glassformer.foundation.shapes import Float, Tensor
-from glassformer.model.heads import SequenceHead
-from glassformer.model.stack import Stack
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Block
+from glassformer.nn.block import Block
+from glassformer.nn.heads import SequenceHead
+from glassformer.nn.stack import Stack
+from glassformer.nn.transformer import Transformer
 from glassformer.proof.check.table import NotTestedError
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.objective import Objective

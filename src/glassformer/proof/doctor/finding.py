@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from glassformer.foundation.errors import GlassformerError
+from glassformer.base.errors import GlassformerError
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
 

@@ -9,11 +9,11 @@ from typing import cast
 
 import torch
 
-from glassformer.foundation.errors import DivergedError
-from glassformer.model.outputs import Regress
-from glassformer.model.stack import Stack
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Block
+from glassformer.base.errors import DivergedError
+from glassformer.nn.block import Block
+from glassformer.nn.outputs import Regress
+from glassformer.nn.stack import Stack
+from glassformer.nn.transformer import Transformer
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
@@ -38,7 +38,7 @@ VANISHES = 1e-4
 FIRST = Ailment(
     "the first loss is not that of guessing",
     "Weights start too large (such as an embedding or head from N(0, 1)), or the head favours the token just read.",
-    "Initialise embedding and head as model/initialize.py does; the first loss should be ln V.",
+    "Initialise embedding and head as nn/initialize.py does; the first loss should be ln V.",
 )
 WIDE_ENOUGH = 16
 """A narrower model may be too small for the batch, with nothing wrong."""

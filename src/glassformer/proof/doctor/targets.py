@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from glassformer.base.shapes import Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.foundation.shapes import Tensor
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import BLANKS, Case, answers_once
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen

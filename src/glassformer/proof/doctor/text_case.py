@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from glassformer.base.errors import GlassformerError
 from glassformer.data.batch import Batch
 from glassformer.data.config import TEXT, TRAJECTORIES
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.rows import pad
 from glassformer.data.running.corpus import Part, read_parts
 from glassformer.data.tokens.vocabulary import BOS
-from glassformer.foundation.errors import GlassformerError
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import LONGEST, Case, Pairs
 from glassformer.proof.doctor.trajectory_case import TrajectoryCase

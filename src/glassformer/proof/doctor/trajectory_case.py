@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
+from glassformer.base.errors import GlassformerError
 from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.trajectories.episodes import Episodes
 from glassformer.data.trajectories.spaces import Spaces
 from glassformer.data.trajectories.windows import windows_batch
-from glassformer.foundation.errors import GlassformerError
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Probe, Seen

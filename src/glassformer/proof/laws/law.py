@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from glassformer.foundation.errors import GlassformerError
-from glassformer.foundation.shapes import Float, Tensor
+from glassformer.base.errors import GlassformerError
+from glassformer.base.shapes import Float, Tensor
 
 EPSILONS = 8192
 """How many machine epsilons (torch.finfo.eps) two computations of the same value may differ by: 1.8e-12 in float64."""

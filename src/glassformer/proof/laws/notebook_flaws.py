@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from glassformer.attend import Mask
+from glassformer.base.errors import DataError
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import PAD
-from glassformer.foundation.errors import DataError
-from glassformer.model.stack import Stack
-from glassformer.parts import POSITIONS
-from glassformer.parts.positions import Room
+from glassformer.nn.attend import Mask
+from glassformer.nn.positions import POSITIONS, Room
+from glassformer.nn.stack import Stack
 from glassformer.proof.laws.law import Law, Setting, apart, gradients, same_gradients
 from glassformer.proof.laws.notebook_parts import ATTENTIONS, pair, read
 from glassformer.proof.laws.notebooks import (

@@ -13,11 +13,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from glassformer.attend import Mask
-from glassformer.model.blocks import build_block, build_norm
-from glassformer.model.stack import Stack
-from glassformer.parts import POSITIONS
-from glassformer.parts.positions import Room
+from glassformer.nn.attend import Mask
+from glassformer.nn.blocks import build_block, build_norm
+from glassformer.nn.positions import POSITIONS, Room
+from glassformer.nn.stack import Stack
 from glassformer.proof.laws.law import Law, NotHere, Setting, apart, gradients, same_gradients
 from glassformer.proof.laws.specimens import VOCAB, model, normal, scramble, stack, tokens
 from glassformer.store.rename import Table, join_projections, rename

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import torch
 
-from glassformer.attend import ATTEND, Mask
-from glassformer.attend.flex import NARROWEST, obstacle
-from glassformer.foundation.shapes import Tensor
-from glassformer.model.transformer import Transformer
-from glassformer.parts import POSITIONS
+from glassformer.base.shapes import Tensor
+from glassformer.nn.attend import ATTEND, Mask
+from glassformer.nn.attend.flex import NARROWEST, obstacle
+from glassformer.nn.positions import POSITIONS
+from glassformer.nn.transformer import Transformer
 from glassformer.proof.laws.law import Law, Setting, all_apart, apart, weighted
 from glassformer.proof.laws.specimens import PADDINGS, VOCAB, model, normal, padded, tokens
 

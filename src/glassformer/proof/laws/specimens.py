@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from glassformer.foundation.shapes import Bool, Int, Tensor
-from glassformer.model.config import ModelConfig, StackConfig
-from glassformer.model.transformer import Transformer
+from glassformer.base.shapes import Bool, Int, Tensor
+from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.nn.transformer import Transformer
 from glassformer.proof.laws.law import Setting
 
 VOCAB = 11

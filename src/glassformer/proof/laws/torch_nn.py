@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.attend import ATTEND, Mask
-from glassformer.model.blocks import build_block
-from glassformer.parts import Attention
+from glassformer.nn.attend import ATTEND, Mask
+from glassformer.nn.attention import Attention
+from glassformer.nn.blocks import build_block
 from glassformer.proof.laws.law import Law, Setting, apart, gradients, same_gradients
 from glassformer.proof.laws.specimens import model, normal, padded, scramble, stack, tokens
 from glassformer.store.torch_nn import as_torch

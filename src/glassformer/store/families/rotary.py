@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from glassformer.foundation.order import SCALINGS, RotaryConfig
+from glassformer.base.order import SCALINGS, RotaryConfig
 from glassformer.store.families.settings import Ours, Row
 from glassformer.store.families.values import Values
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from glassformer.model.config import ModelConfig, StackConfig
+from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.store.families.settings import Row
 from glassformer.store.families.values import Values
 

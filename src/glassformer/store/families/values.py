@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.foundation.errors import CheckpointError
+from glassformer.base.errors import CheckpointError
 
 
 class Values(NamedTuple):

@@ -13,12 +13,19 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from glassformer.attend import Attend, Mask
-from glassformer.foundation.shapes import Tensor
-from glassformer.model.heads import SequenceHead
-from glassformer.model.stack import Stack
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Attention, Block, Cache, Dropout, Embedding, Relation, Residual, attentions
+from glassformer.base.shapes import Tensor
+from glassformer.nn.attend import Attend, Mask
+from glassformer.nn.attention import Attention
+from glassformer.nn.block import Block
+from glassformer.nn.cache import Cache
+from glassformer.nn.dropout import Dropout
+from glassformer.nn.heads import SequenceHead
+from glassformer.nn.positions import Relation
+from glassformer.nn.residual import Residual
+from glassformer.nn.stack import Stack
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.vocabulary import Embedding
+from glassformer.nn.watch import attentions
 
 Surgery = Callable[[Transformer], None]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.registry import lookup
-from glassformer.model.config import ModelConfig, StackConfig
-from glassformer.model.outputs import Classify, Lm
+from glassformer.base.errors import ConfigError
+from glassformer.base.registry import lookup
+from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.nn.outputs import Classify, Lm
 
 
 def anywhere(config: ModelConfig) -> str | None:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from glassformer.base.errors import ConfigError, DivergedError
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import ConfigError, DivergedError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.loop import train_steps
 from glassformer.train.optim.schedule import Schedule
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.shapes import Tensor
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.shapes import Tensor
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.loop import compute_in, count_targets, seeded
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import Objective

@@ -15,10 +15,10 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from glassformer.base.shapes import Tensor
 from glassformer.data.batch import Batch
-from glassformer.foundation.shapes import Tensor
-from glassformer.model.stack import Stack
-from glassformer.model.transformer import Transformer
+from glassformer.nn.stack import Stack
+from glassformer.nn.transformer import Transformer
 from glassformer.train.loop import compute_in, seeded
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import Objective

@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.foundation.runtime import choose_device, choose_threads
-from glassformer.model.count import count_parameters
-from glassformer.model.recompute import recompute
+from glassformer.base.runtime import choose_device, choose_threads
+from glassformer.nn.count import count_parameters
+from glassformer.nn.recompute import recompute
 from glassformer.train.estimate.memory import Memory, estimate, heap_notes, kept_beside
 from glassformer.train.loop import StepReport, train_steps
 from glassformer.train.optim.schedule import Schedule

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from glassformer.foundation.runtime import choose_device, choose_threads
-from glassformer.model.transformer import Transformer
+from glassformer.base.runtime import choose_device, choose_threads
+from glassformer.nn.transformer import Transformer
 from glassformer.train.estimate.find_rate import Found, find_learning_rate
 from glassformer.train.estimate.gradient_noise import Noise, gradient_noise
 from glassformer.train.loop import train_steps

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import PAIRS, TEXT, TRAJECTORIES, DataConfig
 from glassformer.data.dataset import Tokenizers, encode_pairs
 from glassformer.data.purpose import purpose_of
 from glassformer.decode.committee import Member, shared_labels
-from glassformer.foundation.errors import ConfigError, DataError
-from glassformer.model.joint import Joint, members_of
-from glassformer.model.transformer import Transformer
+from glassformer.nn.joint import Joint, members_of
+from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded
 from glassformer.train.finished.loading import load_run, placed_like
 from glassformer.train.recipe import Recipe, load_recipe

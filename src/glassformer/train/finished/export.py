@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import TEXT
 from glassformer.decode.choose.unwritten import unwritten
-from glassformer.foundation.errors import ConfigError
 from glassformer.store.export import Exported, Text, refuse_used, write_pretrained
 from glassformer.train.finished.loading import load_run
 from glassformer.train.recipe import Recipe, load_recipe

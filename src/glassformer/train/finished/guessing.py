@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from glassformer.base.errors import ConfigError
 from glassformer.decode.choose.context import Filter
 from glassformer.decode.method import Method
 from glassformer.decode.prepare import prepared
 from glassformer.decode.speculative import Tally, check_guessing, speculative
-from glassformer.foundation.errors import ConfigError
 from glassformer.store.checkpoint import Loaded
 from glassformer.train.finished.loading import load_run, placed_like
 from glassformer.train.recipe import Recipe, load_recipe

@@ -6,9 +6,9 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+from glassformer.base.runtime import choose_device, choose_threads
 from glassformer.decode.prepare import chosen_precision, device_of
-from glassformer.foundation.runtime import choose_device, choose_threads
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.mean import load_mean
 from glassformer.train.finished.other_data import refuse_other_cut

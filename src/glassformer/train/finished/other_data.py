@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.data.config import EQUAL_LENGTHS, PAIRS, TEXT, TRAJECTORIES, DataConfig
-from glassformer.foundation.errors import CheckpointError, ConfigError
 
 
 class Cut(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from glassformer.base.errors import TooLongError
 from glassformer.decode.answer import ASKED, CONTEXTS, Limit
-from glassformer.foundation.errors import TooLongError
 
 CROP = " With --crop its end is read."
 """Advice for a user of the command line."""

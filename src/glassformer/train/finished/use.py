@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.data.config import LABEL, NO_ANSWERS
 from glassformer.data.dataset import places
 from glassformer.data.purpose import ANSWERS, LABELS, refuse_unfit
@@ -16,8 +17,7 @@ from glassformer.decode.choose.unwritten import unwritten
 from glassformer.decode.choose.words import NO_WISHES, Wishes
 from glassformer.decode.committee import Member, committee_probabilities, shared_labels
 from glassformer.decode.prepare import prepared
-from glassformer.foundation.errors import ConfigError, DataError, RowError, TooLongError
-from glassformer.model.count import Row, count_parameters
+from glassformer.nn.count import Row, count_parameters
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.finished.committee import (
     as_long,

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
+from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.data.purpose import WRITING, refuse_unfit
 from glassformer.data.running.text_settings import TEXT
 from glassformer.data.tokens.vocabulary import BOS, lacking
@@ -23,7 +24,6 @@ from glassformer.decode.prepare import prepared
 from glassformer.decode.search_texts import search_texts
 from glassformer.decode.speculative import Tally
 from glassformer.decode.stream import LIMITED, Piece, check_stops, goes_on, write
-from glassformer.foundation.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.train.finished.committee import load_runs, shortest_of
 from glassformer.train.finished.guessing import Guessing, guessed
 from glassformer.train.finished.loading import tell_decoding

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from glassformer.foundation.errors import CheckpointError
-from glassformer.foundation.registry import lookup
+from glassformer.base.errors import CheckpointError
+from glassformer.base.registry import lookup
 from glassformer.train.optim.muon import Group, Muon
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.optim.uncompiled import Adafactor, AdamW

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from glassformer.foundation.bounds import at_least
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.registry import lookup
-from glassformer.foundation.typed import check_types
+from glassformer.base.bounds import at_least
+from glassformer.base.errors import ConfigError
+from glassformer.base.registry import lookup
+from glassformer.base.typed import check_types
 
 ADAMW = frozenset({"beta1", "beta2", "epsilon"})
 MOST_SCALE = 1e6

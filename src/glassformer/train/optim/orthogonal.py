@@ -1,6 +1,6 @@
 """The orthogonal matrix near a matrix, by Newton-Schulz iterations: the direction of Muon's step.
 
-On a CPU our C++ (parts/cpp/orthogonal.cpp) computes what `by_products` says, in fewer operations.
+On a CPU our C++ (nn/cpp/orthogonal.cpp) computes what `by_products` says, in fewer operations.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from glassformer.foundation.shapes import Float
-from glassformer.parts.native import CPP, declared, has_cpp
+from glassformer.base.shapes import Float
+from glassformer.nn.native import CPP, declared, has_cpp
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the odd polynomial a x + b x^3 + c x^5, which drives singular values in (0, 1] to about 1 (Jordan et

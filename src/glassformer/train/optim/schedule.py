@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from glassformer.foundation.errors import ConfigError
-from glassformer.foundation.registry import lookup
-from glassformer.foundation.typed import check_types
+from glassformer.base.errors import ConfigError
+from glassformer.base.registry import lookup
+from glassformer.base.typed import check_types
 
 
 @dataclass(frozen=True)

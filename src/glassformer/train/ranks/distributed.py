@@ -21,9 +21,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, Store, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
-from glassformer.foundation.errors import ConfigError, ProcessError
-from glassformer.foundation.launched import LOOPBACK, Launched
-from glassformer.foundation.runtime import choose_device
+from glassformer.base.errors import ConfigError, ProcessError
+from glassformer.base.launched import LOOPBACK, Launched
+from glassformer.base.runtime import choose_device
 
 GRACE = 10.0
 """Seconds within which a living process that has noticed an error reports it."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from glassformer.foundation.bounds import at_least, at_most
-from glassformer.foundation.typed import check_types
+from glassformer.base.bounds import at_least, at_most
+from glassformer.base.typed import check_types
 
 DAY = 86_400
 

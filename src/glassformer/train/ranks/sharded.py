@@ -22,9 +22,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from glassformer.base.errors import CheckpointError, DivergedError, GlassformerError
 from glassformer.data.dataset import Tokenizers
-from glassformer.foundation.errors import CheckpointError, DivergedError, GlassformerError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.store.files import explained, sync_file, write_new
 from glassformer.store.folders import MODEL, OPTIMIZER
 from glassformer.store.manifest import write_manifest

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.distributed import GradBucket  # pyright: ignore[reportPrivateImportUsage]
 from torch.nn.parallel import DistributedDataParallel
 
+from glassformer.base.errors import DivergedError
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import DivergedError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import Loss, loss_of
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.cut_model import is_sharded, put_back, whole

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from glassformer.foundation.errors import ConfigError
+from glassformer.base.errors import ConfigError
 from glassformer.store.lock import RunLock
 from glassformer.train.record.events import Evaluated, Metric, Overflowed, Progress
 from glassformer.train.record.lines import Lines

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from glassformer.foundation.errors import CheckpointError, ResourceError
+from glassformer.base.errors import CheckpointError, ResourceError
 from glassformer.store.files import explained, sync_file, write_text_atomically
 from glassformer.store.lock import RunLock, lock_on
 from glassformer.train.record.curves import FOLDER, Curves

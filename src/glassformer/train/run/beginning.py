@@ -7,12 +7,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import ACTIONS, LABEL, NO_ANSWERS, TEXT
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.recipe import ModelRecipe, unread
-from glassformer.model.transformer import Transformer
+from glassformer.nn.recipe import ModelRecipe, unread
+from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.run.build import new_model

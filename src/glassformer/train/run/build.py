@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from glassformer.data.dataset import Tokenizers
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded
 from glassformer.train.breaks.table import BREAKS, break_names
 from glassformer.train.objective import Objective, objective_for

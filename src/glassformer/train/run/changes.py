@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.data.config import SPLITS, TEXTS
-from glassformer.foundation.errors import CheckpointError, ConfigError
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.recipe import Recipe, settings_of, written
 from glassformer.train.run.resumable import Standing

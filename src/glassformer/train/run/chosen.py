@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from glassformer.attend import RULES
-from glassformer.attend.flex import obstacle
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.model.count import count_parameters
-from glassformer.model.transformer import Transformer
-from glassformer.parts import Attended, watch_attention
-from glassformer.parts.trained import native_attention
+from glassformer.nn.attend import RULES
+from glassformer.nn.attend.flex import obstacle
+from glassformer.nn.count import count_parameters
+from glassformer.nn.trained import native_attention
+from glassformer.nn.transformer import Transformer
+from glassformer.nn.watch import Attended, watch_attention
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
 from glassformer.train.run.build import broken_notes

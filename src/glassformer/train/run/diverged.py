@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from glassformer.base.errors import DivergedError
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import DivergedError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.cut_model import local

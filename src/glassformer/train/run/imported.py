@@ -9,8 +9,8 @@ from typing import Any
 
 from glassformer.data.config import TEXT, DataConfig, TokenizerConfig
 from glassformer.data.dataset import Tokenizers
-from glassformer.model.config import ModelConfig
-from glassformer.model.recipe import ModelRecipe
+from glassformer.nn.config import ModelConfig
+from glassformer.nn.recipe import ModelRecipe
 from glassformer.store.checkpoint import save
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import step_folder

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
+from glassformer.base.errors import GlassformerError, ResourceError, is_out_of_memory
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import GlassformerError, ResourceError, is_out_of_memory
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.store.folders import newest
 from glassformer.train.estimate.memory import estimate, heap_notes, kept_beside
 from glassformer.train.objective import Objective

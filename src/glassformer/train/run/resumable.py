@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.foundation.errors import CheckpointError
-from glassformer.model.config import ModelConfig
+from glassformer.base.errors import CheckpointError
+from glassformer.nn.config import ModelConfig
 from glassformer.store.folders import step_number
 from glassformer.train.record.events import Metric
 

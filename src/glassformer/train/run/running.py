@@ -9,9 +9,9 @@ from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
+from glassformer.base.errors import DivergedError
 from glassformer.data.batch import Batch
-from glassformer.foundation.errors import DivergedError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.store.folders import newest
 from glassformer.store.lock import RunLock
 from glassformer.train.loop import StepReport, compute_in, train_steps

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.store.lock import RunLock
 from glassformer.store.snapshot import Moments, Snapshot
 from glassformer.train.optim.average import Average

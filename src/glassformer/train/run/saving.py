@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.foundation.errors import CheckpointError, ResourceError
-from glassformer.model.transformer import Transformer
+from glassformer.base.errors import CheckpointError, ResourceError
+from glassformer.nn.transformer import Transformer
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest, rotate, step_folder
 from glassformer.store.lock import RunLock

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 
-from glassformer.attend.flex import obstacle
-from glassformer.foundation.errors import CheckpointError, ConfigError
-from glassformer.foundation.runtime import choose_threads
-from glassformer.model.recompute import recompute
-from glassformer.model.transformer import Transformer
+from glassformer.base.errors import CheckpointError, ConfigError
+from glassformer.base.runtime import choose_threads
+from glassformer.nn.attend.flex import obstacle
+from glassformer.nn.recompute import recompute
+from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load, load_optimizer
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from glassformer.data.batch import Batch
 from glassformer.data.trajectories.spaces import Spaces
 from glassformer.decode.answer import nothing
-from glassformer.model.heads import SequenceHead
-from glassformer.model.transformer import Transformer
+from glassformer.nn.heads import SequenceHead
+from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import asked_for, hidden, loss_in_places
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks

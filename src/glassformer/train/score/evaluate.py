@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from glassformer.base.errors import DataError
 from glassformer.data.batch import collate
 from glassformer.data.config import LABEL
 from glassformer.data.dataset import Encoded, Tokenizers
@@ -18,8 +19,7 @@ from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.choose.unwritten import unwritten
 from glassformer.decode.prepare import prepared
-from glassformer.foundation.errors import DataError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import Objective, objective_for
 from glassformer.train.ranks.distributed import ALONE, Ranks

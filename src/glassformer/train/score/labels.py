@@ -12,7 +12,7 @@ from glassformer.data.tokens.words import FIRST_LABEL
 from glassformer.decode.answer import nothing
 from glassformer.decode.classify import label_probabilities
 from glassformer.decode.committee import Member, Read, committee_probabilities, shared_labels
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.shares import own_batches, rows_of_all
 from glassformer.train.record.events import Metric

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.foundation.errors import DataError
+from glassformer.base.errors import DataError
 from glassformer.train.record.events import Metric
 
 Counts = NDArray[np.int64]

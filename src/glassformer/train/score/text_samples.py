@@ -12,7 +12,7 @@ from glassformer.data.running.token_file import TokenFile
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, Tokenizer
 from glassformer.decode.answer import answer, nothing
 from glassformer.decode.generate import generate
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.recipe import Recipe
 from glassformer.train.record.events import Sample
 from glassformer.train.sources.text_batches import FOLLOWED, Reader

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from glassformer.base.errors import DataError
 from glassformer.data.batch import Batch
 from glassformer.data.config import DataConfig
 from glassformer.data.running.token_file import TokenFile
 from glassformer.data.running.windows import EvaluationWindow, evaluation_windows
 from glassformer.decode.answer import nothing
-from glassformer.foundation.errors import DataError
-from glassformer.model.heads import SequenceHead
-from glassformer.model.transformer import Transformer
+from glassformer.nn.heads import SequenceHead
+from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import asked_for, hidden, likeliest, loss_in_places
 from glassformer.train.objective import Objective, Targets, masked_token, next_token
 from glassformer.train.ranks.distributed import ALONE, Ranks

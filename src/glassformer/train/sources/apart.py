@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.config import SPLITS, TEXT, DataConfig
-from glassformer.foundation.errors import ConfigError
 
 
 def refuse_among_texts(data: DataConfig, out: Path) -> None:

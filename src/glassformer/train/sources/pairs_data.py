@@ -12,6 +12,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.base.errors import TooLongError
 from glassformer.data.batch import Batch, collate
 from glassformer.data.config import LABEL, PAIRS
 from glassformer.data.dataset import (
@@ -26,8 +27,7 @@ from glassformer.data.pairs import Origin, Pair
 from glassformer.data.tokens.words import Labels
 from glassformer.data.warming import WarmingSampler
 from glassformer.decode.answer import nothing
-from glassformer.foundation.errors import TooLongError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.recipe import Recipe

@@ -8,7 +8,7 @@ from glassformer.data.config import TEXT, TRAJECTORIES
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels
 from glassformer.data.trajectories.spaces import Spaces
-from glassformer.model.config import ModelConfig
+from glassformer.nn.config import ModelConfig
 from glassformer.train.recipe import Recipe
 from glassformer.train.sources.pairs_data import prepare_pairs, prepare_pairs_split
 from glassformer.train.sources.run_data import RunData, Split

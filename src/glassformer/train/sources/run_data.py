@@ -11,7 +11,7 @@ from typing import NamedTuple
 from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.answer import nothing
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.recipe import Recipe

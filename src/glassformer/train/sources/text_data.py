@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.base.errors import DataError
 from glassformer.data.batch import Batch
 from glassformer.data.config import TEXTS
 from glassformer.data.dataset import Tokenizers
@@ -22,8 +23,7 @@ from glassformer.data.running.windows import Windows, count_evaluation_windows
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens.vocabulary import Tokenizer
 from glassformer.decode.answer import nothing
-from glassformer.foundation.errors import DataError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.recipe import Recipe

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from glassformer.base.errors import ConfigError
 from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.growth import Growth
@@ -20,8 +21,7 @@ from glassformer.data.trajectories.settings import PLACES
 from glassformer.data.trajectories.spaces import Spaces
 from glassformer.data.trajectories.windows import windows_batch
 from glassformer.decode.answer import nothing
-from glassformer.foundation.errors import ConfigError
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.recipe import Recipe

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from glassformer.data.batch import Batch
-from glassformer.model.outputs import Lm
+from glassformer.nn.outputs import Lm
 from glassformer.proof.laws.hugging_face.theirs import blanked, carry_over, compared, tiny
 from glassformer.proof.laws.law import Law, Setting, apart
 from glassformer.proof.laws.specimens import VOCAB, model, padded, tokens

@@ -9,9 +9,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from glassformer.base.order import RotaryConfig
 from glassformer.data.batch import Batch
-from glassformer.foundation.order import RotaryConfig
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.proof.laws.hugging_face.theirs import blanked, carry_over, compared, take_wide_norms, tiny
 from glassformer.proof.laws.law import Law, Setting, apart
 from glassformer.proof.laws.specimens import model, padded, tokens

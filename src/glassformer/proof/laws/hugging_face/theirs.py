@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from glassformer.model.transformer import Transformer
+from glassformer.nn.transformer import Transformer
 from glassformer.proof.laws.law import NotHere, Setting, apart, gradients, same_gradients
 from glassformer.proof.laws.specimens import VOCAB
 from glassformer.store.families import FAMILIES

@@ -1,0 +1,1 @@
+"""Shared basics that all other floors use; it knows nothing of transformers."""

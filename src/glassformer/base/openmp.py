@@ -1,0 +1,54 @@
+"""What the environment tells OpenMP, with which torch runs its threads. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+
+from glassformer.base.errors import ConfigError
+
+THREADS, BIND = "OMP_NUM_THREADS", "OMP_PROC_BIND"
+MOST_THREADS = 1024
+"""The most threads that may be asked for."""
+SWITCHES, PLACES = ("true", "false"), ("primary", "master", "close", "spread")
+
+
+def threads_asked() -> int:
+    """Return how many threads OMP_NUM_THREADS asks for; 0: it is not set, or empty.
+
+    It may be a list with one number for each level of nesting; the first is ours. Errors: `ConfigError` for anything
+    else, and for a number that is not from 1 to 1024.
+    """
+    text = os.environ.get(THREADS, "").strip()
+    if not text:
+        return 0
+    numbers = [each.strip() for each in text.split(",")]
+    if not all(map(is_count, numbers)):
+        raise ConfigError(
+            f"The environment variable {THREADS} must be a whole number from 1 to {MOST_THREADS}, or a list of them "
+            f"such as 4,2, of which the first counts; got {text[:40]!r}. Set it to the number of threads that you "
+            "want, or unset it."
+        )
+    return int(numbers[0])
+
+
+def is_count(text: str) -> bool:
+    """Whether a text is a number of threads that may be asked for."""
+    return text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= MOST_THREADS
+
+
+def check_environment() -> None:
+    """Refuse what OpenMP does not understand, and unset an empty variable, of which it would complain.
+
+    It reads its variables when torch is imported, so call this before. Errors: `ConfigError`.
+    """
+    for name in (THREADS, BIND):
+        if not os.environ.get(name, "unset").strip():
+            del os.environ[name]
+    threads_asked()
+    bound = os.environ.get(BIND, "false")
+    wanted = [each.strip().lower() for each in bound.split(",")]
+    if not (wanted[0] in SWITCHES and len(wanted) == 1) and not all(each in PLACES for each in wanted):
+        raise ConfigError(
+            f"The environment variable {BIND} must be {', '.join(SWITCHES)}, or a list of {', '.join(PLACES)}; got "
+            f"{bound[:40]!r}. Set it to one of these, or unset it."
+        )

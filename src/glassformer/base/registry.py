@@ -1,0 +1,35 @@
+"""Looking up names in a dictionary, with errors that list the known names and suggest the most similar one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+from glassformer.base.errors import ConfigError
+from glassformer.base.typed import came
+
+Entry = TypeVar("Entry")
+
+
+def lookup(table: Mapping[str, Entry], name: str, what: str) -> Entry:
+    """Return the entry called `name`; `what` names the setting in the error.
+
+    >>> lookup({"layer": 1, "rms": 2}, "rsm", "norm")
+    Traceback (most recent call last):
+        ...
+    glassformer.base.errors.ConfigError: norm='rsm' is not known. Known: 'layer', 'rms'. Did you mean 'rms'?
+    """
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a user may give anything
+        raise ConfigError(f"{what} must be a name; got {came(name)}. {suggestion('', table)}")
+    if name in table:
+        return table[name]
+    raise ConfigError(f"{what}={name!r} is not known. {suggestion(name, table)}")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The second half of the error message: the known names, and the one most similar to `name`."""
+    names = sorted(known)
+    text = "Known: " + ", ".join(repr(each) for each in names) + "."
+    nearest = get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"{text} Did you mean {nearest[0]!r}?" if nearest else text

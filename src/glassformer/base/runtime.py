@@ -1,0 +1,69 @@
+"""Choosing the device and the number of threads, with the reason as text. Importing this changes nothing."""
+
+from __future__ import annotations
+
+import torch
+
+from glassformer.base.errors import ConfigError
+from glassformer.base.openmp import THREADS, threads_asked
+from glassformer.base.processors import free_processors
+
+USUAL_THREADS = 8
+"""With more threads, small models spend their time handing out work."""
+
+
+def choose_device(name: str = "auto") -> tuple[torch.device, str]:
+    """Choose a device; return it and the reason. "auto": an accelerator if there is one, else the CPU.
+
+    Errors: `ConfigError` for a device that torch cannot reach.
+    """
+    if name == "auto":
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        if accelerator is None:
+            return torch.device("cpu"), "cpu, as there is no accelerator"
+        return accelerator, f"{accelerator.type}, the accelerator of this machine"
+    try:
+        device = torch.device(name)
+        reached = not torch.empty(0, device=device).is_meta  # tensors on "meta" hold no numbers
+    except (RuntimeError, AssertionError, ImportError, AttributeError):
+        device, reached = None, False
+    if device is None or not reached:
+        raise ConfigError(f"The device must be one that torch can use on this machine; got {name!r}. Try auto or cpu.")
+    return device, f"{device}, as asked"
+
+
+def choose_threads(asked: int = 0, processes: int = 1) -> tuple[int, str]:
+    """Set torch's number of threads; return it and the reason.
+
+    It is `asked` if above 0; else OMP_NUM_THREADS from the environment, as in any program that uses OpenMP; else one
+    per processor that this process may use, up to 8. Several `processes` on this machine share its processors, and none
+    takes more than its share. Errors: those of `threads_asked`.
+    """
+    if processes > 1:
+        return shared_threads(asked, processes)
+    allowed, wished = free_processors(), threads_asked()
+    threads = asked or wished or min(allowed, USUAL_THREADS)
+    torch.set_num_threads(threads)
+    processors = f"{allowed} {'processor' if allowed == 1 else 'processors'}"
+    few = f", although this process may use only {processors}" if threads > allowed else ""
+    whose = "as asked" if asked else f"as {THREADS} says" if wished else f"of {processors}"
+    return threads, f"{threads} {'thread' if threads == 1 else 'threads'}, {whose}{few}"
+
+
+def shared_threads(asked: int, processes: int) -> tuple[int, str]:
+    """As `choose_threads`, for one of several processes. Ignores OMP_NUM_THREADS=1, torchrun's default."""
+    allowed, wished = free_processors(), threads_asked()
+    wished = 0 if wished == 1 else wished
+    threads = min(asked or wished or USUAL_THREADS, max(allowed // processes, 1))
+    torch.set_num_threads(threads)
+    fewer = f" instead of {asked or wished}" if (asked or wished) > threads else ""
+    return threads, f"{threads} a process{fewer}, as {processes} share {allowed} processors"
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the device multiplies bfloat16 numbers in hardware; otherwise they are emulated, which is slow."""
+    if device.type == "cpu":
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return False

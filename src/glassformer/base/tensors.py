@@ -1,0 +1,118 @@
+"""Checks of the tensors that a user gives a model: ids [B, T] or features [B, T, I], masks, documents, prefixes."""
+
+from __future__ import annotations
+
+import torch
+
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.shapes import Tensor
+from glassformer.base.typed import came
+
+IDS = (torch.int64, torch.int32)
+
+
+def check_read(name: str, given: object, *, features: bool | None = None) -> None:
+    """Refuse anything but a batch of ids (`features` False), of features (True), or either (None), with a first place.
+
+    It looks only at class, dtype and shape, which costs nothing on any device. Errors: `DataError`.
+    """
+    if not isinstance(given, Tensor):
+        raise DataError(
+            f"{name} must be a tensor of {wanted(features)}; got {came(given)}. Use torch.tensor(rows) if all rows "
+            "have the same length; Batch.pairs and the other methods of Batch pad rows of different lengths."
+        )
+    is_ids = given.dtype in IDS and given.ndim == 2
+    is_features = given.is_floating_point() and given.ndim == 3
+    if not ((is_ids and features is not True) or (is_features and features is not False)):
+        raise DataError(
+            f"{name} must be {wanted(features)}; got {given.dtype} of shape {list(given.shape)}. "
+            f"{mended(name, given, features)}"
+        )
+    if given.shape[1] == 0:
+        raise DataError(
+            f"Each row of {name} needs at least one {'token' if is_ids else 'vector'}; got shape "
+            f"{list(given.shape)}. Begin a text with BOS, and end a source with EOS."
+        )
+
+
+def wanted(features: bool | None) -> str:
+    """What `check_read` asks for."""
+    forms = {False: "token ids [B, T] (int64)", True: "features [B, T, I] (floats)"}
+    return " or ".join(form for which, form in forms.items() if features in (which, None))
+
+
+def mended(name: str, given: Tensor, features: bool | None) -> str:
+    """The remedy in the error of `check_read`, as far as the dtype and shape tell."""
+    reads_features = features is True or (features is None and given.ndim > 2)
+    if reads_features and not given.is_floating_point():
+        return "Give floats, one vector for each position."
+    if given.ndim == (2 if reads_features else 1):
+        return f"For a batch of one row, give {name}[None]."
+    if given.ndim == 2:
+        return f"Ids must be whole numbers: give {name}.long()."
+    return "Give one row for each sequence of the batch."
+
+
+def check_keep(keep: object, name: str = "keep") -> None:
+    """Raise `ConfigError` for a mask that is not boolean: numbers are 0/1 in some libraries and are added in others."""
+    if keep is not None and getattr(keep, "dtype", None) != torch.bool:
+        got = keep.dtype if isinstance(keep, Tensor) else came(keep)
+        raise ConfigError(
+            f"{name} must be boolean, True at real keys; got {got}. "
+            f"Use {name}.bool() for a 0/1 mask, and bias= for numbers added to the scores."
+        )
+
+
+def check_shape(name: str, keep: Tensor | None, marked: str, values: Tensor) -> None:
+    """Raise `DataError` unless a mask has one value for each place of `values` [B, T, ...]."""
+    if keep is not None and keep.shape != values.shape[:2]:
+        raise DataError(
+            f"{name} needs one value for each position of {marked}, so both must have the same shape [B, T]; got "
+            f"{name} {list(keep.shape)} and {marked} {list(values.shape[:2])}. Set {name}=None if all positions count."
+        )
+
+
+def check_beside(name: str, given: Tensor, beside: str, values: Tensor) -> None:
+    """Raise `DataError` unless `given` has as many rows as `values`."""
+    if given.shape[:1] != values.shape[:1]:
+        raise DataError(
+            f"Row i of {name} belongs to row i of {beside}, so both must have the same number of rows; got {name} "
+            f"{list(given.shape)} and {beside} {list(values.shape)}. Give one row of {name} for each row of {beside}."
+        )
+
+
+def check_documents(documents: object, values: Tensor) -> None:
+    """Raise `DataError` unless `documents` has a whole number for each place of tokens [B, T, ...]."""
+    if documents is None:
+        return
+    if not isinstance(documents, Tensor) or documents.dtype not in IDS or documents.shape != values.shape[:2]:
+        got = f"{documents.dtype} {list(documents.shape)}" if isinstance(documents, Tensor) else came(documents)
+        raise DataError(
+            f"documents says which document each token belongs to, so it must be a tensor of whole numbers of shape "
+            f"{list(values.shape[:2])}; got {got}. Give one number for each token, padding included."
+        )
+
+
+def check_prefix(prefix: object, values: Tensor) -> None:
+    """Raise `DataError` unless `prefix` has one length, from 0 to T, for each row of tokens [B, T, ...].
+
+    On an accelerator the values are not checked, because that would wait for the device.
+    """
+    if prefix is None:
+        return
+    B, T = values.shape[:2]
+    if not isinstance(prefix, Tensor) or prefix.dtype not in IDS or prefix.shape != (B,):
+        got = f"{prefix.dtype} {list(prefix.shape)}" if isinstance(prefix, Tensor) else came(prefix)
+        raise DataError(
+            f"prefix says how many tokens at the start of each row every token may read, so it must be a tensor of "
+            f"whole numbers of shape [{B}]; got {got}. Give one number for each row."
+        )
+    if prefix.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    wrong = ((prefix < 0) | (prefix > T)).nonzero()
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(
+            f"A prefix must be from 0 to {T}, the length of a row; got {int(prefix[row])} for row {row} (counted from "
+            "0). Give the number of tokens at the start of the row that every token may read."
+        )

@@ -1,1 +1,0 @@
-"""Floor 3: assembles parts into whole models. It never sees text."""

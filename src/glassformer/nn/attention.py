@@ -1,0 +1,119 @@
+"""Multi-head attention: queries come from x; keys and values come from x too, or from another source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from glassformer.base.shapes import Float, Tensor
+from glassformer.nn.attend import ATTEND, Attend, Mask, Weigh, attention_weights
+from glassformer.nn.columns import LayerCache
+from glassformer.nn.positions import Relation, Rotation, rotate
+from glassformer.nn.trained import native_attention
+
+
+class Attention(nn.Module):
+    """Concat(head_1, ..., head_H) W_output with head_i = attention(x W_query_i, source W_key_i, source W_value_i).
+
+    Vaswani et al. 2017, section 3.2.2. With fewer key/value heads G than heads H, each key/value head serves H/G heads
+    (Ainslie et al. 2023). The options:
+
+    - `attend` computes attention from the projections; replace it to watch a model. `weigh` gives its weights.
+    - `qk_norm` makes norms of a head's width for queries and for keys, applied before rotation, so that no score grows
+      without bound (Henry et al. 2020, section 3; with a norm's own weights, Dehghani et al. 2023, section 2.1).
+    - `relation` is what a position scheme adds in this layer only.
+    - `scale` multiplies the scores, 1/sqrt(K) by default. T5 uses 1 and puts the scale into the initial weights (Raffel
+      et al. 2020, the code of its models).
+
+    Decoding may set `joined`, one map that gives query, key and value of self-attention together.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        attend: Attend,
+        *,
+        weigh: Weigh = attention_weights,
+        n_kv_heads: int | None = None,
+        d_head: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+        qk_norm: Callable[[int], nn.Module] = nn.Identity,
+        relation: Relation | None = None,
+        scale: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.d_head = d_head if d_head is not None else d_model // n_heads
+        self.scale = self.d_head**-0.5 if scale is None else scale
+        self.dropout = dropout
+        self.attend = attend
+        self.weigh = weigh
+        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads or n_heads
+        inner, shared = n_heads * self.d_head, self.n_kv_heads * self.d_head
+        self.query = nn.Linear(d_model, inner, bias=bias)
+        self.key = nn.Linear(d_model, shared, bias=bias)
+        self.value = nn.Linear(d_model, shared, bias=bias)
+        self.output = nn.Linear(inner, d_model, bias=bias)
+        self.joined: nn.Module | None = None
+        self.query_norm, self.key_norm = qk_norm(self.d_head), qk_norm(self.d_head)
+        self.relation = relation
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        mask: Mask,
+        source: Float[Tensor, "B S D"] | None = None,
+        rotation: Rotation | None = None,
+        cache: LayerCache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """Attend from each position of x to `source`, or else to x itself.
+
+        A `complete` cache already holds all keys and values (of a source); any other takes in the new ones.
+        """
+        if cache is not None and cache.complete:
+            q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
+            k, v = cache.read()
+        else:
+            q, k, v = (self.heads(each) for each in self.projected(x, source))
+            asked = (q, k, v, mask, (self.query_norm, self.key_norm), rotation)
+            if cache is None and self.training and self.plain and native_attention.serves(*asked):
+                return self._written(native_attention.attend(*asked, scale=self.scale))  # what follows, in one call
+            q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
+            if cache is not None:
+                k, v = cache.append(k, v)
+        if self.relation is not None:
+            mask = self.relation(q, k, mask, scale=self.scale)
+        mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
+        return self._written(mixed)
+
+    def _written(self, mixed: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
+        return self.output(mixed.transpose(1, 2).flatten(2))
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is left to choose how it computes, and drops or adds nothing; then our C++ may train it.
+
+        Only train it: elsewhere every step is taken on its own, and watching one changes no bit.
+        """
+        return self.attend is ATTEND["softmax"]["auto"] and self.relation is None and self.dropout == 0
+
+    def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:
+        """Query, key and value for all heads side by side; by one product if the maps were joined."""
+        if self.joined is not None:
+            assert source is None, "the maps of self-attention are joined"
+            inner, shared = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
+            return self.joined(x).split([inner, shared, shared], dim=-1)
+        source = x if source is None else source
+        return self.query(x), self.key(source), self.value(source)
+
+    def heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
+        """Split the vector of each position into one vector per head."""
+        return x.unflatten(-1, (-1, self.d_head)).transpose(1, 2)
+
+    @property
+    def writers(self) -> list[nn.Linear]:
+        """The linear maps that write to the residual stream."""
+        return [self.output]

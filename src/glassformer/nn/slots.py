@@ -1,0 +1,149 @@
+"""Caches for continuous batching: rows join and leave the batch at any time while the others continue.
+
+Each row has its own slot and starts there at column 0, so no row pays for another's padding. New rows are copied from
+the cache that read their prompts; the last rows move into the slots of those that leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+
+from glassformer.base.shapes import Bool, Int, Tensor
+from glassformer.nn.cache import Cache, Step
+from glassformer.nn.columns import LayerCache
+from glassformer.nn.recent import Recent
+from glassformer.nn.room import Room, moved_up
+
+
+@runtime_checkable
+class Takes(LayerCache, Protocol):
+    """What `Slots` need of a room."""
+
+    @property
+    def at(self) -> Int[Tensor, "B T"] | None:
+        """The columns of the next tokens."""
+        ...
+
+    @at.setter
+    def at(self, columns: Int[Tensor, "B T"] | None) -> None: ...
+
+    @property
+    def width(self) -> int:
+        """How many columns are read."""
+        ...
+
+    @width.setter
+    def width(self, columns: int) -> None: ...
+
+    def take(self, other: LayerCache, rows: Int[Tensor, " rows"], columns: int, most_rows: int) -> None:
+        """As `Room.take`."""
+        ...
+
+
+MakeRoom = Callable[..., Takes]
+"""Makes an empty room, `complete` or not: `Room`, or `RoundedRoom`."""
+
+
+class Crossing:
+    """Keys and values of the encoder's memory in each layer, projected once per row, and each memory's length."""
+
+    def __init__(self, n_layers: int, room: MakeRoom = Room) -> None:
+        self.rooms = [room(complete=True) for _ in range(n_layers)]
+        self.lengths: list[int] = []
+
+    def take(self, others: Sequence[LayerCache], rows: Int[Tensor, " rows"], lengths: Sequence[int], most: int) -> None:
+        """Copies rows of the caches that projected the memories; `lengths` counts their real places."""
+        self.lengths += lengths
+        for room, other in zip(self.rooms, others, strict=True):
+            room.take(other, rows, 1, most)
+        self._measure()
+
+    def leave(self, order: Sequence[int]) -> None:
+        """Keeps the given rows, in the order of `moved_up`."""
+        self.lengths = [self.lengths[row] for row in order]
+        for room in self.rooms:
+            room.select(torch.tensor(order, dtype=torch.long))
+        self._measure()
+
+    def _measure(self) -> None:
+        for room in self.rooms:
+            room.width = max(self.lengths, default=0)
+
+    def keep(self, device: torch.device) -> Bool[Tensor, "B S"]:
+        """True at the real places of the memories."""
+        places = torch.arange(max(self.lengths), device=device)
+        return places < torch.tensor(self.lengths, device=device)[:, None]
+
+
+class Slots(Cache):
+    """A `Cache` whose rows join and leave. A step advances all rows together, each from its own length.
+
+    `room` makes the rooms of all layers. `recent` keeps what short convolutions read.
+    """
+
+    def __init__(self, n_layers: int, *, most_rows: int, room: MakeRoom = Room, recent: Recent | None = None) -> None:
+        super().__init__(n_layers)
+        self.most_rows = most_rows
+        self.recent = self.convolved = recent
+        self.rooms = [room(complete=False) for _ in range(n_layers)]
+        self.crossing = Crossing(n_layers, room)
+        self.layers = [*self.rooms]
+        self.cross = [*self.crossing.rooms]
+        self.lengths: list[int] = []
+
+    def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
+        """Returns the positions of new tokens, after those of their row; no padding, as another cache reads prompts."""
+        assert keep is None, "padding takes no place here"
+        assert len(tokens) == len(self.lengths), "all rows go on together"
+        T, device = tokens.shape[1], tokens.device
+        before = torch.tensor(self.lengths, device=device)[:, None]
+        columns = torch.arange(max(self.lengths) + T, device=device)
+        keys = torch.where(columns < before + T, columns, -1)
+        return Step(before + torch.arange(T, device=device), keys, in_order=False)
+
+    def advance(self, step: Step) -> None:
+        """Records the tokens of a step and tells the layers their columns."""
+        self.lengths = [length + step.positions.shape[-1] for length in self.lengths]
+        self.length = max(self.lengths)
+        self._measure()
+        for room in self.rooms:
+            room.at = step.positions
+
+    def take(
+        self, other: Cache, rows: Sequence[int], lengths: Sequence[int], columns: int, memories: Sequence[int] = ()
+    ) -> None:
+        """Adds rows of a growing cache with padding on the right, behind the rows already here.
+
+        `lengths`: the number of real tokens in each. `columns`: the most tokens that any of them will have. `memories`:
+        the number of real places in each one's memory, if there is an encoder.
+        """
+        which = torch.tensor(rows, device=other.layers[0].read()[0].device)
+        for room, layer in zip(self.rooms, other.layers, strict=True):
+            room.take(layer, which, columns, self.most_rows)
+        if memories:
+            self.crossing.take(other.cross, which, memories, self.most_rows)
+        if self.recent is not None and other.convolved is not None:
+            self.recent.take(other.convolved, which, lengths)
+        self.lengths += lengths
+        self._measure()
+
+    def leave(self, gone: Collection[int]) -> list[int]:
+        """Removes rows; returns the new order of those that stay (`moved_up`)."""
+        order = moved_up(len(self.lengths), gone)
+        self.lengths = [self.lengths[row] for row in order]
+        for room in self.rooms:
+            room.select(torch.tensor(order, dtype=torch.long))
+        self._measure()
+        if self.recent is not None:
+            self.recent.leave(order)
+        if self.crossing.lengths:
+            self.crossing.leave(order)
+        return order
+
+    def _measure(self) -> None:
+        """Updates the width of each room at once, because moving to larger buffers copies that many columns."""
+        for room in self.rooms:
+            room.width = max(self.lengths, default=0)

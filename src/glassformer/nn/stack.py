@@ -1,0 +1,239 @@
+"""A stack (encoder or decoder): embed the tokens, add position information, run the blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.registry import lookup
+from glassformer.base.shapes import Bool, Float, Int, Tensor
+from glassformer.base.tensors import check_beside, check_documents, check_keep, check_prefix, check_shape
+from glassformer.nn.attend import Mask
+from glassformer.nn.block import Block
+from glassformer.nn.blocks import build_block, build_input, build_norm, room_of
+from glassformer.nn.cache import Cache, Step
+from glassformer.nn.convolution import Nearby, beside
+from glassformer.nn.dropout import Dropout
+from glassformer.nn.positions import POSITIONS
+from glassformer.nn.segments import Segments
+from glassformer.nn.stack_config import StackConfig
+from glassformer.nn.stochastic_depth import drop_chance
+
+
+class Stack(nn.Module):
+    """An encoder or a decoder, from tokens to vectors (Vaswani et al. 2017, one side of figure 1)."""
+
+    def __init__(
+        self, config: StackConfig, vocab_size: int | None, *, reads_memory: bool = False, scale_embeddings: bool = True
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.pattern = config.pattern
+        scale = math.sqrt(config.d_model) if scale_embeddings else 1.0
+        self.embedding = build_input(config, vocab_size, scale)
+        self.token_dropout = Dropout(config.token_dropout)
+        self.positions = lookup(POSITIONS, config.positions, "positions")(room_of(config))
+        self.segments = None if config.n_segments is None else Segments(config.n_segments, config.d_model)
+        self.embedding_norm = build_norm(config) if config.embedding_norm else nn.Identity()
+        self.dropout = Dropout(config.dropout)
+        self.blocks = nn.ModuleList(
+            build_block(
+                config,
+                reads_memory=reads_memory,
+                relation=self.positions.relation(),
+                dropped=drop_chance(i, config.n_layers, config.stochastic_depth),
+            )
+            for i in range(config.n_layers)
+        )
+        final = config.final_norm if config.final_norm is not None else config.norm_placement != "post"
+        self.norm = build_norm(config) if final else nn.Identity()
+        self.through: Callable[[nn.ModuleList, Callable[[nn.Module, Tensor], Tensor], Tensor], Tensor] = one_by_one
+        self.along: Callable[[Stack, Tensor, dict[str, Any], Cache | None], Tensor] = by_modules
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B T"] | Float[Tensor, "B T I"],
+        *,
+        keep: Bool[Tensor, "B T"] | None = None,
+        memory: Float[Tensor, "B M D"] | None = None,
+        memory_keep: Bool[Tensor, "B M"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+        documents: Int[Tensor, "B T"] | None = None,
+        prefix: Int[Tensor, " B"] | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """Return the vectors after the last block and norm.
+
+        `keep` is False at padding, which may be anywhere, because positions count only real tokens. A stack with
+        `n_features` reads vectors instead of ids; one with `n_segments` takes `segments`, the part of each token.
+        `documents` numbers the texts packed in a row: a token reads only its own document, where positions start anew
+        (padding within a document has its number). All tokens may read the first `prefix` real tokens of their row.
+
+        Errors: `DataError` for an id outside the vocabulary, features that are not finite, a sequence longer than
+        max_len, a memory with another number of rows, and a `keep` of a wrong shape, as broadcasting would mark wrong
+        keys. `ConfigError` for segments, documents or a prefix where they are not supported.
+        """
+        check_keep(keep)
+        check_shape("keep", keep, "tokens", tokens)
+        if memory is not None:
+            check_beside("memory (or source)", memory, "tokens", tokens)
+            check_shape("memory_keep", memory_keep, "memory", memory)
+        self._check_reading(tokens, documents, prefix, cache)
+        x = self.embedding(tokens)
+        if self.token_dropout.p and self.training:
+            x = x * self.token_dropout(x.new_ones(*x.shape[:2], 1))
+        x = self._marked(x, segments)
+        # A cache makes positions in its input's dtype, and bfloat16 cannot count beyond 256: so it gets integers.
+        ids = tokens if tokens.ndim == 2 else torch.zeros(x.shape[:2], dtype=torch.long, device=tokens.device)
+        step = whole(ids, keep) if cache is None else cache.step(ids, keep)
+        self._check_length(step, 0 if cache is None else cache.dropped)
+        if cache is not None:
+            cache.advance(step)
+        standing = step.positions if documents is None else within(documents, step.keys)
+        if (added := self.positions.embedding(standing, x)) is not None:
+            x = x + added
+        x = self.dropout(self.embedding_norm(x))
+        mask = self._mask(step, x, documents, prefix)
+        memory_mask = Mask(keep=memory_keep)
+        shared = {
+            "mask": mask,
+            "rotation": self.positions.rotation(standing, x),  # features of linear attention see more than distances
+            "memory": memory,
+            "memory_mask": memory_mask,
+            "nearby": self._nearby(step, ids, keep, documents, cache),
+        }
+        return self.along(self, x, shared, cache)
+
+    def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:
+        """Add the segment vectors to x, if the stack has segments."""
+        if self.segments is not None:
+            return self.segments(segments, x)
+        if segments is not None:
+            raise ConfigError("segments belong to a stack with n_segments; this one has none. Remove segments.")
+        return x
+
+    def _check_reading(
+        self, tokens: Tensor, documents: Tensor | None, prefix: Tensor | None, cache: Cache | None
+    ) -> None:
+        check_documents(documents, tokens)
+        check_prefix(prefix, tokens)
+        if cache is not None and cache.taps != self.config.convolution:
+            raise ConfigError(
+                f"A model with convolution={self.config.convolution} needs a cache for so many tokens; this one is for "
+                f"convolution={cache.taps}. Use new_cache() of the model."
+            )
+        if cache is not None and documents is not None:
+            raise ConfigError(
+                "documents cannot be used with a cache, which does not record the document of each key. Give all "
+                "tokens at once without a cache, or one document per row without documents."
+            )
+        if cache is not None and cache.length and prefix is not None:
+            raise ConfigError(
+                f"A prefix must be given with the first tokens of a cache; this one already holds {cache.length} "
+                "tokens. Give the prefix in the first step, and leave it out later."
+            )
+
+    def _mask(self, step: Step, like: Tensor, documents: Tensor | None, prefix: Tensor | None) -> Mask:
+        config, pattern = self.config, self.pattern
+        if documents is not None and pattern is not None and pattern.anchored:
+            # Blocks, sinks and global tokens are counted within each document, so use positions within documents.
+            places = within(documents, step.keys)
+            step = Step(places, torch.where(step.keys >= 0, places, -1), in_order=False)
+        bias = self.positions.score_bias(step.positions, step.keys, like)
+        rules: dict[str, Any] = {"documents": documents, "prefix": prefix, "pattern": pattern, "bias": bias}
+        rules["causal"] = config.causal
+        in_columns = (config.attention_rule == "linear" and prefix is None) or (pattern and self._in_columns(step))
+        if step.in_order or in_columns:
+            # Columns can serve as positions, so the mask needs to know only which columns are real.
+            keep = None if step.in_order else torch.atleast_2d(step.keys >= 0)
+            return Mask(**rules, keep=keep)
+        return Mask(**rules, query_positions=step.positions, key_positions=step.keys)
+
+    def _nearby(
+        self, step: Step, ids: Tensor, keep: Tensor | None, documents: Tensor | None, cache: Cache | None
+    ) -> Nearby | None:
+        """Where short convolutions find the tokens before each; `cache.convolved` takes in the new ones."""
+        count = self.config.convolution - 1
+        if not count:
+            return None
+        if cache is None:
+            places = None if documents is None else within(documents, step.keys)
+            # Elsewhere than on a CPU, asking about columns would wait for the device.
+            in_columns = not step.in_order and ids.device.type == "cpu" and self._in_columns(step)
+            return beside(step, count, places, in_columns=in_columns)
+        assert cache.convolved is not None, "checked before"
+        apart = cache.convolved.step(ids, keep)
+        cache.convolved.advance(apart)
+        return Nearby(cache.convolved.earlier(apart, count), None)
+
+    @staticmethod
+    def _in_columns(step: Step) -> bool:
+        """Whether each real token's position is its column (padding on the right), as block-wise attention needs."""
+        if torch.compiler.is_compiling() or step.positions.shape[-1] != step.keys.shape[-1]:
+            return False
+        columns = torch.arange(step.keys.shape[-1], device=step.keys.device)
+        return bool(((step.keys == columns) | (step.keys < 0)).all())
+
+    def _check_length(self, step: Step, dropped: int) -> None:
+        limit, columns = self.config.max_len, step.keys.shape[-1] + dropped
+        if limit is None or columns <= limit:
+            return
+        longest = int(step.keys.max()) + 1  # padding takes columns, but no positions
+        if longest > limit:
+            raise DataError(
+                f"A sequence may have at most max_len={limit} tokens; got one of {longest}. "
+                "Shorten it, or train with a larger max_len."
+            )
+
+    @property
+    def n_branches(self) -> int:
+        """The number of residual branches in all blocks."""
+        return sum(len(cast(Block, block).branches) for block in self.blocks)
+
+    @property
+    def last_norm(self) -> nn.Module:
+        """The norm whose output the head reads; an identity if there is none."""
+        if not isinstance(self.norm, nn.Identity):
+            return self.norm
+        block = self.blocks[-1]
+        assert isinstance(block, Block)
+        return block.feed_forward.norm_sum
+
+
+def by_modules(stack: Stack, x: Tensor, shared: dict[str, Any], cache: Cache | None) -> Tensor:
+    """Run all blocks and the last norm. As `Stack.along`; decoding may replace it by compiled code."""
+    if cache is None:
+        return stack.norm(stack.through(stack.blocks, lambda block, x: block(x, **shared), x))
+    layers = zip(stack.blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
+    for block, layer, cross, convolved in layers:
+        x = block(x, **shared, cache=layer, cross_cache=cross, convolved=convolved)
+    return stack.norm(x)
+
+
+def one_by_one(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:
+    """Run all blocks. As `Stack.through`; `recompute` replaces it to save memory."""
+    for block in blocks:
+        x = run(block, x)
+    return x
+
+
+def whole(tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
+    """The step of a forward pass without a cache, where the keys are the tokens themselves."""
+    columns = torch.arange(tokens.shape[1], device=tokens.device)
+    if keep is None:
+        return Step(columns, columns, in_order=True)
+    positions = keep.long().cumsum(1) - 1
+    return Step(positions.clamp(min=0), torch.where(keep, positions, -1), in_order=False)
+
+
+def within(documents: Int[Tensor, "B T"], keys: Int[Tensor, "*#B T"]) -> Int[Tensor, "B T"]:
+    """Positions counted from the first real token of each document; a document begins where the number changes."""
+    begins, real = torch.ones_like(documents, dtype=torch.bool), (keys >= 0).expand_as(documents).long()
+    begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    counted = real.cumsum(1)
+    return (counted - 1 - torch.where(begins, counted - real, 0).cummax(1).values).clamp(min=0)

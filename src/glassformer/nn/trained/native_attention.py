@@ -1,0 +1,287 @@
+"""Attention and its gradients in our C++ (nn/cpp/attention.cpp), as training on a CPU computes them.
+
+In one call per layer it does what lies between the maps of `Attention`: it normalises and rotates queries and keys, and
+attends. Nothing of the size T x S is kept, and hidden keys behind the last one that is read are not multiplied.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import nn
+from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
+
+from glassformer.base.shapes import Float, Tensor
+from glassformer.base.tracing import differentiated, followed
+from glassformer.nn.attend import ATTEND, Mask
+from glassformer.nn.attend.mask import Lowered
+from glassformer.nn.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, has_cpp, there_and_back
+from glassformer.nn.norm import LayerNorm, RMSNorm, rms_norm
+from glassformer.nn.positions import Rotation, rotate
+
+SOURCE = CPP.with_name("attention.cpp")
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+"""Where a module has its hooks."""
+LACKS = "There is no memory for attention. Give fewer or shorter texts at once, or free some memory."
+
+
+class CPlaces(ctypes.Structure):
+    """`Places` of attention.cpp."""
+
+    _fields_ = (("first", ctypes.c_void_p), *((name, ctypes.c_int64) for name in ("text", "head", "token")))
+
+
+class CTurn(ctypes.Structure):
+    """`Turn` of attention.cpp."""
+
+    _fields_ = (
+        *(("norm", CNorm), ("rotation", CRotation)),
+        *(("texts_apart", ctypes.c_int64), ("of_weight", ctypes.c_void_p)),
+    )
+
+
+class CCall(ctypes.Structure):
+    """`Call` of attention.cpp."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("B", "H", "G", "T", "S", "K", "causal")),
+        ("scale", ctypes.c_double),
+        *((name, CTurn) for name in ("of_queries", "of_keys")),
+        *((name, CPlaces) for name in ("q", "k", "v", "added", "out")),
+        ("logs", ctypes.c_void_p),
+        *((name, CPlaces) for name in ("of_out", "of_q", "of_k", "of_v")),
+    )
+
+
+class Asked(NamedTuple):
+    """What attention is asked for, besides tensors."""
+
+    causal: bool
+    scale: float
+    eps: tuple[float, float]
+    """Of the norms of queries and of keys."""
+    layout: str
+
+
+def serves(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, norms: tuple[nn.Module, nn.Module], rotation: Rotation | None
+) -> bool:
+    """Whether our C++ computes this: gradients are asked for, nobody looks into it, and each thread has work.
+
+    C++ gets addresses and strides, so whatever the modules would broadcast, convert or refuse is left to them.
+    """
+    if not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)):
+        return False
+    if followed() or _has_any_global_hook():
+        return False
+    if not knows(q, k, v, mask) or len(k) * k.shape[1] < torch.get_num_threads():
+        return False
+    if not (all(fits(norm, q) for norm in norms) and (rotation is None or turns(rotation, q, k))):
+        return False
+    lowered = told_by(mask, q, k)
+    sizes = (*q.shape[:3], k.shape[2])
+    return lowered is None or lowered.added is None or broadcasts(lowered.added.shape, sizes)
+
+
+def knows(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> bool:
+    """Whether our C++ has these numbers, on a CPU, and what the mask says; it has no patterns and no learned biases."""
+    alike = all(type(each) is Tensor and each.dtype == q.dtype and each.device.type == "cpu" for each in (q, k, v))
+    if not (alike and q.dtype in NAMES and q.ndim == k.ndim == 4 and k.shape == v.shape and q.numel() and k.numel()):
+        return False
+    if k.shape[::3] != q.shape[::3] or q.shape[1] % k.shape[1]:
+        return False
+    biased = mask.value_bias is not None or (mask.bias is not None and mask.bias.requires_grad)
+    return not biased and mask.sparse is None and has_cpp(SOURCE)
+
+
+def fits(norm: nn.Module, x: Tensor) -> bool:
+    """Whether a norm keeps the dtype and the shape of its input, and no hook sees or changes what passes."""
+    own = vars(norm)
+    if type(norm) not in (nn.Identity, RMSNorm, LayerNorm) or "forward" in own or any(own[kind] for kind in HOOKS):
+        return False
+    return all(each.dtype == widened(x.dtype) and each.shape == x.shape[-1:] for each in norm.parameters())
+
+
+def turns(rotation: Rotation, q: Tensor, k: Tensor) -> bool:
+    """Whether these are fixed angles for each token: one row of them for all texts, or one for each."""
+    cos, sin = rotation.cos, rotation.sin
+    dtype = widened(q.dtype)
+    fixed = all(type(each) is Tensor and each.dtype == dtype and not each.requires_grad for each in (cos, sin))
+    if not (fixed and rotation.layout in LAYOUTS and cos.shape == sin.shape and cos.device.type == "cpu"):
+        return False
+    *texts, T, pairs = cos.shape
+    return q.shape[2] == k.shape[2] == T and 2 * pairs <= q.shape[3] and texts in ([], [1], [len(q)])
+
+
+def broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Whether a tensor of this shape can be expanded to the other."""
+    pairs = zip(reversed(shape), reversed(to), strict=False)
+    return len(shape) <= len(to) and all(here in (1, there) for here, there in pairs)
+
+
+def widened(dtype: torch.dtype) -> torch.dtype:
+    """What C++ computes vectors of this dtype in: it widens bfloat16 when it reads, and rounds when it writes."""
+    return torch.float32 if dtype == torch.bfloat16 else dtype
+
+
+def told_by(mask: Mask, q: Tensor, k: Tensor) -> Lowered | None:
+    """The mask as tensors; None if it says no more than the causal rule, which C++ knows."""
+    if mask.only_causal or mask.hides_nothing:
+        return None
+    return mask.lower(q.shape[2], k.shape[2], q.new_empty(0, dtype=widened(q.dtype)))
+
+
+def attend(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Mask,
+    norms: tuple[nn.Module, nn.Module],
+    rotation: Rotation | None,
+    *,
+    scale: float,
+) -> Float[Tensor, "B H T K"]:
+    """Attention of the normalised and rotated queries and keys. Errors: `ResourceError` without memory."""
+    (q, of_q, q_eps), (k, of_k, k_eps) = (told(norm, x) for norm, x in zip(norms, (q, k), strict=True))
+    lowered, in_columns = told_by(mask, q, k), not mask.placed and mask.prefix is None
+    added = None if lowered is None or lowered.added is None else expanded(lowered.added, (*q.shape[:3], k.shape[2]))
+    cos, sin, layout = rotation or (None, None, LAYOUTS[0])
+    asked = Asked(mask.causal and in_columns, scale, (q_eps, k_eps), layout)
+    vectors = (last_together(each) for each in (q, k, v))
+    out = _Attention.apply(*vectors, of_q, of_k, added, whole(cos), whole(sin), asked)
+    return out if lowered is None else lowered.zero_blind(out)
+
+
+def told(norm: nn.Module, x: Float[Tensor, "B H T K"]) -> tuple[Float[Tensor, "B H T K"], Tensor | None, float]:
+    """The input of C++, the weight of the norm that it is to compute, and eps; other norms are computed here."""
+    if type(norm) is RMSNorm:
+        return x, norm.weight.contiguous(), norm.eps
+    return norm(x).to(x.dtype), None, 0.0  # under autocast a layer norm rounds float64, too
+
+
+def last_together(x: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows K"]:
+    """The tensor, or a copy, whose vectors' numbers lie together."""
+    x = x.resolve_neg()
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def expanded(added: Float[Tensor, "*#rows S"], sizes: tuple[int, ...]) -> Float[Tensor, "B H T S"]:
+    """What a mask adds, for each text and head, with the numbers of a query together."""
+    return last_together(added.expand(*added.shape[:-1], sizes[-1])).expand(sizes)
+
+
+def whole(angles: Float[Tensor, "*batch T pairs"] | None) -> Float[Tensor, "*batch T pairs"] | None:
+    """The angles, row after row."""
+    return None if angles is None else angles.contiguous()
+
+
+class _Attention(torch.autograd.Function):
+    """What C++ computes, and its gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        of_q: Tensor | None,
+        of_k: Tensor | None,
+        added: Tensor | None,
+        cos: Tensor | None,
+        sin: Tensor | None,
+        asked: Asked,
+    ) -> Tensor:
+        """Attend; keep the inputs and a number for each query."""
+        out, logs = beside(q), q.new_empty(q.shape[:3], dtype=widened(q.dtype))
+        inputs = (q, k, v, of_q, of_k, added, cos, sin)
+        native(q)(ctypes.byref(described(inputs, asked, logs, out)), False, torch.get_num_threads())
+        ctx.save_for_backward(*inputs, logs)
+        ctx.asked = asked
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The gradients; if they will themselves be differentiated, or many are asked for, by differentiable steps."""
+        (*inputs, logs), asked = ctx.saved_tensors, ctx.asked
+        if differentiated(grads[0]):
+            return (*by_steps(ctx.needs_input_grad[:5], inputs, grads[0], asked), None, None, None, None)
+        q, k, v, of_q, of_k, *_ = inputs
+        of_out, of_inputs = last_together(grads[0]), tuple(beside(each) for each in (q, k, v))
+        of_norms = [None if each is None else each.new_zeros(len(k), k.shape[1], len(each)) for each in (of_q, of_k)]
+        call = described(inputs, asked, logs, of_out=of_out, of_inputs=of_inputs, of_weights=of_norms)
+        native(q)(ctypes.byref(call), True, torch.get_num_threads())
+        of_weights = (None if each is None else each.sum((0, 1)) for each in of_norms)
+        return (*of_inputs, *of_weights, None, None, None, None)
+
+
+def by_steps(
+    needed: Sequence[bool], inputs: Sequence[Tensor | None], of_out: Tensor, asked: Asked
+) -> list[Tensor | None]:
+    """The gradients of the inputs that need one, by the modules' equations."""
+    with torch.enable_grad():
+        # Views of their own, so that a tensor that was given twice gets the gradient of each place.
+        views = [None if each is None else each.view_as(each) for each in inputs]
+        *vectors, of_q, of_k, added, cos, sin = cast(list[Any], views)
+        q, k, v = (each.to(widened(each.dtype)) for each in vectors)
+        rotation = None if cos is None else Rotation(cos, sin, asked.layout)
+        turned_q, turned_k = (
+            rotate(x if weight is None else rms_norm(x, weight, eps), rotation)
+            for x, weight, eps in zip((q, k), (of_q, of_k), asked.eps, strict=True)
+        )
+        mask = Mask(causal=asked.causal, bias=added)
+        out = ATTEND["softmax"]["matmul"](turned_q, turned_k, v, mask, scale=asked.scale).to(of_out.dtype)
+        wanted = [need and each is not None for need, each in zip(needed, views, strict=False)]
+        chosen = [each for each, want in zip(views, wanted, strict=False) if want and each is not None]
+        found = iter(torch.autograd.grad(out, chosen, of_out, create_graph=True))
+    return [next(found) if want else None for want in wanted]
+
+
+def beside(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
+    """A new tensor of the same shape, in which a token's heads lie side by side, as maps read and write them."""
+    B, H, T, K = x.shape
+    return x.new_empty(B, T, H, K).transpose(1, 2)
+
+
+def described(
+    inputs: Sequence[Tensor | None],
+    asked: Asked,
+    logs: Tensor,
+    out: Tensor | None = None,
+    of_out: Tensor | None = None,
+    of_inputs: tuple[Tensor | None, ...] = (None, None, None),
+    of_weights: Sequence[Tensor | None] = (None, None),
+) -> CCall:
+    """A call as C++ reads it. The addresses are valid as long as the tensors are."""
+    q, k, v, of_q, of_k, added, cos, sin = cast(list[Any], inputs)
+    (B, H, T, K), (_, G, S, _) = q.shape, k.shape
+    turns = [
+        CTurn(
+            CNorm() if weight is None else CNorm(2, eps, weight.data_ptr(), None),
+            *(*turning(cos, sin, asked.layout), None if of_weight is None else of_weight.data_ptr()),
+        )
+        for weight, eps, of_weight in zip((of_q, of_k), asked.eps, of_weights, strict=True)
+    ]
+    lie, after = (places(each) for each in (q, k, v, added, out)), map(places, (of_out, *of_inputs))
+    return CCall(B, H, G, T, S, K, asked.causal, asked.scale, *turns, *lie, logs.data_ptr(), *after)
+
+
+def turning(cos: Tensor | None, sin: Tensor | None, layout: str) -> tuple[CRotation, int]:
+    """The angles of each token, and how many rows of them lie between two texts; 0 if texts share them."""
+    if cos is None or sin is None:
+        return CRotation(), 0
+    *texts, T, pairs = cos.shape
+    told = CRotation(pairs, LAYOUTS.index(layout), pairs, cos.data_ptr(), sin.data_ptr())
+    return told, T if texts and texts[0] > 1 else 0
+
+
+def native(q: Tensor) -> Callable[..., None]:
+    """The function of attention.cpp for these numbers."""
+    return there_and_back(SOURCE, f"attention_{NAMES[q.dtype]}", LACKS)
+
+
+def places(x: Float[Tensor, "B H T K"] | None) -> CPlaces:
+    """Where vectors lie."""
+    return CPlaces() if x is None else CPlaces(x.data_ptr(), *x.stride()[:3])

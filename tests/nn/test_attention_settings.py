@@ -1,0 +1,70 @@
+"""Settings of attention: how rules and patterns reach both stacks, and which of them contradict each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer import StackConfig, Transformer
+from glassformer.base.errors import ConfigError
+from glassformer.base.pattern import Pattern
+from glassformer.nn.contradictions import ADDS_TO_SCORES
+from glassformer.nn.positions import POSITIONS, Positions
+from glassformer.nn.recipe import ModelRecipe
+from specimens import config, stack
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"dilation": 2}, "dilation needs a window"),
+    ({"sinks": 2, "causal": True}, r"sinks needs a window.*Try window=128"),
+    ({"stride": 2}, r"got stride=2 with causal=False\. Set causal=True"),
+    ({"block": 2}, r"got block=2 with causal=False"),
+    ({"window": 3, "sinks": 2}, r"got sinks=2 with causal=False"),
+    ({"window": 3, "stride": 2, "causal": True}, "only one of window, stride and block"),
+    ({"attention_rule": "linear", "positions": "alibi"}, r"positions='alibi' adds to .*scores, .* has none.*'rotary'"),
+    ({"attention_rule": "linear", "window": 3}, "cannot have a sparse pattern; got Pattern"),
+    ({"attention": "flex", "attention_dropout": 0.1}, r"attention='flex' does not store .*got attention_dropout=0\.1"),
+    ({"attention_rule": "linear", "attention_dropout": 0.1}, r"got attention_dropout=0\.1\. Set .*=0\.0"),
+])  # fmt: skip
+def test_contradictions_are_refused_when_the_config_is_made(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        stack(**settings)
+
+
+def test_every_scheme_that_adds_to_scores_is_known():
+    """A new scheme with a score bias belongs into the list, or linear attention would meet it at the first forward."""
+    doors = ("score_bias", "relation")
+    adding = {
+        name
+        for name, made in POSITIONS.items()
+        for door in doors
+        if getattr(made, door) is not getattr(Positions, door)
+    }
+    assert {*ADDS_TO_SCORES} == adding
+
+
+def test_an_unknown_rule_meets_the_nearest():
+    with pytest.raises(ConfigError, match=r"^attention_rule='sigmoyd' is not known\. Known: .* Did you mean 'sigmoid'"):
+        Transformer(config(attention_rule="sigmoyd"))
+
+
+def test_the_pattern_of_a_stack():
+    assert stack().pattern is None
+    assert stack(window=3, dilation=2).pattern == Pattern(window=3, dilation=2)
+    assert stack(stride=4, causal=True).pattern == Pattern(stride=4)
+
+
+def test_a_recipe_gives_both_stacks_their_share():
+    """What looks back goes to the decoder; an encoder alone cannot have it."""
+    made = ModelRecipe(window=4, dilation=2, sinks=3, attention_rule="sigmoid").build("encoder-decoder", 9)
+    assert made.encoder.pattern == Pattern(window=4, dilation=2)
+    assert made.decoder.pattern == Pattern(window=4, dilation=2, sinks=3)
+    assert made.encoder.attention_rule == made.decoder.attention_rule == "sigmoid"
+    made = ModelRecipe(block=8, summary=2).build("encoder-decoder", 9)
+    assert (made.encoder.pattern, made.decoder.pattern) == (None, Pattern(block=8, summary=2))
+    with pytest.raises(ConfigError, match="got stride=4 with causal=False"):
+        ModelRecipe(stride=4).build("encoder", 9)
+    assert ModelRecipe(window=4).build("encoder", 9).encoder.pattern == Pattern(window=4)
+
+
+def test_defaults_are_full_softmax():
+    assert (StackConfig().attention_rule, StackConfig().attention, StackConfig().pattern) == ("softmax", "auto", None)

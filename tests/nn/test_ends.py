@@ -1,0 +1,164 @@
+"""What stands before the first block and behind the last: norms, scales and maps, each against its equation."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from glassformer import Attention, Mask, ModelConfig, Transformer
+from glassformer.base.errors import ConfigError
+from glassformer.nn.activation import ACTIVATIONS
+from glassformer.nn.attend.reference import reference
+from glassformer.nn.norm import LayerNorm
+from glassformer.nn.outputs import Classify, Lm
+from glassformer.nn.recipe import ModelRecipe
+from glassformer.nn.vocabulary import Head, HeadTransform
+from specimens import close, config, model, normal, scramble, stack, tokens
+
+
+@pytest.mark.parametrize("placement", ["pre", "post"])
+def test_embedding_norm_stands_behind_positions_and_before_the_first_block(placement):
+    made, ids = model("encoder", embedding_norm=True, norm_placement=placement, positions="learned"), tokens(2, 5)
+    encoder = made.encoder
+    x = F.embedding(ids, encoder.embedding.weight) * 4.0 + encoder.positions.weight[:5]
+    norm = encoder.embedding_norm
+    x = F.layer_norm(x, (16,), norm.weight, norm.bias, norm.eps)
+    for block in encoder.blocks:
+        x = block(x, mask=Mask())
+    close(made.hidden(ids), encoder.norm(x))
+
+
+def test_embedding_norm_is_of_the_stacks_kind():
+    named = Transformer(config(embedding_norm=True, norm="rms")).state_dict()
+    assert {name for name in named if "embedding_norm" in name} == {
+        f"{side}.embedding_norm.weight" for side in ("encoder", "decoder")
+    }
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_attention_scale_multiplies_the_scores(scale):
+    made, x, source = scramble(Attention(8, 2, reference, scale=scale).double()), normal(2, 3, 8), normal(2, 5, 8)
+    q, k, v = (made.heads(each) for each in (made.query(x), made.key(source), made.value(source)))
+    mixed = ((q @ k.mT) * scale).softmax(-1) @ v
+    close(made(x, mask=Mask(), source=source), made.output(mixed.transpose(1, 2).flatten(2)))
+
+
+def test_attention_scale_reaches_every_attention():
+    made = model(attention_scale=0.7)
+    scales = [module.scale for module in made.modules() if isinstance(module, Attention)]
+    assert scales == [0.7] * 6
+
+
+@pytest.mark.parametrize(("scale", "factor"), [(1.0, 0.5), (2.0, 0.25), (0.1, 1.0), (None, 1.0)])
+def test_first_scores_are_as_large_as_ever(scale, factor):
+    """Four numbers a head, so 1/2 is the usual scale; a smaller one is left to be smaller."""
+    torch.manual_seed(0)
+    usual = Transformer(config("decoder")).decoder.blocks[1].self_attention.branch
+    torch.manual_seed(0)
+    made = Transformer(config("decoder", attention_scale=scale)).decoder.blocks[1].self_attention.branch
+    close(made.query.weight, usual.query.weight * factor, tolerance=1e-7)
+    close(made.key.weight, usual.key.weight, tolerance=0)
+
+
+def test_a_scaled_head_reads_its_vectors_over_the_root_of_the_width():
+    made, plain, ids = model("decoder", scale_head=True), model("decoder"), tokens(2, 5)
+    plain.load_state_dict(made.state_dict())
+    close(made(ids), plain(ids) / math.sqrt(16))
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_a_heads_transform_is_its_equation(activation):
+    act = ACTIVATIONS[activation]
+    head = scramble(Head(5, 4, bias=True, scale=0.5, transform=HeadTransform(4, act, LayerNorm(4, 1e-5))).double())
+    x, t = normal(2, 3, 4), head.transform
+    y = act(x @ t.dense.weight.T + t.dense.bias)
+    y = (y - y.mean(-1, keepdim=True)) / (y.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+    close(head(x), ((y * t.norm.weight + t.norm.bias) * 0.5) @ head.weight.T + head.bias)
+
+
+def test_names_of_a_heads_transform():
+    named = Transformer(config("encoder", head=Lm(transform="gelu"), head_bias=True)).state_dict()
+    inside = {f"head.transform.{part}.{kind}" for part in ("dense", "norm") for kind in ("weight", "bias")}
+    assert {name for name in named if name.startswith("head.")} == inside | {"head.weight", "head.bias"}
+
+
+def test_a_heads_norm_is_of_the_stacks_kind():
+    norm = Transformer(config("encoder", head=Lm(transform="gelu"), norm="rms", norm_eps=0.25)).head.transform.norm
+    assert (type(norm).__name__, norm.eps) == ("RMSNorm", 0.25)
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"embedding_norm": True, "norm": "none"}, "embedding_norm=True needs a norm; got norm='none'. Set .*norm=False"),
+    ({"attention_scale": 0.0}, "attention_scale must be above 0 and finite; got 0.0"),
+    ({"attention_scale": float("inf")}, "attention_scale must be above 0 and finite; got inf"),
+    ({"attention_scale": float("nan")}, "attention_scale must be above 0 and finite; got nan"),
+    ({"attention_scale": 1.0, "attention_rule": "linear"}, "a scale would cancel out; got .*=1.0. Remove"),
+])  # fmt: skip
+def test_stacks_that_cannot_be(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        stack(**wrong)
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"scale_head": True, "tie_embeddings": False}, "tied to the embedding; got head 'lm' and tie_embeddings=False"),
+    ({"scale_head": True, "head": Classify(2)}, "tied to the embedding; got head 'classify'"),
+    ({"silent": "0,-1"}, "must be token ids with commas between them; got '0,-1'. Try '0,1'"),
+    ({"silent": "0", "head_bias": True}, "takes the place of the bias .*got head 'lm' with head_bias=True"),
+    ({"silent": "0", "head": Classify(2)}, "got head 'classify' with head_bias=False"),
+    ({"head": Lm(transform="gelu"), "norm": "none"}, "a norm, of the same kind as in the stack; got norm='none'"),
+])  # fmt: skip
+def test_models_that_cannot_be(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        config("encoder", **wrong)
+
+
+def test_an_unknown_activation_of_a_head_meets_the_nearest():
+    with pytest.raises(ConfigError, match=r"^head\.transform='gleu' is not known\. .* Did you mean 'gelu'\?$"):
+        Transformer(config("encoder", head=Lm(transform="gleu")))
+
+
+def test_a_recipe_says_all_of_it():
+    made = ModelRecipe(embedding_norm=True, attention_scale=1.0, scale_head=True, head_transform="gelu").build(
+        "encoder-decoder", 9
+    )
+    assert all(each.embedding_norm and each.attention_scale == 1.0 for each in (made.encoder, made.decoder))
+    assert (made.scale_head, made.head) == (True, Lm(transform="gelu"))
+    assert ModelRecipe().build("encoder", 9).head == Lm()
+    with pytest.raises(ConfigError, match=r"a classifier does not have; got 'gelu'\. Remove model\.head_transform"):
+        ModelRecipe(head_transform="gelu").build("label", 9, n_labels=2)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_silent_token_is_never_predicted_and_nothing_is_learned_of_it(tied):
+    made = model("decoder", silent="0,3", tie_embeddings=tied)
+    ids = tokens(2, 5)
+    logits = made(ids)
+    close(logits[..., [1, 2, 4]], (made.hidden(ids) @ made.head.weight.T)[..., [1, 2, 4]])
+    assert logits.softmax(-1)[..., [0, 3]].sum() == 0
+    assert logits.isfinite().all()
+    assert "head.bias" in made.state_dict()
+    assert "head.bias" not in dict(made.named_parameters())
+    assert not model("decoder").state_dict().keys() & {"head.bias"}
+    with pytest.raises(ConfigError, match="silent must be ids of the vocabulary, below 11; got 99"):
+        model("decoder", silent="99")
+
+
+def test_a_recipe_says_what_an_imported_model_has():
+    settings = {"norm_eps": 1e-6, "bias": False, "d_head": 6}
+    made = ModelRecipe(silent="0,1", **settings).build("decoder", 9)
+    assert made.silent_ids == (0, 1)
+    assert {name: getattr(made.decoder, name) for name in settings} == settings
+    with pytest.raises(ConfigError, match=r"model\.silent belongs to data\.layout='encoder-decoder' or 'decoder'"):
+        ModelRecipe(silent="0").build("label", 9, n_labels=2)
+
+
+def test_to_plain_values_and_back():
+    settings = {"embedding_norm": True, "attention_scale": 0.5, "scale_head": True, "head": Lm(transform="relu")}
+    for shape, more in (("encoder", {"n_segments": 2}), ("encoder-decoder", {})):
+        made = config(shape, **settings, **more)
+        assert ModelConfig.from_dict(made.to_dict()) == made
+    old = config("encoder").to_dict() | {"head": {"kind": "lm"}}
+    assert ModelConfig.from_dict(old) == config("encoder")

@@ -1,0 +1,112 @@
+"""The state of linear attention: the recurrence of the paper, of constant size, in the clothes of a cache."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer import ATTEND, Mask
+from glassformer.base.errors import ConfigError
+from glassformer.nn.attend.linear import features
+from glassformer.nn.columns import LayerCache
+from glassformer.nn.state import State, StateCache
+from specimens import close, model, normal, tokens
+
+ATTENDS = ATTEND["linear"]
+
+
+@pytest.mark.parametrize("backend", ATTENDS)
+def test_equations_18_to_20(backend):
+    """One token after the other: s += features(k) v^T, z += features(k), answer = features(q) s / features(q) z."""
+    state, K = State(), 3
+    assert isinstance(state, LayerCache)
+    state.select(torch.tensor([0]))  # nothing yet, nothing to do
+    s, z = torch.zeros(2, 1, K, K).double(), torch.zeros(2, 1, K).double()
+    for t in range(6):
+        q, k, v = (3 * torch.randn(2, 1, 1, K).double() for _ in range(3))
+        s, z = s + features(k).mT @ v, z + features(k)[:, :, 0]
+        held_k, held_v = state.append(k, v)
+        assert held_k.shape == held_v.shape == (2, 1, K + 1, K)
+        there = torch.tensor([[-1 if t == 0 else 0] * K + [t]])
+        answer = ATTENDS[backend](q, held_k, held_v, Mask(causal=True, keep=(there >= 0).expand(2, -1)), scale=1.0)
+        close(answer, features(q) @ s / (features(q) @ z[..., None]))
+
+
+def test_padding_is_not_summed():
+    state, twin = State(), State()
+    k, v = torch.randn(2, 2, 4, 3), torch.randn(2, 2, 4, 3)
+    state.real = torch.tensor([[True, False, True, True], [False] * 4])
+    state.append(k, v)
+    twin.append(k[:1, :, [0, 2, 3]], v[:1, :, [0, 2, 3]])
+    close(state._sums[:1], twin._sums, tolerance=1e-6)
+    assert (state._sums[1] == 0.0).all()
+    assert state.read()[1].isfinite().all()
+    before = state._sums.clone()
+    state.select(torch.tensor([1, 1, 0]))
+    assert torch.equal(state._sums, before[[1, 1, 0]])
+
+
+def test_many_small_numbers_are_kept_in_float32():
+    state = State()
+    k = v = torch.ones(1, 1, 1, 2, dtype=torch.bfloat16)
+    for _ in range(600):  # in bfloat16 such a sum stops at 512
+        held_k, held_v = state.append(k, v)
+    assert held_k.dtype == held_v.dtype == torch.bfloat16
+    assert state._sums.dtype == torch.float32
+    assert state._sums[0, 0, 0, -1].item() == 1200
+
+
+@pytest.mark.parametrize("capacity", [None, 40])
+def test_it_does_not_grow(capacity):
+    made, ids = model("decoder", attention_rule="linear", max_len=None), tokens(2, 40)
+    cache = made.new_cache(capacity)
+    assert isinstance(cache, StateCache)
+    sizes = set()
+    with torch.no_grad():
+        for t in range(40):
+            logits = made(ids[:, t : t + 1], cache=cache)
+            sizes.add(sum(each.numel() for state in cache.states for each in state.read()))
+        close(logits, made(ids)[:, -1:])
+    assert len(sizes) == 1
+    assert cache.length == 40
+
+
+def test_a_full_one_refuses_and_stays_as_it_was():
+    made, ids = model("decoder", attention_rule="linear"), tokens(1, 4)
+    cache = made.new_cache(4)
+    made(ids[:, :3], cache=cache)
+    with pytest.raises(ConfigError, match=r"has room for 4 tokens, .* needs room for 5\. Make one with"):
+        made(tokens(1, 2), cache=cache)
+    close(made(ids[:, 3:], cache=cache), made(ids)[:, 3:])
+
+
+def test_steps_say_where_tokens_and_columns_stand():
+    cache = StateCache(1, 2)
+    step = cache.step(tokens(2, 3), torch.tensor([[True, True, False], [False] * 3]))
+    assert step.positions.tolist() == [[0, 1, 1], [0, 0, 0]]
+    assert step.keys.tolist() == [[-1, -1, 0, 1, -1], [-1] * 5]
+    cache.advance(step)
+    step = cache.step(tokens(2, 1))
+    assert (step.positions.tolist(), step.keys.tolist()) == ([[2], [0]], [[0, 0, 2], [-1, -1, 0]])
+    cache.advance(step)
+    cache.select(torch.tensor([1]))
+    assert cache.step(tokens(1, 1)).positions.tolist() == [[1]]
+
+
+@pytest.mark.parametrize("backend", ATTENDS)
+def test_padding_alone_has_no_gradient_and_makes_none_nan(backend):
+    state, first, then, q = (
+        State(),
+        (normal(2, 1, 3, 4), normal(2, 1, 3, 4)),
+        (normal(2, 1, 1, 4),) * 2,
+        normal(2, 1, 1, 4),
+    )
+    state.real = torch.tensor([[True] * 3, [False] * 3])
+    state.append(*first)
+    state.real = torch.ones(2, 1, dtype=torch.bool)
+    k, v = state.append(*then)
+    keep = torch.ones(2, k.shape[2], dtype=torch.bool)
+    answer = ATTENDS[backend](q, k, v, Mask(keep=keep), scale=1.0)
+    gradients = torch.autograd.grad(answer.square().sum(), [q, *first, then[0]])
+    assert all(each.isfinite().all() for each in gradients)
+    assert not gradients[1][1].any()

@@ -1,0 +1,163 @@
+"""Public names given something else than they take: named by rule and remedy, before any arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer import Batch, ModelConfig, StackConfig, Transformer, answer, generate, observe, preset
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.data.rows import check_ids, pad
+from glassformer.nn.joint import Joint
+from specimens import config, model, production
+
+FEATURES = {"n_features": 3, "tie_embeddings": False}
+IDS, ROW = torch.tensor([[1, 2, 3]]), torch.tensor([1, 2, 3])
+
+
+def watch(model):
+    with observe(model):
+        pass
+
+
+def run(**given):
+    network = model("decoder" if "prompts" in given and "sources" not in given else "encoder-decoder")
+    return list(generate(network, **{"max_new_tokens": 2, **given}))
+
+
+CASES = {
+    "a stack for a config": (
+        lambda: Transformer(StackConfig()),
+        "config of a Transformer must be a ModelConfig; got StackConfig",
+    ),
+    "a dictionary for a config": (lambda: Transformer({}), r"a ModelConfig; got \{\} \(dict\)\. Try Transformer"),
+    "a model for a committee": (lambda: Joint(model("decoder")), r"made from a list of models; .*Try Joint\(\[one"),
+    "a committee of numbers": (lambda: Joint([3]), r"must be Transformers; member 0 \(counted from 0\) is 3 \(int\)"),
+    "observe a number": (lambda: watch(3), r"observe\(\) must be a Module; got 3 \(int\)\. Give it the model"),
+    "a row alone": (lambda: model("decoder")(ROW), r"tokens must be token ids.*int64 of shape \[3\].* tokens\[None\]"),
+    "float ids": (lambda: model("decoder")(IDS.double()), r"float64 of shape \[1, 3\].*numbers: give tokens\.long\(\)"),
+    "boolean ids": (lambda: model("decoder")(IDS > 1), r"tokens must be token ids.*torch\.bool of shape \[1, 3\]"),
+    "lists for a tensor": (lambda: model("decoder")([[1, 2]]), r"tokens must be a tensor.*got \[\[1, 2\]\] \(list\)"),
+    "text for a tensor": (lambda: model("decoder")("a b"), r"tokens must be a tensor.*got 'a b' \(str\)"),
+    "a source alone": (lambda: model()(IDS, source=ROW), r"source must be token ids.*give source\[None\]"),
+    "a source to encode": (lambda: model().encode(ROW), r"source must be token ids"),
+    "no token": (
+        lambda: model("decoder")(IDS[:, :0]),
+        r"Each row of tokens needs at least one token; got shape \[1, 0\]\. Begin a text with BOS",
+    ),
+    "no token to a window": (lambda: model("decoder", window=2, attention="sparse")(IDS[:, :0]), "at least one token"),
+    "no token to read both ways": (lambda: model("encoder").hidden(IDS[:, :0], keep=IDS[:, :0] > 0), "shape .1, 0."),
+    "no token of a source": (lambda: model()(IDS, source=IDS[:, :0]), "Each row of source needs .*source with EOS"),
+    "no token to encode": (lambda: model().encode(IDS[:, :0]), "Each row of source needs at least one token"),
+    "no vector": (lambda: model("encoder", **FEATURES)(torch.zeros(2, 0, 3)), r"one vector; got shape \[2, 0, 3\]"),
+    "a batch of no token": (lambda: Batch(IDS[:, :0]), "Each row of tokens needs at least one token"),
+    "an empty prompt": (lambda: run(prompts=[[7], []]), r"prompt 1 \(counted from 0\) is empty\. Begin it with BOS"),
+    "pairs of no rows": (lambda: Batch.pairs([], []), "at least one token; got 0 sequences"),
+    "ids for features": (lambda: model("encoder", **FEATURES)(IDS), r"tokens must be features \[B, T, I\]"),
+    "one row of features": (
+        lambda: model("encoder", **FEATURES)(torch.zeros(2, 3)),
+        r"features \[B, T, I\].*shape \[2, 3\]\. For a batch of one row, give tokens\[None\]",
+    ),
+    "features for ids": (lambda: model("decoder")(torch.zeros(1, 2, 3)), r"tokens must be token ids \[B, T\]"),
+    "a batch of lists of text": (lambda: Batch([["a"]]), r"tokens must be a tensor of token ids.* or features"),
+    "a batch of a row": (
+        lambda: Batch(ROW),
+        r"tokens must be .*shape \[3\]\. For a batch of one row.* tokens\[None\]",
+    ),
+    "a batch with a source of a row": (lambda: Batch(IDS, source=ROW), r"source must be .*source\[None\]"),
+    "pairs of text": (
+        lambda: Batch.pairs("ab", "ba"),
+        r"in sources must be lists of token ids, but they are 'ab'",
+    ),
+    "pairs of texts": (lambda: Batch.pairs(["ab"], ["ba"]), r"in sources .*row 0 .*'ab' \(str\)\. Encode texts first"),
+    "targets of text": (lambda: Batch.pairs([[7]], ["ba"]), r"in targets .*row 0 .*is 'ba' \(str\)"),
+    "pairs of digits as text": (lambda: Batch.pairs([["12"]], [[7]]), r"row 0 has '12' \(str\) at place 0"),
+    "pairs of floats": (lambda: Batch.pairs([[7, 7.5]], [[7]]), r"row 0 has 7\.5 \(float\) at place 1"),
+    "pairs of rows": (
+        lambda: Batch.pairs([7, 8], [8, 7]),
+        r"in sources .*row 0 .* 7 \(int\).*single row, give \[ids\]",
+    ),
+    "pairs of nothing": (lambda: Batch.pairs(None, [[7]]), r"in sources .*they are None"),
+    "blanks of texts": (lambda: Batch.blanks(["ab"], [[7]]), r"in sources .*is 'ab'"),
+    "labelled texts": (lambda: Batch.labelled(["ab"], [1]), r"in texts .*is 'ab'"),
+    "labels of text": (lambda: Batch.labelled([[7]], ["x"]), r"Labels are whole numbers.*got \['x'\] \(list\)"),
+    "labels that are no list": (lambda: Batch.labelled([[7], [8]], [[1.0], [1.0, 2.0]]), r"Labels are whole numbers"),
+    "labels of truth": (lambda: Batch.labelled([[7], [8]], [True, False]), r"Labels are whole numbers.*got \[True"),
+    "whole numbers for numbers": (lambda: Batch.labelled([[7], [8]], [[1], [2]]), r"write 3\.0 for 3"),
+    "a label below 0": (
+        lambda: Batch.labelled([[7], [8]], [0, -1]),
+        r"Labels must be at least 0; got -1 for text 1 \(counted from 0\)\. Remove texts that have no label",
+    ),
+    "a batch of unequal rows": (
+        lambda: Batch(IDS, source=torch.cat([IDS, IDS])),
+        r"Row i of source belongs to row i of tokens, .*got source \[2, 3\] and tokens \[1, 3\]",
+    ),
+    "a keep of another shape": (lambda: Batch(IDS, keep=torch.ones(2, 3, dtype=bool)), r"got keep \[2, 3\] and tokens"),
+    "a keep of whole numbers": (
+        lambda: Batch(IDS, keep=torch.ones_like(IDS)),
+        r"keep must be boolean.*got torch.int64",
+    ),
+    "a keep in a list": (lambda: Batch(IDS, keep=[[True] * 3]), r"keep must be boolean.*got \[\[True, True, True\]\]"),
+    "a source_keep of whole numbers": (
+        lambda: Batch(IDS, source=IDS, source_keep=IDS),
+        r"source_keep must be boolean.*Use source_keep\.bool\(\)",
+    ),
+    "a source_keep alone": (lambda: Batch(IDS, source_keep=IDS > 1), r"source_keep needs source, but this batch"),
+    "labels of other rows": (lambda: Batch(IDS, labels=torch.tensor([1, 2])), r"Row i of labels .*labels \[2\]"),
+    "labels in other places": (lambda: Batch(IDS, labels=IDS[:, :2]), r"those of tokens, \[1, 3\]; got \[1, 2\]"),
+    "labels in a list": (lambda: Batch(IDS, labels=[1]), r"The labels of a batch must be a Tensor; got \[1\] \(list\)"),
+    "a label_keep of whole numbers": (lambda: Batch(IDS, labels=IDS, label_keep=IDS), r"label_keep must be boolean"),
+    "a label_keep without labels": (lambda: Batch(IDS, label_keep=IDS > 1), r"label_keep needs labels"),
+    "a source of more rows": (
+        lambda: model()(IDS, source=torch.cat([IDS, IDS])),
+        r"Row i of memory \(or source\) belongs to row i of tokens, .*got .* \[2, 3, \d+\] and tokens \[1, 3\]",
+    ),
+    "a source of fewer rows": (lambda: model()(torch.cat([IDS, IDS]), source=IDS), r"Row i of memory \(or source\)"),
+    "no preset": (lambda: preset(None), r"preset must be a name; got None\. Known: 'bart-base', "),
+    "a list of presets": (lambda: preset(["gpt2"]), r"preset must be a name; got \['gpt2'\] \(list\)"),
+    "tagged texts": (lambda: Batch.tagged([[7]], ["a"]), r"in tags .*is 'a'"),
+    "padding of a long number": (lambda: pad([[2**63]]), r"row 0 has 9223372036854775808 \(int\) at place 0"),
+    "ids that are text": (lambda: check_ids("ab", 9, "sources"), r"Rows in sources must be lists.*they are 'ab'"),
+    "answer to text": (lambda: answer(model(), "text"), r"Rows in sources .*they are 'text' \(str\)"),
+    "answers to texts": (lambda: answer(model(), ["text"]), r"row 0 .*is 'text' \(str\)"),
+    "answers to a row": (lambda: answer(model(), [1, 2]), r"row 0 .*is 1 \(int\)"),
+    "answers to a number": (lambda: answer(model(), 3), r"they are 3 \(int\)"),
+    "answers of no model": (lambda: answer(3, [[7]]), r"Only a Transformer can write tokens; got 3 \(int\)"),
+    "answers of a wrong length": (
+        lambda: answer(model(), [[7]], max_new_tokens="9"),
+        r"max_new_tokens must be a whole number; got '9' \(str\)\. Try max_new_tokens=64",
+    ),
+    "sources of text": (lambda: run(sources=["ab"]), r"in sources .*is 'ab'"),
+    "sources of a row": (lambda: run(sources=[7, 8]), r"in sources .*is 7 \(int\)"),
+    "a number for sources": (lambda: run(sources=7), r"in sources .*they are 7"),
+    "prompts of text": (lambda: run(prompts="ab"), r"in prompts .*they are 'ab'"),
+    "a number for prompts": (lambda: run(prompts=7), r"in prompts .*they are 7"),
+    "prompts of another number": (lambda: run(sources=[[7]], prompts=[[1], [1]]), "got 1 sources and 2 prompts"),
+    "floats in prompts": (lambda: run(prompts=[[1.0]]), r"row 0 has 1\.0 \(float\) at place 0"),
+    "half a token": (lambda: run(prompts=[[1]], max_new_tokens=1.5), r"max_new_tokens must be at least.*got \[1\.5\]"),
+    "a limit in text": (lambda: run(prompts=[[1]], max_new_tokens="2"), r"max_new_tokens must be.*got \['2'\]"),
+    "a limit too many": (lambda: run(prompts=[[1]], max_new_tokens=[2, 2]), r"each of 1 rows; got \[2, 2\]"),
+    "no model that generates": (lambda: list(generate(3, prompts=[[1]], max_new_tokens=1)), "a Transformer can write"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_is_named(name):
+    call, message = CASES[name]
+    with production(), pytest.raises((ConfigError, DataError), match=message):
+        call()
+
+
+def test_what_is_a_list_of_ids_in_other_words_is_taken():
+    """Tuples, arrays and tensors of whole numbers are rows as lists are."""
+    expected = Batch.pairs([[7, 8], [9, 7]], [[8], [9]])
+    with production():
+        for rows in (torch.tensor([[7, 8], [9, 7]]), torch.tensor([[7, 8], [9, 7]]).numpy(), ((7, 8), (9, 7))):
+            assert torch.equal(Batch.pairs(rows, ((8,), (9,))).source, expected.source)
+            assert len(answer(model(), rows, max_new_tokens=1)) == 2
+
+
+def test_ids_of_32_bits_are_ids():
+    network = model("decoder")
+    assert torch.equal(network(IDS), network(IDS.int()))
+    assert Transformer(ModelConfig(9, decoder=config("decoder").decoder))
