@@ -57,12 +57,16 @@ def same_start() -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test finds what another, or a user, has left in the cache, nor leaves anything there, but our compiled C++."""
-    base = tmp_path_factory.getbasetemp()
-    of_all = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base  # compiled for all workers at once
-    (compiled := of_all / "native").mkdir(exist_ok=True)
-    (own := base / "cache" / uuid.uuid4().hex).mkdir(parents=True)
+def own_cache(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
+) -> None:
+    """No test finds what another, or a user, has left in the cache, nor leaves anything there, but our compiled C++.
+
+    That is compiled once for all workers and all sessions: its file names are hashes of sources, flags and processor.
+    """
+    compiled = pytestconfig.rootpath / ".pytest_cache" / "native"
+    compiled.mkdir(parents=True, exist_ok=True)
+    (own := tmp_path_factory.getbasetemp() / "cache" / uuid.uuid4().hex).mkdir(parents=True)
     (own / "native").symlink_to(compiled)
     monkeypatch.setenv("GLASSFORMER_CACHE", str(own))
 
