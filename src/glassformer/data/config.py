@@ -31,6 +31,8 @@ MOST_PAIRS = {"train_size": 10_000_000, "dev_size": 1_000_000, "test_size": 1_00
 MOST_SYMBOLS = 100_000_000
 """Most symbols that a task writes in one split's sources, pairs times the longest length: about a minute and 1 GB."""
 MOST_COUNT = 2**31 - 1
+BLEU_TOKENIZERS = ("auto", "13a", "zh", "ja-mecab", "ko-mecab", "char", "intl", "none")
+BLEU_ORDERS = ("auto", "full", "effective")
 
 USES: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
     (
@@ -40,6 +42,7 @@ USES: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
     ),
     (tuple(MOST_PAIRS), "the tasks that make their own pairs", lambda task: task not in (*FILES, TEXT)),
     (("text_column", "label_column", "header"), f"data.task={LABELLED!r}", lambda task: task == LABELLED),
+    (("bleu_tokenizer", "bleu_order"), f"data.task={PAIRS!r}", lambda task: task == PAIRS),
     (("skip_empty",), "the tasks that read files", lambda task: task in (*FILES, TEXT)),
     (TEXT_SETTINGS, f"data.task={TEXT!r}", lambda task: task == TEXT),
     (
@@ -91,6 +94,12 @@ class DataConfig:
     if it looks like one."""
     skip_empty: bool = False
     """Skip and count pairs with an empty side and empty documents. Off: they are an error, usually a mistake."""
+    bleu_tokenizer: str = BLEU_TOKENIZERS[0]
+    """Pairs: how BLEU splits words: auto (by the script of the targets), or sacrebleu's 13a, zh, ja-mecab, ko-mecab,
+    char, intl or none."""
+    bleu_order: str = BLEU_ORDERS[0]
+    """Pairs: BLEU's n-grams: full (1 to 4 words), effective (up to the longest there is), or auto (effective if no
+    target has four words)."""
     symbols: int = 18
     """Number of distinct symbols in copy, reverse and sort; the tutorial notebooks have 18."""
     min_length: int = 8
@@ -157,6 +166,8 @@ class DataConfig:
                 f"data.task={LABELLED!r} and data.layout={LABEL!r} only work together; got "
                 f"data.task={self.task!r} and data.layout={self.layout!r}. Set both, or neither."
             )
+        lookup(dict.fromkeys(BLEU_TOKENIZERS), self.bleu_tokenizer, "data.bleu_tokenizer")
+        lookup(dict.fromkeys(BLEU_ORDERS), self.bleu_order, "data.bleu_order")
         check_names(self)
         check_files(self)
         self._check_use()

@@ -18,6 +18,7 @@ from glassformer.decode.beam_settings import ONE_BEAM
 from glassformer.decode.choose.sampling import GREEDY
 from glassformer.decode.choose.unwritten import unwritten
 from glassformer.train.score import evaluate
+from glassformer.train.score.bleu import Choice
 from glassformer.train.score.evaluate import any_match, as_written, evaluate_model, mean_loss, token_accuracy
 from train.examples import model, sequences
 
@@ -91,8 +92,8 @@ def test_any_of_several_targets_will_do():
     assert any_match(both, ["a", "b", "a", "b", "e", "e"], right) == {}, "each source has one target"
 
 
-@pytest.mark.parametrize("as_text", [True, False])
-def test_sources_with_several_targets_are_scored_as_such(words, answered, as_text):
+@pytest.mark.parametrize("bleu", [Choice("13a", False, ""), None])
+def test_sources_with_several_targets_are_scored_as_such(words, answered, bleu):
     """The first source, whose answer is right, stands a second time with another target."""
     pairs = [PAIRS[0], *PAIRS[1:3], Pair(PAIRS[0].source, PAIRS[3].target)]
     network = model("encoder-decoder", vocab=words.target.vocab_size)
@@ -102,10 +103,10 @@ def test_sources_with_several_targets_are_scored_as_such(words, answered, as_tex
         words,
         [pair.target for pair in pairs],
         layout="encoder-decoder",
-        as_text=as_text,
+        bleu=bleu,
     )
     assert found.metrics["any_match"] == 1 / 3
-    assert "any_match" not in scored(words, as_text=as_text).metrics, "each source has one target"
+    assert "any_match" not in scored(words, bleu=bleu).metrics, "each source has one target"
 
 
 def test_an_encoder_is_told_how_long_its_answers_are(words, answered):
@@ -114,7 +115,7 @@ def test_an_encoder_is_told_how_long_its_answers_are(words, answered):
 
 
 def test_bleu_and_chrf_are_sacrebleus(words, answered):
-    metrics, *_ = scored(words, as_text=True)
+    metrics, *_ = scored(words, bleu=Choice("13a", False, ""))
     targets = [pair.target for pair in PAIRS]
     for name, metric in {"bleu": BLEU(), "bleu_lowercase": BLEU(lowercase=True), "chrf": CHRF()}.items():
         assert metrics[name] == metric.corpus_score(OUTPUTS, [targets]).score

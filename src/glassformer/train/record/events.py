@@ -64,6 +64,8 @@ class Evaluated:
     metrics: dict[str, Metric]
     samples: list[Sample] = field(default_factory=list)
     is_best: bool = False
+    decided_by: str = ""
+    """Which metric tells evaluations apart, where training.metric has been the same at each; see `deciding`."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class Finished:
     seconds: float
     best_step: int | None = None
     best_metrics: dict[str, Metric] = field(default_factory=dict)
+    decided_by: str = ""
+    """As in `Evaluated`."""
 
 
 Event = Started | Progress | Skipped | Overflowed | Evaluated | Saved | Unsaved | Stopped | Finished

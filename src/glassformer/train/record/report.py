@@ -92,7 +92,8 @@ class Reporter:
             case Evaluated():
                 self.records.evaluation(event)
                 best = " (best so far)" if event.is_best else ""
-                self.say(f"step {event.step}: {figures(event.metrics)}{best}")
+                decided = event.decided_by and f"; {event.decided_by}"
+                self.say(f"step {event.step}: {figures(event.metrics)}{best}{decided}")
                 for sample in event.samples:
                     self.say(sample_text(sample))
             case Saved():
@@ -111,7 +112,8 @@ class Reporter:
                 self.say(f"step {event.step}: stopped, {ends.get(event.reason, event.reason)}")
             case Finished():
                 best = f"; best at step {event.best_step}: {figures(event.best_metrics)}" if event.best_metrics else ""
-                self.say(f"done: step {event.step} after {duration(event.seconds)}{best}")
+                decided = event.decided_by and f"; {event.decided_by}"
+                self.say(f"done: step {event.step} after {duration(event.seconds)}{best}{decided}")
 
     def tell_of_unwritten(self) -> None:
         """Tell the user, once, that the disk does not take the figures."""

@@ -29,6 +29,8 @@ AVERAGE = "optimizer.average"
 """The memory of the average of the weights."""
 DATA = ("data.", "training.seed")
 """Settings that determine the content of the data, if no file holds it."""
+SCORED = ("data.bleu_tokenizer", "data.bleu_order")
+"""Settings of the data that change how answers are scored, but not what is read."""
 
 
 class Change(NamedTuple):
@@ -155,7 +157,7 @@ def refuse_fewer_steps(run: Path, recipe: Recipe, step: int) -> None:
 
 def data_follow(found: Iterable[Change]) -> bool:
     """Whether other data follow from the settings that differ, all of which are allowed."""
-    return any(each.name.startswith(DATA) and each.name not in FILES for each in found)
+    return any(each.name.startswith(DATA) and each.name not in (*FILES, *SCORED) for each in found)
 
 
 def other_data(

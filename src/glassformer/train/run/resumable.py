@@ -22,6 +22,8 @@ class Best(NamedTuple):
     step: int | None = None
     metrics: dict[str, Metric] = {}  # noqa: RUF012  (never changed)
     since: int = 0
+    constant: tuple[str, ...] = ()
+    """The metrics that have been the same at each of several evaluations."""
 
 
 class Standing(NamedTuple):
@@ -55,6 +57,7 @@ class Standing(NamedTuple):
             "best": self.best.step,
             "best_metrics": self.best.metrics,
             "since_best": self.best.since,
+            "constant": [*self.best.constant],
             "data": self.data,
             "sides": self.sides,
             "recipe": self.recipe,
@@ -66,7 +69,7 @@ class Standing(NamedTuple):
 IMPORTED = "imported"
 """The entry of an imported model's state, which says of which family it is, and the only one that it has."""
 LATER: dict[str, type] = {"sides": dict, "recipe": dict, "skipped": int, "evaluation_due": bool, "loss_scale": dict}
-"""The entries that an older state may lack, and their types."""
+"""The entries that an older state may lack, and their types; so may it `constant`."""
 
 
 def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
@@ -100,7 +103,7 @@ def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
             "that folder out of the run, or train a new run with --out."
         )
     later = {name: state[name] for name in LATER if name in state}
-    return Standing(step, Best(best, metrics, since), data, **later)
+    return Standing(step, Best(best, metrics, since, tuple(state.get("constant", ()))), data, **later)
 
 
 def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | None:
@@ -113,7 +116,7 @@ def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | 
         return f"best is {best!r}, but must be a step up to {step}"
     if isinstance(since, bool) or not 0 <= since <= step:
         return f"since_best is {since!r}, but must be a number of evaluations up to {step}"
-    for name, kind in LATER.items():
+    for name, kind in {**LATER, "constant": list}.items():
         if name in state and type(state[name]) is not kind:
             return f"{name} is {state[name]!r:.60}, but must be of type {kind.__name__}"
     for name in () if best is None else ("loss", metric):

@@ -30,12 +30,16 @@ from glassformer.train.record.events import (
     Started,
     Stopped,
 )
+from glassformer.train.record.wording import figure
 from glassformer.train.run.build import objective_of, optimizer_of
 from glassformer.train.run.diverged import first_bad_weight
 from glassformer.train.run.out_of_memory import ANY, enough_beside, half_batch, memory_ran_out
 from glassformer.train.run.resumable import Best, Standing
 from glassformer.train.run.savers import saver_of
 from glassformer.train.sources.run_data import RunData
+
+TIES = ("chrf", "exact_match", "loss")
+"""What decides between evaluations that are equal by training.metric."""
 
 
 class StoppedInEvaluationError(Exception):
@@ -117,7 +121,8 @@ class Session:
         if ended in ("interrupted", "patience"):
             yield Stopped(self.step, ended)
         if ended != "interrupted":
-            yield Finished(self.step, time.perf_counter() - began, self.best.step, self.best.metrics)
+            decided = deciding(self.best, self.recipe.training.metric)
+            yield Finished(self.step, time.perf_counter() - began, self.best.step, self.best.metrics, decided)
 
     def _with_less(self) -> str:
         """After a divergence, say which checkpoint is left and what to type to resume at half the learning rate.
@@ -192,8 +197,12 @@ class Session:
                 "Try a lower training.learning_rate or a longer training.warmup."
             )
         is_best = self.ranks.of_first(self._is_better(scores.metrics)) == 1.0
-        self.best = Best(self.step, scores.metrics) if is_best else self.best._replace(since=self.best.since + 1)
-        return Evaluated(self.step, scores.metrics, scores.samples, is_best)
+        constant = still_constant(self.best, scores.metrics)
+        best = Best(self.step, scores.metrics) if is_best else self.best._replace(since=self.best.since + 1)
+        self.best = best._replace(constant=constant)
+        return Evaluated(
+            self.step, scores.metrics, scores.samples, is_best, deciding(self.best, self.recipe.training.metric)
+        )
 
     def _updates(self) -> Iterator[StepReport]:
         if self._out_of_patience():  # a run that stopped for lack of patience, resumed
@@ -287,7 +296,25 @@ class Session:
             yield from self.saver.save(now)
 
 
-def rank(metrics: dict[str, Metric], name: str) -> tuple[float, float]:
-    """A sort key, larger for the better of two evaluations; if they are equal by `name`, the lower loss is better."""
-    value, loss = float(metrics[name]), float(metrics["loss"])
-    return (-value if name == "loss" else value), -loss
+def rank(metrics: dict[str, Metric], name: str) -> tuple[float, ...]:
+    """A sort key, larger for the better of two evaluations; where `name` ties, chrf, exact_match, then loss decide."""
+    return tuple(
+        float(metrics[each]) * (-1 if each == "loss" else 1)
+        for each in (name, *TIES)
+        if each == name or each in metrics
+    )
+
+
+def still_constant(before: Best, metrics: dict[str, Metric]) -> tuple[str, ...]:
+    """The metrics that have had one value at all evaluations, this one included."""
+    if before.step is None:
+        return tuple(name for name, value in metrics.items() if not isinstance(value, str))
+    return tuple(name for name in before.constant if metrics.get(name) == before.metrics.get(name))
+
+
+def deciding(best: Best, name: str) -> str:
+    """Which metric tells evaluations apart if `name` has been the same at each; empty if it has not, or none does."""
+    moving = [each for each in TIES if each in best.metrics and each not in best.constant]
+    if name not in best.constant or not moving:
+        return ""
+    return f"{name} is {figure(best.metrics[name])} at every evaluation, so {moving[0]} decides which is best"

@@ -25,6 +25,7 @@ from glassformer.train.objective import Objective, objective_for
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.shares import own_batches, rows_of_all, sum_of_batches
 from glassformer.train.record.events import Metric
+from glassformer.train.score.bleu import Choice, bleu_and_chrf
 from glassformer.train.score.labels import Details, evaluate_labels
 
 BY_LENGTH = "by_length"
@@ -53,7 +54,7 @@ def evaluate_model(
     precision: str = "float32",
     compile: bool = False,
     cache: str = "exact",
-    as_text: bool = False,
+    bleu: Choice | None = None,
     objective: Objective | None = None,
     poll: Callable[[], None] = nothing,
     ranks: Ranks = ALONE,
@@ -67,7 +68,7 @@ def evaluate_model(
     - `cut`: outputs that reached a limit (max_new_tokens, max_len) before their end.
     - `unknown`, if there are any: tokens of the sources that the vocabulary lacks.
     - `any_match`, if a source has several targets: share of different sources that got one of theirs.
-    - `bleu` and `chrf`, with `as_text`: on detokenised text, with their sacrebleu signatures.
+    - `bleu` and `chrf`, with `bleu` (`bleu_choice`): on detokenised text, with their sacrebleu signatures.
 
     A classifier gets the metrics of `evaluate_labels`. `precision`, `cache` and `compile` apply to the decoding of
     answers (`prepared`); the loss is that of the model as it is. `poll` is called often, between any two tokens; an
@@ -110,7 +111,7 @@ def evaluate_model(
     metrics |= any_match(encoded, wanted, right)
     metrics |= {"unknown": unknown} if unknown else {}
     lengths = {BY_LENGTH: exact_by_length(encoded.source.lengths.tolist(), right)}
-    return Scores(metrics | (bleu_and_chrf(outputs, targets) if as_text else {}), outputs, lengths)
+    return Scores(metrics | (bleu_and_chrf(outputs, targets, bleu) if bleu else {}), outputs, lengths)
 
 
 def shared_answers(
@@ -203,18 +204,3 @@ def token_accuracy(answers: Sequence[Answer], encoded: Encoded) -> float:
         right += sum(a == b for a, b in zip(given.ids, wanted, strict=False))
         places += max(len(given.ids), len(wanted))
     return right / max(places, 1)
-
-
-def bleu_and_chrf(outputs: Sequence[str], targets: Sequence[str]) -> dict[str, Metric]:
-    """BLEU (Papineni et al. 2002) and chrF (Popovic 2015), computed by sacrebleu on cased, detokenised text.
-
-    `bleu_lowercase` ignores case, as papers on Multi30k do, whose text is lower-cased.
-    """
-    from sacrebleu.metrics.bleu import BLEU  # here, because importing it takes time
-    from sacrebleu.metrics.chrf import CHRF
-
-    scores: dict[str, Metric] = {}
-    for name, metric in (("bleu", BLEU()), ("bleu_lowercase", BLEU(lowercase=True)), ("chrf", CHRF())):
-        scores[name] = metric.corpus_score(list(outputs), [list(targets)]).score
-        scores[f"{name}_signature"] = str(metric.get_signature())
-    return scores

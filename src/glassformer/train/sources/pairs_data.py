@@ -32,6 +32,7 @@ from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.recipe import Recipe
 from glassformer.train.record.events import Sample
+from glassformer.train.score.bleu import Choice, bleu_choice
 from glassformer.train.score.evaluate import evaluate_model
 from glassformer.train.sources.run_data import RunData, Scored, Split, Summary
 
@@ -46,6 +47,8 @@ class PairsSplit(Split):
     """Pairs with an empty side, skipped as asked."""
     origin: Origin | None
     """The file and line of each pair; None if a task made them."""
+    bleu: Choice | None = None
+    """How BLEU is computed, of pairs from files; None for other data."""
 
     def digest_of_ids(self) -> str:
         """SHA-256 of all ids and of the ends of the sequences."""
@@ -82,7 +85,7 @@ class PairsSplit(Split):
             precision=recipe.decode.precision,
             compile=recipe.decode.compile,
             cache=recipe.decode.cache,
-            as_text=recipe.data.task == PAIRS,
+            bleu=self.bleu,
             objective=objective,
             poll=poll,
             ranks=ranks,
@@ -111,6 +114,7 @@ class PairsData(RunData):
             f"data: {len(self.train.pairs):,} training {what}, {len(self.dev.pairs):,} dev {what}; {self._sizes()}",
             f"batches: {len(self.sampler.epoch(0)):,} per epoch, {self.sampler.padding_share(0):.1%} padding",
             *self.sampler.notes(),
+            *([f"bleu: {self.dev.bleu.reason}"] if self.dev.bleu else []),
         ]
         for name, split in (("training", self.train), ("dev", self.dev)):
             if split.skipped:
@@ -250,7 +254,11 @@ def prepare_pairs_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Pa
 def read_pairs_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> PairsSplit:
     """Read and encode one split, whatever its lengths."""
     loaded = load_pairs(recipe.data, name, recipe.training.seed, known_labels(tokenizers))
-    return PairsSplit(loaded.pairs, encode_pairs(loaded.pairs, tokenizers), loaded.skipped, loaded.origin)
+    bleu = None
+    if recipe.data.task == PAIRS:
+        references = [pair.target for pair in loaded.pairs]
+        bleu = bleu_choice(references, recipe.data.bleu_tokenizer, recipe.data.bleu_order)
+    return PairsSplit(loaded.pairs, encode_pairs(loaded.pairs, tokenizers), loaded.skipped, loaded.origin, bleu)
 
 
 def known_labels(tokenizers: Tokenizers | None) -> Labels | None:
