@@ -37,6 +37,7 @@ from glassformer.decode.hypotheses import (
 from glassformer.decode.rows import Rows, begin_rows, check_writes
 from glassformer.decode.run import Run, forward, read_first
 from glassformer.decode.stops import Cut
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.transformer import Transformer
 
 
@@ -85,9 +86,8 @@ def beam_search(
     check_writes(model)
     check_beam(beam, n_best, groups)
     check_forced(forced, beam, groups)
-    model.eval()
     width, ranking = beam // groups, lengths or length_penalty(0.6)
-    with torch.no_grad(), reading(model) if coverage else nullcontext() as seen:
+    with torch.no_grad(), Evaluation(model), reading(model) if coverage else nullcontext() as seen:
         rows = spread(begin_rows(model, sources, prompts, max_new_tokens, numbers), groups)._replace(prefix=prefix)
         run = read_first(model, rows)
         covered = None if seen is None else Coverage(coverage, rows.sources or (), seen)

@@ -12,6 +12,7 @@ from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.finite import check_numbers
 from glassformer.decode.choose.unwritten import forbid
 from glassformer.decode.rows import check_sources, check_writes
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.transformer import Transformer
 
 
@@ -30,11 +31,11 @@ def fill_blanks(
     """
     check_writes(model)
     check_sources(model, sources)
-    model.eval()
     device = next(model.parameters()).device
     rows = [[*source, SEP, *[BLANK] * length] for source, length in zip(sources, lengths, strict=True)]
     tokens, keep = pad(rows)
-    logits = model(tokens.to(device), keep=None if keep is None else keep.to(device))
+    with Evaluation(model):
+        logits = model(tokens.to(device), keep=None if keep is None else keep.to(device))
     ids = forbid(logits, never).argmax(-1)
     highest = logits.gather(-1, ids[..., None])[..., 0]
     check_numbers(highest, Context(numbers or range(len(rows)), sources, []))

@@ -15,6 +15,7 @@ from glassformer.decode.choose.context import Context, Filter
 from glassformer.decode.choose.draw import apply
 from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes
 from glassformer.decode.run import Run, begin_of, check_context, forward, read_anew, read_first
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.transformer import Transformer
 
 
@@ -61,17 +62,17 @@ def contrastive(
     if context == 0:
         raise ConfigError("Contrastive search reads one token ahead, so max_context must be at least 2; got 1.")
     drop = drop if context is None else min(drop, context)
-    model.eval()
-    with torch.no_grad():
+    evaluation = Evaluation(model)
+    with torch.no_grad(), evaluation:
         rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
         run, seen = read(model, read_first(model, rows, context, drop))
     while True:
-        with torch.no_grad():
+        with torch.no_grad(), evaluation:
             tokens, run, seen = step(model, rows.context(run.going), run, seen, alpha, k, filters)
         yield from rows.grow(Emitted(run.going, tokens.tolist()), eos, stop)
         if all(rows.done):
             return
-        with torch.no_grad():
+        with torch.no_grad(), evaluation:
             run, seen = stay(model, rows, run, seen, context, drop)
 
 

@@ -14,6 +14,7 @@ from glassformer.decode.machine import MACHINES
 from glassformer.decode.recorded import may_be_recorded, write_ahead
 from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes
 from glassformer.decode.run import Run, begin_of, check_context, forward, read_anew, read_first
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.transformer import Transformer
 
 
@@ -47,17 +48,17 @@ def generate(
     """
     check_writes(model)
     check_context(model, max_context, drop)
-    model.eval()
-    with torch.no_grad():  # around no yield: whoever iterates keeps gradients as they are
+    evaluation = Evaluation(model)
+    with torch.no_grad():  # around no yield, as evaluation: whoever iterates finds its own modes
         rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
     device, ahead = next(model.parameters()).device, ahead_of(choose)
     if device.type in MACHINES and ahead is not None and may_be_recorded(model, rows, max_context):
         yield from write_ahead(model, rows, choose, ahead, eos, stop, MACHINES[device.type](device))
         return
-    with torch.no_grad():
+    with torch.no_grad(), evaluation:
         run = read_first(model, rows, max_context, drop)
     while True:
-        with torch.no_grad():
+        with torch.no_grad(), evaluation:
             run, hidden = forward(model, run)
             live = [i for i, row in enumerate(run.going) if not rows.done[row]]
             going = [run.going[i] for i in live]
@@ -66,7 +67,7 @@ def generate(
         yield from rows.grow(Emitted(going, chosen), eos, stop)
         if all(rows.done):
             return
-        with torch.no_grad():
+        with torch.no_grad(), evaluation:
             run = _next(model, rows, run, max_context, drop)
 
 

@@ -13,6 +13,7 @@ from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer
 from glassformer.decode.coverage import reading
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.transformer import Transformer
 
 Link = tuple[int, int]
@@ -46,7 +47,6 @@ def read_back(
         raise ConfigError(
             "Scores of answers and alignments need an encoder-decoder; this model has one stack. Remove them."
         )
-    model.eval()
     found: list[ReadBack] = []
     device = next(model.parameters()).device
     for first in range(0, len(sources), batch_size):
@@ -55,7 +55,7 @@ def read_back(
         source, source_keep = pad([[*each, EOS] for each in batch])
         tokens, keep = pad([[BOS, *ids[:-1]] for ids in written])
         source_keep, keep = (None if each is None else each.to(device) for each in (source_keep, keep))
-        with reading(model) if linked else nullcontext() as seen:
+        with Evaluation(model), reading(model) if linked else nullcontext() as seen:
             logits = model(tokens.to(device), keep=keep, source=source.to(device), source_keep=source_keep)
         log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
         for row, ids in enumerate(written):

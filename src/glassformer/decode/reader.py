@@ -47,7 +47,7 @@ class Reader:
     """
 
     def __init__(self, model: Transformer, sources: Sequence[Sequence[int]] | None = None) -> None:
-        self.model, self.device = model.eval(), next(model.parameters()).device
+        self.model, self.device = model, next(model.parameters()).device
         self._memory, self._memory_keep = memories(model, sources)
         self._read: dict[int, Text] = {}
         self._of: dict[int, Together] = {}

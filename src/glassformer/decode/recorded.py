@@ -21,6 +21,7 @@ from glassformer.decode.rows import Emitted, Rows, Stop
 from glassformer.decode.run import Run, forward, read_first
 from glassformer.nn.attend import ATTEND
 from glassformer.nn.attention import Attention
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.feed_forward import Experts
 from glassformer.nn.fixed import FixedCache
 from glassformer.nn.hooks import Hooks
@@ -75,12 +76,13 @@ def write_ahead(
     model: Transformer, rows: Rows, choose: Choose, ahead: Ahead, eos: int, stop: Stop | None, machine: Machine
 ) -> Iterator[Emitted]:
     """Yield what `generate` does. Errors: as there."""
-    with torch.no_grad():
+    evaluation = Evaluation(model)
+    with torch.no_grad(), evaluation:
         run, hidden = forward(model, read_first(model, rows, whole=True))
         steps = Steps(model, run, rows, ahead, machine)
         coming = steps.begin(hidden)
     while True:
-        with torch.no_grad():
+        with torch.no_grad(), evaluation:
             steps.leave(rows.done)
             goes_on = any(len(rows.written[row]) + 1 < rows.limits[row] for row in coming.going if not rows.done[row])
             after = steps.launch() if goes_on else None

@@ -20,6 +20,7 @@ from glassformer.decode.draft import Draft, Guess, LookupDraft, ModelDraft, Want
 from glassformer.decode.reader import Reader, Text
 from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes
 from glassformer.decode.run import begin_of, check_context
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.joint import members_of
 from glassformer.nn.transformer import Transformer
 
@@ -74,13 +75,14 @@ def speculative(
     given = lanes or partial(own_uniforms, sampling.seed)
     rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
     mass, window = shares(sampling, filters), Window(model.config.stack.max_len, max_context, drop)
-    with torch.no_grad():  # never around a yield, which would switch gradients off for the caller
+    evaluation = Evaluation(model, *([] if draft is None else [draft]))
+    with torch.no_grad(), evaluation:  # never around a yield, which would change the caller's modes
         guess: Draft = LookupDraft(lookup, eos)
         if draft is not None:
             guess = ModelDraft(Reader(draft, sources), mass, lambda context: given(context, GUESS), eos)
         rounds = Rounds(rows, Reader(model, sources), guess, guesses, window, mass, given, eos, tally or Tally())
     while going := [row for row, done in enumerate(rows.done) if not done]:
-        with torch.no_grad():
+        with torch.no_grad(), evaluation:
             found = rounds.one(going)
         for place in range(max(map(len, found))):
             step = [

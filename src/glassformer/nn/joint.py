@@ -19,6 +19,7 @@ from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.typed import came
 from glassformer.nn.cache import Cache
 from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.outputs import Lm
 from glassformer.nn.slots import Slots
 from glassformer.nn.state_slots import StateSlots
@@ -31,8 +32,8 @@ class Joint(Transformer):
     """A committee that can be used as a `Transformer` to decode or score; softmax(logits) is the mean probability.
 
     Its vectors are those of all members side by side, [B, T, sum of their widths], which its head splits again. Members
-    may differ in all that `check_members` does not compare; the shortest `max_len` holds for all. Nothing is copied. It
-    is not for training and has no checkpoint of its own.
+    may differ in all that `check_members` does not compare; the shortest `max_len` holds for all. Nothing is copied.
+    Members run in evaluation mode: it is not for training and has no checkpoint of its own.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer
@@ -59,7 +60,7 @@ class Joint(Transformer):
         for side in SIDES:  # only tested for None, never called; via __dict__, so as not to register them as submodules
             self.__dict__[side] = getattr(first, side)
         self.head = MeanHead(members)
-        self.eval()
+        self._evaluation = Evaluation(*members)
 
     @property
     def members(self) -> list[Transformer]:
@@ -70,7 +71,8 @@ class Joint(Transformer):
         self, source: Int[Tensor, "B S"] | Float[Tensor, "B S I"], keep: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "B S D"]:
         """Return the memories of all members, side by side."""
-        return torch.cat([each.encode(source, keep) for each in self.members], dim=-1)
+        with self._evaluation:
+            return torch.cat([each.encode(source, keep) for each in self.members], dim=-1)
 
     def hidden(
         self,
@@ -89,7 +91,8 @@ class Joint(Transformer):
         told = {"keep": keep, "source": source, "source_keep": source_keep, "segments": segments}
         told |= {"documents": documents, "prefix": prefix}
         apart = zip(self.members, self._memories(memory), self._caches(cache), strict=True)
-        found = [each.hidden(tokens, **told, memory=its, cache=own) for each, its, own in apart]
+        with self._evaluation:
+            found = [each.hidden(tokens, **told, memory=its, cache=own) for each, its, own in apart]
         if isinstance(cache, JointCache):
             cache.count()
         return torch.cat(found, dim=-1)

@@ -22,6 +22,7 @@ from glassformer.decode.rows import check_writes
 from glassformer.decode.run import begin_of, check_context
 from glassformer.decode.stream import ENDED, LIMITED
 from glassformer.nn.cache import Cache
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.transformer import Transformer
 
 ENDS = (KeyboardInterrupt, SystemExit)
@@ -50,8 +51,8 @@ class Engine:
     ) -> None:
         check_writes(model)
         check_context(model, max_context, drop)
-        self.model, self.limits, self.eos, self.prefix = model.eval(), limits or Limits(), eos, prefix
-        self.max_context, self.drop = max_context, drop
+        self.model, self.limits, self.eos, self.prefix = model, limits or Limits(), eos, prefix
+        self.max_context, self.drop, self._evaluation = max_context, drop, Evaluation(model)
         self.device = next(model.parameters()).device
         self.waiting = Waiting(self.limits.waiting)
         self.rows: list[Row] = []
@@ -103,7 +104,7 @@ class Engine:
             admitted = self._admitted(going)
             self._in_hand += admitted
             passages += [Passage.of(ticket, self._first(ticket.request)) for ticket in admitted]
-            with torch.no_grad():
+            with torch.no_grad(), self._evaluation:
                 written = self._advance(passages)
         except ENDS:
             raise
