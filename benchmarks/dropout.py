@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from common import Row, arguments, begin, compare, finish
 from torch import Tensor
 
-from glassformer.nn.dropout import Dropout
+from glassformer.fast.dropout import FastDropout
 
 WIDTHS = (256, 1024)
 """Of the residual stream, and of the hidden layer of a feed-forward."""
@@ -21,7 +21,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--p", type=float, default=0.1, help="chance of a zero (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=4096, help="vectors of a batch (default: %(default)s)")
     options = parser.parse_args(words)
-    begin("dropout: glassformer.nn.Dropout against torch.nn.functional.dropout", options)
+    begin("dropout: glassformer.fast.FastDropout against torch.nn.functional.dropout", options)
     shapes = [(options.tokens // share, width) for share in (8, 1) for width in WIDTHS]
     rows = list(measure(shapes, options.p, options.device, options.rounds))
     return finish("dropout", rows, options)
@@ -29,7 +29,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def measure(shapes: Sequence[tuple[int, int]], p: float, device: str, rounds: int) -> Iterator[Row]:
     """Yield one row for each dtype, shape and direction."""
-    ours = Dropout(p).train()
+    ours = FastDropout(p).train()
     for dtype in (torch.float32, torch.bfloat16):
         for shape in shapes:
             for backward in (False, True):

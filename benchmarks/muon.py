@@ -12,7 +12,8 @@ from itertools import product
 import torch
 from common import Row, arguments, begin, compare, finish
 
-from glassformer.train.optim.orthogonal import by_cpp, by_products, may_use_cpp, scaled
+from glassformer.fast.orthogonal import by_cpp, serves
+from glassformer.train.optim.orthogonal import by_products, scaled
 
 MATRICES = 8
 
@@ -31,7 +32,7 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
     for width, (rows, columns) in product(options.widths, ((1, 1), (1, 4), (4, 1))):
         shape = f"{rows * width} x {columns * width}"
         x = scaled(torch.randn(MATRICES, rows * width, columns * width, device=options.device))
-        if may_use_cpp(x):
+        if serves(x):
             ways = {"ours": lambda x=x: by_cpp(x.clone()), "products": lambda x=x: by_products(x)}
             yield compare({"matrices": shape}, ways, options.rounds)
         else:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import ATTEND, ModelConfig, Transformer
-from glassformer.base.native import compiler
 from glassformer.base.order import RelativeConfig, RotaryConfig
+from glassformer.fast.compiler import compiler
 from glassformer.nn.activation import ACTIVATIONS
 from glassformer.nn.feed_forward import EXPERTS, FEED_FORWARDS
 from glassformer.nn.norm import NORMS

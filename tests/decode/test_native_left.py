@@ -14,12 +14,11 @@ from glassformer.decode.beam import beam_search
 from glassformer.decode.coverage import reading
 from glassformer.decode.native_keys import Places
 from glassformer.decode.prepare import prepared
-from glassformer.nn import native
+from glassformer.fast import native
 from glassformer.nn.activation import ACTIVATIONS
 from glassformer.nn.attend import Mask
 from glassformer.nn.convolution import ShortConvolution
 from glassformer.nn.described import describe
-from glassformer.nn.dropout import Dropout
 from glassformer.nn.native_linear import FEW
 from glassformer.nn.slots import Slots
 from glassformer.nn.stack import by_modules
@@ -182,7 +181,7 @@ def test_other_pairs_than_cpp_rotates_are_left_to_the_modules(monkeypatch, steps
 def test_dropout_alone_may_be_in_training(steps):
     ready, ids = natively(model("decoder", dropout=0.5)), tokens(2, 5)
     for each in ready.modules():
-        each.train(isinstance(each, Dropout))
+        each.train(isinstance(each, nn.Dropout))
     first, second = stepwise(ready, ids, (3, 1, 1)), stepwise(ready, ids, (3, 1, 1))
     assert not torch.allclose(first, second)
     assert steps == [0]

@@ -28,7 +28,7 @@ from torch.distributed import TCPStore
 from distributed.processes import environment, free_port
 from glassformer.base.launched import LOOPBACK
 from glassformer.cli.main import main
-from glassformer.nn.native import CPP, has_cpp
+from glassformer.fast.native import CPP, has_cpp
 from glassformer.train.recipe import Recipe, dumps_recipe
 from glassformer.train.run import session
 from glassformer.train.run.running import Session

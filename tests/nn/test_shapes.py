@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Mask
-from glassformer.nn.dropout import Dropout
+from glassformer.fast.dropout import FastDropout
 from glassformer.nn.feed_forward import FeedForward
 from glassformer.nn.norm import NORMS
 from glassformer.nn.positions import rotate
@@ -39,7 +39,7 @@ PARTS = {
     "rms": lambda: NORMS["rms"](4, 1e-5)(torch.zeros(2, 4, dtype=torch.long)),
     "feed-forward": lambda: FeedForward(4, 5, torch.relu)(torch.zeros(2, 3, dtype=torch.long)),
     "head": lambda: Head(3, 4)(torch.zeros(2, 4, dtype=torch.long)),
-    "dropout": lambda: Dropout(0.1)(torch.zeros(2, dtype=torch.long)),
+    "dropout": lambda: FastDropout(0.1)(torch.zeros(2, dtype=torch.long)),
     "rotate": lambda: rotate(torch.zeros(2, 3, 4), None),
     "bias": lambda: Mask(bias=torch.zeros(3, 3)),
     "positions": lambda: Mask(query_positions=torch.zeros(3)),

@@ -25,7 +25,8 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.data.config import FILES
-from glassformer.nn.native import has_cpp
+from glassformer.fast import for_training
+from glassformer.fast.native import has_cpp
 from glassformer.train.recipe import known_recipes, load_recipe, override
 from glassformer.train.record.events import Progress
 from glassformer.train.run.session import start
@@ -80,7 +81,9 @@ def recipes() -> list[str]:
 def losses(name: str, steps: int = STEPS) -> list[float]:
     """The loss of each of the first steps, as the recipe has them but for `FEW`, in float64."""
     with tempfile.TemporaryDirectory() as folder:
-        session = start(override(load_recipe(name), FEW | data_of(name, Path(folder))), Path(folder, "run"))
+        session = start(
+            override(load_recipe(name), FEW | data_of(name, Path(folder))), Path(folder, "run"), speed=for_training
+        )
         session.model.double()  # the same weights, in numbers that all processors add up nearly alike
         with closing(session.train()) as events:
             return [*islice((event.loss for event in events if isinstance(event, Progress)), steps)]

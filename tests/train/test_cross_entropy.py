@@ -8,17 +8,17 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from glassformer.data.batch import Batch
-from glassformer.nn import native
+from glassformer.fast import cross_entropy as native_cross_entropy
+from glassformer.fast import native
 from glassformer.train import cross_entropy as module
 from glassformer.train import loss as losses
-from glassformer.train import native_cross_entropy
-from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
+from glassformer.train.cross_entropy import PLAIN, cross_entropy, cross_entropy_of_vectors
 from glassformer.train.objective import objective_for
 from specimens import model
 
 V = 7
 ROWS = 4
-"""Rows taken at a time here; what is right for four is right for the thousands that NUMBERS makes."""
+"""Rows of a chunk here; what is right for four is right for the thousands of a real one."""
 UPSTREAM = -0.37
 """What the loss is multiplied by afterwards, as by one over the number of targets; negative, so that a sign shows."""
 
@@ -29,12 +29,12 @@ def example(rows: int, dtype: torch.dtype = torch.float64) -> tuple[torch.Tensor
 
 
 @pytest.fixture(autouse=True, params=[True, False], ids=["C++", "torch"])
-def few_rows(request, monkeypatch):
-    monkeypatch.setattr(module, "NUMBERS", ROWS * V)
-    if not request.param:
-        monkeypatch.setattr(native_cross_entropy, "has_cpp", lambda source: False)
-    elif not native.has_cpp(native_cross_entropy.SOURCE):
+def kernel(request, monkeypatch):
+    """What computes the rows, in C++ and in torch."""
+    if request.param and not native.has_cpp(native_cross_entropy.SOURCE):
         pytest.skip("needs a C++ compiler")
+    monkeypatch.setattr(module, "PLAIN", native_cross_entropy.KERNEL if request.param else PLAIN)
+    return module.PLAIN
 
 
 def expected(logits: torch.Tensor, ids: torch.Tensor, smoothing: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -120,10 +120,9 @@ D = 5
 
 
 @pytest.fixture
-def small_chunks(monkeypatch):
-    """Of so few rows that a piece of NUMBERS is smaller still."""
-    monkeypatch.setattr(module, "NUMBERS", 2 * V)
-    monkeypatch.setattr(module, "CHUNK", ROWS * V)
+def small_chunks(monkeypatch, kernel):
+    """Of a few rows."""
+    monkeypatch.setattr(module, "PLAIN", kernel._replace(chunk=ROWS * V))
 
 
 def head(rows, dtype=torch.float64):
@@ -227,7 +226,7 @@ def test_smoothing_mixes_in_a_prior(small_chunks):
 
 @pytest.mark.parametrize("whole", [0, 1 << 25], ids=["in chunks", "whole"])
 def test_what_is_never_predicted_is_not_smoothed_in(whole, monkeypatch):
-    monkeypatch.setattr(losses, "WHOLE", whole)
+    monkeypatch.setattr(losses, "PLAIN", PLAIN._replace(whole=whole))
     network = model("decoder", vocab_size=V, silent="0,2").double()
     batch = Batch(torch.tensor([[1, 3, 4, 5, 1], [4, 4, 5, 1, 3]]))
     loss = losses.loss_of(network, batch, objective_for(network), label_smoothing=0.2)

@@ -161,8 +161,7 @@ def test_the_head_reads_few_numbers_of_vectors(rows, monkeypatch):
 def test_a_large_vocabulary_costs_what_its_whole_logits_would(layout, settings, monkeypatch):
     network, data = specimens.model(layout, vocab_size=VOCAB, **settings), batch(layout, RAGGED)
     loss, expected = learned(network, data)
-    monkeypatch.setattr(module, "WHOLE", 0)
-    monkeypatch.setattr("glassformer.train.cross_entropy.CHUNK", 3 * VOCAB)
+    monkeypatch.setattr(module, "PLAIN", module.PLAIN._replace(whole=0, chunk=3 * VOCAB))
     monkeypatch.setattr(network.head, "forward", None)  # the logits are not made whole
     chunked, found = learned(network, data)
     for one, other in zip(chunked, loss, strict=True):

@@ -49,6 +49,7 @@ def stop_with_the_study() -> None:
 def work(message: dict[str, Any], study: TextIO) -> int:
     """Train to the end, reporting each evaluation to the study, then score. If training is finished, only score."""
     from glassformer.cli.follow import Signals, follow
+    from glassformer.fast import for_training
     from glassformer.study.score import score
     from glassformer.train.run.session import resume, start
 
@@ -62,7 +63,8 @@ def work(message: dict[str, Any], study: TextIO) -> int:
             study.write(json.dumps(told) + "\n")
 
     with Signals() as signals:
-        session = resume(run) if (run / "recipe.toml").is_file() else start(recipe, run)
+        begun = (run / "recipe.toml").is_file()
+        session = resume(run, speed=for_training) if begun else start(recipe, run, speed=for_training)
         code = follow(session, run, signals, tell, track=recipe.training.track)
     if code:
         return code

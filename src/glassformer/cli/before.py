@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 def dry_run(recipe: Recipe, out: Path, *, as_json: bool) -> int:
     """Print the outlook of a run. Nothing is written except the tokens of a text."""
+    from glassformer.fast import for_training
     from glassformer.train.estimate.outlook import look_ahead  # here, as importing torch takes a second
 
-    outlook = look_ahead(recipe, out)
+    outlook = look_ahead(recipe, out, for_training)
     print(json.dumps(outlook.to_dict()) if as_json else "\n".join(lines(recipe, outlook)))
     return 0
 
@@ -74,10 +75,11 @@ def written(outlook: Outlook) -> list[str]:
 
 def find_rate(recipe: Recipe, *, as_json: bool) -> int:
     """Print every fifth learning rate with its losses, and the recommendation. Plot it if matplotlib is installed."""
+    from glassformer.fast import for_training
     from glassformer.study.rates import draw_rates
     from glassformer.train.estimate.trial import search
 
-    found, picture = search(recipe), Path(f"{recipe.name}-rate.png")
+    found, picture = search(recipe, for_training), Path(f"{recipe.name}-rate.png")
     drawn = find_spec("matplotlib") is not None
     if drawn:
         save_figure(draw_rates(found), picture)
@@ -99,14 +101,18 @@ def find_rate(recipe: Recipe, *, as_json: bool) -> int:
 
 def noise(recipe: Recipe, *, as_json: bool) -> int:
     """Print the gradient noise scale at the initial weights and after some training."""
+    from glassformer.fast import for_training
     from glassformer.train.estimate.trial import noise_over
 
     if as_json:
-        rows = [{"step": at.step, "scale": finite(at.noise.scale), "targets": at.targets} for at in noise_over(recipe)]
+        rows = [
+            {"step": at.step, "scale": finite(at.noise.scale), "targets": at.targets}
+            for at in noise_over(recipe, for_training)
+        ]
         print(json.dumps({"noise": rows}))
         return 0
     print(f"{'step':>5}  {'noise scale, targets':>20}  {'targets a batch':>15}")
-    for at in noise_over(recipe):
+    for at in noise_over(recipe, for_training):
         print(f"{at.step:5}  {at.noise.scale:20,.0f}  {at.targets:15,.0f}")
     print(
         "\nBatches of about as many targets as the noise scale are a fair trade: far smaller ones take more steps, far "

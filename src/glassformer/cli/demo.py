@@ -38,6 +38,7 @@ def show(recipe: Recipe, out: Path) -> int:
     """Train, then show what was learned and what to type next."""
     from glassformer.cli.follow import Signals, follow  # here, as importing torch takes a second
     from glassformer.cli.pictures import explorer, gaze, untrained
+    from glassformer.fast import for_training
     from glassformer.train.run.session import start
 
     seen: list[Evaluated] = []
@@ -51,7 +52,7 @@ def show(recipe: Recipe, out: Path) -> int:
 
     with Signals() as signals:
         with room_for(out):
-            session = start(recipe, out)
+            session = start(recipe, out, speed=for_training)
         seen.append(untrained(session.model, session.prepared))
         code = follow(session, out, signals, watch)
     if code == 0:

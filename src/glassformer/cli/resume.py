@@ -21,12 +21,14 @@ def run(arguments: Arguments) -> int:
         follow,
         next_command,
     )
+    from glassformer.fast import for_training
     from glassformer.train.ranks.distributed import joined
     from glassformer.train.run.session import resume
 
     team = joined(place, recipe.training.device, recipe.distributed.timeout, folder)
     with Signals() as signals, team as ranks:
-        session = resume(folder, arguments.lists.get("allow-change", []), arguments.changes, ranks=ranks)
+        allowed = arguments.lists.get("allow-change", [])
+        session = resume(folder, allowed, arguments.changes, ranks=ranks, speed=for_training)
         return follow(
             session,
             folder,

@@ -42,13 +42,14 @@ def run(arguments: Arguments) -> int:
         follow,
         next_command,
     )
+    from glassformer.fast import for_training
     from glassformer.train.ranks.distributed import joined
     from glassformer.train.run.session import start
 
     team = joined(place, recipe.training.device, recipe.distributed.timeout, out)
     with Signals() as signals, team as ranks:
         with room_for(out) if place.first else nullcontext():
-            session = start(recipe, out, ranks)
+            session = start(recipe, out, ranks, for_training)
         return follow(
             session,
             out,

@@ -1,7 +1,7 @@
 """Stacks in C++: one call for all blocks, in place of about twenty operations of torch in each.
 
 Between two products of a decoding step lie a dozen small operations, which take longer to begin than to do; in a prompt
-each of them reads and writes all numbers once more. nn/cpp/stack.cpp does them all; this module tells it of the
+each of them reads and writes all numbers once more. fast/cpp/stack.cpp does them all; this module tells it of the
 blocks, and where their keys and values lie.
 """
 
@@ -18,13 +18,13 @@ import torch
 from glassformer.base.errors import ResourceError
 from glassformer.base.shapes import Float, Tensor
 from glassformer.decode.native_keys import CKeys, CNearby, Places, can_lie_in_buffers, may_go_on, reading
+from glassformer.fast.native import LAYOUTS, CRotation, address, declared, has_cpp
 from glassformer.nn.attend import Mask
 from glassformer.nn.attention import Attention
 from glassformer.nn.cache import Cache
 from glassformer.nn.columns import LayerCache
 from glassformer.nn.convolution import Nearby, columns_of
 from glassformer.nn.described import CBlock, Described, describe
-from glassformer.nn.native import LAYOUTS, CRotation, address, declared, has_cpp
 from glassformer.nn.positions import Rotation
 from glassformer.nn.stack import Stack, by_modules, one_by_one
 from glassformer.nn.transformer import Transformer

@@ -14,18 +14,18 @@ import torch
 from torch import nn
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.native import WANTED, asked_for, compiler, library
 from glassformer.base.registry import lookup
 from glassformer.base.runtime import has_bfloat16
 from glassformer.base.shapes import Tensor
 from glassformer.decode.compiled import compile_steps
 from glassformer.decode.native_stack import with_native_stacks
+from glassformer.fast.compiler import WANTED, asked_for, compiler, library
+from glassformer.fast.native import CPP, has_cpp
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block
 from glassformer.nn.feed_forward import Experts
 from glassformer.nn.int8 import Int8Linear
 from glassformer.nn.joint import Joint
-from glassformer.nn.native import CPP, has_cpp
 from glassformer.nn.native_linear import NativeLinear
 from glassformer.nn.packed import PackedLinear, can_pack
 from glassformer.nn.transformer import Transformer

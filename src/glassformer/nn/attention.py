@@ -7,10 +7,9 @@ from collections.abc import Callable
 from torch import nn
 
 from glassformer.base.shapes import Float, Tensor
-from glassformer.nn.attend import ATTEND, Attend, Mask, Weigh, attention_weights
+from glassformer.nn.attend import Attend, Mask, Weigh, attention_weights
 from glassformer.nn.columns import LayerCache
 from glassformer.nn.positions import Relation, Rotation, rotate
-from glassformer.nn.trained import native_attention
 
 
 class Attention(nn.Module):
@@ -78,27 +77,13 @@ class Attention(nn.Module):
             k, v = cache.read()
         else:
             q, k, v = (self.heads(each) for each in self.projected(x, source))
-            asked = (q, k, v, mask, (self.query_norm, self.key_norm), rotation)
-            if cache is None and self.training and self.plain and native_attention.serves(*asked):
-                return self._written(native_attention.attend(*asked, scale=self.scale))  # what follows, in one call
             q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
             if cache is not None:
                 k, v = cache.append(k, v)
         if self.relation is not None:
             mask = self.relation(q, k, mask, scale=self.scale)
         mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
-        return self._written(mixed)
-
-    def _written(self, mixed: Float[Tensor, "B H T K"]) -> Float[Tensor, "B T D"]:
         return self.output(mixed.transpose(1, 2).flatten(2))
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is left to choose how it computes, and drops or adds nothing; then our C++ may train it.
-
-        Only train it: elsewhere every step is taken on its own, and watching one changes no bit.
-        """
-        return self.attend is ATTEND["softmax"]["auto"] and self.relation is None and self.dropout == 0
 
     def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:
         """Query, key and value for all heads side by side; by one product if the maps were joined."""

@@ -13,7 +13,6 @@ from torch import nn
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.nn.cache import Step, columns_before, steps_back
 from glassformer.nn.columns import LayerCache
-from glassformer.nn.trained import native_convolution
 
 
 class Nearby(NamedTuple):
@@ -47,14 +46,15 @@ class ShortConvolution(nn.Module):
         """
         held = x if layer is None else kept(layer, x)
         if nearby is None or nearby.columns is None:
-            real = None if nearby is None else nearby.real
-            if self.training and native_convolution.serves(x, self.weight, real):
-                return native_convolution.convolve(x, self.weight, real, by_shifts)
-            return by_shifts(x, self.weight, real)
+            return self.shifted(x, None if nearby is None else nearby.real)
         y = x
         for weight, columns in zip(self.weight, nearby.columns, strict=True):
             y = y + weight * taken(held, columns)
         return y
+
+    def shifted(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "N *batch T"] | None) -> Float[Tensor, "B T D"]:
+        """The convolution of whole texts."""
+        return by_shifts(x, self.weight, real)
 
 
 def by_shifts(

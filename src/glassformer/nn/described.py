@@ -1,4 +1,4 @@
-"""Blocks as our C++ reads them (nn/cpp/stack.cpp): sizes, settings and the addresses of their weights."""
+"""Blocks as our C++ reads them (fast/cpp/stack.cpp): sizes, settings and the addresses of their weights."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
+from glassformer.fast.native import CMap, CNorm, c_map
 from glassformer.nn.activation import ACTIVATIONS
 from glassformer.nn.attend import ATTEND
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block
 from glassformer.nn.convolution import ShortConvolution
-from glassformer.nn.dropout import Dropout
 from glassformer.nn.feed_forward import FeedForward, GatedFeedForward
 from glassformer.nn.hooks import Hooks
 from glassformer.nn.int8 import Int8Linear
-from glassformer.nn.native import CMap, CNorm, c_map
 from glassformer.nn.native_linear import FEW, NativeLinear
 from glassformer.nn.norm import LayerNorm, RMSNorm
 from glassformer.nn.residual import Residual
@@ -169,14 +168,14 @@ class _Telling:
 
     def exactly(self, module: nn.Module, kind: type[Part]) -> Part:
         """The module, if it is of this kind; a subclass, or a module with a `forward` of its own, may compute more."""
-        if type(module) is not kind or "forward" in vars(module):
+        if getattr(type(module), "exchanges", type(module)) is not kind or "forward" in vars(module):
             raise _Unknown
         self.hooks.watch(module)
-        return module
+        return cast(Part, module)
 
     def residual(self, residual: nn.Module) -> CResidual:
         residual = self.exactly(residual, Residual)
-        self.drops(self.exactly(residual.dropout, Dropout), residual.dropout.p)
+        self.drops(self.exactly(residual.dropout, nn.Dropout), residual.dropout.p)
         if residual.depth.p:
             self.drops(self.exactly(residual.depth, StochasticDepth), residual.depth.p)
         norms = (residual.norm_in, residual.norm_out, residual.norm_sum)
@@ -218,7 +217,7 @@ class _Telling:
     def feed_forward(self, branch: nn.Module) -> CFeedForward:
         gated = isinstance(branch, GatedFeedForward)
         branch = self.exactly(branch, GatedFeedForward) if gated else self.exactly(branch, FeedForward)
-        self.drops(self.exactly(branch.dropout, Dropout), branch.dropout.p)
+        self.drops(self.exactly(branch.dropout, nn.Dropout), branch.dropout.p)
         if branch.activation not in ORDER:
             raise _Unknown
         gate = self.map(branch.gate) if isinstance(branch, GatedFeedForward) else CMap()

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.nn.dropout import Dropout
 
 
 class FeedForward(nn.Module):
@@ -27,7 +26,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation = activation
         self.up = nn.Linear(d_model, d_ff, bias=bias)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.down = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
@@ -60,7 +59,7 @@ class GatedFeedForward(nn.Module):
         self.activation = activation
         self.gate = nn.Linear(d_model, d_ff, bias=bias)
         self.up = nn.Linear(d_model, d_ff, bias=bias)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.down = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:

@@ -14,7 +14,6 @@ from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Float, Tensor
 from glassformer.nn.activation import ACTIVATIONS
 from glassformer.nn.config import ModelConfig
-from glassformer.nn.dropout import Dropout
 from glassformer.nn.inputs import FeatureMap
 from glassformer.nn.norm import NORMS
 from glassformer.nn.outputs import Classify, Lm, Regress, Tag
@@ -28,7 +27,7 @@ class SequenceHead(nn.Module):
     def __init__(self, d_model: int, n_outputs: int, *, pooling: str = "mean", dropout: float = 0.0) -> None:
         super().__init__()
         self.pooling = lookup(POOLINGS, pooling, "pooling")(d_model)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.weight = nn.Parameter(torch.empty(n_outputs, d_model))
         self.bias = nn.Parameter(torch.zeros(n_outputs))
 
@@ -42,7 +41,7 @@ class PlaceHead(nn.Module):
 
     def __init__(self, d_model: int, n_outputs: int, *, dropout: float = 0.0) -> None:
         super().__init__()
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.weight = nn.Parameter(torch.empty(n_outputs, d_model))
         self.bias = nn.Parameter(torch.zeros(n_outputs))
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from glassformer.base.errors import DataError
 from glassformer.base.shapes import Float, Tensor
+from glassformer.fast.native import in_pieces, write_heads
 from glassformer.nn.eight_bits import rounded
-from glassformer.nn.native import in_pieces, write_heads
 from glassformer.nn.native_map import NativeMap
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from glassformer.base.runtime import has_bfloat16
 from glassformer.base.shapes import Float, Num, Tensor
-from glassformer.nn.native import in_pieces
+from glassformer.fast.native import in_pieces
 from glassformer.nn.native_map import NativeMap
 from glassformer.nn.packed import PackedLinear, can_pack
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from glassformer.base.shapes import Float, Num, Tensor
-from glassformer.nn.native import CMap, float_map, multiply
+from glassformer.fast.native import CMap, float_map, multiply
 from glassformer.nn.opaque import native_product
 
 

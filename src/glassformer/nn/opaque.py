@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from glassformer.base.shapes import Tensor
-from glassformer.nn.native import product
+from glassformer.fast.native import product
 
 OURS = torch.library.Library("glassformer", "DEF")
 OURS.define("native_product(Tensor x, Tensor weight, Tensor? step, Tensor? bias, int N) -> Tensor")

@@ -11,7 +11,6 @@ from glassformer.base.registry import lookup
 from glassformer.base.shapes import Float, Tensor
 from glassformer.nn.columns import LayerCache
 from glassformer.nn.convolution import Nearby, ShortConvolution
-from glassformer.nn.dropout import Dropout
 from glassformer.nn.stochastic_depth import StochasticDepth
 
 PLACEMENTS: dict[str, tuple[str, ...]] = {
@@ -55,7 +54,7 @@ class Residual(nn.Module):
         self.convolution = convolution
         self.branch = branch
         self.norm_out = norm() if "out" in slots else nn.Identity()
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.depth = StochasticDepth(stochastic_depth)
         self.norm_sum = norm() if "sum" in slots else nn.Identity()
 
@@ -76,8 +75,6 @@ class Residual(nn.Module):
         inside = self.norm_in(x if reads is None else reads)
         if self.convolution is not None:
             inside = self.convolution(inside, nearby, convolved)
-        added = self.norm_out(self.branch(inside, **inputs))
+        added = self.depth(self.dropout(self.norm_out(self.branch(inside, **inputs))))
         around = x if self.scale == 1.0 else x * self.scale
-        if self.depth.p == 0.0:
-            return self.norm_sum(self.dropout(added, around))
-        return self.norm_sum(self.depth(self.dropout(added), around))
+        return self.norm_sum(around + added)

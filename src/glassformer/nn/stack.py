@@ -18,7 +18,6 @@ from glassformer.nn.block import Block
 from glassformer.nn.blocks import build_block, build_input, build_norm, room_of
 from glassformer.nn.cache import Cache, Step
 from glassformer.nn.convolution import Nearby, beside
-from glassformer.nn.dropout import Dropout
 from glassformer.nn.positions import POSITIONS
 from glassformer.nn.segments import Segments
 from glassformer.nn.stack_config import StackConfig
@@ -36,11 +35,11 @@ class Stack(nn.Module):
         self.pattern = config.pattern
         scale = math.sqrt(config.d_model) if scale_embeddings else 1.0
         self.embedding = build_input(config, vocab_size, scale)
-        self.token_dropout = Dropout(config.token_dropout)
+        self.token_dropout = nn.Dropout(config.token_dropout)
         self.positions = lookup(POSITIONS, config.positions, "positions")(room_of(config))
         self.segments = None if config.n_segments is None else Segments(config.n_segments, config.d_model)
         self.embedding_norm = build_norm(config) if config.embedding_norm else nn.Identity()
-        self.dropout = Dropout(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             build_block(
                 config,

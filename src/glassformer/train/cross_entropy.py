@@ -6,19 +6,30 @@ vocabulary, not even the logits do.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.train import native_cross_entropy
 
-NUMBERS = 1 << 20
-"""Logits processed at a time, so that their float32 copy stays in the processor's cache."""
-CHUNK = 1 << 24
-"""Logits that `cross_entropy_of_vectors` holds at a time."""
+LOGITS = 1 << 27
+"""The most logits that exist at a time: half a gigabyte in float32."""
+
+
+class Kernel(NamedTuple):
+    """How rows of logits are summed up, and how many exist at a time; a head may carry a faster one, `loss_kernel`."""
+
+    sums: Callable[..., tuple[Tensor, Tensor | None]]
+    """As `row_sums`."""
+    slopes: Callable[..., None]
+    """As `row_slopes`."""
+    whole: int
+    """Up to so many logits are computed in one piece."""
+    chunk: int
+    """Beyond, pieces of so many."""
 
 
 def cross_entropy(
@@ -26,6 +37,7 @@ def cross_entropy(
     ids: Int[Tensor, " N"],
     label_smoothing: float = 0.0,
     prior: Float[Tensor, " V"] | None = None,
+    kernel: Kernel | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Return two sums over N: of (1 - e) * -log p(id) + e * sum_v u(v) * -log p(v), and of -log p(id) without gradient.
 
@@ -33,7 +45,7 @@ def cross_entropy(
     Computed in float32 or wider, whatever the logits' dtype. Rows of logits after the first N have no target and are
     ignored.
     """
-    objective, nll = _CrossEntropy.apply(logits, ids, label_smoothing, prior)
+    objective, nll = _CrossEntropy.apply(logits, ids, label_smoothing, prior, kernel or PLAIN)
     return objective, nll
 
 
@@ -44,15 +56,16 @@ def cross_entropy_of_vectors(
     ids: Int[Tensor, " N"],
     label_smoothing: float = 0.0,
     prior: Float[Tensor, " V"] | None = None,
+    kernel: Kernel | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """`cross_entropy` of the logits x W^T + b, of which at most `CHUNK` exist at a time.
+    """`cross_entropy` of the logits x W^T + b, of which at most `kernel.chunk` exist at a time.
 
     A chunk's gradients are computed while its logits exist, so nothing is computed twice; autocast narrows the products
     as it narrows those of a linear map.
     """
     given = (x, weight) if bias is None else (x, weight, bias)
     learns = torch.is_grad_enabled() and any(each.requires_grad for each in given)
-    objective, nll = _OfVectors.apply(x, weight, bias, ids, label_smoothing, prior, learns)
+    objective, nll = _OfVectors.apply(x, weight, bias, ids, label_smoothing, prior, learns, kernel or PLAIN)
     return objective, nll
 
 
@@ -61,24 +74,24 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None
+        ctx: Any, logits: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None, kernel: Kernel
     ) -> tuple[Tensor, Tensor]:
         """Compute the two sums; apart from the inputs, only the log-sums are saved."""
-        objective, nll, log_sum = _sums(logits, ids, label_smoothing, prior)
+        objective, nll, log_sum = _sums(logits, ids, label_smoothing, prior, kernel)
         ctx.save_for_backward(logits, ids, log_sum, prior)
-        ctx.label_smoothing = label_smoothing
+        ctx.label_smoothing, ctx.kernel = label_smoothing, kernel
         ctx.mark_non_differentiable(nll)
         return objective, nll
 
     # The decorator hides the parameters' names from the type checker.
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The gradient of the first sum, in the logits' dtype."""
         logits, ids, log_sum, prior = ctx.saved_tensors
         gradient = torch.empty_like(logits)
-        _slopes(logits, ids, log_sum, ctx.label_smoothing, prior, grads[0], gradient)
-        return gradient, None, None, None
+        _slopes(logits, ids, log_sum, ctx.label_smoothing, prior, grads[0], gradient, ctx.kernel)
+        return gradient, None, None, None, None
 
 
 class _OfVectors(torch.autograd.Function):
@@ -94,6 +107,7 @@ class _OfVectors(torch.autograd.Function):
         label_smoothing: float,
         prior: Tensor | None,
         learns: bool,
+        kernel: Kernel,
     ) -> tuple[Tensor, Tensor]:
         """Compute the two sums and, if anything learns, save the gradients for an upstream gradient of 1."""
         narrow = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
@@ -103,15 +117,15 @@ class _OfVectors(torch.autograd.Function):
             found: list[tuple[Tensor, Tensor]] = []
             of_x, of_weight = (torch.empty_like(x), torch.zeros_like(weight)) if learns else (None, None)
             of_bias = torch.zeros_like(bias) if learns and bias is not None else None
-            rows = max(1, CHUNK // max(1, len(weight)))
+            rows = max(1, kernel.chunk // max(1, len(weight)))
             for first in range(0, max(1, len(x)), rows):
                 part = slice(first, first + rows)
                 logits = F.linear(own[part], matrix, added)
-                objective, nll, log_sum = _sums(logits, ids[part], label_smoothing, prior)
+                objective, nll, log_sum = _sums(logits, ids[part], label_smoothing, prior, kernel)
                 found.append((objective, nll))
                 if of_x is None or of_weight is None:
                     continue
-                _slopes(logits, ids[part], log_sum, label_smoothing, prior, torch.ones_like(objective), logits)
+                _slopes(logits, ids[part], log_sum, label_smoothing, prior, torch.ones_like(objective), logits, kernel)
                 of_x[part] = logits @ matrix
                 _add_product(of_weight, logits.mT, own[part])
                 if of_bias is not None:
@@ -126,7 +140,7 @@ class _OfVectors(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Multiply the saved gradients of the first sum by the upstream gradient."""
         own = (None if each is None else each * grads[0].to(each.dtype) for each in ctx.saved_tensors)
-        return (*own, None, None, None, None)
+        return (*own, None, None, None, None, None)
 
 
 def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
@@ -137,47 +151,50 @@ def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
         total += one @ other
 
 
-def _sums(logits: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _sums(
+    logits: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None, kernel: Kernel
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return the two sums, and log sum exp of each row."""
     logits = logits[: len(ids)]
     of_ids = logits.gather(-1, ids[:, None])[:, 0]
-    of_rows = native_cross_entropy.sums if native_cross_entropy.serves(logits, prior) else _row_sums
-    log_sum, mean = of_rows(logits, prior, with_means=label_smoothing > 0)
+    log_sum, mean = kernel.sums(logits, prior, with_means=label_smoothing > 0)
     nll = (log_sum - of_ids.to(log_sum.dtype)).sum()
     spread = nll if mean is None else (log_sum - mean).sum()
     return nll + label_smoothing * (spread - nll), nll, log_sum
 
 
-def _row_sums(logits: Tensor, prior: Tensor | None, *, with_means: bool) -> tuple[Tensor, Tensor | None]:
+def row_sums(logits: Tensor, prior: Tensor | None, *, with_means: bool) -> tuple[Tensor, Tensor | None]:
     """Log sum exp of each row and, if asked for, its mean, weighed by `prior`."""
-    wide = torch.promote_types(logits.dtype, torch.float32)
-    log_sums, means = [logits.new_zeros(0, dtype=wide)], [logits.new_zeros(0, dtype=wide)]
-    for rows in logits.split(_rows(logits)):
-        rows = rows.to(wide)
-        log_sums.append(rows.logsumexp(-1))
-        if with_means:
-            means.append(rows.mean(-1) if prior is None else rows @ prior.to(wide))
-    return torch.cat(log_sums), torch.cat(means) if with_means else None
+    rows = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if not with_means:
+        return rows.logsumexp(-1), None
+    return rows.logsumexp(-1), rows.mean(-1) if prior is None else rows @ prior.to(rows.dtype)
 
 
 def _slopes(
-    logits: Tensor, ids: Tensor, log_sum: Tensor, e: float, prior: Tensor | None, scale: Tensor, gradient: Tensor
+    logits: Tensor,
+    ids: Tensor,
+    log_sum: Tensor,
+    e: float,
+    prior: Tensor | None,
+    scale: Tensor,
+    gradient: Tensor,
+    kernel: Kernel,
 ) -> None:
     """Write scale * d/dlogits of the first sum into `gradient`, which may be `logits` itself."""
     gradient[len(ids) :] = 0
-    logits, gradient = logits[: len(ids)], gradient[: len(ids)]
-    if native_cross_entropy.serves(logits, prior) and gradient.is_contiguous():
-        native_cross_entropy.slopes(logits, ids, log_sum, e, prior, scale, gradient)
-        return
-    pieces = (each.split(_rows(logits)) for each in (logits, gradient, ids, log_sum))
-    for rows, out, ids_here, log_sum_here in zip(*pieces, strict=True):
-        p = (rows.to(log_sum.dtype) - log_sum_here[:, None]).exp_()
-        if e:
-            p.sub_(e / logits.shape[-1] if prior is None else e * prior.to(p.dtype))
-        p.scatter_add_(1, ids_here[:, None], p.new_full((len(p), 1), e - 1.0))
-        out.copy_(p.mul_(scale))
+    kernel.slopes(logits[: len(ids)], ids, log_sum, e, prior, scale, gradient[: len(ids)])
 
 
-def _rows(logits: Tensor) -> int:
-    """How many rows of logits make up `NUMBERS`."""
-    return max(1, NUMBERS // max(1, logits.shape[-1]))
+def row_slopes(
+    logits: Tensor, ids: Tensor, log_sum: Tensor, e: float, prior: Tensor | None, scale: Tensor, gradient: Tensor
+) -> None:
+    """`scale` times softmax - (1 - e) onehot(id) - e u, for as many rows as there are ids."""
+    p = (logits.to(log_sum.dtype) - log_sum[:, None]).exp_()
+    if e:
+        p.sub_(e / logits.shape[-1] if prior is None else e * prior.to(p.dtype))
+    p.scatter_add_(1, ids[:, None], p.new_full((len(p), 1), e - 1.0))
+    gradient.copy_(p.mul_(scale))
+
+
+PLAIN = Kernel(row_sums, row_slopes, whole=LOGITS, chunk=LOGITS)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from glassformer.base.errors import DataError
 from glassformer.base.shapes import Float, Int, Tensor
@@ -15,7 +16,7 @@ from glassformer.nn.joint import MeanHead
 from glassformer.nn.transformer import Transformer
 from glassformer.nn.vocabulary import Head
 from glassformer.train.balance import routing_loss, watch_routers
-from glassformer.train.cross_entropy import cross_entropy, cross_entropy_of_vectors
+from glassformer.train.cross_entropy import PLAIN, Kernel, cross_entropy, cross_entropy_of_vectors
 from glassformer.train.objective import Objective, Targets
 
 ROWS = 64
@@ -23,8 +24,7 @@ ROWS = 64
 the processor's library compiles a product for each new shape, which takes longer than the product itself (1,024 x 4,000
 times 4,000 x 256 on Intel AMX: 19 ms against 0.9)."""
 WHOLE = 1 << 25
-"""Largest number of logits that are computed in one piece; above it, chunks are about as fast and need a fraction of
-the memory (`make bench ARGS=cross_entropy`)."""
+"""Largest number of logits that exist at a time where only the likeliest is looked for, or an ensemble is scored."""
 
 
 class Loss(NamedTuple):
@@ -49,7 +49,9 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
         x = hidden(model, batch, asked)
     if isinstance(model.head, SequenceHead):
         ids = asked.ids
-        loss = token_or_number_loss(model.head(x, asked.inputs_keep), ids, label_smoothing)
+        loss = token_or_number_loss(
+            model.head(x, asked.inputs_keep), ids, label_smoothing, kernel=kernel_of(model.head)
+        )
     else:
         vectors, ids = asked_for(x, asked)
         loss = loss_in_places(model.head, vectors, ids, label_smoothing)
@@ -102,12 +104,17 @@ def loss_in_places(
         ]
         return Loss(*(torch.stack(each).sum() for each in zip(*parts, strict=True)))
     if not isinstance(head, Head):
-        return token_or_number_loss(head(x), ids, label_smoothing)
-    prior = head.prior() if label_smoothing else None
-    if len(x) * len(head.weight) <= WHOLE:
-        return token_or_number_loss(head(x), ids, label_smoothing, prior)
+        return token_or_number_loss(head(x), ids, label_smoothing, kernel=kernel_of(head))
+    prior, kernel = head.prior() if label_smoothing else None, kernel_of(head)
+    if len(x) * len(head.weight) <= kernel.whole:
+        return token_or_number_loss(head(x), ids, label_smoothing, prior, kernel)
     check_labels(ids, len(head.weight))
-    return Loss(*cross_entropy_of_vectors(head.turned(x), head.weight, head.bias, ids, label_smoothing, prior))
+    return Loss(*cross_entropy_of_vectors(head.turned(x), head.weight, head.bias, ids, label_smoothing, prior, kernel))
+
+
+def kernel_of(head: nn.Module) -> Kernel:
+    """The head's own faster kernel, if one was put on it."""
+    return getattr(head, "loss_kernel", PLAIN)
 
 
 def likeliest(head: Head | PlaceHead | MeanHead, x: Float[Tensor, "M D"]) -> Int[Tensor, " M"]:
@@ -120,12 +127,14 @@ def rows_at_once(head: Head | PlaceHead | MeanHead) -> int:
     return max(1, WHOLE // (head.n_tokens if isinstance(head, MeanHead) else len(head.weight)))
 
 
-def token_or_number_loss(outputs: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None = None) -> Loss:
+def token_or_number_loss(
+    outputs: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None = None, kernel: Kernel = PLAIN
+) -> Loss:
     """Cross-entropy if the targets are ids, squared error if they are numbers; `prior` is that of `cross_entropy`."""
     if ids.is_floating_point():
         return squared_error(outputs[: len(ids)], ids)
     check_labels(ids, outputs.shape[-1])
-    return Loss(*cross_entropy(outputs, ids, label_smoothing, prior))
+    return Loss(*cross_entropy(outputs, ids, label_smoothing, prior, kernel))
 
 
 def squared_error(outputs: Float[Tensor, "B M"], numbers: Float[Tensor, "B N"]) -> Loss:

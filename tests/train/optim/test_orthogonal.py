@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, ResourceError
-from glassformer.nn import native
-from glassformer.train.optim import orthogonal as module
-from glassformer.train.optim.orthogonal import by_cpp, by_products, may_use_cpp, orthogonal, scaled
+from glassformer.fast import native
+from glassformer.fast import orthogonal as module
+from glassformer.fast.orthogonal import by_cpp, iterate, serves
+from glassformer.train.optim.orthogonal import by_products, orthogonal, scaled
 
 SHAPES = [(5, 5), (3, 8), (8, 3)]
 SIDES = [(1, 1), (1, 5), (7, 7), (16, 16), (17, 33), (33, 17), (6, 300), (300, 6), (70, 530), (130, 130)]
@@ -18,12 +19,11 @@ needs_cpp = pytest.mark.skipif(not native.has_cpp(module.SOURCE), reason="needs 
 
 
 @pytest.fixture(params=["C++", "products"])
-def way(request, monkeypatch):
+def way(request):
     """How the iterations are computed."""
-    if request.param == "products":
-        monkeypatch.setattr(module, "has_cpp", lambda source: False)
-    elif not native.has_cpp(module.SOURCE):
+    if request.param == "C++" and not native.has_cpp(module.SOURCE):
         pytest.skip("needs a C++ compiler")
+    return by_products if request.param == "products" else iterate
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -33,7 +33,7 @@ def test_directions_stay_and_singular_values_come_near_one(way, shape, dtype):
     least = min(shape)
     left, right = (torch.linalg.qr(torch.randn(7, side, side, dtype=torch.float64)).Q[..., :least] for side in shape)
     values = torch.linspace(1.0, 0.3, least, dtype=torch.float64)
-    answer = orthogonal((left * values) @ right.mT * 1e3, dtype)
+    answer = orthogonal((left * values) @ right.mT * 1e3, dtype, way)
     after = left.mT @ answer @ right
     diagonal = torch.diagonal(after, dim1=-2, dim2=-1)
     assert 0.65 < float(diagonal.min()) <= float(diagonal.max()) < 1.25
@@ -46,8 +46,8 @@ def test_a_gradient_whose_squares_no_float_holds_is_turned_as_any_other(way, siz
     """To the last bit, as its size is a power of two; beside an ordinary one, which it leaves alone."""
     small = torch.randn(2, 6, 4)
     large = small * torch.tensor([size, 1.0])[:, None, None]
-    assert float(orthogonal(small, dtype).abs().max()) > 0.1
-    assert torch.equal(orthogonal(large, dtype), orthogonal(small, dtype))
+    assert float(orthogonal(small, dtype, way).abs().max()) > 0.1
+    assert torch.equal(orthogonal(large, dtype, way), orthogonal(small, dtype, way))
 
 
 @needs_cpp
@@ -82,19 +82,19 @@ def test_a_matrix_gets_the_same_bits_alone_and_beside_others_on_any_number_of_th
 def test_numbers_that_are_none_stay_seen_and_zeros_stay_zeros():
     x = torch.randn(3, 6, 9)
     x[0, 2, 3], x[1, 5, 8] = torch.nan, torch.inf
-    assert orthogonal(x).isnan().any((-2, -1)).tolist() == [True, True, False]
-    assert torch.equal(orthogonal(torch.zeros(2, 6, 9)), torch.zeros(2, 6, 9))
+    assert orthogonal(x, iterate=iterate).isnan().any((-2, -1)).tolist() == [True, True, False]
+    assert torch.equal(orthogonal(torch.zeros(2, 6, 9), iterate=iterate), torch.zeros(2, 6, 9))
 
 
 @needs_cpp
 def test_what_cpp_is_left_out_of(threads):
     x = scaled(torch.randn(3, 6, 9))
     torch.set_num_threads(3)
-    assert may_use_cpp(x)
-    assert not may_use_cpp(x[:2])  # two matrices, three threads
-    assert not may_use_cpp(x.bfloat16())
-    assert not may_use_cpp(x.mT)
-    assert not may_use_cpp(x.to("meta"))
+    assert serves(x)
+    assert not serves(x[:2])  # two matrices, three threads
+    assert not serves(x.bfloat16())
+    assert not serves(x.mT)
+    assert not serves(x.to("meta"))
 
 
 def test_without_a_compiler_products_do_it(monkeypatch, request):

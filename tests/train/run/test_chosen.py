@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.nn import native
+from glassformer.fast import attention as native_attention
+from glassformer.fast import for_training, native
 from glassformer.nn.attend import ATTEND, RULES, Mask
-from glassformer.nn.trained import native_attention
 from glassformer.nn.transformer import Transformer
 from glassformer.train.record.events import Started
 from glassformer.train.run import chosen as module
@@ -20,13 +20,15 @@ from train.examples import assert_same, follow, recipe, weights
 def made(**changes):
     prepared = prepare(recipe(**changes))
     torch.manual_seed(0)
-    return Transformer(model_config(prepared.recipe, prepared.tokenizers)), prepared
+    model = Transformer(model_config(prepared.recipe, prepared.tokenizers))
+    for_training(model)
+    return model, prepared
 
 
 @pytest.fixture
 def no_compiler(monkeypatch):
     """Our C++ cannot be compiled."""
-    monkeypatch.setattr(native_attention, "has_cpp", lambda source: False)
+    monkeypatch.setattr("glassformer.fast.training.has_cpp", lambda source: False)
 
 
 @pytest.mark.skipif(not native.has_cpp(native_attention.SOURCE), reason="needs a C++ compiler")

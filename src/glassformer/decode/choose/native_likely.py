@@ -1,4 +1,4 @@
-"""Sums over a vocabulary and its most likely tokens in our C++ (nn/cpp/likely.cpp): each reads the logits once."""
+"""Sums over a vocabulary and its most likely tokens in our C++ (fast/cpp/likely.cpp): each reads the logits once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 import torch
 
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.nn.native import CPP, declared, has_cpp, may_read
+from glassformer.fast.native import CPP, declared, has_cpp, may_read
 
 SOURCE = CPP.with_name("likely.cpp")
 MOST = 256

@@ -18,7 +18,6 @@ from glassformer.nn.attend import Attend, Mask
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block
 from glassformer.nn.cache import Cache
-from glassformer.nn.dropout import Dropout
 from glassformer.nn.heads import SequenceHead
 from glassformer.nn.positions import Relation
 from glassformer.nn.residual import Residual
@@ -194,7 +193,7 @@ def dropout_in_evaluation(model: Transformer) -> None:
         return always
 
     for module in model.modules():
-        if isinstance(module, Dropout | Attention | Stack):
+        if isinstance(module, nn.Dropout | Attention | Stack):
             rewire(module, "train", stuck(module))
     model.train(model.training)
 

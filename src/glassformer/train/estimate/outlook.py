@@ -22,7 +22,7 @@ from glassformer.train.optim.schedule import Schedule
 from glassformer.train.precision import choose_precision
 from glassformer.train.recipe import Recipe
 from glassformer.train.run.beginning import begin
-from glassformer.train.run.build import objective_of, optimizer_of
+from glassformer.train.run.build import Speed, objective_of, optimizer_of, plain
 from glassformer.train.run.chosen import chosen
 from glassformer.train.sources.run_data import Summary
 
@@ -78,7 +78,7 @@ class Outlook:
         return {**asdict(self), "memory": self.memory.to_dict()}
 
 
-def look_ahead(recipe: Recipe, out: Path) -> Outlook:
+def look_ahead(recipe: Recipe, out: Path, speed: Speed = plain) -> Outlook:
     """Estimate what a run of the recipe in the folder `out` will need. Errors: those of reading data and recipe.
 
     Makes a few real updates, with the run's own settings and on its first batches after a warm-up of batch or length,
@@ -90,10 +90,12 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
     prepared, model, began = begin(recipe)
     recipe, model = prepared.recipe, model.to(device)
     training, warm = recipe.training, recipe.training.growth.steps  # batches after the warm-up have their full size
+    off = speed(model).notes
     firsts = (batch.split(training.accumulate)[0] for _, batch in prepared.batches(warm))
     with recompute(model, training.recompute):
         precision, arithmetic = choose_precision(training.precision, model, firsts)
     optimizer = optimizer_of(model, replace(recipe, training=replace(training, precision=precision)))
+    speed(model, optimizer)
     settings: dict[str, Any] = {
         "accumulate": training.accumulate,
         "precision": precision,
@@ -120,7 +122,7 @@ def look_ahead(recipe: Recipe, out: Path) -> Outlook:
         key=lambda each: each.peak,
     )
     _, parameters = count_parameters(model)
-    notes = [f"device: {why}; {threads}", f"arithmetic: {arithmetic}", *began, *chosen(model, prepared)]
+    notes = [f"device: {why}; {threads}", f"arithmetic: {arithmetic}", *off, *began, *chosen(model, prepared)]
     written = [str(folder) for folder in prepared.written()]
     return Outlook(notes, parameters, memory, heap_notes(device), disk_of(recipe, memory, out), pace, data, written)
 

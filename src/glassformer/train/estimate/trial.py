@@ -7,6 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
+from torch.optim import Optimizer
+
 from glassformer.base.runtime import choose_device, choose_threads
 from glassformer.nn.transformer import Transformer
 from glassformer.train.estimate.find_rate import Found, find_learning_rate
@@ -15,7 +17,7 @@ from glassformer.train.loop import train_steps
 from glassformer.train.optim.schedule import Schedule
 from glassformer.train.recipe import Recipe
 from glassformer.train.run.beginning import begin
-from glassformer.train.run.build import objective_of, optimizer_of
+from glassformer.train.run.build import Speed, objective_of, optimizer_of, plain
 from glassformer.train.sources.run_data import RunData
 
 MEASURED = (0, 20, 100)
@@ -32,24 +34,31 @@ class NoiseAt(NamedTuple):
     targets: float
 
 
-def search(recipe: Recipe) -> Found:
+def search(recipe: Recipe, speed: Speed = plain) -> Found:
     """Run the learning-rate range test on the recipe's own model, data and settings."""
     prepared, model = _made(recipe)
+
+    def optimizer(trial: Transformer) -> Optimizer:
+        made = optimizer_of(trial, recipe)
+        speed(trial, made)
+        return made
+
     return find_learning_rate(
         model,
         (batch for _, batch in prepared.batches(recipe.training.growth.steps)),
-        lambda trial: optimizer_of(trial, recipe),
+        optimizer,
         objective=objective_of(model, recipe),
         **_settings(recipe),
     )
 
 
-def noise_over(recipe: Recipe) -> Iterator[NoiseAt]:
+def noise_over(recipe: Recipe, speed: Speed = plain) -> Iterator[NoiseAt]:
     """Measure the noise at the initial weights and during training, each time on the batches that come next."""
     prepared, model = _made(recipe)
     training, objective = recipe.training, objective_of(model, recipe)
     full = training.growth.steps  # after a warm-up of the batches
     optimizer = optimizer_of(model, recipe)
+    speed(model, optimizer)
     warm = Schedule("constant", training.learning_rate, max(MEASURED), min(training.warmup, max(MEASURED)))
     for step, until in zip((0, *MEASURED), MEASURED, strict=False):
         batches = (batch for _, batch in islice(prepared.batches(full + step), until - step))

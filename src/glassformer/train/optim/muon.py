@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from glassformer.train.optim.orthogonal import orthogonal
+from glassformer.train.optim.orthogonal import by_products, orthogonal
 from glassformer.train.optim.uncompiled import AdamW, Uncompiled
 
 LIKE_ADAMW = 0.2
@@ -41,6 +41,7 @@ class Muon(Uncompiled):
     ) -> None:
         super().__init__(list(matrices), {"lr": lr, "momentum": momentum, "weight_decay": 0.0})
         self.dtype = dtype
+        self.iterate = by_products
         self.matrices = list(self.param_groups)
         self.adamw = AdamW(list(others), lr=lr, betas=betas, eps=eps, fused=True)
         self.adamw.state = self.state  # one state and one list of groups for both rules
@@ -69,7 +70,7 @@ class Muon(Uncompiled):
         gradients = [cast("Tensor", parameter.grad) for parameter in parameters]
         MANY._foreach_lerp_(momenta, gradients, 1 - memory)
         ahead = MANY._foreach_lerp(gradients, momenta, memory)
-        turned = orthogonal(torch.stack(ahead), self.dtype)
+        turned = orthogonal(torch.stack(ahead), self.dtype, self.iterate)
         size = LIKE_ADAMW * max(turned.shape[1:]) ** 0.5
         step = min(rate * size, LARGEST)  # beyond it torch refuses the number; the weights diverge either way
         MANY._foreach_mul_(parameters, 1 - rate * group["weight_decay"])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.nn.attend import RULES
 from glassformer.nn.attend.flex import obstacle
 from glassformer.nn.count import count_parameters
-from glassformer.nn.trained import native_attention
 from glassformer.nn.transformer import Transformer
 from glassformer.nn.watch import Attended, watch_attention
 from glassformer.train.loss import loss_of
@@ -71,11 +68,9 @@ def attention(model: Transformer, prepared: RunData) -> str:
 
     def note(call: Attended) -> None:
         q, chance = call.q, call.attention.dropout  # the dropout of training, because that is what is examined
-        plain = rule == "softmax" and chance == 0 and call.attention.relation is None
-        if plain and known and native_attention.knows(q, call.k, call.v, call.mask):
-            needed = -(-torch.get_num_threads() // call.k.shape[1])
-            few = f"; a batch of fewer than {needed} texts is left to torch" if needed > 1 else ""
-            picked.setdefault("our C++", f"on a CPU: it keeps no scores{few}")
+        fast = getattr(call.attention, "backend", None)  # of a faster equal, which trains otherwise
+        if known and fast is not None and (found := fast(q, call.k, call.v, call.mask)):
+            picked.setdefault(*found)
             return
         flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=chance) is None
         name, why = pick(q.device.type, q.shape[-2], call.k.shape[-2], call.mask, flexible=flexible, dropout=chance)

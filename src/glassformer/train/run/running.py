@@ -31,7 +31,7 @@ from glassformer.train.record.events import (
     Stopped,
 )
 from glassformer.train.record.wording import figure
-from glassformer.train.run.build import objective_of, optimizer_of
+from glassformer.train.run.build import Speed, objective_of, optimizer_of, plain
 from glassformer.train.run.diverged import first_bad_weight
 from glassformer.train.run.out_of_memory import ANY, enough_beside, half_batch, memory_ran_out
 from glassformer.train.run.resumable import Best, Standing
@@ -64,6 +64,7 @@ class Session:
         *,
         save_first: bool = False,
         ranks: Ranks = ALONE,
+        speed: Speed = plain,
     ) -> None:
         """`so_far`: the run's standing. `save_first`: save before the first step, because the recipe has changed."""
         self.run = run
@@ -81,6 +82,7 @@ class Session:
         self.evaluation_due = self.so_far.evaluation_due
         training = self.recipe.training
         self.optimizer = optimizer_of(model, self.recipe)
+        speed(model, self.optimizer)
         self.loss_scale = LossScale(next(model.parameters()).device) if training.precision == "float16" else None
         if self.loss_scale and so_far.loss_scale:
             self.loss_scale.load(so_far.loss_scale)

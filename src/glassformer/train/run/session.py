@@ -28,7 +28,7 @@ from glassformer.train.recipe import Recipe, anchored, dumps_recipe, load_recipe
 from glassformer.train.record.curves import refuse_untrackable
 from glassformer.train.record.records import step_of
 from glassformer.train.run.beginning import begin
-from glassformer.train.run.build import as_recipe
+from glassformer.train.run.build import Speed, as_recipe, plain
 from glassformer.train.run.changes import (
     changes,
     data_follow,
@@ -52,16 +52,17 @@ from glassformer.train.sources.run_data import RunData
 __all__ = ["Session", "resume", "start"]
 
 
-def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
+def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE, speed: Speed = plain) -> Session:
     """Start a new run in the folder `out` and write its recipe there; of several processes the first one writes it.
 
-    Errors: those of reading the data and the recipe.
+    `speed` is put on the model and its optimizer, as `fast.for_training`. Errors: those of reading data and recipe.
     """
     refuse_other_recipe(recipe, ranks)
     refuse_among_texts(recipe.data, out)
     device, threads, notes = _runtime(recipe, ranks)
     prepared, model, began = begin(recipe)
     model = model.to(device)
+    notes = [*notes, *speed(model).notes]
     ahead = (batch for _, batch in prepared.batches(recipe.training.growth.steps))
     firsts = (batch.split(recipe.training.accumulate)[0] for batch in ahead)
     with recompute(model, recipe.training.recompute):
@@ -74,11 +75,17 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE) -> Session:
             write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
         prepared = replace(prepared, recipe=recipe)
         notes = [*notes, f"arithmetic: {why}", *began, *chosen(model, prepared), *_unlocked(lock)]
-        return Session(out, prepared, _cut(model, recipe, ranks), notes, lock, _standing(prepared), ranks=ranks)
+        return Session(
+            out, prepared, _cut(model, recipe, ranks), notes, lock, _standing(prepared), ranks=ranks, speed=speed
+        )
 
 
 def resume(
-    run: Path, allowed: Collection[str] = (), asked: Mapping[str, object] | None = None, ranks: Ranks = ALONE
+    run: Path,
+    allowed: Collection[str] = (),
+    asked: Mapping[str, object] | None = None,
+    ranks: Ranks = ALONE,
+    speed: Speed = plain,
 ) -> Session:
     """Resume a run from its newest intact checkpoint, or from step 0 of its recipe if it stopped before its first.
 
@@ -102,6 +109,7 @@ def resume(
             refuse_useless(allowed, changed, ())
             prepared, model, began = begin(recipe)
             model = model.to(device)
+            notes = [*notes, *speed(model).notes]
             _refuse_other_view(prepared, 0, ranks)
             if changed and ranks.first:
                 write_text_atomically(run / "recipe.toml", dumps_recipe(prepared.recipe))
@@ -109,7 +117,7 @@ def resume(
             notes = [*_from_nothing(run), *notes, as_before, *began]
             notes += [*chosen(model, prepared), *_unlocked(lock)]
             now, model = _standing(prepared), _cut(model, recipe, ranks)
-            return Session(run, prepared, model, notes, lock, now, ranks=ranks)
+            return Session(run, prepared, model, notes, lock, now, ranks=ranks, speed=speed)
         if found.folder is None:
             damaged = "".join(f"{each.reason.removesuffix(RESTORE).strip()} " for each in found.skipped[:2])
             recipe_file, out = shlex.quote(str(run / "recipe.toml")), shlex.quote(str(run))
@@ -118,7 +126,7 @@ def resume(
                 f"glassformer train {recipe_file} --out {out} --overwrite"
             )
         notes = [f"resumed from {found.folder}", *notes, *(f"skipped: {each.reason}" for each in found.skipped)]
-        session = _again(recipe, found.folder, allowed, asked or (), [*notes, as_before], device, lock, ranks)
+        session = _again(recipe, found.folder, allowed, asked or (), [*notes, as_before], device, lock, ranks, speed)
         session.saver.damaged = {each.folder for each in found.skipped}
         return session
 
@@ -132,6 +140,7 @@ def _again(
     device: torch.device,
     lock: RunLock,
     ranks: Ranks,
+    speed: Speed,
 ) -> Session:
     """Resume from this checkpoint with `recipe`, if that is allowed."""
     run = lock.run
@@ -141,6 +150,7 @@ def _again(
     refuse_other_vocabulary(run, changed)
     may_change = any(each.name.startswith("model.") for each in changed)
     model = as_recipe(_model(run, loaded, recipe, may_change), recipe)
+    notes = [*notes, *speed(model).notes]
     refuse_changes(run, changed, allowed, asked)
     refuse_fewer_steps(run, recipe, so_far.step)
     prepared = prepare(recipe, loaded.tokenizers)
@@ -157,7 +167,9 @@ def _again(
         notes.append("if the run is killed before it saves a checkpoint with this change, give the same flags again")
     notes += [*chosen(model, prepared), *_unlocked(lock)]
     model = _cut(model, recipe, ranks)
-    session = Session(run, prepared, model, notes, lock, now, save_first=bool(changed or others), ranks=ranks)
+    session = Session(
+        run, prepared, model, notes, lock, now, save_first=bool(changed or others), ranks=ranks, speed=speed
+    )
     saved = parts_of(load_optimizer(folder, device=device), model)
     if session.average:
         saved = session.average.restore(saved)

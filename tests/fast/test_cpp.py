@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.base.native import compiler, library
-from glassformer.nn.native import CPP
+from glassformer.fast.compiler import compiler, library
+from glassformer.fast.native import CPP
 
 FILES = sorted(CPP.parent.glob("*.cpp"))
 

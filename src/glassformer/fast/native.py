@@ -1,4 +1,4 @@
-"""Our C++ (nn/cpp): what it is told of a model, and how it is called.
+"""Our C++ (fast/cpp): what it is told of a model, and how it is called.
 
 The structures here have the fields of those in C++, in the same order. An address is valid as long as
 its tensor is; so `Described` keeps each tensor that it names.
@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from glassformer.base.errors import ConfigError, ResourceError
-from glassformer.base.native import library
 from glassformer.base.shapes import Float, Num, Tensor
 from glassformer.base.tracing import followed
+from glassformer.fast.compiler import library
 
 CPP = Path(__file__).with_name("cpp") / "stack.cpp"
 LACKS = "There is no memory to run a model's blocks. Give fewer texts at once, or free some memory."

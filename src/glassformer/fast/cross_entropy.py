@@ -1,4 +1,4 @@
-"""The rows of a cross-entropy in our C++ (nn/cpp/cross_entropy.cpp): their sums, and their gradients."""
+"""The rows of a cross-entropy in our C++ (fast/cpp/cross_entropy.cpp): their sums, and their gradients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import ctypes
 import torch
 
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.nn.native import CPP, NAMES, address, has_cpp, may_read, there_and_back
+from glassformer.fast.native import CPP, NAMES, address, may_read, there_and_back
+from glassformer.train.cross_entropy import PLAIN, Kernel
 
 SOURCE = CPP.with_name("cross_entropy.cpp")
 
@@ -27,13 +28,15 @@ def serves(logits: Tensor, prior: Tensor | None) -> bool:
     """Whether our C++ may read these, and has such numbers."""
     fits = logits.dtype in NAMES and logits.is_contiguous() and logits.numel() > 0
     fits = fits and (prior is None or prior.shape == logits.shape[1:])
-    return fits and may_read(logits, prior) and has_cpp(SOURCE)
+    return fits and may_read(logits, prior)
 
 
 def sums(
     logits: Float[Tensor, "N V"], prior: Float[Tensor, " V"] | None, *, with_means: bool
 ) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"] | None]:
     """log sum exp of each row and, if asked for, its mean, weighed by `prior`; in float32 or wider."""
+    if not serves(logits, prior):
+        return PLAIN.sums(logits, prior, with_means=with_means)
     wide = torch.promote_types(logits.dtype, torch.float32)
     log_sum = logits.new_empty(len(logits), dtype=wide)
     mean = torch.empty_like(log_sum) if with_means else None
@@ -53,6 +56,9 @@ def slopes(
     gradient: Float[Tensor, "N V"],
 ) -> None:
     """Write scale * d/dlogits into `gradient`, which may be `logits` itself. The ids must be below V."""
+    if not (serves(logits, prior) and gradient.is_contiguous()):
+        PLAIN.slopes(logits, ids, log_sum, smoothing, prior, scale, gradient)
+        return
     prior = None if prior is None else prior.to(log_sum.dtype).contiguous()
     scale = scale.to(log_sum.dtype)
     ids = ids.long().contiguous()
@@ -65,3 +71,8 @@ def call(rows: CRows, logits: Tensor, back: bool) -> None:
     """Call the function of cross_entropy.cpp for such logits."""
     name = f"cross_entropy_{NAMES[logits.dtype]}"
     there_and_back(SOURCE, name)(ctypes.byref(rows), back, torch.get_num_threads())
+
+
+KERNEL = Kernel(sums, slopes, whole=1 << 25, chunk=1 << 24)
+"""Chunks from 2^25 logits on are about as fast as one piece, and need a fraction of the memory (`make bench
+ARGS=cross_entropy`)."""

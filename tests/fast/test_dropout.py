@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from glassformer import Transformer
-from glassformer.nn.dropout import Dropout, toss
+from glassformer.fast.dropout import FastDropout as Dropout
+from glassformer.fast.dropout import toss
 from specimens import config, normal, tokens
 
 N = 400_000

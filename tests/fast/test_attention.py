@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.nn import native
+from glassformer.fast import attention as native_attention
+from glassformer.fast import native
 from glassformer.nn.attend import ATTEND, Mask
 from glassformer.nn.norm import LayerNorm, RMSNorm
 from glassformer.nn.positions import Rotation, rotate
-from glassformer.nn.trained import native_attention
 from nn.attention_cases import ONE, Case, turning
 from specimens import scramble
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from glassformer.nn import native
-from glassformer.train import native_cross_entropy
-from glassformer.train.cross_entropy import cross_entropy
+from glassformer.fast import cross_entropy as native_cross_entropy
+from glassformer.fast import native
+from glassformer.fast.cross_entropy import KERNEL
+from glassformer.train.cross_entropy import PLAIN, cross_entropy
 
 pytestmark = pytest.mark.skipif(not native.has_cpp(native_cross_entropy.SOURCE), reason="needs a C++ compiler")
 
@@ -16,19 +17,17 @@ SIZES = [1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 70]
 """Below, at and beyond one vector, and several: of eight, or sixteen, numbers."""
 
 
-def found(logits, ids, prior, smoothing=0.1):
+def found(logits, ids, prior, smoothing=0.1, kernel=KERNEL):
     """The two sums, and the gradient of the first."""
-    objective, nll = cross_entropy(logits, ids, smoothing, prior)
+    objective, nll = cross_entropy(logits, ids, smoothing, prior, kernel)
     return objective.detach(), nll, *torch.autograd.grad(-0.3 * objective, logits)
 
 
-def both(monkeypatch, logits, ids, prior):
+def both(logits, ids, prior):
     """What C++ finds, and what torch does."""
     logits = logits.requires_grad_()
     assert native_cross_entropy.serves(logits, prior)
-    ours = found(logits, ids, prior)
-    monkeypatch.setattr(native_cross_entropy, "has_cpp", lambda source: False)
-    return zip(ours, found(logits, ids, prior), strict=True)
+    return zip(found(logits, ids, prior), found(logits, ids, prior, kernel=PLAIN), strict=True)
 
 
 def share_of(V, weighed):
@@ -38,17 +37,17 @@ def share_of(V, weighed):
 
 @pytest.mark.parametrize("weighed", [False, True])
 @pytest.mark.parametrize("V", SIZES)
-def test_it_is_what_torch_computes(monkeypatch, V, weighed):
+def test_it_is_what_torch_computes(V, weighed):
     logits, ids = 4 * torch.randn(9, V, dtype=torch.float64), torch.randint(V, (9,))
-    for ours, theirs in both(monkeypatch, logits, ids, share_of(V, weighed)):
+    for ours, theirs in both(logits, ids, share_of(V, weighed)):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 2e-6), (torch.bfloat16, 2**-7)])
 @pytest.mark.parametrize("V", SIZES)
-def test_narrow_numbers_are_widened_and_rounded_once(monkeypatch, V, dtype, near):
+def test_narrow_numbers_are_widened_and_rounded_once(V, dtype, near):
     logits, ids = (4 * torch.randn(9, V)).to(dtype), torch.randint(V, (9,))
-    (*sums, slopes) = both(monkeypatch, logits, ids, share_of(V, True).float())
+    (*sums, slopes) = both(logits, ids, share_of(V, True).float())
     for ours, theirs in sums:
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(*slopes, rtol=near, atol=1e-6)
@@ -61,7 +60,8 @@ def test_gradients_in_bfloat16_are_the_nearest():
     narrow = torch.stack([apart, torch.zeros(4001)], dim=1).bfloat16().requires_grad_()
     wide = narrow.detach().float().requires_grad_()
     ids = torch.ones(4001, dtype=torch.long)
-    (ours,), (exact,) = (torch.autograd.grad(cross_entropy(each, ids)[0], each) for each in (narrow, wide))
+    losses = [cross_entropy(each, ids, kernel=KERNEL)[0] for each in (narrow, wide)]
+    (ours,), (exact,) = (torch.autograd.grad(*pair) for pair in zip(losses, (narrow, wide), strict=True))
     assert torch.equal(ours, exact.bfloat16())
 
 
@@ -92,10 +92,10 @@ def test_ids_of_32_bits():
 
 def test_a_label_beyond_the_logits_is_refused_before_anything_is_written():
     with pytest.raises(RuntimeError, match="out of bounds"):
-        cross_entropy(torch.randn(2, 5).requires_grad_(), torch.tensor([1, 5]))
+        cross_entropy(torch.randn(2, 5).requires_grad_(), torch.tensor([1, 5]), kernel=KERNEL)
 
 
-def test_what_it_leaves_to_others(monkeypatch):
+def test_what_it_leaves_to_others():
     logits = torch.randn(3, 5)
     assert native_cross_entropy.serves(logits, None)
     assert not native_cross_entropy.serves(logits.half(), None)
@@ -106,5 +106,3 @@ def test_what_it_leaves_to_others(monkeypatch):
     assert not native_cross_entropy.serves(logits, torch.ones(4))
     with TorchDispatchMode():
         assert not native_cross_entropy.serves(logits, None)
-    monkeypatch.setattr(native_cross_entropy, "has_cpp", lambda source: False)
-    assert not native_cross_entropy.serves(logits, None)

@@ -1,4 +1,4 @@
-"""A short convolution and its gradients in our C++ (nn/cpp/convolution.cpp), as training on a CPU computes them."""
+"""A short convolution and its gradients in our C++ (fast/cpp/convolution.cpp), as training on a CPU computes them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,26 @@ import torch
 
 from glassformer.base.shapes import Bool, Float, Tensor
 from glassformer.base.tracing import differentiated
-from glassformer.nn.native import CPP, NAMES, address, has_cpp, may_read, there_and_back
+from glassformer.fast.native import CPP, NAMES, address, may_read, there_and_back
+from glassformer.nn.convolution import ShortConvolution, by_shifts
 
 SOURCE = CPP.with_name("convolution.cpp")
 PIECE = 32
 """Tokens of a text that are one thread's: those, their outputs and gradients stay in a processor's second cache."""
 
 ByStep = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+
+class FastConvolution(ShortConvolution):
+    """`ShortConvolution` that trains in C++."""
+
+    exchanges = ShortConvolution
+
+    def shifted(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "N *batch T"] | None) -> Float[Tensor, "B T D"]:
+        """The convolution of whole texts."""
+        if self.training and serves(x, self.weight, real):
+            return convolve(x, self.weight, real, by_shifts)
+        return super().shifted(x, real)
 
 
 class CShifts(ctypes.Structure):
@@ -40,7 +53,7 @@ def serves(x: Tensor, weight: Tensor, real: Tensor | None) -> bool:
         texts = real.shape[1:] in (x.shape[:2], (1, x.shape[1]), x.shape[1:2])
         if not (texts and len(real) == len(weight) and real.dtype == torch.bool):
             return False
-    return weight.dtype == torch.promote_types(x.dtype, torch.float32) and has_cpp(SOURCE)
+    return weight.dtype == torch.promote_types(x.dtype, torch.float32)
 
 
 def convolve(

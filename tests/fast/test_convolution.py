@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from glassformer.nn import native
+from glassformer.fast import convolution as native_convolution
+from glassformer.fast import for_training, native
 from glassformer.nn.convolution import Nearby, ShortConvolution, by_shifts
-from glassformer.nn.trained import native_convolution
 from specimens import normal
 
 pytestmark = pytest.mark.skipif(not native.has_cpp(native_convolution.SOURCE), reason="needs a C++ compiler")
@@ -122,6 +122,7 @@ def calls(monkeypatch):
 
 def test_training_leaves_it_to_cpp_and_nothing_else_does(calls):
     made, x = ShortConvolution(3, 4).double(), normal(2, 6, 4)
+    for_training(made)
     made(x)
     made(x, Nearby(None, torch.ones(2, 2, 6, dtype=torch.bool)))
     assert len(calls) == 2
@@ -130,7 +131,7 @@ def test_training_leaves_it_to_cpp_and_nothing_else_does(calls):
     assert len(calls) == 2
 
 
-def test_what_it_leaves_to_others(monkeypatch):
+def test_what_it_leaves_to_others():
     x, weight = normal(2, 5, 3), normal(2, 3)
     serves = native_convolution.serves
     assert serves(x, weight, None)
@@ -148,5 +149,3 @@ def test_what_it_leaves_to_others(monkeypatch):
         assert not serves(x, weight, None)
     with TorchDispatchMode():
         assert not serves(x, weight, None)
-    monkeypatch.setattr(native_convolution, "has_cpp", lambda source: False)
-    assert not serves(x, weight, None)

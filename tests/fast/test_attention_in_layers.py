@@ -10,11 +10,11 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from glassformer.base.errors import ConfigError, ResourceError
-from glassformer.nn import native
+from glassformer.fast import attention as native_attention
+from glassformer.fast import for_training, native
 from glassformer.nn.attend import ATTEND, Mask, Pattern
 from glassformer.nn.attention import Attention
 from glassformer.nn.norm import RMSNorm
-from glassformer.nn.trained import native_attention
 from glassformer.nn.watch import Attended, watch_attention
 from nn.attention_cases import ONE, turning
 
@@ -26,7 +26,8 @@ def layer(**settings) -> tuple[Attention, torch.Tensor]:
     torch.manual_seed(1)
     auto = ATTEND["softmax"]["auto"]
     made = Attention(16, 4, settings.pop("attend", auto), qk_norm=lambda width: RMSNorm(width, 1e-5), **settings)
-    return made.double(), torch.randn(2, 9, 16, dtype=torch.float64)
+    for_training(made.double())
+    return made, torch.randn(2, 9, 16, dtype=torch.float64)
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def asked(q, k, v, mask=None, *, norms=PLAIN, rotation=None) -> bool:
     return native_attention.serves(q, k, v, mask or Mask(), norms, rotation)
 
 
-def test_what_it_leaves_to_others(threads, monkeypatch):
+def test_what_it_leaves_to_others(threads):
     q, k, v = ONE.inputs()
     assert asked(q, k, v)
     assert not asked(*(each.half() for each in (q, k, v)))
@@ -132,9 +133,6 @@ def test_what_it_leaves_to_others(threads, monkeypatch):
     with forward_ad.dual_level():
         assert not asked(q, k, v)
     torch.set_num_threads(5)  # but two texts of two groups
-    assert not asked(q, k, v)
-    torch.set_num_threads(threads)
-    monkeypatch.setattr(native_attention, "has_cpp", lambda source: False)
     assert not asked(q, k, v)
 
 

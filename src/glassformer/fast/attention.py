@@ -1,4 +1,4 @@
-"""Attention and its gradients in our C++ (nn/cpp/attention.cpp), as training on a CPU computes them.
+"""Attention and its gradients in our C++ (fast/cpp/attention.cpp), as training on a CPU computes them.
 
 In one call per layer it does what lies between the maps of `Attention`: it normalises and rotates queries and keys, and
 attends. Nothing of the size T x S is kept, and hidden keys behind the last one that is read are not multiplied.
@@ -16,16 +16,61 @@ from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[repo
 
 from glassformer.base.shapes import Float, Tensor
 from glassformer.base.tracing import differentiated, followed
+from glassformer.fast.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, there_and_back
 from glassformer.nn.attend import ATTEND, Mask
 from glassformer.nn.attend.mask import Lowered
-from glassformer.nn.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, has_cpp, there_and_back
+from glassformer.nn.attention import Attention
+from glassformer.nn.columns import LayerCache
 from glassformer.nn.norm import LayerNorm, RMSNorm, rms_norm
 from glassformer.nn.positions import Rotation, rotate
 
 SOURCE = CPP.with_name("attention.cpp")
+AUTO = ATTEND["softmax"]["auto"]
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 """Where a module has its hooks."""
 LACKS = "There is no memory for attention. Give fewer or shorter texts at once, or free some memory."
+
+
+class FastAttention(Attention):
+    """`Attention` that trains in C++, if it is left to choose how it computes, and drops or adds nothing.
+
+    Only in training: elsewhere every step is taken on its own, and watching one changes no bit.
+    """
+
+    exchanges = Attention
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        mask: Mask,
+        source: Float[Tensor, "B S D"] | None = None,
+        rotation: Rotation | None = None,
+        cache: LayerCache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """As `Attention.forward`."""
+        if not self.training or cache is not None or self.attend is not AUTO:
+            return super().forward(x, mask=mask, source=source, rotation=rotation, cache=cache)
+        q, k, v = (self.heads(each) for each in self.projected(x, source))
+        if serves(q, k, v, mask, norms := (self.query_norm, self.key_norm), rotation):
+            mixed = attend(q, k, v, mask, norms, rotation, scale=self.scale)
+        else:
+            q, k = (rotate(norm(each), rotation) for norm, each in zip(norms, (q, k), strict=True))
+            mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=0.0)
+        return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def backend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> tuple[str, str] | None:
+        """The name of what computes such inputs in training, and the reason; None if it is left to torch."""
+        if not knows(q, k, v, mask):
+            return None
+        needed = -(-torch.get_num_threads() // k.shape[1])
+        few = f"; a batch of fewer than {needed} texts is left to torch" if needed > 1 else ""
+        return "our C++", f"on a CPU: it keeps no scores{few}"
+
+
+def plain(module: Attention) -> bool:
+    """Whether it chooses how it computes, and drops or adds nothing."""
+    return module.attend is AUTO and module.relation is None and module.dropout == 0 and module.joined is None
 
 
 class CPlaces(ctypes.Structure):
@@ -94,7 +139,7 @@ def knows(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> bool:
     if k.shape[::3] != q.shape[::3] or q.shape[1] % k.shape[1]:
         return False
     biased = mask.value_bias is not None or (mask.bias is not None and mask.bias.requires_grad)
-    return not biased and mask.sparse is None and has_cpp(SOURCE)
+    return not biased and mask.sparse is None
 
 
 def fits(norm: nn.Module, x: Tensor) -> bool:

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.base.errors import ResourceError
+from glassformer.fast.native import c_map, in_pieces, linear_map, product
 from glassformer.nn import native_linear
 from glassformer.nn.int8 import Int8Linear
-from glassformer.nn.native import c_map, in_pieces, linear_map, product
 from glassformer.nn.native_linear import NativeLinear
 from glassformer.nn.opaque import native_product
 from specimens import native_cpp

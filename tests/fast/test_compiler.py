@@ -9,14 +9,14 @@ import sys
 
 import pytest
 
-from glassformer.base import native
 from glassformer.base.cache_folder import cache_folder
 from glassformer.base.errors import ConfigError, ResourceError
+from glassformer.fast import compiler as native
 
 compiled = pytest.mark.skipif(native.compiler() is None, reason="no C++ compiler is here")
 IN_ANOTHER_PROCESS = """
 import pathlib
-from glassformer.base.native import library
+from glassformer.fast.compiler import library
 print(library(pathlib.Path({!r})).seven())
 """
 SEVEN = 'extern "C" int seven() { return 7; }\n'
