@@ -12,7 +12,7 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.figures import refuse_more
 from glassformer.cli.flags.beamed import NO_BEAM, beamed
-from glassformer.cli.flags.wished import wished
+from glassformer.cli.flags.wished import stops_of, wished
 from glassformer.cli.idle import drawless, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
@@ -56,9 +56,11 @@ def run(arguments: Arguments) -> int:
     prompts, wishes = prompts_of(arguments), wished(arguments, folder)
     from glassformer.train.finished.writing import Writer  # after the checks, as importing torch takes a second
 
-    writer, stops = Writer(folder, recipe, guessing, others), arguments.lists.get("stop", [])
+    writer, stops = Writer(folder, recipe, guessing, others), stops_of(arguments)
     if unknown := writer.unknown(prompts):
         print(unknown, file=sys.stderr)
+    for each in writer.unwritable(stops):
+        print(f"--stop: {each}", file=sys.stderr)
     if not writer.continues and not {"prompt", "file"} & arguments.options.keys() and "\n" in prompts[0]:
         print("All lines of standard input are one source; glassformer translate answers each line.", file=sys.stderr)
     ends: list[Piece] = []

@@ -169,7 +169,12 @@ SEED = Option(
     "N",
     "Random seed; the same text for the same seed, prompt, run and settings (default: the recipe's, else 1).",
 )
-STOP = Option("stop", "TEXT", "End a text where this string would come, and leave it out; repeatable.", repeats=True)
+STOP = Option(
+    "stop",
+    "TEXT",
+    "End a text where this string would come, and leave it out; repeatable; \\n is a line end, as in printf.",
+    repeats=True,
+)
 BAN = Option("ban", "TEXT", "Never write this string, not even inside a word; repeatable.", repeats=True)
 FORCE = Option("force", "TEXT", "Beam search: each answer contains this string; repeatable.", repeats=True)
 BEGIN = Option("begin", "TEXT", "Begin each generated text with this.")

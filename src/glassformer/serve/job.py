@@ -21,13 +21,13 @@ class Logprobs:
     token_logprobs: list[float | None] = field(default_factory=list[float | None])
     """None for a token before which nothing was read."""
     top_logprobs: list[dict[str, float] | None] = field(default_factory=list[dict[str, float] | None])
-    """The most probable tokens, and the one that is there."""
+    """The most probable tokens, and the one that is there, each by its own name."""
     text_offset: list[int] = field(default_factory=list[int])
     """Where each token begins, in characters from the start of the text."""
 
     def append(self, tokenizer: Tokenizer, id: int, likely: Likely | None, offset: int) -> None:
         """Add a token."""
-        (token,) = tokenizer.tokens([id])
+        (token,) = tokenizer.names([id])
         self.tokens.append(token)
         self.text_offset.append(offset)
         self.token_logprobs.append(None if likely is None else likely.log_probability)
@@ -35,7 +35,7 @@ class Logprobs:
             self.top_logprobs.append(None)
             return
         ids, values = [id for id, _ in likely.top], [value for _, value in likely.top]
-        best = dict(zip(tokenizer.tokens(ids), values, strict=True))
+        best = dict(zip(tokenizer.names(ids), values, strict=True))
         self.top_logprobs.append(best | {token: likely.log_probability})
 
 

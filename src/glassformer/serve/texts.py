@@ -43,7 +43,7 @@ class Texts:
             own.append(without(writer.never(constrained=wish is not None)))
             return chooser(sampling, own if wish is None else [*own, Named(follow(wish), wish.field)])
 
-        self.choice = choice
+        self.choice, self.unwritable = choice, lru_cache(maxsize=256)(writer.unwritable)
         """Equal settings give the same function object, so the engine chooses for rows of several clients together."""
 
     def job(self, wanted: Wanted) -> Job:
@@ -68,6 +68,7 @@ class Texts:
         )
         if unknown := self.writer.unknown(wanted.prompts, wanted.field):
             job.warnings.append(unknown)
+        job.warnings += [f"stop: {each}." for each in self.unwritable(wanted.stops)]
         choose = self.choice(wanted.sampling, tuple(sorted((wanted.biases or {}).items())), wanted.wish)
         seed = secrets.randbits(63) if wanted.seed is None else wanted.seed
         for place, ids in enumerate(read):

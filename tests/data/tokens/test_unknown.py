@@ -8,6 +8,7 @@ from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens.vocabulary import UNK, lacking
+from glassformer.data.tokens.words import WordTokenizer
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,18 @@ def test_the_parts_that_become_unknown(kind, parts):
 def test_the_commonest_are_named(parts, named):
     told = f"the vocabulary lacks a part of it, {named}; the model read <unk> in its place"
     assert lacking("it", parts) == told
+
+
+@pytest.mark.parametrize("kind", sorted(TOKENIZERS))
+def test_every_id_has_a_name_of_its_own(kind):
+    """Also where the text has words that are special tokens elsewhere, and names that look like ours."""
+    texts = ["the <unk> sat on <pad> (id 0) \\xff \xff", "<unk> (id 3)"]
+    made = TOKENIZERS[kind].train(texts, TokenizerConfig(kind=kind, vocab_size=560))
+    names = made.names(range(made.vocab_size))
+    assert len({*names}) == made.vocab_size
+    assert made.names([9, 3, 9]) == [names[9], names[3], names[9]]
+
+
+def test_a_word_keeps_its_name_and_the_special_token_has_its_id():
+    made = WordTokenizer(["the", "<unk>", "<unk> (id 3)"])
+    assert made.names([7, 3, 8, 0]) == ["<unk>", "<unk> (id 3)'", "<unk> (id 3)", "<pad>"]

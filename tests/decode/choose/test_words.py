@@ -21,7 +21,7 @@ from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.draw import chooser
 from glassformer.decode.choose.penalties import banned
 from glassformer.decode.choose.sampling import Sampling
-from glassformer.decode.choose.words import Wishes, banned_texts, begins_with
+from glassformer.decode.choose.words import Wishes, banned_texts, begins_with, can_spell
 from glassformer.decode.generate import generate
 from glassformer.decode.stream import TextStream, check_stops
 from train.examples import model, sequences
@@ -164,3 +164,12 @@ def test_texts_are_compared_as_they_are_encoded():
     forced = Wishes(forced=[apart]).held(made)
     assert forced is not None
     assert [*forced.texts] == [whole]
+
+
+@pytest.mark.parametrize(
+    ("text", "can"),
+    [("abc", True), ("bcbc", True), ("bcabcab", True), ("bb", True), ("d", False), ("bd", False), ("ac", False)],
+)
+def test_what_tokens_can_spell_by_hand(text, can):
+    """Of the tokens ab, cab and bc, one after another: the text may begin and end inside of one."""
+    assert can_spell([b"", b"ab", b"cab", b"bc"], text) is can

@@ -1,8 +1,9 @@
-"""The flags that constrain a text: --ban, --force, --begin, --bias, --regex, --json-schema."""
+"""The flags that constrain a text (--ban, --force, --begin, --bias, --regex, --json-schema) or end it (--stop)."""
 
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,34 @@ from glassformer.decode.choose.installed import llguidance
 
 if TYPE_CHECKING:
     from glassformer.decode.choose.words import Wishes
+
+
+ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
+ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|([abefnrtv\\]))")
+
+
+def unescaped(text: str) -> str:
+    r"""Return a text with escapes as `printf` of a shell has them: \n is a line end, \x41 and \u0041 are A.
+
+    A backslash before anything else stays; `\\` is one backslash. Errors: `ConfigError` for a number that is no
+    character.
+    """
+
+    def character(found: re.Match[str]) -> str:
+        *numbers, octal, letter = found.groups()
+        if letter is not None:
+            return ESCAPES[letter]
+        code = int(octal, 8) if octal is not None else int(next(each for each in numbers if each is not None), 16)
+        if code > 0x10FFFF or 0xD800 <= code < 0xE000:
+            raise ConfigError(f"An escape must be the number of a character; got {found[0]}. Try \\u0041, which is A.")
+        return chr(code)
+
+    return ESCAPE.sub(character, text)
+
+
+def stops_of(arguments: Arguments) -> list[str]:
+    """Return the texts of --stop."""
+    return [unescaped(each) for each in arguments.lists.get("stop", [])]
 
 
 def wished(arguments: Arguments, run: Path) -> Wishes:
@@ -30,9 +59,8 @@ def wished(arguments: Arguments, run: Path) -> Wishes:
     schema = "\n".join(read_lines(given["json-schema"])) if "json-schema" in given else ""
     from glassformer.decode.choose.words import Wishes  # after the checks, as importing torch takes a second
 
-    return Wishes(
-        lists.get("ban", []), given.get("begin", ""), biases, given.get("regex", ""), schema, lists.get("force", [])
-    )
+    banned, forced = ([unescaped(each) for each in lists.get(name, [])] for name in ("ban", "force"))
+    return Wishes(banned, unescaped(given.get("begin", "")), biases, given.get("regex", ""), schema, forced)
 
 
 def bias_of(given: str, run: Path) -> tuple[str, float]:
@@ -47,4 +75,4 @@ def bias_of(given: str, run: Path) -> tuple[str, float]:
             f"--bias takes TEXT=X, a token and a number (-inf: never); got {given[:40]!r}. Try --bias "
             f"{bias_for(run, text if equals else given)}."
         )
-    return text, bias
+    return unescaped(text), bias

@@ -12,6 +12,7 @@ import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import ClassVar, cast
 from unicodedata import normalize
 
@@ -80,6 +81,30 @@ class Tokenizer(ABC):
     @abstractmethod
     def tokens(self, ids: Iterable[int]) -> list[str]:
         r"""One string per id, for display: special tokens by name, bytes that are not text as \\xNN."""
+
+    def names(self, ids: Iterable[int]) -> list[str]:
+        """As `tokens`, but no two ids have one name: a special token, or a later one, has its id behind it.
+
+        So the word <unk> of a text keeps its name, and the special token is "<unk> (id 3)".
+        """
+        ids = list(ids)
+        return [self._renamed.get(id, text) for id, text in zip(ids, self.tokens(ids), strict=True)]
+
+    @cached_property
+    def _renamed(self) -> dict[int, str]:
+        """The names of the ids whose text another one has, too."""
+        texts, found = self.tokens(range(self.vocab_size)), dict[int, str]()
+        taken, once = {*texts}, set[str]()
+        for id in (*range(len(SPECIALS), len(texts)), *range(len(SPECIALS))):
+            if texts[id] not in once:
+                once.add(texts[id])
+                continue
+            name = f"{texts[id]} (id {id})"
+            while name in taken:
+                name += "'"
+            taken.add(name)
+            found[id] = name
+        return found
 
     @abstractmethod
     def adds(self, id: int, *, first: bool = False) -> bytes:

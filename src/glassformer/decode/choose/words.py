@@ -159,6 +159,22 @@ def shown_of(tokenizer: Tokenizer) -> list[bytes]:
     return spelled
 
 
+def can_spell(spelled: Sequence[bytes], text: str) -> bool:
+    """Whether some tokens, one after another, show a text; it may begin and end inside of them."""
+    word = utf8(text)
+    if any(word in each for each in spelled):
+        return True
+    # There are n bytes of it once a token ends with them, or continues those that are there.
+    reached = {n for n in range(1, len(word)) if any(each.endswith(word[:n]) for each in spelled)}
+    for n in range(1, len(word)):
+        if n in reached:
+            rest = word[n:]
+            if any(each.startswith(rest) for each in spelled):
+                return True
+            reached |= {n + len(each) for each in spelled if each and rest.startswith(each)}
+    return False
+
+
 def tail_of(ids: Sequence[int], spelled: Sequence[bytes], least: int) -> bytes:
     """The last bytes that `ids` spell: at least `least` of them, or all if there are fewer."""
     tail = b""

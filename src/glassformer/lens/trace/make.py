@@ -210,7 +210,7 @@ def vocabulary_of(header: Mapping[str, Any], tokenizers: Tokenizers, *, complete
     spoken |= {node["token"] for node in header.get("beams", {"nodes": []})["nodes"]}
     size = tokenizers.target.vocab_size
     ids = list(range(size)) if complete else sorted(id for id in spoken if id < size)
-    return dict(zip(map(str, ids), tokenizers.target.tokens(ids), strict=True))
+    return dict(zip(map(str, ids), tokenizers.target.names(ids), strict=True))
 
 
 def model_facts(model: Transformer) -> dict[str, Any]:

@@ -58,6 +58,6 @@ def ranked(
             total = sum(chances)
             score = total / penalty(len(chances))
         links = [] if again is None else again[place].links
-        told.append(Ranked(target.decode(each.ids), total, score, each.complete, target.tokens(each.ids), links))
+        told.append(Ranked(target.decode(each.ids), total, score, each.complete, target.names(each.ids), links))
     rest = iter(told)
     return [[next(rest) for _ in found] for found in answers]

@@ -174,7 +174,7 @@ def translate(
             tell_decoding(loaded.model, decode)
         for source, ((first, *_), best) in in_order(group, answered, write):
             cut = None if first.complete else _limit_in_words(first.limit, recipe, loaded, shortest)
-            read = loaded.tokenizers.source.tokens(source.ids) if best else ()
+            read = loaded.tokenizers.source.names(source.ids) if best else ()
             yield Translated(loaded.tokenizers.target.decode(first.ids), cut, source.unknown, best, read)
         answered += len(group)
 

@@ -17,7 +17,7 @@ from glassformer.decode.choose.conflict import refuse_certain
 from glassformer.decode.choose.context import Filter, Named
 from glassformer.decode.choose.draw import filters_of
 from glassformer.decode.choose.unwritten import unwritten, without
-from glassformer.decode.choose.words import NO_WISHES, Wishes
+from glassformer.decode.choose.words import NO_WISHES, Wishes, can_spell, shown_of
 from glassformer.decode.forced import check_forced
 from glassformer.decode.method import Method, method_of
 from glassformer.decode.prepare import prepared
@@ -82,6 +82,12 @@ class Writer:
             return ""
         which = ", ".join(map(str, [*parts][:5])) + (", ..." if len(parts) > 5 else "")
         return f"{called} {which}: {lacking('it', chain.from_iterable(parts.values()))}."
+
+    def unwritable(self, stops: Sequence[str]) -> list[str]:
+        """A note for each stop text that the vocabulary cannot write, so that it never comes."""
+        spelled = shown_of(self.tokenizers.target)
+        never = [each for each in stops if not can_spell(spelled, self.tokenizers.target.normal(each))]
+        return [f"the vocabulary cannot write {each[:40]!r}, so no text ends there" for each in never]
 
     def write(
         self,
