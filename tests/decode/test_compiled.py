@@ -52,7 +52,7 @@ def test_weights_are_shared_and_the_model_goes_on_as_it_was():
     ready = prepared(made, "float32", compile=True)
     assert ready is not made
     assert all(a is b for a, b in zip(made.parameters(), ready.parameters(), strict=True))
-    assert type(made.reader.along) is not type(ready.reader.along)
+    assert type(made.reader) is not type(ready.reader)
 
 
 def test_a_machine_without_a_compiler_is_told(monkeypatch):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import cast
 
 import torch
 import torch.fx.experimental._config as shapes
@@ -11,39 +11,50 @@ from torch import nn
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Tensor
+from glassformer.nn.block import Block
 from glassformer.nn.cache import Cache
 from glassformer.nn.columns import Claimable, LayerCache
-from glassformer.nn.stack import Stack, by_modules
+from glassformer.nn.stack import Context, Stack, through
 from glassformer.nn.transformer import Transformer
 
 KINDS = 32
 """How many kinds of steps may be compiled: with or without padding, one row or several, different blocks."""
 
 
+class CompiledStack(Stack):
+    """A stack whose blocks run by `steps`."""
+
+    steps: CompiledSteps
+
+    def run(self, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None = None) -> Float[Tensor, "B T D"]:
+        """As `Stack.run`."""
+        return self.steps(self, x, context, cache)
+
+
 class CompiledSteps:
-    """Replaces `by_modules`: runs steps of one token per row by compiled code that all blocks share.
+    """Replaces `Stack.run`: runs steps of one token per row by compiled code that all blocks share.
 
     The code is compiled at first use, separately for one row and for several, and for the layers of a `Growing` cache
-    and of `Slots`. It works for any number of rows and keys. Several tokens (prompts) are left to `by_modules`.
+    and of `Slots`. It works for any number of rows and keys. Several tokens (prompts) are left to `Stack.run`.
     """
 
     def __init__(self) -> None:
         self._step = torch.compile(step, dynamic=True)
 
     def __call__(
-        self, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None
+        self, stack: Stack, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None
     ) -> Float[Tensor, "B T D"]:
         """Return the vectors after all blocks and the last norm."""
         # A first token finds no keys, which would compile code for one use.
         if cache is None or x.shape[1] > 1 or cache.length == 1:
-            return by_modules(stack, x, shared, cache)
+            return Stack.run(stack, x, context, cache)
         with many_kinds(), own_lengths():
             layers = zip(stack.blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
             for block, layer, cross, convolved in layers:
                 for each in (layer, *(convolved or ())):
                     if isinstance(each, Claimable):
                         each.make_room(1)
-                x = self._step(block, x, shared, layer, cross, convolved)
+                x = self._step(block, x, context, layer, cross, convolved)
         return stack.norm(x)
 
 
@@ -60,19 +71,21 @@ def own_lengths() -> AbstractContextManager[None]:
 def step(
     block: nn.Module,
     x: Float[Tensor, "B 1 D"],
-    shared: dict[str, Any],
+    context: Context,
     layer: LayerCache,
     cross: LayerCache,
     convolved: tuple[LayerCache, LayerCache] | None,
 ) -> Float[Tensor, "B 1 D"]:
     """The function that is compiled: one block on one token per row."""
-    return block(x, **shared, cache=layer, cross_cache=cross, convolved=convolved)
+    return through([cast(Block, block)], x, context, layer, cross, convolved)
 
 
 def compile_steps(model: Transformer) -> Transformer:
     """Make the model run compiled decoding steps, and return it. Errors: as `check_compiler`."""
     check_compiler(next(model.parameters()).device)
-    model.reader.along = CompiledSteps()
+    stack = model.reader
+    stack.__class__ = CompiledStack
+    cast(CompiledStack, stack).steps = CompiledSteps()
     return model
 
 

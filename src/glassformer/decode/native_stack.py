@@ -26,17 +26,27 @@ from glassformer.nn.columns import LayerCache
 from glassformer.nn.convolution import Nearby, columns_of
 from glassformer.nn.described import CBlock, Described, describe
 from glassformer.nn.positions import Rotation
-from glassformer.nn.stack import Stack, by_modules, one_by_one
+from glassformer.nn.stack import Context, Stack
 from glassformer.nn.transformer import Transformer
 
 LONG = 256 * 256
 """Up to this many pairs of a text's tokens and keys, C++ is the faster way: it reads all keys for each token."""
 
 
-class NativeStack:
-    """Replaces `by_modules`: runs the blocks of a stack in C++, be it one token per text or many.
+class StackInCpp(Stack):
+    """A stack whose blocks run by `native`."""
 
-    What it does not do is left to `by_modules`: gradients, a model that is watched (`watch_attention`), modules with
+    native: NativeStack
+
+    def run(self, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None = None) -> Float[Tensor, "B T D"]:
+        """As `Stack.run`."""
+        return self.native(self, x, context, cache)
+
+
+class NativeStack:
+    """Replaces `Stack.run`: runs the blocks of a stack in C++, be it one token per text or many.
+
+    What it does not do is left to `Stack.run`: gradients, a model that is watched (`watch_attention`), modules with
     hooks, and a decoder that reads a memory without a cache. So are texts that begin while a dropout is in training;
     where one comes to be so later, the text goes on without it.
     """
@@ -49,20 +59,20 @@ class NativeStack:
         return NativeStack, ()
 
     def __call__(
-        self, stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None
+        self, stack: Stack, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None
     ) -> Float[Tensor, "B T D"]:
         """Return the vectors after all blocks and the last norm."""
         if torch.compiler.is_compiling():
-            return by_modules(stack, x, shared, cache)
+            return Stack.run(stack, x, context, cache)
         if cache is None or not may_go_on(cache.layers):
             self._running = None
-        if not may_begin(stack, x, shared, cache):
-            return by_modules(stack, x, shared, cache)
+        if not may_begin(stack, x, context, cache):
+            return Stack.run(stack, x, context, cache)
         if (running := self._running) is None:
             running = self._running = Running(describe(stack.blocks, stack.norm))
-        if running.told is None or not may_run(running.told, x, shared, cache):
-            return by_modules(stack, x, shared, cache)
-        return run(running, running.told, x, shared, cache)
+        if running.told is None or not may_run(running.told, x, context, cache):
+            return Stack.run(stack, x, context, cache)
+        return run(running, running.told, x, context, cache)
 
 
 @dataclass
@@ -78,22 +88,22 @@ class Running:
     near: Places | None = None
 
 
-def may_begin(stack: Stack, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None) -> bool:
+def may_begin(stack: Stack, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None) -> bool:
     """Whether C++ may run this call, if it knows the blocks."""
     if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu") or stack.training:
         return False
-    if x.device.type != "cpu" or not x.numel() or shared["mask"].value_bias is not None:
+    if x.device.type != "cpu" or not x.numel() or context.mask.value_bias is not None:
         return False
-    if (stack.through is not one_by_one) if cache is None else not can_lie_in_buffers(cache.layers):
+    if cache is not None and not can_lie_in_buffers(cache.layers):
         return False
     T = x.shape[1]
-    memory = 0 if shared["memory"] is None else shared["memory"].shape[1]
+    memory = 0 if context.memory is None else context.memory.shape[1]
     return T == 1 or T * max(T if cache is None else cache.length, memory) <= LONG
 
 
-def may_run(told: Described, x: Float[Tensor, "B T D"], shared: dict[str, Any], cache: Cache | None) -> bool:
+def may_run(told: Described, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None) -> bool:
     """Whether C++ can run this call with these blocks."""
-    rotation: Rotation | None = shared["rotation"]
+    rotation: Rotation | None = context.rotation
     if rotation is not None and (rotation.layout not in LAYOUTS or rotation.cos.dtype != x.dtype):
         return False
     if x.dtype != told.dtype or not told.as_told:
@@ -101,7 +111,8 @@ def may_run(told: Described, x: Float[Tensor, "B T D"], shared: dict[str, Any], 
     new = len(x) * x.shape[1]
     if not told.crosses:
         return told.most is None or new <= told.most
-    if cache is None or not remembers(cache.cross[0], memory := shared["memory"], x, told):
+    memory = context.memory
+    if memory is None or cache is None or not remembers(cache.cross[0], memory, x, told):
         return False
     made = 0 if cache.cross[0].complete else len(x) * memory.shape[1]
     return told.most is None or max(new, made) <= told.most
@@ -119,7 +130,7 @@ def run(
     running: Running,
     told: Described,
     x: Float[Tensor, "B T D"],
-    shared: dict[str, Any],
+    context: Context,
     cache: Cache | None,
 ) -> Float[Tensor, "B T D"]:
     """All tokens through all blocks and the last norm; their keys and values are added to the cache.
@@ -129,18 +140,18 @@ def run(
     B, T, D = x.shape
     attention, held = told.attentions[0], list[Any]()
     if cache is None:
-        own = reading(CKeys(fresh=True), T, shared["mask"], x, attention.n_heads, held)
+        own = reading(CKeys(fresh=True), T, context.mask, x, attention.n_heads, held)
     else:
-        own = among_own(running, cast(list[Any], cache.layers), shared["mask"], x, attention, held)
+        own = among_own(running, cast(list[Any], cache.layers), context.mask, x, attention, held)
     cross = CKeys()
     if told.crosses:
         assert cache is not None, "asked before"
-        cross = among_those_of_memory(running, cast(list[Any], cache.cross), x, shared, told.attentions[1], held)
-    rotation = rotation_of(shared["rotation"], B, T, held)
+        cross = among_those_of_memory(running, cast(list[Any], cache.cross), x, context, told.attentions[1], held)
+    rotation = rotation_of(context.rotation, B, T, held)
     y = x.clone(memory_format=torch.contiguous_format)
     nearby = CNearby()
     if told.near:
-        nearby = read_nearby(running, told.near, shared["nearby"], x, None if cache is None else cache.convolved, held)
+        nearby = read_nearby(running, told.near, context.nearby, x, None if cache is None else cache.convolved, held)
     last, *references = (ctypes.byref(each) for each in (told.last, rotation, own, cross, nearby))
     sizes, threads = (B * T, T, D), torch.get_num_threads()
     try:
@@ -171,18 +182,18 @@ def among_those_of_memory(
     running: Running,
     layers: list[Any],
     x: Float[Tensor, "B T D"],
-    shared: dict[str, Any],
+    context: Context,
     attention: Attention,
     held: list[Any],
 ) -> CKeys:
     """The keys of the encoder's memory, with room for them when a text begins."""
-    memory = None if layers[0].complete else shared["memory"].contiguous()
+    memory = None if layers[0].complete or context.memory is None else context.memory.contiguous()
     if memory is not None:
         for layer in layers:
             layer.claim((len(x), attention.n_kv_heads, memory.shape[1], attention.d_head), x.dtype)
     running.cross = read = places(running.cross, layers, x.dtype)
     held += [read, memory]
-    cross = read.reading(layers, shared["memory_mask"], x, attention.n_heads, held)
+    cross = read.reading(layers, context.memory_mask, x, attention.n_heads, held)
     cross.memory = None if memory is None else memory.data_ptr()
     return cross
 
@@ -246,5 +257,6 @@ def with_native_stacks(model: Transformer) -> Transformer:
     """Make the stacks of a model run in C++ where they can, and return it."""
     for stack in (model.encoder, model.decoder):
         if stack is not None and can_run(stack):
-            stack.along = NativeStack()
+            stack.__class__ = StackInCpp
+            cast(StackInCpp, stack).native = NativeStack()
     return model

@@ -26,7 +26,7 @@ from glassformer.nn.feed_forward import Experts
 from glassformer.nn.fixed import FixedCache
 from glassformer.nn.hooks import Hooks
 from glassformer.nn.joint import Joint
-from glassformer.nn.stack import by_modules
+from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
 
 LEAST_ROOM = 64
@@ -51,7 +51,7 @@ def may_be_recorded(model: Transformer, rows: Rows, max_context: int | None) -> 
     measured. Autocast keeps copies of weights only for a while.
     """
     stack = model.config.stack
-    if isinstance(model, Joint) or model.reader.along is not by_modules or model.rounds_cache:
+    if isinstance(model, Joint) or type(model.reader) is not Stack or model.rounds_cache:
         return False
     if stack.pattern is not None and stack.pattern.window is not None:  # a cache that drops keys needs less memory
         return False

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch
@@ -114,31 +113,23 @@ def listening(stack: Stack | None, kept: list[Tensor]) -> Generator[None]:
     if stack is None:
         yield
         return
-    own = stack.through
-
-    def through(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:
-        def noted(block: nn.Module, x: Tensor) -> Tensor:
-            kept.append(x)
-            return run(block, x)
-
-        return own(blocks, noted, x)
-
-    stack.through = through
-    try:
+    with ExitStack() as hooks:
+        for block in stack.blocks:
+            hooks.callback(block.register_forward_pre_hook(lambda _, given: kept.append(given[0])).remove)
         yield
-    finally:
-        stack.through = own
 
 
 @contextmanager
 def beginning_at(stack: Stack, layer: int, kept: Float[Tensor, "N T D"]) -> Generator[None]:
     """Skip blocks before `layer`, which reads `kept` instead, for the length of the `with` block."""
-    own = stack.through
-    stack.through = lambda blocks, run, _: own(blocks[layer:], run, kept)
+    own = stack.blocks
+    stack.blocks = own[layer:]
+    hook = own[layer].register_forward_pre_hook(lambda _, given: (kept,))
     try:
         yield
     finally:
-        stack.through = own
+        hook.remove()
+        stack.blocks = own
 
 
 def outcomes(model: Transformer, vectors: Float[Tensor, "N T D"], asked: Targets) -> Outcomes:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from glassformer.base.errors import DataError
 from glassformer.base.shapes import Float, Int, Tensor
@@ -230,9 +231,8 @@ def replaced(model: Transformer, heads: Mapping[Where, Replace], streams: Mappin
             attention.attend = _after(attention.attend, replace)
         for side, stack in stacks(model).items():
             mine = {depth: replace for (name, depth), replace in streams.items() if name == side}
-            if mine:
-                undo.callback(setattr, stack, "through", stack.through)
-                stack.through = _between(stack.through, mine)
+            for depth, replace in mine.items():
+                undo.callback(_between(stack, depth, replace).remove)
         yield
 
 
@@ -243,16 +243,12 @@ def _after(own: Attend, replace: Replace) -> Attend:
     return attend
 
 
-def _between(own: Callable[..., Tensor], replace: Mapping[int, Replace]) -> Callable[..., Tensor]:
-    def through(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:
-        written = 0
+def _between(stack: Stack, depth: int, replace: Replace) -> RemovableHandle:
+    """Replace the stream that the first `depth` blocks have written."""
+    if depth == 0:
+        return stack.blocks[0].register_forward_pre_hook(lambda _, given: (replace(given[0]),))
 
-        def running(block: nn.Module, x: Tensor) -> Tensor:
-            nonlocal written
-            written += 1
-            x = run(block, x)
-            return replace[written](x) if written in replace else x
+    def after(block: nn.Module, given: object, x: Tensor) -> Tensor:
+        return replace(x)
 
-        return own(blocks, running, replace[0](x) if 0 in replace else x)
-
-    return through
+    return stack.blocks[depth - 1].register_forward_hook(after)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from functools import partial
 
-import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.shapes import Float, Tensor
 from glassformer.nn.stack import Stack
 
 
@@ -36,30 +32,11 @@ def recompute(model: nn.Module, blocks: int = 1) -> Generator[None]:
             f"recompute is the number of blocks in a group, or 0 for none; got {blocks!r}. Try recompute=1."
         )
     stacks = [each for each in model.modules() if isinstance(each, Stack)] if blocks else []
-    before = [stack.through for stack in stacks]
+    before = [stack.recompute for stack in stacks]
     try:
         for stack in stacks:
-            stack.through = partial(in_groups, size=blocks)
+            stack.recompute = int(blocks)
         yield
     finally:
-        for stack, through in zip(stacks, before, strict=True):
-            stack.through = through
-
-
-def in_groups(
-    blocks: nn.ModuleList,
-    run: Callable[[nn.Module, Tensor], Tensor],
-    x: Float[Tensor, "B T D"],
-    *,
-    size: int,
-) -> Float[Tensor, "B T D"]:
-    """Run all blocks, each by `run`, keeping only the input of each group of `size` blocks for the backward pass."""
-
-    def group(x: Tensor, first: int) -> Tensor:
-        for block in blocks[first : first + size]:
-            x = run(block, x)
-        return x
-
-    for first in range(0, len(blocks), size):
-        x = checkpoint(group, x, first, use_reentrant=False) if torch.is_grad_enabled() else group(x, first)
-    return x
+        for stack, own in zip(stacks, before, strict=True):
+            stack.recompute = own

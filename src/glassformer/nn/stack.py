@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.registry import lookup
@@ -17,11 +18,22 @@ from glassformer.nn.attend import Mask
 from glassformer.nn.block import Block
 from glassformer.nn.blocks import build_block, build_input, build_norm, room_of
 from glassformer.nn.cache import Cache, Step
+from glassformer.nn.columns import LayerCache
 from glassformer.nn.convolution import Nearby, beside
-from glassformer.nn.positions import POSITIONS
+from glassformer.nn.positions import POSITIONS, Rotation
 from glassformer.nn.segments import Segments
 from glassformer.nn.stack_config import StackConfig
 from glassformer.nn.stochastic_depth import drop_chance
+
+
+class Context(NamedTuple):
+    """What every block of a stack is given in a forward pass; see `Block.forward`."""
+
+    mask: Mask
+    rotation: Rotation | None
+    memory: Float[Tensor, "B M D"] | None
+    memory_mask: Mask
+    nearby: Nearby | None
 
 
 class Stack(nn.Module):
@@ -51,8 +63,7 @@ class Stack(nn.Module):
         )
         final = config.final_norm if config.final_norm is not None else config.norm_placement != "post"
         self.norm = build_norm(config) if final else nn.Identity()
-        self.through: Callable[[nn.ModuleList, Callable[[nn.Module, Tensor], Tensor], Tensor], Tensor] = one_by_one
-        self.along: Callable[[Stack, Tensor, dict[str, Any], Cache | None], Tensor] = by_modules
+        self.recompute = 0
 
     def forward(
         self,
@@ -98,15 +109,25 @@ class Stack(nn.Module):
             x = x + added
         x = self.dropout(self.embedding_norm(x))
         mask = self._mask(step, x, documents, prefix)
-        memory_mask = Mask(keep=memory_keep)
-        shared = {
-            "mask": mask,
-            "rotation": self.positions.rotation(standing, x),  # features of linear attention see more than distances
-            "memory": memory,
-            "memory_mask": memory_mask,
-            "nearby": self._nearby(step, ids, keep, documents, cache),
-        }
-        return self.along(self, x, shared, cache)
+        rotation = self.positions.rotation(standing, x)  # features of linear attention see more than distances
+        nearby = self._nearby(step, ids, keep, documents, cache)
+        return self.run(x, Context(mask, rotation, memory, Mask(keep=memory_keep), nearby), cache)
+
+    def run(self, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None = None) -> Float[Tensor, "B T D"]:
+        """All blocks, one after another, and the last norm. A subclass may compute the same faster.
+
+        With `recompute`, each group of so many blocks keeps only its input for the backward pass.
+        """
+        if cache is None:
+            size = self.recompute if torch.is_grad_enabled() else 0
+            for first in range(0, len(self.blocks), size or len(self.blocks)):
+                group = cast("list[Block]", list(self.blocks[first : first + size] if size else self.blocks))
+                x = checkpoint(through, group, x, context, use_reentrant=False) if size else through(group, x, context)
+            return self.norm(x)
+        layers = zip(self.blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
+        for block, layer, cross, convolved in layers:
+            x = through([cast(Block, block)], x, context, layer, cross, convolved)
+        return self.norm(x)
 
     def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:
         """Add the segment vectors to x, if the stack has segments."""
@@ -204,20 +225,27 @@ class Stack(nn.Module):
         return block.feed_forward.norm_sum
 
 
-def by_modules(stack: Stack, x: Tensor, shared: dict[str, Any], cache: Cache | None) -> Tensor:
-    """Run all blocks and the last norm. As `Stack.along`; decoding may replace it by compiled code."""
-    if cache is None:
-        return stack.norm(stack.through(stack.blocks, lambda block, x: block(x, **shared), x))
-    layers = zip(stack.blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
-    for block, layer, cross, convolved in layers:
-        x = block(x, **shared, cache=layer, cross_cache=cross, convolved=convolved)
-    return stack.norm(x)
-
-
-def one_by_one(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:
-    """Run all blocks. As `Stack.through`; `recompute` replaces it to save memory."""
+def through(
+    blocks: Sequence[Block],
+    x: Float[Tensor, "B T D"],
+    context: Context,
+    cache: LayerCache | None = None,
+    cross_cache: LayerCache | None = None,
+    convolved: tuple[LayerCache, LayerCache] | None = None,
+) -> Float[Tensor, "B T D"]:
+    """Run some blocks, all in one context; a cache is that of a single block."""
     for block in blocks:
-        x = run(block, x)
+        x = block(
+            x,
+            mask=context.mask,
+            rotation=context.rotation,
+            memory=context.memory,
+            memory_mask=context.memory_mask,
+            nearby=context.nearby,
+            cache=cache,
+            cross_cache=cross_cache,
+            convolved=convolved,
+        )
     return x
 
 

@@ -22,7 +22,7 @@ from glassformer.nn.rolling import RollingCache
 from glassformer.nn.room import Room
 from glassformer.nn.rounded import RoundedRoom, rounding_cache
 from glassformer.nn.slots import Slots
-from glassformer.nn.stack import Stack, by_modules
+from glassformer.nn.stack import Stack
 from glassformer.nn.state import StateCache
 from glassformer.nn.state_slots import StateSlots
 
@@ -157,7 +157,7 @@ class Transformer(nn.Module):
                 "tokens at once, without a cache."
             )
         stack, n_layers = self.config.stack, len(self.reader.blocks)
-        rolls = capacity is None and not whole and self.reader.along is by_modules  # compiled steps cannot use it
+        rolls = capacity is None and not whole and type(self.reader) is Stack  # compiled steps cannot use it
         if stack.attention_rule == "linear":
             made = StateCache(n_layers, stack.head_width, capacity=capacity)
         elif rolls and stack.pattern is not None and stack.pattern.window is not None:

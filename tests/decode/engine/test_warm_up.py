@@ -8,7 +8,7 @@ import torch
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
 from glassformer.decode.engine.warm_up import warm_up
-from glassformer.nn.stack import by_modules
+from glassformer.nn.stack import Stack
 from specimens import model
 
 
@@ -16,12 +16,12 @@ def steps_of(made, engine):
     """How many rows each step has that would be compiled."""
     seen = []
 
-    def along(stack, x, shared, cache):
+    def run(x, context, cache):
         if x.shape[1] == 1 and cache.length > 1:
             seen.append(len(x))
-        return by_modules(stack, x, shared, cache)
+        return Stack.run(made.reader, x, context, cache)
 
-    made.reader.along = along
+    made.reader.run = run
     warm_up(engine)
     return seen
 
@@ -69,10 +69,10 @@ def test_what_goes_wrong_is_not_swallowed():
     made = model("decoder")
     engine = Engine(made)
 
-    def along(stack, x, shared, cache):
+    def run(x, context, cache):
         raise RuntimeError("no compiler")
 
-    made.reader.along = along
+    made.reader.run = run
     with pytest.raises(RuntimeError, match="no compiler"):
         warm_up(engine)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -73,20 +73,12 @@ def log_sums(call: Attended, weights: Float[Tensor, "B H T S"]) -> Float[Tensor,
 @contextmanager
 def recorded_stream(stack: Stack, kept: list[Float[Tensor, "T D"]]) -> Generator[None]:
     """Record what the blocks of a stack read and write for the first row of a batch, while the `with` block runs."""
-    own = stack.through
 
-    def recording(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor) -> Tensor:
+    def note(block: nn.Module, given: object, x: Tensor) -> None:
         kept.append(x[0])
 
-        def noting(block: nn.Module, x: Tensor) -> Tensor:
-            x = run(block, x)
-            kept.append(x[0])
-            return x
-
-        return own(blocks, noting, x)
-
-    stack.through = recording
-    try:
+    with ExitStack() as hooks:
+        hooks.callback(stack.blocks[0].register_forward_pre_hook(lambda _, given: kept.append(given[0][0])).remove)
+        for block in stack.blocks:
+            hooks.callback(block.register_forward_hook(note).remove)
         yield
-    finally:
-        stack.through = own

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -186,22 +186,20 @@ def _gone(nothing: None) -> Tensor:
 def _marking(model: nn.Module, stretches: list[Stretch]) -> Generator[None]:
     """Within the `with`, start a new stretch at each block, and one after the last."""
 
-    def through(blocks: nn.ModuleList, run: Callable[[nn.Module, Tensor], Tensor], x: Tensor, *, number: int) -> Tensor:
-        for block in blocks:
-            stretches.append(Stretch(number, stream=x.nbytes))
-            x = run(block, x)
+    def end(block: nn.Module, given: object, x: Tensor) -> None:
         stretches.append(Stretch(None))
-        return x
 
-    stacks = [each for each in model.modules() if isinstance(each, Stack)]
-    before = [stack.through for stack in stacks]
-    try:
-        for number, stack in enumerate(stacks):
-            stack.through = partial(through, number=number)
+    with ExitStack() as hooks:
+        for number, stack in enumerate(each for each in model.modules() if isinstance(each, Stack)):
+            for block in stack.blocks:
+                note = partial(_begin, stretches, number)
+                hooks.callback(block.register_forward_pre_hook(note).remove)
+            hooks.callback(stack.blocks[-1].register_forward_hook(end).remove)
         yield
-    finally:
-        for stack, own in zip(stacks, before, strict=True):
-            stack.through = own
+
+
+def _begin(stretches: list[Stretch], number: int, block: nn.Module, given: tuple[Tensor, ...]) -> None:
+    stretches.append(Stretch(number, stream=given[0].nbytes))
 
 
 def in_groups(stretches: Sequence[Stretch], size: int) -> list[Stretch]:
