@@ -8,7 +8,7 @@ ARGS ?=
 TSC := npx --yes --package typescript@7.0.2 tsc
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help setup demo test test-all contract lint lint-js tsc pictures format types bench clean python
+.PHONY: help setup demo test test-all contract lint lint-js tsc pictures format types bench laws clean python
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -50,6 +50,9 @@ types: $(READY) ## strict type check of src
 
 bench: $(READY) ## our speed beside that of named peers, in one run
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+laws: $(READY) ## break one law at a time: the tests must notice each (minutes)
+	@$(BIN)/python tests/broken_laws.py $(ARGS)
 
 clean: ## remove .venv and what the tools leave behind; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis dist build

@@ -219,6 +219,7 @@ def test_finished_arms_are_not_trained_again(study, run, monkeypatch):
     assert "4 are finished already" in answer.err
 
 
+@pytest.mark.slow
 def test_interrupted_arm_is_resumed_to_the_same_end(study, finished, run):
     """As a kill between two checkpoints leaves it."""
     name = "model.n_layers=2,seed=1"

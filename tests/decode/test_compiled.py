@@ -29,6 +29,7 @@ def compared(kind):
     return json.loads(ran.stdout)
 
 
+@pytest.mark.slow
 @compiler
 def test_a_compiled_step_is_the_step_and_how_long_a_text_is_has_no_part_in_it():
     found = compared("lengths")

@@ -66,6 +66,7 @@ def compare(network, recorder, monkeypatch, n_rows=3, **given):
     return expected
 
 
+@pytest.mark.each_two
 @pytest.mark.parametrize("settings", INSIDE, ids=str)
 @pytest.mark.parametrize("shape", BOTH)
 def test_recorded_steps_write_the_same(shape, settings, recorder, monkeypatch):

@@ -34,6 +34,7 @@ def test_a_killed_process_is_named_and_its_run_goes_on_to_the_same_bits(number, 
     assert f"; {number} runs ended, resumed, with the bits" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "more"), [(1, ("--no-shard",)), pytest.param(20, (), marks=pytest.mark.slow)])
 def test_a_signal_to_one_saves_the_same_step_and_ends_all(number, more):
     told = said(signalled.__file__, "--signals", str(number), *more)

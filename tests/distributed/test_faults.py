@@ -95,6 +95,7 @@ def test_processes_need_a_device_they_can_share(monkeypatch):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "told"),
     [

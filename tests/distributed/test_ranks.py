@@ -22,6 +22,8 @@ from glassformer.train.run.session import resume, start
 from train.examples import STEPS, assert_close, assert_same, assert_same_end, follow, recipe
 from train.text_examples import book, text_recipe
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory):

@@ -101,7 +101,7 @@ class Stage:
         assert read_state(step_folder(run, before["step"])) == before
 
 
-FEW = ("the next step", "the same step", "rotation")
+FEW = ("the next step", "rotation")
 """The scenes of a push; `make test-all` plays all."""
 
 

@@ -9,6 +9,7 @@ from glassformer.train.run.session import resume, start
 from train.examples import assert_same_end, follow
 
 
+@pytest.mark.slow
 def test_cut_at_8_points(tmp_path):
     """One run, stopped and gone on with 8 times."""
     session = start(cuts.long(), tmp_path / "run")

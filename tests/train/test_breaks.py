@@ -106,7 +106,9 @@ def test_recipe_keeps_it(tmp_path):
     assert read_recipe(tmp_path / "tiny.toml") == ready
 
 
-@pytest.mark.parametrize("name", TOKENS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (i % 3 > 0)) for i, name in enumerate(TOKENS)]
+)
 def test_broken_run_is_told_of_resumed_and_used(name, tmp_path):
     whole = tmp_path / "whole"
     short = {"training__steps": 5, "training__evaluate_every": 2, "checkpoint__every": 2}

@@ -11,6 +11,8 @@ from glassformer.lens.page.bundle import framed, standalone
 from glassformer.lens.page.script import script, style
 from lens.explored import SCREENS, planted
 
+pytestmark = pytest.mark.slow
+
 
 def hexadecimal(colour):
     """Red, green and blue of "#rrggbb", 0 to 255."""

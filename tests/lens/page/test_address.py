@@ -9,6 +9,8 @@ from glassformer.lens.ablate import silence
 from glassformer.lens.server.subject import Subject
 from lens.explored import LETTERS, small
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("query", ["screen=nosuch", "toString=1", "constructor=1&__proto__=x", "nosuch=1&layer=-1"])
 def test_what_is_no_setting_does_nothing(opened, query):

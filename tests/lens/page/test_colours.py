@@ -14,6 +14,8 @@ from glassformer.lens.server.subject import Subject
 from lens.explored import LETTERS, planted, small
 from lens.page.test_access import luminance, ratio
 
+pytestmark = pytest.mark.slow
+
 COLOURED = """name => [...document.querySelectorAll(name)].map(each => {
   const { backgroundColor, color } = getComputedStyle(each);
   return [backgroundColor, color];

@@ -11,6 +11,8 @@ from glassformer.lens.server.subject import Subject
 from lens.explored import LETTERS, small
 from lens.page.test_live import PAST
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def pair():

@@ -13,6 +13,8 @@ from lens.explored import LETTERS, planted, small
 from lens.page.conftest import METRICS
 from lens.page.test_live import PAST
 
+pytestmark = pytest.mark.slow
+
 AT = """() => {
   const each = document.activeElement;
   const label = each.closest("label")?.querySelector("span");

@@ -10,6 +10,8 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.lens.server.subject import Subject
 from lens.explored import LETTERS, small
 
+pytestmark = pytest.mark.slow
+
 BOTH = Tokenizers(LETTERS, LETTERS)
 
 

@@ -15,6 +15,8 @@ from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.pair import patch_traces, patching_as_json
 from lens.explored import LETTERS, SCREENS, small
 
+pytestmark = pytest.mark.slow
+
 PAST = {
     "steps": [10, 20, 30],
     "heads": [

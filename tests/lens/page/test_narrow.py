@@ -12,6 +12,8 @@ from lens.explored import LETTERS, SCREENS, planted, small
 from lens.page.conftest import METRICS
 from lens.page.test_live import PAST
 
+pytestmark = pytest.mark.slow
+
 WINDOW = {"width": 320, "height": 640}
 LONG = [(6 * "abcdefghij")[:size] for size in (60, 59, 60)]
 PLACES = (*SCREENS, "attention?view=arcs", "attention?view=table", "attention?other=1", "heads?other=1",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 BOXES = """selector => [...document.querySelectorAll(selector)].map(each => {
   const { x, y, height } = each.getBoundingClientRect();
   return [Math.round(y + height / 2), x];

@@ -15,6 +15,8 @@ from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.transformer import Transformer
 from lens.explored import LETTERS, planted, small
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def opened_with(watched, tmp_path):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from glassformer.data.dataset import Tokenizers
 from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.make import trace
 from lens.explored import LETTERS, small
+
+pytestmark = pytest.mark.slow
 
 BOTH = Tokenizers(LETTERS, LETTERS)
 SHOWN = "document.querySelector('.sample').textContent"

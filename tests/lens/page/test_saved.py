@@ -16,6 +16,8 @@ from lens.explored import HOSTILE, SCREENS, planted
 from lens.page.conftest import METRICS
 from lens.page.test_live import PAST
 
+pytestmark = pytest.mark.slow
+
 SVG = "{http://www.w3.org/2000/svg}"
 FACTS = {
     "name": "a run/of mine",

@@ -1,0 +1,205 @@
+"""Broken laws of data, training, decoding, storing and serving."""
+
+from __future__ import annotations
+
+import torch
+from law import breaks
+
+LOOP, OBJECTIVE, OPTIM = "glassformer.train.loop", "glassformer.train.objective", "tests/train/optim"
+RESUME = "tests/train/run/test_resume.py"
+CHOOSE = "glassformer.decode.choose"
+STORE = "tests/store/test_checkpoint.py tests/store/test_manifest.py"
+
+
+# --- data
+
+
+@breaks("glassformer.data.draws:split_of", "tests/data/test_synthetic.py")
+def test_examples_are_trained_on(original):
+    return lambda text: "train"
+
+
+@breaks("glassformer.data.rows:pad", "tests/data/test_batch.py")
+def padding_is_not_marked(original):
+    return lambda sequences: (original(sequences)[0], None)
+
+
+@breaks("glassformer.data.sampler:BatchSampler.epoch", "tests/data/test_sampler.py")
+def every_epoch_has_the_same_order(original):
+    return lambda self, epoch: original(self, 0)
+
+
+@breaks("glassformer.data.sampler:BatchSampler._cut", "tests/data/test_sampler.py")
+def the_last_batch_of_an_epoch_is_lost(original):
+    return lambda self, order: original(self, order)[:-1] or original(self, order)
+
+
+# --- objectives and loss
+
+
+@breaks(f"{OBJECTIVE}:next_token", "tests/train/test_objective.py")
+def each_position_predicts_itself(original):
+    def next_token(batch):
+        asked = original(batch)
+        return asked._replace(ids=batch.tokens[:, :-1])
+
+    return next_token
+
+
+@breaks(f"{OBJECTIVE}:next_token", "tests/train/test_objective.py tests/train/test_loss.py")
+def padding_is_predicted(original):
+    return lambda batch: original(batch)._replace(keep=None)
+
+
+@breaks(f"{OBJECTIVE}:masked_token", "tests/train/test_objective.py")
+def tokens_that_can_be_read_are_predicted(original):
+    return lambda batch: original(batch)._replace(keep=batch.keep)
+
+
+@breaks(f"{OBJECTIVE}:without", "tests/train/test_objective.py")
+def tokens_that_are_never_written_are_targets(original):
+    return lambda objective, silent: objective
+
+
+@breaks("glassformer.train.cross_entropy:cross_entropy", "tests/train/test_cross_entropy.py")
+def labels_are_never_smoothed(original):
+    def cross_entropy(logits, ids, label_smoothing=0.0, *rest, **more):
+        return original(logits, ids, 0.0, *rest, **more)
+
+    return cross_entropy
+
+
+@breaks("glassformer.train.loss_scale:LossScale.unscale", "tests/train/test_loss_scale.py")
+def gradients_stay_scaled(original):
+    return lambda self, optimizer: None
+
+
+# --- one update
+
+
+@breaks(f"{LOOP}:stream_of", f"tests/train/test_loop.py {RESUME}")
+def dropout_falls_alike_in_every_step(original):
+    return lambda *parts: original(parts[0])
+
+
+@breaks(f"{LOOP}:seeded", "tests/train/test_loop.py")
+def training_leaves_torchs_generator_moved(original):
+    import contextlib
+
+    @contextlib.contextmanager
+    def seeded(*parts, device):
+        torch.manual_seed(len(parts))
+        yield
+
+    return seeded
+
+
+@breaks(f"{LOOP}:count_targets", "tests/train/test_accumulation.py tests/train/test_loop.py")
+def the_mean_is_over_rows(original):
+    return lambda batch, objective, step: original(batch, objective, step) and len(batch.tokens)
+
+
+@breaks("glassformer.train.optim.schedule:Schedule.__call__", f"{OPTIM}/test_schedule.py")
+def there_is_no_warm_up(original):
+    return lambda self, step: original(self, max(step, self.warmup))
+
+
+@breaks("glassformer.train.optim.average:Average.update", f"{OPTIM}/test_average.py")
+def the_average_is_the_last_weights(original):
+    return lambda self: None
+
+
+@breaks("glassformer.train.optim.orthogonal:scaled", f"{OPTIM}/test_orthogonal.py")
+def a_matrix_is_made_orthogonal_at_any_size(original):
+    return lambda x: x
+
+
+# --- a run
+
+
+@breaks("glassformer.train.run.resumable:Standing.to_state", RESUME)
+def a_resumed_run_begins_its_data_anew(original):
+    return lambda self: {**original(self), "step": 0}
+
+
+@breaks("glassformer.data.sampler:BatchSampler.stream", RESUME)
+def a_resumed_run_reads_other_batches(original):
+    return lambda self, start_step=0: original(self, 0)
+
+
+# --- storing
+
+
+@breaks("glassformer.store.manifest:sha256", STORE)
+def a_flipped_bit_is_not_seen(original):
+    return lambda path: "0" * 64
+
+
+@breaks("glassformer.store.manifest:verify", STORE)
+def a_file_that_lacks_bytes_is_read(original):
+    from glassformer.store.manifest import read_manifest
+
+    return lambda folder, *, read=None, hashed=True: read_manifest(folder)
+
+
+@breaks("glassformer.store.files:sync_file", "tests/faults/test_checkpoint_faults.py tests/store/test_files.py")
+def files_are_not_synced(original):
+    return lambda path: None
+
+
+@breaks("glassformer.store.tensors:refuse_non_finite", "tests/store")
+def weights_that_are_no_numbers_are_kept(original):
+    return lambda tensors, what: None
+
+
+@breaks("glassformer.store.lock:RunLock.take", "tests/store/test_lock.py")
+def two_processes_train_one_run(original):
+    return lambda self: None
+
+
+# --- decoding
+
+
+@breaks(f"{CHOOSE}.filters:top_k", "tests/decode/choose")
+def top_k_keeps_one_too_many(original):
+    return lambda k: original(k + 1)
+
+
+@breaks(f"{CHOOSE}.filters:top_p", "tests/decode/choose")
+def top_p_keeps_everything(original):
+    return lambda p: original(1.0)
+
+
+@breaks(f"{CHOOSE}.filters:temperature", "tests/decode/choose")
+def temperature_is_turned_over(original):
+    return lambda value: original(1 / value)
+
+
+@breaks(f"{CHOOSE}.greedy:greedy", "tests/decode/test_cached.py tests/decode/test_generate.py")
+def the_second_likeliest_token_is_written(original):
+    return lambda logits, context: logits.topk(2).indices[:, 1]
+
+
+@breaks("glassformer.decode.beam:length_penalty", "tests/decode/test_beam.py tests/decode/test_beam_exhaustive.py")
+def long_answers_pay_nothing(original):
+    return lambda alpha: original(0.0)
+
+
+@breaks(
+    "glassformer.decode.speculative:settle", "tests/decode/test_speculative.py tests/decode/test_speculative_shares.py"
+)
+def every_guess_is_taken(original):
+    return lambda guessed, place, p, stays, drawn: (guessed.ids[place], True)
+
+
+@breaks("glassformer.decode.choose.penalties:no_repeat_ngram", "tests/decode/choose")
+def ngrams_repeat(original):
+    return lambda n: original(n + 1)
+
+
+# --- serving and the explorer
+
+
+@breaks("glassformer.serve.listen:is_loopback", "tests/serve/test_listen.py")
+def a_stranger_is_taken_for_this_machine(original):
+    return lambda *host: True
