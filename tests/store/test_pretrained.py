@@ -283,3 +283,40 @@ def test_a_table_is_read_both_ways(family, settings):
     assert back.keys() == ours.keys()
     for name, each in ours.items():
         close(back[name], each, tolerance=0)
+
+
+def linked(folder, cache):
+    """A snapshot as the hub's cache has it: each name is a link to a file in blobs."""
+    snapshot, blobs = cache / "snapshots" / "abc", cache / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    for n, path in enumerate(sorted(folder.iterdir())):
+        path.rename(blobs / str(n))
+        (snapshot / path.name).symlink_to(f"../../blobs/{n}")
+    return snapshot
+
+
+def test_the_links_of_a_snapshot_are_followed_inside_its_cache(tmp_path):
+    before = pretrained(tmp_path / "hf")
+    snapshot = linked(tmp_path / "hf", tmp_path / "cache" / "models--a--b")
+    (tmp_path / "here").symlink_to(snapshot)
+    for folder in (snapshot, tmp_path / "here"):
+        ours, expected = both(folder, before)
+        close(ours[..., EOS], expected[..., 0])
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_link_that_leads_out_of_the_cache_is_refused(tmp_path, name):
+    pretrained(tmp_path / "hf")
+    snapshot = linked(tmp_path / "hf", tmp_path / "models--a--b")
+    (snapshot / name).resolve().rename(tmp_path / "secret")
+    (snapshot / name).unlink()
+    (snapshot / name).symlink_to("../../../secret")
+    with pytest.raises(GlassformerError, match=rf"{name} leads to .*secret.*cp -rL"):
+        read_pretrained(snapshot)
+    (tmp_path / "hf" / name).symlink_to(tmp_path / "secret")
+    for path in snapshot.iterdir():
+        if path.name != name:
+            (tmp_path / "hf" / path.name).write_bytes(path.read_bytes())
+    with pytest.raises(GlassformerError, match="followed from a snapshot"):
+        read_pretrained(tmp_path / "hf")

@@ -59,6 +59,22 @@ def regular_size(path: Path) -> int:
     return status.st_size
 
 
+def followed(path: Path) -> Path:
+    """Return the file at `path`; if that is a link in a snapshot of the hub's cache, the file in the cache.
+
+    Errors: `CheckpointError` for any other link, and for one that leads out of the cache folder of its model.
+    """
+    if not path.is_symlink():
+        return path
+    found, folder = Path(os.path.realpath(path)), Path(os.path.realpath(path.parent))
+    if folder.parent.name != "snapshots" or folder.parent.parent not in found.parents:
+        raise CheckpointError(
+            f"A link is followed from a snapshot of the hub's cache, MODEL/snapshots/ID, to a file in MODEL; {path} "
+            f"leads to {found}. If that is what you want, copy what the links point to: cp -rL {path.parent} NEW"
+        )
+    return found
+
+
 def without_links(path: str, flags: int) -> int:
     """Open a file, but not through a link that replaced it after `regular_size` looked."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0))

@@ -20,7 +20,7 @@ from glassformer.nn.transformer import Transformer
 from glassformer.store.families import FAMILIES, Family
 from glassformer.store.families.values import Values
 from glassformer.store.files import refuse_unnamable
-from glassformer.store.json_file import read_json, read_text, readable
+from glassformer.store.json_file import followed, read_json, read_text, readable
 from glassformer.store.manifest import MANIFEST
 from glassformer.store.rename import renamed
 from glassformer.store.rows import reordered
@@ -61,7 +61,7 @@ def read_pretrained(folder: Path) -> Pretrained:
     with naming(folder / CONFIG, ConfigError):
         config = family.shape.read(values)
     with naming(folder / TOKENIZER, DataError):
-        text = read_text(folder / TOKENIZER)
+        text = read_text(followed(folder / TOKENIZER))
         own = returned(text)
         adopted = adopt(text, ends) if own is None else Adopted(own[0], [*range(own[0].vocab_size)], [])
     if not puts_space(adopted.tokenizer):
@@ -127,7 +127,7 @@ def refuse_other_folder(folder: Path) -> None:
 
 def object_in(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Errors: `CheckpointError`."""
-    value = read_json(path)
+    value = read_json(followed(path))
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} must hold an object of settings; got {type(value).__name__}.")
     return value
@@ -167,7 +167,7 @@ def weights_in(folder: Path, family: Family, *, tied: bool) -> dict[str, Tensor]
     """
     found: dict[str, Tensor] = {}
     for path in files_in(folder):
-        found |= read_tensors(path)
+        found |= read_tensors(followed(path))
     head, embedding = (renamed(name, family.names) for name in ("head.weight", "decoder.embedding.weight"))
     if not any(name.startswith(family.base) for name in found):
         found = {name if name == head else f"{family.base}{name}": each for name, each in found.items()}
