@@ -9,12 +9,13 @@ import pytest
 
 from glassformer.base.errors import DataError
 from glassformer.cli.main import main
-from glassformer.proof.check.child_process import check, exit_code
-from glassformer.proof.check.file import names_in
-from glassformer.proof.check.inside import report_on
+from glassformer.proof.check.examine import check_file
+from glassformer.proof.check.file import check, names_in
+from glassformer.proof.check.report import Report, as_text
 from glassformer.proof.check.signatures import DOCUMENTED
 from glassformer.proof.check.subjects import SUBJECTS
-from proof.learners import ATTENTION, CAUSAL, GREEDY, SHIFT, STACK
+from proof.learners import ATTENTION, BLOCK, CAUSAL, ENCODING, GREEDY, HEADS, SHIFT, STACK
+from proof.planted import FILL
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -25,7 +26,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def report(path: Path, *only: str):
     """In this process, which is quicker."""
-    return report_on(path, names_in(path), only)
+    return check_file(path, names_in(path), only).as_json()
 
 
 def test_every_documented_name_is_probed():
@@ -88,8 +89,8 @@ def test_import_that_ends_the_program(tmp_path):
 @pytest.mark.parametrize(
     ("text", "facts"),
     [
-        ("def attention(q, k): ...", ["attention(q, k, v, mask=None)", "found (q, k)"]),
-        ("def causal_mask(): ...", ["causal_mask(n)", "found ()"]),
+        ("def attention(q, k): return q", ["attention(q, k, v, mask=None)", "found (q, k)"]),
+        ("def causal_mask(): return 1", ["causal_mask(n)", "found ()"]),
         ("class MultiHeadAttention:\n    def __init__(self, d): ...", ["MultiHeadAttention(d_model, n_heads)", "(d)"]),
         ("class MultiHeadAttention:\n    def __init__(self, d, h): ...", ["not an nn.Module"]),
         ("def attention(q, k, v):\n    return q / nothing", ["NameError", "line 2: return q / nothing"]),
@@ -101,7 +102,7 @@ def test_piece_that_cannot_be_probed(tmp_path, text, facts):
     problem = found["pieces"][0]["problem"]
     assert all(fact in problem for fact in facts), problem
     assert found["pieces"][1]["problem"] is None, "the rest of the file is checked all the same"
-    assert exit_code(found) == 2
+    assert Report.of(found).exit_code() == 2
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_without_mask_or_heads(tmp_path):
     states = {each["property"]: each["state"] for each in found["pieces"][0]["properties"]}
     assert states["mask"] == "not tested"
     assert states["scale"] == "holds"
-    assert exit_code(found) == 0
+    assert Report.of(found).exit_code() == 0
 
 
 def test_maps_that_cannot_be_told_apart(tmp_path):
@@ -224,6 +225,118 @@ def test_only(tmp_path):
         report(path, "max-len")
 
 
+def changed(text: str, *pairs: tuple[str, str]) -> str:
+    for before, after in pairs:
+        assert before in text
+        text = text.replace(before, after, 1)
+    return text
+
+
+WRONG_UNDER_AN_OWN_NAME = (
+    CAUSAL
+    + """
+class Reader:
+    pass
+
+def _helper(): ...
+"""
+)
+
+
+def test_what_was_not_looked_at_is_named_and_counted(tmp_path, capfd):
+    path = written(tmp_path, WRONG_UNDER_AN_OWN_NAME + "\nclass TransformerBlok:\n    pass\n")
+    assert main(["check", str(path)]) == 0
+    out = capfd.readouterr().out
+    assert "Reader (line 7) is not looked at: no known part has this name" in out
+    assert "the nearest is TransformerBlock" in " ".join(out.split())
+    assert out.rstrip().endswith("4 of 4 properties hold; 2 not looked at: Reader, TransformerBlok.")
+    assert main(["check", str(path), "--strict"]) == 3
+
+
+@pytest.mark.parametrize(
+    "body", ["...", "pass", "raise NotImplementedError", 'raise NotImplementedError("exercise 3.3")', '"""What."""']
+)
+def test_a_stub_is_not_written(tmp_path, body):
+    path = written(tmp_path, SHIFT + f"def causal_mask(n):\n    {body}\n")
+    found = check_file(path, names_in(path))
+    assert [each.written for each in found.pieces] == [True, False]
+    assert found.exit_code() == 3
+    text = as_text(found, 80)
+    assert "NOT WRITTEN learner.py, line 4" in text
+    assert "not written: causal_mask." in text
+
+
+def test_a_part_that_is_a_stub_is_not_written(tmp_path):
+    """The mask of a function is still to be written: its properties say so, the others hold."""
+    text = ATTENTION.replace("    if mask is not None:\n        scores =", "    if mask is not None:\n"
+                             "        raise NotImplementedError\n        scores =", 1)  # fmt: skip
+    states = {
+        each.property: each.state for each in check_file(written(tmp_path, text), ["attention"]).pieces[0].properties
+    }
+    assert (states["mask"], states["fill"], states["scale"]) == ("not written", "not tested", "holds")
+
+
+@pytest.mark.parametrize(
+    ("source", "before", "after", "line"),
+    [
+        (ATTENTION, "dim=-1)", "dim=-2)", "weights = torch.softmax"),
+        (ATTENTION, FILL, "scores.masked_fill(mask, float('-inf'))", "masked_fill(mask"),
+        (HEADS, "math.sqrt(self.d_head)", "math.sqrt(self.d_model)", "math.sqrt(self.d_model)"),
+        (CAUSAL, "tril", "triu", "torch.triu"),
+        (HEADS, "self.drop(", "torch.nn.functional.dropout(", "functional.dropout"),
+    ],
+)
+def test_a_mistake_has_its_line(tmp_path, source, before, after, line):
+    text = changed(source, (before, after))
+    path = written(tmp_path, text)
+    wrong = [each for piece in check_file(path, names_in(path)).pieces for each in piece.faults]
+    assert wrong
+    assert line in text.splitlines()[wrong[0].line - 1]
+
+
+def test_a_report_survives_json(tmp_path):
+    path = written(tmp_path, ATTENTION.replace("dim=-1)", "dim=-2)") + CAUSAL)
+    found = check_file(path, names_in(path))
+    assert Report.of(json.loads(json.dumps(found.as_json()))) == found
+
+
+TORCH = "embed_dim, num_heads, dropout=0.1, bias=True"
+OWN_ORDER = [
+    changed(HEADS, ("d_model, n_heads, p=0.1", "h, d_model, p=0.1"), ("super", "n_heads = h; super")),
+    changed(
+        HEADS,
+        ("mask=None):", "key_padding_mask=None, need_weights=True, attn_mask=None):"),
+        ("        B, T, _", "        mask = attn_mask\n        B, T, _"),
+        ("d_model, n_heads, p=0.1", TORCH),
+        ("super", "d_model, n_heads, p = embed_dim, num_heads, dropout; super"),
+    ),
+    changed(ENCODING, ("d_model, max_len):", "d_model: int, dropout: float = 0.1, max_len: int = 5000):")),
+    changed(ENCODING, ("d_model, max_len):", "max_len, emb_dim):"), ("super", "d_model = emb_dim; super")),
+    changed(
+        BLOCK,
+        ("def __init__(self, d_model, n_heads, d_ff):", "def __init__(self, config):"),
+        ("self.attention =", "d_model, n_heads, d_ff = config.n_embd, config.n_head, config.d_ff; self.attention ="),
+    ),
+]
+
+
+@pytest.mark.parametrize("text", OWN_ORDER, ids=["h first", "torch's", "max_len by name", "other order", "a config"])
+def test_arguments_are_matched_by_name(tmp_path, text):
+    path = written(tmp_path, text)
+    piece = check_file(path, names_in(path)).pieces[-1]
+    assert piece.problem is None
+    assert [each.mistake for each in piece.faults] == []
+    assert [each.property for each in piece.properties if each.state == "not tested"] == []
+
+
+def test_what_is_optional_is_noted_and_no_failure(tmp_path, capfd):
+    text = changed(ENCODING, ("if x.size(1) > self.max_len:", "if False:"), ("div[: d_model // 2]", "div"))
+    assert main(["check", str(written(tmp_path, text)), "--only", "PositionalEncoding"]) == 0
+    out = capfd.readouterr().out
+    assert "note        odd-width: an odd d_model fails (optional)" in out
+    assert "noted: an odd d_model fails, a sequence past max_len is not refused." in out
+
+
 # --- the process of its own
 
 
@@ -254,7 +367,7 @@ def test_command(tmp_path, capfd):
 def test_command_in_words(tmp_path, capfd, monkeypatch):
     path = written(tmp_path, CAUSAL.replace("tril", "triu"))
     found = report(path)
-    monkeypatch.setattr("glassformer.cli.check.check", lambda *_: {"file": "x.py", **found})
+    monkeypatch.setattr("glassformer.cli.check.check", lambda *_: Report.of({**found, "file": "x.py"}))
     assert main(["check", "x.py"]) == 3
     out = capfd.readouterr().out
     assert "FAILS       entries: the mask is transposed" in out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.proof.check.inside import report_on
+from glassformer.proof.check.examine import check_file
 from proof.learners import BLOCK, HEADS
 from proof.learners_models import MODEL, ROTARY
 from proof.planted import ATTEND, FEED
@@ -95,7 +95,7 @@ SANDWICH = (
 def test_other_ways_to_write_it_right(tmp_path, kind, text):
     path = tmp_path / "learner.py"
     path.write_text(text, "utf-8")
-    [piece] = report_on(path, [kind])["pieces"]
+    [piece] = check_file(path, [kind]).as_json()["pieces"]
     assert piece["problem"] is None
     assert [each["mistake"] for each in piece["properties"] if each["state"] == "fails"] == []
     assert {each["state"] for each in piece["properties"] if each["property"] in ("scale", "split", "mask")} == {
@@ -130,7 +130,7 @@ OTHER_ORDER = MODEL.replace(
 def test_other_models_and_rotations(tmp_path, kind, text, untested):
     path = tmp_path / "learner.py"
     path.write_text(text, "utf-8")
-    [piece] = report_on(path, [kind])["pieces"]
+    [piece] = check_file(path, [kind]).as_json()["pieces"]
     assert piece["problem"] is None
     assert [each["mistake"] for each in piece["properties"] if each["state"] == "fails"] == []
     assert [each["property"] for each in piece["properties"] if each["state"] == "not tested"] == untested

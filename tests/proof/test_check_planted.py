@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.proof.check.inside import report_on
+from glassformer.proof.check.examine import check_file
 from proof.learners import SOURCES
 from proof.planted import FILL, LATE, PLANTED
 
@@ -16,7 +16,7 @@ def named(tmp_path, kind, source):
     """The mistakes found in one kind of code, and what was not tested."""
     path = tmp_path / "learner.py"
     path.write_text(source, "utf-8")
-    [piece] = report_on(path, [kind])["pieces"]
+    [piece] = check_file(path, [kind]).as_json()["pieces"]
     assert piece["problem"] is None
     return {each["mistake"] for each in piece["properties"] if each["state"] == "fails"}, piece["properties"]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
 import pytest
 import torch
 
-from glassformer.proof.laws import LAWS, hugging_face, notebook_flaws, notebook_parts
+from glassformer.proof.laws import LAWS, code_cells, hugging_face, notebook_flaws, notebook_parts
 from glassformer.proof.laws.law import Law, NotHere, Setting, apart, judge, same_gradients
 
 NOTEBOOKS = Path(__file__).parents[2].parent / "shared" / "notebooks"
@@ -151,3 +152,36 @@ def test_errors_are_seen():
     assert apart(x[:1], x) == math.inf
     assert math.isnan(apart(x * math.nan, x))
     assert same_gradients({"a": x}, {"a": x, "b": x}) == math.inf
+
+
+# --- notebooks in the user's own files
+
+
+def test_code_cells_of_a_notebook_an_export_and_a_module(tmp_path):
+    cells = [
+        "import torch\n!pip install torch\n%matplotlib inline\nimport matplotlib.pyplot as plt",
+        "class TransformerEncoderBlock:\n    pass\n\nclass TransformerDecoderBlock:\n    pass\n",
+        "raise RuntimeError('a demo')\ndef after(): return 1",
+    ]
+    as_notebook = {"cells": [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells]}
+    as_notebook["cells"].insert(1, {"cell_type": "markdown", "source": ["# No code"]})
+    prose = "What this shows\n\n- no code, an apostrophe's trap (\n"
+    for name, text in (
+        ("mine.ipynb", json.dumps(as_notebook)),
+        ("mine.txt", "A title\n" + "".join(f"In [None]:\n{cell}\n{prose}" for cell in cells)),
+        ("fenced.txt", "".join(f"{prose}```python\n{cell}\n```\n" for cell in cells)),
+        ("mine.py", "\n".join(cells)),
+    ):
+        folder = tmp_path / name.replace(".", "-")
+        folder.mkdir()
+        (folder / name).write_text(text, "utf-8")
+        found = code_cells.notebook_file(folder, "003")
+        assert found == folder / name, name
+        assert {"TransformerEncoderBlock", "TransformerDecoderBlock", "after"} <= {*code_cells.definitions(found)}
+        assert code_cells.notebook_file(folder, "004") is None
+
+
+def test_a_notebook_that_is_not_there_is_named_with_what_is(tmp_path):
+    (tmp_path / "lesson.py").write_text("def attention(): ...\n", "utf-8")
+    verdict = judge(Law("notebooks", "claim", notebook_flaws.odd_width), SETTING._replace(notebooks=tmp_path))
+    assert all(word in verdict.missing for word in ("000*.ipynb", "PositionwiseFFN", "it holds lesson.py"))

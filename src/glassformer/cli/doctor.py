@@ -7,8 +7,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.check import wrapped
+from glassformer.cli.help import width
 from glassformer.cli.runs import existing_run, recipe_of
+from glassformer.proof.check.report import wrapped
 
 if TYPE_CHECKING:
     from glassformer.proof.doctor.finding import Finding
@@ -46,8 +47,12 @@ def run(arguments: Arguments) -> int:
 
 def lines(finding: Finding) -> list[str]:
     """Return one line for a finding without a cause; for a problem also its evidence, likely cause and remedy."""
+    wide = max(width(), 60)
     head = f"{finding.state.upper() if finding.cause else finding.state:10}  {finding.probe}: "
     if not finding.cause:
-        return wrapped(f"{head}{finding.what.removesuffix('.')}: {finding.evidence}", "")
+        return wrapped(f"{head}{finding.what.removesuffix('.')}: {finding.evidence}", "", wide)
     told = (("evidence", finding.evidence), ("likely cause", finding.cause), ("remedy", finding.remedy))
-    return [f"{head}{finding.what}", *(x for what, text in told for x in wrapped(f"{what}: {text}", " " * 12))]
+    return [
+        f"{head}{finding.what}",
+        *(x for what, text in told for x in wrapped(f"{what}: {text}", " " * 12, max(width(), 60))),
+    ]

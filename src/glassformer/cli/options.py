@@ -93,9 +93,12 @@ LOOK_AHEAD = Option(
 DEVICE = Option("device", "DEVICE", "Where to compute: cpu, cuda or mps (default: cpu).")
 DTYPE = Option("dtype", "DTYPE", "Floating-point type: float64 or float32 (default: float64).")
 NOTEBOOKS = Option(
-    "notebooks", "FOLDER", "Folder of the five tutorial notebooks, to compare their code with the library's."
+    "notebooks",
+    "FOLDER",
+    "Folder with the tutorial notebooks (.ipynb, .txt or .py), to compare their code with the library's.",
 )
 ONLY = Option("only", "NAME", "Test only this property, function or class; several with commas.")
+STRICT = Option("strict", None, "Exit code 3, too, if a function or class of the file was not looked at.")
 LIMIT = Option("limit", "SECONDS", "Time limit for all of the file's code (default: 60).")
 BATCH_SIZE = Option("batch-size", "N", "Lines processed together (default: the recipe's).")
 PROBABILITIES = Option("probabilities", None, "After the label, TAB and label=probability for every label.")

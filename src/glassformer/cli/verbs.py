@@ -57,6 +57,7 @@ from glassformer.cli.options import (
     SEEDS,
     SERVING,
     SPLIT,
+    STRICT,
     STUDY,
     VARY,
     Option,
@@ -261,9 +262,9 @@ VERBS: dict[str, Verb] = {
         "test code of your own, property by property",
         "FILE",
         "Import a Python file and test the functions and classes in it that have a documented name, property by "
-        "property: each failure comes with figures, a likely cause and a hint. The file runs as your own code, with "
-        "your rights, in a separate process that is stopped after a time limit. Exit codes: 0 all properties hold, 3 "
-        "one fails, 2 the file could not be checked.",
-        (ONLY, LIMIT, JSON),
+        "property: each failure comes with its line, figures, a likely cause and a hint; what was not looked at is "
+        "named. The file runs as your own code, with your rights, in a separate process that is stopped after a time "
+        "limit. Exit codes: 0 all properties hold, 3 one fails, 2 the file could not be checked.",
+        (ONLY, STRICT, LIMIT, JSON),
     ),
 }

@@ -24,7 +24,9 @@ def run(arguments: Arguments) -> int:
     dtype, folder = options.get("dtype", "float64"), options.get("notebooks")
     one_of(DTYPES, dtype, "--dtype")
     if folder is not None and not Path(folder).is_dir():
-        raise ConfigError(f"--notebooks must name the folder of the five notebooks; there is no folder {folder!r}.")
+        raise ConfigError(
+            f"--notebooks must name a folder with notebooks (.ipynb, .txt or .py); there is no folder {folder!r}."
+        )
     import torch
 
     from glassformer.base.runtime import choose_device, choose_threads

@@ -1,21 +1,99 @@
-"""Tests a learner's `TransformerBlock(d_model, n_heads, d_ff)`: how it is assembled, and its attention."""
+"""Tests a learner's block and stack of blocks: how they are assembled, and the attention inside."""
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Any, NamedTuple, cast
 
+import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.attention import accepts
-from glassformer.proof.check.heads import D, Heads, repeatable, shape
+from glassformer.proof.check.attention import first
+from glassformer.proof.check.calling import built, constructed, forward_of, mask_argument, scramble
+from glassformer.proof.check.heads import D, Heads, heads_properties, repeatable, rows, shape
 from glassformer.proof.check.listen import Heard, is_norm
-from glassformer.proof.check.mask import HEADS
-from glassformer.proof.check.multi_head import constructed, heads_properties
+from glassformer.proof.check.mask import HEADS, masked, polarity
 from glassformer.proof.check.reading import distance
-from glassformer.proof.check.structure import Branch, Structure, structure_of
-from glassformer.proof.check.table import Fault, Mistake, NotTestedError, Property, SignatureError, Subject
+from glassformer.proof.check.table import Fault, Mistake, NotTestedError, Property, Subject, ask
+
+EXACT = 1e-9
+
+
+class Branch(NamedTuple):
+    """A recorded attention or feed-forward: the index of its first call, its input and its output."""
+
+    name: str
+    place: int
+    given: Tensor
+    gave: Tensor
+
+
+class Way(NamedTuple):
+    """after(base + output(branch(before(x)))), each norm by name or None; base: "stream", "normed" or "nothing"."""
+
+    before: str | None
+    output: str | None
+    after: str | None
+    base: str
+
+    def norms(self) -> list[str]:
+        """Return the norms in it."""
+        return [each for each in (self.before, self.output, self.after) if each is not None]
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The branches in the order in which they run, and the way of each. Without ways, the block does not add up."""
+
+    branches: list[Branch]
+    ways: list[Way]
+    feed_first: bool
+
+    def pairs(self) -> Iterator[tuple[Way, Branch]]:
+        """Return each branch with its way."""
+        return zip(self.ways, self.branches, strict=True)
+
+
+def structure_of(x: Tensor, seen: Tensor, parts: list[Branch], heard: list[Heard]) -> Structure:
+    """Return the structure that gives `seen` for the input x, using the learner's norms as functions."""
+    first, second = ordered = sorted(parts, key=lambda each: each.place)
+    apply = {each.name: each.module for each in heard}
+    found = [
+        [way, other]
+        for way, stream in candidates(x, first, apply)
+        for other, end in candidates(stream, second, apply)
+        if distance(end, seen) <= EXACT
+    ]
+    return Structure(ordered, min(found, key=oddity) if found else [], first.name == "feed-forward")
+
+
+def oddity(ways: list[Way]) -> float:
+    """Count the mistakes in these ways. Of two that give the same numbers, the one with fewer was probably meant."""
+    mistakes = float(any(way.base == "normed" for way in ways))
+    mistakes += sum(way.base == "nothing" for way in ways)
+    mistakes += sum(way.before is None and way.after is None for way in ways)
+    mistakes += len({way.before is None for way in ways}) > 1
+    return mistakes + 0.1 * sum(len(way.norms()) for way in ways)
+
+
+def candidates(x: Tensor, branch: Branch, norms: dict[str, Callable[[Tensor], Tensor]]) -> Iterator[tuple[Way, Tensor]]:
+    """Yield every way that explains the branch's input, with the stream after it."""
+    names = [None, *norms]
+
+    def normed(name: str | None, value: Tensor) -> Tensor:
+        with torch.no_grad():
+            return value if name is None else norms[name](value)
+
+    befores = [name for name in names if distance(normed(name, x), branch.given) <= EXACT]
+    for way in (Way(*each) for each in product(befores, names, names, ("stream", "normed", "nothing"))):
+        if way.base == "normed" and way.before is None:
+            continue
+        base = {"stream": x, "normed": normed(way.before, x), "nothing": torch.zeros_like(x)}[way.base]
+        yield way, normed(way.after, base + normed(way.output, branch.gave))
+
 
 F = 20
 
@@ -79,15 +157,13 @@ class Block(Heads):
     """The learner's block, with the recorded calls of its attention, feed-forward and norms."""
 
     def __init__(self, kind: Any) -> None:
-        module = constructed(kind, D, HEADS, F)
-        if not accepts(module.forward, "x"):
-            raise SignatureError(f"forward{inspect.signature(module.forward)}")
-        super().__init__(module, self.call, accepts(module.forward, "x", "mask"))
+        module = constructed(kind, {"d_model": D, "n_heads": HEADS}, {"d_ff": F})
+        super().__init__(module, self.call, mask_argument(forward_of(module, "x"), 1))
         self.structure = self._structure()
 
     def call(self, x: Tensor, mask: Tensor | None) -> Any:
         """Run the block."""
-        return self.module(x) if mask is None else self.module(x, mask)
+        return self.module(x) if mask is None else self.module(x, **self.named(mask))
 
     def norm_count(self) -> int:
         """Return how many times norms are called in one forward pass."""
@@ -208,5 +284,109 @@ BLOCK = Subject(
         Property("norm", "Each branch has a norm, before it or after its sum.", norms, ("structure",)),
         Property("own-norm", "Each norm has weights of its own.", own_norms, ("structure",)),
         Property("activation", "The feed-forward is not linear.", bends, ("structure",)),
+    ),
+)
+
+
+LAYERS = 3
+SAME_LAYERS = Mistake(
+    "the layers are the same module",
+    "More layers bring no more parameters: the same module is run again and again.",
+    "How many blocks does your constructor make, and how many does it put into the list?",
+)
+EQUAL_LAYERS = Mistake(
+    "the layers start identical",
+    "Each layer starts with the same numbers, as copies of one module do.",
+    "Is each layer made anew, with random numbers of its own?",
+)
+IDLE_LAYERS = Mistake(
+    "some layers are not run",
+    "The parameters of some layers do not affect the output.",
+    "Follow x through the loop: is each layer given what the one before it gave?",
+)
+
+
+class Stack(Heads):
+    """The learner's stack, with its initial parameters."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        module = self.made(LAYERS)
+        self.start = {name: each.detach().clone() for name, each in module.named_parameters()}
+        super().__init__(scramble(module), self.call, mask_argument(forward_of(module, "x"), 1))
+
+    def single(self) -> Heads:
+        """Return a stack of one layer. Through several layers, information flows indirectly past a mask."""
+        module = scramble(self.made(1))
+
+        def call(x: Tensor, mask: Tensor | None) -> Any:
+            return module(x) if mask is None else module(x, **self.named(mask))
+
+        return Heads(module, call, self.mask)
+
+    def made(self, layers: int) -> nn.Module:
+        """Return an instance as its constructor leaves it."""
+        return built(self.kind, {"n_layers": layers, "d_model": D, "n_heads": HEADS}, {"d_ff": F})
+
+    def call(self, x: Tensor, mask: Tensor | None) -> Any:
+        """Run the stack."""
+        return self.module(x) if mask is None else self.module(x, **self.named(mask))
+
+
+def numbers(module: nn.Module) -> int:
+    """Return the number of parameters of a module."""
+    return sum(each.numel() for each in module.parameters())
+
+
+def grows(learner: Stack) -> Fault | None:
+    """Check that each layer adds parameters of its own."""
+    counts = [numbers(learner.made(layers)) for layers in (1, 2, LAYERS)]
+    if all(more > fewer for fewer, more in pairwise(counts)):
+        return None
+    return Fault(SAME_LAYERS, f"1, 2 and {LAYERS} layers have {', '.join(f'{each:,}' for each in counts)} parameters.")
+
+
+def differ(learner: Stack) -> Fault | None:
+    """Check that no two matrices are equal at the start, except constant ones, such as output maps that start at 0."""
+    matrices = [(name, each) for name, each in learner.start.items() if each.ndim == 2 and (each != each[0, 0]).any()]
+    for place, (name, one) in enumerate(matrices):
+        for other, two in matrices[place + 1 :]:
+            if one.shape == two.shape and torch.equal(one, two):
+                return Fault(EQUAL_LAYERS, f"`{name}` and `{other}` hold the same {one.numel()} numbers at the start.")
+    return None
+
+
+def all_run(learner: Stack) -> Fault | None:
+    """Check that every parameter affects the output."""
+    named = dict(learner.module.named_parameters())
+    output = first(ask(learner.run, learner.x, None))
+    if not output.requires_grad:
+        return Fault(IDLE_LAYERS, f"None of {len(named)} tensors has a gradient.")
+    weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
+    slopes = torch.autograd.grad((output * weights).sum(), [*named.values()], allow_unused=True)
+    found = dict(zip(named, cast("tuple[Tensor | None, ...]", slopes), strict=True))
+    idle = [name for name, slope in found.items() if slope is None]
+    return (
+        Fault(IDLE_LAYERS, f"{len(idle)} of {len(named)} tensors have no gradient, among them `{idle[0]}`.")
+        if idle
+        else None
+    )
+
+
+def one_mask(learner: Stack) -> Fault | None:
+    """Check the mask in a stack of one layer."""
+    return masked(polarity)(learner.single())
+
+
+STACK = Subject(
+    Stack,
+    (
+        Property("shape", "There is one vector of width d_model for each position.", shape),
+        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
+        Property("rows", "No row of a batch affects another.", rows, ("repeatable",)),
+        Property("own-layers", "Each layer has parameters of its own.", grows),
+        Property("fresh-layers", "Layers start different.", differ, ("own-layers",)),
+        Property("used-layers", "Every layer is run.", all_run, ("shape", "repeatable")),
+        Property("mask", "The mask reaches the attention of a layer.", one_mask, ("shape", "repeatable", "rows")),
     ),
 )

@@ -1,16 +1,31 @@
-"""Looks at a learner's file before it is run: whether it can be parsed, and which documented names it defines."""
+"""Checks a learner's file in a separate process with a time limit, after looking at which names it defines."""
 
 from __future__ import annotations
 
 import ast
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from glassformer.base.errors import DataError
+from glassformer.proof.check.report import Report
 from glassformer.proof.check.signatures import DOCUMENTED, HOME
+
+LIMIT = 60.0
+"""Seconds for all of a learner's code. Starting Python and torch does not count."""
+START = 120.0
+"""Seconds for starting Python and torch."""
 
 
 def names_in(path: Path) -> list[str]:
-    """Return the documented names (or aliases) that the file defines or imports, in order of appearance.
+    """Return, in order, the public functions and classes that the file defines, and the documented names it imports.
 
     Errors: `DataError` if it is no file, no text, has a syntax error (with its line), or defines nothing to check.
     """
@@ -24,25 +39,95 @@ def names_in(path: Path) -> list[str]:
         raise DataError(f"{path}, line {error.lineno}: {error.msg}{line}. Python cannot read the file.") from None
     except ValueError as error:
         raise DataError(f"{path} is not a Python source file: {error}.") from None
-    defined = [name for node in tree.body for name in bound(node)]
-    found = [name for name in dict.fromkeys(defined) if name in HOME]
-    if not found:
-        there = ", ".join(dict.fromkeys(defined)) or "nothing"
+    defined = dict(pair for node in tree.body for pair in bound(node))
+    if not {*defined} & {*HOME}:
+        there = ", ".join(defined) or "nothing"
         raise DataError(
             f"{path} contains nothing to check. Known names: {', '.join(DOCUMENTED)}. The file defines {there[:150]}. "
             "See glassformer check --help."
         )
-    return found
+    return [name for name, own in defined.items() if name in HOME or (own and not name.startswith("_"))]
 
 
-def bound(node: ast.stmt) -> list[str]:
-    """Return the names that a top-level statement assigns."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
+def bound(node: ast.stmt) -> list[tuple[str, bool]]:
+    """Return the names that a top-level statement assigns, and whether each is a function or class defined here."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [(node.name, True)]
     if isinstance(node, ast.Assign):
-        return [each.id for each in node.targets if isinstance(each, ast.Name)]
+        own = isinstance(node.value, ast.Lambda)
+        return [(each.id, own) for each in node.targets if isinstance(each, ast.Name)]
     if isinstance(node, ast.ImportFrom):
-        return [each.asname or each.name for each in node.names]
+        return [(each.asname or each.name, False) for each in node.names]
+    if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+        return []
     if isinstance(node, ast.If | ast.Try | ast.With):
-        return [name for each in node.body for name in bound(each)]
+        return [pair for each in node.body for pair in bound(each)]
     return []
+
+
+def check(path: Path, only: Sequence[str] = (), limit: float = LIMIT) -> Report:
+    """Check the parts of a file.
+
+    The file's code runs with the user's rights, but cannot hang or end this process. Errors: `DataError` for a file
+    that cannot be checked: it is missing, has a syntax error, defines no known name, fails on import or runs out of
+    time.
+    """
+    names = names_in(path)
+    with tempfile.TemporaryDirectory(prefix="glassformer-check-") as name:
+        out = Path(name)
+        code = run_child([str(path.resolve()), str(out), str(limit), ",".join(names), ",".join(only)], limit)
+        found = out / "found.json"
+        if found.is_file():
+            report = json.loads(found.read_text("utf-8"))
+            if "problem" in report:
+                raise DataError(f"{path}: {report['problem']}")
+            return Report.of({**report, "file": str(path)})
+        stack = out / "stack.txt"
+        place = hanging(stack.read_text("utf-8", "replace") if stack.is_file() else "", path.resolve())
+        if code is None or place:
+            raise DataError(
+                f"{path}: its code took longer than {limit:g} s and was stopped{place}. Is there an endless "
+                "loop? If the code is only slow, raise --limit SECONDS."
+            )
+        raise DataError(f"{path}: its code ended the Python process (exit code {code}), so nothing could be checked.")
+
+
+def run_child(words: list[str], limit: float) -> int | None:
+    """Return the exit code of the process that runs the learner's code; None if it had to be killed.
+
+    All processes that it started are killed in any case.
+    """
+    source = str(Path(__file__).parents[3])
+    path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg"}
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", "glassformer.proof.check.child", *words],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        return child.wait(limit + START)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with suppress(OSError):
+            if hasattr(os, "killpg"):
+                os.killpg(child.pid, signal.SIGKILL)
+            else:  # Windows, which has no groups of processes
+                child.kill()
+        child.wait()
+
+
+def hanging(stack: str, path: Path) -> str:
+    """Say from a stack dump which line of the learner's file ran when the time was up. Empty without a dump."""
+    if not stack:
+        return ""
+    found = re.search(rf'File "{re.escape(str(path))}", line (\d+)', stack)
+    if not found:
+        return " (outside the file itself)"
+    number = int(found[1])
+    lines = path.read_text("utf-8", "replace").splitlines()
+    return f" in line {number} (`{lines[number - 1].strip()}`)" if number <= len(lines) else f" in line {number}"

@@ -5,27 +5,115 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
+from itertools import permutations
 from typing import Any
 
 import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.attention import RANDOM, UNKNOWN, first
-from glassformer.proof.check.equation import SOFTMAX, Masking, mixed, scales
+from glassformer.proof.check.attention import RANDOM, SOFTMAX, UNKNOWN, first, mixed, scales
+from glassformer.proof.check.calling import accepts, constructed, forward_of, mask_argument, required
 from glassformer.proof.check.listen import Heard, Maps, listening, maps_of
-from glassformer.proof.check.mask import BATCH, HEADS, WIDTH, Attending, T
-from glassformer.proof.check.reading import Reading, distance, read
-from glassformer.proof.check.split import (
-    layout_choices,
-    merge,
-    merge_choices,
-    order_choices,
-    split,
-    split_choices,
-    unfuse,
+from glassformer.proof.check.mask import BATCH, HEADS, WIDTH, Attending, Masking, T, mask_properties
+from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
+from glassformer.proof.check.table import (
+    CrashError,
+    Fault,
+    Mistake,
+    NotTestedError,
+    Property,
+    Subject,
+    ask,
+    crash_of,
 )
-from glassformer.proof.check.table import CrashError, Fault, Mistake, NotTestedError, ask
+
+SPLIT = Mistake(
+    "heads are mixed: they are split without a transpose",
+    "[B, T, D] is reshaped straight to [B, H, T, K], so that a head holds pieces of different positions.",
+    "A reshape never moves numbers in memory. Which axis must a position's numbers be cut along?",
+)
+ACROSS = Mistake(
+    "attention runs across the heads instead of the positions",
+    "The heads stand where the positions should, so each position attends among its own heads.",
+    "What is the size of your scores? It should grow with the length of the sequence.",
+)
+MERGE = Mistake(
+    "heads are mixed: they are merged without a transpose",
+    "[B, H, T, K] is reshaped straight to [B, T, D], so that a position gets pieces of other positions.",
+    "A reshape never moves numbers in memory. What must happen first so that one position's heads are neighbours?",
+)
+ROLES = Mistake(
+    "query, key and value are confused",
+    "The maps are not used as they are called: what the query map gives is not used as the query.",
+    "Follow each projection by its name, from the map to the place where it is used.",
+)
+
+
+def split(x: Tensor, how: str) -> Tensor:
+    """Reshape [B, T, D] to [B, H, T, K]."""
+    B, T, _ = x.shape
+    if how == "reshaped":
+        return x.reshape(B, HEADS, T, WIDTH)
+    if how == "across":
+        return x.reshape(B, T, HEADS, WIDTH)
+    if how == "strided":
+        return x.reshape(B, T, WIDTH, HEADS).permute(0, 3, 1, 2)
+    return x.reshape(B, T, HEADS, WIDTH).transpose(1, 2)
+
+
+def merge(x: Tensor, how: str, T: int) -> Tensor:
+    """Reshape [B, H, T, K] to [B, T, D]."""
+    if how == "reshaped":
+        return x.reshape(x.shape[0], T, HEADS * WIDTH)
+    if how == "strided":
+        return x.permute(0, 2, 3, 1).reshape(x.shape[0], T, HEADS * WIDTH)
+    return x.transpose(1, 2).reshape(x.shape[0], T, HEADS * WIDTH)
+
+
+def unfuse(x: Tensor, layout: str) -> list[Tensor]:
+    """Split the output of a fused projection into query, key and value, each [B, T, D]. Any layout is right."""
+    B, T, D = x.shape
+    if layout == "by head":  # each head holds its query, key and value
+        return [each.reshape(B, T, D // 3) for each in x.reshape(B, T, HEADS, 3 * WIDTH).chunk(3, -1)]
+    if layout == "by number":
+        return [each.reshape(B, T, D // 3) for each in x.reshape(B, T, HEADS, WIDTH, 3).unbind(-1)]
+    return [*x.chunk(3, -1)]
+
+
+def split_choices() -> list[Choice]:
+    """Return ways to split heads.
+
+    "strided" takes every H-th number: a fixed reordering of the map's rows, so it is right too.
+    """
+    return [
+        Choice("right", "heads split as documented"),
+        Choice("strided", "heads of every H-th number"),
+        Choice("reshaped", "a reshape to [B, H, T, K]", SPLIT),
+        Choice("across", "scores between heads", ACROSS),
+    ]
+
+
+def merge_choices() -> list[Choice]:
+    """Return ways to merge."""
+    return [
+        Choice("right", "heads merged as documented"),
+        Choice("strided", "heads of every H-th number"),
+        Choice("reshaped", "a reshape from [B, H, T, K]", MERGE),
+    ]
+
+
+def order_choices(named: bool) -> list[Choice]:
+    """Return which projection may be q, k and v. Any order is right if no names say otherwise."""
+    orders = ["".join(each) for each in permutations("qkv")]
+    wrong = ROLES if named else None
+    return [Choice(each, f"the maps in the order {each}", None if each == "qkv" else wrong) for each in orders]
+
+
+def layout_choices(fused: bool) -> list[Choice]:
+    """Return the ways to split a fused projection."""
+    return [Choice(each) for each in (("thirds", "by head", "by number") if fused else ("none",))]
+
 
 D = HEADS * WIDTH
 
@@ -55,9 +143,9 @@ MIXED = Mistake(
 class Heads(Attending):
     """A module that attends, with a fixed input. Comparisons use the input of its output map."""
 
-    def __init__(self, module: nn.Module, call: Callable[..., Any], takes_mask: bool) -> None:
-        """Run the module once by `call(x, mask)`, where mask None means no mask."""
-        self.module, self.run, self.takes_mask = module, call, takes_mask
+    def __init__(self, module: nn.Module, call: Callable[..., Any], mask: str | None) -> None:
+        """Run the module once by `call(x, mask)`, where None means no mask. `mask` is the name of that argument."""
+        self.module, self.run, self.mask, self.takes_mask = module, call, mask, mask is not None
         draw = torch.Generator().manual_seed(3)
         self.x = torch.randn(BATCH, T, D, generator=draw, dtype=torch.float64)
         self.forms: Callable[[Tensor], Tensor] | None = None
@@ -66,6 +154,10 @@ class Heads(Attending):
         self.heard = list(heard)
         self.maps = maps_of(attention_calls(self.heard), D)
         self.reading = self._read()
+
+    def named(self, mask: Tensor) -> dict[str, Tensor]:
+        """Return the mask as an argument by name."""
+        return {} if self.mask is None else {self.mask: mask}
 
     def _read(self) -> Reading | None:
         if self.maps is None or not repeats(self):
@@ -298,3 +390,128 @@ def trained(learner: Heads) -> Tensor:
     with torch.no_grad():
         output, maps = learner.heard_with(learner.x, None)
     return output if maps is None or maps.output is None else maps.output.given
+
+
+NO_OUTPUT = Mistake(
+    "the output map is missing",
+    "The heads are concatenated and returned as they are; W_O of the paper's section 3.2.2 is not applied.",
+    "Count the linear maps that the paper names, and those that your forward calls.",
+)
+ADDS = Mistake(
+    "the residual stands inside the attention",
+    "The module adds its own input to its output; a block that does the same then adds it twice.",
+    "Whose task is the residual connection: the attention's, or the block's?",
+)
+AFTER = Mistake(
+    "the output is changed after the output map",
+    "The module does not return what its output map returned.",
+    "What stands between your last linear map and the return?",
+)
+CROSS = Mistake(
+    "keys or values are not made from their own input",
+    "With another sequence to read (cross-attention), a projection receives the wrong one of the three inputs.",
+    "For each of the three projections: which argument of forward goes into it?",
+)
+CROSS_LENGTH = Mistake(
+    "it needs equal numbers of queries and keys",
+    "It fails when the sequence that is read has another length, as in cross-attention.",
+    "Which of your sizes do you take from the query although they belong to the key?",
+)
+
+
+class MultiHead(Heads):
+    """The learner's module, called with one input or with three."""
+
+    def __init__(self, kind: Any) -> None:
+        module = constructed(kind, {"d_model": D, "n_heads": HEADS})
+        self.three = accepts(module.forward, "query", "key", "value")
+        self.three = self.three and len(required(module.forward)) != 1
+        inputs = ("query", "key", "value") if self.three else ("x",)
+        super().__init__(module, self.call, mask_argument(forward_of(module, *inputs), len(inputs)))
+
+    def call(self, x: Tensor, mask: Tensor | None) -> Any:
+        """Run self-attention on x."""
+        inputs = [x, x, x] if self.three else [x]
+        return self.module(*inputs) if mask is None else self.module(*inputs, **self.named(mask))
+
+
+def output_map(learner: MultiHead) -> Fault | None:
+    """Check that the module returns the output of its output map."""
+    if learner.maps is None:
+        raise NotTestedError("its linear maps (query, key, value, output) could not be told apart")
+    if learner.maps.output is None:
+        calls = len(learner.maps.projections)
+        return Fault(
+            NO_OUTPUT,
+            f"{calls} linear {'map is' if calls == 1 else 'maps are'} called, and none after the heads are merged.",
+        )
+    gave = learner.maps.output.gave
+    gap = distance(learner.seen, gave)
+    if gap <= 1e-9:
+        return None
+    adds = distance(learner.seen, gave + learner.x) <= 1e-9
+    return Fault(
+        ADDS if adds else AFTER,
+        f"The module's output differs from that of its output map by {gap:.2g}"
+        + (", which is exactly its input." if adds else "."),
+    )
+
+
+def cross(learner: MultiHead) -> Fault | None:
+    """Check that keys and values can come from another sequence, of another length."""
+    if not learner.three:
+        raise NotTestedError("it takes one input, x")
+    draw = torch.Generator().manual_seed(4)
+    key, value = (torch.randn(BATCH, T + 1, D, generator=draw, dtype=torch.float64) for _ in range(2))
+    with listening(learner.module) as heard, torch.no_grad():
+        try:
+            answer = first(ask(learner.module, learner.x, key, value))
+        except CrashError as crash:
+            return Fault(CROSS_LENGTH, f"With {T} queries and {T + 1} keys: {crash_of(crash)}")
+    if not isinstance(answer, Tensor) or answer.shape != learner.x.shape:
+        return Fault(CROSS_LENGTH, f"With {T} queries and {T + 1} keys the output is {tuple(answer.shape)}.")
+    if learner.maps is None or len(learner.maps.projections) != 3:
+        raise NotTestedError("its linear maps could not be told apart")
+    given = {each.name: each.given for each in heard}
+    wanted = {"query": learner.x, "key": key, "value": value}
+    order = str(learner.reading.value("order")) if learner.reading else "qkv"
+    for letter, each in zip(order, learner.maps.projections, strict=True):
+        name = {"q": "query", "k": "key", "v": "value"}[letter]
+        if (gap := distance(given.get(each.name, wanted[name]), wanted[name])) > 0:
+            other = next((n for n, x in wanted.items() if distance(given[each.name], x) == 0), "something else")
+            return Fault(
+                CROSS, f"The {name} map `{each.name}` receives {other}, which differs from the {name} by {gap:.2g}."
+            )
+    return None
+
+
+def heads_properties() -> list[Property]:
+    """Return the properties of heads, in a module of their own or in a block."""
+    return [
+        Property("equation", "Each head gives softmax(q kᵀ / √d_head) v.", equation, ("shape", "repeatable")),
+        Property("order", "Each projection is used as its name says.", aspect("order"), ("equation",)),
+        Property("split", "A head gets its own slice of each position.", aspect("split"), ("equation",)),
+        Property("softmax", "The weights of a query sum to 1 over the keys.", aspect("softmax"), ("equation",)),
+        Property("rows", "No row of a batch affects another.", rows, ("softmax",)),
+        Property("scale", "Scores are divided by √d_head.", aspect("scale"), ("equation",)),
+        Property("merge", "Each position gets its own heads back.", aspect("merge"), ("equation",)),
+        *mask_properties(),
+        Property("dropout", "Dropout drops weights, not scores.", dropout_place, ("equation",)),
+    ]
+
+
+MULTI_HEAD = Subject(
+    MultiHead,
+    (
+        Property("shape", "There is one vector of width d_model for each position.", shape),
+        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
+        *heads_properties(),
+        Property("output", "The output map comes last.", output_map, ("shape", "repeatable")),
+        Property(
+            "cross",
+            "Keys and values may come from another sequence.",
+            cross,
+            ("shape", "equation", "order", "softmax", "split", "merge", "scale"),
+        ),
+    ),
+)

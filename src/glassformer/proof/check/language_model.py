@@ -1,19 +1,157 @@
-"""Tests a learner's `LanguageModel(vocab_size, d_model, n_heads, n_layers, max_len)` by its inputs and outputs."""
+"""Tests a learner's language model by its inputs and outputs, and its cache."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import first
-from glassformer.proof.check.model_cache import cached
-from glassformer.proof.check.network import MAX_LEN, SAME, TOKENS, VOCAB, B, Network, T, changed
+from glassformer.proof.check.calling import accepts, built, forward_of, scramble
 from glassformer.proof.check.reading import distance
-from glassformer.proof.check.table import Fault, Mistake, Property, Subject, ask
+from glassformer.proof.check.table import (
+    CrashError,
+    Fault,
+    Mistake,
+    NotTestedError,
+    Property,
+    Subject,
+    ask,
+    crash_of,
+)
 from glassformer.train.cross_entropy import cross_entropy
+
+VOCAB, MAX_LEN, LAYERS = 90, 12, 2
+WIDE, NARROW = (64, 4), (8, 2)
+"""d_model and heads: wide where the size of the first logits matters, narrow where only dependencies do."""
+B, T = 3, 7
+TOKENS = torch.randint(VOCAB, (B, T), generator=torch.Generator().manual_seed(9))
+SAME = 1e-8
+"""Rounding error of float64. The effect of a token on a logit is far larger."""
+
+
+class Network:
+    """The model as initialised, and narrow ones in float64 with random parameters."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        self.fresh = self.made(LAYERS, WIDE).eval()
+        self.takes_cache = accepts(forward_of(self.fresh, "tokens"), "tokens", "cache")
+        self.module = scramble(self.made(LAYERS, NARROW))
+        self.one_layer = scramble(self.made(1, NARROW))
+        self.seen: Any = self.logits(TOKENS)
+
+    def made(self, layers: int, size: tuple[int, int]) -> nn.Module:
+        """Return an instance as its constructor leaves it."""
+        width, heads = size
+        sizes = {"vocab_size": VOCAB, "d_model": width, "n_heads": heads, "n_layers": layers, "max_len": MAX_LEN}
+        return built(self.kind, sizes)
+
+    def logits(self, tokens: Tensor, module: nn.Module | None = None) -> Any:
+        """Return the logits of tokens read at once."""
+        with torch.no_grad():
+            return first(ask(module or self.module, tokens))
+
+    def in_parts(self, sizes: Sequence[int], tokens: Tensor = TOKENS) -> Tensor:
+        """Return the logits of tokens read part by part through the cache.
+
+        Errors: `NotTestedError` for a model without a cache, `CrashError`.
+        """
+        if not self.takes_cache:
+            raise NotTestedError("forward takes no cache")
+        cache, found = None, list[Tensor]()
+        with torch.no_grad():
+            for part in tokens.split([*sizes], dim=1):
+                answer: Any = ask(self.module, part, cache)
+                if not isinstance(answer, tuple | list) or len(answer) != 2:  # pyright: ignore[reportUnknownArgumentType]
+                    raise NotTestedError("forward takes a second argument, but does not return (logits, cache)")
+                logits, cache = answer  # pyright: ignore[reportUnknownVariableType]
+                found.append(logits)
+        return torch.cat(found, dim=1)
+
+
+def changed(tokens: Tensor, *places: int) -> Tensor:
+    """Return the tokens with those at some places changed in every row."""
+    tokens = tokens.clone()
+    tokens[:, [*places]] = (tokens[:, [*places]] + 1) % VOCAB
+    return tokens
+
+
+PLACE = 3
+"""The first token that is read by itself. Those before it are read at once."""
+SINGLE, CHUNKS = (PLACE, 1, 1, 1, 1), (PLACE, 2, 2)
+
+UNREAD = Mistake(
+    "the cache is not read",
+    "A cached step gives the same logits, whatever came before it.",
+    "With which keys is the query of a single new token compared?",
+)
+TOP_LEFT = Mistake(
+    "the mask of a cached step counts from the first key",
+    "The queries belong to the last keys, but the mask treats them as the first, so it hides keys that may be read.",
+    "With 3 keys in the cache and 1 new token, which row of the 4 x 4 mask is its row?",
+)
+RESTART = Mistake(
+    "positions begin again at 0 in a cached step",
+    "A new token gets the position that it has in its own short input, not the one that it has in the sequence.",
+    "How does your model know how many tokens came before?",
+)
+OTHER = Mistake(
+    "a cached step differs from one forward pass",
+    "Part of a step depends on how many tokens are read at once: the order or shape of the cached keys and values, "
+    "or a bias by distance.",
+    "Print keys, values and scores of the same token in both ways of reading.",
+)
+
+
+def cached(learner: Network) -> Fault | None:
+    """Check that reading part by part through the cache gives the logits of one forward pass."""
+    try:
+        gap = distance(learner.in_parts(SINGLE), learner.seen)
+        if gap > SAME:
+            told = f"Token by token after the first {PLACE}, logits are up to {gap:.2g} off."
+            return Fault(mistake_of(learner), told)
+        gap = distance(learner.in_parts(CHUNKS), learner.seen)
+    except CrashError as crash:
+        return Fault(OTHER, f"With a cache: {crash_of(crash)}")
+    return Fault(TOP_LEFT, f"Two tokens at a time, logits are up to {gap:.2g} off.") if gap > SAME else None
+
+
+def mistake_of(learner: Network) -> Mistake:
+    """Return the mistake that explains what a single step reads."""
+    step = learner.in_parts(SINGLE)[:, PLACE]
+
+    def reads(*places: int) -> bool:
+        return distance(learner.in_parts(SINGLE, changed(TOKENS, *places))[:, PLACE], step) > SAME
+
+    before = range(PLACE)
+    if not reads(*before):
+        return UNREAD
+    if not reads(*before[1:]):
+        return TOP_LEFT
+    return RESTART if skips_its_row(learner, step) else OTHER
+
+
+def skips_its_row(learner: Network, step: Tensor) -> bool:
+    """Whether the cached step reads another row of a position table than the forward pass does.
+
+    If it does, changing the token's row of the table changes the forward pass but not the cached step.
+    """
+    tables = [each for each in (*learner.module.parameters(), *learner.module.buffers()) if MAX_LEN in each.shape]
+    for table in tables:
+        row = table.data.select(list(table.shape).index(MAX_LEN), PLACE)
+        before = row.clone()
+        row.add_(torch.linspace(0.5, 1.5, row.numel(), dtype=row.dtype).view_as(row))
+        whole, again = learner.logits(TOKENS)[:, PLACE], learner.in_parts(SINGLE)[:, PLACE]
+        row.copy_(before)
+        if distance(whole, learner.seen[:, PLACE]) > SAME >= distance(again, step):
+            return True
+    return False
+
 
 FAR = 1.0
 """Nats above ln V. torch's default initialisation stays within 0.5 of it; a head from N(0, 1) is off by tens."""

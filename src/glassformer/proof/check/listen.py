@@ -7,7 +7,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
@@ -105,13 +104,3 @@ def rest(square: list[Heard], by_role: dict[str | None, Heard]) -> Heard | None:
     """Return the first map that is not q, k or v, if there is one."""
     others = [each for each in square if all(each is not by_role[role] for role in "qkv")]
     return others[0] if others else None
-
-
-def scramble(module: nn.Module) -> nn.Module:
-    """Return the module in float64 and evaluation mode with random parameters, as zeros and ones hide mistakes."""
-    draw = torch.Generator().manual_seed(2)
-    module = module.double().eval()
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=draw, dtype=parameter.dtype) * 0.4)
-    return module

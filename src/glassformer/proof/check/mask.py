@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.equation import Masking
 from glassformer.proof.check.reading import Choice, Reading, read
 from glassformer.proof.check.table import CrashError, Fault, Mistake, NotTestedError, Property, crash_of
 
@@ -22,6 +21,9 @@ Batch 2, heads 3, d_head 4, d_model 12, d_ff 20: no two sizes are equal, nor is 
 BATCH, HEADS, WIDTH = 2, 3, 4
 LEVELS = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 """A hidden key must stay hidden even if the allowed scores are as low as minus these numbers."""
+
+Masking = Callable[[Tensor, Tensor, Callable[[Tensor], Tensor]], Tensor]
+"""Turns scores, a boolean mask and the normalisation into weights."""
 
 UNREAD = "the computation was not recognised; see `equation`"
 
@@ -292,4 +294,5 @@ def mask_properties() -> list[Property]:
         ("empty-gradient", "The gradient is finite where a query may read nothing.", empty_slope, ("empty-row",)),
         ("float16", "The mask works in float16.", half, ("mask",)),
     ]
-    return [Property(name, law, masked(probe), needs) for name, law, probe, needs in table]
+    optional = ("empty-row", "empty-gradient")
+    return [Property(name, law, masked(probe), needs, name in optional) for name, law, probe, needs in table]

@@ -1,30 +1,130 @@
-"""Tests a learner's `positional_encoding(length, d_model)` or `PositionalEncoding(d_model, max_len)`."""
+"""Tests sinusoidal tables, modules that add them, and rotations."""
 
 from __future__ import annotations
 
-import inspect
 import math
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.attention import accepts
-from glassformer.proof.check.reading import Reading, aspect, distance, read
-from glassformer.proof.check.sinusoid import ASPECTS, LENGTH, WIDTH, table, variant
+from glassformer.nn.positions.absolute import Sinusoidal
+from glassformer.nn.positions.scheme import Room
+from glassformer.proof.check.calling import built, called, forward_of
+from glassformer.proof.check.labels import KNOWN, Answered
+from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
 from glassformer.proof.check.table import (
     CrashError,
     Fault,
     Mistake,
     Property,
-    SignatureError,
     Subject,
     ask,
     crash_of,
     outside,
 )
+
+LENGTH, WIDTH = 9, 12
+
+SWAPPED = Mistake(
+    "sine and cosine are swapped",
+    "Even columns hold the cosine and odd ones the sine.",
+    "At position 0, what must the first number be?",
+)
+HALVES = Mistake(
+    "sines and cosines stand in halves",
+    "All sines come first and all cosines after them, though the two of a pair must be neighbours.",
+    "In section 3.5 of the paper, which column holds the cosine that belongs to column 0?",
+)
+EXPONENT = Mistake(
+    "the exponent is wrong",
+    "The wavelengths do not grow as the paper's: the index of the pair, or its factor 2, enters wrongly.",
+    "For the last pair of columns, what is your exponent? It is just below 1 in the paper.",
+)
+PAIRS = Mistake(
+    "sine and cosine of a pair have different wavelengths",
+    "The exponent is computed from the column, so that it differs between the two columns of a pair.",
+    "In section 3.5 of the paper, do 2i and 2i+1 both stand in the exponent?",
+)
+BASE = Mistake(
+    "the base is not 10,000",
+    "The wavelengths go up to another length than the paper's.",
+    "Count the zeros.",
+)
+SIGN = Mistake(
+    "the angle is multiplied by the power instead of divided",
+    "Later columns turn faster instead of slower.",
+    "Should neighbouring positions look alike in the last columns?",
+)
+OFF = Mistake(
+    "positions are off by one",
+    "The first position is not 0.",
+    "At position 0 the paper's angles are all 0. What are yours?",
+)
+
+
+def table(length: int, width: int) -> Tensor:
+    """Return our table, which is the documented one."""
+    positions = torch.arange(length)
+    made = Sinusoidal(Room(width, 1, width, None)).embedding(positions, torch.zeros((), dtype=torch.float64))
+    assert made is not None
+    return made
+
+
+def exponents(pairs: Tensor, how: str) -> Tensor:
+    """Return the exponents of the wavelengths, by the number i of the pair."""
+    ways = {
+        "2i/D": 2 * pairs / WIDTH,
+        "i/D": pairs / WIDTH,
+        "4i/D": 4 * pairs / WIDTH,
+        "i": pairs,
+        "2i": 2 * pairs,
+        "2i/(D-2)": 2 * pairs / (WIDTH - 2),
+    }
+    return ways[how]
+
+
+def variant(layout: str, exponent: str, base: float, sign: int, start: int) -> Tensor:
+    """Return the table under a reading."""
+    if (layout, exponent, base, sign, start) == ("alternate", "2i/D", 10_000.0, 1, 0):
+        return table(LENGTH, WIDTH)
+    position = torch.arange(start, start + LENGTH, dtype=torch.float64)[:, None]
+    pairs = torch.arange(WIDTH // 2, dtype=torch.float64)
+    if exponent in ("by column", "by column over D/2"):
+        power = torch.arange(WIDTH, dtype=torch.float64) / WIDTH * (2 if exponent.endswith("D/2") else 1)
+        odd = torch.arange(WIDTH) % 2 == (layout != "swapped")
+        angle = position * base ** (-sign * power)
+        return torch.where(odd, angle.cos(), angle.sin())
+    angle = position * base ** (-sign * exponents(pairs, exponent))
+    if layout == "halves":
+        return torch.cat([angle.sin(), angle.cos()], -1)
+    both = [angle.cos(), angle.sin()] if layout == "swapped" else [angle.sin(), angle.cos()]
+    return torch.stack(both, -1).flatten(1)
+
+
+ASPECTS = {
+    "layout": [
+        Choice("alternate"),
+        Choice("swapped", "cosines at even columns", SWAPPED),
+        Choice("halves", "sines first, then cosines", HALVES),
+    ],
+    "base": [
+        Choice(10_000.0),
+        *(Choice(base, f"the base {base:,.10g}", BASE) for base in (10.0, 100.0, 1_000.0, 100_000.0, math.e)),
+    ],
+    "exponent": [
+        Choice("2i/D"),
+        Choice("by column", "an exponent from the column, c/D", PAIRS),
+        Choice("by column over D/2", "an exponent from the column, 2c/D", PAIRS),
+        *(Choice(how, f"the exponent {how}", EXPONENT) for how in ("i/D", "4i/D", "i", "2i", "2i/(D-2)")),
+    ],
+    "sign": [Choice(1), Choice(-1, "angles times the power", SIGN)],
+    "start": [Choice(0), Choice(1, "positions from 1", OFF), Choice(-1, "positions from -1", OFF)],
+}
+
 
 ODD, BATCH, MAX_LEN = 7, 3, 16
 TOLERANCE = 1e-4
@@ -86,15 +186,13 @@ class Table:
     """A function that returns the table."""
 
     def __init__(self, function: Any) -> None:
-        if not accepts(function, "length", "d_model"):
-            raise SignatureError(f"{inspect.signature(function)}")
         self.function = function
         self.seen = self.given(LENGTH, WIDTH)
         self.reading = self._read()
 
     def given(self, length: int, width: int) -> Any:
         """Return the learner's table, without a leading axis of size 1."""
-        made = ask(self.function, length, width)
+        made = called(self.function, {"length": length, "d_model": width})
         if isinstance(made, Tensor) and made.ndim == 3 and made.shape[0] == 1:
             return made[0].detach().double()
         return made.detach().double() if isinstance(made, Tensor) else made
@@ -114,12 +212,9 @@ class Encoding(Table):
     """A module that adds the table."""
 
     def __init__(self, kind: Any) -> None:
-        if not accepts(kind, "d_model", "max_len"):
-            raise SignatureError(f"{inspect.signature(kind)}")
         self.kind = kind
         self.module = self.made(WIDTH, MAX_LEN)
-        if not accepts(self.module.forward, "x"):
-            raise SignatureError(f"forward{inspect.signature(self.module.forward)}")
+        forward_of(self.module, "x")
         self.draw = torch.randn(BATCH, LENGTH, WIDTH, generator=torch.Generator().manual_seed(5))
         self.added = self.run(self.module, torch.zeros(BATCH, LENGTH, WIDTH))
         self.seen = self.added[0].double() if isinstance(self.added, Tensor) and self.added.ndim == 3 else self.added
@@ -127,10 +222,7 @@ class Encoding(Table):
 
     def made(self, width: int, max_len: int) -> nn.Module:
         """Return an instance in evaluation mode."""
-        module = ask(self.kind, width, max_len)
-        if not isinstance(module, nn.Module):
-            raise SignatureError("a class that is not an nn.Module")
-        return module.eval()
+        return built(self.kind, {"d_model": width, "max_len": max_len}).eval()
 
     def run(self, module: nn.Module, x: Tensor) -> Any:
         """Return the module's output, without gradients."""
@@ -237,7 +329,13 @@ FORMULA = (
     Property("base", "Wavelengths grow to 10,000 times 2π.", aspect("base"), ("equation",)),
     Property("sign", "Later columns turn slower.", aspect("sign"), ("equation",)),
     Property("start", "The first position is 0.", aspect("start"), ("equation",)),
-    Property("odd-width", "d_model may be odd.", odd, ("equation", "layout", "exponent", "base", "sign", "start")),
+    Property(
+        "odd-width",
+        "d_model may be odd.",
+        odd,
+        ("equation", "layout", "exponent", "base", "sign", "start"),
+        optional=True,
+    ),
 )
 TABLE = Subject(Table, (Property("shape", "There is one row of width d_model for each position.", shape), *FORMULA))
 ENCODING = Subject(
@@ -254,6 +352,117 @@ ENCODING = Subject(
             "A sequence past max_len is refused with a clear message, or gets the right result.",
             past,
             ("equation", "start"),
+            optional=True,
         ),
+    ),
+)
+
+
+ROWS, HEADS, TOKENS, PER_HEAD = 2, 3, 5, 8
+ROTARY_POSITIONS = torch.tensor([3, 70, 0, 491, 5])
+ROTATED = torch.randn(ROWS, HEADS, TOKENS, PER_HEAD, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+ROTARY_TOLERANCE = 1e-4
+"""Sines and cosines are mostly made in float32. Mistakes are far larger than this."""
+
+ROTARY_LAYOUTS = Mistake(
+    "two layouts are mixed",
+    "Angles belong to one pairing and numbers are rotated in the other (neighbours, or the two halves), so what "
+    "comes out is no rotation. Converted weights give junk in the same way.",
+    "Write down, for a width of 4, which two numbers are rotated together and which angle each of them gets.",
+)
+ROTARY_IGNORED = Mistake(
+    "the positions given are ignored",
+    "Tokens in x are counted from 0 whatever `positions` says, so in cached decoding each new token is at 0.",
+    "When one token is decoded after 20 others, what is its position?",
+)
+ROTARY_OFF = Mistake(
+    "positions are off by one",
+    "Everything is rotated by one step too many.",
+    "By how much must the token at position 0 be rotated?",
+)
+ROTARY_EXPONENT = Mistake(
+    "the exponent is wrong",
+    "Pair i rotates by position / 10000^(2i / d_head); here the exponents are different.",
+    "Of which width are there as many pairs as angles: the head's, or half of it?",
+)
+ROTARY_BASE = Mistake(
+    "the base is not 10,000",
+    "From pair to pair, the angles shrink at another rate.",
+    "Which number does the paper (and every checkpoint) raise to the power?",
+)
+ROTARY_BACKWARDS = Mistake(
+    "the rotation goes the wrong way",
+    "The signs of the two sines are exchanged, so a checkpoint's keys are read at mirrored distances.",
+    "To which of the two new numbers does the minus sign belong?",
+)
+ROTARY_SWAPPED = Mistake(
+    "sine and cosine are swapped",
+    "At position 0 nothing must be rotated.",
+    "What are sin 0 and cos 0?",
+)
+
+ROTARY_PAIRS = [
+    Choice(("neighbours", "neighbours")),
+    Choice(("halves", "halves")),
+    Choice(("neighbours", "halves"), "neighbours rotated by the angles of the halves", ROTARY_LAYOUTS),
+    Choice(("halves", "neighbours"), "halves rotated by the angles of neighbours", ROTARY_LAYOUTS),
+]
+ROTARY_PLACES = [
+    Choice("given"),
+    Choice("counted", "positions 0, 1, 2, ...", ROTARY_IGNORED),
+    Choice("off", "each position plus 1", ROTARY_OFF),
+]
+ROTARY_SPEEDS = [
+    Choice((2.0, 10_000.0)),
+    Choice((1.0, 10_000.0), "the exponent i / d_head", ROTARY_EXPONENT),
+    Choice((4.0, 10_000.0), "the exponent 4i / d_head", ROTARY_EXPONENT),
+    *(Choice((2.0, base), f"the base {base:g}", ROTARY_BASE) for base in (100.0, 1e3, 1e5, 5e5, 1e6)),
+]
+ROTARY_TURNS = [
+    Choice("right"),
+    Choice("back", "the other sign of the sines", ROTARY_BACKWARDS),
+    Choice("swapped", "sine in place of cosine", ROTARY_SWAPPED),
+]
+ROTARY_ASPECTS = {"pairs": ROTARY_PAIRS, "places": ROTARY_PLACES, "speeds": ROTARY_SPEEDS, "turn": ROTARY_TURNS}
+
+
+def turned(pairs: tuple[str, str], places: str, speeds: tuple[float, float], turn: str) -> Tensor:
+    """Return the numbers rotated under a reading: (a, b) becomes (a cos - b sin, b cos + a sin)."""
+    given = ROTARY_POSITIONS
+    positions = {"given": given, "counted": torch.arange(TOKENS), "off": given + 1}[places].double()
+    factor, base = speeds
+    angles = positions[:, None] * base ** (-factor * torch.arange(PER_HEAD // 2).double() / PER_HEAD)
+    numbers, of_angles = pairs
+    wide = angles.repeat_interleave(2, -1) if of_angles == "neighbours" else torch.cat([angles, angles], -1)
+    sin, cos = wide.sin(), wide.cos()
+    if turn == "swapped":
+        sin, cos = cos, sin
+    return ROTATED * cos + partner(numbers) * (-sin if turn == "back" else sin)
+
+
+def partner(numbers: str) -> Tensor:
+    """Return for each number of ROTATED the other one of its pair, negated for the first of the pair."""
+    if numbers == "neighbours":
+        return torch.stack([-ROTATED[..., 1::2], ROTATED[..., 0::2]], -1).flatten(-2)
+    return torch.cat([-ROTATED[..., PER_HEAD // 2 :], ROTATED[..., : PER_HEAD // 2]], -1)
+
+
+class Rotary(Answered):
+    """The learner's function. Sines in float32 also count as right."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function, (ROTATED, ROTARY_POSITIONS), ROTARY_ASPECTS, turned)
+        if self.reading is None and isinstance(self.seen, Tensor):
+            self.reading = read(self.seen, ROTARY_ASPECTS, turned, ROTARY_TOLERANCE)
+
+
+ROTARY = Subject(
+    Rotary,
+    (
+        KNOWN,
+        Property("pairs", "Numbers and angles are paired alike.", aspect("pairs"), ("equation",)),
+        Property("positions", "A token is rotated by the position given for it.", aspect("places"), ("equation",)),
+        Property("speeds", "Pair i rotates by position / 10000^(2i / d_head).", aspect("speeds"), ("equation",)),
+        Property("direction", "(a, b) becomes (a cos - b sin, b cos + a sin).", aspect("turn"), ("equation",)),
     ),
 )

@@ -26,7 +26,17 @@ DOCUMENTED: dict[str, Documented] = {
     "MultiHeadAttention": Documented(
         "MultiHeadAttention(d_model, n_heads) with forward(query, key, value, mask=None) or forward(x, mask=None)",
         f"An nn.Module over [B, T, d_model]; {MASK}. Gives the output, or (output, weights).",
-        ("MultiHeadSelfAttention", "MultiheadAttention", "MultiheadSelfAttention", "MHA"),
+        (
+            "MultiHeadSelfAttention",
+            "MultiheadAttention",
+            "MultiheadSelfAttention",
+            "MHA",
+            "MultiHeadedAttention",
+            "MultiHead",
+            "MultiHeadCrossAttention",
+            "CrossAttention",
+            "Attention",
+        ),
     ),
     "positional_encoding": Documented(
         "positional_encoding(length, d_model)",
@@ -36,7 +46,13 @@ DOCUMENTED: dict[str, Documented] = {
     "PositionalEncoding": Documented(
         "PositionalEncoding(d_model, max_len) with forward(x)",
         "An nn.Module that gives x [B, T, d_model] plus the sinusoidal table.",
-        ("SinusoidalPositionalEncoding", "PositionEncoding"),
+        (
+            "SinusoidalPositionalEncoding",
+            "PositionEncoding",
+            "PositionalEmbedding",
+            "SinusoidalPositionalEmbedding",
+            "SinusoidalEncoding",
+        ),
     ),
     "apply_rotary": Documented(
         "apply_rotary(x, positions)",

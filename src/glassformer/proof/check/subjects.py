@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from glassformer.proof.check.attention import ATTENTION
-from glassformer.proof.check.block import BLOCK
-from glassformer.proof.check.decode import GREEDY
-from glassformer.proof.check.labels import ACCURACY, LOSS, POOL
+from glassformer.proof.check.block import BLOCK, STACK
+from glassformer.proof.check.decode import GREEDY, TRANSLATE
+from glassformer.proof.check.heads import MULTI_HEAD
+from glassformer.proof.check.labels import ACCURACY, LOSS, POOL, SHIFT, SHIFT_RIGHT
 from glassformer.proof.check.language_model import LANGUAGE_MODEL
-from glassformer.proof.check.mask_makers import CAUSAL, PADDING
-from glassformer.proof.check.multi_head import MULTI_HEAD
-from glassformer.proof.check.packing import DOCUMENT_MASK, POSITION_IDS
-from glassformer.proof.check.positions import ENCODING, TABLE
-from glassformer.proof.check.rotary import ROTARY
-from glassformer.proof.check.shift import SHIFT, SHIFT_RIGHT
-from glassformer.proof.check.stack import STACK
+from glassformer.proof.check.mask_makers import CAUSAL, DOCUMENT_MASK, PADDING, POSITION_IDS
+from glassformer.proof.check.positions import ENCODING, ROTARY, TABLE
 from glassformer.proof.check.table import Subject
-from glassformer.proof.check.translate import TRANSLATE
 
 SUBJECTS: dict[str, Subject] = {
     "attention": ATTENTION,

@@ -38,6 +38,10 @@ class CrashError(Exception):
     """The learner's code raised an error, which is the `__cause__`."""
 
 
+class NotWrittenError(Exception):
+    """The learner's code is still a stub: it raises `NotImplementedError`."""
+
+
 @dataclass(frozen=True)
 class Property:
     """A law, and a probe that returns a fault or None.
@@ -49,6 +53,8 @@ class Property:
     law: str
     probe: Callable[[Any], Fault | None]
     needs: tuple[str, ...] = ()
+    optional: bool = False
+    """Whether code of the field usually does without it: then it is noted, and is no failure of the whole."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +65,9 @@ class Subject:
     properties: Sequence[Property]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
-    """The result for a property: `state` is "holds", "fails" or "not tested"."""
+    """The result for a property: `state` is "holds", "fails", "not written" or "not tested"."""
 
     property: str
     law: str
@@ -72,12 +78,15 @@ class Outcome:
     hint: str = ""
     why: str = ""
     """Why the property was not tested."""
+    optional: bool = False
+    line: int | None = None
+    """The line of the learner's file that a failure is about."""
 
 
 def examine(subject: Subject, thing: object, only: Collection[str] = ()) -> list[Outcome]:
     """Test every property of the learner's `thing`, in order. With `only`, return only those, though others run too.
 
-    Errors: `SignatureError`, and `CrashError` if the code raises an error on plain input.
+    Errors: `SignatureError`, `NotWrittenError`, and `CrashError` if the code raises an error on plain input.
     """
     probe = subject.prepare(thing)
     done: dict[str, Outcome] = {}
@@ -89,7 +98,7 @@ def examine(subject: Subject, thing: object, only: Collection[str] = ()) -> list
             done[each.name] = Outcome(each.name, each.law, "not tested", why=f"fix `{root}` first")
         else:
             done[each.name] = probed(each, probe)
-        if root is not None or done[each.name].state == "fails":
+        if root is not None or done[each.name].state in ("fails", "not written"):
             blocked[each.name] = root or each.name
     return [outcome for outcome in done.values() if not only or outcome.property in only]
 
@@ -100,16 +109,22 @@ def probed(each: Property, probe: Any) -> Outcome:
         fault = each.probe(probe)
     except NotTestedError as reason:
         return Outcome(each.name, each.law, "not tested", why=str(reason))
+    except NotWrittenError:
+        return Outcome(each.name, each.law, "not written", why="the code for it is a stub")
     if fault is None:
         return Outcome(each.name, each.law, "holds")
     mistake, evidence = fault
-    return Outcome(each.name, each.law, "fails", mistake.name, evidence, mistake.cause, mistake.hint)
+    return Outcome(
+        each.name, each.law, "fails", mistake.name, evidence, mistake.cause, mistake.hint, optional=each.optional
+    )
 
 
 def ask(function: Callable[..., Any], *inputs: Any) -> Any:
-    """Call the learner's code. Errors: `CrashError`, raised from whatever the code raises."""
+    """Call the learner's code. Errors: `NotWrittenError` for a stub; `CrashError`, from whatever else it raises."""
     try:
         return function(*inputs)
+    except NotImplementedError as stub:
+        raise NotWrittenError from stub
     except Exception as error:
         raise CrashError from error
 

@@ -16,9 +16,9 @@ from glassformer.nn.attention import Attention
 from glassformer.nn.config import StackConfig
 from glassformer.nn.transformer import Transformer
 from glassformer.nn.watch import Attended, attentions, watch_attention
-from glassformer.proof.check.equation import scales
+from glassformer.proof.check.attention import scales
+from glassformer.proof.check.heads import MERGE, SPLIT
 from glassformer.proof.check.reading import Choice, Reading, distance, read
-from glassformer.proof.check.split import MERGE, SPLIT
 from glassformer.proof.check.table import Mistake, NotTestedError
 from glassformer.proof.doctor.case import Case, logits, stack_of
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen

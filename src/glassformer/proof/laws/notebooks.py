@@ -1,12 +1,10 @@
 """The five tutorial notebooks and our models, with the same weights, agree in outputs and gradients.
 
-The notebooks' code is run from a folder that the user names; none of it is copied here. The folder holds their exports
-and `extract.py`, whose `definitions(path)` returns the classes of one notebook.
+The notebooks' code is run from a folder that the user names; none of it is copied here.
 """
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -17,6 +15,7 @@ from glassformer.nn.attend import Mask
 from glassformer.nn.blocks import build_block, build_norm
 from glassformer.nn.positions import POSITIONS, Room
 from glassformer.nn.stack import Stack
+from glassformer.proof.laws.code_cells import definitions, looked_for, notebook_file
 from glassformer.proof.laws.law import Law, NotHere, Setting, apart, gradients, same_gradients
 from glassformer.proof.laws.specimens import VOCAB, model, normal, scramble, stack, tokens
 from glassformer.store.rename import Table, join_projections, rename
@@ -174,11 +173,11 @@ def whole(setting: Setting) -> Iterator[float]:
 def notebook(setting: Setting, number: str) -> dict[str, Callable[..., nn.Module]]:
     """Return the classes of one notebook. Errors: `NotHere` without a folder that holds them."""
     if setting.notebooks is None:
-        raise NotHere("give --notebooks FOLDER, which holds the five notebooks and their extract.py")
-    found, extract = sorted(setting.notebooks.glob(f"{number}_*.txt")), setting.notebooks / "extract.py"
-    if not found or not extract.is_file():
-        raise NotHere(f"{setting.notebooks} does not hold {number}_*.txt and extract.py")
-    return runpy.run_path(str(extract))["definitions"](found[0])
+        raise NotHere("give --notebooks FOLDER with the tutorial notebooks as .ipynb, .txt or .py")
+    found = notebook_file(setting.notebooks, number)
+    if found is None:
+        raise NotHere(looked_for(setting.notebooks, number))
+    return definitions(found)
 
 
 def carry_over(setting: Setting, ours: nn.Module, theirs: nn.Module, names: Table, fused: str | None = None) -> None:
