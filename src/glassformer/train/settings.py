@@ -67,7 +67,7 @@ class TrainingConfig:
     length_start: int = 8
     """Longest sequence at the start of the length warm-up, in tokens, special ones included."""
     min_learning_rate: float = 0.0
-    """Final learning rate of cosine, linear and wsd, and lower bound of inverse_square_root."""
+    """Rate that cosine, linear and wsd reach after the last update, and lower bound of inverse_square_root."""
     cooldown: int | None = None
     """Steps of decay at the end of the schedule wsd; unset: a fifth of the run."""
     clip: float = 1.0

@@ -14,13 +14,18 @@ from glassformer.train.optim.schedule import SCHEDULES, Schedule
 PEAK, LEAST, STEPS = 3e-3, 1e-4, 10_000
 FALL = 8_000
 """From which step on the schedule wsd falls, unless its warm-up is longer."""
+
+
+def share(step: int, top: int) -> float:
+    """The way from step `top` to the step after the last, all of whose updates count."""
+    return max(0, step - top) / (STEPS + 1 - top)
+
+
 CLOSED = {
     "constant": lambda step, warmup: PEAK,
-    "linear": lambda step, warmup: PEAK - (PEAK - LEAST) * (step - warmup) / (STEPS - warmup),
-    "cosine": lambda step, warmup: (
-        LEAST + (PEAK - LEAST) * math.cos(math.pi / 2 * (step - warmup) / (STEPS - warmup)) ** 2
-    ),
-    "wsd": lambda step, warmup: PEAK - (PEAK - LEAST) * max(0, step - max(FALL, warmup)) / (STEPS - max(FALL, warmup)),
+    "linear": lambda step, warmup: PEAK - (PEAK - LEAST) * share(step, max(1, warmup)),
+    "cosine": lambda step, warmup: LEAST + (PEAK - LEAST) * math.cos(math.pi / 2 * share(step, max(1, warmup))) ** 2,
+    "wsd": lambda step, warmup: PEAK - (PEAK - LEAST) * share(step, max(FALL, warmup)),
     "inverse_square_root": lambda step, warmup: max(LEAST, PEAK / math.sqrt(max(step, 1) / max(warmup, 1))),
 }
 """The rate after the warm-up, by formulas that are not the code's own."""
@@ -52,10 +57,20 @@ def test_rises_to_the_peak_and_never_again(name, warmup):
 
 
 @pytest.mark.parametrize("name", ["linear", "cosine", "wsd"])
-def test_ends_at_the_least(name):
+def test_reaches_the_least_after_the_last_update(name):
     schedule = Schedule(name, PEAK, STEPS, 10, LEAST)
-    assert schedule(STEPS) == pytest.approx(LEAST, rel=1e-12)
-    assert schedule(2 * STEPS) == schedule(STEPS)
+    assert schedule(STEPS + 1) == pytest.approx(LEAST, rel=1e-12)
+    assert schedule(2 * STEPS) == schedule(STEPS + 1)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("steps", [1, 2, 5, 30])
+@pytest.mark.parametrize("warmup", [0, 1, 4])
+def test_every_update_counts(name, steps, warmup):
+    schedule = Schedule(name, PEAK, steps, warmup)
+    assert all(schedule(step) > 0 for step in range(1, steps + 1))
+    if warmup <= 1:
+        assert schedule(1) == PEAK
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -73,12 +88,13 @@ def test_a_run_with_wsd_goes_on_with_another_horizon_from_before_its_cooldown():
     short, long = (Schedule("wsd", PEAK, steps, 10, LEAST, 50) for steps in (100, 500))
     assert [short(step) for step in range(51)] == [long(step) for step in range(51)]
     assert short(51) < long(51) == PEAK
-    assert (short(75), short(100)) == (pytest.approx((PEAK + LEAST) / 2, rel=1e-12), LEAST)
+    assert short(75) == pytest.approx(LEAST + (PEAK - LEAST) * 26 / 51, rel=1e-12)
+    assert short(101) == LEAST
 
 
 @pytest.mark.parametrize(("warmup", "most"), [(0, 10), (4, 6), (9, 1)])
 def test_cooldown_beyond_what_the_warmup_leaves_is_refused(warmup, most):
-    assert Schedule("wsd", 1.0, 10, warmup, cooldown=most)(10) == 0
+    assert Schedule("wsd", 1.0, 10, warmup, cooldown=most)(11) == 0
     for cooldown in (0, most + 1, -1):
         with pytest.raises(ConfigError, match=rf"the {most} steps after the warm-up, of 10.*; got {cooldown} with"):
             Schedule("wsd", 1.0, 10, warmup, cooldown=cooldown)

@@ -13,7 +13,10 @@ from glassformer.base.typed import check_types
 
 @dataclass(frozen=True)
 class Schedule:
-    """schedule(step) for steps counted from 1: a linear warm-up to `peak`, then the named decay, down to `least`."""
+    """schedule(step) for steps counted from 1: a linear warm-up to `peak`, then the named decay towards `least`.
+
+    cosine, linear and wsd would be at `least` one step after the last, so that every update counts where `least` is 0.
+    """
 
     name: str
     peak: float
@@ -45,8 +48,9 @@ class Schedule:
         return SCHEDULES[self.name](self, step)
 
     def done(self, step: int) -> float:
-        """The fraction of the way from the end of the warm-up to the last step, 0 to 1."""
-        return min(1.0, (step - self.warmup) / max(1, self.steps - self.warmup))
+        """The fraction of the way from the first step at the peak to the step after the last, 0 to 1."""
+        peak = max(1, self.warmup)
+        return min(1.0, max(0, step - peak) / max(1, self.steps + 1 - peak))
 
 
 def constant(schedule: Schedule, step: int) -> float:
@@ -56,7 +60,7 @@ def constant(schedule: Schedule, step: int) -> float:
 
 
 def linear(schedule: Schedule, step: int) -> float:
-    """A straight line from the peak to `least` at the last step."""
+    """A straight line from the peak to `least`."""
     return schedule.peak + (schedule.least - schedule.peak) * schedule.done(step)
 
 
@@ -71,7 +75,7 @@ def wsd(schedule: Schedule, step: int) -> float:
     Nothing before the cooldown depends on the number of steps, so a run can continue from there with another number.
     """
     down = schedule.cooldown or min(schedule.steps // 5, schedule.steps - schedule.warmup)
-    left = min(1.0, max(0, schedule.steps - step) / down) if down > 0 else 1.0
+    left = min(1.0, max(0, schedule.steps + 1 - step) / (down + 1)) if down > 0 else 1.0
     return schedule.least + (schedule.peak - schedule.least) * left
 
 
