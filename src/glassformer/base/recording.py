@@ -27,7 +27,7 @@ def as_recorded(kept: Constants) -> Generator[None]:
 
 def constant(numbers: Sequence[int] | Sequence[float], dtype: torch.dtype, device: torch.device) -> Tensor:
     """A tensor of these numbers. As a record takes nothing from the host, it finds those of its rehearsal."""
-    kept = _KEPT.get()
+    kept = None if torch.compiler.is_compiling() else _KEPT.get()  # which a compiler cannot follow
     if kept is None:
         return torch.tensor(numbers, dtype=dtype, device=device)
     key = (tuple(numbers), dtype, device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 
 from glassformer.base.errors import ConfigError
@@ -67,3 +69,15 @@ def has_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return False
+
+
+def autocast_dtype(device: str) -> torch.dtype | None:
+    """The dtype to which autocast narrows on this type of device; None if it is off."""
+    if device == "meta" or not torch.is_autocast_enabled(device):  # for "meta" torch would raise
+        return None
+    return torch.get_autocast_dtype(device)
+
+
+def without_autocast(device: str) -> AbstractContextManager[object]:
+    """The context in which nothing is narrowed."""
+    return nullcontext() if device == "meta" else torch.autocast(device, enabled=False)

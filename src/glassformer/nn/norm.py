@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from glassformer.base.runtime import autocast_dtype
 from glassformer.base.shapes import Float, Tensor
 
 
@@ -105,10 +106,9 @@ def inverse_root(x: Float[Tensor, "*where D"], eps: float) -> Float[Tensor, "*wh
 
 
 def as_autocast(y: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
-    """Convert y to autocast's dtype, if autocast is on; check that it exists first, as the device `meta` raises."""
-    device = y.device.type
-    autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    return y.to(torch.get_autocast_dtype(device)) if autocast else y
+    """Convert y to autocast's dtype, if autocast is on."""
+    narrow = autocast_dtype(y.device.type)
+    return y if narrow is None else y.to(narrow)
 
 
 NORMS: dict[str, Callable[[int, float], nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm, "none": nn.Identity}

@@ -167,8 +167,8 @@ class Stack(nn.Module):
         bias = self.positions.score_bias(step.positions, step.keys, like)
         rules: dict[str, Any] = {"documents": documents, "prefix": prefix, "pattern": pattern, "bias": bias}
         rules["causal"] = config.causal
-        in_columns = (config.attention_rule == "linear" and prefix is None) or (pattern and self._in_columns(step))
-        if step.in_order or in_columns:
+        in_columns = step.in_order or (config.attention_rule == "linear" and prefix is None)
+        if in_columns or (pattern and self._in_columns(step)):
             # Columns can serve as positions, so the mask needs to know only which columns are real.
             keep = None if step.in_order else torch.atleast_2d(step.keys >= 0)
             return Mask(**rules, keep=keep)
@@ -183,8 +183,7 @@ class Stack(nn.Module):
             return None
         if cache is None:
             places = None if documents is None else within(documents, step.keys)
-            # Elsewhere than on a CPU, asking about columns would wait for the device.
-            in_columns = not step.in_order and ids.device.type == "cpu" and self._in_columns(step)
+            in_columns = not step.in_order and self._in_columns(step)
             return beside(step, count, places, in_columns=in_columns)
         assert cache.convolved is not None, "checked before"
         apart = cache.convolved.step(ids, keep)
@@ -193,8 +192,12 @@ class Stack(nn.Module):
 
     @staticmethod
     def _in_columns(step: Step) -> bool:
-        """Whether each real token's position is its column (padding on the right), as block-wise attention needs."""
-        if torch.compiler.is_compiling() or step.positions.shape[-1] != step.keys.shape[-1]:
+        """Whether each real token's position is its column (padding on the right), as block-wise attention needs.
+
+        Only on a CPU: elsewhere the answer would have to be waited for.
+        """
+        here = step.keys.device.type == "cpu" and not torch.compiler.is_compiling()
+        if not here or step.positions.shape[-1] != step.keys.shape[-1]:
             return False
         columns = torch.arange(step.keys.shape[-1], device=step.keys.device)
         return bool(((step.keys == columns) | (step.keys < 0)).all())

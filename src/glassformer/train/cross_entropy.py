@@ -6,17 +6,18 @@ vocabulary, not even the logits do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
-from glassformer.base.shapes import Float, Int, Tensor
+from glassformer.base.runtime import autocast_dtype, without_autocast
+from glassformer.base.shapes import Bool, Float, Int, Tensor
 
-LOGITS = 1 << 27
-"""The most logits that exist at a time: half a gigabyte in float32."""
+LOGITS = 1 << 28
+"""The most logits that exist at a time: a gigabyte in float32."""
 
 
 class Kernel(NamedTuple):
@@ -38,14 +39,15 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     prior: Float[Tensor, " V"] | None = None,
     kernel: Kernel | None = None,
+    keep: Bool[Tensor, " N"] | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Return two sums over N: of (1 - e) * -log p(id) + e * sum_v u(v) * -log p(v), and of -log p(id) without gradient.
 
     See Szegedy et al. 2016, section 7, with e = `label_smoothing` and u = `prior`, which sums to 1; None: 1/V for each.
     Computed in float32 or wider, whatever the logits' dtype. Rows of logits after the first N have no target and are
-    ignored.
+    ignored, as are those where `keep` is False.
     """
-    objective, nll = _CrossEntropy.apply(logits, ids, label_smoothing, prior, kernel or PLAIN)
+    objective, nll = _CrossEntropy.apply(logits, ids, label_smoothing, prior, kernel or PLAIN, without(keep))
     return objective, nll
 
 
@@ -57,6 +59,7 @@ def cross_entropy_of_vectors(
     label_smoothing: float = 0.0,
     prior: Float[Tensor, " V"] | None = None,
     kernel: Kernel | None = None,
+    keep: Bool[Tensor, " N"] | None = None,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """`cross_entropy` of the logits x W^T + b, of which at most `kernel.chunk` exist at a time.
 
@@ -65,8 +68,15 @@ def cross_entropy_of_vectors(
     """
     given = (x, weight) if bias is None else (x, weight, bias)
     learns = torch.is_grad_enabled() and any(each.requires_grad for each in given)
-    objective, nll = _OfVectors.apply(x, weight, bias, ids, label_smoothing, prior, learns, kernel or PLAIN)
+    objective, nll = _OfVectors.apply(
+        x, weight, bias, ids, label_smoothing, prior, learns, kernel or PLAIN, without(keep)
+    )
     return objective, nll
+
+
+def without(keep: Bool[Tensor, " N"] | None) -> Bool[Tensor, " N"] | None:
+    """True at the rows that are left out; None: none."""
+    return None if keep is None else ~keep
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -74,11 +84,17 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None, kernel: Kernel
+        ctx: Any,
+        logits: Tensor,
+        ids: Tensor,
+        label_smoothing: float,
+        prior: Tensor | None,
+        kernel: Kernel,
+        out: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Compute the two sums; apart from the inputs, only the log-sums are saved."""
-        objective, nll, log_sum = _sums(logits, ids, label_smoothing, prior, kernel)
-        ctx.save_for_backward(logits, ids, log_sum, prior)
+        objective, nll, log_sum = _sums(logits, ids, label_smoothing, prior, kernel, out)
+        ctx.save_for_backward(logits, ids, log_sum, prior, out)
         ctx.label_smoothing, ctx.kernel = label_smoothing, kernel
         ctx.mark_non_differentiable(nll)
         return objective, nll
@@ -86,12 +102,12 @@ class _CrossEntropy(torch.autograd.Function):
     # The decorator hides the parameters' names from the type checker.
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The gradient of the first sum, in the logits' dtype."""
-        logits, ids, log_sum, prior = ctx.saved_tensors
+        logits, ids, log_sum, prior, out = ctx.saved_tensors
         gradient = torch.empty_like(logits)
-        _slopes(logits, ids, log_sum, ctx.label_smoothing, prior, grads[0], gradient, ctx.kernel)
-        return gradient, None, None, None, None
+        _slopes(logits, ids, log_sum, ctx.label_smoothing, prior, grads[0], gradient, ctx.kernel, out)
+        return gradient, None, None, None, None, None
 
 
 class _OfVectors(torch.autograd.Function):
@@ -108,26 +124,28 @@ class _OfVectors(torch.autograd.Function):
         prior: Tensor | None,
         learns: bool,
         kernel: Kernel,
+        out: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """Compute the two sums and, if anything learns, save the gradients for an upstream gradient of 1."""
-        narrow = torch.get_autocast_dtype(x.device.type) if torch.is_autocast_enabled(x.device.type) else x.dtype
-        with torch.autocast(x.device.type, enabled=False):
+        narrow = autocast_dtype(x.device.type) or x.dtype
+        with without_autocast(x.device.type):
             own, matrix = x.to(narrow), weight.to(narrow)
             added = None if bias is None else bias.to(narrow)
             found: list[tuple[Tensor, Tensor]] = []
-            of_x, of_weight = (torch.empty_like(x), torch.zeros_like(weight)) if learns else (None, None)
+            one = x.new_ones((), dtype=torch.promote_types(narrow, torch.float32))
+            of_x, of_weight = (torch.zeros_like(x), torch.zeros_like(weight)) if learns else (None, None)
             of_bias = torch.zeros_like(bias) if learns and bias is not None else None
-            rows = max(1, kernel.chunk // max(1, len(weight)))
-            for first in range(0, max(1, len(x)), rows):
-                part = slice(first, first + rows)
-                logits = F.linear(own[part], matrix, added)
-                objective, nll, log_sum = _sums(logits, ids[part], label_smoothing, prior, kernel)
+            rows, N = max(1, kernel.chunk // max(1, len(weight))), len(ids)
+            parts = zip(own[:N].split(rows), ids.split(rows), *in_parts((of_x, out), N, rows), strict=True)
+            for vectors, ids_here, of_vectors, left_out in parts:
+                logits = F.linear(vectors, matrix, added)
+                objective, nll, log_sum = _sums(logits, ids_here, label_smoothing, prior, kernel, left_out)
                 found.append((objective, nll))
-                if of_x is None or of_weight is None:
+                if of_vectors is None or of_weight is None:
                     continue
-                _slopes(logits, ids[part], log_sum, label_smoothing, prior, torch.ones_like(objective), logits, kernel)
-                of_x[part] = logits @ matrix
-                _add_product(of_weight, logits.mT, own[part])
+                _slopes(logits, ids_here, log_sum, label_smoothing, prior, one, logits, kernel, left_out)
+                of_vectors.copy_(logits @ matrix)
+                _add_product(of_weight, logits.mT, vectors)
                 if of_bias is not None:
                     of_bias += logits.sum(0)
         ctx.save_for_backward(of_x, of_weight, of_bias)
@@ -140,7 +158,13 @@ class _OfVectors(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Multiply the saved gradients of the first sum by the upstream gradient."""
         own = (None if each is None else each * grads[0].to(each.dtype) for each in ctx.saved_tensors)
-        return (*own, None, None, None, None, None)
+        return (*own, None, None, None, None, None, None)
+
+
+def in_parts(tensors: Iterable[Tensor | None], N: int, rows: int) -> Iterator[Sequence[Tensor | None]]:
+    """The first N rows of each tensor, `rows` at a time; a None for each part of one that is None."""
+    for each in tensors:
+        yield [None] * max(1, -(-N // rows)) if each is None else each[:N].split(rows)
 
 
 def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
@@ -152,14 +176,19 @@ def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
 
 
 def _sums(
-    logits: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None, kernel: Kernel
+    logits: Tensor,
+    ids: Tensor,
+    label_smoothing: float,
+    prior: Tensor | None,
+    kernel: Kernel,
+    out: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the two sums, and log sum exp of each row."""
-    logits = logits[: len(ids)]
+    logits = logits if len(logits) == len(ids) else logits[: len(ids)]
     of_ids = logits.gather(-1, ids[:, None])[:, 0]
     log_sum, mean = kernel.sums(logits, prior, with_means=label_smoothing > 0)
-    nll = (log_sum - of_ids.to(log_sum.dtype)).sum()
-    spread = nll if mean is None else (log_sum - mean).sum()
+    nll = kept(log_sum - of_ids.to(log_sum.dtype), out).sum()
+    spread = nll if mean is None else kept(log_sum - mean, out).sum()
     return nll + label_smoothing * (spread - nll), nll, log_sum
 
 
@@ -180,10 +209,20 @@ def _slopes(
     scale: Tensor,
     gradient: Tensor,
     kernel: Kernel,
+    out: Tensor | None,
 ) -> None:
     """Write scale * d/dlogits of the first sum into `gradient`, which may be `logits` itself."""
-    gradient[len(ids) :] = 0
-    kernel.slopes(logits[: len(ids)], ids, log_sum, e, prior, scale, gradient[: len(ids)])
+    if len(logits) > len(ids):
+        gradient[len(ids) :] = 0
+        logits, gradient = logits[: len(ids)], gradient[: len(ids)]
+    kernel.slopes(logits, ids, log_sum, e, prior, scale, gradient)
+    if out is not None:
+        gradient.masked_fill_(out[:, None], 0.0)
+
+
+def kept(values: Float[Tensor, " N"], out: Bool[Tensor, " N"] | None) -> Float[Tensor, " N"]:
+    """The values, 0 where they are left out."""
+    return values if out is None else values.masked_fill(out, 0.0)
 
 
 def row_slopes(

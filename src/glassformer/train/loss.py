@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from glassformer.base.errors import DataError
-from glassformer.base.shapes import Float, Int, Tensor
+from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.data.batch import Batch
 from glassformer.nn.heads import PlaceHead, SequenceHead
 from glassformer.nn.joint import MeanHead
@@ -48,16 +48,17 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
     with watch_routers(model) as seen:
         x = hidden(model, batch, asked)
     if isinstance(model.head, SequenceHead):
-        ids = asked.ids
-        loss = token_or_number_loss(
-            model.head(x, asked.inputs_keep), ids, label_smoothing, kernel=kernel_of(model.head)
-        )
+        scores, ids, keep = model.head(x, asked.inputs_keep), asked.ids, None
+        loss = token_or_number_loss(scores, ids, label_smoothing, kernel=kernel_of(model.head))
     else:
-        vectors, ids = asked_for(x, asked)
-        loss = loss_in_places(model.head, vectors, ids, label_smoothing)
+        vectors, ids, keep = targets_of(x, asked)
+        loss = loss_in_places(model.head, vectors, ids, label_smoothing, keep)
     main = "encoder" if model.decoder is None else "decoder"
     penalty = routing_loss(seen, {"encoder": batch.source_keep, main: asked.counted})
-    return loss if penalty is None else Loss(loss.objective + ids.numel() * penalty, loss.nll)
+    if penalty is None:
+        return loss
+    counted = ids.numel() if keep is None else keep.sum() * ids.shape[1:].numel()
+    return Loss(loss.objective + counted * penalty, loss.nll)
 
 
 def hidden(
@@ -73,6 +74,23 @@ def hidden(
         documents=asked.documents,
         prefix=asked.prefix,
     )
+
+
+def targets_of(
+    x: Float[Tensor, "B T D"], asked: Targets
+) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"] | Float[Tensor, "N J"], Bool[Tensor, " N"] | None]:
+    """The vectors that the head reads, the targets of the first N, and which of these count (None: all).
+
+    On a CPU those that count are picked. Elsewhere their number would have to be waited for, so all are read.
+    """
+    if asked.keep is None or picks(x):
+        return (*asked_for(x, asked), None)
+    return x.flatten(0, 1), asked.ids.flatten(0, 1), asked.keep.flatten()
+
+
+def picks(x: Tensor) -> bool:
+    """Whether places can be picked here without a wait."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def asked_for(
@@ -94,6 +112,7 @@ def loss_in_places(
     x: Float[Tensor, "M D"],
     ids: Int[Tensor, " N"] | Float[Tensor, "N J"],
     label_smoothing: float,
+    keep: Bool[Tensor, " N"] | None = None,
 ) -> Loss:
     """The loss of the head's scores for M vectors; the logits of a large vocabulary never exist all at once."""
     if isinstance(head, MeanHead):
@@ -104,12 +123,13 @@ def loss_in_places(
         ]
         return Loss(*(torch.stack(each).sum() for each in zip(*parts, strict=True)))
     if not isinstance(head, Head):
-        return token_or_number_loss(head(x), ids, label_smoothing, kernel=kernel_of(head))
+        return token_or_number_loss(head(x), ids, label_smoothing, None, kernel_of(head), keep)
     prior, kernel = head.prior() if label_smoothing else None, kernel_of(head)
     if len(x) * len(head.weight) <= kernel.whole:
-        return token_or_number_loss(head(x), ids, label_smoothing, prior, kernel)
+        return token_or_number_loss(head(x), ids, label_smoothing, prior, kernel, keep)
     check_labels(ids, len(head.weight))
-    return Loss(*cross_entropy_of_vectors(head.turned(x), head.weight, head.bias, ids, label_smoothing, prior, kernel))
+    x, ids = head.turned(x), in_range(ids, keep)
+    return Loss(*cross_entropy_of_vectors(x, head.weight, head.bias, ids, label_smoothing, prior, kernel, keep))
 
 
 def kernel_of(head: nn.Module) -> Kernel:
@@ -128,24 +148,40 @@ def rows_at_once(head: Head | PlaceHead | MeanHead) -> int:
 
 
 def token_or_number_loss(
-    outputs: Tensor, ids: Tensor, label_smoothing: float, prior: Tensor | None = None, kernel: Kernel = PLAIN
+    outputs: Tensor,
+    ids: Tensor,
+    label_smoothing: float,
+    prior: Tensor | None = None,
+    kernel: Kernel = PLAIN,
+    keep: Bool[Tensor, " N"] | None = None,
 ) -> Loss:
     """Cross-entropy if the targets are ids, squared error if they are numbers; `prior` is that of `cross_entropy`."""
     if ids.is_floating_point():
-        return squared_error(outputs[: len(ids)], ids)
+        return squared_error(outputs[: len(ids)], ids, keep)
     check_labels(ids, outputs.shape[-1])
-    return Loss(*cross_entropy(outputs, ids, label_smoothing, prior, kernel))
+    return Loss(*cross_entropy(outputs, in_range(ids, keep), label_smoothing, prior, kernel, keep))
 
 
-def squared_error(outputs: Float[Tensor, "B M"], numbers: Float[Tensor, "B N"]) -> Loss:
-    """The sum of (output - number)^2, in float32 or wider. Errors: `DataError` if a row has too many or few numbers."""
+def in_range(ids: Int[Tensor, " N"], keep: Bool[Tensor, " N"] | None) -> Int[Tensor, " N"]:
+    """The ids, 0 where they do not count: what stands there may be no id at all."""
+    return ids if keep is None else ids.masked_fill(~keep, 0)
+
+
+def squared_error(
+    outputs: Float[Tensor, "B M"], numbers: Float[Tensor, "B N"], keep: Bool[Tensor, " B"] | None = None
+) -> Loss:
+    """The sum of (output - number)^2 of the rows that count, in float32 or wider.
+
+    Errors: `DataError` if a row has too many or few numbers.
+    """
     if outputs.shape != numbers.shape:
         raise DataError(
             f"The batch must have as many numbers per row as the model outputs, {outputs.shape[-1]} (head.n_numbers); "
             f"it has {numbers.shape[-1]}. Correct the batch, or change head.n_numbers."
         )
     wide = torch.promote_types(outputs.dtype, torch.float32)
-    total = (outputs.to(wide) - numbers.to(wide)).square().sum()
+    apart = outputs.to(wide) - numbers.to(wide)
+    total = (apart if keep is None else apart.masked_fill(~keep[:, None], 0.0)).square().sum()
     return Loss(total, total.detach())
 
 
