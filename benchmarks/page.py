@@ -204,7 +204,7 @@ def served(made: Trace) -> Iterator[tuple[str, str]]:
         listeners = [closing.enter_context(each) for each in listen(0)]
         port, token = listeners[0].getsockname()[1], new_token()
         subject = Given("drawn", model, Tokenizers(letters, letters), examples=[("a", None)], made=made)
-        server = make_server(make_app(subject, token, port))
+        server = make_server(make_app(subject, token))
         thread = threading.Thread(target=lambda: server.run(sockets=listeners))
         thread.start()
         try:

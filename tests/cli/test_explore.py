@@ -200,7 +200,7 @@ def test_the_page_is_served(trained, run, monkeypatch):
     served, opened = [], []
     monkeypatch.setattr("glassformer.lens.server.app.make_server", lambda app, end: Server())
     monkeypatch.setattr("webbrowser.open", opened.append)
-    monkeypatch.setattr("glassformer.lens.server.app.make_app", lambda subject, token, port: None)
+    monkeypatch.setattr("glassformer.lens.server.app.make_app", lambda subject, token: None)
     answer = run("explore", str(trained), "--port", "0")
     assert answer.code == 0
     [(host, port)] = served

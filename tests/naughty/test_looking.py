@@ -20,7 +20,7 @@ from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.value import from_bytes
 from glassformer.store.checkpoint import load
 from glassformer.train.recipe import load_recipe
-from lens.server.asked import PORT, TOKEN, ask
+from lens.server.asked import TOKEN, ask
 
 RUNS = ("writer_run", "answering_run", "labelling_run")
 SOME = pytest.mark.parametrize("step", [60, pytest.param(1, marks=pytest.mark.slow)])
@@ -43,7 +43,7 @@ def subject(folder: Path, examples: Sequence[str] = ()) -> Subject:
 
 
 def test_no_other_field_takes_a_string_for_what_it_is_not(writer_run: Path, strings: list[str]) -> None:
-    app = make_app(subject(writer_run), TOKEN, PORT)
+    app = make_app(subject(writer_run), TOKEN)
     for each in strings[::3]:
         for path, body in (
             ("/api/trace", {"trace": each}),
@@ -60,7 +60,7 @@ def test_no_other_field_takes_a_string_for_what_it_is_not(writer_run: Path, stri
 
 @SOME
 def test_the_explorer_shows_a_string_as_the_model_reads_it(step: int, folder: Path, texts: list[str]) -> None:
-    app = make_app(subject(folder), TOKEN, PORT)
+    app = make_app(subject(folder), TOKEN)
     for each in texts[::step]:
         heard = ask(app, "POST", "/api/trace", json.dumps({"text": each}).encode())
         assert heard.status == 200, heard.json

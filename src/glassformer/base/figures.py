@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,25 @@ SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "glassformer", "pdf.fonttype
 """Text stays text in the file, and equal figures give equal files."""
 DATED = {".svg": "Date", ".pdf": "CreationDate"}
 """The metadata field of each file type that would hold its creation time."""
+
+
+MOST_LETTERS = 60
+
+
+def as_label(name: str, most: int = MOST_LETTERS) -> str:
+    r"""Write a name for a picture, on one line: control characters as escapes, and the middle of a long name as "…".
+
+    >>> as_label("a\tb" + 200 * "c", most=9)
+    'a\\tb…cccc'
+    """
+    shown = "".join(
+        each.encode("unicode_escape").decode("ascii")
+        if unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp")
+        else each
+        for each in name
+    )
+    half = most // 2
+    return shown if len(shown) <= most else f"{shown[: most - half - 1]}…{shown[-half:]}"
 
 
 def matplotlib(name: str) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -32,6 +33,16 @@ def choose_device(name: str = "auto") -> tuple[torch.device, str]:
     if device is None or not reached:
         raise ConfigError(f"The device must be one that torch can use on this machine; got {name!r}. Try auto or cpu.")
     return device, f"{device}, as asked"
+
+
+@contextmanager
+def threads_kept() -> Generator[None]:
+    """Whatever `choose_threads` does inside the `with`, torch has its number of threads back afterwards."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def choose_threads(asked: int = 0, processes: int = 1) -> tuple[int, str]:

@@ -214,7 +214,7 @@ def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *,
         listeners = [closing.enter_context(each) for each in listeners]
         chosen, token = listeners[0].getsockname()[1], new_token()
         subject = subject_of(folder, say, others=beside, study=study_of(folder))
-        app = make_app(subject, token, chosen)
+        app = make_app(subject, token)
 
         def end() -> None:
             app.state.api.end()

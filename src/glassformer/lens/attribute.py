@@ -23,6 +23,7 @@ from glassformer.lens.blocks import LETTERS, head_id
 from glassformer.lens.trace.sight import recorded_stream
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.norm import LayerNorm, RMSNorm
 from glassformer.nn.residual import Residual
 from glassformer.nn.stack import Stack
@@ -61,7 +62,7 @@ def attribute(
 ) -> Attribution:
     """Compute the terms of the logit of token `asked[t]` at each position t, for one sequence without padding.
 
-    Puts the model into evaluation mode. Errors: `ConfigError` for an output head that is not linear in the stream (one
+    The model is read in evaluation mode. Errors: `ConfigError` for an output head that is not linear in the stream (one
     that labels whole sequences; BERT's with its transform).
     """
     head = model.head
@@ -70,9 +71,9 @@ def attribute(
             "Direct logit attribution needs a linear head over tokens; this model's output head pools the vectors, or "
             "transforms them first. To see what attention heads do, remove them with silence()."
         )
-    stack = model.eval().reader
+    stack = model.reader
     streams: list[Tensor] = []
-    with recorded_writers(model, stack) as written, recorded_stream(stack, streams):
+    with Evaluation(model), recorded_writers(model, stack) as written, recorded_stream(stack, streams):
         model.hidden(tokens, source=source)
     side = "decoder" if stack is model.decoder else "encoder"
     sums, last = sums_of(written, streams[0])

@@ -11,6 +11,7 @@ import torch
 from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch
 from glassformer.lens.ablate import Head, Means, silence
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.heads import SequenceHead
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
@@ -64,7 +65,7 @@ class Scored:
         """Return how correct the answers are without these heads."""
         chosen = list(heads)
         found: list[Outcomes] = []
-        with torch.no_grad():
+        with torch.no_grad(), Evaluation(self.model):
             if self._kept is None:
                 self._kept = [
                     keep(self.model, batch, asked) for batch, asked in zip(self.batches, self.asked, strict=True)

@@ -11,6 +11,7 @@ from glassformer.data.batch import Batch
 from glassformer.lens.ablate import Head, n_heads
 from glassformer.lens.blocks import place
 from glassformer.nn.attend import Attend, Mask
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.transformer import Transformer
 from glassformer.nn.watch import attentions
 from glassformer.train.loss import loss_of
@@ -24,7 +25,8 @@ def gradient_importance(model: Transformer, batches: Sequence[Batch], objective:
     each other, so one backward pass of the summed loss gives the gradient of each. As in the paper, each attention's
     values are divided by their l2 norm, so they are at most 1.
     """
-    raw = per_sequence(model, batches, objective)
+    with Evaluation(model):
+        raw = per_sequence(model, batches, objective)
     sizes = {where: each.abs().mean(0) for where, each in raw.items()}
     return {
         (*where, head): float(size[head] / size.norm().clamp(min=torch.finfo(size.dtype).tiny))

@@ -23,6 +23,7 @@ from glassformer.decode.answer import nothing
 from glassformer.lens.ablate import Head, by_attention
 from glassformer.lens.blocks import place
 from glassformer.nn.attend import Attend, Mask
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
 from glassformer.nn.watch import Attended, attentions, watch_attention
@@ -81,9 +82,8 @@ def keep(model: Transformer, given: Input) -> Kept:
 
         return same
 
-    model.eval()
     everywhere = {where: noting(*where) for where in stream_places(model)}
-    with watch_attention(model, note), replaced(model, {}, everywhere):
+    with Evaluation(model), watch_attention(model, note), replaced(model, {}, everywhere):
         model(given.tokens, source=given.source)
     return kept
 
@@ -194,8 +194,9 @@ def scores(model: Transformer, given: Input, said: Sequence[int | None], rows: i
     source = None if given.source is None else given.source.expand(rows, -1)
     places = [t for t, token in enumerate(said) if token is not None]
     tokens = [token for token in said if token is not None]
-    hidden = model.hidden(given.tokens.expand(rows, -1), source=source)
-    log_p = model.head(hidden[:, places]).cpu().double().log_softmax(-1)
+    with Evaluation(model):
+        hidden = model.hidden(given.tokens.expand(rows, -1), source=source)
+        log_p = model.head(hidden[:, places]).cpu().double().log_softmax(-1)
     return log_p[:, range(len(places)), tokens].sum(-1)
 
 

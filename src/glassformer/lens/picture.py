@@ -12,6 +12,7 @@ from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.answer import answer
 from glassformer.lens.observe import observe
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.transformer import Transformer
 
 SHADES = " ░▒▓█"
@@ -34,7 +35,7 @@ def cross_attention_picture(model: Transformer, tokenizers: Tokenizers, source: 
     (given,) = answer(model, [ids])
     batch = Batch.pairs([ids], [given.ids]).to(next(model.parameters()).device)
     assert batch.source is not None
-    with torch.no_grad(), observe(model) as seen:
+    with torch.no_grad(), Evaluation(model), observe(model) as seen:
         model(batch.tokens[:, :-1], source=batch.source)  # the row that reads token t writes token t + 1
     name, head = sharpest_head(seen, "cross_attention")
     rows = tokenizers.target.tokens(batch.tokens[0, 1:].tolist())

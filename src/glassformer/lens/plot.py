@@ -12,19 +12,23 @@ from typing import Any
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.base.figures import matplotlib
+from glassformer.base.figures import as_label, matplotlib
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Float, Tensor
 from glassformer.lens.blocks import head_id
 from glassformer.lens.blocks import place as where
 from glassformer.nn.positions import POSITIONS, Room
-from glassformer.store.pictures import save_figure
+from glassformer.store.pictures import finished
 
 MOST_LABELS = 40
 """The most tokens to write beside an axis; with more, the axis shows their numbers."""
 CELL, LEAST = 0.22, 1.9
 """The size of a token and the least size of a map, in inches."""
 MOST_ACROSS = 8
+MOST_LETTERS = 16
+"""The most letters of a token beside an axis."""
+LETTER = 0.09
+"""The width of a letter of a title, in inches."""
 
 
 def plot_attention(
@@ -69,10 +73,8 @@ def plot_attention(
     blank(places, rows, across)
     figure.colorbar(image, ax=places, shrink=0.6, label="weight")
     if title:
-        figure.suptitle(title, fontsize=11)
-    if file is not None:
-        save_figure(figure, file)
-    return figure
+        figure.suptitle(as_label(title, int(figure.get_figwidth() / LETTER)), fontsize=11)
+    return finished(figure, file)
 
 
 def heads_of(weights: Float[Tensor, "*heads T S"], row: int, head: int | None) -> dict[int, Float[Tensor, "T S"]]:
@@ -106,19 +108,14 @@ def label(
             raise DataError(f"Each of the {size} {what} needs one token; got {len(tokens)}. Give {size} tokens.")
     shown = {"fontsize": 7, "fontfamily": "monospace"}
     if queries is not None and T <= MOST_LABELS:
-        axes.set_yticks(range(T), [plain(each) for each in queries] if first else [""] * T, **shown)
+        axes.set_yticks(range(T), [as_label(each, MOST_LETTERS) for each in queries] if first else [""] * T, **shown)
     if keys is not None and S <= MOST_LABELS:
         turned = 0 if max(map(len, keys)) <= 2 else 90
-        axes.set_xticks(range(S), [plain(each) for each in keys], rotation=turned, **shown)
+        axes.set_xticks(range(S), [as_label(each, MOST_LETTERS) for each in keys], rotation=turned, **shown)
     axes.tick_params(length=2, labelsize=7)
     if first:
         axes.set_ylabel("query", fontsize=8)
     axes.set_xlabel("key", fontsize=8)
-
-
-def plain(token: str) -> str:
-    """Escape `$` in a token, which would begin a formula in matplotlib."""
-    return token.replace("$", r"\$")
 
 
 def blank(places: Any, rows: Mapping[str, Mapping[int, Tensor]], across: int) -> None:
@@ -154,11 +151,9 @@ def plot_positions(
     axes = figure.subplots()
     most = float(vectors.detach().abs().max())
     image = axes.imshow(vectors.detach().cpu().float().T.numpy(), cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
-    axes.set(xlabel="position", ylabel="dimension", title=title or f"{positions} positions")
+    axes.set(xlabel="position", ylabel="dimension", title=as_label(title) if title else f"{positions} positions")
     figure.colorbar(image, ax=axes)
-    if file is not None:
-        save_figure(figure, file)
-    return figure
+    return finished(figure, file)
 
 
 def added(positions: str, length: int, d_model: int) -> Float[Tensor, "L D"]:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.base.figures import matplotlib
+from glassformer.base.figures import as_label, matplotlib
 from glassformer.nn.count import Row
-from glassformer.store.pictures import save_figure
+from glassformer.store.pictures import finished
 
 WIDTH, HEIGHT = 12.0, 0.55
 """The width of the figure and the height of a level, in inches."""
@@ -60,10 +60,8 @@ def plot_parameters(rows: Sequence[Row], *, title: str = "", file: Path | str | 
     for side in ("left", "right", "top"):
         axes.spines[side].set_visible(False)
     if title:
-        axes.set_title(title, fontsize=11)
-    if file is not None:
-        save_figure(figure, file)
-    return figure
+        axes.set_title(as_label(title), fontsize=11)
+    return finished(figure, file)
 
 
 def fitting(box: Box, total: int, letters: float) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hmac
-import re
 import secrets
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from glassformer.base.errors import BusyError, GlassformerError
+from glassformer.base.loopback import Host, as_address, is_loopback, is_own_page, read_host
 from glassformer.serve.refusal import RefusalError, broken, busy
-from glassformer.serve.settings import ServeConfig, as_address, is_loopback
+from glassformer.serve.settings import ServeConfig
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -22,7 +22,6 @@ Say = Callable[[str], None]
 
 OPEN = ("/health",)
 """Paths that need no key."""
-HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?")
 MOST_HEADERS, LONGEST_HEAD = 100, 16_384
 ABORT = "glassformer.abort"
 """The scope's key for the function that drops the connection at once."""
@@ -81,28 +80,28 @@ def refusal_of(error: Exception, say: Say) -> RefusalError:
     return broken(number)
 
 
-def check_host(given: list[str], config: ServeConfig) -> str:
-    """Return the request's Host header, in lower case, if it names this server; any port is allowed.
+def check_host(given: list[str], config: ServeConfig) -> Host:
+    """Return the request's Host header if it names this server; any port is allowed.
 
     Without this check, an attacker's page could reach this server by a domain name of theirs that resolves to it (DNS
     rebinding), and count as one of ours. IP addresses are no names: loopback ones are always accepted, others if the
     server listens beyond this machine. Errors: `RefusalError`.
     """
-    found = HOST.fullmatch(given[0]) if len(given) == 1 else None
-    if found is None:
+    host = read_host(given)
+    if host is None:
         raise RefusalError(400, f"A request needs one Host header, NAME or NAME:PORT; got {given!r:.80}. Send one.")
-    name = found["name"].strip("[]").lower()
-    allowed = {"localhost", "127.0.0.1", "::1", config.host.lower(), (config.name or "localhost").lower()}
-    address = as_address(name)
-    if name in allowed or (address is not None and (address.is_loopback or not is_loopback(config.host))):
-        return given[0].lower()
-    message = f"This server does not have the name {name[:60]!r}. Use its address, or start it with --name {name[:60]}."
+    own = {config.host.lower(), (config.name or "localhost").lower()}
+    beyond = as_address(host.name) is not None and not is_loopback(config.host)
+    if is_loopback(host.name) or host.name in own or beyond:
+        return host
+    name = host.name[:60]
+    message = f"This server does not have the name {name!r}. Use its address, or start it with --name {name}."
     raise RefusalError(403, message, code="host_not_allowed")
 
 
-def check_origin(given: list[str], host: str) -> None:
+def check_origin(given: list[str], host: Host) -> None:
     """Refuse requests that a browser sends from another server's page. Errors: `RefusalError` 403."""
-    if given and (len(given) > 1 or given[0].lower() not in (f"http://{host}", f"https://{host}")):
+    if not is_own_page(given, host):
         message = (
             f"Web pages of other servers may not send requests here; got Origin {given[0][:60]!r}. Ask from a program, "
             "or from a page at this server's address."

@@ -10,11 +10,11 @@ from collections.abc import Generator
 
 import uvicorn
 
+from glassformer.base.loopback import is_loopback
 from glassformer.serve.address import address_of
 from glassformer.serve.app import application
 from glassformer.serve.protocol import protocol_of
 from glassformer.serve.service import Service
-from glassformer.serve.settings import is_loopback
 
 BACKLOG = 1024
 AT_LEAST = 2

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass, field
 
 from glassformer.base.bounds import at_least, at_most
 from glassformer.base.errors import ConfigError
+from glassformer.base.loopback import is_loopback
 from glassformer.base.typed import check_types
 
 KEY = "GLASSFORMER_KEY"
@@ -83,17 +83,3 @@ class ServeConfig:
                 f"A key needs at least {LEAST_KEY} printable ASCII characters; got {len(self.key)} characters. "
                 "Make one: python -c 'import secrets; print(secrets.token_urlsafe(32))'."
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine reaches an address."""
-    address = as_address(host)
-    return host == "localhost" if address is None else address.is_loopback
-
-
-def as_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An IP address written out; none for a name."""
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.base.errors import CheckpointError, ConfigError
-from glassformer.base.figures import matplotlib
+from glassformer.base.figures import as_label, matplotlib
 from glassformer.base.registry import suggestion
+from glassformer.store.pictures import finished
 from glassformer.study.result import SHARES
 from glassformer.train.record.records import step_of
 
@@ -123,10 +124,12 @@ def draw_curves(runs: Sequence[Curves], metrics: Sequence[str], *, log: bool = F
         axes.remove()
     if len(runs) > 1:
         handles = [matplotlib("lines").Line2D([], [], color=f"C{n % 10}") for n in range(len(runs))]
-        figure.legend(handles, [run.name for run in runs], loc="outside lower left", frameon=False, fontsize=9)
+        figure.legend(
+            handles, [as_label(run.name) for run in runs], loc="outside lower left", frameon=False, fontsize=9
+        )
     else:
-        figure.suptitle(runs[0].name, fontsize=11)
-    return figure
+        figure.suptitle(as_label(runs[0].name), fontsize=11)
+    return finished(figure)
 
 
 def values(run: Curves, metric: str) -> list[float]:

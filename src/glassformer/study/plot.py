@@ -11,8 +11,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from glassformer.base.figures import matplotlib
-from glassformer.store.pictures import save_figure
+from glassformer.base.figures import as_label, matplotlib
+from glassformer.store.pictures import finished, save_figure
 from glassformer.study.grid import shown
 from glassformer.study.result import SHARES, Result, splits
 from glassformer.study.table import short_combination, short_names
@@ -137,28 +137,29 @@ def figure_of(
     figure = matplotlib("figure").Figure(figsize=size, layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharey="all" if kind == "lines" else False)
     places = [axes for row in grid for axes in row]
+    marks: list[Any] = []
     for axes, panel in zip(places, panels, strict=False):
-        axes.set_title(panel.title, fontsize=10)
+        axes.set_title(as_label(panel.title), fontsize=10)
         axes.set_xlabel(across)
         axes.set_ylabel(what)
         axes.grid(alpha=0.3)
-        (lines if kind == "lines" else points)(axes, panel.series)
+        drawn = (lines if kind == "lines" else points)(axes, panel.series)
+        marks = marks or drawn
         if panel.ends is not None:
             axes.set_ylim(*panel.ends)
         if ticks is not None:
             axes.set_xticks(range(len(ticks)), ticks, rotation=90 if upright else 30 if longest > 5 else 0)
     for axes in places[len(panels) :]:
         axes.remove()
-    marks, titles = places[0].get_legend_handles_labels()
-    if any(titles):
-        names = [in_lines(title) for title in titles]
+    names = [in_lines(name) for name in panels[0].series]
+    if any(names):
         figure.legend(marks, names, title=legend, loc="outside right upper", frameon=False, fontsize=9)
-    return figure
+    return finished(figure)
 
 
 def in_lines(name: str) -> str:
     """Put each setting of a combination on a line of its own."""
-    return name.replace(", ", ",\n")
+    return ",\n".join(as_label(each) for each in name.split(", "))
 
 
 def length(names: Sequence[str]) -> int:
@@ -166,21 +167,26 @@ def length(names: Sequence[str]) -> int:
     return max((len(line) for name in names for line in name.split("\n")), default=0)
 
 
-def lines(axes: Any, series: dict[str, Points]) -> None:
-    """Draw the mean as a line and lowest to highest as a band, unless there are so many that bands hide each other."""
+def lines(axes: Any, series: dict[str, Points]) -> list[Any]:
+    """Draw the mean as a line and lowest to highest as a band, unless there are so many that bands hide each other.
+
+    Returns the lines.
+    """
+    marks: list[Any] = []
     for number, (name, values) in enumerate(series.items()):
         places = sorted(values)
         mark = {"marker": MARKS[number % len(MARKS)], "markersize": 3} if len(places) <= MOST_MARKS else {}
-        axes.plot(
-            places, [fmean(values[each]) for each in places], label=name, linewidth=1.4, color=f"C{number % 10}", **mark
-        )
+        means = [fmean(values[each]) for each in places]
+        marks += axes.plot(places, means, label=name, linewidth=1.4, color=f"C{number % 10}", **mark)
         if len(series) <= MOST_BANDS:
             low, high = ([of(values[each]) for each in places] for of in (min, max))
             axes.fill_between(places, low, high, alpha=0.15, color=f"C{number % 10}", linewidth=0)
+    return marks
 
 
-def points(axes: Any, series: dict[str, Points]) -> None:
-    """Draw the mean as a mark and lowest to highest as a bar; series are side by side."""
+def points(axes: Any, series: dict[str, Points]) -> list[Any]:
+    """Draw the mean as a mark and lowest to highest as a bar; series are side by side. Returns the marks."""
+    marks: list[Any] = []
     for number, (name, values) in enumerate(series.items()):
         shift = 0.5 * (number - (len(series) - 1) / 2) / len(series)
         places = sorted(values)
@@ -189,16 +195,15 @@ def points(axes: Any, series: dict[str, Points]) -> None:
             [max(0.0, mean - lowest) for mean, lowest in zip(means, low, strict=True)],
             [max(0.0, highest - mean) for mean, highest in zip(means, high, strict=True)],
         ]
-        axes.errorbar(
-            [each + shift for each in places],
-            means,
-            bars,
-            fmt=MARKS[number % len(MARKS)],
-            color=f"C{number % 10}",
-            capsize=3,
-            markersize=5,
-            label=name,
-        )
+        look = {
+            "fmt": MARKS[number % len(MARKS)],
+            "color": f"C{number % 10}",
+            "capsize": 3,
+            "markersize": 5,
+            "label": name,
+        }
+        marks.append(axes.errorbar([each + shift for each in places], means, bars, **look))
+    return marks
 
 
 def save(figure: Any, path: Path) -> list[Path]:

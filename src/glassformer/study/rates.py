@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from glassformer.base.figures import matplotlib
+from glassformer.store.pictures import finished
 from glassformer.train.estimate.find_rate import Found
 
 
@@ -21,4 +22,4 @@ def draw_rates(found: Found) -> Any:
     axes.axvline(found.recommended, linestyle="--", color="black", label=f"recommended, {found.recommended:.1e}")
     axes.set(xscale="log", xlabel="learning rate", ylabel="loss before the update, nats a target")
     axes.legend()
-    return figure
+    return finished(figure)

@@ -109,7 +109,7 @@ def serving():
         with ExitStack() as closing:
             listeners = [closing.enter_context(each) for each in listen(0)]
             port, token = listeners[0].getsockname()[1], new_token()
-            server = make_server(make_app(subject, token, port))
+            server = make_server(make_app(subject, token))
             thread = threading.Thread(target=lambda: server.run(sockets=listeners))
             thread.start()
             try:

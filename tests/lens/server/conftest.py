@@ -12,7 +12,7 @@ from glassformer.lens.server.app import make_app
 from glassformer.lens.server.subject import Subject
 from glassformer.nn.watch import attentions
 from lens.explored import LETTERS
-from lens.server.asked import HEADS, MODEL, PORT, TOKEN
+from lens.server.asked import HEADS, MODEL, TOKEN
 
 
 @pytest.fixture(scope="module")
@@ -40,4 +40,4 @@ def app(tmp_path_factory):
         silence=silence,
         score=score,
     )
-    return make_app(subject, TOKEN, PORT)
+    return make_app(subject, TOKEN)

@@ -15,7 +15,7 @@ from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.reading import Layout
 from glassformer.nn.outputs import Classify
 from lens.explored import LETTERS, small
-from lens.server.asked import PORT, TOKEN, ask
+from lens.server.asked import TOKEN, ask
 
 TEXT = "abcdefghij"
 OUT = [("encoder", 0, head) for head in range(4)]
@@ -39,7 +39,7 @@ def test_what_is_answered_without_heads(said):
     else:
         subject = Subject("masked", small("encoder"), both, Layout(masked=True), **given)
     heads = [{"block": block, "layer": layer, "head": head} for block, layer, head in OUT]
-    app = make_app(subject, TOKEN, PORT)
+    app = make_app(subject, TOKEN)
     told = ask(app, "POST", "/api/ablate", json.dumps({"trace": "0", "heads": heads}).encode()).json
     assert told["before"] == said(subject.trace(TEXT))
     with silence(subject.model, OUT):

@@ -86,7 +86,7 @@ def test_any_port_is_one_that_is_free_at_both(ipv6, monkeypatch):
 def test_it_answers_over_ipv6(app, ipv6):
     with listening() as listeners:
         port = listeners[0].getsockname()[1]
-        server = make_server(make_app(app.state.api.subject, "the-token", port))
+        server = make_server(make_app(app.state.api.subject, "the-token"))
         thread = threading.Thread(target=lambda: server.run(sockets=listeners))
         thread.start()
         try:

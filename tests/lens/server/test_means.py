@@ -16,7 +16,7 @@ from glassformer.lens.server.history import SEQUENCES
 from glassformer.lens.server.run import subject_of
 from glassformer.lens.trace.answering import Manner
 from glassformer.lens.trace.value import from_bytes
-from lens.server.asked import PORT, TOKEN, ask
+from lens.server.asked import TOKEN, ask
 from lens.test_roles_of_a_run import SMALL, untrained_run
 
 
@@ -30,7 +30,7 @@ def test_heads_give_their_mean(tmp_path):
     """What stands in their place is what they give on average over the run's own probe, as in the diagnosis."""
     run = untrained_run(tmp_path / "run", "reverse", SMALL)
     subject = subject_of(run)
-    app = make_app(subject, TOKEN, PORT)
+    app = make_app(subject, TOKEN)
     heads = [{"block": "cross", "layer": 0, "head": head} for head in range(2)]
     asked = {"trace": "0", "heads": heads, "kind": "mean"}
     name = ask(app, "POST", "/api/ablate", json.dumps(asked).encode()).json["same"]

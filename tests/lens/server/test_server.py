@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from glassformer import trace
-from glassformer.data.dataset import Tokenizers
 from glassformer.lens.ablate import silence
 from glassformer.lens.page.bundle import served
-from glassformer.lens.server.app import make_app, new_token
+from glassformer.lens.server.app import new_token
 from glassformer.lens.server.guard import MOST_BODY
-from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.value import from_bytes
 from lens.explored import LETTERS
 from lens.server.asked import HEADS, MODEL, PORT, TOKEN, ask, ask_all
@@ -36,29 +34,45 @@ def test_data_need_the_token(app, path, token):
     assert "token" in answer.json["error"]
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8642", "127.0.0.1", "127.0.0.1:1", "", "0.0.0.0:8642"])
+FOREIGN = [
+    "evil.example",
+    "evil.example:8642",
+    "",
+    "0.0.0.0:8642",
+    "localhost.evil.example",
+    "192.168.0.5:8642",
+    "localhost:x",
+]
+
+
+@pytest.mark.parametrize("host", FOREIGN)
 @pytest.mark.parametrize("path", ["/", "/static/page.js", "/api/run"])
 def test_another_host_is_refused(app, host, path):
-    assert ask(app, "GET", path, host=host).status == 400
+    answer = ask(app, "GET", path, host=host)
+    assert answer.status == 400
+    assert "tunnel" in answer.json["error"]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
-def test_its_own_names_are_taken(app, host):
-    assert ask(app, "GET", "/api/run", host=f"{host}:{PORT}").status == 200
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.0.0.2"])
+@pytest.mark.parametrize("port", [f":{PORT}", ":9999", ":80", ""])
+def test_names_of_this_machine_are_taken_at_the_port_of_any_tunnel(app, host, port):
+    assert ask(app, "GET", "/api/run", host=host + port).status == 200
+    assert ask(app, "GET", "/api/run", host=host + port, token=None).status == 403
 
 
-def test_browsers_leave_out_the_usual_port():
-    app = make_app(Subject("toy", MODEL, Tokenizers(LETTERS, LETTERS), silence=silence), TOKEN, 80)
-    assert ask(app, "GET", "/api/run", host="127.0.0.1").status == 200
-    assert ask(app, "GET", "/api/run", host="localhost:80").status == 200
-    assert ask(app, "GET", "/api/run", host="evil.example").status == 400
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_request_from_another_page_is_refused(app, method):
+    """The page's own origin is that of the tunnel's end; another port of the same machine is another page."""
 
+    def status(**headers):
+        path, body = ("/api/run", b"") if method == "GET" else ("/api/trace", SHORT)
+        return ask(app, method, path, body, **headers).status
 
-def test_a_request_from_another_page_is_refused(app):
-    body = SHORT
-    assert ask(app, "POST", "/api/trace", body, origin="https://evil.example").status == 403
-    assert ask(app, "POST", "/api/trace", body, origin="null").status == 403
-    assert ask(app, "POST", "/api/trace", body, origin=f"http://127.0.0.1:{PORT}").status == 200
+    for origin in ("https://evil.example", "null", "http://127.0.0.1:1", "http://localhost.evil.example", "127.0.0.1"):
+        assert status(origin=origin) == 403
+    assert status(origin=f"http://127.0.0.1:{PORT}") == 200
+    assert status(host="localhost:9999", origin="http://localhost:9999") == 200
+    assert status(host="localhost:9999", origin=f"http://localhost:{PORT}") == 403
 
 
 def test_only_json_is_read(app):

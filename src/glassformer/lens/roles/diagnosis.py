@@ -19,6 +19,7 @@ from glassformer.lens.roles.measure import Measured, Read, group_share, measure,
 from glassformer.lens.roles.probe import Probe
 from glassformer.lens.roles.similar import Pair, similar
 from glassformer.lens.roles.thresholds import THRESHOLDS, Thresholds
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.transformer import Transformer
 
 
@@ -92,23 +93,23 @@ def diagnose(
     """Score every role for every head, label the heads, and measure the loss without each head and each role.
 
     `effects=False` skips everything that silences heads. `between` is called between parts of the work, which ends if
-    it raises. Afterwards the model is in evaluation mode and otherwise unchanged.
+    it raises. The model is read in evaluation mode and left as it was.
     """
-    model.eval()
-    own = read(model, probe.own, probe.objective)
-    control = None if probe.control is None else read(model, probe.control, probe.objective)
-    measured = measure(own, control, between)
-    between()
-    copied = copying(model, own, probe.ids)
-    found = [
-        Found(head, each, label(each.scores, each.more["sink"], each.more["entropy_norm"], rules), copied[head])
-        for head, each in ((head, measured[head]) for head in all_heads(model) if head in measured)
-    ]
-    groups = grouped(own, found)
-    between()
-    pairs = [pair for pair in similar(own.maps, own.views) if pair.divergence <= rules.alike]
-    if effects:
-        found, groups = with_effects(model, probe, own, found, groups, rules)
+    with Evaluation(model):
+        own = read(model, probe.own, probe.objective)
+        control = None if probe.control is None else read(model, probe.control, probe.objective)
+        measured = measure(own, control, between)
+        between()
+        copied = copying(model, own, probe.ids)
+        found = [
+            Found(head, each, label(each.scores, each.more["sink"], each.more["entropy_norm"], rules), copied[head])
+            for head, each in ((head, measured[head]) for head in all_heads(model) if head in measured)
+        ]
+        groups = grouped(own, found)
+        between()
+        pairs = [pair for pair in similar(own.maps, own.views) if pair.divergence <= rules.alike]
+        if effects:
+            found, groups = with_effects(model, probe, own, found, groups, rules)
     return Diagnosis(probe, found, groups, pairs, rules)
 
 
@@ -147,8 +148,8 @@ def means_of(own: Read) -> Means:
 
 def usual_outputs(model: Transformer, probe: Probe) -> Means:
     """Return the mean output of each head on the sequences of a probe."""
-    model.eval()
-    return means_of(read(model, probe.own, probe.objective))
+    with Evaluation(model):
+        return means_of(read(model, probe.own, probe.objective))
 
 
 def with_effects(

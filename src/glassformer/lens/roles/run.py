@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.base.errors import CheckpointError, ConfigError
-from glassformer.base.runtime import choose_threads
+from glassformer.base.runtime import choose_threads, threads_kept
 from glassformer.data.config import EQUAL_LENGTHS, LABEL, TEXT
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.purpose import TOKENS, refuse_unfit
@@ -78,8 +78,9 @@ def diagnose_run(
     repeated ones; other tasks and files with their dev pairs; a decoder of running text with repeated random tokens.
     Errors: those of loading a run; `ConfigError` for a model that reads no tokens.
     """
-    opened = open_run(folder)
-    return diagnose(opened.loaded.model, opened.probe(sequences, scored), effects=effects)
+    with threads_kept():
+        opened = open_run(folder)
+        return diagnose(opened.loaded.model, opened.probe(sequences, scored), effects=effects)
 
 
 def over_checkpoints(
@@ -93,8 +94,8 @@ def over_checkpoints(
     """Yield the diagnosis, without effects, at each checkpoint of a run, oldest first.
 
     It skips `known` steps, and checkpoints that a run in training deletes before they are read. `probe` is that of an
-    earlier diagnosis of the same run; `between` is called between parts of the work, which ends if it raises. Torch
-    gets the threads of `decode.threads`.
+    earlier diagnosis of the same run; `between` is called between parts of the work, which ends if it raises.
+    Torch has the threads of `decode.threads` meanwhile.
     Errors: `CheckpointError` if a checkpoint is damaged or there is none.
     """
     run = Path(folder)
@@ -102,21 +103,23 @@ def over_checkpoints(
     found = checkpoints(run)
     if not found:
         raise CheckpointError(f"{run} has no checkpoint. Train first, or give another folder.")
-    choose_threads(recipe.decode.threads)
     for step, each in found.items():
         if step in known:
             continue
         between()
-        try:
-            loaded: Loaded = load(each)
-        except CheckpointError:
-            if each.exists():
-                raise
-            continue
-        model = as_recipe(loaded.model, recipe)
-        probe = probe or run_probe(run, recipe, loaded, sequences, 1)
-        between()
-        yield At(step, diagnose(model, probe, effects=False, between=between))
+        with threads_kept():
+            choose_threads(recipe.decode.threads)
+            try:
+                loaded: Loaded = load(each)
+            except CheckpointError:
+                if each.exists():
+                    raise
+                continue
+            model = as_recipe(loaded.model, recipe)
+            probe = probe or run_probe(run, recipe, loaded, sequences, 1)
+            between()
+            diagnosed = At(step, diagnose(model, probe, effects=False, between=between))
+        yield diagnosed
 
 
 def run_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int = SEQUENCES, scored: int = SCORED) -> Probe:

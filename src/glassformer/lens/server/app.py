@@ -22,19 +22,14 @@ HOST = "127.0.0.1"
 HOST6 = "::1"
 TRIES = 20
 """How many free ports to try until one is free at both addresses."""
-NAMES = ("127.0.0.1", "localhost", "[::1]")
-"""The names by which a browser of this machine may call the server."""
-USUAL_OF_HTTP = 80
-"""The port that browsers leave out of `Host` and `Origin`."""
 
 
-def make_app(subject: Subject, token: str, port: int) -> Starlette:
+def make_app(subject: Subject, token: str) -> Starlette:
     """Build the application, with every route behind the guard, and make the traces of the subject's examples.
 
     Nothing is compressed: on loopback, compressing takes longer than sending the bytes.
     """
     api = Api(subject)
-    hosts = frozenset(f"{name}:{port}" for name in NAMES) | frozenset(NAMES if port == USUAL_OF_HTTP else ())
     routes = [
         ("/", "GET", api.page),
         ("/static/{name}", "GET", api.static),
@@ -56,7 +51,7 @@ def make_app(subject: Subject, token: str, port: int) -> Starlette:
 
     def route(path: str, method: str, endpoint: Callable[..., object]) -> Route:
         methods = ["GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"] if method == "*" else [method]
-        return Route(path, guarded(endpoint, token, hosts), methods=methods)  # pyright: ignore[reportArgumentType]
+        return Route(path, guarded(endpoint, token), methods=methods)  # pyright: ignore[reportArgumentType]
 
     app = Starlette(routes=[route(*each) for each in routes])
     app.state.api = api

@@ -2,7 +2,7 @@
 
 Any other site's page can make a browser send requests here. Four barriers keep it out: it does not know the token, its
 `Origin` differs, no CORS header lets it read an answer, and a domain name that it points at this machine (DNS
-rebinding) appears in `Host` and is refused.
+rebinding) appears in `Host` and is refused. A tunnel's port in `Host` is none of these, and passes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import suppress
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from glassformer.base.loopback import is_loopback, is_own_page, read_host
 from glassformer.lens.page.bundle import POLICY
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -31,13 +32,16 @@ HEADERS = {
 }
 
 
-def refusal(request: Request, token: str, hosts: frozenset[str]) -> Response | None:
+def refusal(request: Request, token: str) -> Response | None:
     """Return the error response for a request to refuse, or None for one that may pass."""
-    host = request.headers.get("host", "").lower()
-    if host not in hosts:
-        return error(400, "This server answers at its own address only. Open the one that glassformer explore printed.")
-    origin = request.headers.get("origin")
-    if request.method != "GET" and origin is not None and origin.partition("://")[2] not in hosts:
+    host = read_host(request.headers.getlist("host"))
+    if host is None or not is_loopback(host.name):
+        return error(
+            400,
+            "This server answers to the names of this machine only, such as localhost, at any port. Open the address "
+            "that glassformer explore printed, or the end of your tunnel on this machine.",
+        )
+    if not is_own_page(request.headers.getlist("origin"), host):
         return error(403, "This server accepts requests from its own page only; this one comes from another page.")
     if not request.url.path.startswith("/api/"):
         return None
@@ -48,11 +52,11 @@ def refusal(request: Request, token: str, hosts: frozenset[str]) -> Response | N
     return None
 
 
-def guarded(endpoint: Endpoint, token: str, hosts: frozenset[str]) -> Endpoint:
+def guarded(endpoint: Endpoint, token: str) -> Endpoint:
     """Wrap an endpoint with the guard; every response gets the security headers."""
 
     async def answer(request: Request) -> Response:
-        response = refusal(request, token, hosts) or await endpoint(request)
+        response = refusal(request, token) or await endpoint(request)
         response.headers.update({**HEADERS, "Content-Security-Policy": POLICY})
         return response
 

@@ -28,6 +28,7 @@ from glassformer.lens.trace.steps import lens_of, steps_of
 from glassformer.lens.trace.value import Trace
 from glassformer.lens.trace.written import written
 from glassformer.nn.count import count_parameters
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.joint import refuse_joint
 from glassformer.nn.outputs import Lm
 from glassformer.nn.transformer import Transformer
@@ -67,36 +68,37 @@ def trace(
     """
     refuse_joint(model, "A trace", "Trace each member.")
     tokenizers = both(tokenizer)
-    ids = [None if each is None else as_ids(each, tokenizers.target) for each in (target, gold)]
-    reading = read(
-        model,
-        as_ids(source, tokenizers.source),
-        *ids,
-        layout=layout,
-        manner=Manner(sampling, max_new_tokens, search, begin, heard, poll),
-    )
-    refuse_large(model, reading)
-    device = next(model.parameters()).device
-    given = None if reading.source is None else torch.tensor([reading.source], device=device)
-    seen = look(model, torch.tensor([reading.tokens], device=device), given)
-    attention, buffers = attention_of(model, seen, encoding)
-    header: dict[str, Any] = {
-        "model": model_facts(model) | dict(about or {}),
-        "run": {
-            "mode": reading.mode,
-            "decoding": finite(asdict(sampling) | {"beam": search.beam}),
-            "code": __version__,
-            "torch": torch.__version__,
-            "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
-        },
-        "attention": attention,
-        "steps": [],
-        "params": parameters_of(model),
-        "heads": [],
-    }
-    if reading.beams is not None:
-        header["beams"] = reading.beams.as_json()
-    header |= answers(model, tokenizers, reading, seen, buffers)
+    with Evaluation(model):
+        ids = [None if each is None else as_ids(each, tokenizers.target) for each in (target, gold)]
+        reading = read(
+            model,
+            as_ids(source, tokenizers.source),
+            *ids,
+            layout=layout,
+            manner=Manner(sampling, max_new_tokens, search, begin, heard, poll),
+        )
+        refuse_large(model, reading)
+        device = next(model.parameters()).device
+        given = None if reading.source is None else torch.tensor([reading.source], device=device)
+        seen = look(model, torch.tensor([reading.tokens], device=device), given)
+        attention, buffers = attention_of(model, seen, encoding)
+        header: dict[str, Any] = {
+            "model": model_facts(model) | dict(about or {}),
+            "run": {
+                "mode": reading.mode,
+                "decoding": finite(asdict(sampling) | {"beam": search.beam}),
+                "code": __version__,
+                "torch": torch.__version__,
+                "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+            },
+            "attention": attention,
+            "steps": [],
+            "params": parameters_of(model),
+            "heads": [],
+        }
+        if reading.beams is not None:
+            header["beams"] = reading.beams.as_json()
+        header |= answers(model, tokenizers, reading, seen, buffers)
     header["sequences"] = sequences_of(model, reading, tokenizers)
     header["vocab"] = vocabulary_of(header, tokenizers, complete="logits" in header)
     return Trace(header, buffers)

@@ -14,6 +14,7 @@ from glassformer.lens.blocks import place
 from glassformer.lens.roles.metrics import value_sizes
 from glassformer.nn.attend import attention_weights
 from glassformer.nn.attend.reference import dot_products
+from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
 from glassformer.nn.watch import Attended, watch_attention
@@ -56,7 +57,7 @@ def look(model: Transformer, tokens: Int[Tensor, "1 T"], source: Int[Tensor, "1 
             torch.ones(T, S, dtype=torch.bool) if allowed is None else allowed[0, 0].expand(T, S).cpu()
         )
 
-    with watch_attention(model.eval(), note), recorded_stream(model.reader, seen.streams):
+    with Evaluation(model), watch_attention(model, note), recorded_stream(model.reader, seen.streams):
         seen.logits = model(tokens, source=source)[0].float().cpu()
     return seen
 
