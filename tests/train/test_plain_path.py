@@ -82,8 +82,8 @@ class Counted(TorchDispatchMode):
         self.seen: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.__name__ != "promote_types":  # of two dtypes; the device has nothing to do
-            self.seen[func.__name__.split(".")[0]] += 1
+        name = func.__name__.split(".")[0]
+        self.seen[name] += name != "promote_types"  # of two dtypes; the device has nothing to do
         return func(*args, **(kwargs or {}))
 
 
