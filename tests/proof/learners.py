@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proof import small_parts
 from proof.learners_models import SOURCES as MODELS
 
 ATTENTION = """
@@ -201,4 +202,5 @@ SOURCES = {
     "mean_pool": POOL,
     "greedy_decode": GREEDY,
     **MODELS,
+    **small_parts.SOURCES,
 }

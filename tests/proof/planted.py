@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proof import small_parts
 from proof.planted_models import PLANTED as MODELS
 
 GUARD = "        scores = torch.where(mask.any(-1, keepdim=True), scores, torch.zeros_like(scores))\n"
@@ -276,6 +277,7 @@ PLANTED = [
         "mean_pool": POOL,
         "greedy_decode": GREEDY,
         **MODELS,
+        **small_parts.PLANTED,
     }.items()
     for row in rows
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from glassformer.proof.check.examine import check_file
+from glassformer.proof.check.file import names_in
+from proof import small_parts
 from proof.learners import SOURCES
 from proof.planted import FILL, LATE, PLANTED
 
@@ -45,3 +47,11 @@ def test_mistake_is_named(tmp_path, kind, mistake, before, after):
     assert len(fault["evidence"]) > 10
     assert len(fault["cause"]) > 15
     assert fault["hint"].endswith(("?", "."))
+
+
+@pytest.mark.parametrize(("kind", "text"), small_parts.RIGHT)
+def test_right_code_in_another_style_is_not_blamed(tmp_path, kind, text):
+    path = tmp_path / "learner.py"
+    path.write_text(text, "utf-8")
+    [piece] = check_file(path, names_in(path)).pieces
+    assert (piece.name, piece.problem, [each.mistake for each in piece.faults]) == (kind, None, [])

@@ -18,6 +18,32 @@ class Documented(NamedTuple):
 MASK = "mask: boolean, True = may be read, [T, S] or broadcasting to the scores"
 
 DOCUMENTED: dict[str, Documented] = {
+    "softmax": Documented(
+        "softmax(scores, dim=-1)",
+        "Weights of the shape of scores, which are positive and sum to 1 along dim.",
+        ("stable_softmax",),
+    ),
+    "split_heads": Documented(
+        "split_heads(x, n_heads)", "x [B, T, D] to [B, H, T, K]: head h gets columns hK to (h+1)K of every position."
+    ),
+    "merge_heads": Documented(
+        "merge_heads(x)", "x [B, H, T, K] to [B, T, D], which undoes split_heads.", ("combine_heads", "join_heads")
+    ),
+    "FeedForward": Documented(
+        "FeedForward(d_model, d_ff) with forward(x)",
+        "An nn.Module over [B, T, d_model]: two linear maps with an activation between, the same at every position.",
+        ("PositionwiseFeedForward", "PositionWiseFeedForward", "PositionwiseFFN", "FFN", "MLP", "FeedForwardNetwork"),
+    ),
+    "LayerNorm": Documented(
+        "LayerNorm(d_model, eps=1e-5) with forward(x)",
+        "An nn.Module over [..., d_model]: each position gets mean 0 and variance 1, then a learned scale and shift.",
+        ("LayerNormalization", "LayerNormalisation"),
+    ),
+    "TokenEmbedding": Documented(
+        "TokenEmbedding(vocab_size, d_model) with forward(ids)",
+        "An nn.Module: ids [B, T] to rows of a learned table times √d_model, [B, T, d_model].",
+        ("InputEmbedding", "InputEmbeddings", "Embeddings"),
+    ),
     "attention": Documented(
         "attention(q, k, v, mask=None)",
         f"q, k, v [B, H, T, K] or [B, T, K]; {MASK}. Gives the output, or (output, weights).",

@@ -10,9 +10,23 @@ from glassformer.proof.check.labels import ACCURACY, LOSS, POOL, SHIFT, SHIFT_RI
 from glassformer.proof.check.language_model import LANGUAGE_MODEL
 from glassformer.proof.check.mask_makers import CAUSAL, DOCUMENT_MASK, PADDING, POSITION_IDS
 from glassformer.proof.check.positions import ENCODING, ROTARY, TABLE
+from glassformer.proof.check.small_parts import (
+    EMBEDDING,
+    FEED_FORWARD,
+    LAYER_NORM,
+    MERGE_HEADS,
+    SOFTMAX_SUBJECT,
+    SPLIT_HEADS,
+)
 from glassformer.proof.check.table import Subject
 
 SUBJECTS: dict[str, Subject] = {
+    "softmax": SOFTMAX_SUBJECT,
+    "split_heads": SPLIT_HEADS,
+    "merge_heads": MERGE_HEADS,
+    "FeedForward": FEED_FORWARD,
+    "LayerNorm": LAYER_NORM,
+    "TokenEmbedding": EMBEDDING,
     "attention": ATTENTION,
     "MultiHeadAttention": MULTI_HEAD,
     "positional_encoding": TABLE,

@@ -1,0 +1,567 @@
+"""Tests the small parts of a transformer: softmax, splitting and merging heads, feed-forward, norm, embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.base.shapes import Tensor
+from glassformer.proof.check.attention import RANDOM
+from glassformer.proof.check.calling import built, called, constructed, forward_of, scramble
+from glassformer.proof.check.heads import ACROSS, MERGE, SPLIT, D, merge, split
+from glassformer.proof.check.listen import listening
+from glassformer.proof.check.mask import HEADS, WIDTH
+from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
+from glassformer.proof.check.table import (
+    CrashError,
+    Fault,
+    Mistake,
+    NotTestedError,
+    Property,
+    Subject,
+    ask,
+    crash_of,
+)
+
+B, T, F, VOCAB = 2, 5, 20, 30
+
+UNKNOWN = Mistake(
+    "the result is not the documented one",
+    "The numbers differ, and no mistake known here explains them.",
+    "Take two tokens and compute the result by hand.",
+)
+
+
+def drawn(*shape: int) -> Tensor:
+    """Return random numbers that are the same each time."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+
+
+X = drawn(B, T, D)
+
+
+def known(learner: Any) -> Fault | None:
+    """Check that the result is the documented one, or that of a known mistake."""
+    if learner.reading is not None:
+        return None
+    seen = learner.seen
+    if not isinstance(seen, Tensor):
+        return Fault(UNKNOWN, f"It returns {type(seen).__name__}.")
+    wanted = learner.wanted
+    if seen.shape != wanted.shape:
+        return Fault(UNKNOWN, f"It is {tuple(seen.shape)} and must be {tuple(wanted.shape)}.")
+    return Fault(UNKNOWN, f"The largest difference is {distance(seen, wanted):.2g}.")
+
+
+EQUATION = Property("equation", "The result is the documented one.", known)
+
+
+# --- softmax
+
+OVER_ALL = Mistake(
+    "the softmax runs over all entries",
+    "The exponentials are divided by the sum of the whole tensor, so no row sums to 1.",
+    "What must the sum along dim be?",
+)
+DIM_IGNORED = Mistake(
+    "the argument dim is ignored",
+    "The weights sum to 1 along the last axis, whichever axis is asked for.",
+    "Where does your code use dim?",
+)
+BASE_TWO = Mistake(
+    "the base is 2 instead of e", "Powers of 2 stand in place of exponentials.", "Which number is raised to the score?"
+)
+NO_EXPONENTIAL = Mistake(
+    "the weights are not exponentials",
+    "The scores are made positive in another way, so a difference of scores is no ratio of weights.",
+    "What should happen to the weights when 1 is added to every score?",
+)
+LARGE_SCORES = Mistake(
+    "large scores overflow",
+    "The exponential of a large score is infinite, and infinity divided by infinity is no number.",
+    "Subtracting one number per row from all its scores changes nothing. Which number helps?",
+)
+FAR_ROW = Mistake(
+    "a row far below the others gives NaN",
+    "The maximum of the whole tensor is subtracted, so all exponentials of a low row are 0.",
+    "Which scores must be compared with the maximum: all, or those of one row?",
+)
+
+
+def soft(softmax: str) -> Tensor:
+    """Return the results for each axis under a reading, side by side."""
+    x = drawn(2, 3, 4)
+    ways: dict[str, Callable[[int], Tensor]] = {
+        "right": lambda dim: x.softmax(dim),
+        "all": lambda dim: x.exp() / x.exp().sum(),
+        "all, shifted": lambda dim: (x - x.amax(dim, keepdim=True)).exp() / (x - x.amax(dim, keepdim=True)).exp().sum(),
+        "last": lambda dim: x.softmax(-1),
+        "two": lambda dim: (x * 0.6931471805599453).softmax(dim),
+        "abs": lambda dim: x.abs() / x.abs().sum(dim, keepdim=True),
+        "square": lambda dim: x.square() / x.square().sum(dim, keepdim=True),
+    }
+    return torch.stack([ways[softmax](dim) for dim in (-1, 0, 1)])
+
+
+class Softmax:
+    """The learner's function, called along each axis."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        x = drawn(2, 3, 4)
+        self.call = partial(self._call, function)
+        answers = [self.call(x, dim) for dim in (-1, 0, 1)]
+        fits = all(isinstance(each, Tensor) and each.shape == x.shape for each in answers)
+        self.seen = torch.stack(answers) if fits else answers[0]
+        self.wanted = soft("right")
+        ways = [
+            Choice("right"),
+            Choice("all", "the sum of all entries", OVER_ALL),
+            Choice("all, shifted", "the sum of all entries", OVER_ALL),
+            Choice("last", "the last axis each time", DIM_IGNORED),
+            Choice("two", "powers of 2", BASE_TWO),
+            Choice("abs", "absolute values", NO_EXPONENTIAL),
+            Choice("square", "squares", NO_EXPONENTIAL),
+        ]
+        self.reading = read(self.seen, {"softmax": ways}, soft) if fits else None
+
+    @staticmethod
+    def _call(function: Callable[..., Any], scores: Tensor, dim: int = -1) -> Any:
+        return called(function, {"scores": scores, "dim": dim})
+
+
+def large(learner: Softmax) -> Fault | None:
+    """Check scores of 1,000 and minus infinity."""
+    seen = learner.call(torch.tensor([[1000.0, 999.0, float("-inf")]], dtype=torch.float64))
+    gap = distance(seen, torch.tensor([[1000.0, 999.0, float("-inf")]], dtype=torch.float64).softmax(-1))
+    return None if gap < 1e-9 else Fault(LARGE_SCORES, f"For scores 1000, 999, -inf it gives {seen.tolist()}.")
+
+
+def far(learner: Softmax) -> Fault | None:
+    """Check a row whose scores are far below those of another."""
+    seen = learner.call(torch.tensor([[0.0, 1.0], [-2000.0, -2001.0]], dtype=torch.float64))
+    return (
+        Fault(FAR_ROW, f"For scores -2000, -2001 below 0, 1 it gives {seen[1].tolist()}.")
+        if seen.isnan().any()
+        else None
+    )
+
+
+SOFTMAX_SUBJECT = Subject(
+    Softmax,
+    (
+        EQUATION,
+        Property("softmax", "The weights are exponentials that sum to 1 along dim.", aspect("softmax"), ("equation",)),
+        Property("large", "Large scores and minus infinity give numbers.", large, ("softmax",)),
+        Property("far-rows", "Each row stands alone.", far, ("large",)),
+    ),
+)
+
+
+# --- heads
+
+EVERY_HTH = Mistake(
+    "heads take every H-th number",
+    "Head h gets the columns h, h + H, h + 2H, ... instead of a slice of neighbours.",
+    "Which columns of a position belong to head 0?",
+)
+NOT_CONTIGUOUS = Mistake(
+    "it fails on a tensor that is not contiguous",
+    "A view needs numbers that lie in memory in the order of the shape, and after a transpose they do not.",
+    "What may stand between a transpose and a view, or which other word does both?",
+)
+
+
+class Reshaped:
+    """A function that moves numbers: its result for 0, 1, 2, ..., or the error of a view that is not possible."""
+
+    def __init__(
+        self, call: Callable[[Tensor], Any], shape: tuple[int, ...], ways: Sequence[Choice], made: Any
+    ) -> None:
+        self.call, self.crash = call, None
+        numbers = torch.arange(B * T * D, dtype=torch.float64).view(shape)
+        self.numbers, self.wanted = numbers, made(numbers, "right")
+        self.seen: Any = self.wanted
+        try:
+            self.seen = call(numbers)
+        except CrashError as crash:
+            if "view size is not compatible" not in str(crash.__cause__):
+                raise
+            self.crash = crash
+        self.made = made
+        fits = isinstance(self.seen, Tensor)
+        self.reading: Reading | None = read(self.seen, {"split": ways}, self.under) if fits else None
+
+    def under(self, split: str) -> Tensor:
+        """Return the numbers moved under a reading."""
+        return self.made(self.numbers, split)
+
+
+def contiguous(learner: Reshaped) -> Fault | None:
+    """Check that it works for a tensor that is not contiguous."""
+    try:
+        if learner.crash is not None:
+            raise learner.crash
+        strided = learner.numbers.transpose(-1, -2).contiguous().transpose(-1, -2)
+        learner.call(strided)
+    except CrashError as crash:
+        return Fault(NOT_CONTIGUOUS, crash_of(crash))
+    return None
+
+
+def moving(law: str) -> tuple[Property, ...]:
+    """Return the properties of a function that moves numbers."""
+    return (
+        EQUATION,
+        Property("split", law, aspect("split"), ("equation",)),
+        Property("contiguous", "It works for tensors that are not contiguous.", contiguous),
+    )
+
+
+SPLITS = [
+    Choice("right"),
+    Choice("reshaped", "a reshape to [B, H, T, K]", SPLIT),
+    Choice("strided", "every H-th number", EVERY_HTH),
+    Choice("across", "a result of shape [B, T, H, K]", ACROSS),
+]
+MERGES = [
+    Choice("right"),
+    Choice("reshaped", "a reshape from [B, H, T, K]", MERGE),
+    Choice("strided", "every H-th number", EVERY_HTH),
+]
+SPLIT_HEADS = Subject(
+    lambda function: Reshaped(lambda x: called(function, {"x": x, "n_heads": HEADS}), (B, T, D), SPLITS, split),
+    moving("Head h gets columns hK to (h+1)K of every position."),
+)
+
+
+def merged(x: Tensor, how: str) -> Tensor:
+    """Return heads merged under a reading."""
+    return merge(x, how, T)
+
+
+MERGE_HEADS = Subject(
+    lambda function: Reshaped(lambda x: called(function, {"x": x}), (B, HEADS, T, WIDTH), MERGES, merged),
+    moving("Each position gets its own heads back, in order."),
+)
+
+
+# --- feed-forward
+
+INNER = Mistake(
+    "the inner width is not d_ff",
+    "The last map reads vectors of another width than d_ff.",
+    "How wide is the vector between the two maps, and where does d_ff enter?",
+)
+MIXES = Mistake(
+    "positions are mixed",
+    "Moving one position changes the output at another; only attention may do that.",
+    "Along which axis do your maps run?",
+)
+LINEAR = Mistake(
+    "the feed-forward has no activation",
+    "What leaves the first map goes into the second unchanged, and two linear maps in a row are one.",
+    "What stands between the two maps in equation 2 of the paper?",
+)
+LATE = Mistake(
+    "the activation stands after the last map",
+    "Nothing stands between the maps; the result of both is bent.",
+    "Between which two maps does the activation stand in equation 2 of the paper?",
+)
+SECOND = Mistake(
+    "an activation follows the last map",
+    "The output of the last map is changed before it is returned, so a branch can, for example, only add.",
+    "Which values can your branch add to the stream: positive and negative ones?",
+)
+RESIDUAL = Mistake(
+    "the residual stands inside the feed-forward",
+    "The module adds its own input to its output; a block that does the same then adds it twice.",
+    "Whose task is the residual connection: the feed-forward's, or the block's?",
+)
+SHAPE = Mistake(
+    "the output has the wrong shape",
+    "There must be one vector of width d_model for each position.",
+    "Write the shape beside each line, for sizes that all differ.",
+)
+
+
+class FeedForward:
+    """The learner's module, with the recorded calls of its linear maps."""
+
+    def __init__(self, kind: Any) -> None:
+        self.module = constructed(kind, {"d_model": D}, {"d_ff": F})
+        forward_of(self.module, "x")
+        with listening(self.module) as heard:
+            self.seen = self.run(X)
+        self.maps = [each for each in heard if isinstance(each.module, nn.Linear)]
+
+    def run(self, x: Tensor) -> Any:
+        """Return the module's output."""
+        with torch.no_grad():
+            return ask(self.module, x)
+
+
+def shaped(learner: Any) -> Fault | None:
+    """Check that there is one vector for each position."""
+    got = tuple(learner.seen.shape) if isinstance(learner.seen, Tensor) else type(learner.seen).__name__
+    return None if got == tuple(X.shape) else Fault(SHAPE, f"It is {got} and must be {tuple(X.shape)}.")
+
+
+def repeats(learner: Any) -> Fault | None:
+    """Check that the same input gives the same output."""
+    gap = max(distance(learner.run(X), learner.seen) for _ in range(4))
+    return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
+
+
+def apart(learner: FeedForward) -> Fault | None:
+    """Check that a position does not affect another."""
+    other = X.clone()
+    other[:, 2] += 1.0
+    gap = distance(learner.run(other)[:, [0, 1, 3, 4]], learner.seen[:, [0, 1, 3, 4]])
+    return Fault(MIXES, f"Moving position 2 changes other positions by {gap:.2g}.") if gap > 1e-9 else None
+
+
+def two_maps(learner: FeedForward) -> None:
+    """Raise `NotTestedError` for a module without linear maps."""
+    if len(learner.maps) < 2:
+        raise NotTestedError("its linear maps (nn.Linear) could not be found")
+
+
+def inner(learner: FeedForward) -> Fault | None:
+    """Check that the last map reads vectors of width d_ff."""
+    two_maps(learner)
+    width = learner.maps[-1].widths[0]
+    return None if width == F else Fault(INNER, f"With d_ff {F}, the last map reads vectors of width {width}.")
+
+
+def bent(learner: FeedForward) -> Fault | None:
+    """Check that something nonlinear stands between the maps, and nothing after the last one."""
+    two_maps(learner)
+    first, last = learner.maps[0], learner.maps[-1]
+    straight = distance(first.gave, last.given) == 0
+    if distance(learner.seen, last.gave) <= 1e-9:
+        return Fault(LINEAR, "What the first map gives is what the second one reads.") if straight else None
+    if distance(learner.seen, last.gave + X) <= 1e-9:
+        return Fault(RESIDUAL, "The output is that of the last map plus the input.")
+    gap = distance(learner.seen, last.gave)
+    return Fault(LATE if straight else SECOND, f"The output differs from that of the last map by {gap:.2g}.")
+
+
+FEED_FORWARD = Subject(
+    FeedForward,
+    (
+        Property("shape", "There is one vector of width d_model for each position.", shaped),
+        Property("repeatable", "In evaluation mode the same input gives the same output.", repeats, ("shape",)),
+        Property("positions", "Every position is treated by itself.", apart, ("repeatable",)),
+        Property("inner-width", "The vector between the maps has width d_ff.", inner, ("positions",)),
+        Property("activation", "An activation stands between the maps, and nothing after them.", bent, ("positions",)),
+    ),
+)
+
+
+# --- layer norm
+
+UNBIASED = Mistake(
+    "the variance is unbiased",
+    "The squares are divided by d_model - 1: an error of 15 % at width 8 that hides in a wide model.",
+    "By how many numbers do you divide the sum of the squares?",
+)
+OUTSIDE = Mistake(
+    "eps stands outside the root",
+    "eps is added to the deviation and not to the variance.",
+    "To which of the two does the paper of layer normalisation add eps?",
+)
+CONSTANT = Mistake(
+    "a constant row gives NaN",
+    "The variance of a constant row is 0, and 0 is divided by 0.",
+    "What is eps for?",
+)
+OVER_POSITIONS = Mistake(
+    "the norm runs over the positions",
+    "Mean and variance are taken over the sequence, so padding and neighbours change a position's vector.",
+    "Over which axis does one position's vector lie?",
+)
+OVER_TENSOR = Mistake(
+    "the norm runs over the whole tensor",
+    "Mean and variance are those of all numbers of the batch.",
+    "Over which axis does one position's vector lie?",
+)
+NO_SHIFT = Mistake(
+    "the shift is missing",
+    "There is no learned vector that is added after the scale.",
+    "How many learned vectors has a layer norm?",
+)
+ZERO_WEIGHT = Mistake(
+    "the weight starts at 0",
+    "Every output is 0 at the start, and the branch gets no gradient.",
+    "By what must a fresh norm multiply, so that it does nothing but normalise?",
+)
+NOT_CENTRED = Mistake(
+    "the mean is not subtracted",
+    "The numbers are divided, but not centred.",
+    "What is the mean of your output before scale and shift?",
+)
+
+
+def normed(weight: Tensor, bias: Tensor, axis: str, variance: str, eps: str, mean: str, shift: str) -> Tensor:
+    """Return the normalised X under a reading."""
+    axes = {"width": (-1,), "positions": (1,), "all": (0, 1, 2)}[axis]
+    centre = X.mean(axes, keepdim=True)
+    spread = X.var(axes, correction=int(variance == "unbiased"), keepdim=True)
+    root = {"inside": (spread + 1e-5).sqrt(), "outside": spread.sqrt() + 1e-5, "none": spread.sqrt()}[eps]
+    scaled = (X - centre if mean == "subtracted" else X) / root * weight
+    return scaled + bias if shift == "added" else scaled
+
+
+class Norm:
+    """The learner's norm with random scale and shift."""
+
+    def __init__(self, kind: Any) -> None:
+        module = built(kind, {"d_model": D})
+        self.start = {name: each.detach().clone() for name, each in module.named_parameters()}
+        self.module = scramble(module)
+        forward_of(self.module, "x")
+        self.seen = self.run(X)
+        vectors = [each.detach() for each in self.module.parameters()]
+        self.vectors = vectors
+        weight = vectors[0] if vectors else torch.ones(D, dtype=torch.float64)
+        bias = vectors[1] if len(vectors) > 1 else torch.zeros(D, dtype=torch.float64)
+        aspects = {
+            "axis": [
+                Choice("width"),
+                Choice("positions", "a norm over positions", OVER_POSITIONS),
+                Choice("all", "a norm over all numbers", OVER_TENSOR),
+            ],
+            "variance": [Choice("biased"), Choice("unbiased", "a division by d_model - 1", UNBIASED)],
+            "eps": [
+                Choice("inside"),
+                Choice("outside", "eps added to the deviation", OUTSIDE),
+                Choice("none", "no eps"),
+            ],
+            "mean": [Choice("subtracted"), Choice("kept", "no subtraction", NOT_CENTRED)],
+            "shift": [Choice("added"), Choice("missing", "no shift", NO_SHIFT)],
+        }
+        self.wanted = normed(weight, bias, "width", "biased", "inside", "subtracted", "added")
+        fits = isinstance(self.seen, Tensor) and weight.shape == bias.shape == (D,)
+        self.reading = read(self.seen, aspects, partial(normed, weight, bias), 1e-9) if fits else None
+
+    def run(self, x: Tensor) -> Any:
+        """Return the module's output."""
+        with torch.no_grad():
+            return ask(self.module, x)
+
+
+def steady(learner: Norm) -> Fault | None:
+    """Check a row of equal numbers."""
+    seen = learner.run(torch.full((1, 1, D), 3.0, dtype=torch.float64))
+    return (
+        None if seen.isfinite().all() else Fault(CONSTANT, "A row of twelve threes gives numbers that are not finite.")
+    )
+
+
+def affine(learner: Norm) -> Fault | None:
+    """Check that there are a scale and a shift, and how they start."""
+    if len(learner.vectors) < 2:
+        return Fault(NO_SHIFT, f"It has {len(learner.vectors)} learned vectors.")
+    first = next(iter(learner.start.values()))
+    return Fault(ZERO_WEIGHT, "All numbers of its scale are 0 at the start.") if not first.any() else None
+
+
+LAYER_NORM = Subject(
+    Norm,
+    (
+        EQUATION,
+        Property("axis", "Mean and variance are those of one position.", aspect("axis"), ("equation",)),
+        Property("mean", "The mean is subtracted.", aspect("mean"), ("equation",)),
+        Property("variance", "The squares are divided by d_model.", aspect("variance"), ("equation",)),
+        Property("eps", "eps is added to the variance.", aspect("eps"), ("equation",)),
+        Property("constant", "A constant row gives numbers.", steady, ("equation",)),
+        Property("shift", "A learned vector is added.", aspect("shift"), ("equation",)),
+        Property("affine", "A scale that starts at 1 and a shift follow.", affine),
+    ),
+)
+
+
+# --- embedding
+
+UNSCALED = Mistake(
+    "embeddings are not scaled",
+    "The rows of the table are returned as they are, so positions can drown the tokens.",
+    "Which factor does section 3.4 of the paper name?",
+)
+DIVIDED = Mistake(
+    "the embedding is divided by the root",
+    "The root of d_model stands on the wrong side of the fraction.",
+    "Should the factor make a token's vector longer or shorter?",
+)
+WHOLE_WIDTH = Mistake(
+    "the factor is d_model instead of its root",
+    "The rows are multiplied by d_model.",
+    "How long is a row drawn with a deviation of 1/√d_model?",
+)
+PLAIN_TABLE = Mistake(
+    "the table is not a parameter",
+    "No parameter has a row for each id, so nothing is learned.",
+    "How does a module learn of a tensor that is to be trained?",
+)
+AT_START = Mistake(
+    "the factor is only in the start values",
+    "The table begins √d_model times larger, but nothing keeps it so.",
+    "What happens to your factor in training?",
+)
+IDS = torch.tensor([[3, 29, 0, 3, 8], [1, 2, 28, 7, 7]])
+
+
+class Embedding:
+    """The learner's embedding, and its table."""
+
+    def __init__(self, kind: Any) -> None:
+        module = built(kind, {"vocab_size": VOCAB, "d_model": D})
+        self.fresh = [each.detach().clone() for each in module.parameters() if each.shape == (VOCAB, D)]
+        self.module = scramble(module)
+        forward_of(self.module, "ids")
+        self.tables = [each.detach() for each in self.module.parameters() if each.shape == (VOCAB, D)]
+        with torch.no_grad():
+            self.seen = ask(self.module, IDS)
+        self.wanted = self.tables[0][IDS] * D**0.5 if self.tables else X[:, :, :D]
+        factors = [
+            Choice(D**0.5),
+            Choice(1.0, "the factor 1", UNSCALED),
+            Choice(D**-0.5, "the factor 1/√d_model", DIVIDED),
+            Choice(float(D), "the factor d_model", WHOLE_WIDTH),
+        ]
+        fits = isinstance(self.seen, Tensor) and bool(self.tables)
+        self.reading = read(self.seen, {"factor": factors}, self.times) if fits else None
+
+    def times(self, factor: float) -> Tensor:
+        """Return the rows under a reading."""
+        return self.tables[0][IDS] * factor
+
+
+def learned(learner: Embedding) -> Fault | None:
+    """Check that the table is a parameter."""
+    return None if learner.tables else Fault(PLAIN_TABLE, f"No parameter has the shape ({VOCAB}, {D}).")
+
+
+def factor(learner: Embedding) -> Fault | None:
+    """Check the factor, and whether it hides in the start values."""
+    fault = aspect("factor")(learner)
+    deviation = learner.fresh[0].std().item()
+    if fault is not None and fault.mistake is UNSCALED and deviation > 2:
+        return Fault(
+            AT_START, f"The table starts with a deviation of {deviation:.2g}, and its rows are returned as they are."
+        )
+    return fault
+
+
+EMBEDDING = Subject(
+    Embedding,
+    (
+        Property("parameter", "The table is a parameter.", learned),
+        Property("equation", "The result is a row of the table for each id, times a factor.", known, ("parameter",)),
+        Property("factor", "The factor is √d_model.", factor, ("equation",)),
+    ),
+)

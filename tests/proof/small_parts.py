@@ -1,0 +1,212 @@
+"""Small parts as a learner writes them, right and in other styles, and the mistakes planted in them."""
+
+from __future__ import annotations
+
+SOFTMAX = """
+def softmax(scores, dim=-1):
+    e = (scores - scores.amax(dim, keepdim=True)).exp()
+    return e / e.sum(dim, keepdim=True)
+"""
+SPLIT = """
+def split_heads(x, n_heads):
+    B, T, D = x.shape
+    return x.view(B, T, n_heads, D // n_heads).transpose(1, 2)
+"""
+MERGE = """
+def merge_heads(x):
+    B, H, T, K = x.shape
+    return x.transpose(1, 2).reshape(B, T, H * K)
+"""
+FEED = """
+import torch
+from torch import nn
+
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        return self.down(self.drop(torch.relu(self.up(x))))
+"""
+NORM = """
+import torch
+from torch import nn
+
+class LayerNorm(nn.Module):
+    def __init__(self, d_model, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(d_model))
+        self.bias = nn.Parameter(torch.zeros(d_model))
+        self.eps = eps
+
+    def forward(self, x):
+        mean = x.mean(-1, keepdim=True)
+        var = (x - mean).square().mean(-1, keepdim=True)
+        return (x - mean) / (var + self.eps).sqrt() * self.weight + self.bias
+"""
+EMBEDDING = """
+import math
+import torch
+from torch import nn
+
+class TokenEmbedding(nn.Module):
+    def __init__(self, vocab_size, d_model):
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, d_model)
+        self.d_model = d_model
+
+    def forward(self, ids):
+        return self.table(ids) * math.sqrt(self.d_model)
+"""
+SOURCES = {
+    "softmax": SOFTMAX,
+    "split_heads": SPLIT,
+    "merge_heads": MERGE,
+    "FeedForward": FEED,
+    "LayerNorm": NORM,
+    "TokenEmbedding": EMBEDDING,
+}
+
+SHIFT, BY_MAX = "(scores - scores.amax(dim, keepdim=True)).exp()", "scores.amax(dim, keepdim=True)"
+BETWEEN = "self.down(self.drop(torch.relu(self.up(x))))"
+CENTRED = "(x - mean) / (var + self.eps).sqrt()"
+LAST_LINES = """
+    def forward(self, ids):
+        return self.table(ids) * math.sqrt(self.d_model)
+"""
+AT_START = """        nn.init.normal_(self.table.weight, std=math.sqrt(d_model))
+
+    def forward(self, ids):
+        return self.table(ids)
+"""
+VAR = "(x - mean).square().mean(-1, keepdim=True)"
+MAPS = "self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)"
+PLANTED = {
+    "softmax": [
+        ("the softmax runs over all entries", "e.sum(dim, keepdim=True)", "e.sum()"),
+        ("the argument dim is ignored", SHIFT, "(scores - scores.amax(-1, keepdim=True)).exp(); dim = -1"),
+        ("large scores overflow", SHIFT, "scores.exp()"),
+        ("a row far below the others gives NaN", BY_MAX, "scores.amax()"),
+        ("the base is 2 instead of e", SHIFT, "2 ** (scores - scores.amax(dim, keepdim=True))"),
+        ("the weights are not exponentials", SHIFT, "scores.abs()"),
+        ("the result is not the documented one", "return e", "return 2 * e"),
+    ],
+    "split_heads": [
+        ("heads are mixed: they are split without a transpose", "view(B, T, n_heads, D // n_heads).transpose(1, 2)",
+         "reshape(B, n_heads, T, D // n_heads)"),
+        ("heads take every H-th number", "view(B, T, n_heads, D // n_heads).transpose(1, 2)",
+         "view(B, T, D // n_heads, n_heads).permute(0, 3, 1, 2)"),
+        ("attention runs across the heads instead of the positions", ".transpose(1, 2)", ""),
+        ("it fails on a tensor that is not contiguous", "return x.view", "return x.view(-1).view"),
+    ],
+    "merge_heads": [
+        ("heads are mixed: they are merged without a transpose", ".transpose(1, 2)", ""),
+        ("heads take every H-th number", ".transpose(1, 2)", ".permute(0, 2, 3, 1)"),
+        ("it fails on a tensor that is not contiguous", "reshape", "view"),
+    ],
+    "FeedForward": [
+        ("the feed-forward has no activation", "torch.relu(self.up(x))", "self.up(x)"),
+        ("the activation stands after the last map", BETWEEN, "torch.relu(self.down(self.drop(self.up(x))))"),
+        ("an activation follows the last map", BETWEEN, f"torch.relu({BETWEEN})"),
+        ("the inner width is not d_ff", MAPS, "d_ff = 4 * d_model; " + MAPS),
+        ("positions are mixed", "return ", "x = x.cumsum(1); return "),
+        ("the residual stands inside the feed-forward", BETWEEN, f"x + {BETWEEN}"),
+        ("dropout is active in evaluation", "self.drop(", "nn.functional.dropout("),
+        ("the output has the wrong shape", MAPS, "self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, 1)"),
+    ],
+    "LayerNorm": [
+        ("the variance is unbiased", VAR, "x.var(-1, keepdim=True)"),
+        ("eps stands outside the root", "(var + self.eps).sqrt()", "(var.sqrt() + self.eps)"),
+        ("a constant row gives NaN", "(var + self.eps).sqrt()", "var.sqrt()"),
+        ("the norm runs over the positions", "(-1, keepdim=True)", "(1, keepdim=True)"),
+        ("the norm runs over the whole tensor", "(-1, keepdim=True)", "()"),
+        ("the shift is missing", " + self.bias", ""),
+        ("the weight starts at 0", "torch.ones", "torch.zeros"),
+        ("the mean is not subtracted", CENTRED, "x / (var + self.eps).sqrt()"),
+    ],
+    "TokenEmbedding": [
+        ("embeddings are not scaled", " * math.sqrt(self.d_model)", ""),
+        ("the embedding is divided by the root", "* math", "/ math"),
+        ("the factor is d_model instead of its root", "math.sqrt(self.d_model)", "self.d_model"),
+        ("the table is not a parameter", "nn.Embedding(vocab_size, d_model)",
+         "torch.randn(vocab_size, d_model, dtype=torch.float64).__getitem__"),
+        ("the factor is only in the start values", LAST_LINES, AT_START),
+    ],
+}  # fmt: skip
+
+
+def replaced(text: str, *pairs: tuple[str, str]) -> str:
+    for before, after in pairs:
+        assert before in text
+        text = text.replace(before, after)
+    return text
+
+
+GATED = """
+from torch import nn
+
+class MLP(nn.Module):
+    def __init__(self, dim, hidden_dim):
+        super().__init__()
+        self.gate, self.up = nn.Linear(dim, hidden_dim), nn.Linear(dim, hidden_dim)
+        self.down = nn.Linear(hidden_dim, dim)
+
+    def forward(self, x):
+        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+"""
+CONFIG = """
+from torch import nn
+
+class MLP(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.c_fc = nn.Linear(config.n_embd, config.d_ff, bias=config.bias)
+        self.c_proj = nn.Linear(config.d_ff, config.n_embd, bias=config.bias)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x):
+        return self.dropout(self.c_proj(nn.functional.gelu(self.c_fc(x))))
+"""
+SEQUENTIAL = """
+from torch import nn
+
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff, dropout=0.1):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Dropout(dropout), nn.Linear(d_ff, d_model))
+
+    def forward(self, x):
+        return self.net(x)
+"""
+WITHOUT_SIZE = """
+from torch import nn
+
+class PositionwiseFeedForward(nn.Module):
+    def __init__(self, d_model, d_ff=None, dropout=0.1):
+        super().__init__()
+        self.w_1, self.w_2 = nn.Linear(d_model, d_ff or 4 * d_model), nn.Linear(d_ff or 4 * d_model, d_model)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.w_2(self.dropout(self.w_1(x).relu()))
+"""
+RIGHT = [
+    ("softmax", "def softmax(scores, dim=-1):\n    return (scores - scores.logsumexp(dim, True)).exp()\n"),
+    ("softmax", replaced(SOFTMAX, ("scores", "x"), ("amax(dim, keepdim=True)", "max(dim, keepdim=True)[0]"))),
+    ("split_heads", "def split_heads(x, h):\n    return x.unflatten(-1, (h, -1)).transpose(1, 2)\n"),
+    ("split_heads", "import torch\ndef split_heads(x, n_head):\n    return torch.stack(x.chunk(n_head, -1), 1)\n"),
+    ("merge_heads", "def merge_heads(x):\n    return x.transpose(1, 2).contiguous().flatten(2)\n"),
+    ("merge_heads", "import torch\ndef merge_heads(x):\n    return torch.cat(x.unbind(1), -1)\n"),
+    ("FeedForward", GATED),
+    ("FeedForward", CONFIG),
+    ("FeedForward", SEQUENTIAL),
+    ("FeedForward", WITHOUT_SIZE),
+    ("LayerNorm", replaced(NORM, (VAR, "x.var(-1, keepdim=True, unbiased=False)"))),
+    ("LayerNorm", replaced(NORM, ("d_model", "features"), ("weight", "a_2"), ("bias", "b_2"))),
+    ("LayerNorm", replaced(NORM, ("d_model", "normalized_shape"), ("eps).sqrt()", "eps) ** 0.5"))),
+    ("TokenEmbedding", replaced(EMBEDDING, ("vocab_size, d_model):", "d_model, vocab):"), ("(vocab_size", "(vocab"))),
+    ("TokenEmbedding", replaced(EMBEDDING, ("nn.Embedding(vocab_size, d_model)", "nn.Parameter(torch.randn(vocab_size, "
+                                            "d_model))"), ("self.table(ids)", "self.table[ids]"))),
+]  # fmt: skip
