@@ -60,7 +60,37 @@ class TokenEmbedding(nn.Module):
     def forward(self, ids):
         return self.table(ids) * math.sqrt(self.d_model)
 """
+EXAMPLE = """
+import torch
+
+def make_example(symbols, task):
+    answer = {"copy": symbols, "reverse": symbols.flip(0), "sort": symbols.sort()[0]}[task]
+    blank, separator, zero = torch.zeros_like(symbols), symbols.new_ones(1), symbols.new_zeros(1)
+    inputs = torch.cat([symbols, separator, blank])
+    targets = torch.cat([blank, zero, answer])
+    return inputs, targets
+"""
+BATCH = """
+import torch
+
+def pad_batch(rows, pad_id=0):
+    lengths = [len(row) for row in rows]
+    T = max(lengths)
+    ids = torch.full((len(rows), T), pad_id)
+    for i, row in enumerate(rows):
+        row = row[:T]
+        ids[i, :len(row)] = torch.tensor(row, dtype=torch.long)
+    return ids, torch.tensor(lengths)
+"""
+EXACT = """
+def exact_match(logits, targets, pad_id):
+    right = logits.argmax(-1) == targets
+    return (right | (targets == pad_id)).all(-1).double().mean()
+"""
 SOURCES = {
+    "make_example": EXAMPLE,
+    "pad_batch": BATCH,
+    "exact_match": EXACT,
     "softmax": SOFTMAX,
     "split_heads": SPLIT,
     "merge_heads": MERGE,
@@ -84,6 +114,32 @@ AT_START = """        nn.init.normal_(self.table.weight, std=math.sqrt(d_model))
 VAR = "(x - mean).square().mean(-1, keepdim=True)"
 MAPS = "self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)"
 PLANTED = {
+    "make_example": [
+        ("the answer stands one place early", "[blank, zero, answer]", "[blank, answer, zero]"),
+        ("the inputs contain the answer", "[symbols, separator, blank]", "[symbols, separator, answer]"),
+        ("the separator is missing", "[symbols, separator, blank]", "[symbols, zero, blank]"),
+        ("the separator is missing", "[symbols, separator, blank]", "[symbols, blank]"),
+        ("the source is a target too", "[blank, zero, answer]", "[symbols, zero, answer]"),
+        ("the order is reversed", "symbols.sort()", "symbols.sort(descending=True)"),
+        ("repeated symbols are lost", "symbols.sort()[0]", "symbols.unique()"),
+        ("the symbols are changed", "    return", "    symbols.copy_(symbols.sort()[0])\n    return"),
+        ("the result is not the documented one", "return inputs, targets", "return targets, inputs"),
+    ],
+    "pad_batch": [
+        ("padding is expected on the left", "ids[i, :len(row)]", "ids[i, T - len(row):]"),
+        ("the first row's length is used", "max(lengths)", "lengths[0]; lengths = [min(n, T) for n in lengths]"),
+        ("rows are cut", "max(lengths)", "min(lengths); lengths = [min(n, T) for n in lengths]"),
+        ("lengths are guessed from the ids", "torch.tensor(lengths)", "(ids != pad_id).sum(1)"),
+        ("ids are not whole numbers", "return ids,", "return ids.float(),"),
+        ("the result is not the documented one", "torch.tensor(lengths)", "torch.tensor(lengths) + 1"),
+    ],
+    "exact_match": [
+        ("padding must be right too", " | (targets == pad_id)", ""),
+        ("tokens are counted instead of rows", ".all(-1).double().mean()", "[targets != pad_id].double().mean()"),
+        ("tokens are counted instead of rows", "(right | (targets == pad_id)).all(-1)", "right"),
+        ("one right token is enough", "(right | (targets == pad_id)).all(-1)", "(right & (targets != pad_id)).any(-1)"),
+        ("the result is not the documented one", ".mean()", ".sum()"),
+    ],
     "softmax": [
         ("the softmax runs over all entries", "e.sum(dim, keepdim=True)", "e.sum()"),
         ("the argument dim is ignored", SHIFT, "(scores - scores.amax(-1, keepdim=True)).exp(); dim = -1"),
@@ -193,6 +249,16 @@ class PositionwiseFeedForward(nn.Module):
         return self.w_2(self.dropout(self.w_1(x).relu()))
 """
 RIGHT = [
+    ("exact_match", "def exact_match(scores, labels, pad):\n"
+                    "    wrong = (scores.argmax(-1) != labels) & (labels != pad)\n"
+                    "    return float((wrong.sum(1) == 0).float().mean())\n"),
+    ("pad_batch", "import torch\nfrom torch.nn.utils.rnn import pad_sequence\ndef pad_batch(sequences, pad_id=0):\n"
+                  "    rows = [torch.tensor(s, dtype=torch.long) for s in sequences]\n"
+                  "    lengths = torch.tensor([len(s) for s in rows])\n"
+                  "    return pad_sequence(rows, batch_first=True, padding_value=pad_id), lengths\n"),
+    ("make_example", "import torch\ndef make_example(symbols, task):\n    s = symbols.tolist()\n"
+                     "    a = s[::-1] if task == 'reverse' else sorted(s) if task == 'sort' else s\n"
+                     "    return torch.tensor(s + [1] + [0] * len(s)), torch.tensor([0] * (len(s) + 1) + a)\n"),
     ("softmax", "def softmax(scores, dim=-1):\n    return (scores - scores.logsumexp(dim, True)).exp()\n"),
     ("softmax", replaced(SOFTMAX, ("scores", "x"), ("amax(dim, keepdim=True)", "max(dim, keepdim=True)[0]"))),
     ("split_heads", "def split_heads(x, h):\n    return x.unflatten(-1, (h, -1)).transpose(1, 2)\n"),

@@ -146,6 +146,20 @@ DOCUMENTED: dict[str, Documented] = {
         "x [B, T, d_model], keep [B, T] boolean, True at real tokens; the mean over real tokens, [B, d_model].",
         ("masked_mean", "mean_pooling"),
     ),
+    "exact_match": Documented(
+        "exact_match(logits, targets, pad_id)",
+        "The share of rows in which every target that is not pad_id has the largest logit; 0 to 1.",
+        ("sequence_accuracy",),
+    ),
+    "make_example": Documented(
+        "make_example(symbols, task)",
+        "ids [n] and copy, reverse or sort; inputs (symbols, separator 1, n blanks 0), targets (n + 1 blanks, answer).",
+    ),
+    "pad_batch": Documented(
+        "pad_batch(rows, pad_id=0)",
+        "Lists of ids to (ids [B, T], lengths [B]), padding behind each row.",
+        ("collate", "collate_rows", "pad_rows"),
+    ),
     "greedy_decode": Documented(
         "greedy_decode(model, prompt, eos_id, max_new_tokens)",
         "model: ids [1, T] to logits [1, T, V]; prompt [1, T]. Gives the prompt and what follows, eos_id included.",

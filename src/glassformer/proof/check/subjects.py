@@ -19,6 +19,7 @@ from glassformer.proof.check.small_parts import (
     SPLIT_HEADS,
 )
 from glassformer.proof.check.table import Subject
+from glassformer.proof.check.tasks import EXACT_MATCH, MAKE_EXAMPLE, PAD_BATCH
 
 SUBJECTS: dict[str, Subject] = {
     "softmax": SOFTMAX_SUBJECT,
@@ -44,6 +45,9 @@ SUBJECTS: dict[str, Subject] = {
     "cross_entropy": LOSS,
     "accuracy": ACCURACY,
     "mean_pool": POOL,
+    "exact_match": EXACT_MATCH,
+    "make_example": MAKE_EXAMPLE,
+    "pad_batch": PAD_BATCH,
     "greedy_decode": GREEDY,
     "greedy_translate": TRANSLATE,
 }

@@ -1,0 +1,283 @@
+"""Tests what surrounds training: examples of a task, batches of unequal rows, and the share of whole answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from glassformer.base.shapes import Tensor
+from glassformer.proof.check.calling import called
+from glassformer.proof.check.reading import Choice, aspect, read
+from glassformer.proof.check.small_parts import EQUATION
+from glassformer.proof.check.table import Fault, Mistake, Property, Subject
+
+BETWEEN = -7
+"""A number that no id has, between results that are compared side by side."""
+
+
+class Answers:
+    """A learner's function, called on several inputs; the results are compared side by side."""
+
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        inputs: Sequence[tuple[Any, ...]],
+        ways: Sequence[Choice],
+        made: Callable[..., Any],
+    ) -> None:
+        self.inputs, self.made = inputs, made
+        self.raw = [call(*each) for each in inputs]
+        self.wanted = self.under(ways[0].value)
+        self.seen = flat(self.raw)
+        fits = isinstance(self.seen, Tensor)
+        self.reading = read(self.seen, {"way": ways}, self.under) if fits else None
+
+    def under(self, way: str) -> Tensor:
+        """Return the results under a reading."""
+        found = flat([self.made(way, *each) for each in self.inputs])
+        assert isinstance(found, Tensor)
+        return found
+
+
+def flat(results: Sequence[Any]) -> Any:
+    """Return all tensors and numbers in the results as one tensor, with marks between; other things as they are."""
+    pieces: list[Tensor] = []
+    for each in results:
+        for value in each if isinstance(each, tuple | list) else [each]:
+            if not isinstance(value, Tensor | int | float):
+                return value
+            tensor = torch.as_tensor(value).detach().double()
+            pieces += [torch.tensor([BETWEEN, *tensor.shape], dtype=torch.float64), tensor.flatten()]
+    return torch.cat(pieces)
+
+
+def whole_numbers(learner: Answers) -> Fault | None:
+    """Check that ids are whole numbers."""
+    first = learner.raw[0][0]
+    return None if not first.is_floating_point() else Fault(NOT_IDS, f"They are {first.dtype}.")
+
+
+NOT_IDS = Mistake(
+    "ids are not whole numbers",
+    "An embedding looks rows up by whole numbers and refuses others.",
+    "Which dtype must a tensor have that an embedding reads?",
+)
+
+
+# --- examples of a task
+
+EARLY = Mistake(
+    "the answer stands one place early",
+    "The first symbol of the answer stands at the separator's place or before it.",
+    "At which place does the model begin to write: at the separator, or after it?",
+)
+CONTAINS = Mistake(
+    "the inputs contain the answer",
+    "The places at which the answer must be written hold it already.",
+    "What may the model read at the places where it must write?",
+)
+NO_SEPARATOR = Mistake(
+    "the separator is missing",
+    "Nothing marks where the symbols end.",
+    "How does a model know that it is to write now?",
+)
+SOURCE_TOO = Mistake(
+    "the source is a target too",
+    "The symbols stand in the targets, so the loss counts what the model can read.",
+    "Which places of the targets must be blank?",
+)
+OTHER_ORDER = Mistake(
+    "the order is reversed",
+    "Sorting goes from large to small.",
+    "Which symbol comes first in the answer of `sort`?",
+)
+LOST_TWINS = Mistake(
+    "repeated symbols are lost",
+    "A symbol that occurs twice is written once.",
+    "How many symbols has the answer for 5 5 2?",
+)
+CHANGED = Mistake(
+    "the symbols are changed",
+    "The function sorts or reverses the tensor that it was given.",
+    "Which methods of a tensor change it, and which give a new one?",
+)
+WORDS = (
+    ("copy", torch.tensor([5, 9, 5, 2])),
+    ("reverse", torch.tensor([4, 8])),
+    ("sort", torch.tensor([9, 3, 9, 7, 2])),
+)
+
+
+def example(way: str, task: str, symbols: Tensor) -> tuple[Tensor, Tensor]:
+    """Return inputs and targets under a reading."""
+    blank, separator = torch.zeros(len(symbols), dtype=torch.long), torch.tensor([1])
+    ordered = symbols.sort(descending=way == "falling")[0]
+    if way == "twins":
+        ordered = symbols.unique()
+    answer = {"copy": symbols, "reverse": symbols.flip(0), "sort": ordered}[task]
+    inputs = torch.cat([symbols, separator * (way != "no separator"), answer if way == "contains" else blank])
+    targets = torch.cat([blank, torch.tensor([0]), answer])
+    if way == "early":
+        targets = torch.cat([blank, answer, torch.tensor([0])])
+    if way == "source":
+        targets = torch.cat([symbols, torch.tensor([0]), answer])
+    if way == "short":
+        inputs = torch.cat([symbols, blank])
+    return inputs, targets
+
+
+EXAMPLES = [
+    Choice("right"),
+    Choice("early", "the answer after n blanks", EARLY),
+    Choice("contains", "the answer in the inputs", CONTAINS),
+    Choice("no separator", "0 in place of the separator", NO_SEPARATOR),
+    Choice("short", "no separator", NO_SEPARATOR),
+    Choice("source", "the symbols in the targets", SOURCE_TOO),
+    Choice("falling", "large symbols first", OTHER_ORDER),
+    Choice("twins", "each symbol once", LOST_TWINS),
+]
+
+
+class Example(Answers):
+    """The learner's `make_example`, called with copies, so that a change of its input is seen."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.changed: list[str] = []
+
+        def call(task: str, symbols: Tensor) -> Any:
+            own = symbols.clone()
+            answer = called(function, {"symbols": own, "task": task})
+            if not torch.equal(own, symbols):
+                self.changed.append(task)
+            return answer
+
+        super().__init__(call, WORDS, EXAMPLES, example)
+
+
+def kept(learner: Example) -> Fault | None:
+    """Check that the symbols are as before."""
+    return Fault(CHANGED, f"They are others after `{learner.changed[0]}`.") if learner.changed else None
+
+
+MAKE_EXAMPLE = Subject(
+    Example,
+    (
+        EQUATION,
+        Property("example", "Symbols, separator, blanks; blanks, then the answer.", aspect("way"), ("equation",)),
+        Property("input", "The symbols stay as they are.", kept),
+    ),
+)
+
+
+# --- batches
+
+IN_FRONT = Mistake(
+    "padding is expected on the left",
+    "Padding stands in front of the shorter rows.",
+    "Where do the real tokens of a row stand?",
+)
+CUT = Mistake("rows are cut", "Longer rows lose their last ids.", "How wide must the tensor be for the longest row?")
+FIRST_ROW = Mistake(
+    "the first row's length is used",
+    "The tensor is as wide as the first row, so longer rows lose their last ids.",
+    "How wide must the tensor be for the longest row?",
+)
+GUESSED = Mistake(
+    "lengths are guessed from the ids",
+    "The ids that differ from pad_id are counted, so a row that holds pad_id itself gets another length.",
+    "Where is a row's length known for sure?",
+)
+ROWS = (([[5, 0, 3], [7], [], [4, 2, 9, 6]], 0), ([[8]], 3))
+
+
+def padded(way: str, rows: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """Return ids and lengths under a reading."""
+    widths = [len(row) for row in rows]
+    width = {"shortest": min(widths), "first": widths[0]}.get(way, max(widths))
+    ids = torch.full((len(rows), width), pad)
+    for number, row in enumerate(rows):
+        cut = row[:width]
+        if cut:
+            place = slice(width - len(cut), None) if way == "left" else slice(0, len(cut))
+            ids[number, place] = torch.tensor(cut)
+    lengths = (ids != pad).sum(1) if way == "guessed" else torch.tensor(widths)
+    return ids, lengths.clamp(max=width) if way in ("shortest", "first") else lengths
+
+
+BATCHES = [
+    Choice("right"),
+    Choice("left", "padding in front", IN_FRONT),
+    Choice("shortest", "the width of the shortest row", CUT),
+    Choice("first", "the width of the first row", FIRST_ROW),
+    Choice("guessed", "lengths counted from the ids", GUESSED),
+]
+
+
+def batch_of(function: Callable[..., Any]) -> Answers:
+    """Call the learner's `pad_batch`."""
+
+    def call(rows: list[list[int]], pad: int) -> Any:
+        return called(function, {"rows": rows, "pad_id": pad})
+
+    return Answers(call, ROWS, BATCHES, padded)
+
+
+PAD_BATCH = Subject(
+    batch_of,
+    (
+        EQUATION,
+        Property("ids", "Rows stand at the left, padding behind; lengths are the rows'.", aspect("way"), ("equation",)),
+        Property("whole-numbers", "Ids are whole numbers.", whole_numbers, ("equation",)),
+    ),
+)
+
+
+# --- whole answers
+
+WITH_PADDING = Mistake(
+    "padding must be right too",
+    "A row counts only if the model also predicts the padding behind its answer.",
+    "Which places of a row must be right?",
+)
+TOKENS = Mistake(
+    "tokens are counted instead of rows",
+    "The share of right tokens is given, which is far above that of whole answers.",
+    "What is 0.9 to the eighth?",
+)
+ANY = Mistake(
+    "one right token is enough", "A row counts as soon as one of its tokens is right.", "When is an answer whole?"
+)
+TARGETS = torch.tensor([[5, 1, 2, 6], [3, 1, 0, 0], [4, 4, 2, 0], [2, 6, 1, 0]])
+BEST = torch.tensor([[5, 1, 2, 6], [3, 1, 5, 0], [4, 3, 2, 0], [2, 6, 1, 4]])
+LOGITS = torch.nn.functional.one_hot(BEST, 8).double() * 5
+
+
+def exact(way: str, logits: Tensor, targets: Tensor, pad: int) -> Tensor:
+    """Return the share of whole answers under a reading."""
+    right, real = logits.argmax(-1) == targets, targets != pad
+    return {
+        "right": (right | ~real).all(-1).double().mean(),
+        "padding": right.all(-1).double().mean(),
+        "tokens": right[real].double().mean(),
+        "all tokens": right.double().mean(),
+        "any": (right & real).any(-1).double().mean(),
+    }[way]
+
+
+EXACT_MATCH = Subject(
+    lambda function: Answers(
+        lambda *inputs: called(function, dict(zip(("logits", "targets", "pad_id"), inputs, strict=True))),
+        ((LOGITS, TARGETS, 0),),
+        [
+            Choice("right"),
+            Choice("padding", "padding counted too", WITH_PADDING),
+            Choice("tokens", "the share of tokens", TOKENS),
+            Choice("all tokens", "the share of all places", TOKENS),
+            Choice("any", "one right token", ANY),
+        ],
+        exact,
+    ),
+    (EQUATION, Property("rows", "A row counts if all its real targets are right.", aspect("way"), ("equation",))),
+)
