@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from itertools import combinations
 from pathlib import Path
@@ -10,7 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from glassformer.cli.main import main
+from glassformer.cli.main import TOGETHER, main
+from glassformer.cli.verbs import VERBS
 from glassformer.train.estimate.find_rate import Found, Tried
 from glassformer.train.estimate.gradient_noise import Noise
 from glassformer.train.estimate.trial import NoiseAt
@@ -70,6 +72,9 @@ def test_tokens_of_a_text_stay_for_the_run_and_are_named(run, tmp_path, monkeypa
     assert {each.name for each in tmp_path.iterdir()} == {"book.txt", "cache"}
 
 
+PLACES = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+
+
 @pytest.mark.parametrize("flag", ["--dry-run", "--find-learning-rate", "--gradient-noise"])
 def test_of_several_processes_the_first_says_it(capsys, monkeypatch, flag):
     """And the others nothing, as torchrun starts the same command in each."""
@@ -86,6 +91,32 @@ def test_of_several_processes_the_first_says_it(capsys, monkeypatch, flag):
         main(["train", "reverse", flag])
 
 
+@pytest.mark.parametrize("verb", [each for each in VERBS if each not in TOGETHER])
+@pytest.mark.parametrize("rest", [[], ["RUN", "--json"], ["--help"]])
+def test_of_several_processes_one_runs_what_does_not_train(capsys, monkeypatch, verb, rest):
+    ran = []
+    monkeypatch.setattr("glassformer.cli.main.run_verb", lambda name, words: ran.append((name, words)) or 3)
+    for name, value in PLACES.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RANK", "1")
+    assert main([verb, *rest]) == 0
+    heard = capsys.readouterr()
+    assert (ran, heard.out, heard.err) == ([], "", "")
+    monkeypatch.setenv("RANK", "0")
+    assert main([verb, *rest]) == 3
+    assert ran == [(verb, rest)]
+    assert "torchrun started 2 processes, but only train and resume use several" in capsys.readouterr().err
+    assert not {"RANK", "WORLD_SIZE"} & {*os.environ}, "what it starts is alone, too"
+
+
+@pytest.mark.parametrize("words", [["resume", "--help"], ["train", "-h"], ["--version"], ["nosuch"], ["--help"], []])
+def test_of_several_processes_one_helps(capsys, monkeypatch, words):
+    for name, value in (PLACES | {"RANK": "1"}).items():
+        monkeypatch.setenv(name, value)
+    assert main(words) == 0
+    assert capsys.readouterr() == ("", "")
+
+
 class Trial(ModuleType):
     """In place of `glassformer.train.estimate.trial`: what was found is made up."""
 
@@ -93,8 +124,8 @@ class Trial(ModuleType):
         super().__init__("trial")
         tried = [Tried(10.0**n, loss, loss) for n, loss in enumerate(losses, start=-4)]
         lowest = min(tried, key=lambda each: each.smoothed).rate
-        self.search = lambda recipe: Found(tried, lowest, lowest / 10)
-        self.noise_over = lambda recipe: [NoiseAt(0, Noise(0.5, 40.0), 64.0), NoiseAt(20, Noise(0.0, 40.0), 64.0)]
+        self.search = lambda recipe, *_: Found(tried, lowest, lowest / 10)
+        self.noise_over = lambda recipe, *_: [NoiseAt(0, Noise(0.5, 40.0), 64.0), NoiseAt(20, Noise(0.0, 40.0), 64.0)]
 
 
 @pytest.mark.parametrize(

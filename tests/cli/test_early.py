@@ -27,7 +27,7 @@ CASES = {
     ),
     "a library": (
         ["generate", "RUN", "--prompt", "a", "--regex", "a+"],
-        "need llguidance, which is not installed. Install it: pip install 'glassformer[constrain]'",
+        "need llguidance, which is not installed. Install it: pip install 'llguidance",
     ),
     "no text": (
         ["evaluate", "RUN"],

@@ -80,4 +80,4 @@ def test_without_matplotlib_the_remedy_is_told(run, monkeypatch) -> None:
     monkeypatch.setattr(figures, "import_module", missing)
     for words in (("plot", a_run("one")), ("params", "notebook-001", "--plot", "x.png")):
         answer = run(*words)
-        assert (answer.code, "pip install 'glassformer[plot]'" in answer.err) == (2, True)
+        assert (answer.code, "pip install 'matplotlib" in answer.err) == (2, True)

@@ -110,7 +110,7 @@ def test_without_gymnasium_the_extra_is_named(monkeypatch):
         return real(name, *more)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(ConfigError, match=re.escape("pip install 'glassformer[control]'")):
+    with pytest.raises(ConfigError, match=re.escape("pip install 'gymnasium")):
         worlds("CartPole-v1")
     assert worlds("rooms")().name == "rooms"
 

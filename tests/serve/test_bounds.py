@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,31 @@ def test_a_path_says_its_methods(usual, path, allowed):
         assert heard.error["code"] == "method_not_allowed"
         said = f"{path} takes {allowed.replace(', ', ' and ')}; got {method}. Use {allowed.split(', ')[0]}."
         assert heard.error["message"] == said
+
+
+def test_a_body_may_be_gzipped_within_the_same_bounds(usual):
+    """What it unpacks to counts; a body of 30 KB that would be 30 MB is refused after its first megabytes."""
+    host, packed = ("host", "localhost:8000"), ("content-encoding", "gzip")
+    body = {"prompt": "a", "max_tokens": 3, "temperature": 0}
+    plain = json.dumps(body).encode()
+
+    def ask(data: bytes, *encodings: tuple[str, str]):
+        heard = usual.ask(PATH, data, method="POST", headers=(host, *encodings))
+        return heard.status, heard.json["choices"][0]["text"] if heard.status == 200 else heard.error["message"]
+
+    right = ask(plain)
+    assert right[0] == 200
+    assert ask(gzip.compress(plain), packed) == right
+    assert ask(plain, ("content-encoding", "identity")) == right
+    most = ServeConfig().max_body
+    for data, encoding, status, words in (
+        (gzip.compress(b" " * (most + 1)), "gzip", 413, f"at most {most} bytes"),
+        (gzip.compress(plain)[:-3], "gzip", 400, "ends too early"),
+        (gzip.compress(plain) + b"x", "gzip", 400, "bytes behind its end"),
+        (plain, "gzip", 400, "is no gzip"),
+        (plain, "br", 415, "Content-Encoding 'br'"),
+        (gzip.compress(gzip.compress(plain)), "gzip, gzip", 415, "'gzip, gzip'"),
+    ):
+        found = ask(data, ("content-encoding", encoding))
+        assert found[0] == status
+        assert words in found[1]

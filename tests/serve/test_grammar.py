@@ -182,7 +182,7 @@ def test_without_the_library_it_says_what_to_install(wire, monkeypatch):
     monkeypatch.setattr("glassformer.decode.choose.installed.import_module", missing)
     heard = wire.ask(PATH, {"prompt": "ab"} | regex_of("abc?d"))
     assert (heard.status, heard.error["param"]) == (400, "structured_outputs")
-    assert "pip install 'glassformer[constrain]'" in heard.error["message"]
+    assert "pip install 'llguidance" in heard.error["message"]
 
 
 def test_nobody_waits_for_a_grammar_of_another(wire, monkeypatch):

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from glassformer.cli.verbs import VERBS
-from glassformer.serve.listen import AT_LEAST, Ending
+from glassformer.serve.listen import AT_LEAST, Ending, on_signal
 from glassformer.serve.settings import ServeConfig
 from serve.process import Process, everything, post
 from serve.wire import KEY
@@ -245,7 +245,7 @@ def test_without_the_extra_it_says_what_to_install(text_run, capsys, monkeypatch
     monkeypatch.setattr(serve, "NEEDED", ("h11", "no_such_package"))
     assert main(["serve", str(text_run)]) == 2
     assert "needs no_such_package" in (said := capsys.readouterr().err)
-    assert "pip install 'glassformer[serve]'" in said
+    assert "pip install 'h11" in said
 
 
 def test_an_address_that_is_taken(text_run, capsys, server):
@@ -270,3 +270,28 @@ def test_the_help_says_the_defaults():
     for name, text in told.items():
         if found := re.search(r"default: ([\d.]+)", text):
             assert found[1] == str(usual[name]) or float(found[1]) == usual[name], name
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_where_event_loops_know_none(number):
+    """As on Windows, where `add_signal_handler` is not implemented."""
+    heard = []
+    before = signal.getsignal(number)
+
+    def act(number: int) -> None:
+        heard.append(number)
+        asyncio.get_running_loop().stop()
+
+    class Loop(asyncio.SelectorEventLoop):
+        def add_signal_handler(self, *_: object) -> None:
+            raise NotImplementedError
+
+    loop = Loop()
+    try:
+        on_signal(loop, number, act)
+        loop.call_soon(signal.raise_signal, number)
+        loop.run_forever()
+    finally:
+        loop.close()
+        signal.signal(number, before)
+    assert heard == [number]

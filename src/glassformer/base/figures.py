@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.extras import install
 
 KINDS = (".png", ".svg", ".pdf")
 SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "glassformer", "pdf.fonttype": 42}
@@ -41,8 +42,8 @@ def matplotlib(name: str) -> Any:
         return import_module(f"matplotlib.{name}")
     except ImportError:
         raise ConfigError(
-            "Pictures need matplotlib, which is not installed here. Run pip install 'glassformer[plot]', then the same "
-            "command again."
+            f"Pictures need matplotlib, which is not installed here. Run {install('plot')}, then the same command "
+            "again."
         ) from None
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.extras import install
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.notes import say
 from glassformer.cli.runs import existing_runs
@@ -66,7 +67,7 @@ def run(arguments: Arguments) -> int:
     if missing := [name for name in ("starlette", "uvicorn") if find_spec(name) is None]:
         raise ConfigError(
             f"To serve its page, explore needs {missing[0]}, which is not installed. Install the extra: "
-            "pip install 'glassformer[explore]'. Or write the page to a file without it: add --export page.html."
+            f"{install('explore')}. Or write the page to a file without it: add --export page.html."
         )
     return serve(folder, port, beside, opens="no-open" not in arguments.options)
 

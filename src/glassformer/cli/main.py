@@ -14,11 +14,14 @@ from pathlib import Path
 from glassformer import __version__
 from glassformer.base.cache_folder import OUT_OF_DISK
 from glassformer.base.errors import ConfigError, GlassformerError, RecipeError, is_out_of_memory
+from glassformer.base.launched import NAMES, launched
 from glassformer.base.openmp import check_environment
 from glassformer.cli.verbs import VERBS
 
 REQUIRED = ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch", "tyro")
 """The packages that glassformer cannot work without."""
+TOGETHER = ("train", "resume")
+"""The verbs that several processes of torchrun run together."""
 BROKEN_PIPE = 128 + 13
 """The exit code of a program that SIGPIPE ended: the reader of our output went away before the end."""
 
@@ -62,8 +65,29 @@ def attempt(words: list[str]) -> int:
         return complain(*known)
 
 
+def works_here(words: Sequence[str]) -> bool:
+    """Whether this process does what the command asks: of several that torchrun started, one, unless they train.
+
+    That one then works as if it were alone.
+    """
+    trains = bool({*words[:1]} & {*TOGETHER}) and not {"-h", "--help"} & {*words}
+    if trains or (place := launched()).count == 1:
+        return True
+    if place.first:
+        print(
+            f"torchrun started {place.count} processes, but only {' and '.join(TOGETHER)} use several; this runs once, "
+            "in the first of them.",
+            file=sys.stderr,
+        )
+        for name in NAMES:
+            os.environ.pop(name, None)
+    return place.first
+
+
 def dispatch(words: list[str]) -> int:
     """Run the verb that comes first. Errors: `ConfigError` if it does not exist."""
+    if not works_here(words):
+        return 0
     if not words or words[0] in ("-h", "--help"):
         from glassformer.cli.help import overview
 

@@ -184,8 +184,8 @@ BEGIN = Option("begin", "TEXT", "Begin each generated text with this.")
 BIAS = Option(
     "bias", "TEXT=X", "Add X to the logit of the token with this text; -inf bans it; repeatable.", repeats=True
 )
-REGEX = Option("regex", "EXPRESSION", "Constrained decoding: the whole text matches (needs glassformer[constrain]).")
-SCHEMA = Option("json-schema", "FILE", "Constrained decoding: JSON that fits a schema (needs glassformer[constrain]).")
+REGEX = Option("regex", "EXPRESSION", "Constrained decoding: the whole text matches (needs the extra constrain).")
+SCHEMA = Option("json-schema", "FILE", "Constrained decoding: JSON that fits a schema (needs the extra constrain).")
 CROP = Option("crop", None, "Cut a prompt that is too long to its end; else it is refused.")
 NO_PROMPT = Option("no-prompt", None, "Leave the prompt out of the output.")
 JSON_TEXTS = Option(

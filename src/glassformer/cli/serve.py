@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.extras import install
 from glassformer.base.typed import annotations_of, types_in
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.notes import say
@@ -37,7 +38,7 @@ def run(arguments: Arguments) -> int:
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ConfigError(
             f"glassformer serve needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not "
-            "installed. Install the extra: pip install 'glassformer[serve]'."
+            f"installed. Install the extra: {install('serve')}."
         )
     found = open_socket(config)
     try:

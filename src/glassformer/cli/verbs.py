@@ -135,7 +135,7 @@ VERBS: dict[str, Verb] = {
         "Serve the best checkpoint of a run: POST /v1/completions (encoder-decoder: /v1/translate), GET /v1/models "
         "and /health. Requests of all clients are batched together (continuous batching), and each gets what it would "
         "get alone. Only this machine can connect unless --host says otherwise, which needs a key. Ctrl-C or SIGTERM: "
-        "answers that were begun are finished first. Needs the extra: pip install 'glassformer[serve]'.",
+        "answers that were begun are finished first. Needs the extra serve.",
         SERVING,
         ("decode",),
         ("precision", "compile", "cache", "threads"),
@@ -154,7 +154,7 @@ VERBS: dict[str, Verb] = {
         "RUN",
         "Play episodes with the best checkpoint of a run on trajectories. Before each action the model reads which "
         "return is left to get, what it observes and its last steps. Printed for each return: what was got. The "
-        "environment rooms is built in; gymnasium's need the extra: pip install 'glassformer[control]'.",
+        "environment rooms is built in; gymnasium's need the extra control.",
         ACTING,
     ),
     "explore": Verb(

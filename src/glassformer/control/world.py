@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.extras import install
 from glassformer.data.trajectories.episodes import Floats
 from glassformer.data.trajectories.rooms import ACTIONS, OBSERVED, Rooms
 from glassformer.data.trajectories.settings import ROOMS
@@ -89,7 +90,7 @@ def worlds(name: str) -> Callable[[], World]:
     except ImportError:
         raise ConfigError(
             f"The environment {name!r} is not built in ({ROOMS} is) and needs gymnasium, which is not installed. "
-            "Install it: pip install 'glassformer[control]'"
+            f"Install it: {install('control')}"
         ) from None
 
     def make() -> World:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
@@ -175,7 +176,29 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
         size, more = size + len(parts[-1]), message.get("more_body", False)
         if size > most:
             raise too_large
-    return b"".join(parts)
+    return decoded(scope, b"".join(parts), too_large, most)
+
+
+def decoded(scope: Scope, body: bytes, too_large: RefusalError, most: int) -> bytes:
+    """The body unpacked, if its Content-Encoding is gzip; it never holds more than `most` bytes."""
+    said = b",".join(value for name, value in scope["headers"] if name == b"content-encoding").strip().lower()
+    if said in (b"", b"identity"):
+        return body
+    rule = "A request body may be encoded with gzip, or not at all"
+    if said not in (b"gzip", b"x-gzip"):
+        shown = repr(said[:40].decode("latin-1"))
+        raise RefusalError(415, f"{rule}; this one has Content-Encoding {shown}. Send it plain.")
+    stream = zlib.decompressobj(wbits=31)
+    try:
+        plain = stream.decompress(body, most + 1)
+    except zlib.error as error:
+        raise RefusalError(400, f"{rule}; this one is no gzip: {error}. Send it plain, or compress it again.") from None
+    if len(plain) > most:
+        raise too_large
+    if not stream.eof or stream.unused_data:
+        came = "has bytes behind its end" if stream.eof else "ends too early"
+        raise RefusalError(400, f"{rule}, in one piece; this one {came}. Send it plain, or compress it again.")
+    return plain
 
 
 async def watch_client(receive: Receive) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import uvicorn
 
@@ -66,7 +66,7 @@ async def run(service: Service, found: socket.socket) -> int:
     )
     ending = Ending(service, server)
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ending.on, number)
+        on_signal(loop, number, ending.on)
     service.start()
     serving = asyncio.create_task(server.serve([found]))
     said = asyncio.create_task(announce(service, found, listening))
@@ -76,6 +76,18 @@ async def run(service: Service, found: socket.socket) -> int:
         said.cancel()
         service.stop()
     return ending.code
+
+
+def on_signal(loop: asyncio.AbstractEventLoop, number: int, act: Callable[[int], None]) -> None:
+    """Let a signal end the server, also where event loops know no signals (Windows)."""
+
+    def handle(number: int, frame: object) -> None:
+        loop.call_soon_threadsafe(act, number)
+
+    try:
+        loop.add_signal_handler(number, act, number)
+    except NotImplementedError:
+        signal.signal(number, handle)
 
 
 async def announce(service: Service, found: socket.socket, listening: asyncio.Event) -> None:

@@ -95,7 +95,7 @@ class TrainingConfig:
     """Fine-tuning: run whose tokenizer, model settings and best weights to start from, where they fit; unset: from
     scratch."""
     track: str | None = None
-    """Also write the curves to RUN/tensorboard: tensorboard (needs glassformer[track])."""
+    """Also write the curves to RUN/tensorboard: tensorboard (needs the extra track)."""
     broken: str | None = None
     """Classic mistakes made on purpose, separated by commas; see --break."""
 

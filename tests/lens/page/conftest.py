@@ -45,7 +45,7 @@ def chromium():
     of this process, and no other test could run another.
     """
     if find_spec("playwright") is None:
-        lacks("the package playwright is not installed (pip install 'glassformer[dev]')")
+        lacks("the package playwright is not installed (make setup)")
     if not CHROMIUM.exists():
         lacks(f"there is no {CHROMIUM} (apt-get install chromium)")
     from playwright.sync_api import sync_playwright

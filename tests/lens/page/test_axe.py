@@ -29,7 +29,7 @@ def axe():
     """The rules, as one script, which the package brings along."""
     found = find_spec("axe_playwright_python")
     if found is None:
-        lacks("the package axe-playwright-python is not installed (pip install 'glassformer[dev]')")
+        lacks("the package axe-playwright-python is not installed (make setup)")
     return (Path(found.submodule_search_locations[0]) / "axe.min.js").read_text("utf-8")
 
 

@@ -43,7 +43,7 @@ TINY = (
 def built(tmp_path_factory):
     """The wheel of this tree."""
     if find_spec("hatchling") is None:
-        pytest.skip("hatchling, which builds the wheel, is not installed (pip install 'glassformer[dev]')")
+        pytest.skip("hatchling, which builds the wheel, is not installed (make setup)")
     if not (ROOT / "pyproject.toml").exists():
         pytest.skip("the package is installed, and its sources are elsewhere")
     folder = tmp_path_factory.mktemp("wheel")

@@ -23,7 +23,7 @@ def reader():
     """What reads a folder of events as TensorBoard does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip("tensorboard", reason="tensorboard is not installed: pip install 'glassformer[track]'")
+        pytest.importorskip("tensorboard", reason="tensorboard is not installed: pip install tensorboard")
         return pytest.importorskip("tensorboard.backend.event_processing.event_accumulator").EventAccumulator
 
 

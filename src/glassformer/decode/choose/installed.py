@@ -6,6 +6,7 @@ from importlib import import_module
 from types import ModuleType
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.extras import install
 
 
 def llguidance() -> ModuleType:
@@ -15,5 +16,5 @@ def llguidance() -> ModuleType:
     except ImportError:
         raise ConfigError(
             "Constraints by a regular expression or a JSON schema need llguidance, which is not installed. Install it: "
-            "pip install 'glassformer[constrain]'."
+            f"{install('constrain')}."
         ) from None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.extras import install
 from glassformer.store.lock import RunLock
 from glassformer.train.record.events import Evaluated, Metric, Overflowed, Progress
 from glassformer.train.record.lines import Lines
@@ -24,8 +25,8 @@ def refuse_untrackable(track: str | None) -> None:
     """Refuse a run that asks for curves if nothing can write them. Errors: `ConfigError` with the remedy."""
     if track is not None and find_spec("tensorboard") is None:
         raise ConfigError(
-            f"training.track={track!r} needs the package tensorboard, which is not installed: pip install "
-            "'glassformer[track]', then the same command; or remove training.track (metrics.jsonl has the figures too)."
+            f"training.track={track!r} needs the package tensorboard, which is not installed: "
+            f"{install('track')}, then the same command; or remove training.track (metrics.jsonl has the figures too)."
         )
 
 
