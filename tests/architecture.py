@@ -126,6 +126,55 @@ def banned_calls(module: str, text: str) -> list[str]:
     return found
 
 
+TASK_NAMES = {"LABEL", "LABELLED", "TEXT", "TRAJECTORIES", "ACTIONS", "PAIRS", "NO_ANSWERS", "EQUAL_LENGTHS", "FILES"}
+"""The constants that name a task or a layout."""
+TASK_WORDS = {
+    *("pairs", "labelled", "text", "trajectories", "copy", "reverse", "sort"),
+    *("encoder-decoder", "encoder", "label", "decoder", "masked", "actions"),
+}
+
+
+def compared_tasks(module: str, text: str) -> list[str]:
+    """Only tasks and data compare the name of a task or of a layout, or look something up by it; others ask the task.
+
+    A run may be compared with another run, so two values that both come from settings may meet.
+    """
+    if module.startswith(("data/", "train/tasks/")):
+        return []
+    complaints: list[str] = []
+
+    def names(node: ast.expr) -> bool:
+        each = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+        return any(
+            (isinstance(one, ast.Name) and one.id in TASK_NAMES)
+            or (isinstance(one, ast.Constant) and one.value in TASK_WORDS)
+            for one in each
+        )
+
+    def settings(node: ast.expr) -> bool:
+        named = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        return named in ("task", "layout")
+
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any(map(settings, sides)) and any(map(names, sides)):
+                complaints.append(f"line {node.lineno}: compares a task's or a layout's name")
+        asked = node.slice if isinstance(node, ast.Subscript) else None
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "get"
+            and node.args
+        ):
+            asked = node.args[0]
+        table = node.value if isinstance(node, ast.Subscript) else node.func if isinstance(node, ast.Call) else None
+        by_name = isinstance(asked, ast.Attribute) and asked.attr in ("task", "layout")
+        if by_name and not (isinstance(table, ast.Name) and table.id in ("LAYOUTS", "ROTARY_LAYOUTS", "TASKS")):
+            complaints.append(f"line {node.lineno}: looks up by a task's or a layout's name")
+    return complaints
+
+
 TERMINAL = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
 
 
@@ -228,4 +277,4 @@ def function_lengths(module: str, text: str) -> list[tuple[int, str]]:
     return [(node.end_lineno - node.lineno + 1, f"{module}:{node.lineno} {node.name}") for node in functions]
 
 
-RULES = (upward_imports, banned_calls, loud_lines, undocumented, unannotated, unfinished, too_long)
+RULES = (upward_imports, banned_calls, compared_tasks, loud_lines, undocumented, unannotated, unfinished, too_long)

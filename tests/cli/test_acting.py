@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.follow import next_command
 from glassformer.cli.main import main
 from glassformer.proof.doctor import probes_for
 from glassformer.proof.doctor.finding import FAILURE, OK, WARNING, examine
@@ -19,6 +18,7 @@ from glassformer.study.models import refuse_impossible_models
 from glassformer.study.score import score
 from glassformer.train.recipe import load_recipe, override, read_recipe
 from glassformer.train.run.session import start
+from glassformer.train.tasks import task_of
 from train.examples import follow
 from train.trajectory_examples import acting, log
 
@@ -38,6 +38,8 @@ TINY: dict[str, object] = {
     "training.threads": 1,
 }
 FLAGS = [part for name, value in TINY.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+
+ACTING = task_of(load_recipe("decision").data)
 
 
 def written(path: Path, episodes: int = 20, action: str = "") -> Path:
@@ -130,14 +132,14 @@ def test_a_changed_file_is_no_dev_split(tmp_path, capsys):
     follow(start(recipe, tmp_path / "run"))
     written(file, 30)
     assert f"the contents of {file} have changed" in said(capsys, "evaluate", tmp_path / "run", "--split", "dev")
-    probes = [each for each in probes_for("trajectories") if each.name == "data"]
+    probes = [each for each in probes_for(ACTING) if each.name == "data"]
     (found,) = examine(case_of(tmp_path / "run", recipe), probes)
     assert found.state == FAILURE
     assert "train and dev has changed" in found.evidence
 
 
 def test_the_doctor_finds_an_actor_well(actor):
-    probes = [each for each in probes_for("trajectories") if each.name != "overfit"]  # which takes long
+    probes = [each for each in probes_for(ACTING) if each.name != "overfit"]  # which takes long
     found = list(examine(case_of(actor, read_recipe(actor / "recipe.toml")), probes))
     assert {each.probe for each in found} >= {"data", "causality", "padding", "alike-heads", "gradient"}
     assert {each.state for each in found} <= {OK, WARNING}
@@ -146,7 +148,7 @@ def test_the_doctor_finds_an_actor_well(actor):
 def test_the_doctor_calls_a_squared_error_so(tmp_path):
     run = tmp_path / "run"
     follow(start(acting(log(tmp_path, discrete=False)), run))
-    probes = [each for each in probes_for("trajectories") if each.name == "overfit"]
+    probes = [each for each in probes_for(ACTING) if each.name == "overfit"]
     (found,) = examine(case_of(run, read_recipe(run / "recipe.toml")), probes)
     assert " squared error after " in found.evidence
     assert "nats" not in found.evidence
@@ -199,7 +201,7 @@ def test_a_study_scores_an_actor_on_what_was_held_out(reader, tmp_path):
 
 def test_the_next_command_can_be_typed(actor, reader):
     of_rooms, of_file = (read_recipe(run / "recipe.toml").data for run in (actor, reader))
-    assert next_command(actor, of_rooms) == f"Let it act: glassformer rollout {actor}"
+    assert task_of(of_rooms).next_command(actor) == f"Let it act: glassformer rollout {actor}"
     nowhere = override(read_recipe(reader / "recipe.toml"), {"data.environment": None}).data
     assert of_file.environment == "Some-v1"
-    assert next_command(reader, nowhere).endswith(f"glassformer evaluate {reader} --split dev")
+    assert task_of(nowhere).next_command(reader).endswith(f"glassformer evaluate {reader} --split dev")

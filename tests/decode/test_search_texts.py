@@ -99,7 +99,7 @@ def test_a_stop_waits_for_the_rest_of_a_character():
 def test_rows_have_their_best_texts_in_order():
     """Row i * n + k is text k of row i, with its figures; how many are asked for changes none of them."""
     network, prompts, search = model("decoder", seed=3).double(), [[BOS, 7], [BOS], [BOS, 9, 8]], BeamSettings(beam=4)
-    never = unwritten("decoder")
+    never = unwritten()
     found = beam_search(network, prompts=prompts, max_new_tokens=9, beam=4, n_best=4, never=never)
     three = searched(network, VOCAB, search, 3, prompts=prompts, never=never)
     assert [each.row for each in three] == [*range(9)]
@@ -116,7 +116,7 @@ def test_rows_have_their_best_texts_in_order():
 
 def test_a_prompt_may_be_a_prefix():
     network = model("decoder", seed=3, n_layers=2).double()
-    given = {"prompts": [[BOS, 7, 9, 8]], "never": unwritten("decoder")}
+    given = {"prompts": [[BOS, 7, 9, 8]], "never": unwritten()}
     scores = []
     for prefix in (True, False):
         (found,) = beam_search(network, **given, max_new_tokens=9, beam=3, prefix=prefix)

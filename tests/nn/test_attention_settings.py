@@ -7,6 +7,7 @@ import pytest
 from glassformer import StackConfig, Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.base.pattern import Pattern
+from glassformer.data.config import LAYOUTS
 from glassformer.nn.contradictions import ADDS_TO_SCORES
 from glassformer.nn.positions import POSITIONS, Positions
 from glassformer.nn.recipe import ModelRecipe
@@ -55,15 +56,15 @@ def test_the_pattern_of_a_stack():
 
 def test_a_recipe_gives_both_stacks_their_share():
     """What looks back goes to the decoder; an encoder alone cannot have it."""
-    made = ModelRecipe(window=4, dilation=2, sinks=3, attention_rule="sigmoid").build("encoder-decoder", 9)
+    made = ModelRecipe(window=4, dilation=2, sinks=3, attention_rule="sigmoid").build(LAYOUTS["encoder-decoder"], 9)
     assert made.encoder.pattern == Pattern(window=4, dilation=2)
     assert made.decoder.pattern == Pattern(window=4, dilation=2, sinks=3)
     assert made.encoder.attention_rule == made.decoder.attention_rule == "sigmoid"
-    made = ModelRecipe(block=8, summary=2).build("encoder-decoder", 9)
+    made = ModelRecipe(block=8, summary=2).build(LAYOUTS["encoder-decoder"], 9)
     assert (made.encoder.pattern, made.decoder.pattern) == (None, Pattern(block=8, summary=2))
     with pytest.raises(ConfigError, match="got stride=4 with causal=False"):
-        ModelRecipe(stride=4).build("encoder", 9)
-    assert ModelRecipe(window=4).build("encoder", 9).encoder.pattern == Pattern(window=4)
+        ModelRecipe(stride=4).build(LAYOUTS["encoder"], 9)
+    assert ModelRecipe(window=4).build(LAYOUTS["encoder"], 9).encoder.pattern == Pattern(window=4)
 
 
 def test_defaults_are_full_softmax():

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from glassformer import Attention, Mask, ModelConfig, Transformer
 from glassformer.base.errors import ConfigError
+from glassformer.data.config import LAYOUTS
 from glassformer.nn.activation import ACTIVATIONS
 from glassformer.nn.attend.reference import reference
 from glassformer.nn.norm import LayerNorm
@@ -122,13 +123,13 @@ def test_an_unknown_activation_of_a_head_meets_the_nearest():
 
 def test_a_recipe_says_all_of_it():
     made = ModelRecipe(embedding_norm=True, attention_scale=1.0, scale_head=True, head_transform="gelu").build(
-        "encoder-decoder", 9
+        LAYOUTS["encoder-decoder"], 9
     )
     assert all(each.embedding_norm and each.attention_scale == 1.0 for each in (made.encoder, made.decoder))
     assert (made.scale_head, made.head) == (True, Lm(transform="gelu"))
-    assert ModelRecipe().build("encoder", 9).head == Lm()
+    assert ModelRecipe().build(LAYOUTS["encoder"], 9).head == Lm()
     with pytest.raises(ConfigError, match=r"a classifier does not have; got 'gelu'\. Remove model\.head_transform"):
-        ModelRecipe(head_transform="gelu").build("label", 9, n_labels=2)
+        ModelRecipe(head_transform="gelu").build(LAYOUTS["label"], 9, n_labels=2)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -148,11 +149,11 @@ def test_a_silent_token_is_never_predicted_and_nothing_is_learned_of_it(tied):
 
 def test_a_recipe_says_what_an_imported_model_has():
     settings = {"norm_eps": 1e-6, "bias": False, "d_head": 6}
-    made = ModelRecipe(silent="0,1", **settings).build("decoder", 9)
+    made = ModelRecipe(silent="0,1", **settings).build(LAYOUTS["decoder"], 9)
     assert made.silent_ids == (0, 1)
     assert {name: getattr(made.decoder, name) for name in settings} == settings
-    with pytest.raises(ConfigError, match=r"model\.silent belongs to data\.layout='encoder-decoder' or 'decoder'"):
-        ModelRecipe(silent="0").build("label", 9, n_labels=2)
+    with pytest.raises(ConfigError, match=r"model\.silent belongs to data\.layout='encoder-decoder' or 'encoder'"):
+        ModelRecipe(silent="0").refuse_unread("label", LAYOUTS)
 
 
 def test_to_plain_values_and_back():

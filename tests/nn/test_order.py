@@ -9,6 +9,7 @@ import pytest
 from glassformer import Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.base.order import RelativeConfig, RotaryConfig
+from glassformer.data.config import LAYOUTS
 from glassformer.nn.recipe import ModelRecipe
 from specimens import config
 
@@ -109,10 +110,10 @@ def test_settings_that_nobody_reads_are_refused(settings, message):
 
 def test_a_recipe_reaches_every_scheme():
     rotary = {"rotary_base": 5e5, "rotary_scaling": "llama3", "rotary_factor": 8.0, "rotary_original_max_len": 64}
-    made = ModelRecipe(positions="rotary", **rotary).build("encoder-decoder", 9)
+    made = ModelRecipe(positions="rotary", **rotary).build(LAYOUTS["encoder-decoder"], 9)
     for stack in (made.encoder, made.decoder):
         assert stack.rotary == RotaryConfig(base=5e5, scaling="llama3", factor=8.0, original_max_len=64)
-    made = ModelRecipe(positions="shaw", relative_clip_distance=4).build("encoder", 9)
+    made = ModelRecipe(positions="shaw", relative_clip_distance=4).build(LAYOUTS["encoder"], 9)
     assert made.encoder.relative == RelativeConfig(clip_distance=4)
     with pytest.raises(ConfigError, match="belongs to positions='rotary'"):
-        ModelRecipe(rotary_base=5e5).build("encoder", 9)
+        ModelRecipe(rotary_base=5e5).build(LAYOUTS["encoder"], 9)

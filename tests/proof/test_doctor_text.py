@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from data.tokens.published_examples import json_of
+from glassformer.data.config import DataConfig
 from glassformer.data.tokens.adopted import adopt
 from glassformer.proof.doctor import probes_for
 from glassformer.proof.doctor.finding import FAILURE, WARNING, Finding, examine, looked
@@ -18,11 +19,13 @@ from glassformer.store.export import write_pretrained
 from glassformer.train.recipe import dumps_recipe, load_recipe, override
 from glassformer.train.run.imported import import_run
 from glassformer.train.run.session import start
+from glassformer.train.tasks import task_of
 from store.export_examples import NEOX, READING, decoder
 from train.examples import follow
 from train.text_examples import book, shelf, text_recipe, words
 
-LEAKAGE = next(each for each in probes_for("text") if each.name == "leakage")
+TEXT = task_of(DataConfig(task="text", layout="decoder"))
+LEAKAGE = next(each for each in probes_for(TEXT) if each.name == "leakage")
 SMALL = {"training__steps": 2, "training__batch_tokens": 120, "model__n_layers": 2, "model__dropout": 0.0}
 
 
@@ -33,16 +36,14 @@ def trained(path, objective="next_token", **changes):
 
 
 def found(run, *names: str) -> dict[str, Finding]:
-    probes = [probe for probe in probes_for("text") if probe.name in names or not names]
+    probes = [probe for probe in probes_for(TEXT) if probe.name in names or not names]
     recipe = load_recipe(run / "recipe.toml")
     return {each.probe: each for each in examine(case_of(run, recipe), [replace(probe, needs=()) for probe in probes])}
 
 
 @pytest.mark.parametrize("objective", ["next_token", "prefix", "masked", "spans", "noise"])
 def test_a_good_run_is_well(tmp_path, objective):
-    names = (
-        () if objective == "next_token" else tuple(each.name for each in probes_for("text") if each.name != "overfit")
-    )
+    names = () if objective == "next_token" else tuple(each.name for each in probes_for(TEXT) if each.name != "overfit")
     told = found(trained(book(tmp_path, 300), objective), *names)
     wrong = {name: each.evidence for name, each in told.items() if each.state == FAILURE}
     assert wrong == {}

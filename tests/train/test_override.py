@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from glassformer.base.errors import ConfigError
+from glassformer.data.config import LAYOUTS
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import Recipe, anchored, load_recipe, override
 
@@ -64,9 +65,9 @@ def test_a_number_of_layers_is_not_hidden_by_those_of_the_recipe():
     recipe = load_recipe("reverse")
     assert recipe.model.encoder_layers is not None
     changed = override(recipe, {"model.n_layers": 5})
-    model = changed.model.build("encoder-decoder", 9)
+    model = changed.model.build(LAYOUTS["encoder-decoder"], 9)
     assert (model.encoder.n_layers, model.decoder.n_layers) == (5, 5)
-    both = override(recipe, {"model.n_layers": 5, "model.encoder_layers": 3}).model.build("encoder-decoder", 9)
+    both = override(recipe, {"model.n_layers": 5, "model.encoder_layers": 3}).model.build(LAYOUTS["encoder-decoder"], 9)
     assert (both.encoder.n_layers, both.decoder.n_layers) == (3, 5)
 
 

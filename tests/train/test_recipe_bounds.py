@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import DataConfig
+from glassformer.data.config import LAYOUTS, DataConfig
 from glassformer.nn.transformer import Transformer
 from glassformer.train.recipe import (
     Recipe,
@@ -80,7 +80,7 @@ def test_a_recipe_has_a_largest_size(tmp_path):
 def test_settings_of_the_head_have_the_names_of_the_recipe(changes, said):
     def make():
         recipe = override(load_recipe("classify"), changes)
-        return Transformer(recipe.model.build(recipe.data.layout, 9, n_labels=2))
+        return Transformer(recipe.model.build(LAYOUTS[recipe.data.layout], 9, n_labels=2))
 
     with pytest.raises(ConfigError, match=said):
         make()

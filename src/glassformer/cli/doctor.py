@@ -10,6 +10,7 @@ from glassformer.cli.arguments import Arguments
 from glassformer.cli.help import width
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.proof.check.report import wrapped
+from glassformer.train.tasks import task_of
 
 if TYPE_CHECKING:
     from glassformer.proof.doctor.finding import Finding
@@ -28,7 +29,7 @@ def run(arguments: Arguments) -> int:
 
     choose_threads(1)  # the probes are too small to gain from a second thread
     as_json, found = "json" in arguments.options, list["Finding"]()
-    probes = probes_for(recipe.data.task)
+    probes = probes_for(task_of(recipe.data))
     print(f"Looking at {folder}: {len(probes)} probes.", file=sys.stderr)
     for finding in examine(case_of(folder, recipe), probes):
         found.append(finding)

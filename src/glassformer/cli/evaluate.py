@@ -13,11 +13,11 @@ from glassformer.cli.arguments import Arguments
 from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import flag_of
-from glassformer.data.config import SPLITS, TEXT
-from glassformer.data.purpose import refuse_unnamed
+from glassformer.data.config import SPLITS
 from glassformer.train.recipe import override
 from glassformer.train.record.wording import figure
 from glassformer.train.settings import one_of
+from glassformer.train.tasks import task_of
 
 if TYPE_CHECKING:
     from glassformer.train.finished.use import Figures
@@ -29,13 +29,13 @@ def run(arguments: Arguments) -> int:
     split, average = arguments.options.get("split", "test"), averaged(arguments)
     one_of(("dev", "test"), split, "--split")
     own = recipe_of(folder)
-    changes = of_text(split, arguments.changes) if own.data.task == TEXT else arguments.changes
+    changes = task_of(own.data).other_text(split, arguments.changes)
     refuse_other_splits(split, changes)
     refuse_idle_decoding(folder, own.data, changes)
     recipe = override(own, changes)
     refuse_idle_seed(recipe.decode, changes)
     refuse_idle_search(recipe.decode, changes)
-    refuse_unnamed(recipe.data, split)
+    task_of(recipe.data).refuse_unnamed(split)
     from glassformer.train.finished.use import evaluate
 
     named = changes.get("data.test_text")
@@ -50,17 +50,6 @@ def run(arguments: Arguments) -> int:
     metrics = evaluate(folder, recipe, split, by_length=by_length, average=average, others=others, ready=tell)
     print(as_json(metrics) if "json" in arguments.options else as_table(metrics))
     return 0
-
-
-def of_text(split: str, changes: Mapping[str, object]) -> Mapping[str, object]:
-    """For a run on running text, let `--data.text` name the text to score. Errors: `ConfigError` with --split dev."""
-    if "data.text" not in changes:
-        return changes
-    if split != "test":
-        raise ConfigError(
-            f"--data.text names a text to score, --split {split} asks for a split of the run. Give only one of them."
-        )
-    return {"data.test_text" if name == "data.text" else name: value for name, value in changes.items()}
 
 
 def refuse_other_splits(split: str, changes: Iterable[str]) -> None:

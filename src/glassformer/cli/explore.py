@@ -16,6 +16,7 @@ from glassformer.cli.arguments import Arguments
 from glassformer.cli.notes import say
 from glassformer.cli.runs import existing_runs
 from glassformer.store.files import write_text_atomically
+from glassformer.train.tasks import task_of
 
 if TYPE_CHECKING:
     from glassformer.lens.server.subject import Subject
@@ -92,7 +93,6 @@ def other_runs(folders: Sequence[Path]) -> list[tuple[str, Path]]:
 
 def study_of(folder: Path) -> dict[str, Any] | None:
     """Return the finished arms of the study that a run belongs to, for the page to compare, or None without a study."""
-    from glassformer.data.purpose import held_out
     from glassformer.study.result import SHARES, result_from, splits
     from glassformer.train.recipe import load_recipe
 
@@ -101,7 +101,7 @@ def study_of(folder: Path) -> dict[str, Any] | None:
     if run.parent.name != "runs" or not path.is_file():
         return None
     lines = path.read_text("utf-8").splitlines()
-    split = held_out(load_recipe(run / "recipe.toml").data)
+    split = task_of(load_recipe(run / "recipe.toml").data).held_out
     results = [result_from(json.loads(line), f"{path}:{i}", split) for i, line in enumerate(lines, 1)]
     if not results:
         return None

@@ -14,8 +14,6 @@ from typing import Protocol, runtime_checkable
 from glassformer.base.errors import ResourceError
 from glassformer.base.launched import launched
 from glassformer.cli.notes import notes_to
-from glassformer.data.config import TEXT, TRAJECTORIES, DataConfig
-from glassformer.data.purpose import held_out
 from glassformer.train.record.events import Event, Finished
 from glassformer.train.record.report import Reporter
 
@@ -129,20 +127,6 @@ def follow(
             "are complete. Before the next run, free some space or make the folder writable."
         )
     return 0 if finished else 128 + (number or signal.SIGINT)
-
-
-def next_command(folder: Path, data: DataConfig) -> str:
-    """Return a command that a user can type once a run is trained."""
-    run = shlex.quote(str(folder))
-    if data.task == TEXT and data.layout == "decoder":
-        return f"Generate text: glassformer generate {run} --prompt TEXT"
-    if data.task == TEXT and data.test_text is None:
-        return f"Score it on another text: glassformer evaluate {run} --data.text FILE"
-    if data.task == TRAJECTORIES and data.environment is not None:
-        return f"Let it act: glassformer rollout {run}"
-    if held_out(data) == "dev":
-        return f"Score it on the dev split: glassformer evaluate {run} --split dev"
-    return f"Score it on the test split: glassformer evaluate {run}"
 
 
 def nothing(told: object) -> None:

@@ -6,12 +6,9 @@ from collections.abc import Collection, Iterable
 
 from glassformer.base.errors import ConfigError, all_of
 from glassformer.cli.settings import flag_of
-from glassformer.data.config import NO_ANSWERS, DataConfig
-from glassformer.data.purpose import purpose_of
+from glassformer.data.config import DataConfig
 from glassformer.train.settings import DecodeConfig
-
-OF_BLANKS = ("batch_size", "precision", "compile", "threads")
-"""The settings of [decode] that matter to a model that fills in blanks, all at once."""
+from glassformer.train.tasks import task_of
 
 
 def refuse_idle_decoding(who: object, data: DataConfig, changes: Iterable[str]) -> None:
@@ -19,17 +16,14 @@ def refuse_idle_decoding(who: object, data: DataConfig, changes: Iterable[str]) 
 
     The `ConfigError` names all of them and `who`; `data` is the data section of its recipe.
     """
-    if data.task in NO_ANSWERS:
-        read = ("batch_size", "threads")
-    elif data.layout == "encoder":
-        read = OF_BLANKS
-    else:
+    task = task_of(data)
+    if (read := task.decode_settings) is None:
         return
     idle = [name for name in changes if name.startswith("decode.") and name.removeprefix("decode.") not in read]
     if idle:
         flags = all_of([flag_of(*name.split(".", 1)) for name in idle])
         raise ConfigError(
-            f"[decode] controls how answers are written, but {who} {purpose_of(data).does}, so {flags} would have no "
+            f"[decode] controls how answers are written, but {who} {task.does}, so {flags} would have no "
             f"effect. Remove {'it' if len(idle) == 1 else 'them'}."
         )
 

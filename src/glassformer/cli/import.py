@@ -9,6 +9,7 @@ from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
 from glassformer.store.leftovers import absolute
 from glassformer.train.recipe import load_recipe
+from glassformer.train.tasks import task_of
 
 
 def run(arguments: Arguments) -> int:
@@ -16,7 +17,6 @@ def run(arguments: Arguments) -> int:
     folder = Path(str(arguments.target))
     out = run_folder(arguments.options.get("out"), RUNS / absolute(folder).name)
     check_room(out, "overwrite" in arguments.options, trains=False)
-    from glassformer.cli.follow import next_command  # after the checks, as importing torch takes a second
     from glassformer.train.run.imported import import_run
 
     with room_for(out):
@@ -26,5 +26,5 @@ def run(arguments: Arguments) -> int:
     for note in found.notes:
         print(note)
     print(f"Run: {out}\nLook inside: glassformer explore {shlex.quote(str(out))}")
-    print(next_command(out, load_recipe(out / "recipe.toml").data))
+    print(task_of(load_recipe(out / "recipe.toml").data).next_command(out))
     return 0

@@ -21,7 +21,7 @@ def untrained(model: Transformer, prepared: RunData) -> Evaluated:
     assert isinstance(prepared, PairsData)  # as the demo's recipe says
     pairs = prepared.dev.pairs[: prepared.recipe.training.samples]
     sources = [prepared.dev.encoded.source[index] for index in range(len(pairs))]
-    found = answer(model, sources, never=unwritten(prepared.recipe.data.layout))
+    found = answer(model, sources, never=unwritten())
     outputs = [prepared.tokenizers.target.decode(each.ids) for each in found]
     return Evaluated(0, {}, [Sample(*pair, output) for pair, output in zip(pairs, outputs, strict=True)])
 

@@ -8,6 +8,7 @@ from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.store.folders import checkpoints
 from glassformer.train.recipe import override
 from glassformer.train.record.records import refuse_unusable
+from glassformer.train.tasks import task_of
 
 
 def run(arguments: Arguments) -> int:
@@ -19,7 +20,6 @@ def run(arguments: Arguments) -> int:
     from glassformer.cli.follow import (  # after the check, as importing torch takes a second
         Signals,
         follow,
-        next_command,
     )
     from glassformer.fast import for_training
     from glassformer.train.ranks.distributed import joined
@@ -33,7 +33,7 @@ def run(arguments: Arguments) -> int:
             session,
             folder,
             signals,
-            hint=next_command(folder, recipe.data),
+            hint=task_of(recipe.data).next_command(folder),
             agreed=ranks.largest,
             track=recipe.training.track,
         )

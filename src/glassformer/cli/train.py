@@ -11,10 +11,10 @@ from glassformer.cli.arguments import Arguments
 from glassformer.cli.flags.base import recipe_of, refuse_not_taken
 from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
-from glassformer.data.config import TEXT
 from glassformer.data.file_checks import refuse_missing
 from glassformer.store.leftovers import absolute
 from glassformer.train.recipe import Recipe, anchored, override
+from glassformer.train.tasks import task_of
 
 TRIALS = ("dry-run", "find-learning-rate", "gradient-noise")
 """Flags that examine a run in advance and create none."""
@@ -25,7 +25,8 @@ def run(arguments: Arguments) -> int:
     loaded, changes = recipe_of(str(arguments.target), arguments.options), with_break(arguments)
     recipe = anchored(override(loaded, changes))
     refuse_missing(recipe.data)
-    if recipe.data.task != TEXT:  # running text: [decode] is used for its samples and later texts
+    task = task_of(recipe.data)
+    if task.window is None:  # running text: [decode] is used for its samples and later texts
         refuse_idle_decoding(f"the recipe {recipe.name}", recipe.data, changes)
     out = run_folder(arguments.options.get("out"), RUNS / recipe.name)
     if (other := recipe.training.start_from) is not None and absolute(Path(other).expanduser()) == absolute(out):
@@ -40,7 +41,6 @@ def run(arguments: Arguments) -> int:
     from glassformer.cli.follow import (  # after the checks, as importing torch takes a second
         Signals,
         follow,
-        next_command,
     )
     from glassformer.fast import for_training
     from glassformer.train.ranks.distributed import joined
@@ -54,7 +54,7 @@ def run(arguments: Arguments) -> int:
             session,
             out,
             signals,
-            hint=next_command(out, recipe.data),
+            hint=task.next_command(out),
             agreed=ranks.largest,
             track=recipe.training.track,
         )

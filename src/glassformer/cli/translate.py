@@ -16,9 +16,9 @@ from glassformer.cli.flags.wished import wished
 from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import converted
-from glassformer.data.config import NO_ANSWERS
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.data.tokens.vocabulary import lacking
+from glassformer.train.tasks import task_of
 
 Answer = TypeVar("Answer")
 
@@ -28,7 +28,7 @@ def run(arguments: Arguments) -> int:
     folder, *others = existing_runs(arguments, "The lines to translate come from standard input: < FILE.")
     talking, average = sys.stdin.isatty(), averaged(arguments)
     own, changes = recipe_of(folder), with_beam(arguments)
-    if own.data.task not in NO_ANSWERS:  # runs on such tasks are refused elsewhere, with the right verb
+    if task_of(own.data).decoded:  # runs on such tasks are refused elsewhere, with the right verb
         refuse_idle_decoding(folder, own.data, changes)
     recipe = beamed(own, changes)
     refuse_idle_seed(recipe.decode, changes)

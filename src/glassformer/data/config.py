@@ -9,8 +9,9 @@ from glassformer.base.bounds import at_least, at_most
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup, suggestion
 from glassformer.base.typed import check_types
-from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXT_SETTINGS, TEXTS
+from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXT_SETTINGS, TEXTS
 from glassformer.data.trajectories.settings import ACTIONS, TRAJECTORIES, TRAJECTORY_SETTINGS
+from glassformer.nn.recipe import ACTING, Layout
 
 PAIRS = "pairs"
 LABELLED = "labelled"
@@ -22,7 +23,15 @@ EQUAL_LENGTHS = ("copy", "reverse", "sort")
 """The tasks whose answers have as many tokens as their sources."""
 SPLITS = ("train", "dev", "test")
 LABEL = "label"
-LAYOUTS = ("encoder-decoder", "encoder", LABEL, *TEXT_LAYOUTS, ACTIONS)
+LAYOUTS = {
+    "encoder-decoder": Layout(encoder=True, decoder=True),
+    "encoder": Layout(encoder=True, blanks=True),
+    LABEL: Layout(encoder=True, head="classify"),
+    "decoder": Layout(decoder=True),
+    "masked": Layout(encoder=True, blanks=True),
+    ACTIONS: Layout(decoder=True, head=ACTING, tokens=False),
+}
+PAIRED = next(iter(LAYOUTS))
 BYTES_AND_SPECIALS = 256 + 6  # the smallest byte-level vocabulary: every byte, and the six special tokens
 MOST_ENTRIES = 2**20
 """Most entries of a vocabulary, and most symbols of a task: no model here has a wider head."""
@@ -106,7 +115,7 @@ class DataConfig:
     """Shortest source of copy, reverse and sort, in symbols."""
     max_length: int = 8
     """Longest source of copy, reverse and sort, in symbols; equal to `min_length`, there is no padding."""
-    layout: str = LAYOUTS[0]
+    layout: str = PAIRED
     """"encoder-decoder"; "encoder": [source, <sep>, blanks], blanks filled at once; "label": one label per text;
     running text: as the objective needs; trajectories: "actions"."""
     train_size: int = 100_000

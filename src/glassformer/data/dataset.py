@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from glassformer.base.errors import DataError
 from glassformer.base.registry import lookup
-from glassformer.data.config import LABEL, LABELLED, LAYOUTS, PAIRS, DataConfig, TokenizerConfig
+from glassformer.data.config import LABEL, LABELLED, PAIRED, PAIRS, DataConfig, TokenizerConfig
 from glassformer.data.labelled import Columns, read_labelled, refuse_one_class
 from glassformer.data.lines import no_such_file
 from glassformer.data.pairs import Loaded, Pair, read_parallel, read_tsv
@@ -61,7 +61,7 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.source)
 
-    def lengths(self, layout: str = LAYOUTS[0]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def lengths(self, layout: str = PAIRED) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many places each sample takes in a batch of this layout, on the source side and in `tokens`.
 
         Special tokens count, see `places`.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.order import RelativeConfig, RotaryConfig
@@ -16,21 +17,38 @@ LOOK_BACK = ("sinks", "stride", "block", "summary")
 DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(StackConfig)}
 SOME = 8
 """A number of tokens that stands for any."""
-READ_TOKENS = ("encoder-decoder", "decoder", "encoder", "masked", "label")
-READ_BY = {
-    "encoder_layers": ("encoder-decoder", "encoder", "masked", "label"),
-    "decoder_layers": ("encoder-decoder", "decoder", "actions"),
-    "pooling": ("label",),
-    "head_dropout": ("label", "actions"),
-    **dict.fromkeys(("head_transform", "tie_embeddings", "scale_embeddings"), READ_TOKENS),
-    "silent": ("encoder-decoder", "decoder", "encoder", "masked"),
+ACTING = "act"
+
+
+class Layout(NamedTuple):
+    """How samples are laid out for a model: the stacks that read and write them, what is read, and what is given."""
+
+    encoder: bool = False
+    decoder: bool = False
+    head: str = "lm"
+    """The kind of head; `ACTING`: numbered actions or the numbers of one, at each place."""
+    tokens: bool = True
+    """Whether tokens are read; otherwise vectors of numbers are."""
+    blanks: bool = False
+    """Whether places of what is read are filled in."""
+
+
+READ_BY: dict[str, Callable[[Layout], bool]] = {
+    "encoder_layers": lambda layout: layout.encoder,
+    "decoder_layers": lambda layout: layout.decoder,
+    "pooling": lambda layout: layout.head in POOLED,
+    "head_dropout": lambda layout: layout.head != Lm.kind,
+    **dict.fromkeys(("head_transform", "tie_embeddings", "scale_embeddings"), lambda layout: layout.tokens),
+    "silent": lambda layout: layout.head == Lm.kind,
 }
-"""Settings that only some layouts use, and those layouts."""
+"""Settings that only some layouts use, and whether one of them does."""
+POOLED = (Classify.kind, Regress.kind)
+"""Heads that answer once for a sequence."""
 
 
-def unread(layout: str) -> list[str]:
+def unread(layout: Layout) -> list[str]:
     """The settings that a layout does not use."""
-    return [name for name, layouts in READ_BY.items() if layout not in layouts]
+    return [name for name, reads in READ_BY.items() if not reads(layout)]
 
 
 @dataclass(frozen=True)
@@ -169,7 +187,7 @@ class ModelRecipe:
 
     def build(
         self,
-        layout: str,
+        layout: Layout,
         vocab_size: int | None,
         source_vocab_size: int | None = None,
         n_labels: int | None = None,
@@ -179,72 +197,61 @@ class ModelRecipe:
     ) -> ModelConfig:
         """Make the model's config for a data layout, its vocabularies and its labels.
 
-        "decoder" gives one causal stack; "encoder", "masked" and "label" give one that reads both ways. "actions" gives
-        a causal stack that reads `n_features` numbers at each place, and scores `n_labels` actions there, or tells
-        the `n_numbers` numbers of one.
+        An encoder reads both ways, a decoder is causal. Where no tokens are read, each place has `n_features` numbers.
+        The head scores `n_labels` labels or actions, or gives `n_numbers` numbers.
         """
-        self._check_use(layout)
-        acts = layout == "actions"
         shared_names = {each.name for each in fields(self)} & {each.name for each in fields(StackConfig)} - {"n_layers"}
         both: dict[str, Any] = {name: getattr(self, name) for name in shared_names} | self._order()
         both |= {"n_features": n_features}
-        two, writes = layout == "encoder-decoder", layout in ("encoder-decoder", "decoder", "actions")
-        of_encoder = both | {name: DEFAULTS[name] for name in LOOK_BACK} if two else both
-        encoder = StackConfig(n_layers=self._layers("encoder_layers"), **of_encoder) if two or not writes else None
-        decoder = StackConfig(n_layers=self._layers("decoder_layers"), causal=True, **both) if writes else None
+        of_encoder = both | {name: DEFAULTS[name] for name in LOOK_BACK} if layout.decoder else both
+        encoder = StackConfig(n_layers=self._layers("encoder_layers"), **of_encoder) if layout.encoder else None
+        decoder = StackConfig(n_layers=self._layers("decoder_layers"), causal=True, **both) if layout.decoder else None
         return ModelConfig(
             vocab_size=vocab_size,
             encoder=encoder,
             decoder=decoder,
             source_vocab_size=source_vocab_size,
-            tie_embeddings=self.tie_embeddings and not acts,
+            tie_embeddings=self.tie_embeddings and layout.tokens,
             share_embeddings=self.share_embeddings,
             scale_embeddings=self.scale_embeddings,
             scale_head=self.scale_head,
             silent=self.silent,
             init=self.init,
             deepnorm=self.deepnorm,
-            head=self._action_head(n_labels, n_numbers) if acts else self._head(n_labels),
+            head=self._head(layout.head, n_labels, n_numbers),
         )
 
-    def sketch(self, layout: str) -> ModelConfig:
+    def sketch(self, layout: Layout) -> ModelConfig:
         """Make a config for made-up data of a layout, to refuse what is impossible before the data are read.
 
-        A vocabulary's size and the number of labels do not matter to that.
+        The sizes of a vocabulary and of a head do not matter to that.
         """
-        acts = layout == "actions"
-        return self.build(
-            layout,
-            None if acts else SOME,
-            n_labels=2 if acts or layout == "label" else None,
-            n_features=1 if acts else None,
-        )
+        vocabulary, n_features = (SOME, None) if layout.tokens else (None, 1)
+        return self.build(layout, vocabulary, n_labels=2, n_features=n_features, n_numbers=1)
 
-    def _check_use(self, layout: str) -> None:
-        """Refuse settings of a stack or head that the layout does not have, instead of ignoring them silently."""
-        for name in unread(layout):
-            if getattr(self, name) != getattr(type(self), name):
-                layouts = " or ".join(map(repr, READ_BY[name]))
+    def refuse_unread(self, name: str, layouts: Mapping[str, Layout]) -> None:
+        """Refuse settings that the layout `name` does not use, in place of ignoring them; `layouts`: all there are."""
+        for setting in unread(layouts[name]):
+            if getattr(self, setting) != getattr(type(self), setting):
+                users = " or ".join(repr(other) for other, each in layouts.items() if READ_BY[setting](each))
                 raise ConfigError(
-                    f"model.{name} belongs to data.layout={layouts}; got model.{name}={getattr(self, name)!r} with "
-                    f"data.layout={layout!r}, which does not use it. Remove model.{name}."
+                    f"model.{setting} belongs to data.layout={users}; got model.{setting}={getattr(self, setting)!r} "
+                    f"with data.layout={name!r}, which does not use it. Remove model.{setting}."
                 )
 
-    def _head(self, n_labels: int | None) -> Lm | Classify:
-        if n_labels is None:
+    def _head(self, kind: str, n_labels: int | None, n_numbers: int | None) -> Output:
+        if kind == Lm.kind:
             return Lm(self.head_transform)
         if self.head_transform is not None:
             raise ConfigError(
                 "model.head_transform belongs to a head over tokens, which a classifier does not have; got "
                 f"{self.head_transform!r}. Remove model.head_transform."
             )
-        return Classify(n_labels, self.pooling, self.head_dropout)
-
-    def _action_head(self, n_actions: int | None, n_numbers: int | None) -> Output:
-        if n_actions is not None:
-            return Tag(n_actions, self.head_dropout)
-        assert n_numbers is not None
-        return Regress(n_numbers, "none", self.head_dropout)
+        if kind == Classify.kind:
+            return Classify(n_labels or 0, self.pooling, self.head_dropout)
+        if n_labels is not None and kind != Regress.kind:
+            return Tag(n_labels, self.head_dropout)
+        return Regress(n_numbers or 0, "none" if kind == ACTING else self.pooling, self.head_dropout)
 
     def _layers(self, name: str) -> int:
         """The number of blocks that the setting `name` gives, or else `n_layers`."""

@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from glassformer.base.errors import CheckpointError
-from glassformer.data.purpose import held_out
 from glassformer.store.json_file import read_json
 from glassformer.study.grid import Arm
 from glassformer.study.result import Result, result_from
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.run.resumable import flat
+from glassformer.train.tasks import task_of
 
 LOGS = "logs"
 """Created first, so that its presence marks a folder as a study."""
@@ -46,7 +46,7 @@ class StudyFolder:
         path, recipe = self.scores(arm), self.run(arm) / "recipe.toml"
         if not path.is_file() or not recipe.is_file():
             return None
-        found = result_from(read_json(path), str(path), held_out(load_recipe(recipe).data))
+        found = result_from(read_json(path), str(path), task_of(load_recipe(recipe).data).held_out)
         return found if found.other_data == dict(other) else None
 
     def state(self, arm: Arm, other: Mapping[str, object]) -> str:

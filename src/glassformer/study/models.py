@@ -10,6 +10,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.base.runtime import choose_device
 from glassformer.nn.transformer import Transformer
 from glassformer.study.grid import Arm, combination
+from glassformer.train.tasks import task_of
 
 
 def refuse_impossible_models(arms: Sequence[Arm]) -> None:
@@ -17,7 +18,7 @@ def refuse_impossible_models(arms: Sequence[Arm]) -> None:
     for arm in {combination(arm.values): arm for arm in arms}.values():
         try:
             with torch.device("meta"):
-                Transformer(arm.recipe.model.sketch(arm.recipe.data.layout))
+                Transformer(task_of(arm.recipe.data).sketch(arm.recipe))
         except ConfigError as error:
             raise ConfigError(f"{combination(arm.values)}: {error} Nothing was trained.") from None
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.base.errors import CheckpointError
-from glassformer.data.config import NO_ANSWERS
-from glassformer.data.purpose import held_out
 from glassformer.store.folders import newest, read_state
 from glassformer.study.result import Result, learning_curve, training_seconds
 from glassformer.train.finished.use import evaluate, parameters
 from glassformer.train.recipe import anchored, load_recipe, override
+from glassformer.train.tasks import task_of
 
 
 def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -> Result:
@@ -30,8 +29,8 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
             f"{run} has no intact checkpoint to score. Delete that folder; the study then trains the run again."
         )
     state = read_state(last)
-    split = held_out(recipe.data)
-    by_length = recipe.data.task not in NO_ANSWERS
+    split = task_of(recipe.data).held_out
+    by_length = task_of(recipe.data).decoded
     elsewhere = anchored(override(recipe, other_data))
     return Result(
         values=dict(values),
@@ -40,7 +39,7 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
         split=split,
         test=evaluate(run, recipe, split, by_length=by_length),
         other_data=dict(other_data),
-        other=evaluate(run, elsewhere, held_out(elsewhere.data), by_length=by_length) if other_data else None,
+        other=evaluate(run, elsewhere, task_of(elsewhere.data).held_out, by_length=by_length) if other_data else None,
         curve=learning_curve(run, recipe.training.metric),
         parameters=parameters(run)[1],
         steps=state["step"],

@@ -19,13 +19,9 @@ from glassformer.base.errors import ConfigError, RecipeError
 from glassformer.base.registry import suggestion
 from glassformer.base.typed import TYPED, annotations_of, check_types, is_of, types_in
 from glassformer.data.config import (
-    EQUAL_LENGTHS,
-    LABEL,
-    PAIRS,
+    LAYOUTS,
     SPLITS,
-    TEXT,
     TEXTS,
-    TRAJECTORIES,
     DataConfig,
     TokenizerConfig,
     unused,
@@ -36,15 +32,11 @@ from glassformer.train.optim.optimizer_config import OWN, USES, OptimizerConfig
 from glassformer.train.optim.schedule import USES as OF_SCHEDULES
 from glassformer.train.ranks.distributed_settings import DistributedConfig
 from glassformer.train.settings import (
-    ANSWER_METRICS,
-    LABEL_METRICS,
-    TEXT_METRICS,
     CheckpointConfig,
     DecodeConfig,
     TrainingConfig,
 )
-from glassformer.train.text_settings import check_text
-from glassformer.train.trajectory_settings import check_trajectories
+from glassformer.train.tasks import task_of
 
 Section = TypeVar("Section")
 
@@ -77,8 +69,8 @@ class Recipe:
                 f"name must be a plain name without slashes, as it names a folder; got {self.name!r}. "
                 'Try name = "my-run".'
             )
-        check_possible(break_names(self.training.broken), self.model.sketch(self.data.layout))
-        self._check_metric(self.training.metric)
+        self.model.refuse_unread(self.data.layout, LAYOUTS)
+        check_possible(break_names(self.training.broken), task_of(self.data).sketch(self))
         if self.distributed.shard and self.optimizer.name != "adamw":
             raise ConfigError(
                 f"distributed.shard splits each matrix over the processes, but optimizer.name={self.optimizer.name!r} "
@@ -90,45 +82,7 @@ class Recipe:
                 "distributed.shard cannot be combined with float16, whose loss scale needs whole gradients. Try "
                 "training.precision='bfloat16', or distributed.shard=False."
             )
-        if self.data.layout == "encoder":
-            self._check_blanks()
-        if self.data.task == TEXT:
-            check_text(self.data, self.tokenizer, self.model, self.training)
-        if self.data.task == TRAJECTORIES:
-            check_trajectories(self.data, self.tokenizer, self.model, self.training)
-
-    def _check_blanks(self) -> None:
-        """Check that one vocabulary serves both sides and that answers are as long as their sources.
-
-        One stack reads source and blanks through one embedding, and only the source says how many blanks there are.
-        """
-        if self.data.task not in EQUAL_LENGTHS:
-            raise ConfigError(
-                "data.layout='encoder' fills one blank for each token of the source, so answers must be as long as "
-                f"their sources, as they are in {', '.join(EQUAL_LENGTHS)}; got data.task={self.data.task!r}. "
-                "Try data.layout='encoder-decoder'."
-            )
-        if not self.tokenizer.shared:
-            raise ConfigError(
-                "data.layout='encoder' needs one vocabulary for source and target; got tokenizer.shared=False, which "
-                "makes two. Try tokenizer.shared=True, or data.layout='encoder-decoder'."
-            )
-
-    def _check_metric(self, metric: str) -> None:
-        if self.data.task in (TEXT, TRAJECTORIES):  # `check_text` and `check_trajectories` check it
-            return
-        tells_labels = self.data.layout == LABEL
-        if metric in (ANSWER_METRICS if tells_labels else LABEL_METRICS):
-            what, try_ = ("labels", "accuracy") if tells_labels else ("answers of several tokens", "exact_match")
-            raise ConfigError(
-                f"training.metric={metric!r} does not fit data.layout={self.data.layout!r}, which gives {what}. "
-                f"Try training.metric={try_!r}."
-            )
-        if self.training.metric in TEXT_METRICS and self.data.task != PAIRS:
-            raise ConfigError(
-                f"training.metric={self.training.metric!r} belongs to data.task={PAIRS!r}; got "
-                f"data.task={self.data.task!r}, whose answers are right or wrong. Try training.metric='exact_match'."
-            )
+        task_of(self.data).check(self)
 
 
 def known_recipes() -> dict[str, Path]:
@@ -232,7 +186,7 @@ def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
 def _left_behind(sections: Mapping[str, Mapping[str, object]]) -> dict[str, list[str]]:
     """For each section, the settings that the new choices do not use, or that would override them."""
     chosen = {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
-    model = unread(str(chosen["data.layout"])) if "data.layout" in chosen else []
+    model = unread(LAYOUTS[str(chosen["data.layout"])]) if chosen.get("data.layout") in LAYOUTS else []
     model += ["encoder_layers", "decoder_layers"] if "model.n_layers" in chosen else []
     model += ["softcap"] if chosen.get("model.attention_rule", "softcap") != "softcap" else []
     schedule, optimizer = chosen.get("training.schedule"), chosen.get("optimizer.name")

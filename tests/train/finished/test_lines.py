@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glassformer.base.errors import ConfigError, DataError, RowError
+from glassformer.data.config import LAYOUTS
 from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode import answer as decode
 from glassformer.decode.answer import answer, answers
@@ -21,7 +22,7 @@ def test_lines_are_answered_in_order_whatever_the_batches(run, batch_size):
     loaded = load(run)
     sources = [loaded.tokenizers.source.encode(line) for line in LINES]
     limit = 4 if loaded.model.config.stack.causal else None  # an encoder fills its blanks, whatever the recipe says
-    expected = answer(loaded.model, sources, max_new_tokens=limit, never=unwritten(layout_of(run)))
+    expected = answer(loaded.model, sources, max_new_tokens=limit, never=unwritten(LAYOUTS[layout_of(run)].decoder))
     told = list(translate(run, numbered(LINES), batch_size))
     assert [each.text for each in told] == [loaded.tokenizers.target.decode(each.ids) for each in expected]
     assert [each.cut for each in told] == [None if each.complete else "decode.max_new_tokens=4" for each in expected]

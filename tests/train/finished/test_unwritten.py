@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError
+from glassformer.data.config import LAYOUTS
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.unwritten import unwritten, without
@@ -58,7 +59,7 @@ def written(run: Path) -> dict[str, list[str]]:
 
 
 def test_what_a_model_likes_best_is_not_written_where_it_is_special(run, monkeypatch):
-    never = unwritten(load_recipe(run / "recipe.toml").data.layout)
+    never = unwritten(LAYOUTS[load_recipe(run / "recipe.toml").data.layout].decoder)
     plain, load_run = written(run), committee.load_run
 
     def liking(*given):
@@ -74,10 +75,10 @@ def test_what_a_model_likes_best_is_not_written_where_it_is_special(run, monkeyp
 
 
 def test_which_tokens_are_never_written():
-    assert unwritten("encoder-decoder") == unwritten("decoder") == [PAD, BOS, UNK, SEP, BLANK]
-    assert unwritten("encoder-decoder", "spans") == [PAD, BOS, UNK, BLANK]
-    assert unwritten("decoder", ends=False) == [PAD, BOS, UNK, SEP, BLANK, EOS]
-    assert unwritten("encoder") == [*range(len(SPECIALS))]
+    assert unwritten() == [PAD, BOS, UNK, SEP, BLANK]
+    assert unwritten(objective="spans") == [PAD, BOS, UNK, BLANK]
+    assert unwritten(ends=False) == [PAD, BOS, UNK, SEP, BLANK, EOS]
+    assert unwritten(left_to_right=False) == [*range(len(SPECIALS))]
     logits = torch.zeros(2, 9)
     assert without([1, 3])(logits, Context([0, 1], [[], []], [[], []])).isneginf().nonzero().tolist() == [
         [0, 1],

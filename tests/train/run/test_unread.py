@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glassformer.base.errors import ConfigError
+from glassformer.data.config import LAYOUTS
 from glassformer.nn.config import StackConfig
 from glassformer.nn.recipe import ModelRecipe, unread
 from glassformer.train.recipe import load_recipe, override
@@ -48,8 +49,8 @@ def test_what_something_reads_is_taken():
     assert recipe(model__softcap=30.0, model__attention_rule="softcap").model.softcap == 30.0
     assert recipe(training__min_learning_rate=1e-5, training__schedule="inverse_square_root").training.warmup == 3
     assert recipe(training__batch_start=0.5, training__batch_warmup=4).training.growth.share(1) == 0.5
-    assert ModelRecipe(encoder_layers=2).build("encoder", 9).stack.n_layers == 2
-    assert unread("label") == ["decoder_layers", "silent"]
+    assert ModelRecipe(encoder_layers=2).build(LAYOUTS["encoder"], 9).stack.n_layers == 2
+    assert unread(LAYOUTS["label"]) == ["decoder_layers", "silent"]
     assert StackConfig(attention_rule="softcap", softcap=30.0).softcap == 30.0
 
 

@@ -69,7 +69,7 @@ def test_scores_of_answers_made_by_hand(words, answered):
     assert metrics["token_accuracy"] == pytest.approx(right / (4 + 7 + 5 + 3), rel=1e-15)
     assert (metrics["n"], metrics["cut"]) == (4, 1)
     assert set(metrics) == {"exact_match", "token_accuracy", "loss", "n", "cut"}
-    plain = {"sampling": GREEDY, "search": ONE_BEAM, "numbers": [0, 1, 2, 3], "never": unwritten("encoder-decoder")}
+    plain = {"sampling": GREEDY, "search": ONE_BEAM, "numbers": [0, 1, 2, 3], "never": unwritten()}
     assert answered == [{"max_new_tokens": 9, "batch_size": 3, "lengths": None, "poll": nothing, **plain}]
 
 

@@ -134,7 +134,8 @@ def test_empty_pairs_are_refused_or_counted(tmp_path):
 
 def test_notes_say_how_much_there_is(tmp_path):
     prepared = prepare(files(tmp_path, tokenizer__shared=False))
-    data, batches = prepared.notes()
+    data, batches, bleu = prepared.notes()
+    assert bleu.startswith("bleu: ")
     assert data == "data: 6 training pairs, 6 dev pairs; two vocabularies of 9 and 9 tokens"
     assert batches == f"batches: 1 per epoch, {prepared.sampler.padding_share():.1%} padding"
     assert "one vocabulary of 12 tokens" in prepare(files(tmp_path)).notes()[0]

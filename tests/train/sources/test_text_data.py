@@ -14,7 +14,7 @@ from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
 from glassformer.train.recipe import override
 from glassformer.train.sources.prepare import model_config, prepare, prepare_split
-from glassformer.train.text_settings import places
+from glassformer.train.tasks.text import places
 from train.text_examples import WINDOW, book, shelf, text_recipe, words
 
 

@@ -13,15 +13,15 @@ from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIA
 from glassformer.decode.choose.context import ByLogits, Filter
 
 
-def unwritten(layout: str, objective: str = "next_token", *, ends: bool = True) -> list[int]:
-    """The ids that a model never writes if it was trained in this layout with this objective.
+def unwritten(left_to_right: bool = True, objective: str = "next_token", *, ends: bool = True) -> list[int]:
+    """The ids that a model never writes, from left to right or in blanks, if it was trained with this objective.
 
     <pad> and <bos> surround texts but are in none, and <blank> stands only in what a model reads. <unk> stands for text
     that the vocabulary lacks: in an answer it says nothing, and no target ever equals it. <eos> ends a text, unless the
     model was trained on text without `ends`. <sep> stands between the hidden spans that T5's objective, "spans", asks
     for; no other target has it. An encoder fills each blank with a token of the text.
     """
-    if layout == "encoder":
+    if not left_to_right:
         return [*range(len(SPECIALS))]
     never = [PAD, BOS, UNK, BLANK] if objective == "spans" else [PAD, BOS, UNK, SEP, BLANK]
     return never if ends else [*never, EOS]

@@ -9,14 +9,12 @@ from typing import NamedTuple
 
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.base.runtime import choose_threads, threads_kept
-from glassformer.data.config import EQUAL_LENGTHS, LABEL, TEXT
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.purpose import TOKENS, refuse_unfit
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.lens.roles.diagnosis import Diagnosis, diagnose
 from glassformer.lens.roles.probe import Probe, induction_probe, pairs_probe
 from glassformer.lens.roles.sources import collated, held_out, real_pairs, windows
-from glassformer.nn.outputs import Lm
+from glassformer.nn.outputs import Classify, Lm
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.folders import checkpoints
@@ -27,6 +25,9 @@ from glassformer.train.run.build import as_recipe, objective_of
 from glassformer.train.sources.pairs_data import PairsSplit
 from glassformer.train.sources.prepare import prepare_split
 from glassformer.train.sources.text_data import TextSplit
+from glassformer.train.tasks import task_of
+from glassformer.train.tasks.pairs import Pairs
+from glassformer.train.tasks.text import Text
 
 SEQUENCES, SCORED = 400, 1000
 """The number of sequences for scoring roles, and the number to answer with and without each head."""
@@ -57,7 +58,7 @@ class Opened(NamedTuple):
 def readable(run: Path) -> Recipe:
     """Return the recipe of a run whose model reads tokens. Errors: `ConfigError` for one that does not."""
     recipe = load_recipe(run / "recipe.toml")
-    refuse_unfit(run, recipe.data, TOKENS)
+    task_of(recipe.data).refuse_unfit(run, "explore")
     return recipe
 
 
@@ -124,35 +125,37 @@ def over_checkpoints(
 
 def run_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int = SEQUENCES, scored: int = SCORED) -> Probe:
     """Return the probe for a run's task. Errors: `ConfigError` for a model that answers neither tokens nor labels."""
-    if recipe.data.task == TEXT:
+    task = task_of(recipe.data)
+    if isinstance(task, Text):
         return text_probe(run, recipe, loaded, sequences, scored)
-    if not isinstance(loaded.model.config.head, Lm) and recipe.data.layout != LABEL:
+    if not isinstance(loaded.model.config.head, Lm | Classify):
         raise ConfigError("Diagnosing heads needs a model that predicts tokens or labels; this one predicts neither.")
     return task_probe(recipe, loaded.model, loaded.tokenizers, sequences, scored)
 
 
 def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, sequences: int, scored: int) -> Probe:
     """Return the probe for pairs (of a task or of files) or for labelled text."""
-    data, task = recipe.data, recipe.data.task
+    data, task = recipe.data, task_of(recipe.data)
+    assert isinstance(task, Pairs)
     seed = recipe.training.seed
-    collate = collated(data.layout)
+    collate = collated(task)
     ids = range(len(SPECIALS), tokenizers.target.vocab_size)
-    metric = "accuracy" if data.layout == LABEL else "exact_match" if task in EQUAL_LENGTHS else "token_accuracy"
-    if task in EQUAL_LENGTHS:
+    metric = "accuracy" if not task.decoded else "exact_match" if task.equal_lengths else "token_accuracy"
+    if task.equal_lengths:
         asked = prepare_split(
             replace(recipe, data=replace(data, test_size=min(scored, data.test_size))), tokenizers, "test"
         )
         assert isinstance(asked, PairsSplit)
         own = held_out(data, tokenizers, sequences, seed, repeats=False)
         control = held_out(data, tokenizers, sequences, seed, repeats=True)
-        name = f"{task}/test/distinct" if own else f"{task}/test/repeats"
+        name = f"{data.task}/test/distinct" if own else f"{data.task}/test/repeats"
         answered = real_pairs(asked.encoded, scored)
         own, control = (own, control) if own else (control, [])
     else:
         split = prepare_split(recipe, tokenizers, "dev")
         assert isinstance(split, PairsSplit)
         answered = real_pairs(split.encoded, scored)
-        own, control, name = real_pairs(split.encoded, sequences, model), [], f"{task}/dev"
+        own, control, name = real_pairs(split.encoded, sequences, model), [], f"{data.task}/dev"
     return pairs_probe(name, own, control, answered, collate, objective_of(model, recipe), ids, metric=metric)
 
 
@@ -167,7 +170,7 @@ def text_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int, scored
     asked = windows(recipe, split, tokenizers, scored, model)
     objective = objective_of(model, recipe)
     ids = range(len(SPECIALS), tokenizers.target.vocab_size)
-    if recipe.data.layout != "decoder":
+    if model.encoder is not None:
         return Probe(f"{split.name}/dev", asked[0], None, asked, objective, "token_accuracy", ids)
     most = min(LONGEST_HALF, (recipe.data.window - 1) // 2, len(ids))
     lengths = sorted({max(2, most * part // 3) for part in (1, 2, 3)})

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 
-from glassformer.data.batch import Batch, collate
+from glassformer.data.batch import Batch
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.sequences import Sequences
@@ -18,6 +18,7 @@ from glassformer.nn.transformer import Transformer
 from glassformer.train.recipe import Recipe
 from glassformer.train.sources.text_batches import reader_of
 from glassformer.train.sources.text_data import SCORED_WITH, TextSplit
+from glassformer.train.tasks.pairs import Pairs as PairsTask
 
 TRIES = 400
 """How many draws to try for one source before giving up on its length; a twentieth is held out for testing."""
@@ -30,12 +31,12 @@ MOST_TOKENS = 8192
 """The most tokens of running text on which a model is scored without each head."""
 
 
-def collated(layout: str) -> Callable[[Pairs], Batch]:
-    """Return a function that makes a batch of pairs in the layout of a run."""
+def collated(task: PairsTask) -> Callable[[Pairs], Batch]:
+    """Return a function that makes a batch of pairs as the task of a run does."""
 
     def build(pairs: Pairs) -> Batch:
         encoded = Encoded(Sequences([list(source) for source, _ in pairs]), Sequences([list(t) for _, t in pairs]))
-        return collate(encoded, range(len(pairs)), layout)
+        return task.batch(encoded, range(len(pairs)))
 
     return build
 

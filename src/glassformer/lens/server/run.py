@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from glassformer.base.errors import GlassformerError
-from glassformer.data.config import LABEL, TEXT
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.decode.answer import answer
@@ -34,6 +33,7 @@ from glassformer.train.recipe import Recipe
 from glassformer.train.sources.pairs_data import PairsSplit
 from glassformer.train.sources.run_data import Split
 from glassformer.train.sources.text_data import TextSplit
+from glassformer.train.tasks import task_of
 
 EXAMPLES = 3
 SCORED = 200
@@ -90,16 +90,14 @@ def subject_of(
 
 def layout_of(recipe: Recipe) -> Layout:
     """Return how the run lays out its texts."""
-    data = recipe.data
-    text = data.task == TEXT
-    begins = not text or data.documents is not False
-    return Layout(begins, data.layout == "masked", data.window if text else None)
+    task = task_of(recipe.data)
+    return Layout(task.begins, task.window is not None and task.layout.blanks, task.window)
 
 
 def examples_of(recipe: Recipe, tokenizers: Tokenizers, split: Split | None) -> list[Example]:
     """Return examples: the first dev pairs, passages of the dev text or, without data, the start of the vocabulary."""
     if isinstance(split, PairsSplit) and len(split.encoded):
-        gold = recipe.data.layout != LABEL
+        gold = task_of(recipe.data).decoded
         n = min(EXAMPLES, len(split.encoded))
         return [(list(split.encoded.source[i]), list(split.encoded.target[i]) if gold else None) for i in range(n)]
     if isinstance(split, TextSplit):
@@ -126,19 +124,20 @@ def silencer(run: Path, recipe: Recipe, loaded: Loaded) -> Silence:
 
 def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Score | None:
     """Return a function that measures exact match on dev pairs, or None if there are no pairs to answer."""
-    if not isinstance(split, PairsSplit) or recipe.data.layout == LABEL:
+    task = task_of(recipe.data)
+    if not (isinstance(split, PairsSplit) and task.decoded):
         return None
     n = min(SCORED, len(split.encoded))
     sources = [split.encoded.source[i] for i in range(n)]
     targets = [list(split.encoded.target[i]) for i in range(n)]
 
     def score(poll: Callable[[], None]) -> tuple[str, float, int]:
-        lengths = list(map(len, targets)) if recipe.data.layout == "encoder" else None
+        lengths = list(map(len, targets)) if task.layout.blanks else None
         found = answer(
             loaded.model,
             sources,
             lengths=lengths,
-            never=unwritten(recipe.data.layout, recipe.data.objective),
+            never=unwritten(task.layout.decoder, recipe.data.objective),
             poll=poll,
         )
         return "exact_match", sum(each.ids == target for each, target in zip(found, targets, strict=True)) / n, n

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from glassformer.data.config import TEXT, TRAJECTORIES
 from glassformer.proof.doctor import (
     answers,
     files,
@@ -15,6 +14,8 @@ from glassformer.proof.doctor import (
     trajectory_case,
 )
 from glassformer.proof.doctor.finding import Probe
+from glassformer.train.tasks import Task
+from glassformer.train.tasks.text import Text
 
 __all__ = ["PROBES", "Probe", "probes_for"]
 
@@ -34,9 +35,9 @@ PROBES = (*files.PROBES, *texts.PROBES, *OF_THE_MODEL)
 """The probes of a run on pairs or labelled texts."""
 
 
-def probes_for(task: str) -> tuple[Probe, ...]:
-    """Return the probes of a run with this `data.task`."""
-    if task == TRAJECTORIES:
+def probes_for(task: Task) -> tuple[Probe, ...]:
+    """Return the probes of a run on this task."""
+    if not task.layout.tokens:
         model = (each for each in OF_THE_MODEL if each.name not in OF_TOKENS)
         return (*files.PROBES, *trajectory_case.PROBES, *model)
-    return (*files.PROBES, *running_text.PROBES, *OF_THE_MODEL) if task == TEXT else PROBES
+    return (*files.PROBES, *running_text.PROBES, *OF_THE_MODEL) if isinstance(task, Text) else PROBES

@@ -183,7 +183,7 @@ def order(case: Case) -> Seen:
     n = min(len(ordinary), case.room, 6)
     if n < 2:
         raise NotTestedError("there is no room for two tokens to swap")
-    forwards, target = list(ordinary[:n]), [case.ids[1][0]] * (1 if case.layout == "label" else n)
+    forwards, target = list(ordinary[:n]), [case.ids[1][0]] * case.target_length(n, n)
     given, turned = (case.batch([(each, target)]) for each in (forwards, forwards[::-1]))
     gap = apart(asked(case, given), asked(case, turned))
     evidence = f"reversing {n} tokens changes the answer by {gap:.2g}"
@@ -197,7 +197,7 @@ def order(case: Case) -> Seen:
 def asked(case: Case, batch: Batch) -> Tensor:
     """Return the logits of the answer only, leaving out those of a source that is in the same sequence."""
     found = logits(case.model, batch)
-    if case.layout == "decoder":
+    if not case.layout.encoder:
         return found[:, -1]
     return found if batch.label_keep is None or answers_once(case.model) else found[batch.label_keep]
 

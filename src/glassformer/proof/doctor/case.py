@@ -11,8 +11,7 @@ from torch import nn
 
 from glassformer.base.errors import CheckpointError, GlassformerError
 from glassformer.base.shapes import Float, Tensor
-from glassformer.data.batch import Batch, collate
-from glassformer.data.config import FILES, LABEL
+from glassformer.data.batch import Batch
 from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, load_pairs, places
 from glassformer.data.sequences import Sequences
 from glassformer.data.tokens.vocabulary import SPECIALS
@@ -26,12 +25,12 @@ from glassformer.train.objective import Objective
 from glassformer.train.recipe import Recipe
 from glassformer.train.run.build import as_recipe, new_model, objective_of, refuse_changed
 from glassformer.train.sources.pairs_data import PairsSplit, read_pairs_split
+from glassformer.train.tasks import task_of
+from glassformer.train.tasks.pairs import Pairs as PairsTask
 
 Pairs = list[tuple[list[int], list[int]]]
 """(source, target) as ids, without special tokens."""
 
-BLANKS = ("encoder", "masked")
-"""The layouts in which a bidirectional stack fills positions of its own input."""
 LONGEST = 12
 """The most tokens on each side of a probing batch. More would only take longer."""
 
@@ -47,8 +46,19 @@ class Case:
 
     def __init__(self, run: Path, recipe: Recipe) -> None:
         self.run, self.recipe = run, recipe
-        self.layout = recipe.data.layout
+        self.task = task_of(recipe.data)
+        self.layout = self.task.layout
         self._splits: dict[str, PairsSplit | str] = {}
+
+    @property
+    def pairs(self) -> PairsTask:
+        """The task of a run on pairs."""
+        assert isinstance(self.task, PairsTask)
+        return self.task
+
+    def target_length(self, source: int, wide: int) -> int:
+        """How many tokens a target has, of at most `wide`, if its source has `source`."""
+        return self.pairs.target_length(source, wide)
 
     # --- the model
 
@@ -67,7 +77,7 @@ class Case:
             return self.loaded.tokenizers
         self._refuse_missing("train")
         pairs = load_pairs(self.recipe.data, "train", self.recipe.training.seed).pairs
-        return build_tokenizers(self.recipe.tokenizer, pairs, labelled=self.layout == LABEL)
+        return build_tokenizers(self.recipe.tokenizer, pairs, labelled=not self.pairs.decoded)
 
     @cached_property
     def model(self) -> Transformer:
@@ -127,7 +137,7 @@ class Case:
 
     def _refuse_missing(self, name: str) -> None:
         files = [file for file in self.recipe.data.files(name) if file is not None]
-        if self.recipe.data.task in FILES and not files:
+        if not files and self.task.reads_files:
             raise NotTestedError(f"the recipe names no {name} file")
         gone = [file for file in files if not Path(file).exists()]
         if gone:
@@ -147,7 +157,7 @@ class Case:
         limit = self.model.config.stack.max_len
         if limit is None:
             return LONGEST
-        return max((n for n in range(1, LONGEST + 1) if max(places(self.layout, n, n)) <= limit), default=1)
+        return max((n for n in range(1, LONGEST + 1) if max(places(self.recipe.data.layout, n, n)) <= limit), default=1)
 
     def made(self, lengths: Sequence[tuple[int, int]], seed: int = 0) -> Batch:
         """Return a batch of random tokens with these lengths, shortened to what the model accepts."""
@@ -156,14 +166,14 @@ class Case:
         pairs: Pairs = []
         for long, wide in lengths:
             read = [draw.choice(source) for _ in range(min(long, self.room))]
-            many = 1 if self.layout == LABEL else len(read) if self.layout in BLANKS else min(wide, self.room)
+            many = self.target_length(len(read), min(wide, self.room))
             pairs.append((read, [draw.choice(target) for _ in range(many)]))
         return self.batch(pairs)
 
     def batch(self, pairs: Pairs) -> Batch:
         """Return a batch of these pairs in the layout of the run."""
         encoded = Encoded(Sequences([source for source, _ in pairs]), Sequences([target for _, target in pairs]))
-        return collate(encoded, range(len(pairs)), self.layout)
+        return self.pairs.batch(encoded, range(len(pairs)))
 
     def real(self, n: int) -> Batch:
         """Return the first `n` training pairs with distinct sources, truncated to `room`; random pairs without data."""
@@ -175,7 +185,7 @@ class Case:
         for source, target in zip(encoded.source, encoded.target, strict=True):
             if source and target:
                 read = source[: self.room]
-                found.setdefault(tuple(read), target[: len(read) if self.layout == "encoder" else self.room])
+                found.setdefault(tuple(read), target[: self.target_length(len(read), self.room)])
             if len(found) == n:
                 break
         return self.batch([(list(source), target) for source, target in found.items()])

@@ -9,7 +9,6 @@ import numpy as np
 
 from glassformer.base.errors import GlassformerError
 from glassformer.data.batch import Batch
-from glassformer.data.config import TEXT, TRAJECTORIES
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.rows import pad
 from glassformer.data.running.corpus import Part, read_parts
@@ -22,12 +21,15 @@ from glassformer.train.recipe import Recipe
 from glassformer.train.sources.pairs_data import PairsSplit
 from glassformer.train.sources.text_batches import reader_of
 from glassformer.train.sources.text_data import TextSplit, text_split, text_tokenizers
+from glassformer.train.tasks import Task, task_of
+from glassformer.train.tasks.text import Text
+from glassformer.train.tasks.trajectories import Trajectories
 
 
 def case_of(run: Path, recipe: Recipe) -> Case:
     """Return the case of a run on any kind of data."""
-    kinds: dict[str, type[Case]] = {TEXT: TextCase, TRAJECTORIES: TrajectoryCase}
-    return kinds.get(recipe.data.task, Case)(run, recipe)
+    kinds: dict[type[Task], type[Case]] = {Text: TextCase, Trajectories: TrajectoryCase}
+    return kinds.get(type(task_of(recipe.data)), Case)(run, recipe)
 
 
 class TextCase(Case):
@@ -67,6 +69,10 @@ class TextCase(Case):
         """Raise `NotTestedError`: running text has no pairs."""
         raise NotTestedError("running text has no pairs")
 
+    def target_length(self, source: int, wide: int) -> int:
+        """As many as are hidden, or any number."""
+        return source if self.layout.blanks else wide
+
     @property
     def room(self) -> int:
         """How many tokens a side may have.
@@ -74,14 +80,14 @@ class TextCase(Case):
         Source, target and a mark share the model's length if one stack reads them all.
         """
         limit = self.model.config.stack.max_len
-        sides = 1 if self.layout == "encoder-decoder" else 2
+        sides = 1 if self.layout.encoder and self.layout.decoder else 2
         return LONGEST if limit is None else max(1, min(LONGEST, (limit - 2) // sides))
 
     def batch(self, pairs: Pairs) -> Batch:
         """For a decoder, put <bos>, source and target in one row; otherwise batch them as for pairs."""
-        if self.layout == "decoder":
+        if not self.layout.encoder:
             return Batch(*pad([[BOS, *source, *target] for source, target in pairs]))
-        build = Batch.blanks if self.layout == "masked" else Batch.pairs
+        build = Batch.blanks if self.layout.blanks else Batch.pairs
         return build([source for source, _ in pairs], [target for _, target in pairs])
 
     def real(self, n: int) -> Batch:

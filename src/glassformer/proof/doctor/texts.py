@@ -143,7 +143,7 @@ def lengths(case: Case) -> Seen:
     """Compare the longest sequence of each split with what the model accepts and with the training data."""
     limit = case.model.config.stack.max_len
     longest = {
-        name: max(int(side.max(initial=0)) for side in split.encoded.lengths(case.layout))
+        name: max(int(side.max(initial=0)) for side in case.pairs.lengths(split.encoded))
         for name, split in known_splits(case, SPLITS)
     }
     shown = ", ".join(f"{name} {length}" for name, length in longest.items())

@@ -9,9 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.data.config import PAIRS, TEXT, TRAJECTORIES, DataConfig
 from glassformer.data.dataset import Tokenizers, encode_pairs
-from glassformer.data.purpose import purpose_of
 from glassformer.decode.committee import Member, shared_labels
 from glassformer.nn.joint import Joint, members_of
 from glassformer.nn.transformer import Transformer
@@ -20,6 +18,7 @@ from glassformer.train.finished.loading import load_run, placed_like
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.score.labels import LabelScores, evaluate_committee
 from glassformer.train.sources.pairs_data import PairsSplit, check_lengths, read_pairs_split
+from glassformer.train.tasks import task_of
 
 
 def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[Path, Recipe]]:
@@ -27,28 +26,21 @@ def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[
 
     Errors: `ConfigError` for runs that answer in different ways, and for several that act.
     """
-    usual = manner(load_recipe(run / "recipe.toml").data) if others else {}
+    usual = task_of(load_recipe(run / "recipe.toml").data).manner if others else {}
     recipes = [(run, recipe), *((each, placed_like(load_recipe(each / "recipe.toml"), recipe)) for each in others)]
-    if recipe.data.task == TRAJECTORIES and others:
+    if others and not task_of(recipe.data).layout.tokens:
         raise ConfigError(
             f"The members of a committee (an ensemble) write answers or give labels; {run} "
-            f"{purpose_of(recipe.data).does}. Score each run by itself."
+            f"{task_of(recipe.data).does}. Score each run by itself."
         )
     for other, its in recipes[1:]:
         for name, first in usual.items():
-            if (second := manner(its.data)[name]) != first:
+            if (second := task_of(its.data).manner.get(name)) != first:
                 raise ConfigError(
                     f"The members of a committee (an ensemble) must have the same `data.{name}`; {other} has "
                     f"{second!r}, {run} has {first!r}. Give runs of the same kind."
                 )
     return recipes
-
-
-def manner(data: DataConfig) -> dict[str, object]:
-    """What the members of a committee must share: the kind of data (pairs or running text), and what is asked."""
-    text = data.task == TEXT
-    shared: dict[str, object] = {"task": TEXT if text else PAIRS, "layout": data.layout, "objective": data.objective}
-    return shared | ({"documents": data.documents, "window": data.window} if text else {})
 
 
 def load_runs(run: Path, recipe: Recipe, others: Sequence[Path] = (), average: int | None = None) -> Loaded:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import TEXT
 from glassformer.decode.choose.unwritten import unwritten
 from glassformer.store.export import Exported, Text, refuse_used, write_pretrained
 from glassformer.train.finished.loading import load_run
 from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.tasks import task_of
 
 
 def export_run(run: Path, folder: Path, average: int | None = None) -> Exported:
@@ -23,7 +23,7 @@ def export_run(run: Path, folder: Path, average: int | None = None) -> Exported:
     loaded = load_run(run, recipe, average)
     data = recipe.data
     begins = data.documents is not False
-    never = unwritten(data.layout, data.objective, ends=begins)
+    never = unwritten(task_of(data).layout.decoder, data.objective, ends=begins)
     return write_pretrained(folder, loaded.model, loaded.tokenizers.target, Text(begins, never, data.window), named=run)
 
 
@@ -34,7 +34,7 @@ def refuse_other_reading(run: Path, recipe: Recipe) -> None:
             f"{run} makes a mistake on purpose (training.broken={recipe.training.broken!r}), which no exported model "
             "would make. Export a run without it."
         )
-    if recipe.data.task == TEXT and recipe.data.objective == "prefix":
+    if recipe.data.objective == "prefix":
         raise ConfigError(
             f"{run} reads each prompt in both directions (data.objective='prefix'), which no exported model does. "
             "Export a run with data.objective='next_token'."

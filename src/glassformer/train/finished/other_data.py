@@ -4,33 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from glassformer.base.errors import CheckpointError, ConfigError
-from glassformer.data.config import EQUAL_LENGTHS, PAIRS, TEXT, TRAJECTORIES, DataConfig
-
-
-class Cut(NamedTuple):
-    """How the end of the training data becomes the dev split: the settings of both, and all that decide on the cut."""
-
-    what: str
-    whole: str
-    dev: str
-    settings: tuple[str, ...]
-    other: str
-    """The setting that names other data to score."""
-    made: str | None = None
-    """What is cut where no file is named; None: then dev data are made."""
-
-
-CUTS = {
-    TEXT: Cut(
-        *("text", "text", "dev_text"),
-        ("dev_share", "dev_text", "field", "skip_empty"),
-        *("text", "the text that ships with Python"),
-    ),
-    TRAJECTORIES: Cut("file", "train", "dev", ("dev_share", "dev"), "test"),
-}
+from glassformer.data.config import DataConfig
+from glassformer.train.tasks import task_of
 
 
 def refuse_unscorable(own: DataConfig, asked: DataConfig) -> None:
@@ -44,8 +22,7 @@ def refuse_unscorable(own: DataConfig, asked: DataConfig) -> None:
             f"A model answers only in the layout that it was trained with, data.layout={own.layout!r}; got "
             f"{asked.layout!r}. Remove data.layout."
         )
-    known = (own.task,) if {TEXT, TRAJECTORIES} & {own.task, asked.task} else (own.task, PAIRS)
-    if asked.task not in known:
+    if not task_of(own).scores(asked):
         raise ConfigError(
             f"A model can be scored only on what it was trained to do, data.task={own.task!r}; got {asked.task!r}. "
             f"Remove data.task, or train on {asked.task!r}."
@@ -57,7 +34,7 @@ def refuse_unscorable(own: DataConfig, asked: DataConfig) -> None:
                 f"A model can be scored only on what it was trained to do, data.{name}={before!r}; got {now!r}. "
                 f"Remove data.{name}."
             )
-    if own.task == asked.task and own.task in EQUAL_LENGTHS and asked.symbols > own.symbols:
+    if own.task == asked.task and asked.symbols > own.symbols:
         raise ConfigError(
             f"This model was trained with data.symbols={own.symbols}; got {asked.symbols}, and it would read the "
             f"additional symbols as <unk>. Remove data.symbols, or give at most {own.symbols}."
@@ -70,7 +47,7 @@ def refuse_other_cut(run: Path, asked: DataConfig, state: Mapping[str, Any], dev
     What is held out now may be what the model has learned from. Errors: `CheckpointError`.
     """
     before = state.get("data", {}).get("dev", dev)  # weights from elsewhere have none
-    cut = CUTS.get(asked.task)
+    cut = task_of(asked).cut
     if cut is None or getattr(asked, cut.dev) is not None or before == dev:
         return
     whole: str | None = getattr(asked, cut.whole)

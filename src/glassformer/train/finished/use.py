@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
-from glassformer.data.config import LABEL, NO_ANSWERS
-from glassformer.data.dataset import places
-from glassformer.data.purpose import ANSWERS, LABELS, refuse_unfit
 from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode.answer import ASKED, MODELS, USUAL, Answer, answers, limit_of, nothing
 from glassformer.decode.choose.unwritten import unwritten
@@ -37,6 +34,7 @@ from glassformer.train.record.events import Metric
 from glassformer.train.run.build import objective_of, refuse_changed
 from glassformer.train.score.evaluate import BY_LENGTH
 from glassformer.train.sources.prepare import prepare_split
+from glassformer.train.tasks import task_of
 
 Line = TypeVar("Line")
 Written = TypeVar("Written")
@@ -98,11 +96,12 @@ def evaluate(
     committee (`score_committee`, `load_runs`), on the split that this one's `recipe` names. `ready` is called once
     model and data are read and fit, before scoring.
     """
-    if by_length and recipe.data.task in NO_ANSWERS:
-        raise ConfigError(f"--by-length needs answers; {run} {NO_ANSWERS[recipe.data.task]}. Remove --by-length.")
+    task = task_of(recipe.data)
+    if by_length and not task.decoded:
+        raise ConfigError(f"--by-length needs answers; {run} {task.does}. Remove --by-length.")
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
     recipe = replace(recipe, training=replace(recipe.training, samples=0))
-    if others and recipe.data.layout == LABEL:
+    if others and "classify" in task.verbs:
         data, scores = score_committee(run, recipe, others, split, average, ready)
     else:
         loaded = load_runs(run, recipe, others, average)
@@ -111,7 +110,7 @@ def evaluate(
             held_out = split == "dev"
             data = dev_split(run, longer, loaded) if held_out else prepare_split(longer, loaded.tokenizers, split)
         ready()
-        if recipe.data.task not in NO_ANSWERS:
+        if task.decoded:
             tell_decoding(loaded.model, recipe.decode)
         scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
@@ -138,14 +137,16 @@ def translate(
     answer fits these settings.
     """
     recipe = recipe or load_recipe(run / "recipe.toml")
-    refuse_unfit(run, recipe.data, ANSWERS)
+    task = task_of(recipe.data)
+    task.refuse_unfit(run, "translate")
+    writes = task.layout.decoder
     loaded = load_runs(run, recipe, others, average)
     decode = recipe.decode
     model = prepared(loaded.model, decode.precision, decode.cache, compile=decode.compile)
-    most, answered = None if recipe.data.layout == "encoder" else recipe.decode.max_new_tokens, 0
+    most, answered = recipe.decode.max_new_tokens if writes else None, 0
     filters, forced = wishes.filters(loaded.tokenizers.target), wishes.held(loaded.tokenizers.target)
     begun = wishes.begun(loaded.tokenizers.target)
-    if recipe.data.layout != "encoder":
+    if writes:
         wishes.check_room(loaded.tokenizers.target, limit_of(model, (), most, begun))
     shortest = shortest_of(loaded.model, [run, *others])
 
@@ -161,7 +162,7 @@ def translate(
             numbers=range(place, place + len(sources)),
             search=recipe.decode,
             filters=filters,
-            never=unwritten(recipe.data.layout, recipe.data.objective),
+            never=unwritten(writes, recipe.data.objective),
             begun=begun,
             forced=forced,
         )
@@ -169,7 +170,7 @@ def translate(
             return [(each, ()) for each in found]
         return [*zip(found, ranked(loaded, sources, found, asked, decode.length_penalty, batch_size), strict=True)]
 
-    for group in groups(_read(loaded, lines, recipe.data.layout, shortest), read_ahead(batch_size)):
+    for group in groups(_read(loaded, lines, recipe, shortest), read_ahead(batch_size)):
         if not answered:
             tell_decoding(loaded.model, decode)
         for source, ((first, *_), best) in in_order(group, answered, write):
@@ -194,10 +195,10 @@ def classify(
     """
     recipes = recipes_of(run, load_recipe(run / "recipe.toml"), others)
     for member, its in recipes:
-        refuse_unfit(member, its.data, LABELS)
+        task_of(its.data).refuse_unfit(member, "classify")
     members = load_members(recipes, average)
     names = shared_labels(members)
-    for group in groups(_read_by_all(members, lines), read_ahead(batch_size)):
+    for group in groups(_read_by_all(members, lines, [its for _, its in recipes]), read_ahead(batch_size)):
         texts = [[each.ids for each in line] for line in group]
         rows = committee_probabilities(members, texts, batch_size=batch_size)
         for line, row in zip(group, rows.tolist(), strict=True):
@@ -255,34 +256,34 @@ def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
 
 
 def _read(
-    loaded: Loaded | Member, lines: Iterable[tuple[int, str]], layout: str, run: str | None = None
+    loaded: Loaded | Member, lines: Iterable[tuple[int, str]], recipe: Recipe, run: str | None = None
 ) -> Iterator[Source]:
     """What a model reads of each (number, line).
 
     Errors: `TooLongError` for a line that is too long with its special tokens; `run` names whose limit that is.
     """
     of_model = loaded.model.config
-    limit = (of_model.encoder or of_model.stack).max_len
+    limit, task = (of_model.encoder or of_model.stack).max_len, task_of(recipe.data)
     for number, line in lines:
         ids = loaded.tokenizers.source.encode(line)
-        alone, whole = places(layout, len(ids), len(ids))  # as many blanks as source tokens; a decoder writes its own
-        length = alone or whole
+        length = task.read_length(len(ids))
         if limit is not None and length > limit:
             whose = "" if run is None else f"{run}: "
-            more = {"encoder": "<sep> and as many blanks", LABEL: "<bos>"}.get(layout, "<eos>")
             raise TooLongError(
-                f"{whose}A line may have at most max_len={limit} tokens, {more} included; line {number} has {length}: "
-                f"{line[:40]!r}. Shorten it, or train with a larger model.max_len."
+                f"{whose}A line may have at most max_len={limit} tokens, {task.marks} included; line {number} has "
+                f"{length}: {line[:40]!r}. Shorten it, or train with a larger model.max_len."
             )
         yield Source(ids, loaded.tokenizers.source.lacks(line) if UNK in ids else (), number)
 
 
-def _read_by_all(members: Sequence[Member], lines: Iterable[tuple[int, str]]) -> Iterator[list[Source]]:
+def _read_by_all(
+    members: Sequence[Member], lines: Iterable[tuple[int, str]], recipes: Sequence[Recipe]
+) -> Iterator[list[Source]]:
     """Each line as each member reads it. Errors: those of `_read`, naming the member if there are several."""
     for line in lines:
         text: list[Source] = []
-        for member in members:
-            text += _read(member, [line], LABEL, member.name if len(members) > 1 else None)
+        for member, recipe in zip(members, recipes, strict=True):
+            text += _read(member, [line], recipe, member.name if len(members) > 1 else None)
         yield text
 
 

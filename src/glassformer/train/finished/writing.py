@@ -9,8 +9,6 @@ from itertools import chain
 from pathlib import Path
 
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
-from glassformer.data.purpose import WRITING, refuse_unfit
-from glassformer.data.running.text_settings import TEXT
 from glassformer.data.tokens.vocabulary import BOS, lacking
 from glassformer.decode.answer import ASKED, Limit, limit_of, nothing
 from glassformer.decode.choose.conflict import refuse_certain
@@ -29,6 +27,7 @@ from glassformer.train.finished.guessing import Guessing, guessed
 from glassformer.train.finished.loading import tell_decoding
 from glassformer.train.finished.room import CROP, Room
 from glassformer.train.recipe import Recipe
+from glassformer.train.tasks import task_of
 
 USUAL_TOKENS = 200
 """Tokens of a continuation, if no other number is asked for."""
@@ -49,7 +48,8 @@ class Writer:
 
         Errors: `ConfigError` for a run that writes no text.
         """
-        refuse_unfit(run, recipe.data, WRITING)
+        self.task = task_of(recipe.data)
+        self.task.refuse_unfit(run, "generate")
         if guessing is not None and recipe.decode.beam > 1:
             raise ConfigError(
                 "A text is guessed at while it is written token by token; a beam search reads many at a time; got "
@@ -64,9 +64,8 @@ class Writer:
         self.tokenizers = self.loaded.tokenizers
         self.continues = self.model.encoder is None
         """Whether a text continues its prompt; otherwise it is an answer to it."""
-        data = recipe.data
-        self.documents = data.task != TEXT or data.documents is not False
-        limits = [data.window if data.task == TEXT else None, self.model.config.stack.max_len]
+        self.documents = self.task.begins
+        limits = [self.task.window, self.model.config.stack.max_len]
         self.max_context = min((each for each in limits if each is not None), default=None) if self.continues else None
         self.drop = max(1, (self.max_context or 0) // 4)
         """How many tokens are dropped from the front at a time, if a text is longer than the context."""
@@ -178,7 +177,7 @@ class Writer:
     @property
     def limiting(self) -> str:
         """The setting that limits what is read."""
-        return "data.window" if self.recipe.data.task == TEXT and self.continues else "model.max_len"
+        return "data.window" if self.task.window is not None and self.continues else "model.max_len"
 
     def refuse_conflict(self, first: Sequence[Filter], prompt: Sequence[int], most: int) -> None:
         """Refuse settings that certainly leave the text of a prompt without a next token. Errors: `ConfigError`."""
@@ -215,8 +214,11 @@ class Writer:
 
     def never(self, constrained: bool = False) -> list[int]:
         """Special tokens that no text has (`unwritten`). With a grammar <eos> is allowed, because it ends the text."""
-        data = self.recipe.data
-        return unwritten(data.layout, data.objective, ends=not self.continues or self.documents or constrained)
+        return unwritten(
+            self.task.layout.decoder,
+            self.recipe.data.objective,
+            ends=not self.continues or self.documents or constrained,
+        )
 
 
 @contextmanager

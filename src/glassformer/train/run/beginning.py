@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import ACTIONS, LABEL, NO_ANSWERS, TEXT
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels
 from glassformer.nn.recipe import ModelRecipe, unread
@@ -18,6 +17,7 @@ from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.run.build import new_model
 from glassformer.train.sources.prepare import prepare
 from glassformer.train.sources.run_data import RunData
+from glassformer.train.tasks import task_of
 
 OWN = (
     *("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth", "head_dropout"),
@@ -54,19 +54,20 @@ def begin(recipe: Recipe) -> Beginning:
             "remove training.start_from."
         )
     before, theirs = load(run), load_recipe(run / "recipe.toml")
-    if recipe.data.task == TEXT and not theirs.tokenizer.shared:
+    task, other = task_of(recipe.data), task_of(theirs.data)
+    if task.one_vocabulary and not theirs.tokenizer.shared:
         raise ConfigError(
             f"Running text needs only one vocabulary, but {run}, which training.start_from names, has one for each "
             "side (tokenizer.shared=False). Start from another run, or remove training.start_from."
         )
-    if recipe.data.layout != ACTIONS and theirs.data.layout == ACTIONS:
+    if task.layout.tokens and not other.layout.tokens:
         raise ConfigError(
             f"training.start_from must be a run that reads tokens, as data.layout={recipe.data.layout!r} does; {run} "
-            f"{NO_ANSWERS[theirs.data.task]} and has no vocabulary. Start from another run, or remove "
+            f"{other.does} and has no vocabulary. Start from another run, or remove "
             "training.start_from."
         )
     recipe, changed = as_before(recipe, theirs)
-    data = prepare(recipe, tokenizers_for(recipe.data.layout, before.tokenizers))
+    data = prepare(recipe, task.begins_with(before.tokenizers))
     model = new_model(recipe, data.tokenizers)
     told = take_over(model, before, fresh_labels(data.tokenizers, before.tokenizers))
     settings = [f"as {run.name} has it: {', '.join(changed)}"] if changed else []
@@ -98,8 +99,9 @@ def refuse_overruled(recipe: Recipe, asked: Collection[str]) -> None:
 
 def as_before(recipe: Recipe, theirs: Recipe) -> tuple[Recipe, list[str]]:
     """Take tokenizer and model settings from another recipe. Returns the new recipe, and what this has changed."""
-    own = {*OWN, *unread(recipe.data.layout)}
-    if recipe.data.layout == "encoder-decoder":
+    layout = task_of(recipe.data).layout
+    own = {*OWN, *unread(layout)}
+    if layout.encoder and layout.decoder:
         own.add("silent")  # answers have special tokens, such as the <blank> before each span of `spans`
     model = replace(theirs.model, **{name: getattr(recipe.model, name) for name in own})
     changed = [
@@ -107,16 +109,10 @@ def as_before(recipe: Recipe, theirs: Recipe) -> tuple[Recipe, list[str]]:
         for each in fields(ModelRecipe)
         if getattr(model, each.name) != getattr(recipe.model, each.name)
     ]
-    if recipe.data.layout == ACTIONS:  # there is no text
+    if not layout.tokens:  # there is no text
         return replace(recipe, model=model), changed
     changed += [f"tokenizer.kind={theirs.tokenizer.kind!r}"] if theirs.tokenizer != recipe.tokenizer else []
     return replace(recipe, model=model, tokenizer=theirs.tokenizer), changed
-
-
-def tokenizers_for(layout: str, before: Tokenizers) -> Tokenizers:
-    """The tokenizers of the earlier run; if either run has labels, only the tokenizer of its texts."""
-    labelled = layout == LABEL or isinstance(before.target, Labels)
-    return Tokenizers(before.source, before.source) if labelled else before
 
 
 def fresh_labels(now: Tokenizers, before: Tokenizers) -> bool:

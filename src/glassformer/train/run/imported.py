@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.config import TEXT, DataConfig, TokenizerConfig
+from glassformer.data.config import LAYOUTS, TEXT, DataConfig, TokenizerConfig
 from glassformer.data.dataset import Tokenizers
 from glassformer.nn.config import ModelConfig
 from glassformer.nn.recipe import ModelRecipe
@@ -60,7 +60,7 @@ def recipe_for(found: Pretrained, name: str, folder: Path) -> Recipe:
         model=settings_of(config),
         training=TrainingConfig(batch_tokens=window, metric="loss", precision="float32"),
     )
-    built = recipe.model.build("decoder", found.tokenizer.vocab_size)
+    built = recipe.model.build(LAYOUTS["decoder"], found.tokenizer.vocab_size)
     assert built == config, (built, config)
     return recipe
 

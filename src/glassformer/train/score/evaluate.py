@@ -11,7 +11,7 @@ import torch
 
 from glassformer.base.errors import DataError
 from glassformer.data.batch import collate
-from glassformer.data.config import LABEL
+from glassformer.data.config import LAYOUTS
 from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.tokens.vocabulary import UNK, Tokenizer
 from glassformer.decode.answer import Answer, answer, nothing
@@ -19,6 +19,7 @@ from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.choose.unwritten import unwritten
 from glassformer.decode.prepare import prepared
+from glassformer.nn.outputs import Classify
 from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import Objective, objective_for
@@ -83,16 +84,17 @@ def evaluate_model(
     loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size, objective=objective, poll=poll, ranks=ranks)
     if not math.isfinite(loss):  # nothing can be drawn from scores that are not numbers
         return Scores({"loss": loss, "n": len(targets)}, [""] * len(targets))
-    if layout == LABEL:
+    writes = LAYOUTS[layout].decoder
+    if LAYOUTS[layout].head == Classify.kind:
         return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size, poll=poll, ranks=ranks))
     answers = shared_answers(
         prepared(model, precision, cache, compile=compile),
         encoded,
         ranks,
-        max_new_tokens=None if layout == "encoder" else max_new_tokens,
+        max_new_tokens=max_new_tokens if writes else None,
         batch_size=batch_size,
-        lengths=encoded.target.lengths.tolist() if layout == "encoder" else None,
-        never=unwritten(layout),
+        lengths=None if writes else encoded.target.lengths.tolist(),
+        never=unwritten(writes),
         sampling=sampling,
         search=search,
         poll=poll,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import SPLITS, TEXT, DataConfig
+from glassformer.data.config import SPLITS, DataConfig
 
 
 def refuse_among_texts(data: DataConfig, out: Path) -> None:
@@ -13,7 +13,7 @@ def refuse_among_texts(data: DataConfig, out: Path) -> None:
 
     The run would train, but its weights are not text: resuming or scoring it later would be refused.
     """
-    for split in SPLITS if data.task == TEXT else ():
+    for split in SPLITS:
         name = data.text_file(split)
         if name is None or not (folder := Path(name)).is_dir():
             continue

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.base.errors import TooLongError
-from glassformer.data.batch import Batch, collate
-from glassformer.data.config import LABEL, PAIRS
+from glassformer.data.batch import Batch
 from glassformer.data.dataset import (
     Encoded,
     Tokenizers,
@@ -35,6 +34,8 @@ from glassformer.train.record.events import Sample
 from glassformer.train.score.bleu import Choice, bleu_choice
 from glassformer.train.score.evaluate import evaluate_model
 from glassformer.train.sources.run_data import RunData, Scored, Split, Summary
+from glassformer.train.tasks import task_of
+from glassformer.train.tasks.pairs import Pairs
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class PairsData(RunData):
 
     def extremes(self) -> list[Batch]:
         """The pair with the most tokens and the one with the fewest."""
-        source, target = self.train.encoded.lengths(self.recipe.data.layout)
+        source, target = paired(self.recipe).lengths(self.train.encoded)
         return [self._batch([int(row)]) for row in ((source + target).argmax(), (source + target).argmin())]
 
     def largest(self) -> list[Batch]:
@@ -200,7 +201,14 @@ class PairsData(RunData):
         return [f"data.{split}{side}" for side in ("", "_source", "_target")]
 
     def _batch(self, rows: Sequence[int] | NDArray[np.int64]) -> Batch:
-        return collate(self.train.encoded, rows, self.recipe.data.layout)
+        return paired(self.recipe).batch(self.train.encoded, rows)
+
+
+def paired(recipe: Recipe) -> Pairs:
+    """The task of a run whose samples are pairs."""
+    task = task_of(recipe.data)
+    assert isinstance(task, Pairs)
+    return task
 
 
 def digest_of(texts: Iterable[str]) -> str:
@@ -218,21 +226,21 @@ def prepare_pairs(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Pairs
 
     Given tokenizers without labels get the labels of this training text.
     """
-    seed, layout = recipe.training.seed, recipe.data.layout
+    seed, task = recipe.training.seed, paired(recipe)
     refuse_missing_files(recipe.data, ("train", "dev"))
     train = load_pairs(recipe.data, "train", seed, known_labels(tokenizers))
-    tokenizers = tokenizers or build_tokenizers(recipe.tokenizer, train.pairs, labelled=layout == LABEL)
-    if layout == LABEL and not isinstance(tokenizers.target, Labels):
+    tokenizers = tokenizers or build_tokenizers(recipe.tokenizer, train.pairs, labelled=not task.decoded)
+    if not task.decoded and not isinstance(tokenizers.target, Labels):
         tokenizers = Tokenizers(tokenizers.source, Labels(sorted({pair.target for pair in train.pairs})))
     encoded = encode_pairs(train.pairs, tokenizers)
     check_lengths(encoded, recipe, "train", train.origin)
-    training, text = recipe.training, layout == LABEL
+    training = recipe.training
     sampler = WarmingSampler(
-        *encoded.lengths(layout),
+        *task.lengths(encoded),
         training.batch_tokens,
         seed,
         training.pool,
-        lambda row, side: place(row, "text" if text else side, "train", train.origin),
+        lambda row, side: place(row, side if task.decoded else "text", "train", train.origin),
         training.growth,
     )
     return PairsData(
@@ -255,7 +263,7 @@ def read_pairs_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Pairs
     """Read and encode one split, whatever its lengths."""
     loaded = load_pairs(recipe.data, name, recipe.training.seed, known_labels(tokenizers))
     bleu = None
-    if recipe.data.task == PAIRS:
+    if paired(recipe).written:
         references = [pair.target for pair in loaded.pairs]
         bleu = bleu_choice(references, recipe.data.bleu_tokenizer, recipe.data.bleu_order)
     return PairsSplit(loaded.pairs, encode_pairs(loaded.pairs, tokenizers), loaded.skipped, loaded.origin, bleu)
@@ -271,8 +279,9 @@ def check_lengths(encoded: Encoded, recipe: Recipe, split: str, origin: Origin |
     limit = recipe.model.max_len
     if limit is None:
         return
-    sides = ("source", "text" if recipe.data.layout == LABEL else "target")
-    for side, lengths in zip(sides, encoded.lengths(recipe.data.layout), strict=True):
+    task = paired(recipe)
+    sides = ("source", "target" if task.decoded else "text")
+    for side, lengths in zip(sides, task.lengths(encoded), strict=True):
         if len(lengths) and lengths.max() > limit:
             row = int((lengths > limit).argmax())
             where = place(row, side, split, origin)

@@ -15,7 +15,6 @@ from glassformer.data.batch import Batch
 from glassformer.data.config import TEXTS
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.growth import Growth
-from glassformer.data.purpose import refuse_unnamed
 from glassformer.data.running.corpus import Part, has_documents, read_parts
 from glassformer.data.running.token_cache import tokens_of
 from glassformer.data.running.token_file import TokenFile
@@ -31,7 +30,8 @@ from glassformer.train.score.text_samples import text_samples
 from glassformer.train.score.text_score import asked_of, check_scored, text_scores
 from glassformer.train.sources.run_data import RunData, Scored, Split, Summary
 from glassformer.train.sources.text_batches import Reader, reader_of
-from glassformer.train.text_settings import check_length, places
+from glassformer.train.tasks import task_of
+from glassformer.train.tasks.text import check_length, places
 
 FULL = Growth()
 DRAWS = 100
@@ -258,7 +258,7 @@ def refuse_unscored(recipe: Recipe, tokenizer: Tokenizer, dev: TextSplit) -> Non
 
 def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> TextSplit:
     """The tokens of one split. Errors: those of reading, and `ConfigError` if the recipe names no text for it."""
-    refuse_unnamed(recipe.data, name)
+    task_of(recipe.data).refuse_unnamed(name)
     return text_split(recipe, tokenizers.target, read_parts(recipe.data, (name,))[name])
 
 
@@ -266,7 +266,8 @@ def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
     """The tokens of a part of a text, cached or new. Errors: `ConfigError` for a model whose length is too small."""
     told: list[str] = []
     tokens = tokens_of(part, tokenizer, documents=has_documents(recipe.data, part), note=told.append)
-    if recipe.model.max_len is not None and recipe.data.layout == "encoder-decoder":
+    layout = task_of(recipe.data).layout
+    if recipe.model.max_len is not None and layout.encoder and layout.decoder:
         check_length(recipe.data, recipe.model, tokens.most_special(recipe.data.window))
     return TextSplit(tokens, part.corpus.name, part.n_skipped, tuple(told))
 

@@ -1,0 +1,161 @@
+"""Running text: the next token, hidden tokens, or hidden spans."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassformer.base.errors import ConfigError
+from glassformer.data.config import TEXT, DataConfig
+from glassformer.data.corrupt.lengths import longest
+from glassformer.train.tasks.task import Cut, Task
+
+if TYPE_CHECKING:
+    from glassformer.data.dataset import Tokenizers
+    from glassformer.nn.recipe import ModelRecipe
+    from glassformer.train.recipe import Recipe
+    from glassformer.train.sources.text_data import TextData, TextSplit
+
+
+class Text(Task):
+    """A language model, causal, masked, or with an encoder that reads what is left of the text."""
+
+    does = "predicts running text"
+    one_vocabulary = True
+    metrics = ("loss", "token_accuracy")
+    cut = Cut(
+        *("text", "text", "dev_text"),
+        ("dev_share", "dev_text", "field", "skip_empty"),
+        *("text", "the text that ships with Python"),
+    )
+
+    def __init__(self, data: DataConfig) -> None:
+        super().__init__(data)
+        writes = self.layout.decoder
+        self.verb = "generate" if writes else "evaluate"
+        self.verbs = frozenset({"generate", "explore"} if writes else {"explore"})
+
+    @property
+    def continues(self) -> bool:
+        """Whether one causal stack goes on with a text."""
+        return not self.layout.encoder
+
+    def check(self, recipe: Recipe) -> None:
+        """Refuse settings that do not fit running text."""
+        data, tokenizer, model, training = recipe.data, recipe.tokenizer, recipe.model, recipe.training
+        metrics = self.metrics if data.objective == "masked" else ("loss",)
+        if training.metric not in metrics:
+            raise ConfigError(
+                f"With data.task={TEXT!r} and data.objective={data.objective!r}, training.metric must be "
+                f"{' or '.join(metrics)}; got {training.metric!r}. Try training.metric='loss'."
+            )
+        if not tokenizer.shared or tokenizer.source_kind is not None:
+            name, value = ("shared", "False") if not tokenizer.shared else ("source_kind", repr(tokenizer.source_kind))
+            raise ConfigError(
+                f"Running text needs only one vocabulary; got tokenizer.{name}={value}. Remove tokenizer.{name}."
+            )
+        if training.pool is not None:
+            raise ConfigError(
+                "training.pool sorts samples by length, but all windows of running text are equally long; got "
+                f"{training.pool}. Remove training.pool."
+            )
+        if data.order == "sequential" and training.growth.steps:
+            raise ConfigError(
+                "data.order='sequential' reads each token once per epoch, but a warm-up of batch or length would skip "
+                f"some; got {training.growth.steps} steps of it. Set data.order='random', or both warm-ups to 0."
+            )
+        if data.stride is not None and data.objective != "next_token":
+            raise ConfigError(
+                "data.stride belongs to data.objective='next_token', whose evaluation scores every token; got "
+                f"data.stride={data.stride} with data.objective={data.objective!r}. Remove data.stride."
+            )
+        if training.batch_tokens < (least := places(data)):
+            raise ConfigError(
+                f"A batch must have room for one window, which takes {least} places with data.window={data.window} and "
+                f"data.objective={data.objective!r}; got training.batch_tokens={training.batch_tokens}. Set it to at "
+                f"least {least}, or use a shorter window."
+            )
+        check_length(data, model)
+
+    def prepare(self, recipe: Recipe, tokenizers: Tokenizers | None = None) -> TextData:
+        """Read the texts, as token files."""
+        from glassformer.train.sources.text_data import prepare_text
+
+        return prepare_text(recipe, tokenizers)
+
+    def split(self, recipe: Recipe, tokenizers: Tokenizers, name: str) -> TextSplit:
+        """The tokens of a split."""
+        from glassformer.train.sources.text_data import prepare_text_split
+
+        return prepare_text_split(recipe, tokenizers, name)
+
+    @property
+    def held_out(self) -> str:
+        """The test text, if one is named."""
+        return "dev" if self.data.test_text is None else "test"
+
+    def refuse_unnamed(self, split: str) -> None:
+        """Refuse a test text that is not named; a dev text may be cut from the training text."""
+        if split == "test" and self.data.test_text is None:
+            raise ConfigError(
+                "The test split needs a text, and the recipe names none. Give one with --data.text FILE, or score the "
+                "dev text with --split dev."
+            )
+
+    def next_command(self, run: Path) -> str:
+        """Generate, or score another text."""
+        if self.continues:
+            return f"Generate text: glassformer generate {shlex.quote(str(run))} --prompt TEXT"
+        if self.data.test_text is None:
+            return f"Score it on another text: glassformer evaluate {shlex.quote(str(run))} --data.text FILE"
+        return super().next_command(run)
+
+    def other_text(self, split: str, changes: Mapping[str, object]) -> Mapping[str, object]:
+        """Let `data.text` name the text to score. Errors: `ConfigError` with a split of the run's own."""
+        if "data.text" not in changes:
+            return changes
+        if split != "test":
+            raise ConfigError(
+                f"--data.text names a text to score, --split {split} asks for a split of the run. Give only one of "
+                "them."
+            )
+        return {"data.test_text" if name == "data.text" else name: value for name, value in changes.items()}
+
+    @property
+    def manner(self) -> dict[str, object]:
+        """Also what a document is, and how much is read."""
+        return super().manner | {"task": TEXT, "documents": self.data.documents, "window": self.data.window}
+
+    @property
+    def window(self) -> int | None:
+        """The context that the model was trained with."""
+        return self.data.window
+
+    @property
+    def begins(self) -> bool:
+        """Only documents do."""
+        return self.data.documents is not False
+
+
+def check_length(data: DataConfig, model: ModelRecipe, specials: int = 0) -> None:
+    """Refuse a model whose `max_len` is below the longest window, of whose tokens up to `specials` are special."""
+    most = longest(data.objective, data.window, data.mask_share, data.mean_span, specials)
+    if model.max_len is not None and model.max_len < most:
+        makes = f", which data.objective={data.objective!r} can turn into {most}" if most > data.window else ""
+        raise ConfigError(
+            f"A model must be able to read a whole window, but model.max_len={model.max_len}; got "
+            f"data.window={data.window}{makes}. Set model.max_len to at least {most}, or use a shorter window."
+        )
+
+
+def places(data: DataConfig) -> int:
+    """About how many tokens a window takes up in a batch, source and target together."""
+    if data.layout != "encoder-decoder":
+        return data.window
+    spans = math.ceil(data.mask_share * data.window / data.mean_span)
+    hidden = round(data.mask_share * data.window)
+    target = data.window if data.objective == "noise" else hidden + spans
+    return data.window - hidden + spans + 1 + target + 2
