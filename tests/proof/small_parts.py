@@ -87,7 +87,33 @@ def exact_match(logits, targets, pad_id):
     right = logits.argmax(-1) == targets
     return (right | (targets == pad_id)).all(-1).double().mean()
 """
+SELF = """
+import math
+import torch
+from torch import nn
+
+class SelfAttention(nn.Module):
+    def __init__(self, d_model):
+        super().__init__()
+        self.d_model = d_model
+        self.query, self.key, self.value = (nn.Linear(d_model, d_model) for _ in range(3))
+        self.out = nn.Linear(d_model, d_model)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x, mask=None):
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(self.d_model)
+        if mask is not None:
+            mask = mask[:, 0] if mask.ndim == 4 else mask
+            scores = scores.masked_fill(~mask, float("-inf"))
+            scores = torch.where(mask.any(-1, keepdim=True), scores, 0.0)
+        weights = self.drop(torch.softmax(scores, dim=-1))
+        if mask is not None:
+            weights = weights * mask.any(-1, keepdim=True)
+        return self.out(weights @ v)
+"""
 SOURCES = {
+    "SelfAttention": SELF,
     "make_example": EXAMPLE,
     "pad_batch": BATCH,
     "exact_match": EXACT,
@@ -102,6 +128,10 @@ SOURCES = {
 SHIFT, BY_MAX = "(scores - scores.amax(dim, keepdim=True)).exp()", "scores.amax(dim, keepdim=True)"
 BETWEEN = "self.down(self.drop(torch.relu(self.up(x))))"
 CENTRED = "(x - mean) / (var + self.eps).sqrt()"
+SELF_MAPS = SELF.split("self.d_model = d_model\n")[1].split("        self.drop")[0]
+ANEW = """        kept = [nn.Linear(d_model, d_model).double().eval() for _ in range(4)]
+        self.query, self.key, self.value, self.out = (each.forward for each in kept)
+"""
 LAST_LINES = """
     def forward(self, ids):
         return self.table(ids) * math.sqrt(self.d_model)
@@ -114,6 +144,18 @@ AT_START = """        nn.init.normal_(self.table.weight, std=math.sqrt(d_model))
 VAR = "(x - mean).square().mean(-1, keepdim=True)"
 MAPS = "self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)"
 PLANTED = {
+    "SelfAttention": [
+        ("the output map is missing", "self.out(weights @ v)", "weights @ v"),
+        ("the residual stands inside the attention", "return self.out", "return x + self.out"),
+        ("one map serves twice", "self.value(x)", "self.key(x)"),
+        ("one map serves twice", "self.value(x)\n", "None\n        v = k\n"),
+        ("query, key and value are confused", "q, k, v =", "k, q, v ="),
+        ("the softmax runs over the batch", "dim=-1)", "dim=0)"),
+        ("the softmax runs over the queries", "dim=-1)", "dim=-2)"),
+        ("the scale is missing", " / math.sqrt(self.d_model)", ""),
+        ("the parameters are not registered", SELF_MAPS, ANEW),
+        ("the mask is inverted", '~mask, float("-inf")', 'mask, float("-inf")'),
+    ],
     "make_example": [
         ("the answer stands one place early", "[blank, zero, answer]", "[blank, answer, zero]"),
         ("the inputs contain the answer", "[symbols, separator, blank]", "[symbols, separator, answer]"),
@@ -249,6 +291,11 @@ class PositionwiseFeedForward(nn.Module):
         return self.w_2(self.dropout(self.w_1(x).relu()))
 """
 RIGHT = [
+    ("SelfAttention", replaced(SELF, ("self.query, self.key, self.value = (nn.Linear(d_model, d_model) "
+                                      "for _ in range(3))",
+                                      "self.qkv = nn.Linear(d_model, 3 * d_model)"),
+                               ("self.query(x), self.key(x), self.value(x)", "self.qkv(x).chunk(3, -1)"))),
+    ("SelfAttention", replaced(SELF, ("(d_model, d_model)", "(d_model, d_model, bias=False)"), ("query", "to_q"))),
     ("exact_match", "def exact_match(scores, labels, pad):\n"
                     "    wrong = (scores.argmax(-1) != labels) & (labels != pad)\n"
                     "    return float((wrong.sum(1) == 0).float().mean())\n"),

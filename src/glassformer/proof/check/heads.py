@@ -14,7 +14,7 @@ from torch import nn
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import RANDOM, SOFTMAX, UNKNOWN, first, mixed, scales
 from glassformer.proof.check.calling import accepts, constructed, forward_of, mask_argument, required
-from glassformer.proof.check.listen import Heard, Maps, listening, maps_of
+from glassformer.proof.check.listen import Heard, Maps, listening, maps_of, role_of
 from glassformer.proof.check.mask import BATCH, HEADS, WIDTH, Attending, Masking, T, mask_properties
 from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
 from glassformer.proof.check.table import (
@@ -422,8 +422,10 @@ CROSS_LENGTH = Mistake(
 class MultiHead(Heads):
     """The learner's module, called with one input or with three."""
 
+    sizes = {"d_model": D, "n_heads": HEADS}  # noqa: RUF012
+
     def __init__(self, kind: Any) -> None:
-        module = constructed(kind, {"d_model": D, "n_heads": HEADS})
+        module = constructed(kind, self.sizes)
         self.three = accepts(module.forward, "query", "key", "value")
         self.three = self.three and len(required(module.forward)) != 1
         inputs = ("query", "key", "value") if self.three else ("x",)
@@ -513,5 +515,76 @@ MULTI_HEAD = Subject(
             cross,
             ("shape", "equation", "order", "softmax", "split", "merge", "scale"),
         ),
+    ),
+)
+
+
+ONE_MAP = Mistake(
+    "one map serves twice",
+    "Keys and values (or queries) come from the same linear map, so what is offered is what is handed over.",
+    "How many matrices does section 3.2.2 of the paper name, and how many do you apply?",
+)
+UNREGISTERED = Mistake(
+    "the parameters are not registered",
+    "The module has no parameters: its maps are made anew in each call, or kept where the module does not see them.",
+    "Where must a map be made so that an optimizer finds it?",
+)
+
+
+class Single(MultiHead):
+    """The learner's attention with one head as wide as the model."""
+
+    sizes = {"d_model": D}  # noqa: RUF012
+
+    def _read(self) -> Reading | None:
+        if self.maps is None or not repeats(self):
+            return None
+        seen = self.seen if self.maps.output is None else self.maps.output.given
+        aspects = {
+            "order": order_choices(self.maps.named),
+            "softmax": [each for each in SOFTMAX if each.value != -3],
+            "scale": scales(D, {"length": T, "batch": BATCH}),
+        }
+        return read(seen, aspects, partial(self.context, self.maps))
+
+    def context(self, maps: Maps | None, **chosen: Any) -> Tensor:
+        """Return the input of the output map under a reading."""
+        assert maps is not None
+        order = chosen.pop("order")
+        given = [each.gave for each in maps.projections]
+        qkv = {
+            name: x[:, None] for name, x in zip(order, unfuse(given[0], "") if len(given) == 1 else given, strict=True)
+        }
+        named = {name: each for name, each in chosen.items() if name in ("softmax", "scale", "mask", "masking")}
+        return mixed(qkv, **named)[:, 0]
+
+
+def registered(learner: Single) -> Fault | None:
+    """Check that the module has parameters."""
+    return None if [*learner.module.parameters()] else Fault(UNREGISTERED, "It has no parameter at all.")
+
+
+def own_maps(learner: Single) -> Fault | None:
+    """Check that queries, keys and values have a map each, where names or repeated calls tell."""
+    names = [each.name for each in attention_calls(learner.heard) if each.widths == (D, D)]
+    roles = {role_of(name) for name in names}
+    if len({*names}) == len(names) and not ("o" in roles and len(roles & {*"qkv"}) == 2):
+        return None
+    return Fault(ONE_MAP, f"The maps that are called are {', '.join(names)}.")
+
+
+SELF_ATTENTION = Subject(
+    Single,
+    (
+        Property("parameters", "Its maps are parameters.", registered),
+        Property("shape", "There is one vector of width d_model for each position.", shape, ("parameters",)),
+        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
+        Property("own-maps", "Query, key and value have a map each.", own_maps, ("repeatable",)),
+        *(
+            Property(each.name, each.law, each.probe, (*each.needs, "own-maps"), each.optional)
+            for each in heads_properties()
+            if each.name not in ("split", "merge")
+        ),
+        Property("output", "The output map comes last.", output_map, ("shape", "repeatable", "own-maps")),
     ),
 )

@@ -49,6 +49,11 @@ DOCUMENTED: dict[str, Documented] = {
         f"q, k, v [B, H, T, K] or [B, T, K]; {MASK}. Gives the output, or (output, weights).",
         ("scaled_dot_product_attention", "dot_product_attention", "scaled_dot_product"),
     ),
+    "SelfAttention": Documented(
+        "SelfAttention(d_model) with forward(x, mask=None)",
+        f"An nn.Module over [B, T, d_model] with one head as wide as the model; {MASK}.",
+        ("SingleHeadAttention",),
+    ),
     "MultiHeadAttention": Documented(
         "MultiHeadAttention(d_model, n_heads) with forward(query, key, value, mask=None) or forward(x, mask=None)",
         f"An nn.Module over [B, T, d_model]; {MASK}. Gives the output, or (output, weights).",

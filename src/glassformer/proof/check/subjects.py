@@ -5,7 +5,7 @@ from __future__ import annotations
 from glassformer.proof.check.attention import ATTENTION
 from glassformer.proof.check.block import BLOCK, STACK
 from glassformer.proof.check.decode import GREEDY, TRANSLATE
-from glassformer.proof.check.heads import MULTI_HEAD
+from glassformer.proof.check.heads import MULTI_HEAD, SELF_ATTENTION
 from glassformer.proof.check.labels import ACCURACY, LOSS, POOL, SHIFT, SHIFT_RIGHT
 from glassformer.proof.check.language_model import LANGUAGE_MODEL
 from glassformer.proof.check.mask_makers import CAUSAL, DOCUMENT_MASK, PADDING, POSITION_IDS
@@ -29,6 +29,7 @@ SUBJECTS: dict[str, Subject] = {
     "LayerNorm": LAYER_NORM,
     "TokenEmbedding": EMBEDDING,
     "attention": ATTENTION,
+    "SelfAttention": SELF_ATTENTION,
     "MultiHeadAttention": MULTI_HEAD,
     "positional_encoding": TABLE,
     "PositionalEncoding": ENCODING,
