@@ -12,8 +12,7 @@ import pytest
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import load_pairs
-from glassformer.data.labelled import Columns, read_labelled, refuse_one_class
-from glassformer.data.pairs import Loaded, Pair
+from glassformer.data.pairs import Columns, Loaded, Pair, read_labelled, refuse_one_class
 from glassformer.data.tokenizer import Labels
 
 TWO = [Pair("a b", "1"), Pair("c", "0")]
@@ -39,6 +38,19 @@ READ = {
     "one by name, one by number": ("a.tsv", b"class\tsentence\n1\ta b\n0\tc\n", Columns("sentence", "1")),
     "JSON": ("a.jsonl", b'{"text": "a b", "label": "1"}\n{"label": 0, "text": "c", "id": 7}\n', Columns()),
     "JSON, other fields": ("a.jsonl", b'{"q": "a b", "y": 1}\n{"y": 0, "q": "c"}\n', Columns("q", "y")),
+    "JSON lines, their longest name": (
+        "a.jsonlines",
+        b'{"text": "a b", "label": 1}\n{"text": "c", "label": 0}',
+        Columns(),
+    ),
+    "JSON lines in any file": ("a.txt", b'{"q": "a b", "y": 1}\n{"y": 0, "q": "c"}\n', Columns("q", "y")),
+    "a JSON array": ("a.json", b'[{"q": {"s": "a b"}, "y": 1},\n {"y": 0, "q": {"s": "c"}}]', Columns("q.s", "y")),
+    "a JSON array, gzip": (
+        "a.json.gz",
+        gzip.compress(b'[{"text":"a b","label":1},{"label":0,"text":"c"}]'),
+        Columns(json=True),
+    ),
+    "CSV": ("a.csv", b'id,text,label\n7,"a b",1\n8,c,0\n', Columns("text", "label")),
     "JSON, gzip": ("a.JSONL.gz", gzip.compress(b'{"text": "a b", "label": 1}\n{"text": "c", "label": 0}'), Columns()),
 }
 
@@ -89,8 +101,35 @@ ERRORS = {
     "too deep": ("a.jsonl", b"[" * 100_000, Columns(), ["FILE:1:", "nested too deep"]),
     "no such field": ("a.jsonl", b'{"txt": "a", "label": 1}', Columns(), ["FILE:1:", "no field 'text'", "'txt'?"]),
     "a fraction": ("a.jsonl", b'{"text": "a", "label": 0.5}', Columns(), ["FILE:1: the field 'label'", "got 0.5"]),
-    "a truth value": ("a.jsonl", b'{"text": "a", "label": true}', Columns(), ["'label'", "got true", "in quotes"]),
-    "null": ("a.jsonl", b'{"text": null, "label": 1}', Columns(), ["the field 'text'", "got null"]),
+    "a list": ("a.jsonl", b'{"text": "a", "label": [1]}', Columns(), ["'label'", "got [1]", "in quotes"]),
+    "null": ("a.jsonl", b'{"text": null, "label": 1}', Columns(), ["FILE:1: the text is empty", "skip_empty = true"]),
+    "null in the array's second object": (
+        "a.json",
+        b'[{"text": "a", "label": 1}, {"text": "b", "label": null}]',
+        Columns(json=True),
+        ["FILE[2]: the label is empty"],
+    ),
+    "a truth value and its name": (
+        "a.jsonl",
+        b'{"text": "a", "label": "true"}\n{"text": "b", "label": true}',
+        Columns(),
+        ["FILE:2:", "'true' is a truth value here and text in line 1"],
+    ),
+    "JSON lines by another name": (
+        "a.txt",
+        b'{"text": "a", "label": 1}\n',
+        Columns(),
+        ["FILE: this seems to be JSON", "data.text_column and data.label_column", "data.json = true"],
+    ),
+    "an array that ends too soon": ("a.json", b'[{"text": "a", "label": 1},', Columns(json=True), ["FILE: the array"]),
+    "an array of broken objects": (
+        "a.json",
+        b'[{"text": "a", "label": 1}, {"text": }]',
+        Columns(json=True),
+        ["FILE[2]:", "not valid JSON"],
+    ),
+    "no comma in an array": ("a.json", b'[{"a": 1} {"a": 2}]', Columns("a", "a"), ["FILE[2]: an array of JSON"]),
+    "CSV with a lonely quote": ("a.csv", b'a,1\nb,"0\n', Columns(), ["FILE:2: this is no row of CSV"]),
     "half a character in a text": (
         "a.jsonl",
         b'{"text": "a", "label": 1}\n{"text": "b \\ud83d", "label": 0}',
@@ -224,3 +263,18 @@ def test_a_label_without_a_name_is_refused(label: str) -> None:
             DataError, match=r"A label must be a name, but label \d \(counted from 0\) is ' ?'\. Give it"
         ):
             make()
+
+
+def test_truth_values_are_labels(file: Callable[[str, bytes], Path]) -> None:
+    path = file(
+        "a.ndjson", b'{"text": "a", "label": true}\n\n{"text": "b", "label": false}\n{"text": "c", "label": null}\n'
+    )
+    assert read_labelled(path, skip_empty=True) == Loaded([Pair("a", "true"), Pair("b", "false")], 2)
+
+
+def test_a_quoted_cell_of_csv_goes_over_lines(file: Callable[[str, bytes], Path]) -> None:
+    path = file("a.csv", b'"one\ntwo, ""three""",x\nfour,y\nfive,z,q\n')
+    with pytest.raises(DataError, match=r"a\.csv:4: a line must be text, comma, label, but this one has 3 columns"):
+        read_labelled(path)
+    path.write_bytes(path.read_bytes().replace(b",q", b""))
+    assert read_labelled(path).pairs[0] == Pair('one\ntwo, "three"', "x")

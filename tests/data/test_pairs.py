@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.base.errors import DataError
+from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.lines import read_lines
-from glassformer.data.pairs import Loaded, Pair, read_parallel, read_tsv
+from glassformer.data.pairs import Columns, Loaded, Pair, read_pairs
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def file(tmp_path: Path) -> Callable[[str, bytes], Path]:
 
 def test_parallel_files(file: Callable[[str, bytes], Path]) -> None:
     source, target = file("a.en", b"one\ntwo  words\n"), file("a.de", "eins\nzwei Wörter\n".encode())
-    assert read_parallel(source, target) == Loaded([Pair("one", "eins"), Pair("two  words", "zwei Wörter")], 0)
-    assert read_parallel(str(source), str(target)).pairs[0] == Pair("one", "eins")
+    assert read_pairs(source, target) == Loaded([Pair("one", "eins"), Pair("two  words", "zwei Wörter")], 0)
+    assert read_pairs(str(source), str(target)).pairs[0] == Pair("one", "eins")
 
 
 def test_tsv(file: Callable[[str, bytes], Path]) -> None:
     path = file("a.tsv", b"one\teins\n two \t zwei \n")
-    assert read_tsv(path) == Loaded([Pair("one", "eins"), Pair(" two ", " zwei ")], 0)
+    assert read_pairs(path) == Loaded([Pair("one", "eins"), Pair(" two ", " zwei ")], 0)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_tsv(file: Callable[[str, bytes], Path]) -> None:
 )
 @pytest.mark.parametrize("name", ["plain.tsv", "named.gz"])  # what a file is stands in it, not in its name
 def test_line_ends_byte_order_mark_and_gzip(file: Callable[[str, bytes], Path], name: str, content: bytes) -> None:
-    assert read_tsv(file(name, content)).pairs == [Pair("a b", "c"), Pair("d", "e")]
+    assert read_pairs(file(name, content)).pairs == [Pair("a b", "c"), Pair("d", "e")]
 
 
 def test_only_lf_ends_a_line(file: Callable[[str, bytes], Path]) -> None:
@@ -80,10 +80,13 @@ TSV_ERRORS = {
     "damaged gzip body": (gzip.compress(b"a\tb\n", mtime=0)[:12] + b"\xff" * 20, ["FILE: the gzip file is damaged"]),
     "latin-1": ("a\tb\nc\tdé\n".encode("latin-1"), ["FILE:2: byte 4", "0xe9", "not valid UTF-8", "iconv"]),
     "half a character": (b"a\tb\nc\td\ne\t\xe2\x82\n", ["FILE:3: byte 3", "0xe2"]),
-    "utf-16": ("a\tb\n".encode("utf-16"), ["FILE:1: byte 4", "NUL", "UTF-16", "save it as UTF-8"]),
+    "utf-16": ("a\tb\n".encode("utf-16"), ["FILE: text must be UTF-8", "UTF-16", "iconv -f utf-16 -t utf-8"]),
     "binary": (b"a\tb\nPNG\0\1\2", ["FILE:2: byte 4", "NUL", "binary"]),
-    "no TAB": (b"a\tb\nno tab here\n", ["FILE:2:", "exactly one TAB", "has 0: 'no tab here'"]),
-    "two TABs": (b"a\tb\nc\td\te\n", ["FILE:2:", "has 2: 'c\\td\\te'", "one TAB"]),
+    "no TAB": (b"a\tb\nno tab here\n", ["FILE:2: a line must be source, TAB, target", "has 1 column: 'no tab here'"]),
+    "two TABs": (
+        b"a\tb\nc\td\te\n",
+        ["FILE:2:", "has 3 columns: 'c\\td\\te'", "one TAB", "data.target_field", "cut -f1,2 OLD > NEW"],
+    ),
     "empty line": (b"a\tb\n\nc\td\n", ["FILE:2: the source side is empty", "data.skip_empty = true"]),
     "empty source": (b"a\tb\n  \td\n", ["FILE:2: the source side is empty"]),
     "empty target": (b"a\tb\nc\t \n", ["FILE:2: the target side is empty"]),
@@ -96,21 +99,21 @@ def test_mistakes_in_a_tsv_file(file: Callable[[str, bytes], Path], name: str) -
     content, said = TSV_ERRORS[name]
     path = file("some.tsv", content)
     with pytest.raises(DataError) as error:
-        read_tsv(path)
+        read_pairs(path)
     for words in said:
         assert words.replace("FILE", str(path)) in str(error.value)
 
 
 def test_a_long_line_is_not_shown_whole(file: Callable[[str, bytes], Path]) -> None:
     with pytest.raises(DataError) as error:
-        read_tsv(file("a.tsv", b"x" * 100_000))
+        read_pairs(file("a.tsv", b"x" * 100_000))
     assert len(str(error.value)) < 500
 
 
 def test_unequal_line_counts_name_both(file: Callable[[str, bytes], Path]) -> None:
     source, target = file("a.en", b"a\nb\nc\n"), file("a.de", b"a\nb\n")
     with pytest.raises(DataError) as error:
-        read_parallel(source, target)
+        read_pairs(source, target)
     for words in (f"{source} has 3 lines", f"{target} has 2", "Align"):
         assert words in str(error.value)
 
@@ -118,41 +121,118 @@ def test_unequal_line_counts_name_both(file: Callable[[str, bytes], Path]) -> No
 def test_an_empty_line_of_parallel_files_names_the_file_it_stands_in(file: Callable[[str, bytes], Path]) -> None:
     source, target = file("a.en", b"a\nb\nc\n"), file("a.de", b"a\n\t\nc\n")
     with pytest.raises(DataError) as error:
-        read_parallel(source, target)
+        read_pairs(source, target)
     assert f"{target}:2: the target side is empty" in str(error.value)
     assert "data.skip_empty = true" in str(error.value)
 
 
 def test_skip_empty_leaves_pairs_out_on_both_sides_and_counts(file: Callable[[str, bytes], Path]) -> None:
     source, target = file("a.en", b"a\n\nc\nd\n \n"), file("a.de", b"A\nB\n\nD\n\n")
-    assert read_parallel(source, target, skip_empty=True) == Loaded([Pair("a", "A"), Pair("d", "D")], 3)
+    assert read_pairs(source, target, skip_empty=True) == Loaded([Pair("a", "A"), Pair("d", "D")], 3)
     tsv = file("a.tsv", b"a\tA\n\n\tx\nd\tD\n")
-    assert read_tsv(tsv, skip_empty=True) == Loaded([Pair("a", "A"), Pair("d", "D")], 2)
+    assert read_pairs(tsv, skip_empty=True) == Loaded([Pair("a", "A"), Pair("d", "D")], 2)
 
 
 def test_skip_empty_still_refuses_a_missing_tab(file: Callable[[str, bytes], Path]) -> None:
-    with pytest.raises(DataError, match="has 0"):
-        read_tsv(file("a.tsv", b"a\tA\nb\n"), skip_empty=True)
+    with pytest.raises(DataError, match="has 1 column: 'b'"):
+        read_pairs(file("a.tsv", b"a\tA\nb\n"), skip_empty=True)
 
 
 def test_nothing_left_is_an_error(file: Callable[[str, bytes], Path]) -> None:
-    with pytest.raises(DataError, match="every pair has an empty side"):
-        read_tsv(file("a.tsv", b"\n\n\n"), skip_empty=True)
+    with pytest.raises(DataError, match="no line with a source and a target, so nothing is left"):
+        read_pairs(file("a.tsv", b"\n\n\n"), skip_empty=True)
 
 
 def test_a_missing_file_and_a_folder(tmp_path: Path, file: Callable[[str, bytes], Path]) -> None:
     with pytest.raises(DataError) as error:
-        read_tsv(tmp_path / "none.tsv")
+        read_pairs(tmp_path / "none.tsv")
     assert f"{tmp_path / 'none.tsv'}: there is no such file" in str(error.value)
     with pytest.raises(DataError) as error:
-        read_tsv(tmp_path)
+        read_pairs(tmp_path)
     assert f"{tmp_path}: the file cannot be read (Is a directory)" in str(error.value)
     with pytest.raises(DataError, match=r"b\.de: there is no such file"):
-        read_parallel(file("b.en", b"a\n"), tmp_path / "b.de")
+        read_pairs(file("b.en", b"a\n"), tmp_path / "b.de")
+
+
+MANY = b"Geh.\tGo.\tCC-BY 1\nHallo.\tHi.\tCC-BY 2\n"
+NESTED = b'{"id": 1, "translation": {"en": "Go.", "de": "Geh."}}\n{"translation": {"de": "Hallo.", "en": "Hi."}}\n'
+LANGUAGES = Columns("translation.en", "translation.de")
+FORMS = {
+    "columns by number": ("a.txt", MANY, Columns("2", "1")),
+    "columns by name": ("a.tsv", b"de\ten\tby\n" + MANY, Columns("en", "de")),
+    "columns by number, a header": ("a.tsv", b"de\ten\tby\n" + MANY, Columns("2", "1", header=True)),
+    "nested JSON lines": ("a.jsonl", NESTED, LANGUAGES),
+    "nested JSON lines in any file": ("a.txt", NESTED, LANGUAGES),
+    "a JSON array": ("a.json", b"[" + NESTED.strip().replace(b"\n", b", ") + b"]", LANGUAGES),
+    "usual fields": (
+        "a.ndjson",
+        b'{"source": "Go.", "target": "Geh."}\n{"target": "Hallo.", "source": "Hi."}',
+        Columns(),
+    ),
+    "CSV": ("a.csv.gz", gzip.compress(b'source,target\nGo.,"Geh."\nHi.,Hallo.\n'), Columns(header=True)),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_columns_and_fields(file: Callable[[str, bytes], Path], name: str) -> None:
+    path, content, columns = FORMS[name]
+    loaded = read_pairs(file(path, content), columns=columns)
+    assert loaded == Loaded([Pair("Go.", "Geh."), Pair("Hi.", "Hallo.")], 0)
+
+
+def test_parallel_files_of_json(file: Callable[[str, bytes], Path]) -> None:
+    source, target = file("a.json", b'{"s": "a"}\n\n{"s": "b"}\n'), file("b.txt", b"A\nB\nC\n")
+    assert read_pairs(source, target, columns=Columns("s"), skip_empty=True) == Loaded(
+        [Pair("a", "A"), Pair("b", "C")], 1
+    )
+    with pytest.raises(DataError, match=r"a\.json: this seems to be JSON .* Set data\.source_field"):
+        read_pairs(source, target)
+    with pytest.raises(
+        ConfigError, match=r"data\.target_field='s' chooses a column .*b\.txt has one text on each line"
+    ):
+        read_pairs(source, target, columns=Columns("s", "s"))
+
+
+@pytest.mark.parametrize(
+    "first", ["source\ttarget", "en\tde", "en_GB\tfr_FR", "Input Text\toutput", "question\tanswer_1"]
+)
+def test_a_header_that_nobody_spoke_of(file: Callable[[str, bytes], Path], first: str) -> None:
+    path = file("a.tsv", f"{first}\na b\tb a\n".encode())
+    with pytest.raises(DataError, match=r"a\.tsv:1: the first line seems to name the columns.*data\.header = true"):
+        read_pairs(path)
+    assert len(read_pairs(path, columns=Columns(header=False)).pairs) == 2
+    assert read_pairs(path, columns=Columns(header=True)).pairs == [Pair("a b", "b a")]
+    sides = [file(f"b.{place}", f"{side}\nc\n".encode()) for place, side in enumerate(first.split("\t"))]
+    with pytest.raises(DataError, match=r"b\.0:1: the first line seems"):
+        read_pairs(*sides)
+    assert read_pairs(*sides, columns=Columns(header=True)).pairs == [Pair("c", "c")]
+
+
+@pytest.mark.parametrize("first", ["the source\tdie Quelle", "question ?\tanswer", "en\ten", "target\tZiel", "a\tb"])
+def test_a_pair_is_no_header(file: Callable[[str, bytes], Path], first: str) -> None:
+    assert len(read_pairs(file("a.tsv", f"{first}\nx\ty\n".encode())).pairs) == 2
+    assert len(read_pairs(file("b.tsv", f"x\ty\n{first}\nsource\ttarget".encode())).pairs) == 3
+
+
+def test_json_is_not_learned_as_pairs(file: Callable[[str, bytes], Path]) -> None:
+    with pytest.raises(DataError, match=r"this seems to be JSON .* Set data\.source_field and data\.target_field"):
+        read_pairs(file("a.tsv", NESTED))
+    with pytest.raises(DataError, match=r"no field 'source'.*'translation\.de', 'translation\.en'"):
+        read_pairs(file("b.tsv", NESTED), columns=Columns(json=True))
+    prose = b'{"name": "Blue Spice"}\tBlue Spice is a pub.\n'
+    assert read_pairs(file("c.tsv", prose)).pairs == [Pair('{"name": "Blue Spice"}', "Blue Spice is a pub.")]
+
+
+@pytest.mark.parametrize(
+    ("head", "said"), [(b"PK\x03\x04", "zip archive"), (b"PAR1", "parquet.*jsonl"), (b"BZh9", "bunzip2")]
+)
+def test_other_formats_are_named(file: Callable[[str, bytes], Path], head: bytes, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        read_pairs(file("a.tsv", head + b"a\tb\n"))
 
 
 def test_multi30k(shared: Callable[[str], Path]) -> None:
-    loaded = read_parallel(shared("multi30k/val.en.gz"), shared("multi30k/val.de.gz"))
+    loaded = read_pairs(shared("multi30k/val.en.gz"), shared("multi30k/val.de.gz"))
     assert len(loaded.pairs) == 1_014
     assert loaded.skipped == 0
     assert loaded.pairs[0].source.startswith("A group of men are loading cotton")

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import DataError
-from glassformer.data.labelled import BREAKS, read_labelled
-from glassformer.data.pairs import Pair, read_parallel, read_tsv
+from glassformer.data.pairs import BREAKS, Pair, read_labelled, read_pairs
 from glassformer.data.running.token_file import open_tokens
 from glassformer.data.tokenizer import BOS, EOS, Tokenizer
 from glassformer.store.checkpoint import load
@@ -88,14 +87,14 @@ def test_pairs_are_read_as_they_are_or_refused_with_their_line(strings: list[str
     whole = [each for each in strings if each.strip() and "\t" not in each]
     expected = [Pair(one, other) for one, other in zip(whole, reversed(whole), strict=True)]
     rows = [f"{one}\t{other}" for one, other in expected]
-    assert read_tsv(lines(tmp_path / "pairs.tsv", rows)).pairs == expected
+    assert read_pairs(lines(tmp_path / "pairs.tsv", rows)).pairs == expected
     sides = lines(tmp_path / "in", whole), lines(tmp_path / "out", [*reversed(whole)])
-    assert read_parallel(*sides).pairs == expected
+    assert read_pairs(*sides).pairs == expected
     for each in strings:
         if each not in whole:
             path = lines(tmp_path / "bad.tsv", ["a\tb", f"{each}\tb"])
             with pytest.raises(DataError, match=r"bad.tsv:2: (the source side is empty|.* with exactly one TAB)"):
-                read_tsv(path)
+                read_pairs(path)
 
 
 @pytest.mark.parametrize("form", ["tsv", "jsonl"])

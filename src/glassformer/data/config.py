@@ -50,8 +50,11 @@ USES: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
         lambda task: task in EQUAL_LENGTHS,
     ),
     (tuple(MOST_PAIRS), "the tasks that make their own pairs", lambda task: task not in (*FILES, TEXT)),
-    (("text_column", "label_column", "header"), f"data.task={LABELLED!r}", lambda task: task == LABELLED),
     (("bleu_tokenizer", "bleu_order"), f"data.task={PAIRS!r}", lambda task: task == PAIRS),
+    (("text_column", "label_column"), f"data.task={LABELLED!r}", lambda task: task == LABELLED),
+    (("source_field", "target_field"), f"data.task={PAIRS!r}", lambda task: task == PAIRS),
+    (("header",), "the tasks that read pairs or labels from files", lambda task: task in FILES),
+    (("json",), "the tasks that read text from files", lambda task: task in (*FILES, TEXT)),
     (("skip_empty",), "the tasks that read files", lambda task: task in (*FILES, TEXT)),
     (TEXT_SETTINGS, f"data.task={TEXT!r}", lambda task: task == TEXT),
     (
@@ -77,7 +80,8 @@ class DataConfig:
     """"pairs", "labelled" and "trajectories" read the files below, "text" running text; any other task generates
     pairs."""
     train: str | None = None
-    """Training pairs, one file: source (or text), TAB, target (or label) on each line; plain or .gz."""
+    """Training pairs, one file: source (or text), TAB, target (or label) on each line, or .csv, or JSON; plain or
+    .gz."""
     dev: str | None = None
     """Dev (validation) pairs, to select the best checkpoint; as in `train`."""
     test: str | None = None
@@ -95,14 +99,23 @@ class DataConfig:
     test_target: str | None = None
     """Target side of the test pairs."""
     text_column: str | None = None
-    """Labelled files: column of the text, by name or number from 1 (.jsonl: field); unset: first (.jsonl: text)."""
+    """Labelled files: column of the text, by name or number from 1 (JSON: field); unset: first (JSON: text)."""
     label_column: str | None = None
-    """Labelled files: column of the label, likewise; unset: second (.jsonl: label)."""
+    """Labelled files: column of the label, likewise; unset: second (JSON: label)."""
+    source_field: str | None = None
+    """Pairs: column of the source, by name or number from 1 (JSON: field, as translation.en); unset: first (JSON:
+    source)."""
+    target_field: str | None = None
+    """Pairs: column of the target, likewise; unset: second (JSON: target)."""
     header: bool | None = None
-    """Labelled files: the first line is a header (implied if a column is given by name); unset: it is not, and refused
-    if it looks like one."""
+    """Pairs and labelled files: the first line is a header (implied if a column is given by name); unset: it is not,
+    and refused if it looks like one."""
+    json: bool | None = None
+    """Files hold JSON: an object on each line, or an array of them; unset: .jsonl, .ndjson and .jsonlines do, and what
+    only looks like it is refused unless a field is named."""
     skip_empty: bool = False
-    """Skip and count pairs with an empty side and empty documents. Off: they are an error, usually a mistake."""
+    """Skip and count pairs with an empty side, empty documents and blank lines. Off: they are an error, usually a
+    mistake."""
     bleu_tokenizer: str = BLEU_TOKENIZERS[0]
     """Pairs: how BLEU splits words: auto (by the script of the targets), or sacrebleu's 13a, zh, ja-mecab, ko-mecab,
     char, intl or none."""
@@ -125,13 +138,13 @@ class DataConfig:
     test_size: int = 1_000
     """Test pairs that a synthetic task generates."""
     text: str | None = None
-    """Training text: a file, .jsonl or .ndjson, plain or .gz, or a folder; unset: Python's own documentation."""
+    """Training text: a file, plain, .jsonl or other JSON, also .gz, or a folder; unset: Python's own documentation."""
     dev_text: str | None = None
     """Dev text, which selects the best checkpoint, same formats as `text`; unset: the end of the training text."""
     test_text: str | None = None
     """Test text, for the final score, same formats as `text`."""
     field: str | None = None
-    """Field that holds the text in a .jsonl or .ndjson line; unset: text."""
+    """JSON: field that holds the text, "a.b" for a nested one; unset: text."""
     dev_share: float = 0.1
     """Fraction of the training text, or of the training episodes, at its end, held out as dev data where none is
     given."""

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from glassformer.base.errors import DataError
 from glassformer.base.registry import lookup
 from glassformer.data.config import LABEL, LABELLED, PAIRED, PAIRS, DataConfig, TokenizerConfig
-from glassformer.data.labelled import Columns, read_labelled, refuse_one_class
 from glassformer.data.lines import no_such_file
-from glassformer.data.pairs import Loaded, Pair, read_parallel, read_tsv
+from glassformer.data.pairs import Columns, Loaded, Pair, read_labelled, read_pairs, refuse_one_class
 from glassformer.data.sequences import Sequences
 from glassformer.data.synthetic import make_pairs
 from glassformer.data.tokenizer import TOKENIZERS
@@ -76,14 +75,15 @@ def load_pairs(config: DataConfig, split: str, seed: int = 0, labels: Labels | N
     """
     files = config.named_files(split)
     if config.task == LABELLED:
-        columns = Columns(config.text_column, config.label_column, config.header)
+        columns = Columns(config.text_column, config.label_column, config.header, config.json)
         loaded = read_labelled(files[0], columns, config.skip_empty, None if labels is None else labels.entries)
         if split == "train":
             refuse_one_class(files[0], loaded.pairs)
         return loaded
     if config.task != PAIRS:
         return Loaded(make_pairs(config, split, seed), skipped=0)
-    return (read_tsv if len(files) == 1 else read_parallel)(*files, skip_empty=config.skip_empty)
+    columns = Columns(config.source_field, config.target_field, config.header, config.json)
+    return read_pairs(*files, columns=columns, skip_empty=config.skip_empty)
 
 
 def refuse_missing_files(config: DataConfig, splits: Sequence[str]) -> None:

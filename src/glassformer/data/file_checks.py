@@ -12,7 +12,8 @@ from glassformer.data.lines import no_such_file
 def check_names(config: DataConfig) -> None:
     """Refuse empty names: an empty path is the current folder, and no column has an empty name."""
     files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
-    whats = dict.fromkeys(files, "file") | {"text_column": "column", "label_column": "column", "field": "field"}
+    columns = ("text_column", "label_column", "source_field", "target_field")
+    whats = dict.fromkeys(files, "file") | dict.fromkeys(columns, "column") | {"field": "field"}
     for name in [name for name in whats if getattr(config, name) == ""]:
         raise ConfigError(f"data.{name} must name a {whats[name]}; got ''. Give a name, or remove data.{name}.")
 

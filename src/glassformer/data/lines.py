@@ -1,4 +1,4 @@
-"""Read the lines of a UTF-8 text file, plain or gzip, or of a stream, with limits on the memory that they take.
+"""Read a UTF-8 text file, plain or gzip, or a stream, by lines or in chunks, with limits on the memory that it takes.
 
 Lines end with LF or CRLF and with nothing else, so that parallel files cannot get out of step at unusual white space
 such as U+2028. A byte order mark at the start of a file is removed.
@@ -13,9 +13,10 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import Any, BinaryIO, NamedTuple, Protocol, runtime_checkable
 
 from glassformer.base.errors import DataError
 
@@ -27,7 +28,25 @@ OF_A_LINE = 64
 """Bytes that a line takes in memory besides its text; they count, too, or a stream of short lines has no limit."""
 MARK = b"\xef\xbb\xbf"
 ADDRESS = re.compile(r"(?:^|/)(https?):/{1,2}([^/].*)")
+HEAD, CHUNK = 2**16, 2**20
+"""Bytes that are looked at to tell what a file is, and that are read at once."""
 GZIP = b"\x1f\x8b"  # how every gzip file begins, whatever its name
+TO_LINES = (
+    "python -c 'import sys, pandas; pandas.read_{0}(sys.argv[1]).to_json(sys.argv[2], orient=\"records\", lines=True)' "
+    "OLD NEW.jsonl"
+)
+NO_TEXT = {
+    b"\xff\xfe": ("text in UTF-16", "Convert it: iconv -f utf-16 -t utf-8 OLD > NEW"),
+    b"\xfe\xff": ("text in UTF-16", "Convert it: iconv -f utf-16 -t utf-8 OLD > NEW"),
+    b"PK\x03\x04": ("a zip archive or an office document", "Give the files in it: unzip, or save it as text"),
+    b"BZh": ("a bzip2 file", "Unpack it: bunzip2 -k"),
+    b"\xfd7zXZ\0": ("an xz file", "Unpack it: unxz -k"),
+    b"\x28\xb5\x2f\xfd": ("a zstandard file", "Unpack it: zstd -d"),
+    b"PAR1": ("a parquet file", f"Convert it: {TO_LINES.format('parquet')}"),
+    b"ARROW1": ("an Arrow file", f"Convert it: {TO_LINES.format('feather')}"),
+    b"%PDF-": ("a PDF document", "Convert it: pdftotext"),
+}
+"""How files begin that are often given for text, whatever their names; what they are, and what to do."""
 
 
 @runtime_checkable
@@ -58,20 +77,58 @@ class Again(io.RawIOBase):
         return min(len(piece), len(buffer))
 
 
-def read_lines(path: str | Path) -> list[str]:
-    """Read the lines of a UTF-8 text file, plain or gzip. DataError naming file, line and byte of what is not text."""
+class Opened(NamedTuple):
+    """A text file that is open for its bytes, unpacked."""
+
+    stream: io.BufferedReader[Any]
+    limit: float
+    """Most bytes that may be kept of it; infinite for a plain file, whose size anyone can see."""
+
+
+@contextmanager
+def opened(path: str | Path) -> Generator[Opened, None, None]:
+    """Open a text file, a pipe or a device; a gzip file is unpacked, whatever its name.
+
+    Errors: `DataError` for a file that cannot be read, also later in the block, a damaged one, and one of `NO_TEXT`.
+    """
     try:
         with Path(path).open("rb") as file:
-            lines = _all_lines(file, str(path))
+            head = file.read(HEAD)
+            packed = head.startswith(GZIP)
+            seen = stat.S_ISREG(os.fstat(file.fileno()).st_mode) and not packed
+            whole = io.BufferedReader(Again(head, file), HEAD)
+            raw = gzip.GzipFile(fileobj=whole) if packed else None
+            stream: io.BufferedReader[Any] = whole if raw is None else io.BufferedReader(raw, HEAD)
+            _refuse_no_text(stream.peek(8), path)
+            yield Opened(stream, math.inf if seen else MOST_UNSEEN)
     except FileNotFoundError:
         raise no_such_file(path) from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: the gzip file is damaged ({error}). Download or compress it again.") from None
     except OSError as error:
         raise DataError(f"{path}: the file cannot be read ({error.strerror}). Give a readable text file.") from None
-    if not lines:
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """Read the lines of a UTF-8 text file, plain or gzip. DataError naming file, line and byte of what is not text."""
+    with opened(path) as file:
+        return list(lines_of(file, path))
+
+
+def lines_of(file: Opened, path: str | Path) -> Iterator[str]:
+    """Yield the lines of an open file. Errors: `DataError` as `read_lines`, also for a file that is empty."""
+    number, room = 0, file.limit
+    for number, line in enumerate(bounded_lines(file.stream, f"{path}:"), start=1):
+        room -= len(line) + OF_A_LINE
+        if room < 0:
+            raise DataError(
+                f"{path}: a pipe, a device or a gzip file may have at most {MOST_UNSEEN:,} bytes (counting {OF_A_LINE} "
+                f"more for each line), but this one has more, after line {number - 1:,}. If it has an end, write it to "
+                "a plain file and give that."
+            )
+        yield decoded(line, f"{path}:{number}")
+    if number == 0:
         raise DataError(f"{path}: the file is empty. Give a file with at least one line.")
-    return lines
 
 
 def no_such_file(path: str | Path) -> DataError:
@@ -80,30 +137,6 @@ def no_such_file(path: str | Path) -> DataError:
         url = f"{address[1]}://{address[2]}"
         return DataError(f"A text is read from a file; {url} is an address. Download it first: curl -LO {url}")
     return DataError(f"{path}: there is no such file. Check the path; relative paths start at {Path.cwd()}.")
-
-
-def _all_lines(file: BinaryIO, path: str) -> list[str]:
-    head = file.read(len(GZIP))
-    packed = head == GZIP
-    seen = stat.S_ISREG(os.fstat(file.fileno()).st_mode) and not packed
-    whole = io.BufferedReader(Again(head, file), 2**20)
-    lines: list[str] = []
-    room = math.inf if seen else MOST_UNSEEN
-    for line in bounded_lines(gzip.GzipFile(fileobj=whole) if packed else whole, f"{path}:"):
-        room -= len(line) + OF_A_LINE
-        if room < 0:
-            raise DataError(
-                f"{path}: a pipe, a device or a gzip file may have at most {MOST_UNSEEN:,} bytes (counting {OF_A_LINE} "
-                f"more for each line), but this one has more, after line {len(lines):,}. If it has an end, write it to "
-                "a plain file and give that."
-            )
-        lines.append(decoded(line, f"{path}:{len(lines) + 1}"))
-    return lines
-
-
-def in_json(path: str | Path) -> bool:
-    """Whether each line of a file is a JSON object, by its name: .jsonl or .ndjson, also with .gz, in any case."""
-    return str(path).lower().removesuffix(".gz").endswith((".jsonl", ".ndjson"))
 
 
 def bounded_lines(file: HasLines, where: str) -> Iterator[bytes]:
@@ -138,6 +171,58 @@ def decoded(line: bytes, place: str) -> str:
             f"{place}: byte {error.start + 1} of the line (0x{line[error.start]:02x}) is not valid UTF-8. "
             "Convert it to UTF-8 first, for instance: iconv -f latin1 -t utf-8."
         ) from None
+
+
+def decoded_chunks(stream: io.BufferedReader[Any], path: str | Path) -> Iterator[str]:
+    """Decode a file, chunk by chunk. Errors: `DataError` naming the byte that is not text."""
+    rest, offset = b"", 0
+    while True:
+        chunk = stream.read(CHUNK)
+        if offset == 0 and not rest:
+            whole = chunk.removeprefix(MARK)
+            offset = len(chunk) - len(whole)
+        else:
+            whole = rest + chunk
+        ready = whole[: whole_characters(whole)] if chunk else whole
+        text = _text_of(ready, path, offset)
+        yield text.replace("\r\n", "\n") if "\r" in text else text  # searching for one character is quicker
+        rest, offset = whole[len(ready) :], offset + len(ready)
+        if not chunk:
+            return
+
+
+def whole_characters(data: bytes) -> int:
+    """How many bytes to decode now: not those of an incomplete character, nor a CR that an LF may follow."""
+    end = len(data)
+    for back in range(1, min(4, end) + 1):
+        byte = data[end - back]
+        if byte >= 0xC0:  # the first byte of a character of 2, 3 or 4
+            return end - back if back < (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) else end
+        if byte < 0x80:
+            break
+    return end - 1 if data.endswith(b"\r") else end
+
+
+def _text_of(data: bytes, path: str | Path, offset: int) -> str:
+    nul = data.find(b"\0")
+    if nul >= 0:
+        raise DataError(
+            f"{path}: byte {offset + nul + 1:,} is NUL, which is not text. The file is binary or UTF-16; save it "
+            "as UTF-8 text, or give another one."
+        )
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: byte {offset + error.start + 1:,} (0x{data[error.start]:02x}) is not valid UTF-8. Convert the "
+            "whole file to UTF-8 first, for instance: iconv -f latin1 -t utf-8."
+        ) from None
+
+
+def _refuse_no_text(head: bytes, path: str | Path) -> None:
+    for start, (what, remedy) in NO_TEXT.items():
+        if head.startswith(start):
+            raise DataError(f"{path}: text must be UTF-8, plain or gzip, but this is {what}. {remedy}.")
 
 
 def _refuse_nul(line: bytes, place: str) -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from glassformer.base.errors import GlassformerError
 from glassformer.data.config import DataConfig, TokenizerConfig
-from glassformer.data.labelled import read_labelled
-from glassformer.data.pairs import read_tsv
+from glassformer.data.pairs import read_labelled, read_pairs
 from glassformer.data.running.corpus import read_parts
 from glassformer.data.running.token_cache import tokens_of
 from glassformer.data.tokenizer import TOKENIZERS
@@ -49,7 +48,7 @@ def main(kind: str, path: str, words: str | None = None) -> None:
     try:
         match kind:
             case "pairs":
-                found: dict[str, object] = {"pairs": len(read_tsv(path).pairs)}
+                found: dict[str, object] = {"pairs": len(read_pairs(path).pairs)}
             case "labelled":
                 found = {"pairs": len(read_labelled(path).pairs)}
             case _:

@@ -132,7 +132,7 @@ def test_the_hash_hangs_on_the_text_and_its_documents_and_not_on_how_they_are_ke
 def test_a_field_of_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some text, and more of it")
     lines(tmp_path / "b.jsonl", ["other text"])
-    with pytest.raises(ConfigError, match=r"data.field='body' names a field of .jsonl files"):
+    with pytest.raises(ConfigError, match=r"data.field='body' names a field of JSON objects, but no text .*jsonl"):
         read_parts(config(text=str(tmp_path / "a.txt"), field="body"))
     parts = read_parts(config(text=str(tmp_path / "a.txt"), dev_text=str(tmp_path / "b.jsonl"), field="text"))
     assert documents(parts["dev"]) == ["other text"]

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.base.errors import DataError
+from glassformer.data import lines as reading
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.running import text as module
 from glassformer.data.running.corpus import measure
@@ -33,6 +34,7 @@ def written(path: Path, data: str | bytes) -> Path:
 
 def small(monkeypatch: pytest.MonkeyPatch, piece: int, longest: int = 1000) -> None:
     monkeypatch.setattr(module, "PIECE", piece)
+    monkeypatch.setattr(reading, "CHUNK", piece)
     monkeypatch.setattr(module, "LONGEST_RUN", longest)
 
 
@@ -159,7 +161,7 @@ BAD = {
     "empty": (b"", "the text is empty"),
     "a mark alone": (b"\xef\xbb\xbf", "the text is empty"),
     "NUL": (b"abc\0def", "byte 4 is NUL.*binary or UTF-16"),
-    "UTF-16": ("text".encode("utf-16"), "byte 4 is NUL"),
+    "UTF-16": ("text".encode("utf-16"), "text must be UTF-8.* UTF-16.*iconv -f utf-16"),
     "Latin-1": ("schön".encode("latin-1"), r"byte 4 \(0xf6\) is not valid UTF-8.*iconv"),
     "one bad byte far in": (b"caf\xc3\xa9 " * 40 + b"\xe9t\xe9", r"byte 241 \(0xe9\)"),
     "a character that ends too soon": (b"abc \xf0\x9f\x98", r"byte 5 \(0xf0\)"),
@@ -178,6 +180,40 @@ def test_what_is_no_text_is_named(name: str, size: int, tmp_path: Path, monkeypa
         list(pieces(path))
 
 
+LINES = '{"text": "a"}\n\n{"text": null}\n{"text": "b", "n": {"t": "c"}}\n'
+JSON_FILES = {
+    "json": ("a.json", LINES.encode()),
+    "gzip": ("a.json.gz", gzip.compress(LINES.encode())),
+    "mark": ("a.txt", b"\xef\xbb\xbf" + LINES.encode()),
+    "no ending": ("part-00000", LINES.encode()),
+    "array": ("a.json", b'[\n  {\n    "text": "a"\n  }, {"text": ""}, {"text": null}, {"text": "b"}]\n'),
+    "folder": ("some/sub/a.txt", LINES.encode()),
+}
+
+
+@pytest.mark.parametrize("name", JSON_FILES)
+def test_json_is_read_by_its_content(name: str, tmp_path: Path) -> None:
+    path = tmp_path / JSON_FILES[name][0]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(JSON_FILES[name][1])
+    whole = tmp_path / JSON_FILES[name][0].split("/")[0]
+    with pytest.raises(DataError, match=r"this seems to be JSON .*Set data\.field .*data\.json = false"):
+        list(pieces(whole))
+    for how in ({"field": "text"}, {"json": True}):
+        found = list(pieces(whole, skip_empty=True, **how))
+        assert [piece.text for piece in found if piece.ends] == ["a", "b"]
+        assert sum(not piece.ends for piece in found) == 2  # skipped and counted
+    if name not in ("gzip", "mark"):
+        assert "".join(piece.text for piece in pieces(whole, json=False)) == path.read_text("utf-8")
+
+
+def test_an_array_is_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "CHUNK", 3)
+    texts = [f'"}}],{number} \u00e9' for number in range(20)]
+    path = written(tmp_path / "a.json", json.dumps([{"text": text} for text in texts], indent=1))
+    assert [piece.text for piece in pieces(path, "text")] == texts
+
+
 BAD_LINES = {
     "no JSON": ("text", "a.jsonl:2: a line must be one JSON object"),
     "no object": ("[1]", "a.jsonl:2: a line must be one JSON object"),
@@ -185,7 +221,8 @@ BAD_LINES = {
     "no text in it": ('{"text": 7}', "a.jsonl:2: the field 'text' must be text; got 7"),
     "half a character": ('{"text": "\\ud83d"}', "a.jsonl:2: the field 'text':.*lone surrogate"),
     "NUL": ('{"text": "a\\u0000"}', "a.jsonl:2: the field 'text' holds NUL"),
-    "an empty line": ("", "a.jsonl:2: a line must be one JSON object"),
+    "an empty line": ("", "a.jsonl:2: the text is empty.*data.skip_empty = true"),
+    "null": ('{"text": null}', "a.jsonl:2: the text is empty.*data.skip_empty = true"),
 }
 
 

@@ -56,7 +56,8 @@ def test_both_kinds_of_files_hold_the_same(tmp_path: Path, discrete: bool) -> No
     assert same(read_npz(written(tmp_path, npz_bytes(tables.episodes), "again.npz")).episodes, episodes)
 
 
-@pytest.mark.parametrize("form", ["BOM", "CRLF", "gz", "spaces", "no end of line", "no t and no done", "other order"])
+@pytest.mark.parametrize("form", ["BOM", "CRLF", "gz", "spaces", "no end of line", "no t and no done", "other order",
+                                  "truth values"])  # fmt: skip
 def test_a_table_may_be_written_in_other_ways(tmp_path: Path, form: str) -> None:
     plain = "".join(f"{line}\n" for line in GOOD)
     without = "\n".join(",".join(line.split(",")[i] for i in (0, 2, 3, 4, 5)) for line in GOOD)
@@ -69,6 +70,7 @@ def test_a_table_may_be_written_in_other_ways(tmp_path: Path, form: str) -> None
         "no end of line": plain.removesuffix("\n"),
         "no t and no done": without,
         "other order": turned,
+        "truth values": "\n".join(line[:-1] + {"0": "False", "1": " true"}.get(line[-1], line[-1]) for line in GOOD),
     }[form]
     name = "episodes.csv.gz" if form == "gz" else "episodes.csv"
     assert same(read_csv(written(tmp_path, text, name)).episodes, read_csv(table(tmp_path, *GOOD)).episodes)
@@ -174,7 +176,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         "no such file": tmp_path / "none.csv",
         "cannot be read": tmp_path,
         "gzip file is damaged": written(tmp_path, packed[:-12], "cut.csv.gz"),
-        "not valid UTF-8": written(tmp_path, b"\xff\xfe" + NAMES.encode()),
+        "not valid UTF-8": written(tmp_path, b"\xff" + NAMES.encode()),
     }
     for said, path in cases.items():
         with pytest.raises(DataError, match=said) as caught:
@@ -201,3 +203,10 @@ def test_recorded_episodes_are_read(
         assert (found.rewards == 1).all()
     else:
         assert found.returns.mean() == pytest.approx(mean, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["episodes.csv", "episodes.jsonl", "episodes.json"])
+def test_json_is_refused_with_the_way_to_a_table(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, '{"episode": 0, "t": 0, "obs": 1, "action": 1, "reward": 1}\n', name)
+    with pytest.raises(DataError, match=r"seems to be JSON.*to_csv"):
+        read_episodes(path)

@@ -12,15 +12,16 @@ import hashlib
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import SPLITS, DataConfig
-from glassformer.data.lines import in_json
-from glassformer.data.running.text import LEARN, SCORE, TOPICS, DocumentPiece, pieces
-from glassformer.data.running.text_files import Stamp, changed_while_read, stamps, text_files
+from glassformer.data.running.text import LEARN, SCORE, TOPICS, DocumentPiece, holds_json, pieces
+from glassformer.data.running.text_files import Stamp, changed_while_read, opened, stamps, text_files
 from glassformer.data.tokens.cuts import ANYWHERE, WORDS, Cuts, shares
 
 END = b"\0"
@@ -33,6 +34,7 @@ class Corpus:
 
     path: str | None
     field: str | None
+    json: bool | None
     skip_empty: bool
     sha256: str
     """SHA-256 of its documents in UTF-8."""
@@ -88,7 +90,7 @@ class Part:
         corpus = self.corpus
         self._refuse_changed()
         at = 0
-        for piece in pieces(corpus.path, corpus.field, skip_empty=corpus.skip_empty, cuts=cuts):
+        for piece in pieces(corpus.path, corpus.field, json=corpus.json, skip_empty=corpus.skip_empty, cuts=cuts):
             text = piece.text[max(0, self.first - at) : max(0, self.last - at)]
             at += len(piece.text)
             if text:
@@ -110,14 +112,21 @@ class Part:
             raise changed_while_read(differing[0])
 
 
-def measure(path: str | None, field: str | None = None, *, skip_empty: bool = False, use: str = LEARN) -> Corpus:
+def measure(
+    path: str | None,
+    field: str | None = None,
+    *,
+    json: bool | None = None,
+    skip_empty: bool = False,
+    use: str = LEARN,
+) -> Corpus:
     """Read a text once, to find its size, its documents and its hash; `use` is as for `pieces`.
 
     Errors: `DataError`, as reading raises it.
     """
     before = stamps(path)
     digest, ends, skips, length = hashlib.sha256(), array("q"), array("q"), 0
-    for piece in pieces(path, field, skip_empty=skip_empty, cuts=ANYWHERE, use=use):
+    for piece in pieces(path, field, json=json, skip_empty=skip_empty, cuts=ANYWHERE, use=use):
         digest.update(piece.text.encode("utf-8"))
         length += len(piece.text)
         if piece.ends:
@@ -129,7 +138,7 @@ def measure(path: str | None, field: str | None = None, *, skip_empty: bool = Fa
         raise changed_while_read(TOPICS if path is None else path)
     if not ends:
         raise DataError(f"{path}: every document is empty, so nothing is left to read. Give other text.")
-    return Corpus(path, field, skip_empty, digest.hexdigest(), np.array(ends), np.array(skips, np.int64), before)
+    return Corpus(path, field, json, skip_empty, digest.hexdigest(), np.array(ends), np.array(skips, np.int64), before)
 
 
 def read_parts(config: DataConfig, splits: Sequence[str] = SPLITS) -> dict[str, Part]:
@@ -141,25 +150,27 @@ def read_parts(config: DataConfig, splits: Sequence[str] = SPLITS) -> dict[str, 
     found: dict[str, Part] = {}
     named = {split: config.text_file(split) for split in SPLITS}
     files = [file for path in named.values() if path is not None for file in text_files(path)]
-    if config.field is not None and not any(map(in_json, files)):
+    if config.field is not None and not any(_is_json(file, config) for file in files):
         raise ConfigError(
-            f"data.field={config.field!r} names a field of .jsonl files, but no text is such a file. Remove "
-            "data.field, or give a file that ends in .jsonl, .ndjson, .jsonl.gz or .ndjson.gz."
+            f"data.field={config.field!r} names a field of JSON objects, but no text is a file of them. Remove "
+            "data.field, or give a file with one object on each line (.jsonl, .ndjson, also .gz)."
         )
+    how: Any = {"field": config.field, "json": config.json, "skip_empty": config.skip_empty}
     for split in [each for each in splits if named[each] is not None]:
         use = LEARN if split == "train" else SCORE
-        found[split] = measure(named[split], config.field, skip_empty=config.skip_empty, use=use).part()
+        found[split] = measure(named[split], **how, use=use).part()
     if named["dev"] is None and {"train", "dev"} & {*splits}:
-        whole = (
-            found["train"].corpus
-            if "train" in found
-            else measure(named["train"], config.field, skip_empty=config.skip_empty)
-        )
+        whole = found["train"].corpus if "train" in found else measure(named["train"], **how)
         at = held_out_from(whole, config.dev_share)
         found |= {"train": whole.part(0, at), "dev": whole.part(at)}
     elif named["train"] is None and "train" in splits:
         found["train"] = measure(None).part()
     return {split: found[split] for split in splits if split in found}
+
+
+def _is_json(path: Path, config: DataConfig) -> bool:
+    with opened(path) as file:
+        return holds_json(file, path, config.field, config.json)
 
 
 def held_out_from(corpus: Corpus, share: float) -> int:

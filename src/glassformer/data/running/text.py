@@ -1,6 +1,6 @@
 r"""Read running text of any size in pieces that fit in memory: from files, folders, or what ships with Python.
 
-A text file is one document, each line of a .jsonl or .ndjson file is one, and the files of a folder follow each other.
+A text file is one document, each object of a JSON file is one, and the files of a folder follow each other.
 UTF-8; a byte order mark at the start of a file is removed and "\r\n" becomes "\n"; nothing else is changed.
 
 A document longer than a piece is cut where no token crosses (`data/tokens/cuts.py`), so the parts give its tokens.
@@ -9,20 +9,17 @@ A document longer than a piece is cut where no token crosses (`data/tokens/cuts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.base.errors import DataError
-from glassformer.base.registry import suggestion
-from glassformer.data.labelled import object_in
-from glassformer.data.lines import MARK, bounded_lines, decoded, in_json
+from glassformer.data.lines import CHUNK, MARK, Opened, decoded_chunks
+from glassformer.data.records import checked, is_json, records_of, value_in
 from glassformer.data.running.text_files import opened, text_files
 from glassformer.data.tokens.cuts import ANYWHERE, WORDS, Cuts, last_place
-from glassformer.data.tokens.vocabulary import utf8
 
-PIECE = 2**20
-"""The approximate length of a piece in characters, and the number of bytes read at once."""
+PIECE = CHUNK
+"""The approximate length of a piece in characters."""
 LONGEST_RUN = 2**24
 """Most characters without a place to cut: 16 million, a book without a space, or that white space at the start has."""
 TOPICS = "pydoc_data.topics"
@@ -44,6 +41,7 @@ def pieces(
     path: str | Path | None,
     field: str | None = None,
     *,
+    json: bool | None = None,
     skip_empty: bool = False,
     cuts: Cuts = WORDS,
     use: str = LEARN,
@@ -58,15 +56,22 @@ def pieces(
         yield from topics(cuts)
         return
     for file in text_files(path):
-        with opened(file) as stream:
-            if in_json(file):
-                place = None
-                for place, text in json_texts(stream, file, field or "text"):
-                    yield from document([text], place, skip_empty, cuts, use)
-                if place is None:  # a file without lines is refused like any other without text
-                    yield from document([""], str(file), skip_empty, cuts, use)
+        with opened(file) as text:
+            if holds_json(text, file, field, json):
+                for place, document_text in json_texts(text, file, field or "text"):
+                    yield from document([document_text], place, skip_empty, cuts, use)
             else:
-                yield from document(decoded_chunks(stream, file), str(file), skip_empty, cuts, use)
+                yield from document(decoded_chunks(text.stream, file), str(file), skip_empty, cuts, use)
+
+
+def holds_json(file: Opened, path: Path, field: str | None, json: bool | None) -> bool:
+    """Whether each object of a file is a document. A file without a byte is one document, empty, like any other.
+
+    Errors: `DataError` for one that looks so although nobody said so.
+    """
+    remedy = "Set data.field to the field that holds the text"
+    found = is_json(file.stream, path, json, fields=field is not None, remedy=remedy)
+    return found and file.stream.peek(1) not in (b"", MARK)
 
 
 def topics(cuts: Cuts = ANYWHERE) -> Iterator[DocumentPiece]:
@@ -127,72 +132,20 @@ def cut(texts: Iterable[str], place: str, cuts: Cuts) -> Iterator[DocumentPiece]
     yield DocumentPiece(rest, True, place)
 
 
-def decoded_chunks(stream: BufferedReader, path: Path) -> Iterator[str]:
-    """Decode a file, chunk by chunk. Errors: `DataError` naming the byte that is not text."""
-    rest, offset = b"", 0
-    while True:
-        chunk = stream.read(PIECE)
-        if offset == 0 and not rest:
-            whole = chunk.removeprefix(MARK)
-            offset = len(chunk) - len(whole)
-        else:
-            whole = rest + chunk
-        ready = whole[: whole_characters(whole)] if chunk else whole
-        text = text_of(ready, path, offset)
-        yield text.replace("\r\n", "\n") if "\r" in text else text  # searching for one character is quicker
-        rest, offset = whole[len(ready) :], offset + len(ready)
-        if not chunk:
-            return
+def json_texts(file: Opened, path: Path, field: str) -> Iterator[tuple[str, str]]:
+    """(place, text) for each object of a JSON file; a blank line and null are empty texts.
 
-
-def whole_characters(data: bytes) -> int:
-    """How many bytes to decode now: not those of an incomplete character, nor a CR that an LF may follow."""
-    end = len(data)
-    for back in range(1, min(4, end) + 1):
-        byte = data[end - back]
-        if byte >= 0xC0:  # the first byte of a character of 2, 3 or 4
-            return end - back if back < (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) else end
-        if byte < 0x80:
-            break
-    return end - 1 if data.endswith(b"\r") else end
-
-
-def text_of(data: bytes, path: Path, offset: int) -> str:
-    """Decode bytes; `offset` is the number of bytes before them. Errors: `DataError` naming the byte."""
-    nul = data.find(b"\0")
-    if nul >= 0:
-        raise DataError(
-            f"{path}: byte {offset + nul + 1:,} is NUL, which is not text. The file is binary or UTF-16; save it "
-            "as UTF-8 text, or give another one."
-        )
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: byte {offset + error.start + 1:,} (0x{data[error.start]:02x}) is not valid UTF-8. Convert the "
-            "whole file to UTF-8 first, for instance: iconv -f latin1 -t utf-8."
-        ) from None
-
-
-def json_texts(stream: BufferedReader, path: Path, field: str) -> Iterator[tuple[str, str]]:
-    """(place, text) for each line of a .jsonl file. Errors: `DataError` naming a line without the field."""
-    for number, line in enumerate(bounded_lines(stream, f"{path}:"), start=1):
-        place = f"{path}:{number}"
-        record = object_in(decoded(line, place), place)
-        if field not in record:
-            raise DataError(
-                f"{place}: the object has no field {field!r}. {suggestion(field, list(record)[:20])[:200]} "
-                "Set data.field to the field that holds the text."
-            )
-        text = record[field]
+    Errors: `DataError` naming an object without the field, or with another value than a text.
+    """
+    remedy = "Set data.field to the field that holds the text."
+    for _, place, fields in records_of(file, path):
+        text = "" if fields is None else value_in(fields, field, place, remedy)
+        if text is None:
+            text = ""
         if not isinstance(text, str):
             raise DataError(
                 f"{place}: the field {field!r} must be text; got {str(text)[:60]}. Set data.field to another field."
             )
-        try:
-            utf8(text)
-        except DataError as error:  # JSON can spell half a character: "\ud83d"
-            raise DataError(f"{place}: the field {field!r}: {error}") from None
-        if "\0" in text:
+        if "\0" in checked(text, field, place):
             raise DataError(f"{place}: the field {field!r} holds NUL, which is not text. Remove it.")
         yield place, text.replace("\r\n", "\n")

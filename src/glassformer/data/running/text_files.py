@@ -6,18 +6,17 @@ be read again, with the same content each time.
 
 from __future__ import annotations
 
-import gzip
+import math
 import os
 import stat
-import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.base.errors import DataError
-from glassformer.data.lines import GZIP, no_such_file
+from glassformer.data import lines
+from glassformer.data.lines import Opened, no_such_file
 
 
 class Stamp(NamedTuple):
@@ -95,24 +94,15 @@ def stamp_of(path: Path, found: os.stat_result) -> Stamp:
 
 
 @contextmanager
-def opened(path: Path) -> Generator[BufferedReader, None, None]:
-    """Open a file for its bytes, unpacked if it is a gzip file, whatever its name.
+def opened(path: Path) -> Generator[Opened, None, None]:
+    """Open a file for its bytes, unpacked.
 
-    Errors: `DataError` for a file that cannot be read, a damaged gzip file, or one that changed before the block ended.
+    Errors: `DataError` for a file that cannot be read, and for one that changed before the block ended.
     """
-    checked(path)
-    try:
-        with path.open("rb") as file:
-            before = stamp_of(path, os.fstat(file.fileno()))
-            packed = file.read(len(GZIP)) == GZIP
-            file.seek(0)
-            yield BufferedReader(gzip.GzipFile(fileobj=file), 2**20) if packed else file  # pyright: ignore[reportArgumentType]
-            after = stamp_of(path, os.fstat(file.fileno()))
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: the gzip file is damaged ({error}). Download or compress it again.") from None
-    except OSError as error:
-        raise DataError(f"{path}: the file cannot be read ({error.strerror}). Give a readable text file.") from None
-    if before != after:
+    before = stamp_of(path, checked(path))
+    with lines.opened(path) as file:
+        yield file._replace(limit=math.inf)  # no more than a piece of it is kept
+    if before != stamp_of(path, checked(path)):
         raise changed_while_read(path)
 
 

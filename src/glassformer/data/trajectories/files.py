@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 
 from glassformer.base.errors import DataError
 from glassformer.base.registry import suggestion
-from glassformer.data.lines import no_such_file, read_lines
+from glassformer.data.lines import lines_of, no_such_file, opened
+from glassformer.data.records import in_json, looks_like_json
 from glassformer.data.trajectories.episodes import Episodes
 
 ENDS = ("terminals", "timeouts", "dones", "terminated", "truncated")
@@ -38,6 +39,8 @@ MOST_EPISODE = 2.0**53
 WHOLE = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 """What a cell may hold; Python alone would also take 1_000 and the digits of other scripts."""
+TRUTH = {"true": "1", "false": "0"}
+"""How tables write whether an episode is done, besides 1 and 0, in any case."""
 LARGEST = float(np.finfo(np.float32).max)
 BLANKS = " \t"
 """What may stand around a name or a number."""
@@ -63,7 +66,7 @@ def read_episodes(path: str | Path) -> Read:
 
 def read_csv(path: str | Path) -> Read:
     """Read a table with one line for each step. Errors: `DataError` naming file, line and column."""
-    first, *lines = read_lines(path)
+    first, *lines = _table_lines(path)
     names = [name.strip(BLANKS) for name in first.split(",")]
     columns = columns_of(path, names)
     if not lines:
@@ -78,7 +81,10 @@ def read_csv(path: str | Path) -> Read:
                 f"has {len(cells)}: {line[:60]!r}. Correct it."
             )
         for place in (each for group in columns.values() for each in group):
-            table[row, place] = number_in(cells[place], f"{path}:{row + 2}: {names[place]}")
+            cell = cells[place]
+            if place in columns.get("done", ()):
+                cell = TRUTH.get(cell.strip(BLANKS).lower(), cell)
+            table[row, place] = number_in(cell, f"{path}:{row + 2}: {names[place]}")
         whole = whole and WHOLE.fullmatch(cells[columns["action"][0]].strip(BLANKS)) is not None
     episode = table[:, columns["episode"][0]]
     edges = edges_of_ids(episode, f"{path}:", 2)
@@ -93,6 +99,18 @@ def read_csv(path: str | Path) -> Read:
     )
     read = {place for group in columns.values() for place in group}
     return Read(made, tuple(name for place, name in enumerate(names) if place not in read))
+
+
+def _table_lines(path: str | Path) -> list[str]:
+    """The lines of a table. Errors: `DataError` for JSON, with the way to a table."""
+    with opened(path) as file:
+        if in_json(path) or looks_like_json(file.stream, path):
+            raise DataError(
+                f"{path}: episodes are read from a table (.csv) or from arrays (.npz), but this seems to be JSON. "
+                "Write a table: python -c 'import sys, pandas; pandas.read_json(sys.argv[1], lines=True)"
+                ".to_csv(sys.argv[2], index=False)' OLD NEW.csv"
+            )
+        return list(lines_of(file, path))
 
 
 def columns_of(path: str | Path, names: Sequence[str]) -> dict[str, list[int]]:

@@ -28,7 +28,7 @@ class Text(Task):
     metrics = ("loss", "token_accuracy")
     cut = Cut(
         *("text", "text", "dev_text"),
-        ("dev_share", "dev_text", "field", "skip_empty"),
+        ("dev_share", "dev_text", "field", "json", "skip_empty"),
         *("text", "the text that ships with Python"),
     )
 
