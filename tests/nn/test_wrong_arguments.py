@@ -5,9 +5,23 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer import Batch, ModelConfig, StackConfig, Transformer, answer, generate, observe, preset
+from glassformer import (
+    ATTEND,
+    Attention,
+    Batch,
+    Block,
+    Mask,
+    ModelConfig,
+    StackConfig,
+    Transformer,
+    answer,
+    generate,
+    observe,
+    preset,
+)
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.rows import check_ids, pad
+from glassformer.nn.feed_forward import FeedForward, GatedFeedForward
 from glassformer.nn.joint import Joint
 from specimens import config, model, production
 
@@ -23,6 +37,48 @@ def watch(model):
 def run(**given):
     network = model("decoder" if "prompts" in given and "sources" not in given else "encoder-decoder")
     return list(generate(network, **{"max_new_tokens": 2, **given}))
+
+
+AUTO, X = ATTEND["softmax"]["auto"], torch.randn(2, 3, 8)
+PARTS = {
+    "a width that heads do not divide": (
+        lambda: Attention(30, 4, AUTO),
+        r"multiple of n_heads; got d_model=30",
+    ),
+    "heads in words": (lambda: Attention(8, "2", AUTO), r"n_heads of Attention must be a whole.*got '2' \(str\)"),
+    "no head": (lambda: Attention(8, 0, AUTO), "n_heads of Attention must be a whole number of at least 1; got 0"),
+    "groups of no size": (lambda: Attention(8, 4, AUTO, n_kv_heads=3), "multiple of n_kv_heads; got 4 and 3"),
+    "a backend by name": (lambda: Attention(8, 2, "auto"), "attend of Attention must be a function; got 'auto'"),
+    "attention of another width": (
+        lambda: Attention(8, 2, AUTO)(X[..., :6]),
+        r"x of Attention .*=8 .*2, 3, 6\]",
+    ),
+    "a source of another width": (lambda: Attention(8, 2, AUTO)(X, source=X[..., :6]), "source of Attention must hold"),
+    "ids for vectors": (lambda: Attention(8, 2, AUTO)(X.long()), r"d_model=8 floats; got torch\.int64"),
+    "a tensor as mask": (
+        lambda: Attention(8, 2, AUTO)(X, mask=X[..., 0] > 0),
+        r"a Mask.*bool.*Mask\(keep=keep\)",
+    ),
+    "a block of numbers": (lambda: Block(8, 2, 32), r"self_attention of Block must be a Residual; got 8 \(int\)"),
+    "a network of another width": (
+        lambda: FeedForward(8, 9, torch.relu)(X[..., :6]),
+        "x of FeedForward must hold",
+    ),
+    "an activation by name": (lambda: FeedForward(8, 9, "relu"), "activation of FeedForward must be a function"),
+    "a gate of no width": (lambda: GatedFeedForward(8, 0, torch.relu), "d_ff of GatedFeedForward .*at least 1; got 0"),
+}
+
+
+@pytest.mark.shapes(False)
+@pytest.mark.parametrize(("wrong", "said"), PARTS.values(), ids=PARTS)
+def test_a_part_alone_refuses_by_name(wrong, said):
+    with pytest.raises((ConfigError, DataError), match=said):
+        wrong()
+
+
+def test_without_a_mask_everything_is_read():
+    attention = Attention(8, 2, AUTO)
+    assert torch.equal(attention(X), attention(X, mask=Mask()))
 
 
 CASES = {

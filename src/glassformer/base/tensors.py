@@ -116,3 +116,26 @@ def check_prefix(prefix: object, values: Tensor) -> None:
             f"A prefix must be from 0 to {T}, the length of a row; got {int(prefix[row])} for row {row} (counted from "
             "0). Give the number of tokens at the start of the row that every token may read."
         )
+
+
+def check_vectors(name: str, given: object, width: int, owner: str) -> None:
+    """Raise `DataError` unless `given` has vectors of `width` numbers, as this part reads them."""
+    if not isinstance(given, Tensor):
+        raise DataError(f"{name} of {owner} must be a tensor of vectors, [..., {width}]; got {came(given)}.")
+    if not given.is_floating_point() or given.ndim == 0 or given.shape[-1] != width:
+        raise DataError(
+            f"{name} of {owner} must hold vectors of d_model={width} floats; got {given.dtype} of shape "
+            f"{list(given.shape)}. Give vectors of that width, or make the part with another d_model."
+        )
+
+
+def check_size(name: str, given: object, owner: str) -> None:
+    """Raise `ConfigError` unless `given` is a whole number of at least 1."""
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise ConfigError(f"{name} of {owner} must be a whole number of at least 1; got {came(given)}. Try {name}=64.")
+
+
+def check_function(name: str, given: object, owner: str, such_as: str) -> None:
+    """Raise `ConfigError` unless `given` can be called."""
+    if not callable(given):
+        raise ConfigError(f"{name} of {owner} must be a function; got {came(given)}. Try {such_as}.")

@@ -18,7 +18,7 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.base.tracing import differentiated, followed
 from glassformer.fast.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, there_and_back
 from glassformer.nn.attend import ATTEND, Mask
-from glassformer.nn.attend.mask import Lowered
+from glassformer.nn.attend.mask import Lowered, mask_or_all
 from glassformer.nn.attention import Attention
 from glassformer.nn.columns import LayerCache
 from glassformer.nn.norm import LayerNorm, RMSNorm, rms_norm
@@ -43,7 +43,7 @@ class FastAttention(Attention):
         self,
         x: Float[Tensor, "B T D"],
         *,
-        mask: Mask,
+        mask: Mask | None = None,
         source: Float[Tensor, "B S D"] | None = None,
         rotation: Rotation | None = None,
         cache: LayerCache | None = None,
@@ -51,6 +51,7 @@ class FastAttention(Attention):
         """As `Attention.forward`."""
         if not self.training or cache is not None or self.attend is not AUTO:
             return super().forward(x, mask=mask, source=source, rotation=rotation, cache=cache)
+        mask = mask_or_all(mask, "Attention")
         q, k, v = (self.heads(each) for each in self.projected(x, source))
         if serves(q, k, v, mask, norms := (self.query_norm, self.key_norm), rotation):
             mixed = attend(q, k, v, mask, norms, rotation, scale=self.scale)

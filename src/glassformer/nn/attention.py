@@ -6,8 +6,11 @@ from collections.abc import Callable
 
 from torch import nn
 
+from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Tensor
+from glassformer.base.tensors import check_function, check_size, check_vectors
 from glassformer.nn.attend import Attend, Mask, Weigh, attention_weights
+from glassformer.nn.attend.mask import mask_or_all
 from glassformer.nn.columns import LayerCache
 from glassformer.nn.positions import Relation, Rotation, rotate
 
@@ -44,6 +47,20 @@ class Attention(nn.Module):
         scale: float | None = None,
     ) -> None:
         super().__init__()
+        sizes = {"d_model": d_model, "n_heads": n_heads, "n_kv_heads": n_kv_heads or n_heads, "d_head": d_head or 1}
+        for name, size in sizes.items():
+            check_size(name, size, "Attention")
+        check_function("attend", attend, "Attention", 'ATTEND["softmax"]["auto"]')
+        if d_head is None and d_model % n_heads:
+            raise ConfigError(
+                f"d_model of Attention must be a multiple of n_heads; got d_model={d_model} and n_heads={n_heads}. "
+                "Change one of them, or give d_head=, the width of a head."
+            )
+        if n_heads % (n_kv_heads or n_heads):
+            raise ConfigError(
+                f"n_heads of Attention must be a multiple of n_kv_heads; got {n_heads} and {n_kv_heads}. Change one."
+            )
+        self.d_model = d_model
         self.d_head = d_head if d_head is not None else d_model // n_heads
         self.scale = self.d_head**-0.5 if scale is None else scale
         self.dropout = dropout
@@ -63,15 +80,19 @@ class Attention(nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         *,
-        mask: Mask,
+        mask: Mask | None = None,
         source: Float[Tensor, "B S D"] | None = None,
         rotation: Rotation | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Attend from each position of x to `source`, or else to x itself.
+        """Attend from each position of x to `source`, or else to x itself; without a `mask`, to every position there.
 
         A `complete` cache already holds all keys and values (of a source); any other takes in the new ones.
         """
+        check_vectors("x", x, self.d_model, "Attention")
+        if source is not None:
+            check_vectors("source", source, self.d_model, "Attention")
+        rules = mask_or_all(mask, "Attention")
         if cache is not None and cache.complete:
             q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
             k, v = cache.read()
@@ -81,8 +102,8 @@ class Attention(nn.Module):
             if cache is not None:
                 k, v = cache.append(k, v)
         if self.relation is not None:
-            mask = self.relation(q, k, mask, scale=self.scale)
-        mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=self.dropout if self.training else 0.0)
+            rules = self.relation(q, k, rules, scale=self.scale)
+        mixed = self.attend(q, k, v, rules, scale=self.scale, dropout=self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:

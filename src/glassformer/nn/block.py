@@ -8,6 +8,7 @@ from torch import nn
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Tensor
+from glassformer.base.typed import expect
 from glassformer.nn.attend import Mask
 from glassformer.nn.columns import LayerCache
 from glassformer.nn.convolution import Nearby
@@ -34,6 +35,10 @@ class Block(nn.Module):
         parallel: bool = False,
     ) -> None:
         super().__init__()
+        parts = {"self_attention": self_attention, "cross_attention": cross_attention, "feed_forward": feed_forward}
+        for name, part in parts.items():
+            if name != "cross_attention" or part is not None:
+                expect(part, Residual, f"{name} of Block", "Try Residual(Attention(...), norm), or build a Stack.")
         self.parallel = parallel
         self.self_attention = self_attention
         self.cross_attention = cross_attention
@@ -43,7 +48,7 @@ class Block(nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         *,
-        mask: Mask,
+        mask: Mask | None = None,
         rotation: Rotation | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
         memory_mask: Mask | None = None,
@@ -52,7 +57,7 @@ class Block(nn.Module):
         nearby: Nearby | None = None,
         convolved: tuple[LayerCache, LayerCache] | None = None,
     ) -> Float[Tensor, "B T D"]:
-        """Return the residual stream after this block. Without a `memory_mask`, all of the memory may be read.
+        """Return the residual stream after this block. Without a mask, all of x, or all of the memory, may be read.
 
         `nearby` and `convolved` are for short convolutions: where earlier tokens are, and the caches of those before
         self-attention and before feed-forward.
@@ -65,7 +70,7 @@ class Block(nn.Module):
                 raise ConfigError(
                     "A block with cross-attention needs a memory; got None. Give memory=, the output of the encoder."
                 )
-            x = self.cross_attention(x, reads=reads, source=memory, mask=memory_mask or Mask(), cache=cross_cache)
+            x = self.cross_attention(x, reads=reads, source=memory, mask=memory_mask, cache=cross_cache)
         return self.feed_forward(x, reads=reads, nearby=nearby, convolved=before_forward)
 
     @property

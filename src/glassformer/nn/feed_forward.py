@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Float, Int, Tensor
+from glassformer.base.tensors import check_function, check_size, check_vectors
 
 
 class FeedForward(nn.Module):
@@ -24,6 +25,10 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        check_size("d_model", d_model, "FeedForward")
+        check_size("d_ff", d_ff, "FeedForward")
+        check_function("activation", activation, "FeedForward", "torch.relu")
+        self.d_model = d_model
         self.activation = activation
         self.up = nn.Linear(d_model, d_ff, bias=bias)
         self.dropout = nn.Dropout(dropout)
@@ -31,6 +36,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """The map at each position."""
+        check_vectors("x", x, self.d_model, "FeedForward")
         return self.down(self.dropout(self.activation(self.up(x))))
 
     @property
@@ -56,6 +62,10 @@ class GatedFeedForward(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        check_size("d_model", d_model, "GatedFeedForward")
+        check_size("d_ff", d_ff, "GatedFeedForward")
+        check_function("activation", activation, "GatedFeedForward", "torch.relu")
+        self.d_model = d_model
         self.activation = activation
         self.gate = nn.Linear(d_model, d_ff, bias=bias)
         self.up = nn.Linear(d_model, d_ff, bias=bias)
@@ -64,6 +74,7 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """The map at each position."""
+        check_vectors("x", x, self.d_model, "GatedFeedForward")
         return self.down(self.dropout(self.activation(self.gate(x)) * self.up(x)))
 
     @property

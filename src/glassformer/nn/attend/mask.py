@@ -12,6 +12,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.base.pattern import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import check_keep
+from glassformer.base.typed import came
 from glassformer.nn.attend.pattern import readable
 from glassformer.nn.attend.value_bias import ValueBias
 
@@ -231,3 +232,17 @@ class Lowered:
     def zero_blind(self, output: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows K"]:
         """Replace the output of queries that may read no key by zeros."""
         return output if self.blind is None else output.masked_fill(self.blind, 0.0)
+
+
+def mask_or_all(given: object, owner: str) -> Mask:
+    """The mask; without one, everything may be read. Errors: `ConfigError` for a plain tensor, or anything else."""
+    if given is None:
+        return Mask()
+    if isinstance(given, Mask):
+        return given
+    kind = f"{given.dtype} of shape {list(given.shape)}" if isinstance(given, Tensor) else came(given)
+    raise ConfigError(
+        f"mask of {owner} must be a Mask, which says what may be read; got {kind}. Give Mask(keep=keep) for padding "
+        "(boolean [B, S], True at real keys), Mask(causal=True) for the causal rule, Mask(bias=numbers) for numbers "
+        "[B, H, T, S] that are added to the scores, or leave it out to read everything."
+    )
