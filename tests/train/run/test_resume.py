@@ -246,15 +246,14 @@ def test_what_fails_keeps_no_lock(whole, tmp_path):
 
 def test_threads_are_chosen_once(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    processors, before = [set(range(3))], torch.get_num_threads()
+    processors = [set(range(3))]
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: processors[0], raising=False)
     session = start(recipe(training__threads=0), tmp_path / "run")
-    assert (torch.get_num_threads(), session.recipe.training.threads) == (3, 3)
+    assert (session.threads, session.recipe.training.threads) == (3, 3)
     follow(session, stop_after=1)
     processors[0] = {0, 1}
     again = resume(tmp_path / "run")
-    assert (torch.get_num_threads(), again.recipe) == (3, session.recipe)
-    torch.set_num_threads(before)
+    assert (again.threads, again.recipe) == (3, session.recipe)
     assert any("3 threads, as asked, although this process may use only 2" in note for note in again.notes)
 
 

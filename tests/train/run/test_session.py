@@ -197,3 +197,28 @@ def test_flex_is_asked_for_the_width_that_heads_have(settings, width, monkeypatc
     monkeypatch.setattr(session, "obstacle", lambda _, width, *__, **___: asked.append(width))
     session._runtime(recipe(model__attention="flex", model__d_model=64, model__n_heads=8, **settings), ALONE)
     assert asked == [width]
+
+
+@pytest.mark.parametrize("ended", ["to the end", "left early", "refused"])
+def test_a_run_leaves_the_generator_and_the_threads_of_its_caller(tmp_path, ended):
+    before, threads = torch.get_rng_state(), torch.get_num_threads()
+    asked = recipe(training__threads=threads + 1)
+    try:
+        session = start(asked, tmp_path / "run")
+        assert torch.equal(torch.get_rng_state(), before)
+        assert torch.get_num_threads() == threads
+        events = session.train()
+        first = next(events)
+        assert torch.get_num_threads() == session.threads == threads + 1
+        if ended == "refused":
+            with pytest.raises(RuntimeError, match="enough"):
+                events.throw(RuntimeError("enough"))  # pyright: ignore[reportAttributeAccessIssue]
+        elif ended == "left early":
+            events.close()  # pyright: ignore[reportAttributeAccessIssue]
+        else:
+            assert [first, *events]
+            resume(tmp_path / "run")
+        assert torch.equal(torch.get_rng_state(), before)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(threads)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
+from glassformer.base.runtime import threads_kept
 from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode.answer import ASKED, MODELS, USUAL, Answer, answers, limit_of, nothing
 from glassformer.decode.choose.unwritten import unwritten
@@ -75,6 +76,7 @@ AHEAD = 8
 Figures = dict[str, Metric | dict[str, dict[str, Metric]]]
 
 
+@threads_kept()
 def evaluate(
     run: Path,
     recipe: Recipe,

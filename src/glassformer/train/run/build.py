@@ -45,15 +45,16 @@ def plain(model: Transformer, optimizer: torch.optim.Optimizer | None = None) ->
 
 def new_model(recipe: Recipe, tokenizers: Tokenizers) -> Transformer:
     """The model before its first step, on the CPU; it depends only on the recipe and the vocabularies."""
-    torch.manual_seed(recipe.training.seed)
-    model = Transformer(model_config(recipe, tokenizers))
-    if names := break_names(recipe.training.broken):
-        from glassformer.train.breaks.surgery import WEIGHTS  # here: only runs with mistakes need it
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(recipe.training.seed)  # not `torch.manual_seed`: it seeds other devices too
+        model = Transformer(model_config(recipe, tokenizers))
+        if names := break_names(recipe.training.broken):
+            from glassformer.train.breaks.surgery import WEIGHTS  # here: only runs with mistakes need it
 
-        for name in names:
-            if name in WEIGHTS:
-                WEIGHTS[name](model)
-    return as_recipe(model, recipe)
+            for name in names:
+                if name in WEIGHTS:
+                    WEIGHTS[name](model)
+        return as_recipe(model, recipe)
 
 
 def as_recipe(model: Transformer, recipe: Recipe) -> Transformer:

@@ -9,7 +9,10 @@ from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
+import torch
+
 from glassformer.base.errors import DivergedError
+from glassformer.base.runtime import threads_kept
 from glassformer.data.batch import Batch
 from glassformer.nn.transformer import Transformer
 from glassformer.store.folders import newest
@@ -90,6 +93,8 @@ class Session:
         self.average = Average(model, memory) if memory else None
         self.saver = saver_of(lock, prepared, model, self.optimizer, self.best.step, self.average, ranks)
         self.epoch = 0
+        self.threads = torch.get_num_threads()
+        """Those that the run trains with; `start` and `resume` give the caller his own back."""
         self._interrupted = False
 
     def interrupt(self) -> None:
@@ -97,18 +102,20 @@ class Session:
         self._interrupted = True
 
     def train(self) -> Iterator[Event]:
-        """Train from where the run stands to its last step.
+        """Train from where the run stands to its last step, with the run's number of threads until this ends.
 
         Errors: `CheckpointError` if another process has begun to train it, `DivergedError` for what is not finite, and
         at the end `ResourceError` if the last checkpoint could not be saved.
         """
         if self.ranks.first:
             self.lock.take()
-        try:
-            yield from self._train()
-        finally:
-            self.saver.close()
-            self.lock.release()
+        with threads_kept():
+            torch.set_num_threads(self.threads)
+            try:
+                yield from self._train()
+            finally:
+                self.saver.close()
+                self.lock.release()
 
     def _train(self) -> Iterator[Event]:
         began = time.perf_counter()

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from glassformer.base.errors import CheckpointError, ConfigError
-from glassformer.base.runtime import choose_threads
+from glassformer.base.runtime import choose_threads, threads_kept
 from glassformer.nn.attend.flex import obstacle
 from glassformer.nn.recompute import recompute
 from glassformer.nn.transformer import Transformer
@@ -52,9 +52,11 @@ from glassformer.train.sources.run_data import RunData
 __all__ = ["Session", "resume", "start"]
 
 
+@threads_kept()
 def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE, speed: Speed = plain) -> Session:
     """Start a new run in the folder `out` and write its recipe there; of several processes the first one writes it.
 
+    Torch's random generators and its number of threads are the caller's again afterwards, as after `Session.train`.
     `speed` is put on the model and its optimizer, as `fast.for_training`. Errors: those of reading data and recipe.
     """
     refuse_other_recipe(recipe, ranks)
@@ -80,6 +82,7 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE, speed: Speed = plain)
         )
 
 
+@threads_kept()
 def resume(
     run: Path,
     allowed: Collection[str] = (),
