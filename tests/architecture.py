@@ -68,6 +68,41 @@ def imports(module: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, text) for text in texts if isinstance(text, str))
 
 
+def import_graph(texts: dict[str, str]) -> dict[str, set[str]]:
+    """Of module paths and their source: which of them each imports, wherever in the file, also for types alone."""
+    names = {_dotted(module): module for module in texts}
+    graph: dict[str, set[str]] = {}
+    for module, text in texts.items():
+        found = {
+            names.get(name) or names.get(name.rpartition(".")[0])
+            for _, name in imports(module, ast.parse(text))
+            if not name.endswith(".__version__")  # a constant, for everybody
+        }
+        graph[module] = {each for each in found if each is not None and each != module}
+    return graph
+
+
+def _dotted(module: str) -> str:
+    words = ["glassformer", *module.removesuffix(".py").split("/")]
+    return ".".join(words[:-1] if words[-1] == "__init__" else words)
+
+
+def circles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """The largest sets of modules in which each leads back to itself through the others."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        seen: set[str] = set()
+        waiting = [*graph[start]]
+        while waiting:
+            module = waiting.pop()
+            if module not in seen:
+                seen.add(module)
+                waiting += graph[module]
+        reached[start] = seen
+    rings = {frozenset(other for other in seen if start in reached[other]) for start, seen in reached.items()}
+    return [{*ring} for ring in rings if ring]
+
+
 def upward_imports(module: str, text: str) -> list[str]:
     """A module imports only its own folder and lower floors."""
     folder, floor = floor_of(module.removesuffix(".py"))
