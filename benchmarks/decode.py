@@ -43,7 +43,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import EOS, SPECIALS
 from glassformer.decode.beam import beam_search
 from glassformer.decode.generate import generate
-from glassformer.decode.prepare import prepared
+from glassformer.fast.decoding import for_decoding
 from glassformer.study.table import markdown
 
 REST = 0.3
@@ -64,13 +64,13 @@ class Way(NamedTuple):
 
 
 OURS = {
-    "float32": Way(4, 4, partial(prepared, precision="float32")),
-    "float32-compiled": Way(4, 4, partial(prepared, precision="float32", compile=True)),
-    "bfloat16": Way(2, 4, partial(prepared, precision="bfloat16")),
-    "bfloat16-int8-cache": Way(2, 1, partial(prepared, precision="bfloat16", cache="int8")),
-    "int8": Way(1, 4, partial(prepared, precision="int8")),
-    "int8-int8-cache": Way(1, 1, partial(prepared, precision="int8", cache="int8")),
-    "int8-compiled": Way(1, 4, partial(prepared, precision="int8", compile=True)),
+    "float32": Way(4, 4, partial(for_decoding, precision="float32")),
+    "float32-compiled": Way(4, 4, partial(for_decoding, precision="float32", compile=True)),
+    "bfloat16": Way(2, 4, partial(for_decoding, precision="bfloat16")),
+    "bfloat16-int8-cache": Way(2, 1, partial(for_decoding, precision="bfloat16", cache="int8")),
+    "int8": Way(1, 4, partial(for_decoding, precision="int8")),
+    "int8-int8-cache": Way(1, 1, partial(for_decoding, precision="int8", cache="int8")),
+    "int8-compiled": Way(1, 4, partial(for_decoding, precision="int8", compile=True)),
 }
 
 PEERS = ("transformers", "CTranslate2")

@@ -35,11 +35,6 @@ FLOORS = {
     "__main__": 9,
 }
 
-MOVING = (
-    *("decode/choose/native_likely.py", "decode/native_stack.py", "decode/prepare.py", "nn/described.py"),
-    *("nn/int8.py", "nn/native_linear.py", "nn/native_map.py", "nn/opaque.py"),
-)
-"""Modules of decoding that call our C++ and belong into `fast`."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef
@@ -113,8 +108,6 @@ def upward_imports(module: str, text: str) -> list[str]:
         if name.split(".")[0] != "glassformer":
             continue
         other, other_floor = floor_of(name.removeprefix("glassformer").removeprefix("."))
-        if other == "fast" and module in MOVING:
-            continue
         if other != folder and (other_floor is None or other_floor >= floor):
             index = other == "__init__" or other_floor is None
             shown = "the public index; only __version__ may be taken from it" if index else f"floor {other_floor}"

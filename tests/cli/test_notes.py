@@ -67,7 +67,7 @@ def test_keys_in_8_bits_are_said(trained, run):
 
 
 def test_what_is_compiled_for_long_is_said_before_the_first_text(trained, run, monkeypatch):
-    monkeypatch.setattr("glassformer.decode.prepare.compile_steps", lambda model: model)
+    monkeypatch.setattr("glassformer.fast.decoding.compile_steps", lambda model: model)
     answer = run("generate", trained, "--prompt", "a", "--decode.compile")
     assert "; TorchInductor compiles the first steps" in answer.err
 

@@ -22,7 +22,7 @@ from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
 from glassformer.decode.engine.warm_up import warm_up
 from glassformer.decode.generate import generate
-from glassformer.decode.prepare import prepared
+from glassformer.fast.decoding import for_decoding
 from specimens import model, tokens
 
 ROWS = [[5, 6, 7, 8, 9, 10], [8, 9], [9, 10, 7]]
@@ -69,7 +69,7 @@ def together(made):
 def lengths():
     """Logits of steps, of 3 rows and then of 2, and what was compiled for them."""
     made = model("decoder", max_len=40)
-    ready, ids, counts = prepared(made, "float32", compile=True), tokens(3, 40), [graphs()]
+    ready, ids, counts = for_decoding(made, "float32", compile=True), tokens(3, 40), [graphs()]
     with torch.no_grad():
         cache = ready.new_cache()
         steps = [ready(ids[:, :5], cache=cache)]
@@ -86,7 +86,7 @@ def lengths():
 def padded():
     """The same of rows with padding; a second code is an error, so that nothing is compiled for each length."""
     made = model("decoder", max_len=40)
-    ready, ids, keep = prepared(made, "float32", compile=True), tokens(3, 40), torch.ones(3, 40, dtype=torch.bool)
+    ready, ids, keep = for_decoding(made, "float32", compile=True), tokens(3, 40), torch.ones(3, 40, dtype=torch.bool)
     keep[1, :2] = False
     with torch.no_grad():
         cache = ready.new_cache()
@@ -103,7 +103,7 @@ def warmed(shape):
 
     Among them those that fill 64 columns: of their own tokens, and of their memory.
     """
-    made = prepared(model(shape, max_len=90), "float32", compile=True)
+    made = for_decoding(model(shape, max_len=90), "float32", compile=True)
     engine, counts = Engine(made, Limits(rows=8), eos=-1), []
     warm_up(engine)
     counts.append(graphs())
@@ -126,7 +126,7 @@ def warmed(shape):
 def rounded(precision):
     """The worst of the logits of prepared weights, and what was compiled for two rows and more."""
     made = model("decoder").float()
-    eager, ready, ids = prepared(made, precision), prepared(made, precision, compile=True), tokens(2, 8)
+    eager, ready, ids = for_decoding(made, precision), for_decoding(made, precision, compile=True), tokens(2, 8)
     with torch.no_grad():
         caches, worst = (eager.new_cache(), ready.new_cache()), 0.0
         for part in ids.split((3, 1, 1, 1, 1, 1), dim=1):
@@ -143,7 +143,7 @@ def texts(kind):
     """Whether all ways to write give the same."""
     shape, settings = SHAPES[kind]
     made = model(shape, **settings)
-    ready = prepared(made, "float32", compile=True)
+    ready = for_decoding(made, "float32", compile=True)
     same = {
         "rows": written(ready, ROWS) == written(made, ROWS),
         "one": written(ready, ROWS[:1]) == written(made, ROWS[:1]),

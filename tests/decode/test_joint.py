@@ -22,9 +22,9 @@ from glassformer.decode.blanks import fill_blanks
 from glassformer.decode.choose.penalties import logit_bias
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.generate import generate
-from glassformer.decode.prepare import prepared
 from glassformer.decode.read_back import read_back
 from glassformer.decode.speculative import speculative
+from glassformer.fast.decoding import for_decoding
 from glassformer.nn.joint import Joint
 from glassformer.train import loss as module
 from glassformer.train.loss import loss_of
@@ -202,19 +202,19 @@ def test_its_loss_is_that_of_the_mean(layout):
 
 
 def test_made_ready_each_member_is(monkeypatch):
-    monkeypatch.setattr("glassformer.decode.prepare.has_cpp", lambda: False)  # which leaves other numbers wide
+    monkeypatch.setattr("glassformer.fast.decoding.has_cpp", lambda: False)  # which leaves other numbers wide
     wide = members("encoder-decoder")
-    same = prepared(Joint(wide), "float32")
+    same = for_decoding(Joint(wide), "float32")
     assert isinstance(same, Joint)
     assert all(one is other for one, other in zip(same.members, wide, strict=True))
     models = [each.float() for each in wide]
     joint = Joint(models)
-    rounded = prepared(joint, "bfloat16", "int8")
+    rounded = for_decoding(joint, "bfloat16", "int8")
     assert isinstance(rounded, Joint)
     assert {each.rounds_cache for each in rounded.members} == {True}
     assert {p.dtype for p in rounded.parameters()} == {torch.bfloat16}
     assert {p.dtype for p in joint.parameters()} == {torch.float32}
-    apart = Joint([prepared(each, "bfloat16", "int8") for each in models])
+    apart = Joint([for_decoding(each, "bfloat16", "int8") for each in models])
     sources = sequences([3, 2])
     assert answer(rounded, sources, max_new_tokens=5) == answer(apart, sources, max_new_tokens=5)
 

@@ -11,11 +11,9 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.base.errors import ResourceError
+from glassformer.fast import linear as native_linear
+from glassformer.fast.linear import Int8Linear, NativeLinear, native_product
 from glassformer.fast.native import c_map, in_pieces, linear_map, product
-from glassformer.nn import native_linear
-from glassformer.nn.int8 import Int8Linear
-from glassformer.nn.native_linear import NativeLinear
-from glassformer.nn.opaque import native_product
 from specimens import native_cpp
 
 pytestmark = native_cpp

@@ -8,8 +8,9 @@ import torch
 from decode.stepping import ROWS, together, written
 from glassformer.base.errors import ConfigError
 from glassformer.decode.generate import generate
-from glassformer.decode.prepare import CACHES, prepared
+from glassformer.decode.prepare import CACHES
 from glassformer.decode.speculative import speculative
+from glassformer.fast.decoding import for_decoding
 from glassformer.nn.columns import Growing
 from glassformer.nn.rounded import Rounded
 from glassformer.train.settings import DECODE_CACHES, DecodeConfig
@@ -49,7 +50,7 @@ def test_it_holds_what_a_growing_cache_holds_in_a_quarter_of_the_memory():
 @pytest.mark.parametrize("capacity", [None, 12])
 def test_logits_are_those_of_exact_keys_but_for_the_rounding(shape, variant, capacity):
     exact = model(shape, **variant)
-    ours, ids = prepared(exact, "float32", "int8"), tokens(2, 12)
+    ours, ids = for_decoding(exact, "float32", "int8"), tokens(2, 12)
     given = {} if shape == "decoder" else {"memory": exact.encode(tokens(2, 5))}
     with torch.no_grad():
         seen = []
@@ -62,14 +63,14 @@ def test_logits_are_those_of_exact_keys_but_for_the_rounding(shape, variant, cap
 
 def test_the_model_itself_stays_as_it_is():
     exact = model("decoder")
-    ours = prepared(exact, "float32", "int8")
+    ours = for_decoding(exact, "float32", "int8")
     assert (exact.rounds_cache, ours.rounds_cache) == (False, True)
     assert all(a is b for a, b in zip(ours.parameters(), exact.parameters(), strict=True))
-    assert prepared(exact, "float32") is exact
+    assert for_decoding(exact, "float32") is exact
 
 
 def test_guesses_can_be_taken_back():
-    ours = prepared(model("decoder"), "float32", "int8")
+    ours = for_decoding(model("decoder"), "float32", "int8")
     given = {"prompts": [[1, 7, 8, 7, 8]], "max_new_tokens": 8}
     plain = [each.tokens[0] for each in generate(ours, **given)]
     assert [each.tokens[0] for each in speculative(ours, lookup=2, **given)] == plain
@@ -100,9 +101,9 @@ def test_a_joining_row_is_not_rounded_again():
 
 def test_what_has_no_keys_to_round_is_refused():
     with pytest.raises(ConfigError, match="rounds keys and values; linear attention caches none"):
-        prepared(model("decoder", attention_rule="linear"), "float32", "int8")
+        for_decoding(model("decoder", attention_rule="linear"), "float32", "int8")
     with pytest.raises(ConfigError, match="Compiled steps need an exact KV cache"):
-        prepared(model("decoder"), "float32", "int8", compile=True)
+        for_decoding(model("decoder"), "float32", "int8", compile=True)
 
 
 def test_the_settings_name_the_caches_that_there_are():

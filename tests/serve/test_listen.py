@@ -205,7 +205,7 @@ def test_settings_that_cannot_be(text_run, tmp_path, flags, says, capsys, monkey
 def test_steps_are_compiled_before_it_listens(text_run, capsys, monkeypatch):
     """Neither compiles nor listens here: what was asked for reaches the model, and in which order."""
     from glassformer.cli.main import main
-    from glassformer.decode import prepare
+    from glassformer.fast import decoding as prepare
     from glassformer.serve import listen
 
     seen = []

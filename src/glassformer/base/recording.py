@@ -1,4 +1,4 @@
-"""Operations that are recorded, to be done again on other numbers in the same places (decode/recorded.py)."""
+"""Operations that are recorded, to be done again on other numbers in the same places (fast/graphs.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-Constants = dict[tuple[tuple[float, ...], torch.dtype, torch.device], Tensor]
+Constants = dict[tuple[tuple[int | float, ...], torch.dtype, torch.device], Tensor]
 """Tensors whose numbers came from the host, by these."""
 
 _KEPT: ContextVar[Constants | None] = ContextVar("kept", default=None)

@@ -125,8 +125,9 @@ def run_verb(name: str, words: list[str]) -> int:
         raise ConfigError(f"`glassformer {name}` needs {examples[verb.target]}. {usage(name, verb)}")
     check_environment()  # before a verb imports torch
     from glassformer.cli.notes import notes_to, say
+    from glassformer.fast import put_on_decoding
 
-    with notes_to(say):
+    with notes_to(say), put_on_decoding():
         return import_module(f"glassformer.cli.{name}").run(arguments)
 
 

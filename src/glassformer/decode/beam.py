@@ -34,6 +34,7 @@ from glassformer.decode.hypotheses import (
     open_rows,
     together,
 )
+from glassformer.decode.prepare import Kernels, kernels_of
 from glassformer.decode.rows import Rows, begin_rows, check_writes
 from glassformer.decode.run import Run, forward, read_first
 from glassformer.decode.stops import Cut
@@ -86,7 +87,7 @@ def beam_search(
     check_writes(model)
     check_beam(beam, n_best, groups)
     check_forced(forced, beam, groups)
-    width, ranking = beam // groups, lengths or length_penalty(0.6)
+    width, ranking, kernels = beam // groups, lengths or length_penalty(0.6), kernels_of(model)
     with torch.no_grad(), Evaluation(model), reading(model) if coverage else nullcontext() as seen:
         rows = spread(begin_rows(model, sources, prompts, max_new_tokens, numbers), groups)._replace(prefix=prefix)
         run = read_first(model, rows)
@@ -103,10 +104,10 @@ def beam_search(
             owners = [search.row for search in going for _ in search.going]
             context = rows.context(owners)._replace(written=written, searched=True)
             logits = model.head(hidden[:, -1])
-            scores = scored(filtered(filters, logits, context) if filters else logits, never)
+            scores = scored(filtered(filters, logits, context) if filters else logits, never, kernels)
             check_summed(scores, logits, context)
             penalties = [0.0] * len(owners) if covered is None else covered.penalties(alike)
-            rule = Rule(width, eos, step, ranking, penalties, forced, ends)
+            rule = Rule(width, eos, step, ranking, penalties, forced, ends, kernels)
             extend_groups(going, scores, rule, groups, diversity)
             stop_at = width if early_stop or width == 1 else None
             for each in going:
@@ -155,6 +156,7 @@ class Rule(NamedTuple):
     """Texts that each answer must contain."""
     stop: Cut | None = None
     """Called with the row of a search."""
+    kernels: Kernels | None = None
 
 
 def extend_groups(searches: Sequence[Search], scores: Scores, rule: Rule, groups: int, diversity: float) -> None:
@@ -162,7 +164,7 @@ def extend_groups(searches: Sequence[Search], scores: Scores, rule: Rule, groups
 
     There are enough candidates for each group to find 2 * width tokens that no other group made less likely.
     """
-    likely = likeliest(scores, rule.beam * (2 if groups == 1 else 2 + groups))
+    likely = likeliest(scores, rule.beam * (2 if groups == 1 else 2 + groups), rule.kernels)
     if rule.forced is not None:
         likely = rule.forced.beside(likely, scores, [begun.ids for each in searches for begun in each.going])
     firsts = [0, *accumulate(len(each.going) for each in searches)][: len(searches)]

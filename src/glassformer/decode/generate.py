@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from glassformer.data.tokens.vocabulary import EOS
-from glassformer.decode.choose.ahead import ahead_of
 from glassformer.decode.choose.context import Choose
 from glassformer.decode.choose.greedy import greedy
-from glassformer.decode.machine import MACHINES
-from glassformer.decode.recorded import may_be_recorded, write_ahead
+from glassformer.decode.prepare import kernels_of
 from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes
 from glassformer.decode.run import Run, begin_of, check_context, forward, read_anew, read_first
 from glassformer.nn.evaluation import Evaluation
@@ -43,17 +41,17 @@ def generate(
     last `max_context` tokens anew at each step; a larger `drop` keeps the cache for `drop` steps. Without, a row longer
     than the model takes is refused. `numbers` identify the rows to `choose` (None: their places in the call). With
     `prefix`, the tokens of a prompt read each other in both directions, as the objective "prefix" trains (Raffel et al.
-    2020, section 3.2.1). On CUDA, steps are recorded where they can be (`recorded.py`). Errors: `ConfigError`,
-    `DataError`, also where a logit is NaN or +inf.
+    2020, section 3.2.1). Errors: `ConfigError`, `DataError`, also where a logit is NaN or +inf.
     """
     check_writes(model)
     check_context(model, max_context, drop)
     evaluation = Evaluation(model)
     with torch.no_grad():  # around no yield, as evaluation: whoever iterates finds its own modes
         rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
-    device, ahead = next(model.parameters()).device, ahead_of(choose)
-    if device.type in MACHINES and ahead is not None and may_be_recorded(model, rows, max_context):
-        yield from write_ahead(model, rows, choose, ahead, eos, stop, MACHINES[device.type](device))
+    kernels = kernels_of(model)
+    written = None if kernels is None else kernels.write(model, rows, choose, max_context, eos, stop)
+    if written is not None:
+        yield from written
         return
     with torch.no_grad(), evaluation:
         run = read_first(model, rows, max_context, drop)

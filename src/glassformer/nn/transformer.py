@@ -41,6 +41,9 @@ class Transformer(nn.Module):
     rounds_cache = False
     """Whether new caches hold keys and values in 8 bits; `prepared` makes such models."""
 
+    kernels: object = None
+    """What decoding may use in place of plain torch (`decode/prepare.py`), if it was put on."""
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         expect(config, ModelConfig, "The config of a Transformer", "Try Transformer(ModelConfig(8000, stack)).")

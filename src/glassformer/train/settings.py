@@ -20,7 +20,7 @@ from glassformer.train.optim.schedule import SCHEDULES, USES, Schedule
 PRECISIONS = ("auto", "bfloat16", "float16", "float32")
 DECODE_CACHES = ("exact", "int8")
 DECODE_PRECISIONS = ("auto", "bfloat16", "float32", "int8")
-"""The precisions of decode/prepare.py, repeated here because that module imports torch."""
+"""The precisions of fast/decoding.py, repeated here because that module imports torch."""
 TRACKERS = ("tensorboard",)
 TEXT_METRICS = ("bleu", "chrf")
 LABEL_METRICS = ("accuracy", "macro_f1")

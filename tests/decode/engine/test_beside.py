@@ -14,7 +14,7 @@ from glassformer.decode.choose.draw import chooser
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.engine.batching import Engine
 from glassformer.decode.engine.requests import Limits, Request
-from glassformer.decode.prepare import prepared
+from glassformer.fast.decoding import for_decoding
 from specimens import VOCAB, model, native_cpp
 
 SHAPES = pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])
@@ -27,7 +27,7 @@ def apart(shape: str, precision: str, lengths: list[int], seed: int, **settings)
     torch.manual_seed(seed)
     made = model(shape, positions="rotary", head_bias=True, max_len=400, dtype=torch.float32, **settings)
     made.head.bias.data[EOS] = -1e3
-    engine_of, together = prepared(made, precision), Recorded(DRAWN)
+    engine_of, together = for_decoding(made, precision), Recorded(DRAWN)
     requests = []
     for number, length in enumerate(lengths):
         ids = random.choices(range(4, VOCAB), k=length)

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from glassformer.base.errors import CheckpointError, ConfigError
-from glassformer.decode.prepare import prepared
+from glassformer.fast.decoding import for_decoding
 from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import step_folder
@@ -58,7 +58,7 @@ def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch, precis
     def watched(model, precision, cache, *, compile):
         assert not compile
         rounded[precision] = model
-        return prepared(model, precision, cache)
+        return for_decoding(model, precision, cache)
 
     monkeypatch.setattr("glassformer.train.finished.use.prepared", watched)
     monkeypatch.setattr("glassformer.train.score.evaluate.prepared", watched)

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.decode.choose import native_likely
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.finite import check_numbers
 from glassformer.decode.choose.unwritten import forbid
+from glassformer.decode.prepare import Kernels
 
 
 class Scores(NamedTuple):
@@ -30,16 +30,15 @@ class Candidates(NamedTuple):
     """In nats, normalised as by `scored`; -inf for forbidden tokens."""
 
 
-def scored(logits: Float[Tensor, "rows V"], never: Sequence[int] = ()) -> Scores:
+def scored(logits: Float[Tensor, "rows V"], never: Sequence[int] = (), kernels: Kernels | None = None) -> Scores:
     """Sum over the vocabulary, then forbid the ids of `never`.
 
     In this order, a log-probability is the model's own: what the model gives to a token that is never written is lost,
     as it is where a given text is scored (`read_back`).
     """
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if native_likely.can_look_at(wide):
-        whole = native_likely.log_sums(wide)
-    else:
+    whole = None if kernels is None else kernels.log_sums(wide)
+    if whole is None:
         whole = wide.logsumexp(-1, keepdim=True).cpu().double()
     return Scores(forbid(wide, never) if never else wide, whole)
 
@@ -50,12 +49,12 @@ def check_summed(scores: Scores, logits: Float[Tensor, "rows V"], context: Conte
         check_numbers(logits, context)
 
 
-def likeliest(scores: Scores, k: int) -> Candidates:
+def likeliest(scores: Scores, k: int, kernels: Kernels | None = None) -> Candidates:
     """Return the `k` most likely tokens of each row, or all if there are fewer."""
     k = min(k, scores.logits.shape[-1])
-    if native_likely.can_look_at(scores.logits, k):
-        values, ids = native_likely.largest(scores.logits, k)
-    else:
+    found = None if kernels is None else kernels.largest(scores.logits, k)
+    if found is None:
         values, ids = scores.logits.topk(k)
-        values, ids = values.cpu().double(), ids.cpu()
+        found = values.cpu().double(), ids.cpu()
+    values, ids = found
     return Candidates(ids, (values - scores.whole).masked_fill(values.isneginf(), -torch.inf))

@@ -1,4 +1,4 @@
-// Blocks as they are told (described.py), and how much room and work they take.
+// Blocks as they are told (blocks.py), and how much room and work they take.
 
 #pragma once
 

@@ -6,8 +6,8 @@
 
 namespace glassformer {
 
-enum Normalises : int64_t { NOTHING = 0, LAYER = 1, RMS = 2 };  // `norm` of described.py
-enum Activates : int64_t { IDENTITY, RELU, RELU_SQUARED, SIGMOID, SILU, GELU, GELU_TANH };  // ORDER of described.py
+enum Normalises : int64_t { NOTHING = 0, LAYER = 1, RMS = 2 };  // `norm` of blocks.py
+enum Activates : int64_t { IDENTITY, RELU, RELU_SQUARED, SIGMOID, SILU, GELU, GELU_TANH };  // ORDER of blocks.py
 
 struct Norm {
     int64_t kind;

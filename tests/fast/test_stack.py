@@ -7,12 +7,13 @@ import math
 import pytest
 import torch
 
-from decode.natively import given, natively, stepwise
 from decode.stepping import ROWS, best_of, read_by, together, written
+from fast.natively import given, natively, stepwise
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.beam import beam_search
-from glassformer.decode.native_stack import StackInCpp, with_native_stacks
-from glassformer.decode.prepare import join_projections, prepared, self_attentions, sharing_weights
+from glassformer.decode.prepare import sharing_weights
+from glassformer.fast.decoding import for_decoding, join_projections, self_attentions
+from glassformer.fast.stack import StackInCpp, with_native_stacks
 from glassformer.nn.slots import Slots
 from specimens import INSIDES, ORDERS, close, model, native_cpp, tokens
 
@@ -189,7 +190,7 @@ def test_each_row_of_a_running_batch_has_its_own_columns(shape, positions, steps
 def test_every_precision_is_near_the_model(shape, precision):
     variant = {"feed_forward": "gated", "activation": "silu", "norm": "rms", "d_model": 24, "n_heads": 4, "d_ff": 37}
     made = model(shape, **variant).float()
-    ready, ids, memory = prepared(made, precision), tokens(2, 7), given(made)
+    ready, ids, memory = for_decoding(made, precision), tokens(2, 7), given(made)
     assert type(ready.reader) is StackInCpp
     with torch.no_grad():
         expected, found = made(ids, **memory), stepwise(ready, ids, **memory)
@@ -228,7 +229,7 @@ def test_a_gate_far_below_zero_is_closed(activation, steps):
 def test_a_row_is_the_same_alone_and_beside_others_on_any_number_of_threads(precision):
     """To the last bit, prompts included. The model is wide enough for C++ to use the threads."""
     made = model("encoder-decoder", d_model=128, n_heads=4, d_ff=512, feed_forward="gated", qk_norm="rms").float()
-    ready, ids, memory = prepared(made, precision), tokens(5, 6), given(made, 5)["memory"]
+    ready, ids, memory = for_decoding(made, precision), tokens(5, 6), given(made, 5)["memory"]
     found, before = [], torch.get_num_threads()
     try:
         for threads in (1, 2, 3):

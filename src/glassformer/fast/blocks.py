@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
+from glassformer.fast.hooks import Hooks
+from glassformer.fast.linear import FEW, Int8Linear, NativeLinear
 from glassformer.fast.native import CMap, CNorm, c_map
 from glassformer.nn.activation import ACTIVATIONS
 from glassformer.nn.attend import ATTEND
@@ -18,9 +20,6 @@ from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block
 from glassformer.nn.convolution import ShortConvolution
 from glassformer.nn.feed_forward import FeedForward, GatedFeedForward
-from glassformer.nn.hooks import Hooks
-from glassformer.nn.int8 import Int8Linear
-from glassformer.nn.native_linear import FEW, NativeLinear
 from glassformer.nn.norm import LayerNorm, RMSNorm
 from glassformer.nn.residual import Residual
 from glassformer.nn.stochastic_depth import StochasticDepth

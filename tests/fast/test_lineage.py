@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from decode.natively import natively
+from fast.natively import natively
 from glassformer.nn.columns import Growing, Once
 from specimens import close, model, native_cpp, tokens
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
-from decode.natively import given, natively, stepwise
-from glassformer.decode import native_stack
+from fast.natively import given, natively, stepwise
+from glassformer.fast import stack as native_stack
 from glassformer.nn.slots import Slots
 from glassformer.nn.stack import Stack
 from specimens import close, model, native_cpp, tokens

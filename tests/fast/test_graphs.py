@@ -7,11 +7,9 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook
 
 from decode.naive import collected
-from decode.recorder import Asked, Recorder, Recording
+from fast.recorder import Asked, Recorder, Recording
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS
-from glassformer.decode import machine
-from glassformer.decode.choose.ahead import ahead_of
 from glassformer.decode.choose.context import ByLogits
 from glassformer.decode.choose.draw import chooser
 from glassformer.decode.choose.greedy import greedy
@@ -19,7 +17,10 @@ from glassformer.decode.choose.penalties import logit_bias
 from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.choose.unwritten import without
 from glassformer.decode.generate import generate
-from glassformer.decode.recorded import REHEARSALS
+from glassformer.fast import graphs as machine
+from glassformer.fast.decoding import KERNELS
+from glassformer.fast.graphs import REHEARSALS, ahead_of
+from glassformer.nn.transformer import Transformer
 from glassformer.nn.watch import watch_attention
 from specimens import INSIDES, ORDERS, VOCAB, model
 
@@ -41,6 +42,7 @@ def recorder(monkeypatch):
     """Lets a CPU record steps, as a device of CUDA does."""
     made = Recorder()
     monkeypatch.setitem(machine.MACHINES, "cpu", lambda _: made)
+    monkeypatch.setattr(Transformer, "kernels", KERNELS)
     return made
 
 

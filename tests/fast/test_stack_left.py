@@ -6,20 +6,20 @@ import pytest
 import torch
 from torch import nn
 
-from decode.natively import given, natively, stepwise
 from decode.stepping import ROWS, written
+from fast.natively import given, natively, stepwise
 from glassformer.base.errors import ConfigError
-from glassformer.decode import native_stack
 from glassformer.decode.beam import beam_search
 from glassformer.decode.coverage import reading
-from glassformer.decode.native_keys import Places
-from glassformer.decode.prepare import prepared
 from glassformer.fast import native
+from glassformer.fast import stack as native_stack
+from glassformer.fast.blocks import describe
+from glassformer.fast.decoding import for_decoding
+from glassformer.fast.keys import Places
+from glassformer.fast.linear import FEW
 from glassformer.nn.activation import ACTIVATIONS
 from glassformer.nn.attend import Mask
 from glassformer.nn.convolution import ShortConvolution
-from glassformer.nn.described import describe
-from glassformer.nn.native_linear import FEW
 from glassformer.nn.slots import Slots
 from glassformer.nn.stack import Stack
 from specimens import close, model, native_cpp, tokens
@@ -214,18 +214,16 @@ def test_without_a_compiler_modules_do_everything(monkeypatch, request):
     native.has_cpp.cache_clear()
     request.addfinalizer(native.has_cpp.cache_clear)
     made = model("decoder").float()
-    assert type(prepared(made, "float32").reader) is Stack
-    assert type(prepared(made, "bfloat16").reader) is Stack
+    assert type(for_decoding(made, "float32").reader) is Stack
+    assert type(for_decoding(made, "bfloat16").reader) is Stack
     assert type(natively(made).reader) is Stack
 
 
 def test_many_rows_in_bfloat16_are_left_to_hardware_for_it(steps, monkeypatch):
-    monkeypatch.setattr("glassformer.nn.native_linear.has_bfloat16", lambda device: True)
-    monkeypatch.setattr("glassformer.nn.native_linear.can_pack", lambda device: True)
-    monkeypatch.setattr(
-        "glassformer.nn.native_linear.PackedLinear", lambda weight, bias: lambda x: x @ weight.float().T
-    )
-    ready = prepared(model("decoder", bias=False).float(), "bfloat16")
+    monkeypatch.setattr("glassformer.fast.linear.has_bfloat16", lambda device: True)
+    monkeypatch.setattr("glassformer.fast.linear.can_pack", lambda device: True)
+    monkeypatch.setattr("glassformer.fast.linear.PackedLinear", lambda weight, bias: lambda x: x @ weight.float().T)
+    ready = for_decoding(model("decoder", bias=False).float(), "bfloat16")
     stepwise(ready, tokens(FEW, 4), (3, 1))
     assert steps == [1]
     stepwise(ready, tokens(FEW + 1, 4), (3, 1))

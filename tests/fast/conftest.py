@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.decode import native_stack
-from glassformer.decode.native_keys import may_go_on
+from glassformer.fast import stack as native_stack
+from glassformer.fast.keys import may_go_on
 
 
 @pytest.fixture

@@ -1,30 +1,34 @@
-"""Decoding whose steps are recorded: the host asks for a step before it has read the token that the last one chose.
+"""Steps of decoding as CUDA graphs: captured once, replayed for each token, asked for before the last one is known.
 
-All of a step is recorded once, from the embedding of a token to the choice of the next, and done again for each token
-(machine.py). Its cache has constant shapes; it is recorded anew when rows leave, and when the cache is full.
+A step is hundreds of small operations, and asking for one takes the host longer than an accelerator needs for it; a
+graph asks for all of them at once. All of a step is captured, from the embedding of a token to the choice of the next.
+Its cache has constant shapes; it is captured anew when rows leave, and when the cache is full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, cast
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 
 from glassformer.base.recording import Constants, as_recorded
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.decode.choose.ahead import REFUSED, Ahead
-from glassformer.decode.choose.context import Choose, Context
-from glassformer.decode.choose.draw import own_uniforms
-from glassformer.decode.machine import Machine, Work
+from glassformer.decode.choose.context import ByLogits, Choose, Context
+from glassformer.decode.choose.draw import Chooser, draw, own_uniforms
+from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.rows import Emitted, Rows, Stop
 from glassformer.decode.run import Run, forward, read_first
+from glassformer.fast.hooks import Hooks
 from glassformer.nn.attend import ATTEND
 from glassformer.nn.attention import Attention
 from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.feed_forward import Experts
 from glassformer.nn.fixed import FixedCache
-from glassformer.nn.hooks import Hooks
 from glassformer.nn.joint import Joint
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
@@ -34,6 +38,115 @@ LEAST_ROOM = 64
 REHEARSALS = 8
 """Steps of one shape before it is recorded. Libraries make their plans in the first one; and as recording takes as long
 as some steps, a shape that is soon left would not be worth it."""
+Work = Callable[[], None]
+_ONE_AT_A_TIME = Lock()
+"""CUDA records one graph at a time in a process."""
+
+
+@runtime_checkable
+class Machine(Protocol):
+    """What decoding asks of a device."""
+
+    def record(self, work: Work) -> Work:
+        """Records the operations of `work` on the device, and returns what does them on the same tensors.
+
+        Nothing in a tensor changes meanwhile, but whatever else `work` changes on the host does.
+        """
+        ...
+
+    def give(self, numbers: Sequence[float], to: Float[Tensor, " B"]) -> None:
+        """Puts numbers into a tensor once what was asked for before is done. Nobody waits."""
+        ...
+
+    def sent(self, ids: Int[Tensor, " B"]) -> Callable[[], list[int]]:
+        """Begins to send numbers to the host, as they will be then; returns what waits for them."""
+        ...
+
+
+class Cuda:
+    """A CUDA device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._refuses = False
+
+    def record(self, work: Work) -> Work:
+        """As `Machine.record`. What CUDA refuses to record is asked for one by one from then on; a warning says so."""
+        if self._refuses:
+            return work
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.device)
+        # A failure leaves the stream of the record as the current one; the outer `with` sets it back.
+        with _ONE_AT_A_TIME, torch.cuda.stream(torch.cuda.current_stream(self.device)):
+            try:
+                with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                    work()
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                self._refuses = True
+                first = str(error.__context__ or error).partition("\n")[0]
+                warnings.warn(
+                    "A step of decoding cannot be a CUDA graph here, so its operations are asked for one by one: "
+                    f"{first}",
+                    stacklevel=2,
+                )
+                return work
+        return graph.replay
+
+    def give(self, numbers: Sequence[float], to: Float[Tensor, " B"]) -> None:
+        """As `Machine.give`, from memory of its own each time, which stays until it was read."""
+        to.copy_(torch.tensor(numbers, dtype=to.dtype, pin_memory=True), non_blocking=True)
+
+    def sent(self, ids: Int[Tensor, " B"]) -> Callable[[], list[int]]:
+        """As `Machine.sent`."""
+        here = torch.empty(ids.shape, dtype=ids.dtype, pin_memory=True)
+        here.copy_(ids, non_blocking=True)
+        arrived = torch.cuda.Event()
+        arrived.record(torch.cuda.current_stream(self.device))
+
+        def received() -> list[int]:
+            arrived.synchronize()
+            return here.tolist()
+
+        return received
+
+
+MACHINES: dict[str, Callable[[torch.device], Machine]] = {"cuda": Cuda}
+"""By the type of a device. A CPU needs none: there our C++ takes a whole step in one call."""
+
+
+REFUSED = -1
+"""In place of a token where `Choose` raises an error."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A `Choose` that looks at logits only, and at random numbers that the host knows in advance."""
+
+    steps: Sequence[ByLogits]
+    seed: int | None
+    """Of the random numbers, as `own_uniforms` makes them; None: the most likely token is chosen."""
+
+    def __call__(self, logits: Float[Tensor, "B V"], uniforms: Float[Tensor, " B"] | None = None) -> Int[Tensor, " B"]:
+        """Return what `Choose` would, or `REFUSED`."""
+        given = kept = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        for each in self.steps:
+            kept = each.step(kept)
+        ids = kept.argmax(-1) if uniforms is None else draw(kept, uniforms)
+        sound = (given.amax(-1) < math.inf) & kept.amax(-1).isfinite()  # NaN is not below infinity
+        return torch.where(sound, ids, REFUSED)
+
+
+def ahead_of(choose: Choose) -> Ahead | None:
+    """Return how to choose as `choose` does before the last tokens are known; None if it has to know them."""
+    if choose is greedy:
+        return Ahead((), None)
+    if not isinstance(choose, Chooser) or choose.uniforms is not None:
+        return None
+    steps = [each for each in choose.steps if isinstance(each, ByLogits)]
+    if len(steps) < len(choose.steps):
+        return None
+    return Ahead(steps, None if choose.sampling.temperature == 0 else choose.sampling.seed)
 
 
 class Sent(NamedTuple):
@@ -70,6 +183,16 @@ def may_be_recorded(model: Transformer, rows: Rows, max_context: int | None) -> 
 def columns_of(rows: Rows) -> int:
     """How many columns the rows take in a cache; the last token that a row writes is never read."""
     return max(map(len, rows.prompts), default=0) + max(rows.limits, default=0) - 1
+
+
+def write(
+    model: Transformer, rows: Rows, choose: Choose, max_context: int | None, eos: int, stop: Stop | None
+) -> Iterator[Emitted] | None:
+    """What `generate` yields, by steps that are captured; None where they cannot be."""
+    device, ahead = next(model.parameters()).device, ahead_of(choose)
+    if device.type not in MACHINES or ahead is None or not may_be_recorded(model, rows, max_context):
+        return None
+    return write_ahead(model, rows, choose, ahead, eos, stop, MACHINES[device.type](device))
 
 
 def write_ahead(

@@ -13,12 +13,12 @@ import pytest
 
 from decode.stepping import SHAPES
 from glassformer.base.errors import ConfigError
-from glassformer.decode.compiled import compile_steps
-from glassformer.decode.prepare import prepared
+from glassformer.fast.compiled import compile_steps
+from glassformer.fast.decoding import for_decoding
 from specimens import model, native_cpp
 
 compiler = pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler is here")
-STEPPING = Path(__file__).with_name("stepping.py")
+STEPPING = Path(__file__).parents[1] / "decode" / "stepping.py"
 
 
 def compared(kind):
@@ -50,7 +50,7 @@ def test_rows_with_padding_have_one_code_too():
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own, of its compiler
 def test_weights_are_shared_and_the_model_goes_on_as_it_was():
     made = model("encoder-decoder")
-    ready = prepared(made, "float32", compile=True)
+    ready = for_decoding(made, "float32", compile=True)
     assert ready is not made
     assert all(a is b for a, b in zip(made.parameters(), ready.parameters(), strict=True))
     assert type(made.reader) is not type(ready.reader)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from decode.natively import given, natively, stepwise
-from decode.test_native_stack import WITHIN, own, rounding, shapes
-from glassformer.decode.native_keys import CKeys, reading
-from glassformer.decode.native_stack import with_native_stacks
-from glassformer.decode.prepare import join_projections, prepared, self_attentions, sharing_weights
-from glassformer.nn import native_linear
+from fast.natively import given, natively, stepwise
+from fast.test_stack import WITHIN, own, rounding, shapes
+from glassformer.decode.prepare import sharing_weights
+from glassformer.fast import linear as native_linear
+from glassformer.fast.decoding import for_decoding, join_projections, self_attentions
+from glassformer.fast.keys import CKeys, reading
+from glassformer.fast.linear import NativeLinear
+from glassformer.fast.stack import with_native_stacks
 from glassformer.nn.attend import Mask
-from glassformer.nn.native_linear import NativeLinear
 from specimens import close, model, native_cpp, tokens
 
 pytestmark = native_cpp
@@ -183,7 +184,7 @@ def test_a_text_is_the_same_alone_and_beside_others_on_any_number_of_threads(sha
     """To the last bit, but where hardware for bfloat16 reads many positions."""
     monkeypatch.setattr(native_linear, "has_bfloat16", lambda device: False)
     made = model(shape, d_model=128, n_heads=4, d_ff=512, feed_forward="gated", qk_norm="rms").float()
-    ready, ids, before, found = prepared(made, precision), tokens(MANY, 7), torch.get_num_threads(), []
+    ready, ids, before, found = for_decoding(made, precision), tokens(MANY, 7), torch.get_num_threads(), []
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)

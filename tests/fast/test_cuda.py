@@ -8,7 +8,7 @@ import warnings
 import pytest
 import torch
 
-from glassformer.decode.machine import Cuda
+from glassformer.fast.graphs import Cuda
 
 
 @pytest.fixture

@@ -10,10 +10,8 @@ from torch import nn
 
 from glassformer.base.errors import ConfigError
 from glassformer.decode.generate import generate
-from glassformer.decode.prepare import PRECISIONS, join_projections, prepared, self_attentions
-from glassformer.nn.int8 import Int8Linear
-from glassformer.nn.native_linear import NativeLinear
-from glassformer.nn.packed import PackedLinear
+from glassformer.fast.decoding import PRECISIONS, for_decoding, join_projections, self_attentions
+from glassformer.fast.linear import Int8Linear, NativeLinear, PackedLinear
 from glassformer.train.settings import DECODE_PRECISIONS, DecodeConfig
 from specimens import ORDERS, close, model, native_cpp, tokens
 
@@ -29,7 +27,7 @@ WAYS = [pytest.param(True, id="C++", marks=native_cpp), pytest.param(False, id="
 def cpp(request, monkeypatch):
     """Whether our C++ is there."""
     if not request.param:
-        monkeypatch.setattr("glassformer.decode.prepare.has_cpp", lambda: False)
+        monkeypatch.setattr("glassformer.fast.decoding.has_cpp", lambda: False)
     return request.param
 
 
@@ -62,8 +60,8 @@ def test_joined_projections_change_nothing(shape, variant):
 
 
 def test_every_self_attention_is_joined(monkeypatch):
-    monkeypatch.setattr("glassformer.decode.prepare.has_cpp", lambda: False)
-    made = prepared(in_float32("encoder-decoder"), "bfloat16")
+    monkeypatch.setattr("glassformer.fast.decoding.has_cpp", lambda: False)
+    made = for_decoding(in_float32("encoder-decoder"), "bfloat16")
     assert len(self_attentions(made)) == 4
     assert all(each.joined is not None and not hasattr(each, "key") for each in self_attentions(made))
 
@@ -73,7 +71,7 @@ def test_every_self_attention_is_joined(monkeypatch):
 def test_float32_is_the_model_with_other_maps(shape, variant, cpp):
     """Sums in another order: the same to a few roundings; the tensors that are not packed are the model's own."""
     made = in_float32(shape, **variant)
-    ready, ids, source = prepared(made, "float32"), tokens(2, 5), given(shape)
+    ready, ids, source = for_decoding(made, "float32"), tokens(2, 5), given(shape)
     assert isinstance(ready.head.faster, NativeLinear if cpp else PackedLinear)
     assert made.head.faster is None
     with torch.no_grad():
@@ -85,21 +83,21 @@ def test_float32_is_the_model_with_other_maps(shape, variant, cpp):
 def test_maps_take_what_autocast_gives():
     made, ids = in_float32("decoder"), tokens(2, 5)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        found = prepared(made, "float32")(ids)
+        found = for_decoding(made, "float32")(ids)
     torch.testing.assert_close(found.float(), made(ids), rtol=0.05, atol=0.05)
 
 
 def test_other_dtypes_and_machines_without_onednn_decode_with_the_model_itself(monkeypatch):
     made = model("decoder")
-    assert prepared(made, "float32") is made, "in float64"
+    assert for_decoding(made, "float32") is made, "in float64"
     cut = in_float32("decoder")
     cut.unshard = lambda: None  # as a module of FSDP has it, which cannot be copied
-    assert prepared(cut, "float32") is cut
-    assert prepared(on_meta := in_float32("decoder").to("meta"), "float32") is on_meta
-    monkeypatch.setattr("glassformer.decode.prepare.has_cpp", lambda: False)
-    monkeypatch.setattr("glassformer.decode.prepare.can_pack", lambda device: False)
+    assert for_decoding(cut, "float32") is cut
+    assert for_decoding(on_meta := in_float32("decoder").to("meta"), "float32") is on_meta
+    monkeypatch.setattr("glassformer.fast.decoding.has_cpp", lambda: False)
+    monkeypatch.setattr("glassformer.fast.decoding.can_pack", lambda device: False)
     narrow = in_float32("decoder")
-    assert prepared(narrow, "float32") is narrow
+    assert for_decoding(narrow, "float32") is narrow
 
 
 @pytest.mark.usefixtures("cpp")
@@ -108,7 +106,7 @@ def test_other_dtypes_and_machines_without_onednn_decode_with_the_model_itself(m
 def test_the_model_stays_as_it_is(shape, precision):
     made = in_float32(shape)
     before = copy.deepcopy(made)
-    ready = prepared(made, precision)
+    ready = for_decoding(made, precision)
     assert ready is not made
     assert [name for name, _ in made.named_parameters()] == [name for name, _ in before.named_parameters()]
     for mine, old in zip(made.parameters(), before.parameters(), strict=True):
@@ -120,9 +118,9 @@ def test_the_model_stays_as_it_is(shape, precision):
 
 @shapes
 def test_bfloat16_is_the_model_in_bfloat16(shape, monkeypatch):
-    monkeypatch.setattr("glassformer.decode.prepare.has_cpp", lambda: False)
+    monkeypatch.setattr("glassformer.fast.decoding.has_cpp", lambda: False)
     made = in_float32(shape)
-    ready, plain = prepared(made, "bfloat16"), copy.deepcopy(made).bfloat16()
+    ready, plain = for_decoding(made, "bfloat16"), copy.deepcopy(made).bfloat16()
     with torch.no_grad():
         ids, source = tokens(2, 5), given(shape)
         found, expected = ready(ids, **source), plain(ids, **source)
@@ -140,7 +138,7 @@ def test_bfloat16_in_cpp_is_the_model_with_rounded_weights(shape):
             if isinstance(each, nn.Linear):
                 each.weight.copy_(each.weight.bfloat16())
         ids, source = tokens(2, 5), given(shape)
-        ready, head = prepared(made, "bfloat16"), plain.head.weight.bfloat16().float()
+        ready, head = for_decoding(made, "bfloat16"), plain.head.weight.bfloat16().float()
         expected = plain.hidden(ids, **source) @ head.T
         torch.testing.assert_close(ready(ids, **source), expected, rtol=1e-5, atol=1e-5)
 
@@ -158,7 +156,7 @@ def test_a_map_that_computes_something_else_stays(precision):
         plain = made(ids)
         for part in ("self_attention.branch.value", "feed_forward.branch.up"):
             made.get_submodule(f"decoder.blocks.0.{part}").__class__ = Doubled
-        found, expected = prepared(made, precision)(ids), made(ids)
+        found, expected = for_decoding(made, precision)(ids), made(ids)
     assert (found - expected).norm() < 0.05 * expected.norm() < (plain - expected).norm()
 
 
@@ -170,7 +168,7 @@ def test_int8_is_near_the_model(shape, variant):
     made = in_float32(shape, **variant)
     ids, source = tokens(2, 5), given(shape)
     with torch.no_grad():
-        found, expected = prepared(made, "int8")(ids, **source), made(ids, **source)
+        found, expected = for_decoding(made, "int8")(ids, **source), made(ids, **source)
     assert found.dtype == torch.float32
     error = (found - expected).norm() / expected.norm()
     assert 1e-4 < error < 0.05, "near, and the rounding itself is seen"
@@ -178,7 +176,7 @@ def test_int8_is_near_the_model(shape, variant):
 
 @native_cpp
 def test_int8_leaves_no_linear_map_but_routers():
-    ready = prepared(in_float32("encoder-decoder", feed_forward="experts", n_experts=3), "int8")
+    ready = for_decoding(in_float32("encoder-decoder", feed_forward="experts", n_experts=3), "int8")
     left = [name for name, each in ready.named_modules() if isinstance(each, nn.Linear)]
     assert {name.rpartition(".")[2] for name in left} == {"router"}
     assert isinstance(ready.head.faster, Int8Linear)
@@ -190,7 +188,7 @@ def test_int8_leaves_no_linear_map_but_routers():
 @rounding
 def test_steps_of_a_prepared_model_are_those_of_one_forward(shape, precision):
     """As exact as the precision is: each token is the likeliest of a forward without a cache, or next to it."""
-    made = prepared(in_float32(shape), precision)
+    made = for_decoding(in_float32(shape), precision)
     with torch.no_grad():
         ids, source = tokens(2, 7), given(shape)
         cache, memory = made.new_cache(), {"memory": made.encode(source["source"])} if source else {}
@@ -205,32 +203,32 @@ def test_names_are_those_of_the_setting():
     with pytest.raises(ConfigError, match=r"decode\.precision='bf16' is not known.*'bfloat16'"):
         DecodeConfig(precision="bf16")
     with pytest.raises(ConfigError, match=r"decode\.precision='bf16' is not known"):
-        prepared(in_float32("decoder"), "bf16")
+        for_decoding(in_float32("decoder"), "bf16")
 
 
 def test_int8_needs_a_cpu_and_a_compiler(monkeypatch):
-    monkeypatch.setattr("glassformer.decode.prepare.compiler", lambda: None)
+    monkeypatch.setattr("glassformer.fast.decoding.compiler", lambda: None)
     with pytest.raises(ConfigError, match=r"'int8' needs a C\+\+ compiler, .*; none was found"):
-        prepared(in_float32("decoder"), "int8")
+        for_decoding(in_float32("decoder"), "int8")
     with pytest.raises(ConfigError, match=r"'int8' is for a CPU; the model is on meta\. Use 'bfloat16'"):
-        prepared(in_float32("decoder").to("meta"), "int8")
+        for_decoding(in_float32("decoder").to("meta"), "int8")
 
 
 def test_a_compiler_that_fails_is_told_before_anything_is_decoded(monkeypatch):
     def fail(source):
         raise ConfigError("the compiler failed")
 
-    monkeypatch.setattr("glassformer.decode.prepare.compiler", lambda: "g++")
-    monkeypatch.setattr("glassformer.decode.prepare.library", fail)
+    monkeypatch.setattr("glassformer.fast.decoding.compiler", lambda: "g++")
+    monkeypatch.setattr("glassformer.fast.decoding.library", fail)
     with pytest.raises(ConfigError, match="the compiler failed"):
-        prepared(in_float32("decoder"), "int8")
+        for_decoding(in_float32("decoder"), "int8")
 
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_auto_takes_bfloat16_where_it_is_fast(fast, monkeypatch):
     made, rounded = in_float32("decoder"), in_float32("decoder")
     monkeypatch.setattr("glassformer.decode.prepare.has_bfloat16", lambda device: fast)
-    monkeypatch.setattr("glassformer.decode.prepare.in_bfloat16", lambda model: rounded if model is made else None)
+    monkeypatch.setattr("glassformer.fast.decoding.in_bfloat16", lambda model: rounded if model is made else None)
     packed = in_float32("decoder")
-    monkeypatch.setattr("glassformer.decode.prepare.in_float32", lambda model: packed if model is made else None)
-    assert prepared(made, "auto") is (rounded if fast else packed)
+    monkeypatch.setattr("glassformer.fast.decoding.in_float32", lambda model: packed if model is made else None)
+    assert for_decoding(made, "auto") is (rounded if fast else packed)

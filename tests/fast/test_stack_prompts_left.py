@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from decode.natively import given, natively, stepwise
-from decode.test_native_stack import rounding
+from fast.natively import given, natively, stepwise
+from fast.test_stack import rounding
 from glassformer.base.errors import ResourceError
-from glassformer.decode import native_stack
-from glassformer.decode.native_stack import remembers
-from glassformer.decode.prepare import prepared
+from glassformer.fast import stack as native_stack
+from glassformer.fast.blocks import describe
+from glassformer.fast.decoding import for_decoding
+from glassformer.fast.stack import remembers
 from glassformer.nn.columns import Growing, Once
-from glassformer.nn.described import describe
 from glassformer.nn.stack import Stack
 from specimens import close, model, native_cpp, tokens
 
@@ -126,7 +126,7 @@ def test_weights_that_do_not_lie_row_by_row_are_left_to_the_modules():
     with torch.no_grad():
         expected = made(ids)
         assert type(natively(made).reader) is Stack
-        torch.testing.assert_close(prepared(made, "float32")(ids), expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(for_decoding(made, "float32")(ids), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_an_encoder_decoder_reads_its_memory_without_a_cache_by_its_modules(calls):

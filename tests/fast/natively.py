@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from glassformer.decode.native_stack import with_native_stacks
 from glassformer.decode.prepare import sharing_weights
+from glassformer.fast.stack import with_native_stacks
 from specimens import tokens
 
 

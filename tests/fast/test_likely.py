@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from glassformer.base.errors import DataError
-from glassformer.decode.choose import native_likely
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.likely import check_summed, likeliest, scored
+from glassformer.fast import likely as native_likely
+from glassformer.fast.decoding import KERNELS
 from specimens import native_cpp
 
 pytestmark = native_cpp
@@ -57,7 +58,7 @@ def test_the_sum_of_what_is_no_number_is_none(others, wrong, place):
     with pytest.raises(DataError, match=r"(NaN\)|infinite) in row 5 "):
         check_summed(scored(z), z, context)
     forbidden = torch.full_like(z, -torch.inf)
-    check_summed(scored(forbidden), forbidden, context)
+    check_summed(scored(forbidden, kernels=KERNELS), forbidden, context)
 
 
 def test_rows_that_lie_apart_and_many_on_any_number_of_threads():
@@ -93,10 +94,9 @@ def test_gradients_and_very_many_tokens_are_left_to_torch():
         assert native_likely.can_look_at(z)
 
 
-def test_a_search_looks_at_what_is_found(monkeypatch):
+def test_a_search_looks_at_what_is_found():
     z = torch.randn(6, 300)
-    found = likeliest(scored(z, [3, 4]), 9)
-    monkeypatch.setattr(native_likely, "can_look_at", lambda logits, k=1: False)
+    found = likeliest(scored(z, [3, 4], KERNELS), 9, KERNELS)
     expected = likeliest(scored(z, [3, 4]), 9)
     assert torch.equal(found.ids, expected.ids)
     torch.testing.assert_close(found.log_p, expected.log_p, rtol=0, atol=2e-6)

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.decode.choose.ahead import REFUSED, ahead_of
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.draw import chooser, own_uniforms
 from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.choose.sampling import GREEDY, Sampling
 from glassformer.decode.choose.unwritten import without
+from glassformer.fast.graphs import REFUSED, ahead_of
 
 FORBIDS = chooser(GREEDY, [without([0])])
 DRAWS = chooser(Sampling(seed=4), [without([0])])

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from glassformer.base.errors import DataError
+from glassformer.fast.linear import Int8Linear, native_product
 from glassformer.fast.native import in_pieces, product
 from glassformer.nn.eight_bits import rounded
-from glassformer.nn.int8 import Int8Linear
-from glassformer.nn.opaque import native_product
 from specimens import native_cpp
 
 pytestmark = native_cpp
