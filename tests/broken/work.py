@@ -14,7 +14,7 @@ STORE = "tests/store/test_checkpoint.py tests/store/test_manifest.py"
 # --- data
 
 
-@breaks("glassformer.data.draws:split_of", "tests/data/test_synthetic.py")
+@breaks("glassformer.data.synthetic:split_of", "tests/data/test_synthetic.py")
 def test_examples_are_trained_on(original):
     return lambda text: "train"
 

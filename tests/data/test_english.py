@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.data.english import spell
+from glassformer.data.synthetic import spell
 
 UNDER_A_HUNDRED = """
 zero one two three four five six seven eight nine

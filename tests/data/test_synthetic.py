@@ -10,9 +10,8 @@ import pytest
 
 from glassformer.base.errors import ConfigError
 from glassformer.data.config import EQUAL_LENGTHS, DataConfig
-from glassformer.data.english import spell
 from glassformer.data.pairs import Pair
-from glassformer.data.synthetic import TASKS, make_pairs
+from glassformer.data.synthetic import TASKS, make_pairs, spell
 
 SMALL = {"train_size": 400, "dev_size": 40, "test_size": 60}
 

@@ -10,16 +10,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 from random import Random
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
 from glassformer.data.config import DataConfig
-from glassformer.data.draws import below, hashed, split_of
-from glassformer.data.english import spell
 from glassformer.data.pairs import Pair
 
 TRIES = 20_000  # draws without a new source after which a split counts as exhausted; 20 are usual in dev and test
+
+
+def hashed(text: str) -> int:
+    """A number of 64 bits that depends only on the text; a seed, or what tells whose split something is."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+
+
+def below(random: Random, limit: int) -> int:
+    """A whole number from 0 to limit - 1. Python promises only `random()` to stay the same in later versions."""
+    return int(random.random() * limit)
+
+
+def split_of(text: str) -> str:
+    """The split that something belongs to for ever, by the hash of its text: 90 % train, 5 % dev, 5 % test."""
+    share = hashed(text) % 100
+    return "train" if share < 90 else "dev" if share < 95 else "test"
 
 
 def none_is_basic(source: str) -> bool:
@@ -78,6 +93,26 @@ def make_pairs(config: DataConfig, split: str, seed: int) -> list[Pair]:
 def _symbol(number: int, symbols: int) -> str:
     """a, b, c, ...; with more than 26 symbols s0, s1, s2, ..., padded to equal length so that they also sort."""
     return chr(ord("a") + number) if symbols <= 26 else f"s{number:0{len(str(symbols - 1))}d}"
+
+
+ONES = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine",
+    "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)  # fmt: skip
+TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+
+
+def spell(number: int) -> str:
+    """The English of 0 to 999,999, without "and"; the parts of 21 to 99 are joined by a hyphen."""
+    assert 0 <= number <= 999_999, number
+    if number < 20:
+        return ONES[number]
+    if number < 100:
+        tens, ones = divmod(number, 10)
+        return TENS[tens - 2] + (f"-{ONES[ones]}" if ones else "")
+    unit, name = (1000, "thousand") if number >= 1000 else (100, "hundred")
+    count, rest = divmod(number, unit)
+    return f"{spell(count)} {name}" + (f" {spell(rest)}" if rest else "")
 
 
 def _some_symbols(random: Random, config: DataConfig) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from glassformer.data.config import DataConfig
-from glassformer.data.draws import below, hashed, split_of
+from glassformer.data.synthetic import below, hashed, split_of
 from glassformer.data.trajectories.episodes import Episodes, Floats
 
 PLAN = (
