@@ -140,24 +140,29 @@ def train_steps(
     if precision == "float16" and loss_scale is None:
         loss_scale = LossScale(next(model.parameters()).device)
     update = Update(team, seed, accumulate, clip, precision, recompute, loss_scale)
+    frozen = [each for each in model.modules() if not each.training]
     model.train()
-    for number, batch in enumerate(islice(batches, max(0, schedule.steps - start)), start + 1):
-        began, rate = time.perf_counter(), schedule(number)
-        for group in optimizer.param_groups:
-            group["lr"] = rate * group.get("scale", 1.0)
-        skipped = ""
-        try:
-            loss, norm = update(model, batch, optimizer, number)
-        except DivergedError as error:
-            # float16 raises only after a row of overflows; weights that are not finite never give a finite loss again
-            if skip_nonfinite == 0 or loss_scale or team.is_spoiled():
-                raise
-            skip_nonfinite -= 1
-            loss, norm, skipped = math.nan, math.nan, str(error)
-        seconds, overflowed = time.perf_counter() - began, bool(loss_scale and loss_scale.in_a_row)
-        yield StepReport(number, loss, rate, norm, batch.n_tokens, batch.pad_share, seconds, skipped, overflowed)
-        if not model.training:  # an evaluation between two steps may leave it so
-            model.train()
+    try:
+        for number, batch in enumerate(islice(batches, max(0, schedule.steps - start)), start + 1):
+            began, rate = time.perf_counter(), schedule(number)
+            for group in optimizer.param_groups:
+                group["lr"] = rate * group.get("scale", 1.0)
+            skipped = ""
+            try:
+                loss, norm = update(model, batch, optimizer, number)
+            except DivergedError as error:
+                # float16 raises only after a row of overflows; weights that are not finite never give a finite loss
+                if skip_nonfinite == 0 or loss_scale or team.is_spoiled():
+                    raise
+                skip_nonfinite -= 1
+                loss, norm, skipped = math.nan, math.nan, str(error)
+            seconds, overflowed = time.perf_counter() - began, bool(loss_scale and loss_scale.in_a_row)
+            yield StepReport(number, loss, rate, norm, batch.n_tokens, batch.pad_share, seconds, skipped, overflowed)
+            if not model.training:  # an evaluation between two steps may leave it so
+                model.train()
+    finally:
+        for each in frozen:
+            each.training = False
 
 
 def count_targets(batch: Batch, objective: Objective, step: int) -> int:

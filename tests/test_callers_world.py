@@ -1,0 +1,262 @@
+"""Every public function leaves its caller's world as it was: modes, weights, generators, threads, torch's globals.
+
+Each is called here with a model in training mode, one part of which is frozen in evaluation mode. A new public function
+needs an entry in `CALLS`.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer
+from glassformer import (
+    Batch,
+    Schedule,
+    answer,
+    diagnose,
+    diagnose_run,
+    generate,
+    heat_map,
+    load,
+    observe,
+    plot_attention,
+    plot_positions,
+    preset,
+    read_trace,
+    recompute,
+    save,
+    sharpest_head,
+    silence,
+    trace,
+    train_steps,
+)  # fmt: skip
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.dataset import Tokenizers, build_tokenizers
+from glassformer.data.pairs import Pair
+from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.decode.beam import beam_search
+from glassformer.decode.contrastive import contrastive
+from glassformer.lens.attribute import attribute
+from glassformer.lens.importance import gradient_importance
+from glassformer.lens.patch import Input, keep, patch, patched
+from glassformer.lens.picture import cross_attention_picture
+from glassformer.lens.roles.diagnosis import usual_outputs
+from glassformer.lens.roles.probe import induction_probe
+from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.nn.transformer import Transformer
+from glassformer.train.objective import next_token
+from glassformer.train.recipe import load_recipe, override
+from glassformer.train.run.session import resume, start
+from lens.learners import backwards, probe_of
+from lens.test_roles_of_a_run import SMALL, untrained_run
+
+LETTERS = TOKENIZERS["character"].train(["abcdefghij"], TokenizerConfig())
+PAIRS = Tokenizers(LETTERS, LETTERS)
+SOURCE, TOKENS = torch.tensor([[7, 8, 9, 2]]), torch.tensor([[1, 9, 8]])
+WEIGHTS = torch.eye(3)
+Case = SimpleNamespace
+
+
+def within(context: object, body: Callable[[], object]) -> None:
+    """Run a body inside a context manager; its dropout is the caller's own."""
+    with torch.random.fork_rng(), ExitStack() as stack:
+        stack.enter_context(context)  # pyright: ignore[reportArgumentType]
+        body()
+
+
+def train(case: Case) -> None:
+    """Two updates; the weights move, as they should, so a copy is compared."""
+    case.moves = True
+    batches = [Batch.pairs([[7, 8]], [[8, 7]])] * 2
+    optimizer = torch.optim.SGD(case.model.parameters(), lr=0.0)
+    for _ in train_steps(case.model, batches, optimizer, Schedule("constant", 0.1, 2)):
+        pass
+
+
+def run_of(case: Case) -> Path:
+    return untrained_run(case.folder / "run", "reverse", SMALL)
+
+
+CALLS: dict[str, Callable[[Case], object]] = {
+    "answer": lambda c: answer(c.model, [[7, 8, 9]], max_new_tokens=2),
+    "diagnose": lambda c: diagnose(c.model, probe_of("encoder-decoder", backwards, n=12)),
+    "diagnose_run": lambda c: diagnose_run(c.run, sequences=6, scored=6),
+    "generate": lambda c: [*generate(c.model, sources=[[7, 8, 9]], max_new_tokens=2)],
+    "heat_map": lambda c: heat_map(WEIGHTS, "abc", "abc"),
+    "load": lambda c: load(save(c.folder / "kept", c.model, PAIRS)),
+    "observe": lambda c: within(observe(c.model), lambda: c.model(TOKENS, source=SOURCE)),
+    "plot_attention": lambda c: plot_attention(WEIGHTS, ["a", "b$", "c"], file=c.folder / "a.svg"),
+    "plot_positions": lambda c: plot_positions(length=4, d_model=4),
+    "preset": lambda c: preset("gpt2"),
+    "read_trace": lambda c: read_trace(c.traced),
+    "recompute": lambda c: within(recompute(c.model), lambda: c.model(TOKENS, source=SOURCE)),
+    "save": lambda c: save(c.folder / "kept", c.model, PAIRS),
+    "sharpest_head": lambda c: sharpest_head({"x.self_attention": WEIGHTS[None, None]}, "self_attention"),
+    "silence": lambda c: within(silence(c.model, [("cross", 0, 1)]), lambda: c.model(TOKENS, source=SOURCE)),
+    "trace": lambda c: trace(c.model, LETTERS, "abc"),
+    "train_steps": train,
+    # named in the documentation, or for looking inside
+    "build_tokenizers": lambda c: build_tokenizers(TokenizerConfig(), [Pair("ab", "ba")]),
+    "load_recipe": lambda c: load_recipe("reverse"),
+    "induction_probe": lambda c: induction_probe(range(6, 30), lengths=(5,), n=10),
+    "start": lambda c: start(override(load_recipe("reverse"), SMALL), c.folder / "new"),
+    "resume": lambda c: resume(c.run),
+    "override": lambda c: override(load_recipe("reverse"), {"training.steps": 3}),
+    "attribute": lambda c: attribute(c.model, TOKENS, torch.tensor([9, 8, 2]), SOURCE),
+    "beam_search": lambda c: beam_search(c.model, sources=[[7, 8]], max_new_tokens=2, beam=2),
+    "contrastive": lambda c: [*contrastive(c.decoder, alpha=0.5, prompts=[[7, 8]], max_new_tokens=2)],
+    "cross_attention_picture": lambda c: cross_attention_picture(c.model, PAIRS, "abc"),
+    "gradient_importance": lambda c: gradient_importance(c.model, [Batch.pairs([[7, 8]], [[8, 7]])], next_token),
+    "keep": lambda c: keep(c.model, Input(TOKENS, SOURCE)),
+    "patch": lambda c: patch(c.model, Input(TOKENS, SOURCE), Input(TOKENS, SOURCE.flip(1)), [9, 8, 2]),
+    "patched": lambda c: within(
+        patched(c.model, keep(c.model, Input(TOKENS, SOURCE)), heads=[("cross", 0, 0)]),
+        lambda: c.model(TOKENS, source=SOURCE),
+    ),
+    "usual_outputs": lambda c: usual_outputs(c.model, probe_of("encoder-decoder", backwards, n=12)),
+}
+RAISING = {
+    "answer": lambda c, stop: answer(c.model, [[7, 8, 9]], poll=stop),
+    "diagnose": lambda c, stop: diagnose(c.model, probe_of("encoder-decoder", backwards, n=12), between=stop),
+    "patch": lambda c, stop: patch(c.model, Input(TOKENS, SOURCE), Input(TOKENS, SOURCE.flip(1)), [9, 8, 2], poll=stop),
+    "trace": lambda c, stop: trace(c.model, LETTERS, "abc", poll=stop),
+    "observe": lambda c, stop: within(observe(c.model), stop),
+    "silence": lambda c, stop: within(silence(c.model, [("cross", 0, 1)]), stop),
+    "recompute": lambda c, stop: within(recompute(c.model), stop),
+}
+LEFT = {
+    "generate": lambda c: generate(c.model, sources=[[7, 8, 9]], max_new_tokens=9),
+    "contrastive": lambda c: contrastive(c.decoder, alpha=0.5, prompts=[[7, 8]], max_new_tokens=9),
+    "train_steps": lambda c: train_steps(
+        c.model, [Batch.pairs([[7, 8]], [[8, 7]])] * 9, torch.optim.SGD(c.model.parameters(), lr=0.0),
+        Schedule("constant", 0.1, 9),
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    """Models with much dropout, in training mode but for one block."""
+    torch.manual_seed(3)
+    stack = StackConfig(d_model=16, n_heads=2, n_layers=2, d_ff=32, dropout=0.5)
+    model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, decoder=stack)).train()
+    decoder = Transformer(ModelConfig(LETTERS.vocab_size, decoder=stack)).train()
+    for each in (model, decoder):
+        assert each.decoder is not None
+        each.decoder.blocks[0].eval()
+    case = Case(model=model, decoder=decoder, folder=tmp_path, moves=False, run=None, traced=tmp_path / "a.gft")
+    trace(model, LETTERS, "abc").save(case.traced)
+    case.run = run_of(case)
+    return case
+
+
+def world(case: Case) -> dict[str, object]:
+    """Return all that a function might leave changed, as values that can be compared."""
+    models = (case.model, case.decoder)
+    return {
+        "modes": [each.training for model in models for each in model.modules()],
+        "attributes": [sorted(vars(each)) for model in models for each in model.modules()],
+        "hooks": [len(each._forward_hooks) for model in models for each in model.modules()],
+        "weights": [] if case.moves else [each.tolist() for model in models for each in model.state_dict().values()],
+        "gradients": case.moves or [each.grad is None for model in models for each in model.parameters()],
+        "torch's generator": torch.random.get_rng_state().tolist(),
+        "numpy's generator": str(np.random.get_state()),
+        "threads": torch.get_num_threads(),
+        "gradients recorded": torch.is_grad_enabled(),
+        "default dtype": torch.get_default_dtype(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "float32 precision": torch.get_float32_matmul_precision(),
+    }
+
+
+def differences(before: dict[str, object], case: Case) -> list[str]:
+    """Return the names of what has changed."""
+    now = world(case)
+    return [
+        name for name in before if before[name] != now[name] and not (case.moves and name in ("weights", "gradients"))
+    ]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_leaves_the_world_as_it_was(case: Case, name: str) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2 if threads == 1 else threads - 1)  # a number that nobody chooses by itself
+    try:
+        before = world(case)
+        CALLS[name](case)
+        assert differences(before, case) == []
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", RAISING)
+def test_so_does_a_call_that_ends_in_an_error(case: Case, name: str) -> None:
+    def stop() -> None:
+        raise ZeroDivisionError
+
+    before = world(case)
+    with pytest.raises(ZeroDivisionError):
+        RAISING[name](case, stop)
+    assert differences(before, case) == []
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_so_does_a_generator_that_is_left_early(case: Case, name: str) -> None:
+    case.moves = name == "train_steps"
+    before = world(case)
+    steps = LEFT[name](case)
+    next(steps)
+    steps.close()
+    assert differences(before, case) == []
+
+
+def test_nothing_draws_from_pythons_own_generator() -> None:
+    """Read from the source, as checks of types while tests run draw from it, too."""
+    for path in Path(glassformer.__file__).parent.rglob("*.py"):
+        code = path.read_text("utf-8")
+        assert not re.search(r"^from random import (?!Random$)", code, re.MULTILINE), path
+        if re.search(r"^import random$", code, re.MULTILINE):
+            assert {*re.findall(r"\brandom\.(\w+)", code)} == {"Random"}, path
+
+
+def functions_in_docs() -> set[str]:
+    """Return the functions of the package that code in README and docs imports."""
+    root = Path(__file__).parents[1]
+    found: set[str] = set()
+    for page in (root / "README.md", *sorted((root / "docs").rglob("*.md"))):
+        for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+            found |= {
+                name for module, name in imports(code) if inspect.isfunction(getattr(import_module(module), name))
+            }
+    return found
+
+
+def imports(code: str) -> list[tuple[str, str]]:
+    """Return what a snippet imports from the package; none from one that is not whole code."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:
+        return []
+    return [
+        (each.module, name.name)
+        for each in ast.walk(tree)
+        if isinstance(each, ast.ImportFrom) and each.module and each.module.split(".")[0] == "glassformer"
+        for name in each.names
+    ]
+
+
+def test_every_public_function_is_called_here() -> None:
+    public = {name for name in glassformer.__all__ if inspect.isfunction(getattr(glassformer, name))}
+    assert sorted((public | functions_in_docs()) - {*CALLS}) == []
+    assert {"trace", "generate", "train_steps"} <= public
