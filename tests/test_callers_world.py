@@ -84,6 +84,12 @@ def train(case: Case) -> None:
         pass
 
 
+def started(case: Case) -> Path:
+    """Start a run, which has no checkpoint yet, and return its folder."""
+    start(override(load_recipe("reverse"), SMALL), case.folder / "new")
+    return case.folder / "new"
+
+
 def run_of(case: Case) -> Path:
     return untrained_run(case.folder / "run", "reverse", SMALL)
 
@@ -110,8 +116,8 @@ CALLS: dict[str, Callable[[Case], object]] = {
     "build_tokenizers": lambda c: build_tokenizers(TokenizerConfig(), [Pair("ab", "ba")]),
     "load_recipe": lambda c: load_recipe("reverse"),
     "induction_probe": lambda c: induction_probe(range(6, 30), lengths=(5,), n=10),
-    "start": lambda c: start(override(load_recipe("reverse"), SMALL), c.folder / "new"),
-    "resume": lambda c: resume(c.run),
+    "start": started,
+    "resume": lambda c: resume(started(c)),
     "override": lambda c: override(load_recipe("reverse"), {"training.steps": 3}),
     "attribute": lambda c: attribute(c.model, TOKENS, torch.tensor([9, 8, 2]), SOURCE),
     "beam_search": lambda c: beam_search(c.model, sources=[[7, 8]], max_new_tokens=2, beam=2),
