@@ -14,11 +14,10 @@ from glassformer.lens.blocks import head_id
 from glassformer.lens.effect import Effect, Outcomes, Scored, compare, resampled
 from glassformer.lens.importance import gradient_importance
 from glassformer.lens.roles.copying import circuit, written_share
-from glassformer.lens.roles.label import Label, label
+from glassformer.lens.roles.label import THRESHOLDS, Label, Thresholds, label
 from glassformer.lens.roles.measure import Measured, Read, group_share, measure, read
 from glassformer.lens.roles.probe import Probe
 from glassformer.lens.roles.similar import Pair, similar
-from glassformer.lens.roles.thresholds import THRESHOLDS, Thresholds
 from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.transformer import Transformer
 

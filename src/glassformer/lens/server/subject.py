@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from glassformer.data.dataset import Tokenizers
-from glassformer.lens.server.figures import figures
-from glassformer.lens.server.samples import samples
+from glassformer.lens.server.run_logs import figures, samples
 from glassformer.lens.trace.answering import USUAL_MANNER, Manner
 from glassformer.lens.trace.make import trace
 from glassformer.lens.trace.reading import USUAL, Layout, Text

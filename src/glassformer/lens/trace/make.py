@@ -24,9 +24,8 @@ from glassformer.lens.trace.quantise import Array, encode
 from glassformer.lens.trace.reading import USUAL, Layout, Reading, Text, as_ids, both, read
 from glassformer.lens.trace.sight import Sight, look
 from glassformer.lens.trace.small import SIDE, decided, shrunk
-from glassformer.lens.trace.steps import lens_of, steps_of
+from glassformer.lens.trace.steps import lens_of, steps_of, terms_of_logits
 from glassformer.lens.trace.value import Trace
-from glassformer.lens.trace.written import written
 from glassformer.nn.count import count_parameters
 from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.joint import refuse_joint
@@ -137,7 +136,7 @@ def answers(
         order = sorted(range(len(chances)), key=chances.__getitem__, reverse=True)
         return {"labels": [[names[label], chances[label]] for label in order]}
     found: dict[str, Any] = {"steps": steps_of(reading, seen.logits), "lens": lens_of(model, reading, seen.streams)}
-    if (terms := written(model, reading)) is not None:
+    if (terms := terms_of_logits(model, reading)) is not None:
         found["attribution"], stored = terms
         buffers[found["attribution"]["buffer"]] = ("f32", stored)
     if seen.logits.numel() <= MOST_LOGITS:

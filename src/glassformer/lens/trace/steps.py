@@ -1,4 +1,4 @@
-"""What a model predicted at each step: the chosen token's probability and rank, the top tokens, and the logit lens."""
+"""What a model predicted at each step: the chosen token, the top tokens, the logit lens, and the terms of a logit."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 import torch
 
 from glassformer.base.shapes import Float, Tensor
-from glassformer.lens.trace.quantise import brief
+from glassformer.lens.attribute import attribute
+from glassformer.lens.trace.quantise import Array, brief
 from glassformer.lens.trace.reading import Reading
 from glassformer.nn.transformer import Transformer
+from glassformer.nn.vocabulary import Head
 
 TOP = 10
 """How many of the most likely tokens a step lists."""
 LENS_TOP = 3
 ROWS = 64
 """How many positions have their probabilities over the vocabulary in memory at once."""
+BUFFER = "attribution"
 
 
 def steps_of(reading: Reading, logits: Float[Tensor, "T V"]) -> list[dict[str, Any]]:
@@ -75,3 +78,15 @@ def lens_of(model: Transformer, reading: Reading, streams: Sequence[Float[Tensor
         top.append(rows)
         chances.append(of_said)
     return {"names": names, "top": top, "p": chances}
+
+
+def terms_of_logits(model: Transformer, reading: Reading) -> tuple[dict[str, Any], Array] | None:
+    """Return the header's `attribution` and the terms [part, step], or None if the head is not linear in the stream."""
+    if not isinstance(model.head, Head) or model.head.transform is not None:
+        return None
+    device = next(model.parameters()).device
+    given = None if reading.source is None else torch.tensor([reading.source], device=device)
+    asked = torch.tensor([0 if said is None else said for said in reading.said], device=device)
+    found = attribute(model, torch.tensor([reading.tokens], device=device), asked, given)
+    places = [place for place, said in enumerate(reading.said) if said is not None]
+    return {"names": list(found.names), "buffer": BUFFER}, found.terms[:, places].float().cpu().numpy()

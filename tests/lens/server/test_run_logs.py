@@ -1,10 +1,11 @@
-"""What a run has written of its steps, read while it is being written."""
+"""What a run has logged, read while it is in training: its steps, and the newest samples in order."""
 
 from __future__ import annotations
 
 import json
 
-from glassformer.lens.server.figures import figures
+from glassformer.lens.server.run_logs import LONGEST, MOST, figures, samples
+from lens.server.asked import ask
 
 
 def written(run, name, lines, rest=""):
@@ -36,3 +37,33 @@ def test_what_is_damaged_or_missing(tmp_path):
     assert figures(tmp_path)[0]["tokens_per_second"] == 5.0
     (tmp_path / "timing.jsonl").write_text('{"step": 1, "tokens_per_second": 5.0}\n{"step": null}\n{"step": "1"}\n')
     assert figures(tmp_path)[0]["tokens_per_second"] == 5.0, "a line of no step is of none"
+
+
+def wrote(run, step, text):
+    """A file as training writes it."""
+    (run / "samples").mkdir(exist_ok=True)
+    (run / "samples" / f"step-{step:09d}.txt").write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def test_the_newest_in_order(tmp_path):
+    assert samples(tmp_path) == []
+    for step in range(MOST + 3, 0, -1):
+        wrote(tmp_path, step, f"text {step}\n")
+    (tmp_path / "samples" / "step-x.txt").write_text("another's")
+    (tmp_path / "samples" / "step-000000099.txt").mkdir()
+    found = samples(tmp_path)
+    assert [each.step for each in found] == [*range(5, MOST + 4)], "a folder is no sample"
+    assert found[-1] == (MOST + 3, f"text {MOST + 3}", False)
+
+
+def test_a_long_one_is_cut_and_says_so_and_bytes_that_are_none_are_shown(tmp_path):
+    wrote(tmp_path, 1, "x" * LONGEST)
+    wrote(tmp_path, 2, "x" * (LONGEST + 1))
+    wrote(tmp_path, 3, b"a\xffb")
+    assert [(len(each.text), each.cut) for each in samples(tmp_path)[:2]] == [(LONGEST, False), (LONGEST, True)]
+    assert samples(tmp_path)[2].text == "a\ufffdb"
+
+
+def test_they_are_told_of(app):
+    assert ask(app, "GET", "/api/samples").json == {"samples": []}
+    assert ask(app, "GET", "/api/samples", token="another").status == 403
