@@ -27,6 +27,8 @@ hypothesis.settings.register_profile("push", derandomize=True, deadline=None, ma
 hypothesis.settings.load_profile("push")
 some_shapes.install()
 
+collect_ignore = ["broken"]  # rows of `make laws`, which are no tests
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
