@@ -68,7 +68,7 @@ class Session(ModuleType):
         if self.failure is not None:
             raise self.failure
 
-    def start(self, recipe: Recipe, out: Path, ranks: object = None) -> FakeSession:
+    def start(self, recipe: Recipe, out: Path, ranks: object = None, speed: object = None) -> FakeSession:
         assert not out.exists() or not list(out.iterdir())
         self.calls.append(("start", recipe, out))
         out.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ class Session(ModuleType):
         self.fail()
         return FakeSession(out, 0, self.at)
 
-    def resume(self, run: Path, *changes: object, ranks: object = None) -> FakeSession:
+    def resume(self, run: Path, *changes: object, ranks: object = None, speed: object = None) -> FakeSession:
         self.calls.append(("resume", run, *filter(None, changes)))
         self.fail()
         return FakeSession(run, 3, self.at)
@@ -245,6 +245,9 @@ class Writing(ModuleType):
         assert (guessing, others) == (None, [])
         self.recipe = recipe
         return self
+
+    def unwritable(self, stops: list[str]) -> list[str]:
+        return []
 
     def unknown(self, prompts: list[str]) -> str:
         return "lacked" if any("?" in each for each in prompts) else ""

@@ -13,6 +13,7 @@ from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.choose.words import Wishes
 from glassformer.decode.stream import Piece
+from glassformer.fast import put_on_decoding
 from glassformer.train.finished.guessing import Guessing
 from glassformer.train.finished.writing import USUAL_TOKENS, Writer
 from glassformer.train.recipe import Recipe, load_recipe, override
@@ -148,7 +149,8 @@ def test_texts_hang_on_seed_and_number_alone(run):
 @native_cpp
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_texts_are_written_with_the_weights_asked_for(run, precision):
-    writer = Writer(run, of_run(run, max_new_tokens=5, precision=precision))
+    with put_on_decoding():
+        writer = Writer(run, of_run(run, max_new_tokens=5, precision=precision))
     assert len(texts([*writer.write(["ab"], n=2)])) == 2
     maps = {type(each).__name__ for each in writer.model.modules()}
     assert ("Int8Linear" in maps) == (precision == "int8")
