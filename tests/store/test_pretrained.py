@@ -7,14 +7,21 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 
 from glassformer.base.errors import GlassformerError
-from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS
+from glassformer.data.tokenizer import tokenizer_from_json
+from glassformer.data.tokens.decoding import begins_in
+from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
+from glassformer.decode.choose.context import Context
+from glassformer.decode.choose.unwritten import one_end
+from glassformer.store.export import Text, write_pretrained
 from glassformer.store.families import FAMILIES
 from glassformer.store.pretrained import read_pretrained
 from specimens import close, model
 from store.pretrained_examples import END, TEXT, library, pretrained
 
+NOTHING_FIRST = "begins with the text itself: the tokenizer puts no token before it, so none comes first"
 PLAIN = slice(len(SPECIALS), None)
 
 
@@ -94,7 +101,7 @@ def test_rows_and_special_tokens_that_have_no_place_here_are_told(tmp_path):
         parts["config"]["vocab_size"] = 274
 
     pretrained(tmp_path, more)
-    assert read_pretrained(tmp_path).notes == ["left out: 3 tokens that no text has, such as <|chat|>"]
+    assert read_pretrained(tmp_path).notes == ["left out: 3 tokens that no text has, such as <|chat|>", NOTHING_FIRST]
 
 
 def test_special_tokens_with_rows_of_their_own_are_read_but_not_written(tmp_path):
@@ -108,7 +115,7 @@ def test_special_tokens_with_rows_of_their_own_are_read_but_not_written(tmp_path
 
     pretrained(tmp_path, begins)
     found = read_pretrained(tmp_path)
-    assert found.notes == ["never written, as everywhere here: <bos>"]
+    assert found.notes == [NOTHING_FIRST, "never written, as everywhere here: <bos>"]
     close(found.model.decoder.embedding.weight[[BOS]], row, tolerance=0)
 
 
@@ -182,7 +189,10 @@ REFUSED = {
     "activation": (told(CONFIG, "activation_function", value="mish"), "must be one of gelu_new, .*; got 'mish'"),
     "heads": (told(CONFIG, "n_head", value=3), r"config.json: d_model \(16\) must be a multiple of n_heads \(3\)"),
     "flag": (told(CONFIG, "tie_word_embeddings", value=1), "tie_word_embeddings must be true or false; got 1"),
-    "ends": (told(CONFIG, "eos_token_id", value=[1, 2]), r"eos_token_id must be the id of one token.*got \[1, 2\]"),
+    "ends": (
+        told(CONFIG, "eos_token_id", value=[1, -2]),
+        r"eos_token_id must be the id of a token, a list .*got \[1, -2\]",
+    ),
     "object": (told(CONFIG, value=[]), "config.json must hold an object of settings; got list"),
     "classes": (told(CONFIG, "architectures", value=3), "architectures must be a list of names; got 3"),
     "huge": (told(CONFIG, "layer_norm_epsilon", value=10**400), "epsilon must be a number of at least 0; got 1000"),
@@ -214,7 +224,6 @@ REFUSED = {
     "no bytes": (named("日本"), "has 1 others, the first of them '日本'"),
     "merges": (told(CUT, "model", "merges", value=3), r"`tokenizers` library cannot read .*\. Copy the file again"),
     "no model": (told(CUT, "model", value=None), "has model.vocab, from tokens to ids"),
-    "bytes": (lacks_a_byte, "each byte that a text may have; this one lacks 1, the first of them '!'"),
     "rows": (
         told(CUT, "model", "vocab", "The", value=999),
         "the tokenizer has the id 999, but the model has 271 tokens",
@@ -320,3 +329,91 @@ def test_a_link_that_leads_out_of_the_cache_is_refused(tmp_path, name):
             (tmp_path / "hf" / path.name).write_bytes(path.read_bytes())
     with pytest.raises(GlassformerError, match="followed from a snapshot"):
         read_pretrained(tmp_path / "hf")
+
+
+CHAT = ("<|eot|>", "<|eom|>")
+
+
+def chat(*, names=CHAT[0], generation=None, before=(END,)):
+    """A model with three tokens that end a text, of which tokenizer_config.json names one."""
+
+    def change(parts):
+        added, last = parts["tokenizer"]["added_tokens"], parts["config"]["eos_token_id"]
+        added += [{**added[0], "id": last + n, "content": token} for n, token in enumerate(CHAT, 1)]
+        parts["weights"]["transformer.wte.weight"] = torch.randn(last + 3, 16)
+        ends = [last, last + 1, last + 2]
+        parts["config"].update(vocab_size=last + 3, eos_token_id=ends if generation is None else ends[:2])
+        parts["tokenizer"]["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": [
+                *({"SpecialToken": {"id": each, "type_id": 0}} for each in before),
+                {"Sequence": {"id": "A", "type_id": 0}},
+            ],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {each: {"id": each, "ids": [last], "tokens": [each]} for each in before},
+        }
+
+    def write(folder):
+        before = pretrained(folder, change)
+        end = json.loads((folder / "config.json").read_text())["eos_token_id"]
+        (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": names}}))
+        if generation is not None:
+            (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": end[0] + 2}))
+        return before
+
+    return write
+
+
+@pytest.mark.parametrize("generation", [None, True], ids=["config.json", "and generation_config.json"])
+def test_all_of_several_ends_are_ends_and_the_tokenizer_names_the_one_that_is_written(tmp_path, generation):
+    chat(generation=generation)(tmp_path)
+    found, row = read_pretrained(tmp_path), library().token_to_id(END)
+    table = load_file(tmp_path / "model.safetensors")["transformer.wte.weight"]
+    ours, ends = found.tokenizer, found.tokenizer.ends
+    assert ours.tokens(ends) == [END, CHAT[1]]
+    close(found.model.decoder.embedding.weight[[EOS, *ends]], table[[row + 1, row, row + 2]], tolerance=0)
+    assert ours.decode([*ours.encode("a"), *ends]) == "a"
+    assert ours.decode(ours.encode("".join(CHAT))) == "".join(CHAT)
+    assert tokenizer_from_json(ours.to_json()).ends == ends
+    logits = torch.randn(2, ours.vocab_size)
+    joint = one_end(ends)(logits, Context([[], []], [[], []], [0, 0])).softmax(-1)
+    close(joint[:, EOS], logits.softmax(-1)[:, [EOS, *ends]].sum(-1), tolerance=1e-6)
+    assert not joint[:, [*ends]].any()
+
+
+@pytest.mark.parametrize(("before", "begins"), [((END,), True), ((), False)])
+def test_the_tokenizer_says_whether_a_token_comes_first_and_an_export_says_it_again(tmp_path, before, begins):
+    chat(before=before)(tmp_path / "in")
+    found = read_pretrained(tmp_path / "in")
+    assert found.documents
+    assert found.tokenizer.begins == tokenizer_from_json(found.tokenizer.to_json()).begins == begins
+    never = [0, 1, 3, 4, 5]
+    write_pretrained(tmp_path / "out", found.model, found.tokenizer, Text(True, never, 9), named="it")
+    text = (tmp_path / "out" / "tokenizer.json").read_text()
+    first, *rest = Tokenizer.from_str(text).encode("The model").tokens
+    assert (first == "<bos>") is begins
+    assert rest
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert len(config["eos_token_id"]) == len(set(config["eos_token_id"])) == 3
+    again = read_pretrained(tmp_path / "out")
+    assert (again.tokenizer.begins, again.documents) == (begins, True)
+    assert again.tokenizer.decode(again.tokenizer.encode(TEXT)) == TEXT
+
+
+def test_two_tokens_before_a_text_are_refused(tmp_path):
+    chat(before=(END, END))(tmp_path)
+    with pytest.raises(GlassformerError, match=r"at most one token comes before a text here; .* puts 2"):
+        read_pretrained(tmp_path)
+
+
+def test_bytes_that_a_vocabulary_lacks_are_unknown_and_counted(tmp_path):
+    pretrained(tmp_path, lacks_a_byte)
+    found = read_pretrained(tmp_path)
+    assert "the vocabulary lacks 1 bytes of UTF-8, which become <unk>: 0x21" in found.notes
+    ours = tokenizer_from_json(found.tokenizer.to_json())
+    ids = ours.encode("a! b!!")
+    assert ids.count(UNK) == 3
+    assert ours.lacks("a! b!!") == ["!"] * 3
+    assert ours.decode(ids) == "a<unk> b<unk><unk>"
+    assert begins_in("a!b", ours.encode("a!b"), ours) == [0, 1, 2]
+    assert not found.model.decoder.embedding.weight[UNK].any()

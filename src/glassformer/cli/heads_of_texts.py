@@ -40,8 +40,8 @@ def traced(folder: Path, *texts: str) -> tuple[Any, list[Trace]]:
     from glassformer.lens.trace.make import trace
 
     opened = open_run(folder)
-    layout = layout_of(opened.recipe)
     model, tokenizers = opened.loaded.model, opened.loaded.tokenizers
+    layout = layout_of(opened.recipe, tokenizers)
     for text in texts:
         if parts := tokenizers.source.lacks(text):
             print(f"{text[:40]!r}: {lacking('it', parts)}.", file=sys.stderr)

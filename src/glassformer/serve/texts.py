@@ -40,7 +40,8 @@ class Texts:
         @lru_cache(maxsize=64)
         def choice(sampling: Sampling, biases: tuple[tuple[int, float], ...], wish: Wish | None) -> Choose:
             own: list[Filter] = [Named(logit_bias(dict(biases)), "logit_bias")] if biases else []
-            own.append(without(writer.never(constrained=wish is not None)))
+            never = writer.never(constrained=wish is not None)
+            own += [without(never), *writer.ends(never)]
             return chooser(sampling, own if wish is None else [*own, Named(follow(wish), wish.field)])
 
         self.choice, self.unwritable = choice, lru_cache(maxsize=256)(writer.unwritable)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.data.tokenizer import Tokenizer
 from glassformer.data.tokens.exported import LISTED, exported, names_of
+from glassformer.data.tokens.subword import Subword
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 from glassformer.nn.config import ModelConfig
 from glassformer.nn.outputs import Lm
@@ -56,14 +57,16 @@ def write_pretrained(folder: Path, model: Transformer, tokenizer: Tokenizer, tex
     refuse_used(folder)
     refuse_other_model(model.config, named)
     name, family = family_for(model.config, named)
-    needed = [*([BOS] if text.begins else []), *([UNK] if isinstance(tokenizer, LISTED) else [])]
+    unknown = isinstance(tokenizer, LISTED) or (isinstance(tokenizer, Subword) and bool(tokenizer.lacking))
+    needed = [*([BOS] if text.begins and tokenizer.begins else []), *([UNK] if unknown else [])]
     kept = kept_rows(model.config, unique_weights(model), needed)
     config, weights = selected(model.config, unique_weights(model), kept)
     tensors = family.export(weights, config.stack.n_heads)
     dtype = str(weights[INPUT].dtype).removeprefix("torch.")
+    several = {ENDS[EOS]: [kept.place(id) for id in (EOS, *tokenizer.ends)]} if tokenizer.ends else {}
     texts = {
-        CONFIG: {"torch_dtype": dtype} | config_of(name, family, config, text) | ends_of(kept, *ENDS),
-        GENERATION: ends_of(kept, BOS, EOS, PAD) | {"suppress_tokens": suppressed(kept, text)},
+        CONFIG: {"torch_dtype": dtype} | config_of(name, family, config, text) | ends_of(kept, *ENDS) | several,
+        GENERATION: ends_of(kept, BOS, EOS, PAD) | several | {"suppress_tokens": suppressed(kept, text)},
         TOKENIZER_CONFIG: tokenizer_config(kept, text, config, names_of(tokenizer)),
     }
     files = {name: json.dumps(each, indent=2).encode() for name, each in texts.items()}

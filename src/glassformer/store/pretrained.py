@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from glassformer.nn.transformer import Transformer
 from glassformer.store.families import FAMILIES, Family
 from glassformer.store.families.values import Values
 from glassformer.store.files import refuse_unnamable
-from glassformer.store.json_file import followed, read_json, read_text, readable
+from glassformer.store.json_file import followed, parse_json, read_json, read_text, readable
 from glassformer.store.manifest import MANIFEST
 from glassformer.store.rename import renamed
 from glassformer.store.rows import reordered
@@ -44,7 +44,7 @@ class Pretrained(NamedTuple):
     notes: list[str]
     """What a user should know about differences between the two."""
     documents: bool
-    """Whether it knows the tokens that begin and end a text."""
+    """Whether it knows the token that ends a text."""
 
 
 def read_pretrained(folder: Path) -> Pretrained:
@@ -57,13 +57,17 @@ def read_pretrained(folder: Path) -> Pretrained:
     values = Values(object_in(folder / CONFIG), folder / CONFIG)
     name, family = family_of(values)
     assert family.shape is not None
-    ends = {id: end_of(values, setting) for id, setting in ENDS.items()}
     with naming(folder / CONFIG, ConfigError):
         config = family.shape.read(values)
     with naming(folder / TOKENIZER, DataError):
         text = read_text(followed(folder / TOKENIZER))
         own = returned(text)
-        adopted = adopt(text, ends) if own is None else Adopted(own[0], [*range(own[0].vocab_size)], [])
+        ends = ends_in(values, folder, text) if own is None else Ends({}, [], begins=True, notes=[])
+        adopted = (
+            adopt(text, *ends[:2], begins=ends.begins)
+            if own is None
+            else Adopted(own[0], [*range(own[0].vocab_size)], [])
+        )
     if not puts_space(adopted.tokenizer):
         refuse_space_in_front(folder / TOKENIZER_CONFIG)
     found = weights_in(folder, family, tied=config.tie_embeddings)
@@ -79,8 +83,8 @@ def read_pretrained(folder: Path) -> Pretrained:
     model = rebuild(config.to_dict(), weights, folder, torch.device("cpu"))
     if own is not None:
         return Pretrained(model, own[0], name, [], own[1])
-    notes = told(adopted, skeleton.config.vocab_size or 0)
-    return Pretrained(model, adopted.tokenizer, name, notes, None not in (adopted.rows[BOS], adopted.rows[EOS]))
+    notes = [*told(adopted, skeleton.config.vocab_size or 0), *ends.notes]
+    return Pretrained(model, adopted.tokenizer, name, notes, adopted.rows[EOS] is not None)
 
 
 @contextmanager
@@ -102,6 +106,13 @@ def told(adopted: Adopted, size: int) -> list[str]:
         notes.append("no beginning: the tokenizer has no special token that begins a text, so none comes first")
     if adopted.rows[EOS] is None:
         notes.append("no end: the tokenizer has no special token that ends a text, so every text fills its length")
+    if adopted.rows[BOS] is not None and not adopted.tokenizer.begins:
+        notes.append("begins with the text itself: the tokenizer puts no token before it, so none comes first")
+    if adopted.tokenizer.ends:
+        notes.append(f"ends: {', '.join(adopted.tokenizer.tokens(adopted.tokenizer.ends))} count as <eos>, too")
+    if lacking := sorted(getattr(adopted.tokenizer, "lacking", ())):
+        named = ", ".join(f"0x{byte:02X}" for byte in lacking)
+        notes.append(f"the vocabulary lacks {len(lacking)} bytes of UTF-8, which become <unk>: {named}")
     own = [SPECIALS[id] for id in (PAD, BOS, UNK) if adopted.rows[id] not in (None, adopted.rows[EOS])]
     return [*notes, f"never written, as everywhere here: {', '.join(own)}"] if own else notes
 
@@ -152,12 +163,89 @@ def family_of(values: Values) -> tuple[str, Family]:
     return name, known[name]
 
 
-def end_of(values: Values, setting: str) -> int | None:
-    """The id of a special token; None if it has none. Errors: `CheckpointError`."""
+class Ends(NamedTuple):
+    """The tokens around a text, by their ids there."""
+
+    ids: Mapping[int, int | None]
+    """Of PAD, BOS, EOS and UNK; None for one that is absent."""
+    more: Sequence[int]
+    """Other tokens that end a text, besides that of EOS."""
+    begins: bool
+    """Whether the tokenizer puts BOS before a text."""
+    notes: list[str]
+
+
+def ends_in(values: Values, folder: Path, text: str) -> Ends:
+    """Read which tokens begin and end a text. `text`: that of tokenizer.json, which decides what comes first.
+
+    Without a post_processor in it, `add_bos_token` of tokenizer_config.json decides. Of several tokens that end a text,
+    in config.json or generation_config.json, the one that the tokenizer names is <eos>. Errors: `CheckpointError`.
+    """
+    record, named = parse_json(text, folder / TOKENIZER), optional(folder / TOKENIZER_CONFIG)
+    places = {
+        each.get("content"): each.get("id") for each in record.get("added_tokens") or [] if isinstance(each, dict)
+    }
+    ids = {id: end_of(values, setting) for id, setting in ENDS.items() if id != EOS}
+    generation = Values(optional(folder / GENERATION), folder / GENERATION)
+    found = [*dict.fromkeys([*ids_of(values, ENDS[EOS]), *ids_of(generation, ENDS[EOS])])]
+    end = named.get("eos_token")
+    own = places.get(end.get("content") if isinstance(end, dict) else end)
+    ids[EOS] = own if own in found else found[0] if found else None
+    before, behind = around(record.get("post_processor"))
+    if before is None:
+        before = [ids[BOS]] if named.get("add_bos_token") is True and ids[BOS] is not None else []
+    if len(before) > 1:
+        raise CheckpointError(
+            f"{folder / TOKENIZER}: at most one token comes before a text here; its post_processor puts {len(before)}, "
+            f"{before!r:.60}. Import another model."
+        )
+    if before:
+        ids[BOS] = places.get(before[0], before[0])
+    notes = ["the tokenizer puts a token behind each text; a prompt is continued without it"] if behind else []
+    special = {
+        each["id"] for each in record.get("added_tokens") or [] if isinstance(each, dict) and each.get("special")
+    }
+    more = [id for id in found if id != ids[EOS]]
+    if plain := [id for id in more if id not in special]:
+        notes.append(f"no ends, as they are no special tokens: {', '.join(map(str, plain))}")
+    return Ends(ids, [id for id in more if id in special], bool(before), notes)
+
+
+def around(processor: Any) -> tuple[list[Any] | None, bool]:
+    """The tokens that a post_processor puts before one text, or None if it is none, and whether any come behind."""
+    if not isinstance(processor, dict):
+        return None, False
+    if processor.get("type") == "Sequence":
+        parts = [around(each) for each in processor.get("processors") or []]
+        return [each for before, _ in parts for each in before or []], any(behind for _, behind in parts)
+    if processor.get("type") in ("BertProcessing", "RobertaProcessing"):
+        return [str(processor["cls"][0])], True
+    single = processor.get("single") if processor.get("type") == "TemplateProcessing" else []
+    names = [each.get("SpecialToken", {}).get("id") for each in single or [] if isinstance(each, dict)]
+    text = names.index(None) if None in names else len(names)
+    return names[:text], any(names[text:])
+
+
+def optional(path: Path) -> dict[str, Any]:
+    """The settings in a file that a folder need not have. Errors: `CheckpointError`."""
+    return object_in(path) if path.exists() else {}
+
+
+def ids_of(values: Values, setting: str) -> list[int]:
+    """The ids in a setting that may be one id, several or none. Errors: `CheckpointError`."""
     value = values.given.get(setting)
-    if value is not None and (type(value) is not int or value < 0):
+    several = value if isinstance(value, list) else [] if value is None else [value]
+    if any(type(each) is not int or each < 0 for each in several):
+        raise values.wrong(setting, "the id of a token, a list of ids, or null", value)
+    return several
+
+
+def end_of(values: Values, setting: str) -> int | None:
+    """The id of a special token; None if it has none, which old files call -1. Errors: `CheckpointError`."""
+    value = values.given.get(setting)
+    if value is not None and (type(value) is not int or value < -1):
         raise values.wrong(setting, "the id of one token, or null", value)
-    return value
+    return None if value == -1 else value
 
 
 def weights_in(folder: Path, family: Family, *, tied: bool) -> dict[str, Tensor]:

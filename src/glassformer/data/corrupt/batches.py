@@ -28,7 +28,7 @@ from glassformer.data.corrupt.noise import noise
 from glassformer.data.corrupt.sentences import permuted
 from glassformer.data.corrupt.spans import spans
 from glassformer.data.rows import pad
-from glassformer.data.tokens.vocabulary import BOS
+from glassformer.data.tokens.vocabulary import BOS, EOS
 
 Ids = NDArray[np.int64]
 
@@ -120,8 +120,9 @@ def _stacked(rows: list[Ids]) -> tuple[Tensor, Bool[Tensor, "B T"] | None]:
 
 
 def _documents(windows: list[Ids], how: Corruption) -> dict[str, Any]:
-    """The number of each token's document within its window."""
-    return {"documents": _stacked([(ids == BOS).cumsum() for ids in windows])[0]} if how.document_mask else {}
+    """The number of each token's document within its window: one begins with <bos>, or behind an <eos> without it."""
+    begins = [(ids == BOS) | np.append(False, ids[:-1] == EOS) for ids in windows] if how.document_mask else []
+    return {"documents": _stacked([each.cumsum() for each in begins])[0]} if how.document_mask else {}
 
 
 BATCHES: dict[str, Callable[[list[Ids], Corruption, Iterable[Coins]], Batch]] = {

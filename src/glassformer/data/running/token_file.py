@@ -107,7 +107,9 @@ def write_tokens(folder: Path, part: Part, tokenizer: Tokenizer, *, documents: b
             if begins:
                 firsts.append(n_tokens)
             ids = encode(piece.text, not begins)
-            marked = [[BOS]] * (documents and begins) + [ids] + [[EOS]] * (documents and piece.ends)
+            marked = (
+                [[BOS]] * (documents and begins and tokenizer.begins) + [ids] + [[EOS]] * (documents and piece.ends)
+            )
             data = np.concatenate(marked).astype(kind).tobytes()
             token_hash.update(data)
             file.write(data)

@@ -8,10 +8,10 @@ from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from glassformer.base.errors import DataError
-from glassformer.data.tokens.byte_level import IN_NO_TEXT, LETTERS, is_run
+from glassformer.data.tokens.byte_level import IN_NO_TEXT, LETTERS, NOTHING_BEFORE, is_run
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer, form_of
 from glassformer.data.tokens.subword import BytePairTokenizer
-from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, Tokenizer, read_json
+from glassformer.data.tokens.vocabulary import EOS, SPECIALS, THE_FILE, UNK, Tokenizer, read_json
 
 WANTED: dict[str, tuple[object, ...]] = {
     "model.type": ("BPE", None),
@@ -36,11 +36,13 @@ class Adopted(NamedTuple):
     """Their special tokens that are none of ours."""
 
 
-def adopt(text: str, ends: Mapping[int, int | None]) -> Adopted:
+def adopt(text: str, ends: Mapping[int, int | None], more: Sequence[int] = (), *, begins: bool = True) -> Adopted:
     """Take over a tokenizer.json of the `tokenizers` library with byte-pair encoding, of bytes or SentencePiece's.
 
     `ends`: for PAD, BOS, EOS and UNK, the id that theirs has for it, or None; an id that is none of its special tokens
-    counts as None. Errors: `DataError` for any other tokenizer, naming the setting that differs.
+    counts as None. `more`: ids of their special tokens besides `ends[EOS]` that end a text. `begins`: whether theirs
+    puts the token `ends[BOS]` before a text. Errors: `DataError` for any other tokenizer, naming the setting
+    that differs.
     """
     record = cast("Mapping[str, Any]", read_json(text))
     refuse_other_merges(record)
@@ -55,13 +57,21 @@ def adopt(text: str, ends: Mapping[int, int | None]) -> Adopted:
     ours["added_tokens"] += [
         {"id": id, "content": run, **found_first} for id, run in enumerate(runs, len(ours["model"]["vocab"]))
     ]
+    last = {token: id for token, id in special.items() if id in more and id != ends.get(EOS)}
+    ours["added_tokens"] += [
+        {"id": id, "content": token, **found_first, "special": True}
+        for id, token in enumerate(last, len(ours["model"]["vocab"]) + len(runs))
+    ]
+    ours["post_processor"] = None if begins else NOTHING_BEFORE
     named = [row if (row := ends.get(id)) in special.values() else None for id in range(len(SPECIALS))]
-    left_out = [token for token, id in special.items() if id not in named]
+    left_out = [token for token, id in special.items() if id not in (*named, *last.values())]
     try:
         tokenizer = made.from_json(json.dumps(ours))
     except DataError as error:
         raise DataError(str(error).replace(THE_FILE, AGAIN)) from None
-    return Adopted(tokenizer, [*named, *(vocabulary[token] for token in plain), *runs.values()], left_out)
+    return Adopted(
+        tokenizer, [*named, *(vocabulary[token] for token in plain), *runs.values(), *last.values()], left_out
+    )
 
 
 def untrained_like(
@@ -91,7 +101,8 @@ def untrained_like(
             f"{json.dumps(record.get(differs))[:80]}. Import another model."
         )
     refuse_other_pieces(plain)
-    model = models.BPE(ignore_merges=record["model"].get("ignore_merges") is True)
+    unknown = None if IN_NO_TEXT.union(plain).issuperset(LETTERS) else SPECIALS[UNK]
+    model = models.BPE(ignore_merges=record["model"].get("ignore_merges") is True, unk_token=unknown)
     return json.loads(cut.untrained(model).to_str()), BytePairTokenizer
 
 
@@ -158,13 +169,8 @@ def refuse_shared_ids(ids: Mapping[str, int]) -> None:
 
 
 def refuse_other_pieces(plain: Sequence[str]) -> None:
-    """Refuse tokens that are not made of bytes, and a vocabulary that lacks bytes of a text. Errors: `DataError`."""
-    pieces, letters = set(plain), set(LETTERS)
-    if missing := [letter for letter in LETTERS if letter not in pieces | IN_NO_TEXT]:
-        raise DataError(
-            "A byte-level vocabulary has a token for each byte that a text may have; this one lacks "
-            f"{len(missing)}, the first of them {missing[0]!r}. Import a model that has all."
-        )
+    """Refuse tokens that are not made of bytes. Errors: `DataError`."""
+    letters = set(LETTERS)
     if other := [token for token in plain if not token or not letters.issuperset(token)]:
         raise DataError(
             "The tokens of a byte-level vocabulary are written in 256 letters, one for each byte; this one has "

@@ -12,12 +12,12 @@ from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import cast
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from glassformer.base.errors import DataError
 from glassformer.data.config import MOST_ENTRIES
 from glassformer.data.tokens.cuts import shares
-from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, read_json, utf8
+from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, read_json, utf8
 
 _PRINTING = (*range(33, 127), *range(161, 173), *range(174, 256))
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTING]
@@ -26,6 +26,8 @@ BYTES = {chr(byte): byte for byte in _PRINTING} | {chr(256 + i): byte for i, byt
 LETTERS = tuple(sorted(BYTES))
 IN_NO_TEXT = {letter for letter, byte in BYTES.items() if byte in (0xC0, 0xC1) or byte >= 0xF5}
 """The letters of bytes that UTF-8 never has (RFC 3629, section 3). A published vocabulary may lack them."""
+NOTHING_BEFORE = json.loads(cast("bytes", processors.TemplateProcessing("$A", "$A $B:1", []).__getstate__()))
+"""The library's record of a tokenizer that puts no token before a text, not even if it is a document."""
 COMPOSED = {"type": "NFC"}
 """The library's record of a normaliser that composes characters."""
 
@@ -54,16 +56,19 @@ def learn(library: Tokenizer, trainer: trainers.Trainer, texts: Iterable[str]) -
     return cast("Mapping[str, object]", record["model"])
 
 
-def read(text: str, ours: Tokenizer, kind: str, *, runs: bool = False) -> Tokenizer:
+def read(text: str, ours: Tokenizer, kind: str, *, runs: bool = False, ends: bool = False) -> Tokenizer:
     """Read the library's tokenizer from `text`, if all but its vocabulary is as in `ours`, an untrained one.
 
-    `runs`: whether it may also have runs of spaces, which it finds in a text before all else (`is_run`).
+    `runs`: whether it may also have runs of spaces, which it finds in a text before all else (`is_run`). `ends`:
+    whether it may have more special tokens, which end a text (`is_end`), and put nothing before a document.
 
     So a file can bring neither its own regular expression nor a normaliser that loses text. Its settings are compared
     before the library sees them, because an expression can be made to take forever; and again afterwards, with all
     defaults.
     """
     record, settings = read_json(text), _settings(ours.to_str())
+    if ends and record.get("post_processor") == NOTHING_BEFORE:
+        settings["post_processor"] = NOTHING_BEFORE
     for name, value in record.items():
         if name not in ("model", "added_tokens") and not agrees(value, settings.get(name)):
             raise _differs(kind, [name])
@@ -73,8 +78,10 @@ def read(text: str, ours: Tokenizer, kind: str, *, runs: bool = False) -> Tokeni
         except Exception as error:  # the library raises plain Exception
             raise DataError(f"The `tokenizers` library cannot read this file: {str(error)[:150]}. {THE_FILE}") from None
     theirs = _settings(library.to_str())
-    if runs:
-        theirs["added_tokens"] = [each for each in cast("list[object]", theirs["added_tokens"]) if not is_run(each)]
+    pieces_of_text, added = library.get_vocab(with_added_tokens=False), cast("list[object]", theirs["added_tokens"])
+    theirs["added_tokens"] = [
+        each for each in added if not ((runs and is_run(each)) or (ends and is_end(each, pieces_of_text)))
+    ]
     if wrong := [name for name in settings if settings[name] != theirs.get(name)]:
         raise _differs(kind, wrong)
     library.encode_special_tokens = True  # "<pad>" in a user's text is five characters, not id 0
@@ -91,20 +98,45 @@ def is_run(added: object) -> bool:
     return spaces and all(record.get(flag) is False for flag in flags)
 
 
+def is_end(added: object, pieces_of_text: Collection[str]) -> bool:
+    """Whether one of added_tokens is special, none of our six and no piece of a text: so may be what ends a text."""
+    record = cast("dict[str, object]", added) if isinstance(added, dict) else {}
+    content = record.get("content")
+    return record.get("special") is True and content not in SPECIALS and content not in pieces_of_text
+
+
+def ends_of(library: Tokenizer) -> dict[int, str]:
+    """The special tokens besides our six, by id."""
+    added = library.get_added_tokens_decoder()
+    return {id: each.content for id, each in added.items() if each.special and id >= len(SPECIALS)}
+
+
+def unknown_is_a_token(record: Mapping[str, object]) -> bool:
+    """Whether a file says that a byte that the vocabulary lacks becomes <unk>."""
+    model = record.get("model")
+    return isinstance(model, dict) and cast("dict[str, object]", model).get("unk_token") == SPECIALS[UNK]
+
+
 def runs_of(library: Tokenizer) -> set[str]:
     """The runs of spaces that a tokenizer finds in a text before all else."""
     return {each.content for each in library.get_added_tokens_decoder().values() if not each.special}
 
 
 def pieces(
-    vocabulary: Mapping[str, int], kind: str, alphabet: Iterable[str], mark: str = "", runs: Collection[str] = ()
+    vocabulary: Mapping[str, int],
+    kind: str,
+    alphabet: Iterable[str],
+    mark: str = "",
+    runs: Collection[str] = (),
+    ends: Collection[str] = (),
 ) -> list[bytes]:
     """The bytes of each id, of a vocabulary that must contain `alphabet`; `mark` before a token stands for no bytes.
 
-    `runs`: tokens that stand for themselves.
+    `runs`: tokens that stand for themselves. `ends`: tokens that add nothing to a text.
     """
     tokens = numbered(vocabulary, kind, alphabet)[len(SPECIALS) :]
     tokens = [token if len(token) == len(mark) else token.removeprefix(mark) for token in tokens]
+    tokens = ["" if token in ends else token for token in tokens]
     try:
         spelled = [token.encode() if token in runs else bytes(BYTES[each] for each in token) for token in tokens]
     except KeyError as error:

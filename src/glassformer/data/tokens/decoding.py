@@ -56,10 +56,10 @@ def begins_in(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
     if encoded != text:
         places = composed_of(text)
         return [places[begin] for begin in begins_in(encoded, ids, tokenizer)]
-    whole, missing = utf8(text), iter(tokenizer.lacks(text))
+    whole, missing = utf8(text), iter(tokenizer.unknown(text))
     begins, at, counted, characters = list[int](), 0, 0, 0
     for n, id in enumerate(ids):
-        piece = utf8(next(missing)) if id == UNK else tokenizer.adds(id, first=n == 0)
+        piece = next(missing) if id == UNK else tokenizer.adds(id, first=n == 0)
         if not whole.startswith(piece, at):  # other white space than the space between two words
             piece = piece.lstrip()
             at = max(at, whole.find(piece, at))

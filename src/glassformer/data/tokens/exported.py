@@ -34,8 +34,11 @@ def exported(tokenizer: Tokenizer, kept: Sequence[int] | None = None, begin: int
     """The JSON text of the library's tokenizer, in which the ids `kept` of ours are 0, 1, 2, ...
 
     `kept`: the ids of the exported model, in ascending order; None: all. `begin`: our id of the token that comes
-    before each text, if one does. Errors: `DataError` for a kind that the library does not have.
+    before each text, if texts are documents; a tokenizer that puts none there says so. Errors:
+    `DataError` for a kind that the library does not have.
     """
+    from glassformer.data.tokens.byte_level import NOTHING_BEFORE  # here: it loads the library
+
     kept = range(tokenizer.vocab_size) if kept is None else kept
     ids = {old: new for new, old in enumerate(kept) if old < tokenizer.vocab_size}
     record = record_of(tokenizer)
@@ -45,7 +48,10 @@ def exported(tokenizer: Tokenizer, kept: Sequence[int] | None = None, begin: int
     else:
         model["vocab"] = {token: ids[old] for token, old in model["vocab"].items() if old in ids}
     record["added_tokens"] = [each | {"id": ids[each["id"]]} for each in record["added_tokens"] if each["id"] in ids]
-    record["post_processor"] = None if begin is None else beginning(names_of(tokenizer)[begin], ids[begin])
+    record["post_processor"] = None
+    if begin is not None:
+        own = tokenizer.begins
+        record["post_processor"] = beginning(names_of(tokenizer)[begin], ids[begin]) if own else NOTHING_BEFORE
     return json.dumps(record, ensure_ascii=False, indent=2)
 
 
@@ -135,8 +141,12 @@ def returned(text: str) -> tuple[Tokenizer, bool] | None:
 
 def rebuilt(record: Mapping[str, Any]) -> Tokenizer | None:
     """A tokenizer of ours for a record that may be of our making; whether it is must be checked."""
+    from glassformer.data.tokens.byte_level import NOTHING_BEFORE
+
     kind, vocabulary = record["model"]["type"], record["model"]["vocab"]
     named = tuple(each["content"] for each in record["added_tokens"])
+    before = record.get("post_processor")
+    nothing = {"post_processor": before if before == NOTHING_BEFORE else None}
     if kind == "WordLevel" and not record["decoder"]:
         words = WordTokenizer(sorted(vocabulary, key=vocabulary.__getitem__)[len(SPECIALS) :])
         return words if named == names_of(words) else None
@@ -147,9 +157,9 @@ def rebuilt(record: Mapping[str, Any]) -> Tokenizer | None:
     if kind == "BPE" and vocabulary == of_bytes()["model"]["vocab"] and not record["model"]["merges"]:
         return ByteTokenizer()
     if kind == "BPE" and record["model"]["byte_fallback"]:
-        return SentencePieceTokenizer.from_json(json.dumps({**record, "post_processor": None}))
+        return SentencePieceTokenizer.from_json(json.dumps({**record, **nothing}))
     own = next((each for each in SUBWORDS if each.model == kind), None)
     if own is None:
         return None
     usual = json.loads(own.untrained().to_str())
-    return own.from_json(json.dumps({**record, "decoder": usual["decoder"], "post_processor": None}))
+    return own.from_json(json.dumps({**record, "decoder": usual["decoder"], **nothing}))

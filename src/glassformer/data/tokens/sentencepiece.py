@@ -99,9 +99,15 @@ class SentencePieceTokenizer(Subword):
                 f"{SPACE} and have the decoder of its form; this one differs. {THE_FILE}"
             )
         self.form = form
-        self._library = byte_level.read(json.dumps(without_front(record, form)), self.bare(form), "SentencePiece")
+        self._library = byte_level.read(
+            json.dumps(without_front(record, form)), self.bare(form), "SentencePiece", ends=True
+        )
+        self._names = byte_level.ends_of(self._library)
+        self._keep_ends(self._library)
         tokens = byte_level.numbered(self._library.get_vocab(), "SentencePiece", self.alphabet())
         self._pieces = [*(name.encode() for name in SPECIALS), *map(spelled, tokens[len(SPECIALS) :])]
+        for id in self.ends:
+            self._pieces[id] = b""
         self._panics_are_errors = byte_level.panics_are_errors
         if not form.by_word and (crossing := [token for token in tokens if WITHIN.search(token)]):
             raise DataError(

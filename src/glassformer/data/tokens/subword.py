@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from glassformer.data.config import BYTES_AND_SPECIALS, TokenizerConfig
 from glassformer.data.tokens.bytewise import join_pieces, piece_of, show_pieces
 from glassformer.data.tokens.cuts import shares
-from glassformer.data.tokens.vocabulary import SPECIALS, Tokenizer, read_json, utf8
+from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer, read_json, utf8
 from glassformer.data.tokens.whole_words import words_of
 
 if TYPE_CHECKING:
@@ -27,8 +27,11 @@ class Subword(Tokenizer):
     """The library's name for the kind, by which its files are recognised."""
     mark: ClassVar[str] = ""
     """Prefix of a token that continues a word, in a kind that has separate tokens for that."""
-    runs: ClassVar[bool] = False
-    """Whether a tokenizer of this kind may find runs of spaces in a text before all else."""
+    adopted: ClassVar[bool] = False
+    """Whether one of this kind may have been imported: it may find runs of spaces in a text before all else, have more
+    tokens that end a text, put nothing before a document, and lack bytes."""
+    lacking: frozenset[int] = frozenset()
+    """The bytes that no token of its vocabulary has; each becomes <unk>."""
 
     def __init__(self, text: str) -> None:
         """`text` is the JSON of the `tokenizers` library. DataError for one that this class would not have written."""
@@ -36,10 +39,20 @@ class Subword(Tokenizer):
             byte_level,  # here: it loads the library, for which `--help` need not wait
         )
 
-        self._library = byte_level.read(text, self.like(text), self.kind, runs=self.runs)
-        of_its_own = (self.mark, byte_level.runs_of(self._library))
-        self._pieces = byte_level.pieces(self._library.get_vocab(), self.kind, self.alphabet(), *of_its_own)
+        library = byte_level.read(text, self.like(text), self.kind, runs=self.adopted, ends=self.adopted)
+        vocabulary, alphabet = library.get_vocab(), self.alphabet()
+        if self.adopted and byte_level.unknown_is_a_token(read_json(text)):
+            self.lacking = frozenset(byte_level.BYTES[each] for each in alphabet if each not in vocabulary)
+            alphabet = [each for each in alphabet if each in vocabulary]
+        self._names = byte_level.ends_of(library)
+        of_its_own = (self.mark, byte_level.runs_of(library), {*self._names.values()})
+        self._library, self._pieces = library, byte_level.pieces(vocabulary, self.kind, alphabet, *of_its_own)
+        self._keep_ends(library)
         self._panics_are_errors = byte_level.panics_are_errors
+
+    def _keep_ends(self, library: tokenizers.Tokenizer) -> None:
+        """Note what the file says of the beginning and the ends of a text."""
+        self.ends, self.begins = tuple(sorted(self._names)), library.post_processor is None
 
     @classmethod
     @abstractmethod
@@ -72,11 +85,19 @@ class Subword(Tokenizer):
         with self._panics_are_errors():
             return [each.ids for each in self._library.encode_batch_fast(list(texts), add_special_tokens=False)]
 
+    def unknown(self, text: str) -> list[bytes]:
+        spelled = utf8(text)
+        return [bytes([byte]) for byte in spelled if byte in self.lacking] if self.lacking else []
+
+    def lacks(self, text: str) -> list[str]:
+        return [each for each in text for _ in self.unknown(each)] if self.unknown(text) else []
+
     def decode(self, ids: Iterable[int]) -> str:
         return join_pieces(self._pieces, ids)
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        return show_pieces(self._pieces, ids)
+        ids = list(ids)
+        return [self._names.get(id, shown) for id, shown in zip(ids, show_pieces(self._pieces, ids), strict=True)]
 
     def adds(self, id: int, *, first: bool = False) -> bytes:
         return piece_of(self._pieces, id)
@@ -96,7 +117,7 @@ class BytePairTokenizer(Subword):
 
     kind = "bpe"
     model = "BPE"
-    runs = True
+    adopted = True
     least_vocab_size = BYTES_AND_SPECIALS
 
     def __init__(self, text: str) -> None:
@@ -110,14 +131,15 @@ class BytePairTokenizer(Subword):
     def like(cls, text: str) -> tokenizers.Tokenizer:
         from tokenizers import models
 
-        from glassformer.data.tokens import published
+        from glassformer.data.tokens import byte_level, published
 
         record = read_json(text)
         cut, model = published.cut_of(record), record.get("model")
         if cut is None or not isinstance(model, dict):
             return cls.untrained()
         whole_words_first = cast("dict[str, object]", model).get("ignore_merges") is True
-        return cut.untrained(models.BPE(ignore_merges=whole_words_first))
+        unknown = SPECIALS[UNK] if byte_level.unknown_is_a_token(record) else None
+        return cut.untrained(models.BPE(ignore_merges=whole_words_first, unk_token=unknown))
 
     @classmethod
     def untrained(cls) -> tokenizers.Tokenizer:

@@ -36,6 +36,10 @@ class Tokenizer(ABC):
     """Where text may be cut, so that the ids of its parts are those of the whole (`encode_parts`)."""
     composed: bool = False
     """Whether text is brought into Unicode's form NFC before it is encoded, so that é is one character."""
+    begins: bool = True
+    """Whether <bos> comes before a text that is a document; a published tokenizer may put nothing there."""
+    ends: tuple[int, ...] = ()
+    """Ids besides <eos> that end a text, as chat models have them; no text has them, and they add none."""
     least_vocab_size: ClassVar[int] = 0
     """The smallest `vocab_size` that it can be trained to; 0 if the texts alone determine the size."""
 
@@ -58,6 +62,10 @@ class Tokenizer(ABC):
         """
         utf8(text)
         return []
+
+    def unknown(self, text: str) -> list[bytes]:
+        """The bytes of `text` that each <unk> in its ids stands for, in order. Raises DataError as `encode` does."""
+        return [utf8(part) for part in self.lacks(text)]
 
     def normal(self, text: str) -> str:
         """The text that is encoded: `text` itself, or its characters `composed`."""

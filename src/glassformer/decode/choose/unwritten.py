@@ -27,6 +27,16 @@ def unwritten(left_to_right: bool = True, objective: str = "next_token", *, ends
     return never if ends else [*never, EOS]
 
 
+def one_end(ids: Sequence[int]) -> Filter:
+    """Make a filter that gives <eos> the probability of all tokens that end a text: its own, and that of `ids`."""
+
+    def joined(logits: Float[Tensor, "B V"]) -> Float[Tensor, "B V"]:
+        whole = logits[..., [EOS, *ids]].logsumexp(-1, keepdim=True)
+        return forbid(logits, ids).index_copy(-1, constant([EOS], torch.long, logits.device), whole)
+
+    return ByLogits(joined)
+
+
 def without(ids: Sequence[int]) -> Filter:
     """Make a filter that forbids these ids."""
 

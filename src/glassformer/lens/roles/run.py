@@ -174,7 +174,9 @@ def text_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int, scored
         return Probe(f"{split.name}/dev", asked[0], None, asked, objective, "token_accuracy", ids)
     most = min(LONGEST_HALF, (recipe.data.window - 1) // 2, len(ids))
     lengths = sorted({max(2, most * part // 3) for part in (1, 2, 3)})
-    made = induction_probe(ids, lengths, sequences, begin=BOS if recipe.data.documents else None)
+    made = induction_probe(
+        ids, lengths, sequences, begin=BOS if recipe.data.documents and tokenizers.source.begins else None
+    )
     return replace(
         made, scored=asked, objective=objective_for(model) if recipe.data.objective == "next_token" else objective
     )

@@ -72,7 +72,7 @@ def subject_of(
         run.resolve().name,
         loaded.model,
         loaded.tokenizers,
-        layout_of(recipe),
+        layout_of(recipe, loaded.tokenizers),
         examples_of(recipe, loaded.tokenizers, split),
         {"task": recipe.data.task, "step": loaded.state.get("step")},
         run,
@@ -88,10 +88,11 @@ def subject_of(
     )
 
 
-def layout_of(recipe: Recipe) -> Layout:
+def layout_of(recipe: Recipe, tokenizers: Tokenizers) -> Layout:
     """Return how the run lays out its texts."""
     task = task_of(recipe.data)
-    return Layout(task.begins, task.window is not None and task.layout.blanks, task.window)
+    begins = task.begins and (task.window is None or tokenizers.source.begins)
+    return Layout(begins, task.window is not None and task.layout.blanks, task.window)
 
 
 def examples_of(recipe: Recipe, tokenizers: Tokenizers, split: Split | None) -> list[Example]:

@@ -9,12 +9,12 @@ from itertools import chain
 from pathlib import Path
 
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
-from glassformer.data.tokens.vocabulary import BOS, lacking
+from glassformer.data.tokens.vocabulary import BOS, EOS, lacking
 from glassformer.decode.answer import ASKED, Limit, limit_of, nothing
 from glassformer.decode.choose.conflict import refuse_certain
 from glassformer.decode.choose.context import Filter, Named
 from glassformer.decode.choose.draw import filters_of
-from glassformer.decode.choose.unwritten import unwritten, without
+from glassformer.decode.choose.unwritten import one_end, unwritten, without
 from glassformer.decode.choose.words import NO_WISHES, Wishes, can_spell, shown_of
 from glassformer.decode.forced import check_forced
 from glassformer.decode.method import Method, method_of
@@ -114,6 +114,7 @@ class Writer:
         wishes.check_room(target, min(limits, default=self.usual))
         grammar = wishes.grammar(target)
         never, wanted = self.never(wishes.constrained), wishes.filters(target, grammar)
+        wanted = [*self.ends(never), *wanted]
         first = [without(never), *wanted]
         if ids and not stops and (wishes.constrained or wishes.begin):  # a stop could end the text before
             with naming_texts(len(ids) * n, n):
@@ -194,10 +195,12 @@ class Writer:
 
         Errors: `DataError`, in which the prompt is `called` so; `hint` is added for a prompt that could be cropped.
         """
-        begin = [BOS] if self.continues and self.documents else []
-        ids = [*begin, *self.tokenizers.source.encode(prompt)]
+        ids = self.tokenizers.source.encode(prompt)
+        if self.continues and self.documents and (self.tokenizers.source.begins or (not ids and self.has_begin)):
+            ids = [BOS, *ids]
         if not ids or not (self.continues or prompt.strip()):
-            why = "continues a text, as its data.documents is false" if self.continues else "answers a source"
+            cause = "it has no token that begins one" if self.documents else "its data.documents is false"
+            why = f"continues a text, as {cause}" if self.continues else "answers a source"
             raise DataError(f"This model {why}; {called} {number} is empty. Give a text.")
         of_model = self.model.config
         limit = self.max_context if self.continues or of_model.encoder is None else of_model.encoder.max_len
