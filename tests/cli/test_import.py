@@ -19,6 +19,7 @@ def test_it_says_what_it_made_and_what_can_be_done_with_it(gpt2, capsys):
     assert main(["import", gpt2]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "gpt2: 8,880 parameters, 2 layers, 276 tokens",
+        "begins with the text itself: the tokenizer puts no token before it, so none comes first",
         "Run: runs/gpt2",
         "Look inside: glassformer explore runs/gpt2",
         "Generate text: glassformer generate runs/gpt2 --prompt TEXT",

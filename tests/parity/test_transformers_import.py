@@ -103,10 +103,10 @@ def test_what_was_imported_is_exported_as_it_was(saved, tmp_path):
     write_pretrained(tmp_path / "out", found.model, found.tokenizer, Text(True, [0, 1, 3, 4, 5], 9), named="it")
     before, after = (transformers.AutoModelForCausalLM.from_pretrained(each) for each in (saved, tmp_path / "out"))
     cut = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    [begin, *ids] = cut(TEXT)["input_ids"][:30]
-    end = before.config.eos_token_id
-    assert begin == after.config.eos_token_id == 0
-    answer = after.eval()(torch.tensor([[begin, *ids]])).logits
+    ids, end = cut(TEXT)["input_ids"][:30], before.config.eos_token_id
+    assert after.config.eos_token_id == 0
+    assert [id - 1 for id in ids] == transformers.AutoTokenizer.from_pretrained(saved)(TEXT)["input_ids"][:30]
+    answer = after.eval()(torch.tensor([[0, *ids]])).logits
     expected = before.eval()(torch.tensor([[end, *(id - 1 for id in ids)]])).logits
     assert torch.equal(answer, torch.cat([expected[..., [end]], expected[..., :end]], -1))
 

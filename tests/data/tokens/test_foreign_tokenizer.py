@@ -117,7 +117,11 @@ FOREIGN = {
     ),
     "a setting that nobody knows": (lambda r: r.update(hooks=["x"]), "differs in hooks"),
     "one more added token": (
-        lambda r: r["added_tokens"].append({**r["added_tokens"][0], "id": 299, "content": "est"}),
+        lambda r: r["added_tokens"].append({**r["added_tokens"][0], "id": 299, "content": "est", "special": False}),
+        "differs in added_tokens",
+    ),
+    "a piece of text that is special": (
+        lambda r: r["added_tokens"].append({**r["added_tokens"][0], "id": 6, "content": "!"}),
         "differs in added_tokens",
     ),
     "a missing byte": (pop_byte, "must hold every byte"),

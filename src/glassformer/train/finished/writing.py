@@ -217,11 +217,20 @@ class Writer:
 
     def never(self, constrained: bool = False) -> list[int]:
         """Special tokens that no text has (`unwritten`). With a grammar <eos> is allowed, because it ends the text."""
-        return unwritten(
-            self.task.layout.decoder,
-            self.recipe.data.objective,
-            ends=not self.continues or self.documents or constrained,
-        )
+        ends = not self.continues or self.documents or constrained
+        never = unwritten(self.task.layout.decoder, self.recipe.data.objective, ends=ends)
+        return [*never, *self.tokenizers.target.ends] if EOS in never else never
+
+    def ends(self, never: Sequence[int]) -> list[Filter]:
+        """What takes the other tokens that end a text for <eos>, if the vocabulary has any and a text may end."""
+        others = self.tokenizers.target.ends
+        return [one_end(others)] if others and EOS not in never else []
+
+    @property
+    def has_begin(self) -> bool:
+        """Whether the model knows <bos>: an imported one may have no row for it."""
+        assert self.model.decoder is not None
+        return bool(self.model.decoder.embedding.weight[BOS].any())
 
 
 @contextmanager
