@@ -31,7 +31,7 @@ class Subword(Tokenizer):
     """Whether one of this kind may have been imported: it may find runs of spaces in a text before all else, have more
     tokens that end a text, put nothing before a document, and lack bytes."""
     lacking: frozenset[int] = frozenset()
-    """The bytes that no token of its vocabulary has; each becomes <unk>."""
+    """The bytes of UTF-8 that no token of its vocabulary has; each becomes <unk>."""
 
     def __init__(self, text: str) -> None:
         """`text` is the JSON of the `tokenizers` library. DataError for one that this class would not have written."""
@@ -42,7 +42,8 @@ class Subword(Tokenizer):
         library = byte_level.read(text, self.like(text), self.kind, runs=self.adopted, ends=self.adopted)
         vocabulary, alphabet = library.get_vocab(), self.alphabet()
         if self.adopted and byte_level.unknown_is_a_token(read_json(text)):
-            self.lacking = frozenset(byte_level.BYTES[each] for each in alphabet if each not in vocabulary)
+            absent = {*alphabet} - byte_level.IN_NO_TEXT - vocabulary.keys()
+            self.lacking = frozenset(byte_level.BYTES[each] for each in absent)
             alphabet = [each for each in alphabet if each in vocabulary]
         self._names = byte_level.ends_of(library)
         of_its_own = (self.mark, byte_level.runs_of(library), {*self._names.values()})
