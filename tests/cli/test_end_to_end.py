@@ -62,6 +62,7 @@ def test_resuming_a_finished_run_changes_nothing(trained, run):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("step", [1, 4, 7])
 def test_interrupted_and_resumed_is_as_if_nothing_had_happened(trained, tmp_path, run, number, code, step):
+    from glassformer.fast import for_training
     from glassformer.train.run.session import start
 
     def at_step(event: Event) -> None:
@@ -70,7 +71,9 @@ def test_interrupted_and_resumed_is_as_if_nothing_had_happened(trained, tmp_path
 
     out = tmp_path / "run"
     with Signals() as signals:
-        assert follow(start(load_recipe(trained / "recipe.toml"), out), out, signals, at_step) == code
+        assert (
+            follow(start(load_recipe(trained / "recipe.toml"), out, speed=for_training), out, signals, at_step) == code
+        )
     stopped = newest(out).folder
     assert stopped is not None
     assert stopped.name == f"step-{step:09d}"
