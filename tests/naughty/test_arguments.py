@@ -10,7 +10,7 @@ import pytest
 from cli.conftest import Answer
 from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import read_arguments
-from glassformer.cli.flags.wished import bias_of
+from glassformer.cli.flags.wished import bias_of, unescaped
 from glassformer.cli.verbs import VERBS
 from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
 
@@ -31,7 +31,7 @@ def test_a_flag_takes_any_string_as_it_is(strings: list[str]) -> None:
             found = read_arguments("generate", VERBS["generate"], ["run", "--prompt", each])
             assert found.options == {"prompt": each}
         if each:
-            assert bias_of(f"{each}=-2.5", Path("run")) == (each, -2.5)
+            assert bias_of(f"{each}=-2.5", Path("run")) == (unescaped(each), -2.5)
 
 
 def test_a_recipe_keeps_any_name_of_a_file(strings: list[str], tmp_path: Path) -> None:

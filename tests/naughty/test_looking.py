@@ -38,7 +38,8 @@ def folder(request: pytest.FixtureRequest) -> Path:
 
 def subject(folder: Path, examples: Sequence[str] = ()) -> Subject:
     """What the explorer shows of a run whose heads nobody has examined."""
-    loaded, layout = load(folder), layout_of(load_recipe(folder / "recipe.toml"))
+    loaded = load(folder)
+    layout = layout_of(load_recipe(folder / "recipe.toml"), loaded.tokenizers)
     return Subject(folder.name, loaded.model, loaded.tokenizers, layout, [(each, None) for each in examples])
 
 

@@ -84,11 +84,11 @@ def has_bfloat16(device: torch.device) -> bool:
 
 def autocast_dtype(device: str) -> torch.dtype | None:
     """The dtype to which autocast narrows on this type of device; None if it is off."""
-    if device == "meta" or not torch.is_autocast_enabled(device):  # for "meta" torch would raise
-        return None
+    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
+        return None  # for "meta" and devices that torch has no name for it would raise
     return torch.get_autocast_dtype(device)
 
 
 def without_autocast(device: str) -> AbstractContextManager[object]:
     """The context in which nothing is narrowed."""
-    return nullcontext() if device == "meta" else torch.autocast(device, enabled=False)
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()

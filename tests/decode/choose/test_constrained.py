@@ -215,7 +215,7 @@ def test_without_the_library_it_says_what_to_install(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(installed, "import_module", missing)
-    with pytest.raises(ConfigError, match=r"pip install 'glassformer\[constrain\]'"):
+    with pytest.raises(ConfigError, match=r"llguidance, which is not installed\. Install it: pip install '"):
         constrained.matches(tokenizer("byte"), "a")
 
 
