@@ -102,7 +102,7 @@ def test_a_full_disk_delays_them(reader, tracked, tmp_path, monkeypatch):
 
 def test_without_the_package_it_is_refused_before_the_data_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(curves, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'glassformer\[track\]'"):
+    with pytest.raises(ConfigError, match="pip install 'tensorboard>="):
         start(recipe(data__task="pairs", data__train="nowhere.tsv", **TRACKED), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     start(recipe(), tmp_path / "other")

@@ -20,7 +20,7 @@ from glassformer.train.run.imported import import_run
 from glassformer.train.run.session import resume, start
 from glassformer.train.sources.prepare import model_config
 from store.export_examples import EXAMPLES, READING, decoder, tokenizer
-from store.pretrained_examples import TEXT, pretrained
+from store.pretrained_examples import END, TEXT, pretrained
 from train.examples import follow
 from train.text_examples import book, text_recipe
 
@@ -29,9 +29,19 @@ def full(*_args, **_settings):
     raise ResourceError("the disk is full")
 
 
+def begun(parts):
+    """Changes what `pretrained` writes: the tokenizer puts its end token before each text."""
+    parts["tokenizer"]["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": END, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {END: {"id": END, "ids": [parts["config"]["eos_token_id"]], "tokens": [END]}},
+    }
+
+
 @pytest.fixture
 def run(tmp_path):
-    pretrained(tmp_path / "gpt2")
+    pretrained(tmp_path / "gpt2", begun)
     import_run(tmp_path / "gpt2", tmp_path / "run")
     return tmp_path / "run"
 
@@ -79,11 +89,11 @@ def test_what_writes_answers_from_it_learns_their_special_tokens(run, tmp_path):
     assert begun.data.recipe.model.silent == ""
 
 
-def test_a_text_without_a_known_beginning_begins_with_nothing(tmp_path):
-    pretrained(tmp_path / "gpt2", lambda parts: parts["config"].update(bos_token_id=None))
+def test_where_the_tokenizer_puts_nothing_first_a_text_begins_with_itself(tmp_path):
+    pretrained(tmp_path / "gpt2")
     import_run(tmp_path / "gpt2", tmp_path / "run")
     recipe = load_recipe(tmp_path / "run" / "recipe.toml")
-    assert not recipe.data.documents
+    assert not load(tmp_path / "run").tokenizers.target.begins
     assert Writer(tmp_path / "run", recipe).ids("The", 1) == load(tmp_path / "run").tokenizers.target.encode("The")
 
 
@@ -98,7 +108,7 @@ def test_the_recipe_of_each_family_builds_its_model(tmp_path, family, chosen):
 
 def test_a_window_too_long_to_train_with_is_shorter_and_told(tmp_path, monkeypatch):
     monkeypatch.setattr(imported, "LONGEST", 16)
-    pretrained(tmp_path / "gpt2")
+    pretrained(tmp_path / "gpt2", begun)
     assert import_run(tmp_path / "gpt2", tmp_path / "run").notes == [
         "window: 16 of the 32 tokens that the model reads (data.window in recipe.toml)"
     ]

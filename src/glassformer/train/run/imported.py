@@ -48,7 +48,7 @@ def import_run(folder: Path, out: Path) -> Pretrained:
 
 
 def recipe_for(found: Pretrained, name: str, folder: Path) -> Recipe:
-    """The recipe that such a run would have: a language model of documents, if it knows where one begins and ends."""
+    """The recipe that such a run would have: a language model of documents, if it knows where one ends."""
     config = found.model.config
     assert config.stack.max_len is not None  # each family has a setting for it
     window = min(config.stack.max_len, LONGEST)
