@@ -243,7 +243,7 @@ def functions_in_docs() -> set[str]:
     for page in (root / "README.md", *sorted((root / "docs").rglob("*.md"))):
         for code in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
             found |= {
-                name for module, name in imports(code) if inspect.isfunction(getattr(import_module(module), name))
+                name for module, name in imports(code) if inspect.isfunction(getattr(import_module(module), name, None))
             }
     return found
 

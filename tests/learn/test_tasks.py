@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from glassformer.data import batch
 from glassformer.nn.stack import Stack
 from glassformer.train.finished.use import evaluate
 from glassformer.train.objective import OBJECTIVES, next_token
 from glassformer.train.run.session import start
-from glassformer.train.sources import pairs_data
 from train.examples import follow, recipe
 
 SMALL = {
@@ -96,14 +96,14 @@ def decoder_sees_the_future(monkeypatch) -> dict[str, object]:
 
 def source_of_another_row(monkeypatch) -> dict[str, object]:
     """Each row is taught with its neighbour's source."""
-    collate = pairs_data.collate
+    collate = batch.collate
 
     def rolled(encoded, rows, layout):
         made = collate(encoded, rows, layout)
         keep = None if made.source_keep is None else made.source_keep.roll(1, 0)
         return replace(made, source=made.source.roll(1, 0), source_keep=keep)
 
-    monkeypatch.setattr(pairs_data, "collate", rolled)
+    monkeypatch.setattr(batch, "collate", rolled)
     return {}
 
 
