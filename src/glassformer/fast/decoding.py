@@ -42,7 +42,7 @@ Make = Callable[[Tensor, Tensor | None], nn.Module]
 """Makes a linear map from weight and bias."""
 
 
-COST = "decoding a text on a CPU takes up to 5 times as long"
+COST = "decoding a text on a CPU takes 1.5 to 3 times as long"
 
 
 def for_decoding(
