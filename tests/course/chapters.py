@@ -1,0 +1,41 @@
+"""A chapter of the course as a list of cells, read as MyST-NB reads it: text between ```{code-cell} fences."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import glassformer
+
+FOLDER = Path(glassformer.__file__).parent / "learn" / "chapters"
+CHAPTERS = sorted(FOLDER.glob("*.md"))
+HEAD = re.compile(r"\A---\njupytext:\n.*?\n---\n", re.S)
+FENCE = re.compile(r"^```\{code-cell\} ipython3\n((?::.*\n)*)(.*?)^```$\n?", re.S | re.M)
+
+
+class Cell(NamedTuple):
+    """One cell: `options` holds the lines `:name: value` of a code cell; Markdown has none."""
+
+    text: str
+    is_code: bool
+    options: str = ""
+
+
+def cells_of(text: str) -> list[Cell]:
+    """Return the cells of a chapter in order. Errors: AssertionError without the head that jupytext writes."""
+    head = HEAD.match(text)
+    assert head, "a chapter begins with jupytext's head"
+    found, end = [], head.end()
+    for fence in FENCE.finditer(text):
+        found += [Cell(text[end : fence.start()], is_code=False), Cell(fence[2], True, fence[1])]
+        end = fence.end()
+    return [*found, Cell(text[end:], is_code=False)]
+
+
+def sentences(markdown: str) -> list[str]:
+    """Return the sentences of a Markdown cell: no tables, drawings, headings or formulas; a list's item is one."""
+    text = re.sub(r"^```.*?^```$|^\$\$.*?\$\$$|^\|.*?$|^#.*?$", "", markdown, flags=re.S | re.M)
+    text = re.sub(r"</?(details|summary)>|`[^`]*`|\$[^$]*\$", "X", text)
+    parts = re.split(r"(?<=[.!?:;])[)*]*\s+|\n\s*\n|\n(?=(?:- |\d\. ))", text)
+    return [" ".join(part.split()) for part in parts if len(part.split()) > 2]

@@ -1,0 +1,114 @@
+"""The form of the course's chapters: what plain Jupyter can show, short sentences, described pictures, every exercise."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+
+import pytest
+
+from course.chapters import CHAPTERS, FOLDER, Cell, cells_of, sentences
+
+COURSE = FOLDER.parent / "course.toml"
+EACH = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+
+
+def complaints(text: str) -> list[str]:
+    """What is wrong with the form of one chapter."""
+    cells = cells_of(text)
+    return [each for rule in RULES for each in rule(cells)]
+
+
+def parses(cells: list[Cell]) -> list[str]:
+    found = []
+    for cell in cells:
+        try:
+            ast.parse(cell.text if cell.is_code else "")
+        except SyntaxError as error:
+            found.append(f"{error}: {cell.text}")
+    return found
+
+
+def plain_markdown(cells: list[Cell]) -> list[str]:
+    prose = "\n".join(cell.text for cell in cells if not cell.is_code)
+    tags = set(re.findall(r"</?([a-z]+)", re.sub(r"`[^`]*`", "", prose))) - {"details", "summary"}
+    roles = re.findall(r"\{[a-z:-]+\}`|^:::.*$|^```\{.*$|^\{.*\}$", prose, re.M)
+    return [f"plain Jupyter shows {each!r} as it is written" for each in (*tags, *roles)]
+
+
+def fits(cells: list[Cell]) -> list[str]:
+    lines = sum(cell.text.count("\n") for cell in cells if not cell.is_code)
+    return [f"{lines} lines of Markdown; at most 400"] * (lines > 400)
+
+
+def short_sentences(cells: list[Cell]) -> list[str]:
+    found = [each for cell in cells if not cell.is_code for each in sentences(cell.text)]
+    long = [each for each in found if len(each.split()) > 25]
+    return [f"{len(long)} of {len(found)} sentences have more than 25 words: {long}"] * (len(long) > 0.1 * len(found))
+
+
+def described(cells: list[Cell]) -> list[str]:
+    """A cell that shows a picture says in words what is to be seen."""
+    shown = [
+        cell for cell in cells if re.search(r"plt\.show\(\)|learn\.diagram\(|\bplot_\w+\(", cell.text) and cell.is_code
+    ]
+    return [f"a picture without a description:\n{cell.text}" for cell in shown if "image: {alt: " not in cell.options]
+
+
+def checks_apart(cells: list[Cell]) -> list[str]:
+    """An assertion stands in a cell of its own, tagged, which the learner's copy leaves out."""
+    return [
+        f"assertions and their tag belong together:\n{cell.text}"
+        for cell in cells
+        if cell.is_code and bool(re.search(r"^\s*assert ", cell.text, re.M)) != (cell.options == ":tags: [check]\n")
+    ]
+
+
+def predictions_folded(cells: list[Cell]) -> list[str]:
+    prose = "\n".join(cell.text for cell in cells if not cell.is_code)
+    asked, folds = prose.count("**Predict first.**"), prose.count("<details><summary>")
+    return [f"{asked} predictions, {folds} folds"] * (asked > folds or folds != prose.count("</details>"))
+
+
+RULES = (parses, plain_markdown, fits, short_sentences, described, checks_apart, predictions_folded)
+
+
+@EACH
+def test_form(path):
+    assert complaints(path.read_text("utf-8")) == []
+
+
+HEAD = "---\njupytext:\n  a: b\n---\n"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "```{code-cell} ipython3\nx = (\n```\n",
+        "```{note}\nA directive.\n```\n",
+        "A {term}`role`.\n",
+        "<b>HTML</b>\n",
+        "A line.\n" * 401,
+        "word " * 26 + ".\n",
+        "```{code-cell} ipython3\nplt.show()\n```\n",
+        "```{code-cell} ipython3\nassert True\n```\n",
+        "**Predict first.** How many?\n",
+    ],
+)
+def test_a_planted_fault_of_form_is_found(planted):
+    assert complaints(HEAD + planted)
+    assert not complaints(HEAD + "Short words.\n")
+
+
+@pytest.mark.skipif(not COURSE.exists(), reason="the exercises come with learn")
+def test_each_exercise_stands_once_in_its_chapter():
+    exercises = tomllib.loads(COURSE.read_text("utf-8"))["exercise"]
+    for path in CHAPTERS:
+        text = path.read_text("utf-8")
+        wanted = [each for each in exercises if each["id"].startswith(path.name[0])]
+        headings = re.findall(r"^### Exercise (\d\.\d) (.*?) \((\d+) minutes(, side step)?", text, re.M)
+        facts = [(each["id"], each["title"], str(each["minutes"]), bool(each.get("side"))) for each in wanted]
+        assert [(number, title, minutes, bool(side)) for number, title, minutes, side in headings] == facts
+        checks = re.findall(r'^learn\.check\("(\d\.\d)"\)$', text, re.M)
+        assert checks == [each["id"] for each in wanted if each["names"]]
