@@ -1,4 +1,4 @@
-"""The form of the course's chapters: what plain Jupyter can show, short sentences, described pictures, every exercise."""
+"""The form of the chapters: what plain Jupyter can show, short sentences, described pictures, each exercise once."""
 
 from __future__ import annotations
 
