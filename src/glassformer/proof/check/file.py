@@ -32,13 +32,7 @@ def names_in(path: Path) -> list[str]:
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise DataError(f"glassformer check needs a Python file; {path} {what}.")
-    try:
-        tree = ast.parse(path.read_bytes(), str(path))
-    except SyntaxError as error:
-        line = f" (`{error.text.strip()}`)" if error.text else ""
-        raise DataError(f"{path}, line {error.lineno}: {error.msg}{line}. Python cannot read the file.") from None
-    except ValueError as error:
-        raise DataError(f"{path} is not a Python source file: {error}.") from None
+    tree = tree_of(path, path.read_bytes())
     defined = dict(pair for node in tree.body for pair in bound(node))
     if not {*defined} & {*HOME}:
         there = ", ".join(defined) or "nothing"
@@ -47,6 +41,17 @@ def names_in(path: Path) -> list[str]:
             "See glassformer check --help."
         )
     return [name for name, own in defined.items() if name in HOME or (own and not name.startswith("_"))]
+
+
+def tree_of(path: Path, data: bytes) -> ast.Module:
+    """Return the syntax tree of a file. Errors: `DataError` with the line that Python cannot read."""
+    try:
+        return ast.parse(data, str(path))
+    except SyntaxError as error:
+        line = f" (`{error.text.strip()}`)" if error.text else ""
+        raise DataError(f"{path}, line {error.lineno}: {error.msg}{line}. Python cannot read the file.") from None
+    except ValueError as error:
+        raise DataError(f"{path} is not a Python source file: {error}.") from None
 
 
 def bound(node: ast.stmt) -> list[tuple[str, bool]]:
@@ -92,8 +97,8 @@ def check(path: Path, only: Sequence[str] = (), limit: float = LIMIT) -> Report:
         raise DataError(f"{path}: its code ended the Python process (exit code {code}), so nothing could be checked.")
 
 
-def run_child(words: list[str], limit: float) -> int | None:
-    """Return the exit code of the process that runs the learner's code; None if it had to be killed.
+def run_child(words: list[str], limit: float, module: str = "glassformer.proof.check.child") -> int | None:
+    """Return the exit code of the process that runs the learner's code in `module`; None if it had to be killed.
 
     All processes that it started are killed in any case.
     """
@@ -101,7 +106,7 @@ def run_child(words: list[str], limit: float) -> int | None:
     path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "Agg"}
     child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "glassformer.proof.check.child", *words],
+        [sys.executable, "-P", "-m", module, *words],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

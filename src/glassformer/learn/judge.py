@@ -1,0 +1,66 @@
+"""What is true of one exercise, judged in the process that runs the learner's code.
+
+An exercise is done if every part that it names exists, is the learner's own work, and none of its properties fails.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
+
+from glassformer.base.errors import DataError
+from glassformer.learn.course import Course, Exercise
+from glassformer.learn.source import Source
+from glassformer.learn.verdict import Verdict, absent, not_own
+from glassformer.proof.check.examine import check_part
+from glassformer.proof.check.report import Piece
+from glassformer.proof.check.signatures import DOCUMENTED, HOME, Documented
+from glassformer.proof.check.subjects import SUBJECTS
+from glassformer.proof.check.table import Subject
+
+
+def judge(course: Course, exercise: Exercise, things: Mapping[str, object], source: Source | None) -> Verdict:
+    """Return what is true of an exercise, given the names that the learner's code binds, and its text if there is one.
+
+    Never raises for what the learner's code does.
+    """
+    pieces: list[Piece] = []
+    for name in exercise.names:
+        if name not in things:
+            return absent(exercise, name, [*things])
+        subject = subject_of(course, exercise, name)
+        if subject is None:
+            return Verdict(exercise.id, "waits", f"this version cannot check {name} yet")
+        known = [each.name for each in SUBJECTS[subject].properties]
+        chosen = [each for each in exercise.properties if each in known]
+        if exercise.properties and not chosen:
+            continue
+        piece = check_part(subject, things[name], chosen, name)
+        pieces.append(piece)
+    return Verdict.of(exercise, pieces) if source is None else not_own(Verdict.of(exercise, pieces), exercise, source)
+
+
+def subject_of(course: Course, exercise: Exercise, name: str) -> str | None:
+    """Return the subject of a name; one from a file of the course is registered first. Errors: `DataError`."""
+    if not exercise.subject:
+        return HOME.get(name)
+    if name not in SUBJECTS:
+        file, _, constant = exercise.subject.partition(":")
+        SUBJECTS[name] = foreign(course, file, constant)
+        DOCUMENTED[name] = Documented(exercise.statement.strip().splitlines()[0], exercise.statement)
+    return name
+
+
+def foreign(course: Course, file: str, constant: str) -> Subject:
+    """Return a subject that a teacher wrote. Errors: `DataError` if there is none."""
+    path = course.folder / file
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise DataError(f"{course.folder / 'course.toml'}: the subject {file}:{constant} needs {path}.")
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = getattr(module, constant, None)
+    if not isinstance(found, Subject):
+        raise DataError(f"{path} defines no Subject called {constant}.")
+    return found

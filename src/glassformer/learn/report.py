@@ -1,0 +1,164 @@
+"""Verdicts as people read them: text for the terminal, HTML for notebooks, from one value. Imports no torch."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from glassformer.learn.checking import Checked
+from glassformer.learn.course import Course, Exercise
+from glassformer.learn.verdict import STATES, Verdict
+from glassformer.learn.workspace import Trail, Workspace
+from glassformer.proof.check.report import wrapped
+from glassformer.proof.check.table import Outcome
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A text, and the same as HTML, as a notebook shows it."""
+
+    text: str
+    markup: str = ""
+
+    def __repr__(self) -> str:
+        """Return the text."""
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.markup or f'<div role="status"><p>{html.escape(self.text)}</p></div>'
+
+
+class Status(Shown):
+    """Versions, device and progress; `text` says them in two lines."""
+
+    def __init__(self, place: Workspace, found: Checked, versions: str) -> None:
+        done = sum(each.done for each in found.verdicts.values())
+        file = found.problem or (
+            f"{place.path.name}: {done} of {len(place.course.exercises)} exercises done"
+            if place.begun
+            else f"no {place.path.name} here yet, so this page runs with our parts; `glassformer learn 1` begins"
+        )
+        super().__init__(f"{versions}\n{file}")
+
+
+def marked(exercise: Exercise, verdict: Verdict, every: bool = True) -> list[tuple[str, str, str]]:
+    """Return rows (state, property, text) of a verdict: first the failures; only the first unless `every`."""
+    several = len(verdict.pieces) > 1
+    rows: list[tuple[str, str, str]] = []
+    outcomes = [(f"{piece.found_as}: " if several else "", each) for piece, each in verdict.outcomes]
+    fails = [(who, each) for who, each in outcomes if each.state == "fails"]
+    rows += [("FAILS", who + each.property, failure(each)) for who, each in (fails if every else fails[:1])]
+    waits = [who + each.property for who, each in outcomes if each.state == "not tested" and each.why[:4] == "fix "]
+    waits += [] if every else [who + each.property for who, each in fails[1:]]
+    if waits:
+        rows.append(("waits", "", ", ".join(waits)))
+    if held := [who + each.property for who, each in outcomes if each.state == "holds"]:
+        rows.append(("holds", "", ", ".join(held)))
+    return rows
+
+
+def failure(each: Outcome) -> str:
+    """Return the name of a mistake, the numbers that show it, its likely cause and the question to ask oneself."""
+    where = f" (line {each.line})" if each.line else ""
+    return "\n".join(filter(None, (f"{each.mistake}{where}", sentence(each.evidence), sentence(each.cause), each.hint)))
+
+
+def sentence(text: str) -> str:
+    """Return a clause as a sentence."""
+    return text[:1].upper() + text[1:].rstrip(".") + "." if text else ""
+
+
+def verdict_lines(exercise: Exercise, verdict: Verdict, width: int, every: bool = False, tail: str = "") -> list[str]:
+    """Return the screen of one exercise."""
+    state = [] if verdict.state == "fails" else [f"  {STATES[verdict.state]}" + f": {verdict.why}" * bool(verdict.why)]
+    head = f"{exercise.label:{max(width - len(tail), len(exercise.label) + 1)}}{tail}".rstrip()
+    lines = [head] if len(head) <= width else wrapped(f"{exercise.label} {tail}", "", width)
+    lines += [each for text in state for each in wrapped(text.strip(), "  ", width)]
+    if verdict.state == "fails" and not any(row[0] == "FAILS" for row in marked(exercise, verdict)):
+        lines += wrapped(f"FAILS: {verdict.why}", "  ", width)
+    for kind, name, text in marked(exercise, verdict, every):
+        first, *rest = text.splitlines()
+        lines += wrapped(f"{kind:6} {f'{name}: ' if name else ''}{first}", "  ", width)
+        lines += [each for text in rest for each in wrapped(text, "         ", width)]
+    if verdict.done and exercise.know:
+        lines += wrapped(f"You now know: {exercise.know}.", "  ", width)
+    return lines
+
+
+def verdict_shown(exercise: Exercise, verdict: Verdict) -> Shown:
+    """Return a verdict as a notebook shows it: a table without script, in words first, colours of the page."""
+    text = "\n".join(verdict_lines(exercise, verdict, 100, every=True))
+    rows = "".join(
+        f'<tr><th scope="row">{kind}</th><td>{html.escape(name)}</td><td style="text-align: left; white-space: '
+        f'pre-line">{html.escape(said)}</td></tr>'
+        for kind, name, said in marked(exercise, verdict)
+    )
+    why = f": {verdict.why}" if verdict.why else ""
+    caption = f"{exercise.label}: {STATES[verdict.state]}{why if verdict.state != 'fails' else ''}"
+    head = '<tr><th scope="col">state</th><th scope="col">property</th><th scope="col">found</th></tr>'
+    know = f"<p>You now know: {html.escape(exercise.know)}.</p>" if verdict.done and exercise.know else ""
+    table = f"<table><caption>{html.escape(caption)}</caption><thead>{head}</thead><tbody>{rows}</tbody></table>"
+    return Shown(text, f'<div role="status">{table}{know}</div>')
+
+
+def minutes_told(minutes: float) -> str:
+    """Return minutes as people say them."""
+    whole = round(minutes)
+    return f"{whole // 60} h {whole % 60:02} min" if whole >= 60 else f"{whole} min"
+
+
+def listing(
+    place: Workspace, found: Checked, trails: Mapping[str, Trail], following: Exercise | None, width: int, plain: bool
+) -> list[str]:
+    """Return the screen of `glassformer learn`: chapters, what is done in each, what is next."""
+    course = place.course
+    done = {number for number, each in found.verdicts.items() if each.done}
+    lines = [f"{course.title}: {len(done)} of {len(course.exercises)} done, in {place.folder}/"]
+    for chapter in course.chapters:
+        within = course.within(chapter.number)
+        count = sum(each.id in done for each in within)
+        note = ""
+        if count == len(within):
+            spent = sum(trails[each.id].minutes for each in within if each.id in trails)
+            note = "done" + (f" in {minutes_told(spent)}" if spent >= 1 else "")
+        elif following is not None and following.chapter == chapter.number:
+            note = f"next: {following.label}"
+        elif not any({*each.names} & {*names_of(place)} for each in within if each.names) and count == 0:
+            note = f"glassformer learn {chapter.number} opens it"
+        bar = "" if plain or width < 70 else f"{'█' * round(8 * count / len(within)):8} "
+        line = f"{chapter.number} {chapter.title:28} {bar}{count} of {len(within)}  {note}"
+        lines += wrapped(line.rstrip(), " ", width)
+    return lines
+
+
+def names_of(place: Workspace) -> set[str]:
+    """Return the names that the learner's file binds; none if Python cannot read it."""
+    from glassformer.base.errors import DataError
+    from glassformer.learn.source import read_source
+
+    try:
+        return read_source(place.path).names
+    except DataError:
+        return set()
+
+
+def following(course: Course, found: Checked, trails: Mapping[str, Trail]) -> Exercise | None:
+    """Return the first exercise that is open and was not skipped; None if there is none."""
+    skipped = {number for number, each in trails.items() if each.skipped}
+    for each in course.exercises:
+        verdict = found.verdicts.get(each.id)
+        if each.id not in skipped and not (verdict is not None and verdict.done):
+            return each
+    return None
+
+
+def as_json(found: Checked) -> dict[str, object]:
+    """Return what was found as plain values, for programs."""
+    return {
+        "file": str(found.path),
+        "problem": found.problem,
+        "remarks": found.remarks,
+        "exercises": [each.as_json() for each in found.verdicts.values()],
+        "exit_code": found.exit_code,
+    }

@@ -1,0 +1,92 @@
+"""A transformer of my own."""
+
+import math
+
+import torch
+from torch import nn
+
+
+# 1.1 Softmax
+def softmax(scores, dim=-1):
+    e = (scores - scores.amax(dim, keepdim=True)).exp()
+    return e / e.sum(dim, keepdim=True)
+
+
+# 1.2 Attention
+def attention(q, k, v):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    weights = softmax(scores, dim=-1)
+    return weights @ v, weights
+
+
+# 1.3 A head by hand
+def reversing_head(n):
+    places = torch.eye(n)
+    return 20 * math.sqrt(n) * places.flip(0), places
+
+
+# 1.4 Self-attention
+class SelfAttention(nn.Module):
+    def __init__(self, d_model):
+        super().__init__()
+        self.qkv = nn.Linear(d_model, 3 * d_model)
+        self.output = nn.Linear(d_model, d_model)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        mixed, _ = attention(q, k, v)
+        return self.output(mixed)
+
+
+# 1.5 Split and merge
+def split_heads(x, n_heads):
+    B, T, D = x.shape
+    if D % n_heads:
+        raise ValueError(f"a width of {D} cannot be cut into {n_heads} equal heads")
+    return x.reshape(B, T, n_heads, D // n_heads).transpose(1, 2)
+
+
+def merge_heads(x):
+    B, H, T, K = x.shape
+    return x.transpose(1, 2).reshape(B, T, H * K)
+
+
+# 1.6 Several heads
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.query, self.key, self.value, self.output = (nn.Linear(d_model, d_model) for _ in range(4))
+        self.weights = None
+
+    def forward(self, x):
+        q = split_heads(self.query(x), self.n_heads)
+        k = split_heads(self.key(x), self.n_heads)
+        v = split_heads(self.value(x), self.n_heads)
+        mixed, weights = attention(q, k, v)
+        self.weights = weights.detach()
+        return self.output(merge_heads(mixed))
+
+
+# 1.7 Feed-forward
+class FeedForward(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.up = nn.Linear(d_model, d_ff)
+        self.down = nn.Linear(d_ff, d_model)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+
+# 1.8 The block
+class EncoderBlock(nn.Module):
+    def __init__(self, d_model, n_heads, d_ff):
+        super().__init__()
+        self.attention = MultiHeadAttention(d_model, n_heads)
+        self.feed_forward = FeedForward(d_model, d_ff)
+        self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
+
+    def forward(self, x):
+        x = self.norm1(x + self.attention(x))
+        return self.norm2(x + self.feed_forward(x))

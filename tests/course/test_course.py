@@ -1,0 +1,73 @@
+"""The course as files: sound, and its solutions pass every exercise that the checker knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from glassformer.base.errors import DataError
+from glassformer.learn.checking import Checker
+from glassformer.learn.course import read_course
+from glassformer.proof.check.signatures import HOME
+from glassformer.proof.check.subjects import SUBJECTS
+
+COURSE = read_course()
+
+
+def test_shape():
+    assert [sum(each.chapter == str(n) for each in COURSE.exercises) for n in range(1, 6)] == [8, 9, 6, 9, 7]
+    assert sum(each.side for each in COURSE.exercises) == 9
+    assert len([each for each in COURSE.exercises if each.experiment]) == 2
+    for each in COURSE.exercises:
+        assert each.id in COURSE.solutions or each.experiment
+        for file in each.reads:
+            assert (Path(__file__).parents[2] / "src" / "glassformer" / file).is_file(), file
+
+
+def test_properties_are_known():
+    for each in COURSE.exercises:
+        subjects = [SUBJECTS[HOME[name]] for name in each.names if name in HOME]
+        known = {law.name for subject in subjects for law in subject.properties}
+        if len(subjects) == len(each.names):
+            assert {*each.properties} <= known, each.id
+
+
+def test_hints_do_not_contain_the_solution():
+    for each in COURSE.exercises:
+        lines = {line.strip() for line in COURSE.solutions.get(each.id, "").splitlines() if len(line.strip()) > 12}
+        text = " ".join(each.hints)
+        assert not any(line in text for line in lines), each.id
+        assert each.hints[0].endswith(("?", ".")), each.id
+
+
+@pytest.mark.slow
+def test_solutions_pass(tmp_path):
+    """All solutions in one file: no exercise that the checker knows is open, and nothing stands there twice."""
+    path = tmp_path / COURSE.file
+    path.write_text(COURSE.solution_file(), "utf-8")
+    assert len(path.read_text("utf-8").splitlines()) <= 350
+    found = Checker(COURSE, path).check([each for each in COURSE.exercises if not each.experiment])
+    assert not found.problem
+    assert not found.remarks
+    assert [
+        (n, each.state, each.why) for n, each in found.verdicts.items() if each.state not in ("done", "waits")
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("title = 1", "it needs a title and at least one"),
+        ("title = 'a'\nspare = 1", "unknown: spare"),
+        ("title = 'a'\n[[exercise]]\nid='A.1'\ntitle='t'\nstatement='s'\nhints=['a']\nnames=['x']", "1 hints"),
+        ("title = 'a'\n[[exercise]]\nid='A.1'\ntitle='t'\nstatement='s'\nhint=['a']", "'hint' is not known"),
+        ("title = 'a'\n[[exercise]]\nid='A.1'\ntitle='t'\nhints=['a','b','c']", "statement is missing"),
+        ("title = 'a'\n[[exercise]]\nid='A'\ntitle='t'\nstatement='s'\nnames=['x']\nhints=['a']", "must be CHAPTER"),
+        ("title =", "course.toml"),
+    ],
+)  # fmt: skip
+def test_unsound_courses_are_named(tmp_path, text, said):
+    (tmp_path / "course.toml").write_text(text, "utf-8")
+    with pytest.raises(DataError, match=said):
+        read_course(tmp_path)
