@@ -52,6 +52,7 @@ class MultiHeadAttention(nn.Module):
         weights = self.drop(torch.softmax(scores, dim=-1))
         if mask is not None:
             weights = weights * mask.any(-1, keepdim=True)
+        self.weights = weights.detach()
         context = weights @ v
         context = context.transpose(1, 2).contiguous().view(B, T, self.d_model)
         return self.w_o(context)

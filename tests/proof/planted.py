@@ -92,6 +92,8 @@ HEADS = [
     ("the output is changed after the output map", "return self.w_o(context)", "return self.w_o(context).tanh()"),
     ("keys or values are not made from their own input", "self.w_v(value)", "self.w_v(key)"),
     ("it needs equal numbers of queries and keys", "x.view(x.size(0), x.size(1)", "x.view(x.size(0), 6"),
+    ("the weights returned are not those used", "self.weights = weights.detach()", "self.weights = scores.detach()"),
+    ("the kept weights hold the graph", "weights.detach()", "weights"),
     ("the output has the wrong shape", "return self.w_o(context)", "return self.w_o(context).transpose(0, 1)"),
     ("the output is not that of the equation", "context = weights @ v\n", "context = (weights @ v).tanh()\n"),
     ("dropout is active in evaluation", "self.drop(", "torch.nn.functional.dropout("),

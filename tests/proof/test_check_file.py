@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from documents import TEXTS, section, tables
 from glassformer.base.errors import DataError
 from glassformer.cli.main import main
 from glassformer.proof.check.examine import check_file
@@ -31,6 +33,12 @@ def report(path: Path, *only: str):
 
 def test_every_documented_name_is_probed():
     assert {*SUBJECTS} == {*DOCUMENTED}
+
+
+def test_the_document_lists_every_subject():
+    text = section(TEXTS["docs/check.md"], "What the file may hold")
+    listed = [re.findall(r"`(\w+)\(", row[0]) for row in tables(text)]
+    assert {name for names in listed for name in names} - {"forward"} == {*DOCUMENTED}
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)

@@ -1,23 +1,23 @@
-"""Tests a learner's block and stack of blocks: how they are assembled, and the attention inside."""
+"""Tests a learner's block: how attention, feed-forward, norms and sums are assembled, and the attention inside."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise, product
-from typing import Any, NamedTuple, cast
+from functools import cached_property
+from itertools import product
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.attention import first
-from glassformer.proof.check.calling import built, constructed, forward_of, mask_argument, scramble
-from glassformer.proof.check.heads import D, Heads, heads_properties, repeatable, rows, shape
+from glassformer.proof.check.calling import constructed, forward_of, mask_argument
+from glassformer.proof.check.heads import D, Heads, heads_properties, repeatable, shape
 from glassformer.proof.check.listen import Heard, is_norm
-from glassformer.proof.check.mask import HEADS, masked, polarity
+from glassformer.proof.check.mask import HEADS
 from glassformer.proof.check.reading import distance
-from glassformer.proof.check.table import Fault, Mistake, NotTestedError, Property, Subject, ask
+from glassformer.proof.check.table import Fault, Mistake, NotTestedError, Property, Subject
 
 EXACT = 1e-9
 
@@ -44,30 +44,27 @@ class Way(NamedTuple):
         return [each for each in (self.before, self.output, self.after) if each is not None]
 
 
-@dataclass(frozen=True)
-class Structure:
-    """The branches in the order in which they run, and the way of each. Without ways, the block does not add up."""
+def structure_of(x: Tensor, seen: Tensor, branches: list[Branch], heard: list[Heard]) -> list[Way]:
+    """Return the ways that lead through the branches from x to `seen`, with the learner's norms as functions.
 
-    branches: list[Branch]
-    ways: list[Way]
-    feed_first: bool
-
-    def pairs(self) -> Iterator[tuple[Way, Branch]]:
-        """Return each branch with its way."""
-        return zip(self.ways, self.branches, strict=True)
+    Empty if no ways add up.
+    """
+    norms = {each.name: each.module for each in heard if is_norm(each.module)}
+    with torch.no_grad():
+        found = [ways for ways, end in routes(x, branches, norms) if distance(end, seen) <= EXACT]
+    return min(found, key=oddity) if found else []
 
 
-def structure_of(x: Tensor, seen: Tensor, parts: list[Branch], heard: list[Heard]) -> Structure:
-    """Return the structure that gives `seen` for the input x, using the learner's norms as functions."""
-    first, second = ordered = sorted(parts, key=lambda each: each.place)
-    apply = {each.name: each.module for each in heard}
-    found = [
-        [way, other]
-        for way, stream in candidates(x, first, apply)
-        for other, end in candidates(stream, second, apply)
-        if distance(end, seen) <= EXACT
-    ]
-    return Structure(ordered, min(found, key=oddity) if found else [], first.name == "feed-forward")
+def routes(
+    x: Tensor, branches: list[Branch], norms: dict[str, Callable[[Tensor], Tensor]]
+) -> Iterator[tuple[list[Way], Tensor]]:
+    """Yield every list of ways that explains what the branches received, with the stream at the end."""
+    if not branches:
+        yield [], x
+        return
+    for way, stream in candidates(x, branches[0], norms):
+        for rest, end in routes(stream, branches[1:], norms):
+            yield [way, *rest], end
 
 
 def oddity(ways: list[Way]) -> float:
@@ -81,18 +78,19 @@ def oddity(ways: list[Way]) -> float:
 
 def candidates(x: Tensor, branch: Branch, norms: dict[str, Callable[[Tensor], Tensor]]) -> Iterator[tuple[Way, Tensor]]:
     """Yield every way that explains the branch's input, with the stream after it."""
-    names = [None, *norms]
 
-    def normed(name: str | None, value: Tensor) -> Tensor:
-        with torch.no_grad():
-            return value if name is None else norms[name](value)
+    def every(value: Tensor) -> dict[str | None, Tensor]:
+        return {None: value, **{name: norm(value) for name, norm in norms.items()}}
 
-    befores = [name for name in names if distance(normed(name, x), branch.given) <= EXACT]
-    for way in (Way(*each) for each in product(befores, names, names, ("stream", "normed", "nothing"))):
-        if way.base == "normed" and way.before is None:
-            continue
-        base = {"stream": x, "normed": normed(way.before, x), "nothing": torch.zeros_like(x)}[way.base]
-        yield way, normed(way.after, base + normed(way.output, branch.gave))
+    befores = {name: base for name, base in every(x).items() if distance(base, branch.given) <= EXACT}
+    if not befores:
+        return
+    outputs = every(branch.gave)
+    for before, normed in befores.items():
+        bases = {"stream": x, "nothing": torch.zeros_like(x)} | ({} if before is None else {"normed": normed})
+        for (base, value), (output, added) in product(bases.items(), outputs.items()):
+            for after, stream in every(value + added).items():
+                yield Way(before, output, after, base), stream
 
 
 F = 20
@@ -153,75 +151,110 @@ UNKNOWN = Mistake(
 )
 
 
+FEED_FORWARD = "feed-forward"
+
+
 class Block(Heads):
     """The learner's block, with the recorded calls of its attention, feed-forward and norms."""
 
-    def __init__(self, kind: Any) -> None:
-        module = constructed(kind, {"d_model": D, "n_heads": HEADS}, {"d_ff": F})
-        super().__init__(module, self.call, mask_argument(forward_of(module, "x"), 1))
-        self.structure = self._structure()
+    order: tuple[str, ...] = ("attention", FEED_FORWARD)
+    """The branches as they should run."""
+
+    def __init__(self, kind: Any, **settings: Any) -> None:
+        self.kind = kind
+        module = constructed(kind, {"d_model": D, "n_heads": HEADS}, {"d_ff": F, **settings})
+        super().__init__(module, self.call, self.masks(module))
+        self.branches = self.parts(self.heard)
+
+    @cached_property
+    def ways(self) -> list[Way] | None:
+        """The way of each branch; empty if they do not add up, None if not all branches were found."""
+        shapes = {each.gave.shape for each in self.branches}
+        known = len(self.branches) == len(self.order) and shapes == {self.x.shape}
+        return structure_of(self.x, self.seen, self.branches, self.heard) if known else None
+
+    def masks(self, module: nn.Module) -> str | None:
+        """Return the name of the mask argument."""
+        return mask_argument(forward_of(module, "x"), 1)
 
     def call(self, x: Tensor, mask: Tensor | None) -> Any:
         """Run the block."""
         return self.module(x) if mask is None else self.module(x, **self.named(mask))
 
+    def parts(self, heard: list[Heard]) -> list[Branch]:
+        """Return attention and feed-forward, as far as they are found, in the order of their calls."""
+        return in_order(branch("attention", attention_maps(heard)), branch(FEED_FORWARD, feed_maps(heard)))
+
     def norm_count(self) -> int:
         """Return how many times norms are called in one forward pass."""
         return sum(is_norm(each.module) for each in self.heard)
 
-    def _structure(self) -> Structure | None:
-        attention, feed = branches(self.heard)
-        if attention is None or feed is None or {attention.gave.shape, feed.gave.shape} != {self.x.shape}:
-            return None
-        norms = [each for each in self.heard if is_norm(each.module)]
-        return structure_of(self.x, self.seen, [attention, feed], norms)
+    def switched(self, argument: str, value: object) -> Block:
+        """Return the block built with another setting. Errors: `NotTestedError` without such an argument."""
+        if argument not in inspect.signature(self.kind).parameters:
+            raise NotTestedError(f"it has no argument {argument}")
+        return type(self)(self.kind, **{argument: value})
+
+    def pairs(self) -> list[tuple[Way, Branch]]:
+        """Return each branch with its way. Errors: `NotTestedError` if parts were not found or do not add up."""
+        if self.ways is None:
+            raise NotTestedError("its attention and feed-forward could not be told apart")
+        if not self.ways:
+            raise NotTestedError("its parts do not add up; see `structure`")
+        return [*zip(self.ways, self.branches, strict=True)]
 
 
-def branches(heard: list[Heard]) -> tuple[Branch | None, Branch | None]:
-    """Return the inputs and outputs of attention and feed-forward. The maps of the latter have the width d_ff."""
-    maps = [(place, each) for place, each in enumerate(heard) if not is_norm(each.module)]
-    feed = [each for each in maps if F in each[1].widths or 2 * F in each[1].widths]
-    rest = [each for each in maps if each not in feed and {*each[1].widths} <= {D, 2 * D, 3 * D}]
-
-    def branch(name: str, calls: list[tuple[int, Heard]]) -> Branch | None:
-        if not calls or calls[-1][1].widths[1] != D:
-            return None
-        return Branch(name, calls[0][0], calls[0][1].given, calls[-1][1].gave)
-
-    return branch("attention", rest), branch("feed-forward", feed)
+def attention_maps(heard: list[Heard]) -> list[tuple[int, Heard]]:
+    """Return the calls, with their places, that belong to attention: those of linear maps without the width d_ff."""
+    return [
+        (place, each)
+        for place, each in enumerate(heard)
+        if not is_norm(each.module) and {*each.widths} <= {D, 2 * D, 3 * D}
+    ]
 
 
-def structured(learner: Block) -> Structure:
-    """Return the block's structure. Errors: `NotTestedError` if its parts were not found or do not add up."""
-    if learner.structure is None:
-        raise NotTestedError("its attention and feed-forward could not be told apart")
-    if not learner.structure.ways:
-        raise NotTestedError("its parts do not add up; see `structure`")
-    return learner.structure
+def feed_maps(heard: list[Heard]) -> list[tuple[int, Heard]]:
+    """Return the calls, with their places, of the feed-forward's linear maps, which have the width d_ff."""
+    return [(place, each) for place, each in enumerate(heard) if {F, 2 * F} & {*each.widths}]
+
+
+def branch(name: str, calls: list[tuple[int, Heard]]) -> Branch | None:
+    """Return a branch from its calls; None if there are none, or if they do not end with the width of the stream."""
+    if not calls or calls[-1][1].widths[1] != D:
+        return None
+    return Branch(name, calls[0][0], calls[0][1].given, calls[-1][1].gave)
+
+
+def in_order(*branches: Branch | None) -> list[Branch]:
+    """Return those that were found, in the order of their calls."""
+    return sorted((each for each in branches if each is not None), key=lambda each: each.place)
 
 
 def structure(learner: Block) -> Fault | None:
     """Check that input, branches and norms add up to the output."""
-    if learner.structure is None:
+    if learner.ways is None:
         raise NotTestedError("its attention and feed-forward (nn.Linear to d_ff and back) could not be told apart")
-    if learner.structure.ways:
+    if learner.ways:
         return None
-    attention, feed = learner.structure.branches
-    total = distance(learner.seen, learner.x + attention.gave + feed.gave)
+    total = distance(learner.seen, learner.x + sum(each.gave for each in learner.branches))
     return Fault(UNKNOWN, f"The sum of input and branches differs from the output by {total:.2g}.")
 
 
-def order(learner: Block) -> Fault | None:
-    """Check that attention comes first."""
-    found = structured(learner)
-    return (
-        Fault(ORDER, "The first linear map that is called belongs to the feed-forward.") if found.feed_first else None
-    )
+def order(mistake: Mistake) -> Callable[[Block], Fault | None]:
+    """Return a probe that the branches run in the documented order."""
+
+    def probe(learner: Block) -> Fault | None:
+        found = [each.name for _, each in learner.pairs()]
+        return (
+            None if found == [*learner.order] else Fault(mistake, f"They are called in the order {', '.join(found)}.")
+        )
+
+    return probe
 
 
 def residual(learner: Block) -> Fault | None:
     """Check that each branch is added to the stream."""
-    for way, branch in structured(learner).pairs():
+    for way, branch in learner.pairs():
         if way.base == "nothing":
             size = branch.gave.abs().max().item()
             return Fault(
@@ -234,9 +267,9 @@ def residual(learner: Block) -> Fault | None:
 
 
 def norms(learner: Block) -> Fault | None:
-    """Check that each branch has a norm, and both at the same place: before it or after its sum."""
-    places: list[str] = []
-    for way, branch in structured(learner).pairs():
+    """Check that each branch has a norm, and all at the same place: before it or after its sum."""
+    places: dict[str, str] = {}
+    for way, branch in learner.pairs():
         if way.before is None and way.after is None:
             if way.output is None:
                 return Fault(
@@ -244,30 +277,87 @@ def norms(learner: Block) -> Fault | None:
                     f"None of the {learner.norm_count()} norms called produces its input or receives its sum.",
                 )
             return Fault(BEFORE_SUM, f"Norm `{way.output}` receives the {branch.name}'s output without x.")
-        places.append("before" if way.before is not None else "after")
-    if len({*places}) > 1:
-        return Fault(
-            MIXED_NORMS, f"Of 2 branches, attention has its norm {places[0]}, the feed-forward {places[1]} the sum."
-        )
+        places[branch.name] = "before the branch" if way.before is not None else "after the sum"
+    if len({*places.values()}) > 1:
+        told = ", ".join(f"that of the {name} {place}" for name, place in places.items())
+        return Fault(MIXED_NORMS, f"The norms: {told}.")
     return None
 
 
 def own_norms(learner: Block) -> Fault | None:
     """Check that no norm is used twice."""
-    used = [name for way, _ in structured(learner).pairs() for name in way.norms()]
+    used = [name for way, _ in learner.pairs() for name in way.norms()]
     twice = next((name for name in used if used.count(name) > 1), None)
     return (
         Fault(SHARED, f"`{twice}` is called {used.count(twice)} times in one forward.") if twice is not None else None
     )
 
 
+def feed_calls(learner: Block) -> list[Heard]:
+    """Return the calls of the feed-forward's two maps. Errors: `NotTestedError` if it is not two linear maps."""
+    calls = [each for _, each in feed_maps(learner.heard)]
+    if len(calls) != 2:
+        raise NotTestedError("its feed-forward is not two linear maps")
+    return calls
+
+
 def bends(learner: Block) -> Fault | None:
     """Check that something nonlinear is between the two maps of the feed-forward."""
-    feed = [each for each in learner.heard if isinstance(each.module, nn.Linear) and F in each.widths]
-    if len(feed) != 2:
-        raise NotTestedError("its feed-forward is not two linear maps")
-    gap = distance(feed[0].gave, feed[1].given)
+    first, second = feed_calls(learner)
+    gap = distance(first.gave, second.given)
     return Fault(LINEAR, f"Output of the first map and input of the second differ by {gap:.0g}.") if gap == 0 else None
+
+
+UNUSED_PLACE = Mistake(
+    "norm_first changes nothing",
+    "With norm_first=True the norms stand where they stand without it.",
+    "Where does your forward ask for norm_first?",
+)
+OPPOSITE = Mistake(
+    "norm_first means the opposite",
+    "With norm_first=True the norms stand after the sums, and without it before the branches.",
+    "In which of your two cases does a branch read a normalised stream?",
+)
+UNUSED_NAME = Mistake(
+    "the activation by name is ignored",
+    'With activation="gelu" something else stands between the two maps of the feed-forward.',
+    "Which function does your feed-forward call, and who chooses it?",
+)
+
+
+def norm_first(learner: Block) -> Fault | None:
+    """Check both places of the norms, where an argument chooses."""
+    pre = learner.switched("norm_first", True)
+    if pre.ways is not None and not pre.ways:
+        return Fault(UNKNOWN, "With norm_first=True, input, branches and norms do not add up to the output.")
+    if (fault := residual(pre) or norms(pre)) is not None:
+        return fault
+    if all(way.before is not None for way, _ in pre.pairs()):
+        return None
+    usual = learner.switched("norm_first", False)
+    before = any(way.before is not None for way in usual.ways or [])
+    return Fault(OPPOSITE if before else UNUSED_PLACE, "With norm_first=True, every norm stands after its sum.")
+
+
+def named_activation(learner: Block) -> Fault | None:
+    """Check that gelu is used when it is asked for."""
+    first, second = feed_calls(learner.switched("activation", "gelu"))
+    gaps = [distance(nn.functional.gelu(first.gave, approximate=each), second.given) for each in ("none", "tanh")]
+    return None if min(gaps) < 1e-7 else Fault(UNUSED_NAME, f"What the second map reads is {min(gaps):.2g} off gelu.")
+
+
+def assembled(order_probe: Callable[[Block], Fault | None], law: str, needs: tuple[str, ...]) -> tuple[Property, ...]:
+    """Return the properties of how a block's branches, norms and sums are put together."""
+    return (
+        Property("structure", "Input, branches and norms add up to the output.", structure, needs),
+        Property("branches", law, order_probe, ("structure",)),
+        Property("residual", "Each branch is added to the stream.", residual, ("structure",)),
+        Property("norm", "Each branch has a norm, before it or after its sum.", norms, ("structure",)),
+        Property("own-norm", "Each norm has weights of its own.", own_norms, ("structure",)),
+        Property("activation", "The feed-forward is not linear.", bends, ("structure",)),
+        Property("norm-first", "norm_first=True puts every norm before its branch.", norm_first, ("residual", "norm")),
+        Property("named-activation", 'activation="gelu" is obeyed.', named_activation, ("activation",)),
+    )
 
 
 BLOCK = Subject(
@@ -276,117 +366,6 @@ BLOCK = Subject(
         Property("shape", "There is one vector of width d_model for each position.", shape),
         Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
         *heads_properties(),
-        Property(
-            "structure", "Input, branches and norms add up to the output.", structure, ("shape", "repeatable", "rows")
-        ),
-        Property("branches", "Attention comes first, then the feed-forward.", order, ("structure",)),
-        Property("residual", "Each branch is added to the stream.", residual, ("structure",)),
-        Property("norm", "Each branch has a norm, before it or after its sum.", norms, ("structure",)),
-        Property("own-norm", "Each norm has weights of its own.", own_norms, ("structure",)),
-        Property("activation", "The feed-forward is not linear.", bends, ("structure",)),
-    ),
-)
-
-
-LAYERS = 3
-SAME_LAYERS = Mistake(
-    "the layers are the same module",
-    "More layers bring no more parameters: the same module is run again and again.",
-    "How many blocks does your constructor make, and how many does it put into the list?",
-)
-EQUAL_LAYERS = Mistake(
-    "the layers start identical",
-    "Each layer starts with the same numbers, as copies of one module do.",
-    "Is each layer made anew, with random numbers of its own?",
-)
-IDLE_LAYERS = Mistake(
-    "some layers are not run",
-    "The parameters of some layers do not affect the output.",
-    "Follow x through the loop: is each layer given what the one before it gave?",
-)
-
-
-class Stack(Heads):
-    """The learner's stack, with its initial parameters."""
-
-    def __init__(self, kind: Any) -> None:
-        self.kind = kind
-        module = self.made(LAYERS)
-        self.start = {name: each.detach().clone() for name, each in module.named_parameters()}
-        super().__init__(scramble(module), self.call, mask_argument(forward_of(module, "x"), 1))
-
-    def single(self) -> Heads:
-        """Return a stack of one layer. Through several layers, information flows indirectly past a mask."""
-        module = scramble(self.made(1))
-
-        def call(x: Tensor, mask: Tensor | None) -> Any:
-            return module(x) if mask is None else module(x, **self.named(mask))
-
-        return Heads(module, call, self.mask)
-
-    def made(self, layers: int) -> nn.Module:
-        """Return an instance as its constructor leaves it."""
-        return built(self.kind, {"n_layers": layers, "d_model": D, "n_heads": HEADS}, {"d_ff": F})
-
-    def call(self, x: Tensor, mask: Tensor | None) -> Any:
-        """Run the stack."""
-        return self.module(x) if mask is None else self.module(x, **self.named(mask))
-
-
-def numbers(module: nn.Module) -> int:
-    """Return the number of parameters of a module."""
-    return sum(each.numel() for each in module.parameters())
-
-
-def grows(learner: Stack) -> Fault | None:
-    """Check that each layer adds parameters of its own."""
-    counts = [numbers(learner.made(layers)) for layers in (1, 2, LAYERS)]
-    if all(more > fewer for fewer, more in pairwise(counts)):
-        return None
-    return Fault(SAME_LAYERS, f"1, 2 and {LAYERS} layers have {', '.join(f'{each:,}' for each in counts)} parameters.")
-
-
-def differ(learner: Stack) -> Fault | None:
-    """Check that no two matrices are equal at the start, except constant ones, such as output maps that start at 0."""
-    matrices = [(name, each) for name, each in learner.start.items() if each.ndim == 2 and (each != each[0, 0]).any()]
-    for place, (name, one) in enumerate(matrices):
-        for other, two in matrices[place + 1 :]:
-            if one.shape == two.shape and torch.equal(one, two):
-                return Fault(EQUAL_LAYERS, f"`{name}` and `{other}` hold the same {one.numel()} numbers at the start.")
-    return None
-
-
-def all_run(learner: Stack) -> Fault | None:
-    """Check that every parameter affects the output."""
-    named = dict(learner.module.named_parameters())
-    output = first(ask(learner.run, learner.x, None))
-    if not output.requires_grad:
-        return Fault(IDLE_LAYERS, f"None of {len(named)} tensors has a gradient.")
-    weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
-    slopes = torch.autograd.grad((output * weights).sum(), [*named.values()], allow_unused=True)
-    found = dict(zip(named, cast("tuple[Tensor | None, ...]", slopes), strict=True))
-    idle = [name for name, slope in found.items() if slope is None]
-    return (
-        Fault(IDLE_LAYERS, f"{len(idle)} of {len(named)} tensors have no gradient, among them `{idle[0]}`.")
-        if idle
-        else None
-    )
-
-
-def one_mask(learner: Stack) -> Fault | None:
-    """Check the mask in a stack of one layer."""
-    return masked(polarity)(learner.single())
-
-
-STACK = Subject(
-    Stack,
-    (
-        Property("shape", "There is one vector of width d_model for each position.", shape),
-        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        Property("rows", "No row of a batch affects another.", rows, ("repeatable",)),
-        Property("own-layers", "Each layer has parameters of its own.", grows),
-        Property("fresh-layers", "Layers start different.", differ, ("own-layers",)),
-        Property("used-layers", "Every layer is run.", all_run, ("shape", "repeatable")),
-        Property("mask", "The mask reaches the attention of a layer.", one_mask, ("shape", "repeatable", "rows")),
+        *assembled(order(ORDER), "Attention comes first, then the feed-forward.", ("shape", "repeatable", "rows")),
     ),
 )

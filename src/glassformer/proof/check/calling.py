@@ -30,6 +30,11 @@ SPELLINGS = {
     "dropout": "dropout p drop dropout_p drop_rate p_drop dropout_rate prob resid_pdrop attn_pdrop embd_pdrop",
     "length": "length n seq_len seq_length max_len max_length n_positions num_positions T positions",
     "mask": "mask attn_mask attention_mask src_mask source_mask keep allowed may_read readable",
+    "target_mask": "target_mask tgt_mask trg_mask self_mask self_attn_mask self_attention_mask causal_mask "
+    "look_ahead_mask decoder_mask x_mask",
+    "memory_mask": "memory_mask src_mask source_mask memory_keep source_keep src_keep cross_mask cross_attn_mask "
+    "encoder_mask enc_mask padding_mask src_padding_mask source_padding_mask memory_key_padding_mask "
+    "encoder_attention_mask",
     "n_outputs": "n_outputs num_classes n_classes output_dim out_dim n_out",
 }  # fmt: skip
 """From an argument's role to the names under which code of the field has it."""

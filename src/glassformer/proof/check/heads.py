@@ -1,4 +1,4 @@
-"""Tests multi-head attention inside a learner's module, from the inputs and outputs of its linear maps."""
+"""Reads attention inside a learner's module, from the inputs and outputs of its linear maps."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import RANDOM, SOFTMAX, UNKNOWN, first, mixed, scales
-from glassformer.proof.check.calling import accepts, constructed, forward_of, mask_argument, required
-from glassformer.proof.check.listen import Heard, Maps, listening, maps_of, role_of
-from glassformer.proof.check.mask import BATCH, HEADS, WIDTH, Attending, Masking, T, mask_properties
+from glassformer.proof.check.listen import Heard, Maps, listening, maps_of
+from glassformer.proof.check.mask import BATCH, HEADS, RIGHT, WIDTH, Attending, Masking, T, mask_properties
 from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
 from glassformer.proof.check.table import (
     CrashError,
@@ -23,9 +22,7 @@ from glassformer.proof.check.table import (
     Mistake,
     NotTestedError,
     Property,
-    Subject,
     ask,
-    crash_of,
 )
 
 SPLIT = Mistake(
@@ -116,6 +113,7 @@ def layout_choices(fused: bool) -> list[Choice]:
 
 
 D = HEADS * WIDTH
+CAUSAL = torch.ones(T, T, dtype=torch.bool).tril()
 
 SHAPE = Mistake(
     "the output has the wrong shape",
@@ -152,8 +150,12 @@ class Heads(Attending):
         with listening(module) as heard, torch.no_grad():
             self.seen = first(ask(call, self.x, None))
         self.heard = list(heard)
-        self.maps = maps_of(attention_calls(self.heard), D)
+        self.maps = self.attention(self.heard)
         self.reading = self._read()
+
+    def attention(self, heard: list[Heard]) -> Maps | None:
+        """Identify the maps of the attention that is tested among the recorded calls."""
+        return maps_of([each for each in heard if {*each.widths} <= {D, 3 * D}], D)
 
     def named(self, mask: Tensor) -> dict[str, Tensor]:
         """Return the mask as an argument by name."""
@@ -172,7 +174,11 @@ class Heads(Attending):
             "softmax": SOFTMAX,
             "scale": scales(WIDTH, sizes),
         }
-        return read(seen, aspects, partial(self.context, self.maps))
+        compute = partial(self.context, self.maps)
+        found = read(seen, aspects, compute)
+        if found is None and not self.takes_mask:  # a decoder's attention that brings its own mask
+            found = read(seen, aspects, partial(compute, mask=CAUSAL, masking=RIGHT))
+        return found
 
     def context(self, maps: Maps | None, **chosen: Any) -> Tensor:
         """Return the input of the output map under a reading."""
@@ -205,7 +211,7 @@ class Heads(Attending):
     def _hear(self, x: Tensor, mask: Tensor | None) -> tuple[Any, Maps | None]:
         with listening(self.module) as heard:
             output = first(ask(self.run, x, mask))
-        return output, maps_of(attention_calls(heard), D)
+        return output, self.attention(heard)
 
     def answer(self, mask: Tensor | None) -> Tensor:
         """Return the input of the output map, for the fixed input."""
@@ -273,11 +279,6 @@ FORMS: tuple[Callable[[Tensor], Tensor], ...] = (
 """The forms in which a mask [T, T] or [B, 1, 1, T] is tried: as it is, as [B, T, T] and as [B, 1, T, T]."""
 
 
-def attention_calls(heard: list[Heard]) -> list[Heard]:
-    """Return the calls of linear maps from d_model to d_model or 3 d_model, which leaves out a feed-forward."""
-    return [each for each in heard if isinstance(each.module, nn.Linear) and {*each.widths} <= {D, 3 * D}]
-
-
 @contextmanager
 def giving(heard: tuple[Heard, ...], number: Callable[[Tensor], Tensor]) -> Generator[None]:
     """While the context lasts, replace the output of these maps by what `number` returns for it."""
@@ -327,12 +328,12 @@ def equation(learner: Heads) -> Fault | None:
     """Check that the heads compute the equation, or a known mistake."""
     if learner.reading is not None:
         return None
+    if (mixed_rows := rows(learner)) is not None:
+        return mixed_rows
     if learner.maps is None:
         if (mixed := alike(learner)) is not None:
             return mixed
         raise NotTestedError("its linear maps could not be told apart")
-    if (mixed_rows := rows(learner)) is not None:
-        return mixed_rows
     chosen: dict[str, Any] = {
         "layout": "thirds",
         "order": "qkv",
@@ -392,101 +393,6 @@ def trained(learner: Heads) -> Tensor:
     return output if maps is None or maps.output is None else maps.output.given
 
 
-NO_OUTPUT = Mistake(
-    "the output map is missing",
-    "The heads are concatenated and returned as they are; W_O of the paper's section 3.2.2 is not applied.",
-    "Count the linear maps that the paper names, and those that your forward calls.",
-)
-ADDS = Mistake(
-    "the residual stands inside the attention",
-    "The module adds its own input to its output; a block that does the same then adds it twice.",
-    "Whose task is the residual connection: the attention's, or the block's?",
-)
-AFTER = Mistake(
-    "the output is changed after the output map",
-    "The module does not return what its output map returned.",
-    "What stands between your last linear map and the return?",
-)
-CROSS = Mistake(
-    "keys or values are not made from their own input",
-    "With another sequence to read (cross-attention), a projection receives the wrong one of the three inputs.",
-    "For each of the three projections: which argument of forward goes into it?",
-)
-CROSS_LENGTH = Mistake(
-    "it needs equal numbers of queries and keys",
-    "It fails when the sequence that is read has another length, as in cross-attention.",
-    "Which of your sizes do you take from the query although they belong to the key?",
-)
-
-
-class MultiHead(Heads):
-    """The learner's module, called with one input or with three."""
-
-    sizes = {"d_model": D, "n_heads": HEADS}  # noqa: RUF012
-
-    def __init__(self, kind: Any) -> None:
-        module = constructed(kind, self.sizes)
-        self.three = accepts(module.forward, "query", "key", "value")
-        self.three = self.three and len(required(module.forward)) != 1
-        inputs = ("query", "key", "value") if self.three else ("x",)
-        super().__init__(module, self.call, mask_argument(forward_of(module, *inputs), len(inputs)))
-
-    def call(self, x: Tensor, mask: Tensor | None) -> Any:
-        """Run self-attention on x."""
-        inputs = [x, x, x] if self.three else [x]
-        return self.module(*inputs) if mask is None else self.module(*inputs, **self.named(mask))
-
-
-def output_map(learner: MultiHead) -> Fault | None:
-    """Check that the module returns the output of its output map."""
-    if learner.maps is None:
-        raise NotTestedError("its linear maps (query, key, value, output) could not be told apart")
-    if learner.maps.output is None:
-        calls = len(learner.maps.projections)
-        return Fault(
-            NO_OUTPUT,
-            f"{calls} linear {'map is' if calls == 1 else 'maps are'} called, and none after the heads are merged.",
-        )
-    gave = learner.maps.output.gave
-    gap = distance(learner.seen, gave)
-    if gap <= 1e-9:
-        return None
-    adds = distance(learner.seen, gave + learner.x) <= 1e-9
-    return Fault(
-        ADDS if adds else AFTER,
-        f"The module's output differs from that of its output map by {gap:.2g}"
-        + (", which is exactly its input." if adds else "."),
-    )
-
-
-def cross(learner: MultiHead) -> Fault | None:
-    """Check that keys and values can come from another sequence, of another length."""
-    if not learner.three:
-        raise NotTestedError("it takes one input, x")
-    draw = torch.Generator().manual_seed(4)
-    key, value = (torch.randn(BATCH, T + 1, D, generator=draw, dtype=torch.float64) for _ in range(2))
-    with listening(learner.module) as heard, torch.no_grad():
-        try:
-            answer = first(ask(learner.module, learner.x, key, value))
-        except CrashError as crash:
-            return Fault(CROSS_LENGTH, f"With {T} queries and {T + 1} keys: {crash_of(crash)}")
-    if not isinstance(answer, Tensor) or answer.shape != learner.x.shape:
-        return Fault(CROSS_LENGTH, f"With {T} queries and {T + 1} keys the output is {tuple(answer.shape)}.")
-    if learner.maps is None or len(learner.maps.projections) != 3:
-        raise NotTestedError("its linear maps could not be told apart")
-    given = {each.name: each.given for each in heard}
-    wanted = {"query": learner.x, "key": key, "value": value}
-    order = str(learner.reading.value("order")) if learner.reading else "qkv"
-    for letter, each in zip(order, learner.maps.projections, strict=True):
-        name = {"q": "query", "k": "key", "v": "value"}[letter]
-        if (gap := distance(given.get(each.name, wanted[name]), wanted[name])) > 0:
-            other = next((n for n, x in wanted.items() if distance(given[each.name], x) == 0), "something else")
-            return Fault(
-                CROSS, f"The {name} map `{each.name}` receives {other}, which differs from the {name} by {gap:.2g}."
-            )
-    return None
-
-
 def heads_properties() -> list[Property]:
     """Return the properties of heads, in a module of their own or in a block."""
     return [
@@ -500,91 +406,3 @@ def heads_properties() -> list[Property]:
         *mask_properties(),
         Property("dropout", "Dropout drops weights, not scores.", dropout_place, ("equation",)),
     ]
-
-
-MULTI_HEAD = Subject(
-    MultiHead,
-    (
-        Property("shape", "There is one vector of width d_model for each position.", shape),
-        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        *heads_properties(),
-        Property("output", "The output map comes last.", output_map, ("shape", "repeatable")),
-        Property(
-            "cross",
-            "Keys and values may come from another sequence.",
-            cross,
-            ("shape", "equation", "order", "softmax", "split", "merge", "scale"),
-        ),
-    ),
-)
-
-
-ONE_MAP = Mistake(
-    "one map serves twice",
-    "Keys and values (or queries) come from the same linear map, so what is offered is what is handed over.",
-    "How many matrices does section 3.2.2 of the paper name, and how many do you apply?",
-)
-UNREGISTERED = Mistake(
-    "the parameters are not registered",
-    "The module has no parameters: its maps are made anew in each call, or kept where the module does not see them.",
-    "Where must a map be made so that an optimizer finds it?",
-)
-
-
-class Single(MultiHead):
-    """The learner's attention with one head as wide as the model."""
-
-    sizes = {"d_model": D}  # noqa: RUF012
-
-    def _read(self) -> Reading | None:
-        if self.maps is None or not repeats(self):
-            return None
-        seen = self.seen if self.maps.output is None else self.maps.output.given
-        aspects = {
-            "order": order_choices(self.maps.named),
-            "softmax": [each for each in SOFTMAX if each.value != -3],
-            "scale": scales(D, {"length": T, "batch": BATCH}),
-        }
-        return read(seen, aspects, partial(self.context, self.maps))
-
-    def context(self, maps: Maps | None, **chosen: Any) -> Tensor:
-        """Return the input of the output map under a reading."""
-        assert maps is not None
-        order = chosen.pop("order")
-        given = [each.gave for each in maps.projections]
-        qkv = {
-            name: x[:, None] for name, x in zip(order, unfuse(given[0], "") if len(given) == 1 else given, strict=True)
-        }
-        named = {name: each for name, each in chosen.items() if name in ("softmax", "scale", "mask", "masking")}
-        return mixed(qkv, **named)[:, 0]
-
-
-def registered(learner: Single) -> Fault | None:
-    """Check that the module has parameters."""
-    return None if [*learner.module.parameters()] else Fault(UNREGISTERED, "It has no parameter at all.")
-
-
-def own_maps(learner: Single) -> Fault | None:
-    """Check that queries, keys and values have a map each, where names or repeated calls tell."""
-    names = [each.name for each in attention_calls(learner.heard) if each.widths == (D, D)]
-    roles = {role_of(name) for name in names}
-    if len({*names}) == len(names) and not ("o" in roles and len(roles & {*"qkv"}) == 2):
-        return None
-    return Fault(ONE_MAP, f"The maps that are called are {', '.join(names)}.")
-
-
-SELF_ATTENTION = Subject(
-    Single,
-    (
-        Property("parameters", "Its maps are parameters.", registered),
-        Property("shape", "There is one vector of width d_model for each position.", shape, ("parameters",)),
-        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        Property("own-maps", "Query, key and value have a map each.", own_maps, ("repeatable",)),
-        *(
-            Property(each.name, each.law, each.probe, (*each.needs, "own-maps"), each.optional)
-            for each in heads_properties()
-            if each.name not in ("split", "merge")
-        ),
-        Property("output", "The output map comes last.", output_map, ("shape", "repeatable", "own-maps")),
-    ),
-)

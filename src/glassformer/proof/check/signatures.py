@@ -66,6 +66,7 @@ DOCUMENTED: dict[str, Documented] = {
             "MultiHead",
             "MultiHeadCrossAttention",
             "CrossAttention",
+            "CausalSelfAttention",
             "Attention",
         ),
     ),
@@ -94,6 +95,11 @@ DOCUMENTED: dict[str, Documented] = {
         "TransformerBlock(d_model, n_heads, d_ff) with forward(x, mask=None)",
         f"Attention and feed-forward, each with residual and norm (before the branch or after the sum); {MASK}.",
         ("TransformerEncoderBlock", "EncoderLayer", "EncoderBlock", "TransformerEncoderLayer", "Block"),
+    ),
+    "DecoderBlock": Documented(
+        "DecoderBlock(d_model, n_heads, d_ff) with forward(x, memory, mask=None, memory_mask=None)",
+        "Self-attention, attention to the memory [B, S, d_model] and feed-forward, each with residual and norm.",
+        ("DecoderLayer", "TransformerDecoderBlock", "TransformerDecoderLayer"),
     ),
     "TransformerEncoder": Documented(
         "TransformerEncoder(n_layers, d_model, n_heads, d_ff) with forward(x, mask=None)",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from glassformer.proof.check.attention import ATTENTION
-from glassformer.proof.check.block import BLOCK, STACK
+from glassformer.proof.check.block import BLOCK
 from glassformer.proof.check.decode import GREEDY, TRANSLATE
-from glassformer.proof.check.heads import MULTI_HEAD, SELF_ATTENTION
+from glassformer.proof.check.decoder_block import DECODER
 from glassformer.proof.check.labels import ACCURACY, LOSS, POOL, SHIFT, SHIFT_RIGHT
 from glassformer.proof.check.language_model import LANGUAGE_MODEL
 from glassformer.proof.check.mask_makers import CAUSAL, DOCUMENT_MASK, PADDING, POSITION_IDS
+from glassformer.proof.check.multi_head import MULTI_HEAD, SELF_ATTENTION
 from glassformer.proof.check.positions import ENCODING, ROTARY, TABLE
 from glassformer.proof.check.small_parts import (
     EMBEDDING,
@@ -18,6 +19,7 @@ from glassformer.proof.check.small_parts import (
     SOFTMAX_SUBJECT,
     SPLIT_HEADS,
 )
+from glassformer.proof.check.stack import STACK
 from glassformer.proof.check.table import Subject
 from glassformer.proof.check.tasks import EXACT_MATCH, MAKE_EXAMPLE, PAD_BATCH
 
@@ -35,6 +37,7 @@ SUBJECTS: dict[str, Subject] = {
     "PositionalEncoding": ENCODING,
     "apply_rotary": ROTARY,
     "TransformerBlock": BLOCK,
+    "DecoderBlock": DECODER,
     "TransformerEncoder": STACK,
     "LanguageModel": LANGUAGE_MODEL,
     "causal_mask": CAUSAL,

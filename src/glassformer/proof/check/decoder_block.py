@@ -1,0 +1,294 @@
+"""Tests a learner's decoder block: its three branches, what each of them reads, and which mask reaches which."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.base.shapes import Tensor
+from glassformer.proof.check.attention import first
+from glassformer.proof.check.block import FEED_FORWARD, Block, Branch, assembled, branch, feed_maps, in_order, order
+from glassformer.proof.check.block import attention_maps as attention_calls
+from glassformer.proof.check.calling import forward_of, mask_argument, means
+from glassformer.proof.check.heads import CAUSAL, ROWS, D, heads_properties, repeatable, rows, shape
+from glassformer.proof.check.listen import Heard, Maps, is_norm, maps_of
+from glassformer.proof.check.mask import BATCH, BEFORE, IGNORED, INVERTED, UNCLEAR, T, needs_mask, polarity
+from glassformer.proof.check.multi_head import CROSS, CROSS_LENGTH
+from glassformer.proof.check.reading import distance
+from glassformer.proof.check.table import (
+    CrashError,
+    Fault,
+    Mistake,
+    NotTestedError,
+    Property,
+    Subject,
+    ask,
+    crash_of,
+)
+
+SAME = 1e-9
+Run = list[tuple[int, Heard]]
+"""The calls of one attention's maps, each with its place among all calls."""
+
+UNREAD = Mistake(
+    "the memory is not read",
+    "Another memory gives the same output: the second attention reads x again, or nothing.",
+    "Of the second attention's three inputs, which come from the encoder?",
+)
+EXCHANGED = Mistake(
+    "query and memory are exchanged",
+    "The second attention asks with the memory and reads x, so its output has the memory's length.",
+    "Who asks, and who is asked: the text being written, or its source?",
+)
+ORDER = Mistake(
+    "the branches stand in another order",
+    "A decoder block attends to itself, then to the memory, and ends with the feed-forward.",
+    "Read the right half of the paper's figure 1 from the bottom up.",
+)
+ONE_ATTENTION = Mistake(
+    "one attention stands in two places",
+    "The same module, with the same weights, reads both the text and the memory.",
+    "How many attentions does your constructor make?",
+)
+FUTURE = Mistake(
+    "queries read the future",
+    "The mask does not reach self-attention, so a position reads those after it.",
+    "Which of the two attentions must be given the causal mask?",
+)
+REACHES = Mistake(
+    "the causal mask reaches the memory",
+    "The mask of self-attention is also applied to the memory, all of which may be read.",
+    "Is there anything in the memory that a position must not see yet?",
+)
+MASKS_EXCHANGED = Mistake(
+    "the two masks are exchanged",
+    "The causal mask reaches the attention to the memory, and not self-attention.",
+    "Which sequence does each mask speak of, and which attention reads that sequence?",
+)
+MEMORY_UNMASKED = Mistake(
+    "the memory's mask is ignored",
+    "Places of the memory that the mask hides change the output.",
+    "Follow memory_mask from the arguments to the place where it is used.",
+)
+
+
+class Decoder(Block):
+    """The learner's decoder block, run with a fixed memory; the attention that is read is self-attention."""
+
+    order = ("self-attention", "cross-attention", FEED_FORWARD)
+    memory_mask: str | None = None
+
+    def __init__(self, kind: Any, **settings: Any) -> None:
+        draw = torch.Generator().manual_seed(6)
+        self.memory = torch.randn(BATCH, T, D, generator=draw, dtype=torch.float64)
+        super().__init__(kind, **settings)
+
+    def masks(self, module: nn.Module) -> str | None:
+        """Find the arguments for both masks: by their usual names, else the first after the memory is x's own."""
+        forward = forward_of(module, "x", "memory")
+        after = [*inspect.signature(forward).parameters][2:]
+        self.memory_mask = next((name for name in after if means(name, "memory_mask")), None)
+        own = next((name for name in after if means(name, "target_mask")), None)
+        if own is None:
+            own = mask_argument(forward, 2)
+            own = None if own == self.memory_mask else own
+        if self.memory_mask is None and own in after:
+            self.memory_mask = next(iter(after[after.index(own) + 1 :]), None)
+        return own
+
+    def call(self, x: Tensor, mask: Tensor | None, memory_mask: Tensor | None = None) -> Any:
+        """Run the block on x and the memory."""
+        named = {} if mask is None else self.named(mask)
+        if memory_mask is not None and self.memory_mask is not None:
+            named[self.memory_mask] = memory_mask
+        return self.module(x, self.memory.to(x.dtype), **named)
+
+    def runs(self, heard: list[Heard]) -> tuple[Run, Run]:
+        """Return the calls of self-attention and of cross-attention, which is the one that is given the memory."""
+        found: list[Run] = []
+        width, parent = 4 * D, ""
+        for place, each in attention_calls(heard):
+            above = each.name.rpartition(".")[0]
+            if width >= 4 * D or (width >= 3 * D and above != parent):
+                found.append([])
+                width = 0
+            found[-1].append((place, each))
+            width += 4 * D if isinstance(each.module, nn.MultiheadAttention) else each.widths[1]
+            parent = above
+        if len(found) != 2:
+            return [], []
+        one, other = found
+        return (other, one) if self.reads(one, heard) and not self.reads(other, heard) else (one, other)
+
+    def reads(self, run: Run, heard: list[Heard]) -> int:
+        """Return how many maps of a run are given the memory."""
+        return sum(self.is_memory(each.given, heard) for _, each in run)
+
+    def is_memory(self, given: Tensor, heard: list[Heard]) -> bool:
+        """Whether a tensor is the memory, or the memory after a norm."""
+        norms = [each.gave for each in heard if is_norm(each.module) and distance(each.given, self.memory) == 0]
+        return any(distance(given, each) == 0 for each in (self.memory, *norms))
+
+    def attention(self, heard: list[Heard]) -> Maps | None:
+        """Identify the maps of self-attention."""
+        return maps_of([each for _, each in self.runs(heard)[0]], D)
+
+    def parts(self, heard: list[Heard]) -> list[Branch]:
+        """Return the three branches, as far as they are found, in the order of their calls."""
+        own, cross = self.runs(heard)
+        asking = [each for each in cross if not self.is_memory(each[1].given, heard)]
+        second = branch(self.order[1], cross)
+        if second is not None and asking:  # keys may have been called before the query
+            second = second._replace(given=asking[0][1].given)
+        return in_order(branch(self.order[0], own), second, branch(FEED_FORWARD, feed_maps(heard)))
+
+    def with_memory(self, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None) -> Tensor:
+        """Return the output for another memory."""
+        before, self.memory = self.memory, memory
+        try:
+            with torch.no_grad():
+                given = mask if mask is None or self.forms is None else self.forms(mask)
+                return first(ask(lambda: self.call(self.x, given, memory_mask)))
+        finally:
+            self.memory = before
+
+    def memory_reach(self, mask: Tensor | None = None, memory_mask: Tensor | None = None) -> Tensor:
+        """Move one position of the memory at a time, and return [T, S], True where an output changes."""
+        before = self.with_memory(self.memory, mask, memory_mask)
+        moved = torch.zeros(T, T, dtype=torch.bool)
+        for place in range(T):
+            memory = self.memory.clone()
+            memory[:, place] += 1.0
+            gap = (self.with_memory(memory, mask, memory_mask) - before).abs()
+            moved[:, place] = (gap > SAME).any(-1).any(0)
+        return moved
+
+
+def decoder_rows(learner: Decoder) -> Fault | None:
+    """Check that row 0 depends neither on row 1 of x nor on that of the memory."""
+    if (fault := rows(learner)) is not None:
+        return fault
+    for moved, other in ((1, 0), (0, 1)):
+        memory = learner.memory.clone()
+        memory[moved] += 1.0
+        gap = distance(learner.with_memory(memory)[other], learner.seen[other])
+        if gap > 0:
+            told = f"Changing row {moved} of the memory changes row {other} of the output by {gap:.2g}."
+            return Fault(ROWS, told)
+    return None
+
+
+def reads_memory(learner: Decoder) -> Fault | None:
+    """Check that queries come from x, keys and values from the memory."""
+    if not learner.memory_reach().any():
+        return Fault(UNREAD, f"None of {T} positions of the memory changes the output.")
+    cross = learner.runs(learner.heard)[1]
+    maps = maps_of([each for _, each in cross], D)
+    if maps is None or len(maps.projections) != 3:
+        return None
+    query, *rest = (learner.is_memory(each.given, learner.heard) for each in maps.projections)
+    if query:
+        return Fault(EXCHANGED, f"The query map `{maps.projections[0].name}` receives the memory.")
+    wrong = [each.name for each, right in zip(maps.projections[1:], rest, strict=True) if not right]
+    return Fault(CROSS, f"`{wrong[0]}` does not receive the memory.") if wrong else None
+
+
+def lengths(learner: Decoder) -> Fault | None:
+    """Check that the memory may have another length."""
+    draw = torch.Generator().manual_seed(8)
+    longer = torch.randn(BATCH, T + 1, D, generator=draw, dtype=torch.float64)
+    try:
+        answer = learner.with_memory(longer)
+    except CrashError as crash:
+        return Fault(CROSS_LENGTH, f"With {T} positions and a memory of {T + 1}: {crash_of(crash)}")
+    fits = answer.shape == learner.x.shape
+    return None if fits else Fault(CROSS_LENGTH, f"With a memory of {T + 1} the output is {tuple(answer.shape)}.")
+
+
+def own_attention(learner: Decoder) -> Fault | None:
+    """Check that the two attentions are two modules."""
+    own, cross = ({each.name for _, each in run} for run in learner.runs(learner.heard))
+    if not own:
+        raise NotTestedError("its two attentions could not be told apart")
+    return Fault(ONE_ATTENTION, f"`{min(own & cross)}` is called in both.") if own & cross else None
+
+
+def own_mask(learner: Decoder) -> Fault | None:
+    """Check that the mask acts on self-attention, and on it alone."""
+    needs_mask(learner)
+    fault = polarity(learner)
+    unmasked = fault is not None and fault.mistake is IGNORED
+    if fault is not None and not unmasked:
+        return fault
+    hidden = int((~learner.memory_reach(mask=CAUSAL)).sum())
+    told = f"Under a causal mask, {hidden} of {T * T} pairs of a position and a place of the memory are cut."
+    if unmasked:
+        assert fault is not None
+        return Fault(MASKS_EXCHANGED, told) if hidden else Fault(FUTURE, fault.evidence)
+    return Fault(REACHES, told) if hidden else None
+
+
+KEEP = torch.tensor([True, True, False, True, False, True])
+KEEPS: tuple[Callable[[Tensor], Tensor], ...] = (
+    lambda keep: keep.expand(T, T),
+    lambda keep: keep.expand(BATCH, 1, 1, T),
+    lambda keep: keep.expand(BATCH, 1, T, T),
+    lambda keep: keep.expand(BATCH, T, T),
+    lambda keep: keep.expand(BATCH, T),
+)
+"""The forms in which the memory's mask is tried."""
+
+
+def its_mask(learner: Decoder) -> Fault | None:
+    """Check that the memory's mask hides places of the memory."""
+    if learner.memory_mask is None:
+        raise NotTestedError("it takes no mask for the memory")
+    crash: CrashError | None = None
+    for form in KEEPS:
+        try:
+            moves = learner.memory_reach(memory_mask=form(KEEP)).any(0)
+        except (CrashError, RuntimeError) as error:  # an output that has another shape
+            crash = crash or (error if isinstance(error, CrashError) else None)
+            continue
+        told = f"Of 6 places, {KEEP.tolist().count(False)} are hidden; {int((moves & ~KEEP).sum())} of them are read."
+        if torch.equal(moves, KEEP):
+            return None
+        return Fault(MEMORY_UNMASKED if moves.all() else INVERTED if torch.equal(moves, ~KEEP) else UNCLEAR, told)
+    raise NotTestedError(f"no known form of its mask is accepted: {crash_of(crash) if crash else 'other shapes'}")
+
+
+def properties() -> list[Property]:
+    """Return the properties of heads, with rows, memory and masks as a decoder block has them."""
+    found: list[Property] = []
+    for each in heads_properties():
+        if each.name == "rows":
+            found.append(Property("rows", "No row of a batch affects another.", decoder_rows, ("softmax",)))
+        elif each.name == "mask":
+            law = "Queries come from x, keys and values from the memory."
+            found.append(Property("memory", law, reads_memory, ("rows",)))
+            found.append(Property("mask", "The mask acts on self-attention alone.", own_mask, (*BEFORE, "memory")))
+        else:
+            found.append(each)
+    return found
+
+
+DECODER = Subject(
+    Decoder,
+    (
+        Property("shape", "There is one vector of width d_model for each position.", shape),
+        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
+        *properties(),
+        Property("own-attention", "Each attention has maps of its own.", own_attention, ("rows",)),
+        Property("lengths", "The memory may have another length.", lengths, ("memory",)),
+        Property("memory-mask", "The memory's mask hides places of the memory.", its_mask, ("memory", "mask")),
+        *assembled(
+            order(ORDER),
+            "Self-attention comes first, then the memory, then the feed-forward.",
+            ("shape", "rows", "memory"),
+        ),
+    ),
+)
