@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer import __version__
 from glassformer.base.errors import GlassformerError
-from glassformer.learn.course import read_course
+from glassformer.learn.course import Exercise, read_course
 from glassformer.learn.report import Shown, Status, verdict_shown
 from glassformer.learn.source import source_of
 from glassformer.learn.workspace import Workspace, workspace
 
 if TYPE_CHECKING:
-    from glassformer.lens.diagram import Diagram
     from glassformer.lens.shapes import Shapes
 
 _modules: dict[str, Any] = {}
@@ -86,13 +85,15 @@ def _imported(text: str, path: Path | None) -> Any:
 def check(thing: Any, exercise: str = "") -> Shown:
     """Check a function or class for an exercise; by default the first exercise of its name that is not done.
 
-    What else the exercise asks for is taken from beside `thing`. Never raises for what the learner's code does.
+    A text is the number of an exercise, and what the learner's file has for it is checked: `learn.check("1.2")`. What else the exercise asks for is taken from beside `thing`. Never raises for what the learner's code does.
     """
     from glassformer.learn.judge import judge
     from glassformer.proof.check.place import code_of, file_of
 
     place = _here()
     try:
+        if isinstance(thing, str):
+            return _of_the_file(place, place.course.exercise(thing))
         name = exercise_name = str(getattr(thing, "__name__", ""))
         code = code_of(thing)
         function = vars(thing).get("forward", None) if inspect.isclass(thing) else thing
@@ -107,6 +108,18 @@ def check(thing: Any, exercise: str = "") -> Shown:
         return Shown(str(error))
 
 
+def _of_the_file(place: Workspace, exercise: Exercise) -> Shown:
+    """Check an exercise of the learner's file as it is now."""
+    from glassformer.learn.checking import Checker
+
+    if not place.path.is_file():
+        return Shown(
+            f"{exercise.id}: there is no {place.path.name} here yet. `glassformer learn {exercise.chapter}` makes it."
+        )
+    found = Checker(place.course, place.path).check([exercise])
+    return Shown(found.problem) if found.problem else verdict_shown(exercise, found.verdicts[exercise.id])
+
+
 def hint(exercise: str) -> Shown:
     """Return the next hint of an exercise; there are three."""
     place = _here()
@@ -118,15 +131,15 @@ def hint(exercise: str) -> Shown:
     return Shown(f"Hint {level + 1} of 3: {asked.hints[level]}")
 
 
-def shapes(module: Any, *inputs: Any) -> Shapes:
-    """Return the shapes that pass through a module, as a table."""
+def shapes(module: Any, *inputs: Any, **named: Any) -> Shapes:
+    """Return the shapes that pass through a module, as a table; `down_to(1)` of it shows the outermost parts alone."""
     from glassformer.lens.shapes import shapes_of
 
-    return shapes_of(module, *inputs)
+    return shapes_of(module, *inputs, **named)
 
 
-def diagram(module: Any, *inputs: Any) -> Diagram:
-    """Return a drawing of a module, with the shapes that passed."""
-    from glassformer.lens.diagram import diagram_of
+def diagram(module: Any, *inputs: Any, levels: int = 3, **named: Any) -> Any:
+    """Return a drawing of a module, with the shapes that passed: a matplotlib figure, so many levels deep."""
+    from glassformer.lens.plot import plot_architecture
 
-    return diagram_of(module, *inputs)
+    return plot_architecture(module, *inputs, levels=levels, **named)

@@ -1,4 +1,4 @@
-"""Plots for the tutorial notebooks, one call each: attention maps and position vectors.
+"""Plots for the tutorial notebooks, one call each: attention maps, position vectors, a model's parts, who notices whom.
 
 Each returns a matplotlib figure, which a notebook shows, and also writes it if a file is given.
 """
@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.figures import as_label, matplotlib
 from glassformer.base.registry import lookup
-from glassformer.base.shapes import Float, Tensor
+from glassformer.base.shapes import Bool, Float, Tensor
 from glassformer.lens.blocks import head_id
 from glassformer.lens.blocks import place as where
+from glassformer.lens.shapes import COMPONENTS, Row, level, shapes_of, short_name, shown
 from glassformer.nn.positions import POSITIONS, Room
 from glassformer.store.pictures import finished
 
@@ -29,6 +31,20 @@ MOST_LETTERS = 16
 """The most letters of a token beside an axis."""
 LETTER = 0.09
 """The width of a letter of a title, in inches."""
+COLORS = {
+    "attention": "#fde0c5",
+    "feed-forward": "#cfe3f5",
+    "norm": "#f4f0b6",
+    "embedding": "#f6d3dd",
+    "positions": "#e3d8f0",
+    "output": "#d3ecd6",
+}
+SILENT = ("Identity", "Dropout")
+"""Classes that change no shape and hold no parameters: left out."""
+BOX, GAP, HEADER = 0.34, 0.3, 0.3
+"""Heights of a box, of the arrow below it and of the title of a group, in inches."""
+WIDTH = 5.2
+"""The width of the outermost boxes, in inches."""
 
 
 def plot_attention(
@@ -171,3 +187,104 @@ def added(positions: str, length: int, d_model: int) -> Float[Tensor, "L D"]:
             "Try positions='sinusoidal'."
         )
     return vectors.reshape(length, d_model)
+
+
+def plot_architecture(
+    module: nn.Module,
+    *inputs: Any,
+    levels: int = 3,
+    title: str | None = None,
+    file: Path | str | None = None,
+    **named: Any,
+) -> Any:
+    """Draw a model as boxes in the order in which they run, with the shapes that pass on the arrows between them.
+
+    `levels` says how deep: 1 draws the parts of the model, 2 also theirs. What has one purpose, such as an attention or
+    a norm, is one box. An arrow on the right shows an output that is read again further down, such as the memory. Any
+    module of torch; it runs once. `file` is .png, .svg or .pdf. Returns a matplotlib figure.
+    """
+    found = shapes_of(module, *inputs, **named).down_to(levels).rows
+    single = [f"{row.name}." for row in found if row.component in COMPONENTS]
+    rows = [row for row in found if row.kind not in SILENT and not row.name.startswith(tuple(single))]
+    groups = {row.name for row in rows if row.name and any(other.name.startswith(f"{row.name}.") for other in rows)}
+    rows = rows[1:] if len(rows) > 1 else rows
+    tops = heights(rows, groups)
+    total = max(tops.values()) + BOX + 0.5
+    figure = matplotlib("figure").Figure(figsize=(WIDTH + 1.6, total + 0.4), layout="constrained")
+    axes = figure.subplots()
+    boxes = [row for row in rows if row.name not in groups]
+    for row in rows:
+        draw(axes, row, tops, [each for each in boxes if each.name.startswith(f"{row.name}.")])
+    previous: Row | None = None
+    for row in boxes:
+        connect(axes, previous, row, tops, {each.name for each in boxes})
+        previous = row
+    if previous is not None:
+        bottom = tops[previous.name] + BOX
+        axes.annotate("", (WIDTH / 2, bottom + GAP), (WIDTH / 2, bottom), arrowprops={"arrowstyle": "->"})
+        axes.text(WIDTH / 2 + 0.1, bottom + GAP / 2, "  ".join(map(shown, previous.gave)), va="center", fontsize=7)
+    axes.set(xlim=(-0.1, WIDTH + 1.5), ylim=(total, -GAP))
+    axes.axis("off")
+    parameters = sum(each.numel() for each in module.parameters())
+    axes.set_title(as_label(title or f"{type(module).__name__}: {parameters:,} parameters"), fontsize=10)
+    return finished(figure, file)
+
+
+def heights(rows: list[Row], groups: set[str]) -> dict[str, float]:
+    """Return where each box or group begins, in inches from the top."""
+    tops: dict[str, float] = {}
+    y = 0.0
+    for row in rows:
+        tops[row.name] = y
+        y += HEADER if row.name in groups else BOX + GAP
+    return tops
+
+
+def draw(axes: Any, row: Row, tops: dict[str, float], inner: list[Row]) -> None:
+    """Draw one box, or a group around the boxes `inner`."""
+    inset, top = inset_of(row.name), tops[row.name]
+    height = tops[inner[-1].name] + BOX + 0.08 - top if inner else BOX
+    face = "none" if inner else COLORS.get(row.component, "white")
+    rectangle = matplotlib("patches").Rectangle
+    axes.add_patch(rectangle((inset, top), WIDTH - 2 * inset, height, facecolor=face, edgecolor="#555", linewidth=0.8))
+    words = f"{short_name(row.name)} ({row.kind})"
+    middle = top + (HEADER if inner else BOX) / 2
+    axes.text(inset + 0.08, middle, words, va="center", fontsize=8)
+    axes.text(WIDTH - inset - 0.08, middle, f"{row.parameters:,}", va="center", ha="right", fontsize=7)
+
+
+def connect(axes: Any, previous: Row | None, row: Row, tops: dict[str, float], drawn: set[str]) -> None:
+    """Draw what goes into a box: from the box above it, from outside, or on the right from further above."""
+    top, middle = tops[row.name], WIDTH / 2
+    begins = previous is None or row.component == "embedding"
+    start = top - GAP * (0.6 if begins else 1)
+    axes.annotate("", (middle, top), (middle, start), arrowprops={"arrowstyle": "->"})
+    words = (shown(row.given[0]) if row.given else "") + (" ids" if row.component == "embedding" else "")
+    axes.text(middle + 0.1, top - GAP / 2, words, va="center", fontsize=7)
+    for source in row.sources:
+        if source in drawn and previous is not None and source != previous.name:
+            above, here, side = tops[source] + BOX / 2, top + BOX / 2, WIDTH + 0.3
+            axes.plot([WIDTH - inset_of(source), side, side], [above, above, here], color="C1", linewidth=1)
+            far = {"arrowstyle": "->", "color": "C1", "shrinkA": 0}
+            axes.annotate("", (WIDTH - inset_of(row.name), here), (side, here), arrowprops=far)
+
+
+def inset_of(name: str) -> float:
+    """Return how far a box lies inside the outermost ones, in inches."""
+    return 0.25 * (level(name) - 1)
+
+
+def plot_influence(table: Bool[Tensor, "T S"], *, title: str | None = None, file: Path | str | None = None) -> Any:
+    """Draw which outputs notice which inputs: `table[t, s]` is True if moving position s changes output t.
+
+    A causal model gives a lower triangle, an encoder a full square, one without attention the diagonal alone. `file` is
+    .png, .svg or .pdf. Returns a matplotlib figure. Errors: `DataError` for another shape.
+    """
+    if table.ndim != 2:
+        raise DataError(f"An influence table has the shape [outputs, inputs]; got {list(table.shape)}.")
+    size = 1.2 + 0.25 * max(table.shape)
+    figure = matplotlib("figure").Figure(figsize=(size + 0.6, size), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(table.cpu().float().numpy(), cmap="Blues", vmin=0, vmax=1.4)
+    axes.set(xlabel="position that was moved", ylabel="position that noticed", title=as_label(title or "influence"))
+    return finished(figure, file)

@@ -1,160 +1,246 @@
-"""The shapes that pass through any module: what goes into each part, what comes out, its parameters and its purpose."""
+"""Which shapes pass through each module of any model, what each module is for, and where the parameters are."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
+from glassformer.base.typed import expect
+from glassformer.nn.evaluation import Evaluation
 
 COMPONENTS = {
-    "attention": r"attention|attn|cross|mha|heads|qkv",
-    "feed-forward": r"feed|ffn|mlp|ff\b",
-    "norms": r"norm",
-    "embedding": r"embed|token|table",
-    "output": r"output|head|logits|unembed",
+    "norm": (r"norm", "keep numbers in range"),
+    "positions": (r"position|sinus|rotary", "make order visible"),
+    "embedding": (r"embed", "ids become vectors"),
+    "feed-forward": (r"feed_?forward|ffn|mlp|\bff\b", "compute at each place"),
+    "attention": (r"attention|attn", "fetch from other places"),
 }
-"""A component, and what the name or class of a module must contain; the first that fits, from the outside in."""
+"""Each component: how the names of its modules and classes read, and its purpose. The innermost name decides."""
+OUTPUT, OTHER = "output", "other"
 PURPOSES = {
-    "attention": "fetch from other places",
-    "feed-forward": "compute at each place",
-    "norms": "keep numbers in range",
-    "embedding": "ids become vectors",
-    "output": "vectors become scores of words",
-    "positions": "make order visible",
-    "block": "fetch, then compute",
-    "dropout": "drop numbers in training",
+    "Linear": "a learned map",
+    "Dropout": "drop numbers in training",
+    "ReLU": "bend between two maps",
+    "GELU": "bend between two maps",
+    "Embedding": "a learned table",
 }
+HEAD = ("module", "in", "out", "parameters", "purpose")
+BLOCK = r"(block|layer)$"
+WHOLE = (
+    (r"decoder_?(block|layer)$", "write: read itself and the source, compute"),
+    (BLOCK, "fetch, then compute; keep what was there"),
+    (r"decoder$", "write, reading itself and the source"),
+    (r"encoder$", "understand the source"),
+)
+"""Modules that hold several components."""
 
 
-@dataclass(frozen=True)
-class Part:
-    """One module that was called: its name, class, shapes, number of parameters, and what it is for."""
+class Row(NamedTuple):
+    """One module that ran: its path ("" for the model), class, shapes, number of parameters, component and purpose."""
 
     name: str
     kind: str
-    given: tuple[int, ...]
-    gave: tuple[int, ...]
+    given: tuple[tuple[int, ...], ...]
+    """The shapes of the tensors that came in."""
+    gave: tuple[tuple[int, ...], ...]
     parameters: int
+    """Of the module with all of its parts; a tensor that is used twice counts once."""
+    component: str
     purpose: str
+    sources: tuple[str, ...]
+    """The modules whose output came in unchanged."""
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """The parts of a module in the order in which they were called, and its parameters by component."""
+class Shapes(NamedTuple):
+    """What `shapes_of` found: a row for each module in the order in which they ran, and the parameters by component."""
 
-    parts: tuple[Part, ...]
-    components: dict[str, int]
-    total: int
+    rows: list[Row]
+    totals: dict[str, int]
 
-    def table(self) -> list[tuple[str, ...]]:
-        """Return a row of texts for each part, below a header."""
-        head = ("module", "class", "in", "out", "parameters", "purpose")
-        rows = [(e.name, e.kind, str([*e.given]), str([*e.gave]), f"{e.parameters:,}", e.purpose) for e in self.parts]
-        return [head, *rows]
+    def __str__(self) -> str:
+        """Return the rows as a table."""
+        return table([HEAD, *self.cells("  ")], right=3)
 
-    def __repr__(self) -> str:
-        """Return the table as text, and the shares of the components."""
-        rows = self.table()
-        widths = [max(len(row[column]) for row in rows) for column in range(6)]
-        lines = ["  ".join(f"{text:{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, self.shares()])
-
-    def shares(self) -> str:
-        """Say how many parameters each component has."""
-        shown = [f"{name} {n:,} ({n / max(self.total, 1):.1%})" for name, n in self.components.items() if n]
-        return f"{self.total:,} parameters: {', '.join(shown)}"
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head, *rows = self.table()
-        cells = "".join(f'<th scope="col">{html.escape(each)}</th>' for each in head)
-        body = "".join(f"<tr>{''.join(f'<td>{html.escape(each)}</td>' for each in row)}</tr>" for row in rows)
-        caption = f"<caption>{html.escape(self.shares())}</caption>"
-        return f"<table>{caption}<thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def component_of(module: nn.Module, name: str) -> str | None:
-    """Return the component that a module belongs to, by the names and classes on the way to it; None without one."""
-    steps = name.split(".")
-    way = [(".".join(steps[: n + 1]), step) for n, step in enumerate(steps)]
-    for path, step in way:
-        text = f"{step} {type(module.get_submodule(path)).__name__}".lower()
-        if re.search(r"block|layer(?!norm)|stack|coder\b", text) and not re.search("norm", text):
-            continue
-        for component, pattern in COMPONENTS.items():
-            if re.search(pattern, text):
-                return component
-    return None
-
-
-def components_of(module: nn.Module) -> dict[str, int]:
-    """Return how many parameters each component has; what fits none is "other". A shared tensor counts once."""
-    found = {**dict.fromkeys(COMPONENTS, 0), "other": 0}
-    for name, parameter in module.named_parameters():
-        found[component_of(module, name.rpartition(".")[0]) or "other" if "." in name else "other"] += parameter.numel()
-    return found
-
-
-def purpose_of(module: nn.Module, name: str) -> str:
-    """Say what a part is for, as far as its name or class tells."""
-    part = module.get_submodule(name)
-    text = f"{name.rpartition('.')[2]} {type(part).__name__}".lower()
-    for pattern, purpose in (("drop", "dropout"), ("posit", "positions"), ("block|layer(?!norm)", "block")):
-        if re.search(pattern, text):
-            return PURPOSES[purpose]
-    direct = next((each for each, pattern in COMPONENTS.items() if re.search(pattern, text)), "")
-    return PURPOSES.get(direct, "") if direct == component_of(module, name) else ""
-
-
-def shapes_of(module: nn.Module, *inputs: Any) -> Shapes:
-    """Run the module once, in evaluation mode and without gradients, and return the shapes that passed.
-
-    `inputs` are those of its forward. The module stays as it was.
-    """
-    parts: list[Part] = []
-    hooks = [each.register_forward_hook(hook(module, name, parts)) for name, each in module.named_modules() if name]
-    was = {each: each.training for each in module.modules()}
-    try:
-        module.eval()
-        with torch.no_grad():
-            gave = module(*inputs)
-    finally:
-        for each in hooks:
-            each.remove()
-        for each, mode in was.items():
-            each.training = mode
-    total = sum(each.numel() for each in module.parameters())
-    whole = Part("", type(module).__name__, shape_of(inputs), shape_of(gave), total, "the whole")
-    return Shapes((*parts, whole), components_of(module), total)
-
-
-def hook(module: nn.Module, name: str, parts: list[Part]) -> Any:
-    """Return a forward hook that adds a part to the list."""
-
-    def note(part: nn.Module, inputs: tuple[Any, ...], gave: Any) -> None:
-        numbers = sum(each.numel() for each in part.parameters())
-        parts.append(
-            Part(name, type(part).__name__, shape_of(inputs), shape_of(gave), numbers, purpose_of(module, name))
+        """Return the rows as a table for a notebook, with a heading for each column and each row."""
+        head = "".join(f'<th scope="col">{each}</th>' for each in HEAD)
+        lines = [[html.escape(text) for text in cells] for cells in self.cells("\u2003")]
+        body = "".join(
+            f'<tr><th scope="row" style="text-align: left">{name}</th>'
+            + "".join(f'<td style="text-align: left">{text}</td>' for text in rest)
+            + "</tr>"
+            for name, *rest in lines
         )
+        return f"<table><caption>Shapes</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
-    return note
+    def cells(self, inset: str) -> list[tuple[str, ...]]:
+        """Return the texts of each row; parts that do nothing are left out."""
+        found: list[tuple[str, ...]] = []
+        for row in self.rows:
+            if row.kind == "Identity":
+                continue
+            name = inset * level(row.name) + (short_name(row.name) or row.kind)
+            came, went = ("  ".join(map(shown, shapes)) for shapes in (row.given, row.gave))
+            found.append((name, came, went, f"{row.parameters:,}", row.purpose))
+        return found
+
+    def down_to(self, levels: int) -> Shapes:
+        """Leave out the rows that lie deeper than so many levels; level 0 is the model itself."""
+        return self._replace(rows=[row for row in self.rows if level(row.name) <= levels])
 
 
-def shape_of(value: Any) -> tuple[int, ...]:
-    """Return the shape of the first tensor in a value; () without one."""
-    return next((tuple(each.shape) for each in tensors(value)), ())
+def level(name: str) -> int:
+    """Return how deep a module lies; "blocks.0" is one level.
+
+    >>> level(""), level("0"), level("blocks.0"), level("blocks.0.attention")
+    (0, 1, 1, 2)
+    """
+    pieces = name.split(".") if name else []
+    return sum(not piece.isdigit() or place == 0 for place, piece in enumerate(pieces))
+
+
+def short_name(name: str) -> str:
+    """Return the last piece of a module's name, with the numbers behind it.
+
+    >>> short_name("decoder.blocks.0"), short_name("decoder.blocks.0.norm")
+    ('blocks.0', 'norm')
+    """
+    found = re.search(r"[^.]+(\.\d+)*$", name)
+    return found[0] if found else ""
+
+
+def shapes_of(module: nn.Module, *inputs: Any, **named: Any) -> Shapes:
+    """Run a module once, in evaluation mode and without gradients, and note what passes through each of its parts.
+
+    It may be any module of torch; it is left as it was. A part that runs several times has the shapes of its first run.
+    A module on the device "meta" needs no memory.
+
+    >>> print(shapes_of(nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8)), torch.zeros(2, 8)))
+    module      in       out      parameters  purpose
+    Sequential  [2, 8]   [2, 8]          552
+      0         [2, 8]   [2, 32]         288  a learned map
+      1         [2, 32]  [2, 32]           0  bend between two maps
+      2         [2, 32]  [2, 8]          264  a learned map
+    """
+    expect(module, nn.Module, "The argument of shapes_of()", "Give it the module, then its inputs.")
+    began: dict[str, None] = {}
+    passed: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
+    handles: list[Any] = []
+
+    def watch(name: str, each: nn.Module) -> None:
+        def enter(*_: Any) -> None:
+            began.setdefault(name)
+
+        def leave(_: nn.Module, given: tuple[Any, ...], more: dict[str, Any], gave: Any) -> None:
+            passed.setdefault(name, ([*tensors((given, more))], [*tensors(gave)]))
+
+        handles.append(each.register_forward_pre_hook(enter))
+        handles.append(each.register_forward_hook(leave, with_kwargs=True))
+
+    for name, each in module.named_modules():
+        watch(name, each)
+    try:
+        with torch.no_grad(), Evaluation(module):
+            module(*inputs, **named)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return Shapes([row(module, name, passed) for name in began if name in passed], by_component(module))
+
+
+def row(module: nn.Module, name: str, passed: Mapping[str, tuple[list[Tensor], list[Tensor]]]) -> Row:
+    """Describe one module that ran. `passed` holds the tensors that went into and came out of each."""
+    part = module.get_submodule(name)
+    given, gave = passed[name]
+    outer, component = name.rpartition(".")[0], component_of(module, name)
+    first = not name or component_of(module, outer) != component
+    whole = next((text for pattern, text in WHOLE if re.search(pattern, type(part).__name__.lower())), "")
+    purpose = (COMPONENTS[component][1] if component in COMPONENTS else "") if first else ""
+    if component == OUTPUT:
+        purpose = "vectors become scores"
+    sources = tuple(
+        other
+        for other, (_, made) in passed.items()
+        if other != name and not name.startswith(f"{other}.") and any(x is y for x in given for y in made)
+    )
+    return Row(
+        name,
+        type(part).__name__,
+        tuple(tuple(each.shape) for each in given),
+        tuple(tuple(each.shape) for each in gave),
+        sum(each.numel() for each in part.parameters()),
+        component,
+        purpose or whole or PURPOSES.get(type(part).__name__, ""),
+        sources,
+    )
+
+
+def component_of(module: nn.Module, name: str) -> str:
+    """Return which component a part belongs to: one of `COMPONENTS`, "output" for another linear map, or "other"."""
+    pieces = name.split(".") if name else []
+    for end in range(len(pieces), 0, -1):
+        kind = type(module.get_submodule(".".join(pieces[:end]))).__name__.lower()
+        if re.search(f"{BLOCK}|decoder|(?<!token)encoder", kind):
+            continue
+        for component, (pattern, _) in COMPONENTS.items():
+            if re.search(pattern, f"{pieces[end - 1].lower()} {kind}"):
+                return component
+    inside = any(re.search(BLOCK, type(part).__name__.lower()) for part in above(module, pieces))
+    if inside and isinstance(module.get_submodule(name), nn.Linear):
+        return "feed-forward"  # as in torch's own blocks, whose two maps have no module around them
+    named = pieces and re.search(r"output|head|logit|proj|vocab|generator", pieces[-1].lower())
+    return OUTPUT if named and not inside else OTHER
+
+
+def above(module: nn.Module, pieces: list[str]) -> list[nn.Module]:
+    """Return the modules that contain a part."""
+    return [module.get_submodule(".".join(pieces[:end])) for end in range(len(pieces))]
+
+
+def by_component(module: nn.Module) -> dict[str, int]:
+    """Return the number of parameters of each component of any module, in the order of the model; nothing is run.
+
+    >>> by_component(nn.TransformerEncoderLayer(8, 2, 32))
+    {'attention': 288, 'feed-forward': 552, 'norm': 32}
+    """
+    totals: dict[str, int] = {}
+    for name, parameter in module.named_parameters():
+        component = component_of(module, name.rpartition(".")[0])
+        totals[component] = totals.get(component, 0) + parameter.numel()
+    return totals
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in a value, also within tuples and lists."""
+    """Return the tensors within tuples, lists and dictionaries."""
     if isinstance(value, Tensor):
         yield value
+    elif isinstance(value, Mapping):
+        yield from (tensor for each in value.values() for tensor in tensors(each))
     elif isinstance(value, tuple | list):
-        for each in value:
-            yield from tensors(each)
+        yield from (tensor for each in value for tensor in tensors(each))
+
+
+def shown(shape: tuple[int, ...]) -> str:
+    """Format a shape, such as [2, 10, 32]."""
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def table(cells: list[tuple[str, ...]], right: int) -> str:
+    """Align the columns of a table; column `right` holds numbers."""
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    lines = [
+        "  ".join(
+            f"{text:>{width}}" if column == right else f"{text:{width}}"
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in cells
+    ]
+    return "\n".join(line.rstrip() for line in lines)
