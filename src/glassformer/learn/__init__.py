@@ -85,7 +85,8 @@ def _imported(text: str, path: Path | None) -> Any:
 def check(thing: Any, exercise: str = "") -> Shown:
     """Check a function or class for an exercise; by default the first exercise of its name that is not done.
 
-    A text is the number of an exercise, and what the learner's file has for it is checked: `learn.check("1.2")`. What else the exercise asks for is taken from beside `thing`. Never raises for what the learner's code does.
+    A text is the number of an exercise, as in `learn.check("1.2")`: what the learner's file has for it is checked. What
+    else the exercise asks for is taken from beside `thing`. Never raises for what the learner's code does.
     """
     from glassformer.learn.judge import judge
     from glassformer.proof.check.place import code_of, file_of
