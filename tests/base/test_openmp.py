@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.openmp import check_environment, threads_asked
+from glassformer.base.openmp import PATIENCE, SPINS, WAITING, check_environment, shorten_waits, threads_asked
 
 SOURCE = Path(__file__).parents[2] / "src"
 THREADS, BIND = "OMP_NUM_THREADS", "OMP_PROC_BIND"
@@ -73,3 +73,42 @@ def test_a_command_speaks_before_openmp_does(name, text, code, said):
     answer = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=120)
     assert (answer.returncode, answer.stderr.count("\n")) == (code, bool(said)), answer.stderr
     assert answer.stderr.startswith(said)
+
+
+def test_threads_wait_less_long_unless_somebody_says_how(monkeypatch):
+    monkeypatch.setenv(SPINS, "")
+    monkeypatch.delenv(WAITING, raising=False)
+    shorten_waits()
+    assert os.environ[SPINS] == PATIENCE
+
+
+@pytest.mark.parametrize(("name", "text"), [(SPINS, "infinite"), (SPINS, "0"), (WAITING, "active")])
+def test_waits_stay_as_asked(monkeypatch, name, text):
+    for each in (SPINS, WAITING):
+        monkeypatch.delenv(each, raising=False)
+    monkeypatch.setenv(name, text)
+    shorten_waits()
+    assert {each: os.environ.get(each) for each in (SPINS, WAITING)} == {SPINS: None, WAITING: None, name: text}
+
+
+AT_TORCH = """
+import os, sys
+from glassformer.cli.main import main
+
+class Importing:
+    def find_spec(self, name, *rest):
+        if name == "torch":
+            print(os.environ.get("GOMP_SPINCOUNT"), flush=True)
+            os._exit(0)
+
+sys.meta_path.insert(0, Importing())
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("words", [("train", "reverse"), ("demo",), ("params", "gpt2")])
+def test_waits_are_set_before_torch_reads_them(tmp_path, words):
+    environment = {k: v for k, v in os.environ.items() if k not in (SPINS, WAITING)} | {"PYTHONPATH": str(SOURCE)}
+    run = [sys.executable, "-c", AT_TORCH, *words]
+    answer = subprocess.run(run, capture_output=True, text=True, env=environment, timeout=120, cwd=tmp_path)
+    assert answer.stdout.splitlines()[-1] == PATIENCE, answer.stderr

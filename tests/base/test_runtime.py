@@ -15,7 +15,9 @@ from glassformer.base.runtime import USUAL_THREADS, choose_device, choose_thread
 
 @pytest.fixture
 def threads(monkeypatch):
+    """The number of threads, where nobody says it and no other program is in the way."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("glassformer.base.runtime.share_of_threads", lambda threads: 1.0)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -48,6 +50,26 @@ def test_threads_as_many_as_processors(monkeypatch, threads):
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid, allowed=allowed: set(range(allowed)), raising=False)
         assert choose_threads() == (expected, f"{expected} threads, of {allowed} processors")
         assert torch.get_num_threads() == expected
+
+
+@pytest.mark.parametrize(
+    ("share", "expected", "why"),
+    [
+        (0.8, 4, "4 threads, of 4 processors"),
+        (0.6, 2, "2 threads, of 4 processors, as other programs use them"),
+        (0.1, 1, "1 thread, of 4 processors, as other programs use them"),
+    ],
+)
+def test_fewer_threads_beside_other_programs(monkeypatch, threads, share, expected, why):
+    looked_at = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)), raising=False)
+    monkeypatch.setattr("glassformer.base.runtime.share_of_threads", lambda threads: looked_at.append(threads) or share)
+    assert choose_threads() == (expected, why)
+    assert torch.get_num_threads() == expected
+    assert choose_threads(4) == (4, "4 threads, as asked")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert choose_threads() == (3, "3 threads, as OMP_NUM_THREADS says")
+    assert looked_at == [4]
 
 
 def test_one_thread_of_one_processor(monkeypatch, threads):

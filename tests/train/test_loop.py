@@ -13,6 +13,7 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.train.loop import seeded, stream_of
 from glassformer.train.objective import OBJECTIVES
 from glassformer.train.optim.schedule import Schedule
+from glassformer.train.ranks.distributed import Ranks
 from train.examples import LAYOUTS, assert_close, assert_same, batch, gradients, model, weights
 
 CPU = torch.device("cpu")
@@ -46,6 +47,31 @@ def test_loss_and_gradient_are_means_over_targets():
     _, (report,) = trained([batch("encoder-decoder", UNEVEN)])
     each = [trained([row])[1][0].loss * (row.tokens.shape[1] - 1) for row in batch("encoder-decoder", UNEVEN).split(9)]
     assert report.loss == pytest.approx(sum(each) / sum(target + 1 for _, target in UNEVEN), rel=1e-12)
+
+
+def test_each_step_is_compared_with_the_processors_time(monkeypatch):
+    """With the threads that torch has; a step of several processes waits for them, which is no sign of others."""
+    seen = []
+
+    class Crowding:
+        def __init__(self, threads):
+            seen.append(threads)
+
+        def after_step(self, seconds, computed):
+            assert 0 < computed
+            assert 0 < seconds
+            seen.append("step")
+
+    class Two(Ranks):
+        count = 2
+
+    monkeypatch.setattr("glassformer.train.loop.Crowding", Crowding)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    trained([batch("encoder-decoder", UNEVEN)] * 2)
+    assert seen == [3, "step", "step"]
+    seen.clear()
+    next(steps(model(), [batch("encoder-decoder", UNEVEN)], ranks=Two()))
+    assert seen == [1, "step"]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.999, 1.001, 0.0])

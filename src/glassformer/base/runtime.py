@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
+from glassformer.base.busy import share_of_threads, threads_to_use
 from glassformer.base.errors import ConfigError
 from glassformer.base.openmp import THREADS, threads_asked
 from glassformer.base.processors import free_processors
@@ -49,16 +50,19 @@ def choose_threads(asked: int = 0, processes: int = 1) -> tuple[int, str]:
     """Set torch's number of threads; return it and the reason.
 
     It is `asked` if above 0; else OMP_NUM_THREADS from the environment, as in any program that uses OpenMP; else one
-    per processor that this process may use, up to 8. Several `processes` on this machine share its processors, and none
-    takes more than its share. Errors: those of `threads_asked`.
+    per processor that this process may use, up to 8, and fewer where other programs use them now. Several `processes`
+    on this machine share its processors, and none takes more than its share. Errors: those of `threads_asked`.
     """
     if processes > 1:
         return shared_threads(asked, processes)
     allowed, wished = free_processors(), threads_asked()
-    threads = asked or wished or min(allowed, USUAL_THREADS)
+    most = asked or wished or min(allowed, USUAL_THREADS)
+    torch.set_num_threads(most)
+    threads = most if asked or wished or most == 1 else threads_to_use(most, share_of_threads(most))
     torch.set_num_threads(threads)
     processors = f"{allowed} {'processor' if allowed == 1 else 'processors'}"
     few = f", although this process may use only {processors}" if threads > allowed else ""
+    few = ", as other programs use them" if threads < most else few
     whose = "as asked" if asked else f"as {THREADS} says" if wished else f"of {processors}"
     return threads, f"{threads} {'thread' if threads == 1 else 'threads'}, {whose}{few}"
 

@@ -15,7 +15,7 @@ from glassformer import __version__
 from glassformer.base.cache_folder import OUT_OF_DISK
 from glassformer.base.errors import ConfigError, GlassformerError, RecipeError, is_out_of_memory
 from glassformer.base.launched import NAMES, launched
-from glassformer.base.openmp import check_environment
+from glassformer.base.openmp import check_environment, shorten_waits
 from glassformer.cli.verbs import VERBS
 
 REQUIRED = ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch", "tyro")
@@ -123,7 +123,8 @@ def run_verb(name: str, words: list[str]) -> int:
         examples |= {"RUN|PRESET": "a run folder or a preset such as gpt2"}
         examples |= {"list|show|fetch": "list, show NAME or fetch NAME"}
         raise ConfigError(f"`glassformer {name}` needs {examples[verb.target]}. {usage(name, verb)}")
-    check_environment()  # before a verb imports torch
+    check_environment()  # both before a verb imports torch
+    shorten_waits()
     from glassformer.cli.notes import notes_to, say
     from glassformer.fast import put_on_decoding
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from glassformer.base.busy import Crowding
 from glassformer.base.errors import ConfigError, DataError, DivergedError
 from glassformer.base.registry import lookup
 from glassformer.data.batch import Batch
@@ -141,10 +142,13 @@ def train_steps(
         loss_scale = LossScale(next(model.parameters()).device)
     update = Update(team, seed, accumulate, clip, precision, recompute, loss_scale)
     frozen = [each for each in model.modules() if not each.training]
+    # waiting for a device or for other processes is no sign of other programs
+    waits = ranks.count > 1 or next(model.parameters()).device.type != "cpu"
+    crowding = Crowding(1 if waits else torch.get_num_threads())
     model.train()
     try:
         for number, batch in enumerate(islice(batches, max(0, schedule.steps - start)), start + 1):
-            began, rate = time.perf_counter(), schedule(number)
+            began, computed, rate = time.perf_counter(), time.thread_time(), schedule(number)
             for group in optimizer.param_groups:
                 group["lr"] = rate * group.get("scale", 1.0)
             skipped = ""
@@ -157,6 +161,7 @@ def train_steps(
                 skip_nonfinite -= 1
                 loss, norm, skipped = math.nan, math.nan, str(error)
             seconds, overflowed = time.perf_counter() - began, bool(loss_scale and loss_scale.in_a_row)
+            crowding.after_step(seconds, time.thread_time() - computed)
             yield StepReport(number, loss, rate, norm, batch.n_tokens, batch.pad_share, seconds, skipped, overflowed)
             if not model.training:  # an evaluation between two steps may leave it so
                 model.train()

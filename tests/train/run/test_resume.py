@@ -248,10 +248,12 @@ def test_threads_are_chosen_once(tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     processors = [set(range(3))]
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: processors[0], raising=False)
+    monkeypatch.setattr("glassformer.base.runtime.share_of_threads", lambda threads: 1.0)
     session = start(recipe(training__threads=0), tmp_path / "run")
     assert (session.threads, session.recipe.training.threads) == (3, 3)
     follow(session, stop_after=1)
     processors[0] = {0, 1}
+    monkeypatch.setattr("glassformer.base.runtime.share_of_threads", lambda threads: 0.1)
     again = resume(tmp_path / "run")
     assert (again.threads, again.recipe) == (3, session.recipe)
     assert any("3 threads, as asked, although this process may use only 2" in note for note in again.notes)
