@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from copy import copy
 from itertools import islice
 
 import pytest
@@ -10,10 +11,11 @@ import torch
 
 from glassformer import Batch, train_steps
 from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.runtime import threads_kept
 from glassformer.train.loop import seeded, stream_of
 from glassformer.train.objective import OBJECTIVES
 from glassformer.train.optim.schedule import Schedule
-from glassformer.train.ranks.distributed import Ranks
+from glassformer.train.ranks.distributed import ALONE
 from train.examples import LAYOUTS, assert_close, assert_same, batch, gradients, model, weights
 
 CPU = torch.device("cpu")
@@ -62,16 +64,17 @@ def test_each_step_is_compared_with_the_processors_time(monkeypatch):
             assert 0 < seconds
             seen.append("step")
 
-    class Two(Ranks):
-        count = 2
-
     monkeypatch.setattr("glassformer.train.loop.Crowding", Crowding)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    trained([batch("encoder-decoder", UNEVEN)] * 2)
-    assert seen == [3, "step", "step"]
-    seen.clear()
-    next(steps(model(), [batch("encoder-decoder", UNEVEN)], ranks=Two()))
-    assert seen == [1, "step"]
+    with threads_kept():
+        torch.set_num_threads(3)
+        trained([batch("encoder-decoder", UNEVEN)] * 2)
+        assert seen == [3, "step", "step"]
+        two = copy(ALONE)
+        two.count = 2
+        monkeypatch.setattr("glassformer.train.loop.team_of", lambda *given: None)  # as there is no second process
+        with pytest.raises(AttributeError):
+            next(steps(model(), [batch("encoder-decoder", UNEVEN)], ranks=two))
+    assert seen[3:] == [1]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.999, 1.001, 0.0])
