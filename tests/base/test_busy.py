@@ -60,7 +60,9 @@ def told(caplog, threads, steps):
 def test_training_says_once_that_its_threads_wait(monkeypatch, caplog):
     monkeypatch.setenv(SPINS, "10000")
     (note,) = told(caplog, 2, [(1.0, 0.25)] * (3 * STEPS))
-    assert note.startswith("slow: other programs use the processors, so training runs 25% of the time and its 2 threads")
+    assert note.startswith(
+        "slow: other programs use the processors, so training runs 25% of the time and its 2 threads"
+    )
     assert "training.threads 1 (to resume: --allow-change training.threads --training.threads 1)" in note
     assert note.endswith("in Python torch.set_num_threads(1).")
 

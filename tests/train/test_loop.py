@@ -60,8 +60,8 @@ def test_each_step_is_compared_with_the_processors_time(monkeypatch):
             seen.append(threads)
 
         def after_step(self, seconds, computed):
-            assert 0 < computed
-            assert 0 < seconds
+            assert computed > 0
+            assert seconds > 0
             seen.append("step")
 
     monkeypatch.setattr("glassformer.train.loop.Crowding", Crowding)
