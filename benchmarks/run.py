@@ -4,8 +4,8 @@ Without a name it runs the quick ones and prints their tables. `checkpoint` meas
 what it costs to be followed by the explorer, `decode` the speed of generation, `heads` the time of a diagnosis, `page`
 the explorer's page in Chromium, `words` what words alone tell about the reviews that --data holds; `tokenized` scores
 translations as papers do. `memory` starts 24 processes, `ranks` several, `serve` a server, `text` one for each
-tokenizer, `busy` some that keep the processors from it. `language` trains on a text that --data holds; `results` trains every recipe and `studies` runs the studies
-of docs/studies.md, which takes an hour each.
+tokenizer, `busy` some that keep the processors from it. `language` trains on a text that --data holds; `results` trains
+every recipe and `studies` runs the studies of docs/studies.md, which takes an hour each.
 """
 
 from __future__ import annotations
