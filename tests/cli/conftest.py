@@ -20,6 +20,7 @@ from glassformer.train.finished.ranked import Asked
 from glassformer.train.finished.use import Classified, Translated
 from glassformer.train.recipe import Recipe, dumps_recipe, override
 from glassformer.train.record.events import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
+from glassformer.train.sample_lengths import Untrained
 
 STEPS = 6
 
@@ -117,7 +118,7 @@ class Session(ModuleType):
                 yield from batch
                 raise DataError(f"line {number} is too long")
             cut = None if len(line) < 9 else "decode.max_new_tokens=4" if len(line) < 12 else "model.max_len=9"
-            batch.append(Translated(line.upper(), cut, ["?"] * line.count("?")))
+            batch.append(Translated(line.upper(), cut, ["?"] * line.count("?"), untrained=new_to_it(line)))
             if len(batch) == batch_size:
                 yield from batch
                 batch = []
@@ -136,7 +137,7 @@ class Session(ModuleType):
         for number, line in lines:
             self.fail()
             label = f"{number}:{len(line)}"
-            batch.append(Classified(label, {label: 0.75, "é": 0.25}, ["?"] * line.count("?")))
+            batch.append(Classified(label, {label: 0.75, "é": 0.25}, ["?"] * line.count("?"), new_to_it(line)))
             if len(batch) == batch_size:
                 yield from batch
                 batch = []
@@ -146,6 +147,11 @@ class Session(ModuleType):
         self.calls.append(("parameters", run))
         rows = [Row("embedding.weight", (24, 100), 2400, 0.96, None), Row("norm.weight", (100,), 100, 0.04, None)]
         return rows, 2500
+
+
+def new_to_it(line: str) -> Untrained | None:
+    """The lines that the model was trained on have up to 30 characters."""
+    return Untrained(len(line), 1, 30, "source") if len(line) > 30 else None
 
 
 @pytest.fixture(autouse=True)
@@ -248,6 +254,12 @@ class Writing(ModuleType):
 
     def unwritable(self, stops: list[str]) -> list[str]:
         return []
+
+    def untrained(self, prompts: list[str]) -> dict[int, Untrained]:
+        return {i: new for i, each in enumerate(prompts, 1) if (new := new_to_it(each))}
+
+    def note_of(self, found: dict[int, Untrained], called: str) -> str:
+        return f"{called} {[*found]} untrained" if found else ""
 
     def unknown(self, prompts: list[str]) -> str:
         return "lacked" if any("?" in each for each in prompts) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 from cli.conftest import Input
@@ -26,3 +27,14 @@ def test_classify_with_probabilities(run, session, a_run, monkeypatch):
     assert ask(run, monkeypatch, b"x\n\n", "--probabilities").out == "1:1\t1:1=0.7500\té=0.2500\n\n"
     answer = ask(run, monkeypatch, b"x\n\n", "--json")
     assert answer.out == '{"label": "1:1", "probabilities": {"1:1": 0.75, "é": 0.25}}\nnull\n'
+
+
+def test_classify_tells_of_a_text_longer_than_those_in_training(run, session, a_run, monkeypatch):
+    answer = ask(run, monkeypatch, b"x\n" + b"y" * 31, "--json")
+    assert (
+        answer.err
+        == "1 line (2): longer than every source in training (1 to 30 tokens), so the answer is less reliable.\n"
+    )
+    first, second = map(json.loads, answer.out.splitlines())
+    assert "untrained_length" not in first
+    assert second["untrained_length"] == {"tokens": 31, "shortest": 1, "longest": 30}

@@ -106,6 +106,12 @@ def test_what_the_vocabulary_lacks_is_said(run, writing, a_run):
     assert run("generate", "runs/old", "--prompt", "a").err == ""
 
 
+def test_a_length_that_the_model_was_not_trained_on_is_said(run, writing, a_run):
+    answer = run("generate", "runs/old", "--prompt", "a" * 31, "--json")
+    assert answer.err == "prompt [1] untrained\n"
+    assert json.loads(answer.out)["untrained_length"] == {"tokens": 31, "shortest": 1, "longest": 30}
+
+
 @pytest.mark.parametrize(
     ("of_run", "words", "expected"),
     [

@@ -206,6 +206,18 @@ def test_translate_tells_what_is_not_right(run, session, a_run, monkeypatch):
     )
 
 
+def test_translate_tells_of_lines_longer_than_those_in_training(run, session, a_run, monkeypatch):
+    data = b"x" * 30 + b"\n" + (b"y" * 31 + b"\n") * 2
+    told = translate(run, monkeypatch, data).err.splitlines()[-1]
+    assert (
+        told
+        == "2 lines (2, 3): longer than every source in training (1 to 30 tokens), so the answers are less reliable."
+    )
+    records = [json.loads(line) for line in translate(run, monkeypatch, data, "--json").out.splitlines()]
+    new = {"tokens": 31, "shortest": 1, "longest": 30}
+    assert [each.get("untrained_length") for each in records] == [None, new, new]
+
+
 def test_evaluate_shows_tables_of_labels(run, session, a_run):
     session.metrics = {"accuracy": 0.5, "n": 2, "labels": {"no": {"n": 1, "f1": 0.0}, "maybe": {"n": 1, "f1": 1.0}}}
     assert run("evaluate", "runs/old").out == (

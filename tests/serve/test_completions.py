@@ -250,9 +250,11 @@ def test_translations(answerer):
         assert wire.ask(PATH, {"prompt": "a"}).error["code"] == "not_a_completion_model"
         for empty in ("", " ", ["a", ""], None):
             assert wire.ask("/v1/translate", {"text": empty}).error["param"] == "text"
-        lacking = wire.ask("/v1/translate", {"text": ["a", "Z"]}).json
-        assert lacking["warnings"] == [answerer.unknown(["a", "Z"], "text")]
-        assert lacking["warnings"][0].startswith("text 2: ")
+        lacking = wire.ask("/v1/translate", {"text": ["a b", "Z", "a b c d e"]}).json
+        unknown, untrained = lacking["warnings"]
+        assert unknown == answerer.unknown(["a b", "Z"], "text")
+        assert unknown.startswith("text 2: ")
+        assert untrained.startswith("text 2, 3: shorter or longer than every source in training (2 to 4 tokens)")
         assert "warnings" not in heard.json
         assert wire.ask("/v1/translate", {"text": []}).error["param"] == "text"
         assert wire.ask("/v1/translate", {"text": "a", "max_tokens": 1}).json["usage"]["completion_tokens"] == 1

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
-from glassformer.cli.translate import answers, batch_size, lines_of, note, on_one_line
+from glassformer.cli.translate import answers, batch_size, lines_of, note, note_untrained, on_one_line
 from glassformer.data.tokens.vocabulary import lacking
+from glassformer.train.sample_lengths import Untrained, untrained_field
 
 if TYPE_CHECKING:
     from glassformer.train.finished.use import Classified
@@ -31,24 +32,30 @@ def run(arguments: Arguments) -> int:
 
     unknown: list[int] = []
     parts: Counter[str] = Counter()
+    untrained: dict[int, Untrained] = {}
     try:
         for number, found in enumerate(answers(lines_of(sys.stdin.buffer), classified), start=1):
             sys.stdout.buffer.write(written(found, arguments).encode() + b"\n")
             if found and found.unknown:
                 unknown.append(number)
                 parts.update(found.unknown)
+            if found and found.untrained:
+                untrained[number] = found.untrained
             if talking:
                 sys.stdout.buffer.flush()
     finally:
         sys.stdout.buffer.flush()
         note(unknown, lacking("the line", parts.elements()))
+        note_untrained(untrained)
     return 0
 
 
 def written(found: Classified | None, arguments: Arguments) -> str:
     """Return one line of output. For a blank input line it is blank, or null with --json."""
     if "json" in arguments.options:
-        kept = None if found is None else {"label": found.label, "probabilities": found.probabilities}
+        kept = None
+        if found is not None:
+            kept = {"label": found.label, "probabilities": found.probabilities, **untrained_field(found.untrained)}
         return json.dumps(kept, ensure_ascii=False)
     if found is None:
         return ""

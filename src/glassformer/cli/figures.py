@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments, whole_number
+from glassformer.train.sample_lengths import untrained_field
 
 if TYPE_CHECKING:
     from glassformer.train.finished.ranked import Asked, Ranked
@@ -39,7 +40,7 @@ def line_of(number: int, answer: Translated | None, arguments: Arguments) -> str
     best = answer.best if answer else ()
     if "json" in arguments.options:
         record = {"line": number, "source_tokens": answer.source if answer else [], "answers": [*map(as_record, best)]}
-        return json.dumps(record, ensure_ascii=False)
+        return json.dumps(record | untrained_field(answer.untrained if answer else None), ensure_ascii=False)
     rows = [columns(each, arguments) for each in best] or [empty(arguments)]
     return "\n".join(f"{number}\t{row}" if "n-best" in arguments.options else row for row in rows)
 

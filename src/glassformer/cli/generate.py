@@ -18,6 +18,7 @@ from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
 from glassformer.train.recipe import Recipe, override
+from glassformer.train.sample_lengths import Untrained, untrained_field
 
 if TYPE_CHECKING:
     from glassformer.decode.stream import Piece
@@ -54,11 +55,12 @@ def run(arguments: Arguments) -> int:
     refuse_alike(n, recipe)
     guessing = guessing_of(arguments)
     prompts, wishes = prompts_of(arguments), wished(arguments, folder)
-    from glassformer.train.finished.writing import Writer  # after the checks, as importing torch takes a second
+    from glassformer.train.finished.writing import Writer, note_of  # after the checks: importing torch takes a second
 
     writer, stops = Writer(folder, recipe, guessing, others), stops_of(arguments)
     if unknown := writer.unknown(prompts):
         print(unknown, file=sys.stderr)
+    untrained = writer.untrained(prompts)
     for each in writer.unwritable(stops):
         print(f"--stop: {each}", file=sys.stderr)
     if not writer.continues and not {"prompt", "file"} & arguments.options.keys() and "\n" in prompts[0]:
@@ -68,7 +70,7 @@ def run(arguments: Arguments) -> int:
     pieces = with_ends(in_order(written) if recipe.decode.beam == 1 else written, ends)
     try:
         if "json" in arguments.options:
-            show_json(pieces, prompts, n)
+            show_json(pieces, prompts, n, untrained)
         else:
             echoed = writer.continues and "no-prompt" not in arguments.options
             show(pieces, prompts if echoed else [""] * len(prompts), n)
@@ -77,6 +79,8 @@ def run(arguments: Arguments) -> int:
             print(note_of_cut(ends, arguments, writer.continues), file=sys.stderr)
         if note := note_of_context(ends, len(prompts), n):
             print(note, file=sys.stderr)
+    if note := note_of(untrained, "prompt"):
+        print(note, file=sys.stderr)
     if len(ends) < len(prompts) * n:
         print(note_of_fewer(ends, len(prompts), n), file=sys.stderr)
     if guessing is not None:
@@ -278,10 +282,10 @@ def show(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
             out.flush()
 
 
-def show_json(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
+def show_json(pieces: Iterable[Piece], prompts: list[str], n: int, untrained: Mapping[int, Untrained]) -> None:
     """Print one JSON object per line for each text: prompt, text (without the prompt), tokens, and why it ended.
 
-    With a beam also its log-probability and score.
+    With a beam also its log-probability and score; where the length of a source is new to the model, also that.
     """
     text: list[str] = []
     for piece in pieces:
@@ -292,6 +296,7 @@ def show_json(pieces: Iterable[Piece], prompts: list[str], n: int) -> None:
                 "text": "".join(text),
                 "tokens": piece.tokens,
                 "end": piece.end,
+                **untrained_field(untrained.get(piece.row // n + 1)),
             }
             if piece.score is not None:
                 found |= {"log_probability": piece.log_probability, "score": piece.score}

@@ -18,6 +18,7 @@ from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import converted
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.data.tokens.vocabulary import lacking
+from glassformer.train.sample_lengths import Untrained, in_words
 from glassformer.train.tasks import task_of
 
 Answer = TypeVar("Answer")
@@ -49,6 +50,7 @@ def run(arguments: Arguments) -> int:
     cut: dict[str, list[int]] = {}
     unknown: list[int] = []
     parts: Counter[str] = Counter()
+    untrained: dict[int, Untrained] = {}
     try:
         for number, answer in enumerate(answers(lines_of(sys.stdin.buffer), translated), start=1):
             plain = on_one_line(answer.text if answer else "")
@@ -58,6 +60,8 @@ def run(arguments: Arguments) -> int:
             if answer and answer.unknown:
                 unknown.append(number)
                 parts.update(answer.unknown)
+            if answer and answer.untrained:
+                untrained[number] = answer.untrained
             if talking:
                 sys.stdout.buffer.flush()
     finally:  # also on a line that cannot be read: earlier answers are kept
@@ -65,6 +69,7 @@ def run(arguments: Arguments) -> int:
         for limit, lines in cut.items():
             note(lines, f"the answer was cut before its end, by {limit}")
         note(unknown, lacking("the line", parts.elements()))
+        note_untrained(untrained)
     return 0
 
 
@@ -128,3 +133,9 @@ def note(lines: list[int], what: str) -> None:
     if lines:
         where = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
         print(f"{len(lines)} {'line' if len(lines) == 1 else 'lines'} ({where}): {what}.", file=sys.stderr)
+
+
+def note_untrained(found: dict[int, Untrained]) -> None:
+    """Report the lines, by their numbers, that are shorter or longer than every one in training."""
+    if found:
+        note([*found], in_words([*found.values()]))

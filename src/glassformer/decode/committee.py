@@ -7,8 +7,8 @@ member uses its own tokenizer. Sizes, vocabularies and devices may differ; the l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
@@ -29,6 +29,8 @@ class Member(NamedTuple):
     """The member's name in errors."""
     model: Transformer
     tokenizers: Tokenizers
+    state: Mapping[str, Any] = {}
+    """Its checkpoint's state."""
 
 
 def shared_labels(members: Sequence[Member]) -> list[str]:

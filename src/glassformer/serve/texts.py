@@ -20,7 +20,7 @@ from glassformer.serve.job import Echoed, Job
 from glassformer.serve.refusal import RefusalError
 from glassformer.serve.settings import ServeConfig
 from glassformer.serve.wanted import USUAL_TOKENS, Wanted
-from glassformer.train.finished.writing import Writer
+from glassformer.train.finished.writing import Writer, note_of
 
 TOO_LONG = "context_length_exceeded"
 
@@ -69,6 +69,8 @@ class Texts:
         )
         if unknown := self.writer.unknown(wanted.prompts, wanted.field):
             job.warnings.append(unknown)
+        if note := note_of(self.writer.untrained(read), wanted.field):
+            job.warnings.append(note)
         job.warnings += [f"stop: {each}." for each in self.unwritable(wanted.stops)]
         choose = self.choice(wanted.sampling, tuple(sorted((wanted.biases or {}).items())), wanted.wish)
         seed = secrets.randbits(63) if wanted.seed is None else wanted.seed

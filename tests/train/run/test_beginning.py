@@ -59,7 +59,7 @@ def classifier(before, **more):
 
 
 def test_a_classifier_begins_with_the_encoder_of_a_masked_model(before):
-    data, model, notes = begin(classifier(before))
+    data, model, notes, _ = begin(classifier(before))
     theirs, ours = load(before).model.state_dict(), model.state_dict()
     taken = [name for name in ours if name.startswith("encoder.")]
     assert all(torch.equal(ours[name], theirs[name]) for name in taken)
@@ -125,7 +125,7 @@ def test_other_labels_begin_with_a_fresh_head(before, tmp_path):
     assert torch.equal(same["head.weight"], load(run).model.state_dict()["head.weight"])
     other = tmp_path / "other.tsv"
     other.write_text(LABELS.replace("good", "fine"), "utf-8")
-    model, notes = begin(classifier(run, **{"data.train": str(other), "data.dev": str(other)}))[1:]
+    model, notes = begin(classifier(run, **{"data.train": str(other), "data.dev": str(other)}))[1:3]
     assert not torch.equal(model.state_dict()["head.weight"], load(run).model.state_dict()["head.weight"])
     assert "begin fresh: head." in "\n".join(notes)
 

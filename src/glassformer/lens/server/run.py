@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from glassformer.store.folders import checkpoints
 from glassformer.store.json_file import read_json
 from glassformer.train.finished.loading import dev_split, load_run
 from glassformer.train.recipe import Recipe
+from glassformer.train.sample_lengths import untrained
 from glassformer.train.sources.pairs_data import PairsSplit
 from glassformer.train.sources.run_data import Split
 from glassformer.train.sources.text_data import TextSplit
@@ -83,6 +84,7 @@ def subject_of(
         scorer(recipe, loaded, split),
         kept=lambda: list(checkpoints(run)),
         similar=found["similar"],
+        untrained=partial(untrained, state=loaded.state),
         others=others,
         study=study,
     )

@@ -12,9 +12,10 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.lens.server.run_logs import figures, samples
 from glassformer.lens.trace.answering import USUAL_MANNER, Manner
 from glassformer.lens.trace.make import trace
-from glassformer.lens.trace.reading import USUAL, Layout, Text
+from glassformer.lens.trace.reading import USUAL, Layout, Text, as_ids
 from glassformer.lens.trace.value import Trace
 from glassformer.nn.transformer import Transformer
+from glassformer.train.sample_lengths import Untrained, compared
 
 MOST_PAIRS = 100
 """How many pairs of similar heads the page gets, besides their total number."""
@@ -64,6 +65,8 @@ class Subject:
     """Pairs of heads with similar attention, most similar first: (one, other, divergence in bits); None: unknown."""
     others: Sequence[tuple[str, Path]] = ()
     """Runs whose curves are drawn beside its own: name and folder."""
+    untrained: Callable[[int], Untrained | None] = lambda _: None
+    """Whether a source of so many tokens is shorter or longer than every one in training."""
     study: Mapping[str, Any] | None = None
     """The study that the run is an arm of: `name`, `metric`, `share`, `split`, `n`; for each arm `values`, `seed`,
     `figure` and `data`, a digest."""
@@ -85,6 +88,8 @@ class Subject:
             about={"name": self.name, **self.about},
         )
         made.header["heads"] = [dict(each) for each in self.heads]
+        if new := self.untrained(len(as_ids(source, self.tokenizers.source))):
+            made.header["run"]["note"] = compared([new])
         return made
 
     def facts(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Traces:
         """Store a trace and return its id."""
         name = str(self.made)
         self.made += 1
-        notes = [asked.note] if asked.note else []
+        notes = [note for note in (asked.note, made.header["run"].get("note")) if note]
         if asked.manner.begin:
             (last,) = self.subject.tokenizers.target.tokens(asked.manner.begin[-1:])
             notes.append(f"with {last} as token {len(asked.manner.begin)}")

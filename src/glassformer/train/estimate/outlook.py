@@ -87,7 +87,7 @@ def look_ahead(recipe: Recipe, out: Path, speed: Speed = plain) -> Outlook:
     """
     device, why = choose_device(recipe.training.device)
     _, threads = choose_threads(recipe.training.threads)
-    prepared, model, began = begin(recipe)
+    prepared, model, began, _ = begin(recipe)
     recipe, model = prepared.recipe, model.to(device)
     training, warm = recipe.training, recipe.training.growth.steps  # batches after the warm-up have their full size
     off = speed(model).notes

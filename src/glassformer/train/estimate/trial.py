@@ -73,7 +73,7 @@ def _made(recipe: Recipe) -> tuple[RunData, Transformer]:
     """The data, and the model before its first step."""
     device, _ = choose_device(recipe.training.device)
     choose_threads(recipe.training.threads)
-    prepared, model, _ = begin(recipe)
+    prepared, model, _, _ = begin(recipe)
     return prepared, model.to(device)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 from glassformer.base.errors import ConfigError, DataError
@@ -16,6 +17,7 @@ from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded
 from glassformer.train.finished.loading import load_run, placed_like
 from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.sample_lengths import LENGTHS, joined
 from glassformer.train.score.labels import LabelScores, evaluate_committee
 from glassformer.train.sources.pairs_data import PairsSplit, check_lengths, read_pairs_split
 from glassformer.train.tasks import task_of
@@ -59,7 +61,10 @@ def load_runs(run: Path, recipe: Recipe, others: Sequence[Path] = (), average: i
                     f"The members of a committee (an ensemble) must have the same vocabularies; the {side} vocabulary "
                     f"of {other} differs from that of {run}. Train both on the same text with the same [tokenizer]."
                 )
-    return replace(first, model=Joint([first.model, *(each.model for each in more)]))
+    lengths = reduce(joined, (each.state.get(LENGTHS, {}) for each in (first, *more)))
+    return replace(
+        first, model=Joint([first.model, *(each.model for each in more)]), state=first.state | {LENGTHS: lengths}
+    )
 
 
 def as_long(recipe: Recipe, model: Transformer) -> Recipe:
@@ -81,7 +86,10 @@ def shortest_of(model: Transformer, runs: Sequence[Path]) -> str | None:
 def load_members(recipes: Sequence[tuple[Path, Recipe]], average: int | None) -> list[Member]:
     """Load the best checkpoint of each run, or the mean of its `average` newest. Errors: those of `load_run`."""
     loaded = [load_run(run, recipe, average) for run, recipe in recipes]
-    return [Member(str(run), each.model, each.tokenizers) for (run, _), each in zip(recipes, loaded, strict=True)]
+    return [
+        Member(str(run), each.model, each.tokenizers, each.state)
+        for (run, _), each in zip(recipes, loaded, strict=True)
+    ]
 
 
 def score_committee(

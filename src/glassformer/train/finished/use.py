@@ -33,6 +33,7 @@ from glassformer.train.finished.ranked import Asked, Ranked, ranked
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.record.events import Metric
 from glassformer.train.run.build import objective_of, refuse_changed
+from glassformer.train.sample_lengths import Untrained, untrained
 from glassformer.train.score.evaluate import BY_LENGTH
 from glassformer.train.sources.prepare import prepare_split
 from glassformer.train.tasks import task_of
@@ -53,6 +54,8 @@ class Translated(NamedTuple):
     """All answers that were asked for, best first, with their scores; empty if none were."""
     source: Sequence[str] = ()
     """The tokens of the source, if scores were asked for."""
+    untrained: Untrained | None = None
+    """Set if the source is shorter or longer than every one in training."""
 
 
 class Classified(NamedTuple):
@@ -61,14 +64,17 @@ class Classified(NamedTuple):
     label: str
     probabilities: dict[str, float]
     unknown: Sequence[str]
+    untrained: Untrained | None = None
+    """Set if the text is shorter or longer than every one in training; of several runs, than every one of each."""
 
 
 class Source(NamedTuple):
-    """A line as a model reads it, the parts of it that the vocabulary lacks, and its number."""
+    """A line as a model reads it, the parts of it that the vocabulary lacks, its number, and its length if new."""
 
     ids: list[int]
     unknown: Sequence[str]
     number: int
+    untrained: Untrained | None = None
 
 
 AHEAD = 8
@@ -178,7 +184,8 @@ def translate(
         for source, ((first, *_), best) in in_order(group, answered, write):
             cut = None if first.complete else _limit_in_words(first.limit, recipe, loaded, shortest)
             read = loaded.tokenizers.source.names(source.ids) if best else ()
-            yield Translated(loaded.tokenizers.target.decode(first.ids), cut, source.unknown, best, read)
+            text = loaded.tokenizers.target.decode(first.ids)
+            yield Translated(text, cut, source.unknown, best, read, source.untrained)
         answered += len(group)
 
 
@@ -206,7 +213,8 @@ def classify(
         for line, row in zip(group, rows.tolist(), strict=True):
             best = max(range(len(names)), key=row.__getitem__)
             unknown = max((each.unknown for each in line), key=len)
-            yield Classified(names[best], dict(zip(names, row, strict=True)), unknown)
+            new = line[0].untrained if all(each.untrained for each in line) else None
+            yield Classified(names[best], dict(zip(names, row, strict=True)), unknown, new)
 
 
 def parameters(run: Path) -> tuple[list[Row], int]:
@@ -275,7 +283,8 @@ def _read(
                 f"{whose}A line may have at most max_len={limit} tokens, {task.marks} included; line {number} has "
                 f"{length}: {line[:40]!r}. Shorten it, or train with a larger model.max_len."
             )
-        yield Source(ids, loaded.tokenizers.source.lacks(line) if UNK in ids else (), number)
+        lacks = loaded.tokenizers.source.lacks(line) if UNK in ids else ()
+        yield Source(ids, lacks, number, untrained(len(ids), loaded.state))
 
 
 def _read_by_all(

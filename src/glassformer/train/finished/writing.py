@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -27,6 +27,7 @@ from glassformer.train.finished.guessing import Guessing, guessed
 from glassformer.train.finished.loading import tell_decoding
 from glassformer.train.finished.room import CROP, Room
 from glassformer.train.recipe import Recipe
+from glassformer.train.sample_lengths import LENGTHS, Untrained, in_words, untrained
 from glassformer.train.tasks import task_of
 
 USUAL_TOKENS = 200
@@ -79,8 +80,15 @@ class Writer:
         parts = {i: found for i, each in enumerate(prompts, 1) if isinstance(each, str) and (found := lacks(each))}
         if not parts:
             return ""
-        which = ", ".join(map(str, [*parts][:5])) + (", ..." if len(parts) > 5 else "")
-        return f"{called} {which}: {lacking('it', chain.from_iterable(parts.values()))}."
+        return f"{called} {first_of(parts)}: {lacking('it', chain.from_iterable(parts.values()))}."
+
+    def untrained(self, prompts: Sequence[str | list[int]]) -> dict[int, Untrained]:
+        """The prompts that are shorter or longer than every source in training, by their numbers, from 1."""
+        encode, state = self.tokenizers.source.encode, self.loaded.state
+        if not state.get(LENGTHS):
+            return {}
+        lengths = [len(encode(each) if isinstance(each, str) else each) for each in prompts]
+        return {number: new for number, n in enumerate(lengths, 1) if (new := untrained(n, state))}
 
     def unwritable(self, stops: Sequence[str]) -> list[str]:
         """A note for each stop text that the vocabulary cannot write, so that it never comes."""
@@ -231,6 +239,17 @@ class Writer:
         """Whether the model knows <bos>: an imported one may have no row for it."""
         assert self.model.decoder is not None
         return bool(self.model.decoder.embedding.weight[BOS].any())
+
+
+def first_of(numbers: Iterable[int]) -> str:
+    """The first five numbers, for a note."""
+    numbers = [*numbers]
+    return ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
+
+
+def note_of(found: Mapping[int, Untrained], called: str) -> str:
+    """A note that numbers these prompts, which are `called` so; empty if there are none."""
+    return f"{called} {first_of(found)}: {in_words([*found.values()])}." if found else ""
 
 
 @contextmanager

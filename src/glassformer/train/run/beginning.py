@@ -15,6 +15,7 @@ from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.run.build import new_model
+from glassformer.train.sample_lengths import LENGTHS, SampleLengths, joined
 from glassformer.train.sources.prepare import prepare
 from glassformer.train.sources.run_data import RunData
 from glassformer.train.tasks import task_of
@@ -29,11 +30,12 @@ SHOWN = 4
 
 
 class Beginning(NamedTuple):
-    """The data, the model before its first step, and lines for the user."""
+    """The data, the model before its first step, lines for the user, and the lengths of all that it is trained on."""
 
     data: RunData
     model: Transformer
     notes: list[str]
+    lengths: SampleLengths
 
 
 def begin(recipe: Recipe) -> Beginning:
@@ -46,7 +48,7 @@ def begin(recipe: Recipe) -> Beginning:
     """
     if recipe.training.start_from is None:
         data = prepare(recipe)
-        return Beginning(data, new_model(recipe, data.tokenizers), [])
+        return Beginning(data, new_model(recipe, data.tokenizers), [], data.lengths())
     run = Path(recipe.training.start_from).expanduser()
     if not (run / "recipe.toml").is_file():
         raise ConfigError(
@@ -72,7 +74,8 @@ def begin(recipe: Recipe) -> Beginning:
     told = take_over(model, before, fresh_labels(data.tokenizers, before.tokenizers))
     settings = [f"as {run.name} has it: {', '.join(changed)}"] if changed else []
     passed = [f"skipped: {each.reason}" for each in before.skipped]
-    return Beginning(data, model, [*passed, f"starts from {before.folder}", *settings, *told])
+    lengths = joined(before.state.get(LENGTHS, {}), data.lengths())
+    return Beginning(data, model, [*passed, f"starts from {before.folder}", *settings, *told], lengths)
 
 
 def refuse_overruled(recipe: Recipe, asked: Collection[str]) -> None:

@@ -11,6 +11,7 @@ from glassformer.base.errors import CheckpointError
 from glassformer.nn.config import ModelConfig
 from glassformer.store.folders import step_number
 from glassformer.train.record.events import Metric
+from glassformer.train.sample_lengths import LENGTHS, SampleLengths
 
 LOSS_SCALE = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker", "skipped", "in_a_row"}
 """The keys of a `LossScale` state; all values are numbers."""
@@ -43,6 +44,8 @@ class Standing(NamedTuple):
     """Whether the evaluation of this step is still to come, because the run was stopped during it."""
     loss_scale: dict[str, float] | None = None
     """The state of `LossScale`, in float16."""
+    lengths: SampleLengths = {}  # noqa: RUF012
+    """Of all samples so far, those of a run that this one started from included; empty if unknown."""
 
     @property
     def updates(self) -> int:
@@ -63,12 +66,20 @@ class Standing(NamedTuple):
             "recipe": self.recipe,
             "skipped": self.skipped,
             "evaluation_due": self.evaluation_due,
+            LENGTHS: self.lengths,
         }
 
 
 IMPORTED = "imported"
 """The entry of an imported model's state, which says of which family it is, and the only one that it has."""
-LATER: dict[str, type] = {"sides": dict, "recipe": dict, "skipped": int, "evaluation_due": bool, "loss_scale": dict}
+LATER: dict[str, type] = {
+    "sides": dict,
+    "recipe": dict,
+    "skipped": int,
+    "evaluation_due": bool,
+    "loss_scale": dict,
+    LENGTHS: dict,
+}
 """The entries that an older state may lack, and their types; so may it `constant`."""
 
 

@@ -45,6 +45,7 @@ from glassformer.train.run.changes import (
 from glassformer.train.run.chosen import chosen
 from glassformer.train.run.resumable import Best, Standing, refuse_other_model, standing
 from glassformer.train.run.running import Session
+from glassformer.train.sample_lengths import SampleLengths, joined
 from glassformer.train.sources.apart import refuse_among_texts
 from glassformer.train.sources.prepare import model_config, prepare
 from glassformer.train.sources.run_data import RunData
@@ -62,7 +63,7 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE, speed: Speed = plain)
     refuse_other_recipe(recipe, ranks)
     refuse_among_texts(recipe.data, out)
     device, threads, notes = _runtime(recipe, ranks)
-    prepared, model, began = begin(recipe)
+    prepared, model, began, lengths = begin(recipe)
     model = model.to(device)
     notes = [*notes, *speed(model).notes]
     ahead = (batch for _, batch in prepared.batches(recipe.training.growth.steps))
@@ -77,9 +78,8 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE, speed: Speed = plain)
             write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
         prepared = replace(prepared, recipe=recipe)
         notes = [*notes, f"arithmetic: {why}", *began, *chosen(model, prepared), *_unlocked(lock)]
-        return Session(
-            out, prepared, _cut(model, recipe, ranks), notes, lock, _standing(prepared), ranks=ranks, speed=speed
-        )
+        now, model = _standing(prepared, lengths), _cut(model, recipe, ranks)
+        return Session(out, prepared, model, notes, lock, now, ranks=ranks, speed=speed)
 
 
 @threads_kept()
@@ -110,7 +110,7 @@ def resume(
             refuse_other_vocabulary(run, changed)
             refuse_changes(run, changed, allowed, asked or ())
             refuse_useless(allowed, changed, ())
-            prepared, model, began = begin(recipe)
+            prepared, model, began, lengths = begin(recipe)
             model = model.to(device)
             notes = [*notes, *speed(model).notes]
             _refuse_other_view(prepared, 0, ranks)
@@ -119,7 +119,7 @@ def resume(
             began = [*began, *(f"changed, as allowed: {each}" for each in changed)]
             notes = [*_from_nothing(run), *notes, as_before, *began]
             notes += [*chosen(model, prepared), *_unlocked(lock)]
-            now, model = _standing(prepared), _cut(model, recipe, ranks)
+            now, model = _standing(prepared, lengths), _cut(model, recipe, ranks)
             return Session(run, prepared, model, notes, lock, now, ranks=ranks, speed=speed)
         if found.folder is None:
             damaged = "".join(f"{each.reason.removesuffix(RESTORE).strip()} " for each in found.skipped[:2])
@@ -157,11 +157,11 @@ def _again(
     refuse_changes(run, changed, allowed, asked)
     refuse_fewer_steps(run, recipe, so_far.step)
     prepared = prepare(recipe, loaded.tokenizers)
-    now = _standing(prepared)
+    now = _standing(prepared, joined(so_far.lengths, prepared.lengths()))
     others = other_data(run, so_far, now, prepared, follows=data_follow(changed), allowed=allowed)
     refuse_useless(allowed, changed, others)
     _refuse_other_view(prepared, so_far.step, ranks)
-    now = so_far._replace(data=now.data, sides=now.sides, recipe=now.recipe)
+    now = so_far._replace(data=now.data, sides=now.sides, recipe=now.recipe, lengths=now.lengths)
     notes = [*notes, *(f"changed, as allowed: {each}" for each in (*changed, *others))]
     if so_far.step == recipe.training.steps and not so_far.evaluation_due:
         longer = f"--allow-change training.steps --training.steps {2 * so_far.step}"
@@ -196,9 +196,10 @@ def _from_nothing(run: Path) -> list[str]:
     return lines
 
 
-def _standing(prepared: RunData) -> Standing:
+def _standing(prepared: RunData, lengths: SampleLengths) -> Standing:
     """The standing before the first step."""
-    return Standing(0, Best(), prepared.fingerprints(), prepared.sides(), settings_by_name(prepared.recipe))
+    digests, settings = (prepared.fingerprints(), prepared.sides()), settings_by_name(prepared.recipe)
+    return Standing(0, Best(), *digests, settings, lengths=lengths)
 
 
 def _model(run: Path, loaded: Loaded, recipe: Recipe, may_change: bool) -> Transformer:

@@ -31,6 +31,7 @@ from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.recipe import Recipe
 from glassformer.train.record.events import Sample
+from glassformer.train.sample_lengths import SampleLengths
 from glassformer.train.score.bleu import Choice, bleu_choice
 from glassformer.train.score.evaluate import evaluate_model
 from glassformer.train.sources.run_data import RunData, Scored, Split, Summary
@@ -132,6 +133,12 @@ class PairsData(RunData):
         if source is target:
             return f"one vocabulary of {target.vocab_size:,} tokens"
         return f"two vocabularies of {source.vocab_size:,} and {target.vocab_size:,} tokens"
+
+    def lengths(self) -> SampleLengths:
+        """Of source and target, or of the texts that get labels."""
+        source, target = self.train.encoded.source.lengths, self.train.encoded.target.lengths
+        sides = {"source": source, "target": target} if paired(self.recipe).decoded else {"text": source}
+        return {side: [int(each.min()), int(each.max())] for side, each in sides.items()}
 
     def fingerprints(self) -> dict[str, str]:
         """A digest of the training ids, and one of the dev pairs as text, which the scores are computed from."""

@@ -16,6 +16,7 @@ from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.recipe import Recipe
 from glassformer.train.record.events import Metric, Sample
+from glassformer.train.sample_lengths import SampleLengths
 from glassformer.train.score.labels import Details
 
 
@@ -110,6 +111,10 @@ class RunData(ABC):
     def written(self) -> list[Path]:
         """The files that reading the data has written, where later runs find them."""
         return []
+
+    def lengths(self) -> SampleLengths:
+        """The fewest and the most tokens of a training sample, by side; empty where a sample is cut from a text."""
+        return {}
 
     @abstractmethod
     def fingerprints(self) -> dict[str, str]:
