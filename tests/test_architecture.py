@@ -210,6 +210,7 @@ def state():
                            hash(numpy.random.get_state()[1].tobytes())],
         "logging": [logging.root.level, len(logging.root.handlers), logging.raiseExceptions],
         "warning filters": len(warnings.filters),
+        "modules of torch": sum(each.startswith("torch.") for each in sys.modules),  # they may change what is above
         "environment": sorted(os.environ.items()),
         "signals": [str(signal.getsignal(each)) for each in (signal.SIGINT, signal.SIGTERM)],
         "working folder": os.getcwd(),

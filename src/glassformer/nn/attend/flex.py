@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
-from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Tensor
 from glassformer.nn.attend.mask import Mask
 from glassformer.nn.attend.pattern import readable
 from glassformer.nn.attend.value_bias import refuse
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 BLOCK, ROWS = 128, 1024
 """Queries, and keys, per block, as the kernels require; queries counted at a time, so that no T x S table is made."""
@@ -59,6 +62,7 @@ def flex(
 @cache
 def compiled() -> Callable[..., Tensor]:
     """Return the compiled kernel. Callers scale q: a scale that may vary could not be a constant of the kernel."""
+    from torch.nn.attention.flex_attention import flex_attention  # here: its import adds a filter of warnings
 
     def attend(q: Tensor, k: Tensor, v: Tensor, add: Callable[..., Tensor], blocks: BlockMask) -> Tensor:
         return flex_attention(q, k, v, add, blocks, scale=1.0, enable_gqa=q.shape[1] != k.shape[1])
@@ -97,6 +101,7 @@ def pays(mask: Mask, T: int, S: int) -> bool:
 
 def blocks_of(mask: Mask, T: int, S: int, device: torch.device) -> tuple[BlockMask, Float[Tensor, ""]]:
     """Return the mask in the kernel's form and the share of blocks that are not skipped; built once for all layers."""
+    from torch.nn.attention.flex_attention import BlockMask  # here, as in `compiled`
 
     def build() -> tuple[BlockMask, Tensor]:
         reads, rows = _reads(mask, T, S, device)
