@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
@@ -268,12 +269,18 @@ class DataConfig:
                 )
 
 
+def names_file(kind: object) -> bool:
+    """Whether a kind of tokenizer is the path of a file: it ends with .json or has a slash."""
+    return isinstance(kind, str) and (kind.endswith(".json") or "/" in kind or os.sep in kind)
+
+
 @dataclass(frozen=True)
 class TokenizerConfig:
     """How text is cut into tokens, and whether source and target use one vocabulary."""
 
     kind: str = "word"
-    """word (split at white space), character, byte, or for real text byte-level subwords: bpe, wordpiece, unigram."""
+    """word (split at white space), character, byte, or for real text byte-level subwords: bpe, wordpiece, unigram. Or
+    the path of a tokenizer.json, of a run or of the `tokenizers` library."""
     source_kind: str | None = None
     """Kind for the source side alone; unset: same as `kind`. A different kind needs shared = false."""
     shared: bool = True
@@ -287,14 +294,14 @@ class TokenizerConfig:
         from glassformer.data.tokenizer import TOKENIZERS  # here, because a tokenizer's own signature names this class
 
         check_types(self, "tokenizer")
-        lookup(TOKENIZERS, self.kind, "tokenizer.kind")
-        if self.source_kind is not None:
-            lookup(TOKENIZERS, self.source_kind, "tokenizer.source_kind")
-            if self.shared and self.source_kind != self.kind:
-                raise ConfigError(
-                    f"A shared vocabulary has one kind, but tokenizer.source_kind is {self.source_kind!r} and "
-                    f"tokenizer.kind is {self.kind!r}. Set tokenizer.shared = false, or make the two kinds equal."
-                )
+        for name, kind in (("kind", self.kind), ("source_kind", self.source_kind)):
+            if kind is not None and not names_file(kind):
+                lookup(TOKENIZERS, kind, f"tokenizer.{name}")
+        if self.source_kind is not None and self.shared and self.source_kind != self.kind:
+            raise ConfigError(
+                f"A shared vocabulary has one kind, but tokenizer.source_kind is {self.source_kind!r} and "
+                f"tokenizer.kind is {self.kind!r}. Set tokenizer.shared = false, or make the two kinds equal."
+            )
         at_least(self, "tokenizer", 1, "min_count", "vocab_size")
         at_most(self, "tokenizer", MOST_COUNT, "min_count")
         at_most(self, "tokenizer", MOST_ENTRIES, "vocab_size")
@@ -303,7 +310,7 @@ class TokenizerConfig:
                 f"tokenizer.min_count ({self.min_count}) drops rare words or characters, but tokenizer.kind is "
                 f"{self.kind!r}, which does not use it. Set min_count=1, or tokenizer.kind = 'word'."
             )
-        for kind in filter(None, (self.kind, self.source_kind)):
+        for kind in {self.kind, self.source_kind} & {*TOKENIZERS}:
             if self.vocab_size < (least := TOKENIZERS[kind].least_vocab_size):
                 raise ConfigError(
                     f"tokenizer.vocab_size is {self.vocab_size}, but a {kind} vocabulary has at least {least} entries: "

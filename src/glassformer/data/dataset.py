@@ -17,7 +17,7 @@ from glassformer.data.lines import no_such_file
 from glassformer.data.pairs import Columns, Loaded, Pair, read_labelled, read_pairs, refuse_one_class
 from glassformer.data.sequences import Sequences
 from glassformer.data.synthetic import make_pairs
-from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.tokens.tokenizer_file import tokenizer_of
 from glassformer.data.tokens.vocabulary import Tokenizer
 from glassformer.data.tokens.words import FIRST_LABEL, Labels
 
@@ -97,7 +97,7 @@ def refuse_missing_files(config: DataConfig, splits: Sequence[str]) -> None:
 
 
 def build_tokenizers(config: TokenizerConfig, pairs: Sequence[Pair], *, labelled: bool = False) -> Tokenizers:
-    """Train tokenizers on `pairs`: one on the texts of both sides if shared, else one for each side.
+    """Train tokenizers on `pairs`, or read them: one on the texts of both sides if shared, else one for each side.
 
     The target tokenizer of labelled text is its label set.
     """
@@ -106,11 +106,12 @@ def build_tokenizers(config: TokenizerConfig, pairs: Sequence[Pair], *, labelled
     source_kind = config.source_kind or config.kind
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if labelled:
-        return Tokenizers(TOKENIZERS[source_kind].train(sources, config), Labels(sorted(set(targets))))
+        return Tokenizers(tokenizer_of(source_kind, lambda _: sources, config), Labels(sorted(set(targets))))
     if config.shared:
-        both = TOKENIZERS[config.kind].train(sources + targets, config)
+        both = tokenizer_of(config.kind, lambda _: sources + targets, config)
         return Tokenizers(both, both)
-    return Tokenizers(TOKENIZERS[source_kind].train(sources, config), TOKENIZERS[config.kind].train(targets, config))
+    source = tokenizer_of(source_kind, lambda _: sources, config)
+    return Tokenizers(source, tokenizer_of(config.kind, lambda _: targets, config))
 
 
 def encode_pairs(pairs: Sequence[Pair], tokenizers: Tokenizers) -> Encoded:

@@ -24,6 +24,7 @@ from glassformer.data.config import (
     TEXTS,
     DataConfig,
     TokenizerConfig,
+    names_file,
     unused,
 )
 from glassformer.nn.recipe import ModelRecipe, unread
@@ -209,14 +210,17 @@ def settings_of(recipe: Recipe) -> list[str]:
 
 
 def anchored(recipe: Recipe) -> Recipe:
-    """Make all paths of data files and of `start_from` absolute, so that the run can be resumed from any folder."""
+    """Make all paths (data files, tokenizers, `start_from`) absolute, so that the run can be resumed anywhere."""
     files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
     named = {name: getattr(recipe.data, name) for name in files}
     found = {name: str(Path(path).expanduser().absolute()) for name, path in named.items() if path is not None}
     before = recipe.training.start_from
     before = None if before is None else str(Path(before).expanduser().absolute())
     training = replace(recipe.training, start_from=before)
-    return replace(recipe, data=replace(recipe.data, **found), training=training)
+    kinds = {name: getattr(recipe.tokenizer, name) for name in ("kind", "source_kind")}
+    own = {name: str(Path(kind).expanduser().absolute()) for name, kind in kinds.items() if names_file(kind)}
+    tokenizer = replace(recipe.tokenizer, **own)
+    return replace(recipe, data=replace(recipe.data, **found), tokenizer=tokenizer, training=training)
 
 
 def dumps_recipe(recipe: Recipe) -> str:

@@ -6,15 +6,18 @@ import json
 import os
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import pytest
 import torch
 
-from glassformer.base.errors import CheckpointError
+from glassformer.base.errors import CheckpointError, DataError
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.nn.presets import preset
 from glassformer.store.checkpoint import load, save
 from glassformer.store.folders import step_folder
-from glassformer.train.recipe import dumps_recipe
+from glassformer.train.recipe import anchored, dumps_recipe
 from glassformer.train.record.events import Evaluated, Finished, Progress, Saved, Started, Stopped
 from glassformer.train.run import running
 from glassformer.train.run import session as module
@@ -53,6 +56,26 @@ def test_interrupted_after_every_step(whole, tmp_path):
         session = resume(run)
     assert isinstance(follow(session)[-1], Finished)
     assert_same_end(run, whole)
+
+
+def test_a_run_resumes_without_the_file_of_its_tokenizer(tmp_path, monkeypatch):
+    """Each checkpoint has the vocabulary; the file is read at the start only, and from any folder."""
+    monkeypatch.chdir(tmp_path)
+    lines = ["a b c d e"] * 8
+    made = TOKENIZERS["bpe"].train(lines, TokenizerConfig(kind="bpe", vocab_size=263))
+    Path("own.json").write_text(made.to_json(), "utf-8")
+    asked = anchored(recipe(tokenizer__kind="own.json", checkpoint__every=4))
+    assert asked.tokenizer.kind == str(tmp_path / "own.json")
+    whole = start(asked, tmp_path / "whole")
+    follow(whole)
+    assert f"vocabulary: {made.vocab_size:,} tokens, of {tmp_path / 'own.json'}" in whole.notes
+    follow(start(asked, tmp_path / "run"), stop_after=4)
+    Path("own.json").unlink()
+    follow(resume(tmp_path / "run"))
+    assert_same_end(tmp_path / "run", tmp_path / "whole")
+    assert load(tmp_path / "run").tokenizers.source.to_json() == made.to_json()
+    with pytest.raises(DataError, match=r"own\.json: there is no such file"):
+        start(asked, tmp_path / "anew")
 
 
 VARIANTS = {

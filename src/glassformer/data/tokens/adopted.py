@@ -22,6 +22,7 @@ WANTED: dict[str, tuple[object, ...]] = {
 """The settings of a tokenizer.json that decide how pieces are merged, and the values with which ours does the same."""
 KNOWN = "GPT-2, GPT-NeoX, SmolLM, Llama and Mistral"
 """Whose ways to cut text are known."""
+ANOTHER = "Import another model."
 AGAIN = "Copy the file again from where it came."
 """The remedy for a damaged file."""
 
@@ -98,7 +99,7 @@ def untrained_like(
         differs = "normalizer" if cuts_alike else "pre_tokenizer"
         raise DataError(
             f"A tokenizer can be imported if it cuts text as one of {KNOWN} does; this one has another {differs}: "
-            f"{json.dumps(record.get(differs))[:80]}. Import another model."
+            f"{json.dumps(record.get(differs))[:80]}. {ANOTHER}"
         )
     refuse_other_pieces(plain)
     unknown = None if IN_NO_TEXT.union(plain).issuperset(LETTERS) else SPECIALS[UNK]
@@ -114,7 +115,7 @@ def refuse_other_merges(record: Mapping[str, Any]) -> None:
         if value not in wanted or type(value) not in map(type, wanted):
             raise DataError(
                 f"Only byte-pair encoding as {KNOWN} have it can be imported, with {place}={wanted[0]!r}; this "
-                f"tokenizer has {value!r:.60}. Import another model."
+                f"tokenizer has {value!r:.60}. {ANOTHER}"
             )
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(vocabulary, dict) or not all(map(is_id, cast("dict[str, object]", vocabulary).values())):
@@ -152,7 +153,7 @@ def refuse_added(plain: Sequence[str]) -> None:
     if plain:
         raise DataError(
             "Tokens that were added to a vocabulary later can be imported only if they are special, or runs of spaces "
-            f"in a byte-level one; {len(plain)} are not, the first of them {plain[0]!r:.40}. Import another model."
+            f"in a byte-level one; {len(plain)} are not, the first of them {plain[0]!r:.40}. {ANOTHER}"
         )
 
 
@@ -174,7 +175,7 @@ def refuse_other_pieces(plain: Sequence[str]) -> None:
     if other := [token for token in plain if not token or not letters.issuperset(token)]:
         raise DataError(
             "The tokens of a byte-level vocabulary are written in 256 letters, one for each byte; this one has "
-            f"{len(other)} others, the first of them {other[0]!r:.40}. Import another model."
+            f"{len(other)} others, the first of them {other[0]!r:.40}. {ANOTHER}"
         )
 
 
@@ -183,5 +184,5 @@ def refuse_special_names(plain: Sequence[str]) -> None:
     if taken := [token for token in plain if token in SPECIALS]:
         raise DataError(
             f"{', '.join(SPECIALS)} are special here and no text; this tokenizer has {taken[0]!r} as a token of text. "
-            "Import another model."
+            f"{ANOTHER}"
         )

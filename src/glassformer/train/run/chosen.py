@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.data.config import TokenizerConfig
+from glassformer.data.config import TokenizerConfig, names_file
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.nn.attend import RULES
 from glassformer.nn.attend.flex import obstacle
@@ -25,20 +25,25 @@ def chosen(model: Transformer, prepared: RunData) -> list[str]:
 
 
 def other_size(asked: TokenizerConfig, prepared: RunData) -> list[str]:
-    """A line for each vocabulary that has another size than was asked for."""
+    """A line for each vocabulary that comes from a file, or has another size than was asked for."""
     if prepared.recipe.training.start_from is not None:  # a vocabulary that was there before
         return []
     kinds, usual = {"source": asked.source_kind or asked.kind, "target": asked.kind}, TokenizerConfig.vocab_size
     sizes = {side: getattr(prepared.tokenizers, side).vocab_size for side in kinds}
+    learning = [name for name, made in TOKENIZERS.items() if made.least_vocab_size]
     said: list[str] = []
+    for side, file in kinds.items():
+        if names_file(file):
+            lacking = len(getattr(getattr(prepared.tokenizers, side), "lacking", ()))
+            lacks = f"; it lacks {lacking} bytes of UTF-8, which become <unk>" if lacking else ""
+            said.append(f"{sizes[side]:,} tokens, of {file}{lacks}")
     for side, kind in kinds.items():
-        if TOKENIZERS[kind].least_vocab_size and sizes[side] < asked.vocab_size:
+        if kind in learning and sizes[side] < asked.vocab_size:
             said.append(f"{sizes[side]:,} of the {asked.vocab_size:,} tokens asked for: the text gives no more")
-    if asked.vocab_size != usual and not any(TOKENIZERS[kind].least_vocab_size for kind in kinds.values()):
-        learned = ", ".join(name for name, made in TOKENIZERS.items() if made.least_vocab_size)
-        said.append(
-            f"all of the text's, as tokenizer.vocab_size ({asked.vocab_size:,}) is for kinds that learn: {learned}"
-        )
+    if asked.vocab_size != usual and not {*learning} & {*kinds.values()}:
+        of = "the file's" if any(map(names_file, kinds.values())) else "the text's"
+        learned = ", ".join(learning)
+        said.append(f"all of {of}, as tokenizer.vocab_size ({asked.vocab_size:,}) is for kinds that learn: {learned}")
     return [f"vocabulary: {each}" for each in dict.fromkeys(said)]
 
 

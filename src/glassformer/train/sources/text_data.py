@@ -19,7 +19,7 @@ from glassformer.data.running.corpus import Part, has_documents, read_parts
 from glassformer.data.running.token_cache import tokens_of
 from glassformer.data.running.token_file import TokenFile
 from glassformer.data.running.windows import Windows, count_evaluation_windows
-from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.tokens.tokenizer_file import tokenizer_of
 from glassformer.data.tokens.vocabulary import Tokenizer
 from glassformer.decode.answer import nothing
 from glassformer.nn.transformer import Transformer
@@ -273,7 +273,6 @@ def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
 
 
 def text_tokenizers(recipe: Recipe, part: Part) -> Tokenizers:
-    """One tokenizer for source and target, trained on a text."""
-    kind = TOKENIZERS[recipe.tokenizer.kind]
-    tokenizer = kind.train(part.texts(kind.cuts), recipe.tokenizer)
+    """One tokenizer for source and target, trained on a text, or read."""
+    tokenizer = tokenizer_of(recipe.tokenizer.kind, part.texts, recipe.tokenizer)
     return Tokenizers(tokenizer, tokenizer)
