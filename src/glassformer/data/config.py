@@ -310,7 +310,7 @@ class TokenizerConfig:
                 f"tokenizer.min_count ({self.min_count}) drops rare words or characters, but tokenizer.kind is "
                 f"{self.kind!r}, which does not use it. Set min_count=1, or tokenizer.kind = 'word'."
             )
-        for kind in {self.kind, self.source_kind} & {*TOKENIZERS}:
+        for kind in [each for each in (self.kind, self.source_kind) if each in TOKENIZERS]:
             if self.vocab_size < (least := TOKENIZERS[kind].least_vocab_size):
                 raise ConfigError(
                     f"tokenizer.vocab_size is {self.vocab_size}, but a {kind} vocabulary has at least {least} entries: "

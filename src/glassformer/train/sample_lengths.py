@@ -36,8 +36,9 @@ def untrained(tokens: int, state: Mapping[str, Any]) -> Untrained | None:
     """
     lengths: SampleLengths = state.get(LENGTHS, {})
     for side in ("source", "text"):
-        if side in lengths and not lengths[side][0] <= tokens <= lengths[side][1]:
-            return Untrained(tokens, *lengths[side], side)
+        if side in lengths:
+            shortest, longest = lengths[side]
+            return None if shortest <= tokens <= longest else Untrained(tokens, shortest, longest, side)
     return None
 
 
