@@ -144,6 +144,8 @@ def whole_number(name: str, given: str, most: int, usual: int = 3) -> int:
 def usage(name: str, verb: Verb) -> str:
     """Return the usage line of a verb."""
     target = f" {verb.target}" if verb.target else ""
+    if verb.optional:
+        return f"Usage: glassformer {name} [{verb.target} ...] [flags]"
     second = f" {verb.second}" if verb.needs_second else f" [{verb.second}]"
     target += second if verb.second else f" [{verb.target} ...]" if verb.many else ""
     settings = " [--section.key value]" if verb.sections else ""

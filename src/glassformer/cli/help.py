@@ -93,6 +93,13 @@ EXAMPLES = {
     "doctor": ("glassformer doctor runs/reverse", "glassformer doctor runs/reverse --json"),
     "verify": ("glassformer verify", "glassformer verify --dtype float32 --json"),
     "demo": ("glassformer demo",),
+    "learn": (
+        "glassformer learn",
+        "glassformer learn 1",
+        "glassformer learn --watch",
+        "glassformer learn 2.1 --hint",
+        "glassformer learn --grade handed_in/*.py --csv",
+    ),
     "check": ("glassformer check attention.py", "glassformer check attention.py --only scale,mask --json"),
 }
 

@@ -115,7 +115,7 @@ def run_verb(name: str, words: list[str]) -> int:
         print(verb_help(name, next((word for word in words[:1] if not word.startswith("-")), None)))
         return 0
     arguments = read_arguments(name, verb, words)
-    if verb.target and arguments.target is None:
+    if verb.target and arguments.target is None and not verb.optional:
         from glassformer.train.recipe import known_recipes
 
         examples = {"RECIPE": f"a recipe ({', '.join(known_recipes())}, or a .toml file)", "RUN": "a run folder"}

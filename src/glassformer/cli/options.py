@@ -35,6 +35,8 @@ class Verb:
     """Whether it must."""
     many: bool = False
     """Whether several targets may be given."""
+    optional: bool = False
+    """Whether the target may be left out."""
 
 
 OUT = Option("out", "FOLDER", "Run folder to create (default: runs/NAME).")
@@ -288,4 +290,24 @@ GENERATING = (
     CROP,
     NO_PROMPT,
     JSON_TEXTS,
+)
+LEARNING = (
+    Option("watch", None, "Check again at each save and name the first mistake; at an exercise, or the first open."),
+    Option("check", None, "Check once: an exercise, a chapter, or all."),
+    Option("hint", None, "Show the next of an exercise's three hints."),
+    Option("solution", None, "Show our solution of an exercise; asks first while it is open."),
+    Option("reset", None, "Put the stub of an exercise back, or a fresh notebook of a chapter; the old one is kept."),
+    Option("explain", None, "Read a chapter, or the step to an exercise, in the terminal."),
+    Option("open", None, "Read a chapter in the browser, from disk."),
+    Option("quiz", None, "Answer 20 questions."),
+    Option("report", None, "Print attempts and minutes, to hand in."),
+    Option("grade", None, "Grade the FILEs: a row for each, with all exercises."),
+    Option("csv", None, "With --grade: comma-separated values."),
+    JSON,
+    Option("course", "FOLDER", "Another course: a folder with course.toml (default: ours)."),
+    Option("test", None, "For authors: whether the course in FOLDER (default: ours) is sound."),
+    Option("into", "FOLDER", "The learner's folder (default: this one if a course was begun here, else ./course)."),
+    Option("plain", None, "No clearing of the screen and no bars: for screen readers and logs."),
+    Option("yes", None, "With --solution: do not ask."),
+    LIMIT,
 )

@@ -32,6 +32,7 @@ from glassformer.cli.options import (
     JSON,
     JSON_ANSWERS,
     JSON_LINES,
+    LEARNING,
     LIMIT,
     LOG,
     LOOK_AHEAD,
@@ -257,6 +258,18 @@ VERBS: dict[str, Verb] = {
         "explorer.html into the folder, a page to inspect the model in a browser. Nothing is overwritten: if the "
         "folder exists, the next free name is used (runs/reverse-2).",
         (OUT,),
+    ),
+    "learn": Verb(
+        "build a transformer of your own, and be told what is wrong",
+        "CHAPTER|EXERCISE|FILE",
+        "A course of five chapters and 39 exercises, in which one file of your own, my_transformer.py, becomes a "
+        "transformer. Without more: what is done and what is next. With a chapter: its notebook, and its stubs below "
+        "what you have; no line of yours is touched. --watch checks at each save. --grade checks the files of a class. "
+        "The file runs as your own code, with your rights, in a process that is stopped after a time limit. Exit "
+        "codes: 0 done, 3 an exercise is open, 2 the file cannot be run.",
+        LEARNING,
+        many=True,
+        optional=True,
     ),
     "check": Verb(
         "test code of your own, property by property",

@@ -15,8 +15,8 @@ from glassformer import __version__
 from glassformer.base.errors import GlassformerError
 from glassformer.learn.course import Exercise, read_course
 from glassformer.learn.report import Shown, Status, verdict_shown
-from glassformer.learn.source import source_of
-from glassformer.learn.workspace import Workspace, workspace
+from glassformer.learn.source import read_source, replace, source_of
+from glassformer.learn.workspace import Workspace, definition, workspace
 
 if TYPE_CHECKING:
     from glassformer.lens.shapes import Shapes
@@ -83,42 +83,76 @@ def _imported(text: str, path: Path | None) -> Any:
 
 
 def check(thing: Any, exercise: str = "") -> Shown:
-    """Check a function or class for an exercise; by default the first exercise of its name that is not done.
+    """Check a function or class of this notebook, or, given a number such as "1.2", that exercise in the file.
 
-    A text is the number of an exercise, as in `learn.check("1.2")`: what the learner's file has for it is checked. What
-    else the exercise asks for is taken from beside `thing`. Never raises for what the learner's code does.
+    Without a number it is the first exercise of this name that is not done. What else an exercise asks for is taken
+    from beside `thing`. Never raises for what the learner's code does.
     """
-    from glassformer.learn.judge import judge
-    from glassformer.proof.check.place import code_of, file_of
-
     place = _here()
     try:
         if isinstance(thing, str):
-            return _of_the_file(place, place.course.exercise(thing))
-        name = exercise_name = str(getattr(thing, "__name__", ""))
-        code = code_of(thing)
-        function = vars(thing).get("forward", None) if inspect.isclass(thing) else thing
-        around = dict(getattr(inspect.unwrap(function), "__globals__", {})) if function is not None else {}
-        source = source_of("".join(linecache.getlines(file_of(thing) or ""))) if code is not None else None
-        asked = [place.course.exercise(exercise)] if exercise else place.course.named(exercise_name)
-        found = [judge(place.course, each, {**around, name: thing}, source) for each in asked[:1]]
-        while found[-1].done and len(found) < len(asked):
-            found.append(judge(place.course, asked[len(found)], {**around, name: thing}, source))
-        return verdict_shown(place.course.exercise(found[-1].exercise), found[-1])
+            return _in_file(place, place.course.exercise(thing))
+        return _in_notebook(place, thing, exercise)
     except GlassformerError as error:
         return Shown(str(error))
 
 
-def _of_the_file(place: Workspace, exercise: Exercise) -> Shown:
-    """Check an exercise of the learner's file as it is now."""
+def _in_file(place: Workspace, exercise: Exercise) -> Shown:
+    """Check one exercise in the learner's file, in a process of its own."""
     from glassformer.learn.checking import Checker
 
     if not place.path.is_file():
-        return Shown(
-            f"{exercise.id}: there is no {place.path.name} here yet. `glassformer learn {exercise.chapter}` makes it."
-        )
+        return Shown(f"There is no {place.path.name} here yet; `glassformer learn {exercise.chapter}` makes it.")
     found = Checker(place.course, place.path).check([exercise])
-    return Shown(found.problem) if found.problem else verdict_shown(exercise, found.verdicts[exercise.id])
+    return verdict_shown(exercise, found.verdicts[exercise.id]) if not found.problem else Shown(found.problem)
+
+
+def _in_notebook(place: Workspace, thing: Any, number: str) -> Shown:
+    """Check a function or class here, in this process, beside whatever the notebook defines."""
+    from glassformer.learn.judge import judge
+
+    name = str(getattr(thing, "__name__", type(thing).__name__))
+    methods = [each for each in vars(thing).values() if inspect.isfunction(each)] if inspect.isclass(thing) else [thing]
+    around: dict[str, Any] = next((inspect.unwrap(each).__globals__ for each in methods), {})
+    lines = linecache.getlines(_text_file(thing))
+    source = source_of("".join(lines)) if lines else None
+    asked = [place.course.exercise(number)] if number else place.course.named(name)
+    for each in asked:
+        verdict = judge(place.course, each, {**around, name: thing}, source)
+        if not verdict.done or each is asked[-1]:
+            return verdict_shown(each, verdict)
+    raise AssertionError("`named` gives at least one exercise")
+
+
+def keep(thing: Any) -> Shown:
+    """Write a function or class of this notebook into the learner's file, in the place of its stub or old version.
+
+    The old file is kept in .learn/backup. If it needs names that the file lacks, nothing is written. The exercise is
+    then checked in the file, in a process of its own.
+    """
+    place, name = _here(), str(getattr(thing, "__name__", type(thing).__name__))
+    try:
+        exercise = place.course.named(name)[0]
+        file = read_source(place.path)
+        cell = source_of("".join(linecache.getlines(_text_file(thing))))
+        text = definition(cell.text, name)
+        if not text:
+            return Shown(f"The text of {name} cannot be found; define it in a cell of this notebook.")
+        lacking = [each for each in cell.used(name) if each not in file.names and each != name]
+        if lacking:
+            names = ", ".join(lacking)
+            return Shown(f"{name} needs {names}, which {place.path.name} lacks; nothing was written. Keep those first.")
+        replace(file, place.backups, name, text)
+        return _in_file(place, exercise)
+    except GlassformerError as error:
+        return Shown(str(error))
+
+
+def _text_file(thing: Any) -> str:
+    """Return the name under which the text of a thing's cell or file is known."""
+    from glassformer.proof.check.place import file_of
+
+    return file_of(thing) or ""
 
 
 def hint(exercise: str) -> Shown:
@@ -133,14 +167,14 @@ def hint(exercise: str) -> Shown:
 
 
 def shapes(module: Any, *inputs: Any, **named: Any) -> Shapes:
-    """Return the shapes that pass through a module, as a table; `down_to(1)` of it shows the outermost parts alone."""
+    """Return the shapes that pass through a module, as a table; see `shapes_of`."""
     from glassformer.lens.shapes import shapes_of
 
     return shapes_of(module, *inputs, **named)
 
 
 def diagram(module: Any, *inputs: Any, levels: int = 3, **named: Any) -> Any:
-    """Return a drawing of a module, with the shapes that passed: a matplotlib figure, so many levels deep."""
+    """Return a drawing of a module with the shapes that passed, to so many levels; see `plot_architecture`."""
     from glassformer.lens.plot import plot_architecture
 
     return plot_architecture(module, *inputs, levels=levels, **named)

@@ -26,7 +26,7 @@ from glassformer.proof.check.file import hanging, run_child
 LIMIT = 60.0
 """Seconds for all of a learner's code. Starting Python and torch does not count."""
 
-Run = Callable[[list[str], float], "int | None"]
+Run = Callable[[list[str], float], int | None]
 """Does the work of child.py for these words; the exit code, or None if it had to be killed."""
 
 

@@ -13,7 +13,7 @@ from glassformer.base.errors import DataError
 from glassformer.learn.course import Course, Exercise
 from glassformer.learn.source import Source
 from glassformer.learn.verdict import Verdict, absent, not_own
-from glassformer.proof.check.examine import check_part
+from glassformer.proof.check.examine import check_part, stub
 from glassformer.proof.check.report import Piece
 from glassformer.proof.check.signatures import DOCUMENTED, HOME, Documented
 from glassformer.proof.check.subjects import SUBJECTS
@@ -30,6 +30,8 @@ def judge(course: Course, exercise: Exercise, things: Mapping[str, object], sour
         if name not in things:
             return absent(exercise, name, [*things])
         subject = subject_of(course, exercise, name)
+        if subject is None and stub(things[name]):
+            return Verdict(exercise.id, "not written", f"{name} is still a stub")
         if subject is None:
             return Verdict(exercise.id, "waits", f"this version cannot check {name} yet")
         known = [each.name for each in SUBJECTS[subject].properties]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from glassformer.learn.checking import Checked
@@ -124,23 +124,12 @@ def listing(
             note = "done" + (f" in {minutes_told(spent)}" if spent >= 1 else "")
         elif following is not None and following.chapter == chapter.number:
             note = f"next: {following.label}"
-        elif not any({*each.names} & {*names_of(place)} for each in within if each.names) and count == 0:
+        elif not count and chapter.page and not (place.folder / f"chapter-{chapter.number}.ipynb").exists():
             note = f"glassformer learn {chapter.number} opens it"
         bar = "" if plain or width < 70 else f"{'█' * round(8 * count / len(within)):8} "
         line = f"{chapter.number} {chapter.title:28} {bar}{count} of {len(within)}  {note}"
         lines += wrapped(line.rstrip(), " ", width)
     return lines
-
-
-def names_of(place: Workspace) -> set[str]:
-    """Return the names that the learner's file binds; none if Python cannot read it."""
-    from glassformer.base.errors import DataError
-    from glassformer.learn.source import read_source
-
-    try:
-        return read_source(place.path).names
-    except DataError:
-        return set()
 
 
 def following(course: Course, found: Checked, trails: Mapping[str, Trail]) -> Exercise | None:
@@ -162,3 +151,9 @@ def as_json(found: Checked) -> dict[str, object]:
         "exercises": [each.as_json() for each in found.verdicts.values()],
         "exit_code": found.exit_code,
     }
+
+
+def counted(verdicts: Sequence[Verdict]) -> str:
+    """Say how many verdicts there are of each state."""
+    numbers = {told: sum(each.state == state for each in verdicts) for state, told in STATES.items()}
+    return ", ".join(f"{number} {told}" for told, number in numbers.items() if number)

@@ -7,6 +7,7 @@ Imports no torch and runs nothing of the file.
 from __future__ import annotations
 
 import ast
+import builtins
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from glassformer.base.errors import DataError
 from glassformer.proof.check.file import bound, tree_of
-from glassformer.store.files import explained, write_bytes
+from glassformer.store.files import explained, make_folder, write_bytes
 
 KEPT = 20
 """Backups that are kept."""
@@ -76,6 +77,18 @@ class Source:
         nodes = {id(self.definitions[name]): self.definitions[name] for name in found}
         return [node for node in self.tree.body if id(node) in nodes]
 
+    def used(self, name: str) -> list[str]:
+        """Return the names from outside that the last definition of `name` reads, apart from Python's own."""
+        code = ast.walk(self.definitions[name])
+        nodes = [node for node in code if isinstance(node, ast.Name | ast.arg)]
+        bound_here = {
+            node.arg if isinstance(node, ast.arg) else node.id
+            for node in nodes
+            if isinstance(node, ast.arg) or isinstance(node.ctx, ast.Store)
+        }
+        read = dict.fromkeys(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
+        return [each for each in read if each not in bound_here and not hasattr(builtins, each)]
+
     def digest(self, names: Collection[str]) -> str:
         """Return a hash of all that the outcome for these names depends on: equal hash, equal outcome."""
         loose = [node for node in self.tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
@@ -124,6 +137,8 @@ def append(path: Path, backups: Path, text: str) -> None:
         text = f"\n{text}"
     if b"\r\n" in old:
         text = text.replace("\n", "\r\n")
+    with explained(path, len(text)):
+        make_folder(path.parent)
     with explained(path, len(text)), path.open("ab") as file:
         file.write(text.encode("utf-8"))
 
@@ -156,5 +171,5 @@ def back_up(path: Path, backups: Path) -> None:
         return
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S-%f")
     write_bytes(backups / f"{path.stem}-{stamp}{path.suffix}", data)
-    for each in kept[: len(kept) + 1 - KEPT]:
+    for each in kept[: max(len(kept) + 1 - KEPT, 0)]:
         each.unlink(missing_ok=True)

@@ -57,7 +57,6 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.n_heads = n_heads
         self.query, self.key, self.value, self.output = (nn.Linear(d_model, d_model) for _ in range(4))
-        self.weights = None
 
     def forward(self, x):
         q = split_heads(self.query(x), self.n_heads)
@@ -72,8 +71,7 @@ class MultiHeadAttention(nn.Module):
 class FeedForward(nn.Module):
     def __init__(self, d_model, d_ff):
         super().__init__()
-        self.up = nn.Linear(d_model, d_ff)
-        self.down = nn.Linear(d_ff, d_model)
+        self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
 
     def forward(self, x):
         return self.down(torch.relu(self.up(x)))

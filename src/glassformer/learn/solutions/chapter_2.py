@@ -18,7 +18,6 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.n_heads = n_heads
         self.query, self.key, self.value, self.output = (nn.Linear(d_model, d_model) for _ in range(4))
-        self.weights = None
 
     def forward(self, x, mask=None):
         q = split_heads(self.query(x), self.n_heads)

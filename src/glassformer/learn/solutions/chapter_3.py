@@ -36,12 +36,10 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.n_heads = n_heads
         self.query, self.key, self.value, self.output = (nn.Linear(d_model, d_model) for _ in range(4))
-        self.weights = None
 
     def forward(self, query, key=None, value=None, mask=None):
         key = query if key is None else key
-        value = key if value is None else value
-        mapped = self.query(query), self.key(key), self.value(value)
+        mapped = self.query(query), self.key(key), self.value(key if value is None else value)
         q, k, v = (split_heads(each, self.n_heads) for each in mapped)
         mixed, weights = attention(q, k, v, mask)
         self.weights = weights.detach()

@@ -6,8 +6,7 @@ from torch import nn
 class FeedForward(nn.Module):
     def __init__(self, d_model, d_ff, activation="relu"):
         super().__init__()
-        self.up = nn.Linear(d_model, d_ff)
-        self.down = nn.Linear(d_ff, d_model)
+        self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
         self.activation = {"relu": torch.relu, "gelu": nn.functional.gelu}[activation]
 
     def forward(self, x):
@@ -20,13 +19,11 @@ class EncoderBlock(nn.Module):
         self.attention = MultiHeadAttention(d_model, n_heads)
         self.feed_forward = FeedForward(d_model, d_ff, activation)
         self.norm1, self.norm2 = nn.LayerNorm(d_model), nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
-        self.norm_first = norm_first
+        self.dropout, self.norm_first = nn.Dropout(dropout), norm_first
 
     def forward(self, x, mask=None):
         if self.norm_first:
-            y = self.norm1(x)
-            x = x + self.dropout(self.attention(y, y, y, mask))
+            x = x + self.dropout(self.attention(self.norm1(x), mask=mask))
             return x + self.dropout(self.feed_forward(self.norm2(x)))
         x = self.norm1(x + self.dropout(self.attention(x, x, x, mask)))
         return self.norm2(x + self.dropout(self.feed_forward(x)))
@@ -39,13 +36,11 @@ class DecoderBlock(nn.Module):
         self.cross = MultiHeadAttention(d_model, n_heads)
         self.feed_forward = FeedForward(d_model, d_ff, activation)
         self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(d_model) for _ in range(3))
-        self.dropout = nn.Dropout(dropout)
-        self.norm_first = norm_first
+        self.dropout, self.norm_first = nn.Dropout(dropout), norm_first
 
     def forward(self, x, memory, mask=None, memory_mask=None):
         if self.norm_first:
-            y = self.norm1(x)
-            x = x + self.dropout(self.attention(y, y, y, mask))
+            x = x + self.dropout(self.attention(self.norm1(x), mask=mask))
             x = x + self.dropout(self.cross(self.norm2(x), memory, memory, memory_mask))
             return x + self.dropout(self.feed_forward(self.norm3(x)))
         x = self.norm1(x + self.dropout(self.attention(x, x, x, mask)))
@@ -71,8 +66,7 @@ def cross_entropy(logits, targets, pad_id):
 # 4.4 Scores
 def accuracy(logits, targets, pad_id):
     real = targets != pad_id
-    right = (logits.argmax(-1) == targets) & real
-    return right.sum() / real.sum().clamp(min=1)
+    return ((logits.argmax(-1) == targets) & real).sum() / real.sum().clamp(min=1)
 
 
 def exact_match(logits, targets, pad_id):

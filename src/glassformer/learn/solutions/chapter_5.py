@@ -54,25 +54,21 @@ class Transformer(nn.Module):
         self.output = nn.Linear(d_model, target_vocab)
 
     def encode(self, source, source_keep=None):
-        return self.encoder(source, widened(source_keep))
+        return self.encoder(source, None if source_keep is None else source_keep[:, None, None])
 
     def decode(self, target, memory, source_keep=None):
         x = self.positions(self.embedding(target))
         mask = causal_mask(target.size(1)).to(target.device)
+        keep = None if source_keep is None else source_keep[:, None, None]
         for block in self.decoder:
-            x = block(x, memory, mask, widened(source_keep))
+            x = block(x, memory, mask, keep)
         return self.output(self.norm(x))
 
     def forward(self, source, target, source_keep=None):
         return self.decode(target, self.encode(source, source_keep), source_keep)
 
 
-def widened(keep):
-    return None if keep is None else keep[:, None, None, :]
-
-
 # 5.5 A good start
-@torch.no_grad()
 def init_weights(model):
     for module in model.modules():
         if isinstance(module, nn.Linear):

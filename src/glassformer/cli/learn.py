@@ -1,0 +1,317 @@
+"""`glassformer learn`: the course in the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import webbrowser
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from glassformer.base.errors import ConfigError
+from glassformer.cli.arguments import Arguments
+from glassformer.cli.check import seconds
+from glassformer.cli.help import width
+from glassformer.learn.checking import LIMIT, Checker, in_new_process, warmed
+from glassformer.learn.course import OURS, read_course
+from glassformer.learn.grade import as_csv, grades
+from glassformer.learn.pages import section, whole, write_notebook, write_page
+from glassformer.learn.report import as_json, counted, following, listing, minutes_told, verdict_lines
+from glassformer.learn.workspace import Workspace, workspace
+
+ACTIONS = (
+    "watch", "check", "hint", "solution", "reset", "explain", "open", "quiz", "report", "grade", "test",
+)  # fmt: skip
+NEEDS_EXERCISE = ("hint", "solution")
+
+
+def run(arguments: Arguments) -> int:
+    """Do the one thing that the flags ask for. Errors: `ConfigError` for two at once, or a number that is not there."""
+    options = arguments.options
+    asked = [name for name in ACTIONS if name in options]
+    if len(asked) > 1:
+        raise ConfigError(f"Give one of --{asked[0]} and --{asked[1]}.")
+    action = asked[0] if asked else "begin" if arguments.target else "overview"
+    if arguments.more and action != "grade":
+        raise ConfigError(
+            f"`glassformer learn` takes one chapter or exercise; got {arguments.target!r} and {arguments.more[0]!r}. "
+            "To check several files, add --grade; to work in another folder, --into FOLDER."
+        )
+    if action in NEEDS_EXERCISE and not arguments.target:
+        raise ConfigError(f"--{action} needs an exercise: glassformer learn 1.2 --{action}.")
+    given = options.get("course", arguments.target if action == "test" else None)
+    course = read_course(Path(given).resolve() if given else OURS)
+    if action == "test":
+        from glassformer.learn.authors import complaints
+
+        found = list(complaints(course, say=say))
+        print(*found, f"{course.title}: {len(found) or 'no'} complaints.", sep="\n")
+        return 3 if found else 0
+    place = workspace(course, Path(options["into"]) if "into" in options else None)
+    return DO[action](place, arguments)
+
+
+def say(text: str) -> None:
+    """Print a line of progress."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def columns() -> int:
+    """Return the width of the terminal, from 40."""
+    return min(max(width(), 40), 100)
+
+
+def plain(arguments: Arguments) -> bool:
+    """Whether to print without clearing the screen and without bars."""
+    marked = os.environ.get("TERM") == "dumb" or bool(os.environ.get("NO_COLOR"))
+    return "plain" in arguments.options or marked or not sys.stdout.isatty()
+
+
+def checker(place: Workspace, arguments: Arguments, warm: bool = False) -> Checker:
+    """Return what checks the learner's file."""
+    limit = seconds(arguments.options.get("limit", str(LIMIT)))
+    return Checker(place.course, place.path, limit, warmed() if warm else in_new_process)
+
+
+def overview(place: Workspace, arguments: Arguments) -> int:
+    """Print chapters, progress and what is next."""
+    course = place.course
+    if not place.begun:
+        print(f"{course.title}: {len(course.exercises)} exercises in {len(course.chapters)} chapters.\n")
+        for each in course.chapters:
+            print(f" {each.number} {each.title}" + (f" ({each.hours:g} h)" if each.hours else ""))
+        print(f"\nBegin with:  glassformer learn {course.chapters[0].number}")
+        return 0
+    found = checker(place, arguments).check(course.exercises)
+    trails, remark = place.trails()
+    ahead = following(course, found, trails)
+    print(*listing(place, found, trails, ahead, columns(), plain(arguments)), sep="\n")
+    for text in filter(None, (remark, *found.remarks)):
+        print(f" NOTE {text}")
+    if found.problem:
+        print(f" {place.path}: could not be run: {found.problem}")
+        return 0
+    done = sum(each.done for each in found.verdicts.values())
+    held = f" Held again just now: all {done} ({found.seconds:.1f} s)." if done else ""
+    print(f" {place.path.name}: {lines_of(place.path)} lines.{held}")
+    last = "glassformer learn --finish" if ahead and ahead.experiment == "graduation" else "glassformer learn --watch"
+    print(f" Go on:  {last}" if ahead else " All is done. Read ours: nn/ in the order of docs/architecture.md.")
+    return 0
+
+
+def lines_of(path: Path) -> int:
+    """Return how many lines a file has; 0 if it is not there."""
+    return len(path.read_bytes().splitlines()) if path.is_file() else 0
+
+
+def begin(place: Workspace, arguments: Arguments) -> int:
+    """Write the notebook of a chapter and append its stubs."""
+    course = place.course
+    chapter = course.chapter(str(arguments.target))
+    lines = lines_of(place.path)
+    added = place.add_stubs(chapter.number)
+    hours = f" ({chapter.hours:g} h)" if chapter.hours else ""
+    print(f"Chapter {chapter.number}, {chapter.title}{hours}, in {place.folder}/")
+    if (course.folder / "chapters" / chapter.page).is_file() and chapter.page:
+        notebook, new = write_notebook(course, chapter, place.folder)
+        how = f"jupyter lab {notebook.name}, or read it here: glassformer learn {chapter.number} --explain"
+        print(f"  {notebook.name:20} {'new: ' + how if new else 'is there already and stays as it is'}")
+    where = f"appended below line {lines}; nothing above was touched" if lines else "in a new file"
+    stubs = f"{len(added)} stubs {where}" if added else "has all names of this chapter already"
+    print(f"  {course.file:20} {stubs}")
+    exercises = course.within(chapter.number)
+    print("Exercises: " + " · ".join(each.label + " (side step)" * each.side for each in exercises))
+    rewritten = [each.label for each in exercises if each.names and not {*each.names} & {*added}]
+    if added and rewritten:
+        print("Without a stub, because they go on with what you have: " + " · ".join(rewritten))
+    print("Now type:  glassformer learn --watch")
+    return 0
+
+
+def check(place: Workspace, arguments: Arguments) -> int:
+    """Check an exercise, a chapter or all, once."""
+    asked = place.course.within(arguments.target) if arguments.target else [*place.course.exercises]
+    found = checker(place, arguments).check(asked)
+    if "json" in arguments.options:
+        print(json.dumps(as_json(found)))
+        return found.exit_code
+    for text in found.remarks:
+        print(f"NOTE {text}")
+    if found.problem:
+        print(f"could not run: {found.problem}")
+        return 2
+    shown = [each for each in asked if len(asked) < 3 or found.verdicts[each.id].state not in ("done", "not written")]
+    for each in shown:
+        print(*verdict_lines(each, found.verdicts[each.id], columns(), every=True), "", sep="\n")
+    print(f"{place.path}: {counted(list(found.verdicts.values()))} ({found.seconds:.1f} s).")
+    return found.exit_code
+
+
+def hint(place: Workspace, arguments: Arguments) -> int:
+    """Print the next hint of an exercise."""
+    exercise = place.course.exercise(str(arguments.target))
+    seen = place.trails()[0].get(exercise.id)
+    level = min(seen.hints if seen else 0, 2)
+    print(f"Hint {level + 1} of 3: {exercise.hints[level]}")
+    if place.begun:
+        place.note(exercise.id, hints=level + 1)
+    return 0
+
+
+def solution(place: Workspace, arguments: Arguments) -> int:
+    """Print our solution; while the exercise is open, only after a yes."""
+    exercise = place.course.exercise(str(arguments.target))
+    text = place.course.solutions.get(exercise.id)
+    if text is None:
+        print(f"{exercise.label} is an experiment: there is no code to show.")
+        return 0
+    verdict = checker(place, arguments).check([exercise]).verdicts.get(exercise.id)
+    seen = place.trails()[0].get(exercise.id)
+    if (verdict is None or not verdict.done) and "yes" not in arguments.options:
+        count = f"{seen.attempts if seen else 0} attempts, {seen.hints if seen else 0} of 3 hints seen"
+        if not sys.stdin.isatty():
+            print(f"{exercise.label} is still open ({count}). Add --yes to see our solution all the same.")
+            return 3
+        if input(f"{exercise.label} is still open ({count}). Show it? [y/N] ").strip().lower() not in ("y", "yes"):
+            return 3
+    if place.begun:
+        place.note(exercise.id, solution=True)
+    print(text)
+    return 0
+
+
+def reset(place: Workspace, arguments: Arguments) -> int:
+    """Put a stub back, or a fresh notebook; the old text is in the backups."""
+    target = str(arguments.target or "")
+    if any(each.number == target for each in place.course.chapters):
+        path, _ = write_notebook(place.course, place.course.chapter(target), place.folder, again=True)
+        print(f"{path} is fresh; the old one is in {place.backups}/.")
+        return 0
+    exercise = place.course.exercise(target)
+    names = place.reset(exercise)
+    print(f"{', '.join(names)} in {place.path}: the stub again. What you had is in {place.backups}/.")
+    return 0
+
+
+def explain(place: Workspace, arguments: Arguments) -> int:
+    """Print a chapter, or the step to an exercise."""
+    target = arguments.target or place.course.chapters[0].number
+    course = place.course
+    is_chapter = any(each.number == target for each in course.chapters)
+    text = whole(course, course.chapter(target)) if is_chapter else section(course, course.exercise(target))
+    if plain(arguments):
+        print(text)
+    else:
+        from rich.console import Console
+        from rich.markdown import Markdown
+
+        Console(width=columns()).print(Markdown(text))
+    return 0
+
+
+def open_page(place: Workspace, arguments: Arguments) -> int:
+    """Write a chapter's page and show it in the browser."""
+    target = arguments.target or place.course.chapters[0].number
+    number = target if any(each.number == target for each in place.course.chapters) else target.partition(".")[0]
+    path = write_page(place.course, place.course.chapter(number), place.folder)
+    print(path)
+    if sys.stdout.isatty():
+        webbrowser.open(path.resolve().as_uri())
+    return 0
+
+
+def report(place: Workspace, arguments: Arguments) -> int:
+    """Print attempts, hints and minutes of each exercise."""
+    trails, remark = place.trails()
+    if "json" in arguments.options:
+        print(json.dumps({number: asdict(each) for number, each in trails.items()}))
+        return 0
+    print("exercise  attempts  hints  solution  minutes  done")
+    for number, each in trails.items():
+        told = "seen" if each.solution else "no"
+        print(f"{number:8}  {each.attempts:8}  {each.hints:5}  {told:8}  {each.minutes:7.0f}  {each.done or 'no'}")
+    print(f"In all {minutes_told(sum(each.minutes for each in trails.values()))}. Nothing leaves this machine.", remark)
+    return 0
+
+
+def grade(place: Workspace, arguments: Arguments) -> int:
+    """Print a row for each file."""
+    files = [Path(each) for each in (arguments.target, *arguments.more) if each]
+    if not files:
+        raise ConfigError("--grade needs files: glassformer learn --grade handed_in/*.py --csv.")
+    limit = seconds(arguments.options.get("limit", "10"))
+    rows = []
+    for row in grades(place.course, files, limit, warmed()):
+        say(f"{len(rows) + 1} of {len(files)}: {row.file}")
+        rows.append(row)
+    if "json" in arguments.options:
+        print(json.dumps([asdict(row) for row in rows]))
+    elif "csv" in arguments.options:
+        print(as_csv(rows), end="")
+    else:
+        for row in rows:
+            done = sum(state == "done" for state in row.states.values())
+            print(f"{row.file}: {done} of {len(row.states)} done" + (f"; {row.first}" if row.first else ""))
+    return 0 if all(row.ran for row in rows) else 2
+
+
+def quiz(place: Workspace, arguments: Arguments) -> int:
+    """Ask the 20 questions."""
+    from glassformer.learn.quiz import questions
+
+    right = 0
+    every = questions(place.course)
+    for number, each in enumerate(every, 1):
+        print(f"\n{number}. {each.question}")
+        if not sys.stdin.isatty():
+            continue
+        given = input("   > ")
+        told = each.judged(given)
+        right += told
+        print(f"   {'right' if told else 'not quite'}: {each.answer} (chapter {each.source})")
+    print(f"\n{right} of {len(every)}." if sys.stdin.isatty() else "\nAnswer them in a terminal.")
+    return 0
+
+
+def watch(place: Workspace, arguments: Arguments) -> int:
+    """Check at each save until q or Ctrl-C."""
+    from glassformer.cli.keys import Keys
+    from glassformer.learn.watch import KEYS, watching
+
+    if not place.path.is_file():
+        print(f"There is no {place.path} yet. Begin with:  glassformer learn {place.course.chapters[0].number}")
+        return 2
+    asked = place.course.exercise(arguments.target) if arguments.target else None
+    say("Starting (a few seconds, once) ...")
+    watched, screen = watching(place, checker(place, arguments, warm=True), columns(), asked)
+    clear = "" if plain(arguments) else "\x1b[2J\x1b[H"
+    print(clear + screen, flush=True)
+    others: dict[str, Callable[[Workspace, Arguments], int]]
+    others = {"hint": hint, "explain": explain, "open": open_page, "solution": solution, "list": overview}
+    with Keys() as keys:
+        try:
+            while True:
+                key = keys.read(0.3)
+                name = KEYS.get(key[:1].lower(), "")
+                if name == "quit":
+                    break
+                if name in others:
+                    with keys.paused():
+                        others[name](place, Arguments(watched.at.id, options=arguments.options))
+                elif key and (said := watched.press(key)) is not None:
+                    print(clear + said, flush=True)
+                if (said := watched.look()) is not None:
+                    print(clear + said, flush=True)
+        finally:
+            watched.settle()
+    return 0
+
+
+DO: dict[str, Callable[[Workspace, Arguments], int]] = {
+    "overview": overview, "begin": begin, "watch": watch, "check": check, "hint": hint, "solution": solution,
+    "reset": reset, "explain": explain, "open": open_page, "quiz": quiz, "report": report,
+    "grade": grade,
+}  # fmt: skip
+"""What each flag does; with none, `overview`, and with a chapter alone, `begin`."""

@@ -1,0 +1,203 @@
+"""`glassformer learn` as typed: what is printed, the exit codes, and what is written."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+
+import pytest
+
+from glassformer.cli.main import main
+from glassformer.learn.course import read_course
+from glassformer.learn.quiz import questions
+
+COURSE = read_course()
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words: str):
+        code = main(["learn", *words])
+        out, err = capsys.readouterr()
+        return code, out + err
+
+    return run
+
+
+def test_a_first_evening(typed, tmp_path):
+    code, out = typed()
+    assert code == 0
+    assert "Begin with:  glassformer learn 1" in out
+    code, out = typed("1")
+    assert code == 0
+    assert "9 stubs in a new file" in out
+    assert json.loads((tmp_path / "course" / "chapter-1.ipynb").read_text("utf-8"))["nbformat"] == 4
+    (tmp_path / "course" / "chapter-1.ipynb").write_text("my notes")
+    assert "stays as it is" in typed("1")[1]
+    assert (tmp_path / "course" / "chapter-1.ipynb").read_text() == "my notes"
+    assert typed("1", "--reset")[0] == 0
+    assert [path.read_text() for path in (tmp_path / "course/.learn/backup").glob("chapter-1-*")] == ["my notes"]
+    code, out = typed("1", "--check")
+    assert code == 3
+    assert "8 not written" in out
+    code, out = typed()
+    assert "next: 1.1 Softmax" in out
+    hints = [typed("1.1", "--hint")[1].splitlines()[0] for _ in range(4)]
+    assert hints == [f"Hint {n} of 3: {COURSE.exercise('1.1').hints[n - 1]}" for n in (1, 2, 3, 3)]
+    code, out = typed("1.1", "--solution")
+    assert code == 3
+    assert "3 of 3 hints" in out
+    assert "def softmax" in typed("1.1", "--solution", "--yes")[1]
+    assert "1.1" in typed("--report")[1]
+    assert json.loads(typed("--report", "--json")[1])["1.1"]["solution"] is True
+    assert "What must the sum" not in typed("1.2", "--explain", "--plain")[1]
+    code, out = typed("1", "--open")
+    assert (tmp_path / out.strip()).read_text("utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["9"], "There is no chapter '9'"),
+        (["1.9", "--check"], "There is no exercise '1.9'"),
+        (["--check", "--hint"], "Give one of --check and --hint"),
+        (["--hint"], "--hint needs an exercise"),
+        (["a.py", "b.py", "--watch"], "To check several files, add --grade"),
+        (["--grade"], "--grade needs files"),
+        (["--course", "nowhere"], "it has no course.toml"),
+        (["--check", "--limit", "0"], "--limit must be a number of seconds"),
+        (["--finsh"], "--finish"),
+    ],
+)
+def test_wrong_words_are_named(typed, words, said):
+    code, out = typed(*words)
+    assert code == 2
+    assert said in out
+
+
+def test_nothing_to_watch(typed):
+    assert typed("--watch") == (2, "There is no course/my_transformer.py yet. Begin with:  glassformer learn 1\n")
+
+
+def test_a_syntax_error_stops_the_stubs(typed, tmp_path):
+    typed("1")
+    path = tmp_path / "course" / COURSE.file
+    path.write_text("def attention(:\n")
+    code, out = typed("2")
+    assert code == 2
+    assert "line 1" in out
+    assert path.read_text() == "def attention(:\n"
+    code, out = typed("--check")
+    assert code == 2
+    assert "could not run" in out
+
+
+def test_grading(typed, tmp_path):
+    """Files that hang, crash or are none are rows, never the end."""
+    (tmp_path / "good.py").write_text(COURSE.solution_file("1.2"))
+    (tmp_path / "hangs.py").write_text("while True:\n    pass\ndef softmax(scores, dim=-1):\n    return scores\n")
+    (tmp_path / "broken.py").write_text("def softmax(:\n")
+    code, out = typed("--grade", "good.py", "hangs.py", "broken.py", "none.py", "--csv", "--limit", "3")
+    rows = list(csv.DictReader(line for line in out.splitlines() if " of " not in line.partition(":")[0]))
+    assert [row["file"] for row in rows] == ["good.py", "hangs.py", "broken.py", "none.py"]
+    assert [rows[0][number] for number in ("1.1", "1.2", "1.5")] == ["done", "done", "not written"]
+    assert [row["1.1"] for row in rows[1:]] == ["could not run", "could not run", "not written"]
+    assert "endless loop" in rows[1]["first mistake"]
+    assert code == 2
+    assert typed("--grade", "good.py")[0] == 0
+
+
+TOML = """
+title = "A seminar"
+[[exercise]]
+id = "A.1"
+title = "Attention, again"
+names = ["attention"]
+properties = ["equation", "softmax"]
+statement = "As always."
+hints = ["Why?", "Look at the rows.", "`softmax(___)`"]
+[[exercise]]
+id = "A.2"
+title = "Halves"
+names = ["halved"]
+subject = "my_subjects.py:HALVED"
+statement = "halved(x) is half of x."
+hints = ["What is half?", "Divide.", "x / ___"]
+"""
+SUBJECT = """
+from glassformer.proof.check.table import Fault, Mistake, Property, Subject, ask
+
+TWICE = Mistake("it doubles", "the number is multiplied", "which way?")
+
+def halves(function):
+    given = ask(function, 4.0)
+    return None if given == 2.0 else Fault(TWICE, f"of 4 it makes {given}")
+
+HALVED = Subject(lambda thing: thing, [Property("half", "half of what came in", halves)])
+"""
+PLANTED = """
+[[mistake]]
+exercise = "A.2"
+text = "x / 2"
+instead = "x * 2"
+name = "it doubles"
+[[mistake]]
+exercise = "A.2"
+text = "x / 2"
+instead = "x * 3"
+name = "it triples"
+"""
+
+
+@pytest.fixture
+def seminar(tmp_path):
+    folder = tmp_path / "seminar"
+    folder.mkdir()
+    attention = COURSE.solutions["1.2"].partition("\n")[2].replace("softmax(scores, dim=-1)", "scores.softmax(-1)")
+    (folder / "course.toml").write_text(TOML)
+    (folder / "my_subjects.py").write_text(SUBJECT)
+    (folder / "solutions.py").write_text(
+        f"import math\n\n\n# A.1 Attention, again\n{attention}\n\n# A.2 Halves\ndef halved(x):\n    return x / 2\n"
+    )
+    stubs = "".join(f"\n\n# {n}\ndef {f}:\n    raise NotImplementedError\n" for n, f in
+                    (("A.1 Attention, again", "attention(q, k, v)"), ("A.2 Halves", "halved(x)")))  # fmt: skip
+    (folder / "skeleton.py").write_text("import math\n" + stubs)
+    return folder
+
+
+def test_a_course_of_ones_own(typed, seminar, tmp_path):
+    assert typed("--test", "seminar")[0] == 0
+    assert typed("A", "--course", "seminar")[0] == 0
+    path = tmp_path / "course" / "my_transformer.py"
+    path.write_text(
+        path.read_text().replace("def halved(x):\n    raise NotImplementedError", "def halved(x):\n    return 2 * x")
+    )
+    code, out = typed("A.2", "--check", "--course", "seminar")
+    assert code == 3
+    assert "half: it doubles" in out
+
+
+def test_an_unsound_course_is_told(typed, seminar):
+    (seminar / "mistakes.toml").write_text(PLANTED)
+    (seminar / "course.toml").write_text(TOML.replace("`softmax(___)`", "return weights @ v, weights"))
+    code, out = typed("--test", "seminar")
+    assert code == 3
+    assert "a hint contains a whole line of the solution: return weights @ v, weights" in out
+    assert "the mistake 'it triples' is named ['it doubles']" in out
+    assert "2 complaints" in out
+
+
+def test_the_quiz(typed):
+    every = questions(COURSE)
+    assert len(every) == 20
+    assert [
+        each.question
+        for each in every
+        if not each.judged(re.split("[;:]", each.answer)[0] if not each.all_of else each.answer)
+    ] == []
+    assert not any(each.judged("") or each.judged("I do not know this") for each in every)
+    assert typed("--quiz")[0] == 0
