@@ -26,7 +26,7 @@ def run():
 
 @pytest.fixture
 def checked(tmp_path, run):
-    def check(text: str, *numbers: str, limit: float = 60):
+    def check(text: str, *numbers: str, limit: float = 60.0):
         path = tmp_path / COURSE.file
         path.write_text(text, "utf-8")
         return Checker(COURSE, path, limit, run).check([COURSE.exercise(each) for each in numbers])
@@ -55,7 +55,7 @@ def test_done_and_not(checked):
     ],
 )
 def test_a_file_that_cannot_be_run_is_named(checked, text, said):
-    found = checked(text, "1.1", limit=3)
+    found = checked(text, "1.1", limit=3.0)
     assert said in found.problem
     assert found.exit_code == 2
     assert COURSE.file in found.problem
@@ -66,7 +66,7 @@ def test_a_part_that_hangs_is_named_with_its_line(checked):
         RIGHT
         + "\n\ndef split_heads(x, n_heads):\n    while True:\n        pass\n\n\ndef merge_heads(x):\n    return x\n"
     )
-    found = checked(text, "1.1", "1.5", "1.2", limit=3)
+    found = checked(text, "1.1", "1.5", "1.2", limit=3.0)
     assert found.verdicts["1.1"].done
     assert found.verdicts["1.5"].state == "stopped"
     assert "endless loop" in found.verdicts["1.5"].why

@@ -70,7 +70,6 @@ def test_a_first_evening(typed, tmp_path):
         (["--grade"], "--grade needs files"),
         (["--course", "nowhere"], "it has no course.toml"),
         (["--check", "--limit", "0"], "--limit must be a number of seconds"),
-        (["--finsh"], "--finish"),
     ],
 )
 def test_wrong_words_are_named(typed, words, said):

@@ -55,4 +55,4 @@ def questions(course: Course) -> list[Question]:
     if not path.is_file():
         raise DataError(f"This course has no quiz: {path} is missing.")
     rows: list[dict[str, Any]] = tomllib.loads(path.read_text("utf-8"))["question"]
-    return [Question(**{**row, "accept": tuple(row["accept"])}) for row in rows]
+    return [Question(accept=tuple(row.pop("accept")), **row) for row in rows]
