@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.machinery
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 
@@ -142,6 +145,55 @@ def test_the_environment_names_the_compiler(source, monkeypatch):
     assert native.compiler() is None, "what was asked for is not replaced by another"
     with pytest.raises(ConfigError, match=r"none was found, and CXX names 'no-such-compiler', which cannot be run"):
         native.library(source)
+
+
+APPLES = """#!{python}
+import subprocess, sys
+if "--version" in sys.argv:
+    sys.exit(print("Apple clang version 15.0.0"))
+if sys.argv[sys.argv.index("-fopenmp") - 1] != "-Xclang":
+    sys.exit("clang: error: unsupported option '-fopenmp'")
+ours = [each for each in sys.argv[1:] if each != "-Xclang" and "libomp" not in each and not each.startswith("-Wl")]
+sys.exit(subprocess.run(["g++", *ours]).returncode)
+"""
+
+
+@pytest.fixture
+def apples_clang(source, monkeypatch):
+    """The compiler is one that refuses -fopenmp alone, on a platform where torch brings a runtime of OpenMP."""
+    own, torch = source.with_name("clang++"), source.with_name("torch")
+    own.write_text(APPLES.format(python=sys.executable))
+    own.chmod(0o755)
+    (torch / "lib").mkdir(parents=True)
+    spec = importlib.machinery.ModuleSpec("torch", None, is_package=True)
+    spec.submodule_search_locations = [str(torch)]
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setenv("CXX", str(own))
+    return torch / "lib" / "libomp.dylib"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles in place of Apple's clang")
+def test_apples_clang_makes_threads_with_the_runtime_that_torch_brings(source, apples_clang):
+    apples_clang.write_bytes(b"")
+    folder = apples_clang.parent
+    assert native.openmp("Apple clang") == ("-Xclang", "-fopenmp", str(apples_clang), f"-Wl,-rpath,{folder}")
+    assert native.openmp("g++-15 (Homebrew GCC)") == ("-fopenmp",)
+    assert native.library(source).seven() == 7
+    assert native.why_not(source) == ""
+
+
+def test_a_compiler_that_does_not_take_ours_is_told_in_one_line(source, apples_clang):
+    told = native.why_not(source)
+    assert "\n" not in told
+    assert told.startswith("our C++ cannot be used: The C++ compiler must take seven.cpp and the flags -std=c++17")
+    assert "unsupported option '-fopenmp'" in told
+    assert "brew install gcc" in told
+
+
+def test_without_a_compiler_what_to_install_is_told(source, monkeypatch):
+    monkeypatch.setattr(native, "compiler", lambda: None)
+    assert "apt-get install g++; on macOS: xcode-select --install" in native.why_not(source)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_the_environment_leaves_it_off(monkeypatch):
 
 
 def test_without_a_compiler_a_line_says_what_it_costs(monkeypatch):
-    monkeypatch.setattr("glassformer.fast.training.compiler", lambda: None)
+    monkeypatch.setattr("glassformer.fast.compiler.compiler", lambda: None)
     monkeypatch.setattr("glassformer.fast.training.has_cpp", lambda source: False)
     network = model("decoder", dropout=0.1, **SETTINGS)
     (note,) = fast.for_training(network).notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -12,12 +13,13 @@ from glassformer.study import pool as pools
 from glassformer.study.pool import THREADS, Begun, Ended, Pool, Task, Told, with_threads
 
 ECHO = "import sys; print('got', input()); print('and more', end=''); sys.exit(len(sys.argv) - 1)"
-# Says that it is ready; at the first SIGTERM that it saves; a second one within half a second would be a fault.
+# Says that it is ready; at the end of its input that it saves; a SIGTERM within half a second would be a fault.
 SAVES = """
 import signal, sys
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 print("ready", flush=True)
-signal.sigtimedwait([signal.SIGTERM], 60)
+while sys.stdin.readline():
+    pass
 again = signal.sigtimedwait([signal.SIGTERM], 0.5)
 print("told twice" if again else "saved", flush=True)
 sys.exit(143)
@@ -81,6 +83,32 @@ def test_interrupt_lets_those_that_run_save_and_starts_no_more(task, monkeypatch
     assert sorted(ended) == [("a", 143), ("b", 143)]
 
 
+def test_where_a_signal_would_end_them_at_once_they_save_all_the_same(task, monkeypatch):
+    """As on Windows, which ends a process that is terminated."""
+    monkeypatch.setattr(subprocess.Popen, "terminate", subprocess.Popen.kill)
+    pool = Pool([task("a", SAVES)], 1)
+    told = []
+    for event in pool.run():
+        if isinstance(event, Told):
+            told.append(event.line)
+            pool.interrupt()
+    assert told == ["ready", "saved"]
+
+
+def test_a_second_request_ends_them_at_once(task):
+    stays = "import sys, time; print('ready', flush=True); sys.stdin.read(); print('asked', flush=True); time.sleep(60)"
+    pool = Pool([task("a", stays)], 1)
+    events = pool.run()
+    for event in events:
+        if isinstance(event, Told) and event.line == "ready":
+            pool.interrupt()
+        if isinstance(event, Told) and event.line == "asked":
+            break
+    [process] = [child.process for child in pool.children.values()]
+    events.close()
+    assert process.poll() == -signal.SIGTERM
+
+
 def test_leaving_early_ends_all(task):
     pool = Pool([task(name, SAVES) for name in "ab"], 2)
     events = pool.run()
@@ -107,15 +135,26 @@ def test_threads_of_all_libraries():
 
 def test_end_of_the_study_ends_its_arms(monkeypatch):
     """The input of an arm ends with the process that holds it."""
+    assert sent_at_the_end(monkeypatch) == [("kill", os.getpid(), signal.SIGTERM)]
+
+
+def test_on_windows_an_arm_raises_the_signal_that_lets_it_save(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert sent_at_the_end(monkeypatch) == [("raise", signal.SIGTERM)]
+
+
+def sent_at_the_end(monkeypatch):
+    """The signals that an arm gives itself where its input ends."""
     from glassformer.cli import arm
 
     read, write = os.pipe()
-    sent: list[tuple[int, int]] = []
+    sent = []
     real = os.read
     monkeypatch.setattr(os, "read", lambda handle, size: real(read if handle == 0 else handle, size))
-    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append(("kill", pid, number)))
+    monkeypatch.setattr(signal, "raise_signal", lambda number: sent.append(("raise", number)))
     os.write(write, b"more\n")
     os.close(write)
     arm.stop_with_the_study()
     os.close(read)
-    assert sent == [(os.getpid(), signal.SIGTERM)]
+    return sent

@@ -43,7 +43,10 @@ def stop_with_the_study() -> None:
     """Wait until standard input ends, then send this process SIGTERM."""
     while os.read(0, 1024):
         pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    if sys.platform == "win32":  # where os.kill would end this process at once, without a checkpoint
+        signal.raise_signal(signal.SIGTERM)
+    else:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def work(message: dict[str, Any], study: TextIO) -> int:

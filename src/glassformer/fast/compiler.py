@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib.util
 import logging
 import os
 import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import uuid
 from contextlib import suppress
 from functools import cache
@@ -25,12 +27,16 @@ from glassformer.base.cache_folder import VARIABLE, cache_folder, unwritable
 from glassformer.base.errors import ConfigError, ResourceError
 
 LOG = logging.getLogger(__name__)
+NATIVE = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
+"""For this processor: on ARM, clang knows it by another name."""
 FLAGS = (
-    *("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC"),
+    *("-std=c++17", "-O3", NATIVE, "-shared", "-fPIC"),
     *("-ffp-contract=off", "-fno-trapping-math"),
 )
 """Without fused additions, so that a number does not depend on how the compiler arranged its loop."""
 COMPILERS = ("g++", "clang++")
+HOW = "on Debian or Ubuntu: apt-get install g++; on macOS: xcode-select --install"
+MACS = "g++-15 after brew install gcc, since Apple's g++ is its clang"
 WANTED = "as the environment variable CXX names it, or g++ or clang++"
 
 
@@ -48,6 +54,17 @@ def compiler() -> list[str] | None:
     return next(([path, *arguments] for path, arguments in found if path), None)
 
 
+def why_not(source: Path) -> str:
+    """Why a C++ file cannot be used here, in one line; "" if it can."""
+    if compiler() is None:
+        return f"no C++ compiler was found, {WANTED}{asked_for()} ({HOW})"
+    try:
+        library(source)
+    except (ConfigError, ResourceError) as error:
+        return f"our C++ cannot be used: {' '.join(str(error).split()).rstrip('.')}"
+    return ""
+
+
 def asked_for() -> str:
     """What a message adds if CXX names a compiler."""
     return f", and CXX names {os.environ['CXX']!r}, which cannot be run" if os.environ.get("CXX") else ""
@@ -61,10 +78,7 @@ def library(source: Path) -> ctypes.CDLL:
     used.
     """
     if (command := compiler()) is None:
-        raise ConfigError(
-            f"A C++ compiler is needed, {WANTED}; none was found{asked_for()}. Install one (on Debian or Ubuntu: "
-            "apt-get install g++)."
-        )
+        raise ConfigError(f"A C++ compiler is needed, {WANTED}; none was found{asked_for()}. Install one ({HOW}).")
     folder, key = own_folder(), key_of(source, command)
     if (compiled := whole(folder, key)) is None:
         LOG.info(
@@ -120,6 +134,7 @@ def key_of(source: Path, command: list[str]) -> str:
     """What the compiled file's name begins with; another source or header, compiler, or processor gives another."""
     version = told_by([*command, "--version"]).stdout
     told = [
+        *openmp(version),
         *(each.read_text(encoding="utf-8") for each in (source, *sorted(source.parent.glob("*.h")))),
         *FLAGS,
         *command,
@@ -128,6 +143,20 @@ def key_of(source: Path, command: list[str]) -> str:
         processor(),
     ]
     return hashlib.sha256("\0".join(told).encode()).hexdigest()[:32]
+
+
+def openmp(version: str) -> tuple[str, ...]:
+    """The flags with which a compiler of this `version` makes threads.
+
+    Apple's clang reads OpenMP's pragmas only where its front end is told, and has no runtime. Torch brings one, and a
+    second one in the same process would end it; so ours is torch's.
+    """
+    torch = importlib.util.find_spec("torch")
+    folders = [Path(each) / "lib" for each in (torch.submodule_search_locations or [] if torch else [])]
+    runtimes = [each / "libomp.dylib" for each in folders if (each / "libomp.dylib").exists()]
+    if sys.platform != "darwin" or "clang" not in version or not runtimes:
+        return ("-fopenmp",)
+    return ("-Xclang", "-fopenmp", str(runtimes[0]), f"-Wl,-rpath,{runtimes[0].parent}")
 
 
 def told_by(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -153,13 +182,14 @@ def compile_to(folder: Path, key: str, source: Path, command: list[str]) -> Path
     """Write the compiled file under another name, and rename it once it is complete and on the disk."""
     new = folder / f"new-{uuid.uuid4().hex}.so"
     try:
-        ran = told_by([*command, *FLAGS, str(source), "-o", str(new)])
+        flags = [*FLAGS, *openmp(told_by([*command, "--version"]).stdout)]
+        ran = told_by([*command, *flags, str(source), "-o", str(new)])
         if ran.returncode or not new.exists():
             raise ConfigError(
-                f"The C++ compiler must take {source.name} and the flags {' '.join(FLAGS)}; {shlex.join(command)} "
+                f"The C++ compiler must take {source.name} and the flags {' '.join(flags)}; {shlex.join(command)} "
                 "answered: "
                 f"{ran.stderr.strip()[-600:] or f'exit status {ran.returncode}'}. Name another compiler in the "
-                "environment variable CXX, for example g++."
+                f"environment variable CXX, for example {'g++' if sys.platform != 'darwin' else MACS}."
             )
         with new.open("rb+") as file:
             os.fsync(file.fileno())

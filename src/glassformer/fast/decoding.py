@@ -25,7 +25,7 @@ from glassformer.decode.prepare import chosen_precision, device_of, plain, shari
 from glassformer.decode.rows import Emitted, Rows, Stop
 from glassformer.fast import graphs, likely
 from glassformer.fast.compiled import compile_steps
-from glassformer.fast.compiler import WANTED, asked_for, compiler, library
+from glassformer.fast.compiler import HOW, WANTED, asked_for, compiler, library, why_not
 from glassformer.fast.linear import Int8Linear, NativeLinear, PackedLinear, can_pack
 from glassformer.fast.native import CPP, has_cpp
 from glassformer.fast.stack import with_native_stacks
@@ -70,14 +70,14 @@ def for_decoding(
     """
     off = os.environ.get(SWITCH, "1").strip() == "0"
     if off:
-        tell_off(f"{SWITCH}=0 says")
+        tell_off(f"off, as {SWITCH}=0 says")
         made = plain(model, precision, cache)
         return made if not compile else compile_steps(sharing_weights(made) if made is model else made)
     if isinstance(model, Joint):
         return with_kernels(Joint([for_decoding(each, precision, cache, compile=compile) for each in model.members]))
     made = with_cache(model, lookup(PRECISIONS, precision, "decode.precision")(model), cache, compile=compile)
-    if device_of(model).type == "cpu" and not has_cpp():
-        tell_off(f"there is no C++ compiler ({WANTED})")
+    if device_of(model).type == "cpu" and not has_cpp() and (reason := why_not(CPP)):
+        tell_off(reason)
     if compile:
         return with_kernels(compile_steps(sharing_weights(made) if made is model else made))
     if made is model and (device_of(model).type not in graphs.MACHINES or hasattr(model, "unshard")):
@@ -117,7 +117,7 @@ def with_kernels(made: Transformer) -> Transformer:
 @cache
 def tell_off(reason: str) -> None:
     """Say once that our C++ is off."""
-    LOG.info(f"fast: off, as {reason}; {COST}")
+    LOG.info(f"fast: {reason}; {COST}")
 
 
 def in_float32(model: Transformer) -> Transformer:
@@ -169,8 +169,8 @@ def in_int8(model: Transformer) -> Transformer:
         )
     if compiler() is None:
         raise ConfigError(
-            f"decode.precision='int8' needs a C++ compiler, {WANTED}; none was found{asked_for()}. Install one (on "
-            "Debian or Ubuntu: apt-get install g++), or use 'float32'."
+            f"decode.precision='int8' needs a C++ compiler, {WANTED}; none was found{asked_for()}. Install one "
+            f"({HOW}), or use 'float32'."
         )
     library(CPP)  # now, where the user can be told
     made = copy.deepcopy(model).float()

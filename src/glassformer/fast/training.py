@@ -12,7 +12,7 @@ from torch import nn
 
 from glassformer.fast import attention, convolution, cross_entropy, orthogonal
 from glassformer.fast.attention import FastAttention
-from glassformer.fast.compiler import WANTED, asked_for, compiler
+from glassformer.fast.compiler import why_not
 from glassformer.fast.convolution import FastConvolution
 from glassformer.fast.dropout import FastDropout, FastStochasticDepth
 from glassformer.fast.native import has_cpp
@@ -68,7 +68,8 @@ def for_training(model: nn.Module, optimizer: torch.optim.Optimizer | None = Non
     ...     pass  # train it
 
     Whether a part can be exchanged is decided now: one with hooks of its own, a `forward` of its own, or on another
-    device is left alone. Without a C++ compiler, or with GLASSFORMER_FAST=0, `notes` says so and what it costs.
+    device is left alone. Without a C++ compiler that takes ours, or with GLASSFORMER_FAST=0, `notes` says so
+    and what it costs.
     """
     exchanged = Exchanged()
     if os.environ.get(SWITCH, "1").strip() == "0":
@@ -76,8 +77,8 @@ def for_training(model: nn.Module, optimizer: torch.optim.Optimizer | None = Non
         return exchanged
     if not any(each.device.type == "cpu" for each in model.parameters()):
         return exchanged
-    if compiler() is None:
-        exchanged.notes.append(f"fast: no C++ compiler was found, {WANTED}{asked_for()}; {COST}")
+    if not has_cpp(attention.SOURCE) and (reason := why_not(attention.SOURCE)):
+        exchanged.notes.append(f"fast: {reason}; {COST}")
     for module, fast in exchangeable(model):
         exchanged.put(module, "__class__", fast)
     head = getattr(model, "head", None)

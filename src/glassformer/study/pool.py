@@ -1,15 +1,21 @@
-"""A pool of processes, a fixed number at a time: start them, read their output, and stop them together."""
+"""A pool of processes, a fixed number at a time: start them, read their output, and stop them together.
+
+A process is asked to save and to stop by the end of its input, which every platform has; SIGTERM ends it at once on
+Windows. For the same reason a thread reads the output of each: there, pipes cannot be waited for together.
+"""
 
 from __future__ import annotations
 
 import os
-import selectors
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 POLL = 0.2
 """The most seconds until a request to stop is passed on."""
@@ -17,6 +23,7 @@ PATIENCE = 30.0
 """The seconds that a process has to end by itself."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
 """The variables that the libraries under torch and the tokenizers read when they are loaded."""
+NEW_GROUP = subprocess.CREATE_NEW_PROCESS_GROUP if sys.platform == "win32" else 0
 
 
 @dataclass(frozen=True)
@@ -61,8 +68,9 @@ class Child:
 
     task: Task
     process: subprocess.Popen[bytes]
+    reader: Thread
     stopping: bool = False
-    heard: bytearray = field(default_factory=bytearray)
+    rest: bytearray = field(default_factory=bytearray)
     """The start of a line that is not complete yet."""
 
 
@@ -73,7 +81,9 @@ class Pool:
         self.waiting = deque(tasks)
         self.limit = limit
         self.children: dict[int, Child] = {}
-        """By the file descriptor of their standard output."""
+        """By the number of the process."""
+        self.heard: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
+        """What processes wrote, by their numbers; nothing at the end of one's output."""
         self.stopping = False
 
     def interrupt(self) -> None:
@@ -82,20 +92,19 @@ class Pool:
 
     def run(self) -> Generator[Begun | Told | Ended]:
         """Yield events until all tasks have ended. If the generator is closed early or fails, it ends all tasks."""
-        with selectors.DefaultSelector() as selector:
-            try:
-                while self.children or (self.waiting and not self.stopping):
-                    while self.waiting and not self.stopping and len(self.children) < self.limit:
-                        yield self._start(selector, self.waiting.popleft())
-                    for key, _ in selector.select(POLL):
-                        yield from self._hear(selector, self.children[key.fd])
-                    if self.stopping:
-                        self._tell_to_stop()
-            finally:
-                self._end_all()
+        try:
+            while self.children or (self.waiting and not self.stopping):
+                while self.waiting and not self.stopping and len(self.children) < self.limit:
+                    yield self._start(self.waiting.popleft())
+                with suppress(Empty):
+                    number, data = self.heard.get(timeout=POLL)
+                    yield from self._hear(self.children[number], data)
+                if self.stopping:
+                    self._tell_to_stop()
+        finally:
+            self._end_all()
 
-    def _start(self, selector: selectors.BaseSelector, task: Task) -> Begun:
-        """Start a task in its own process group, so that Ctrl-C reaches it only through this pool, and once."""
+    def _start(self, task: Task) -> Begun:
         task.log.parent.mkdir(parents=True, exist_ok=True)
         with task.log.open("ab") as log:
             process = subprocess.Popen(
@@ -104,57 +113,64 @@ class Pool:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=task.environment,
-                process_group=0,
                 bufsize=0,
+                process_group=None if sys.platform == "win32" else 0,  # Ctrl-C reaches it through the pool, and once
+                creationflags=NEW_GROUP,
             )
         assert process.stdin is not None
-        assert process.stdout is not None
-        self.children[process.stdout.fileno()] = Child(task, process)
-        selector.register(process.stdout, selectors.EVENT_READ)
+        reader = Thread(target=self._read, args=(process,), daemon=True, name=f"output of {task.name}")
+        self.children[process.pid] = Child(task, process, reader)
+        reader.start()
         with suppress(BrokenPipeError):  # the process died at once; its exit code and its log say why
             process.stdin.write(task.message.encode() + b"\n")
         return Begun(task)
 
-    def _hear(self, selector: selectors.BaseSelector, child: Child) -> Iterator[Told | Ended]:
-        assert child.process.stdout is not None
-        handle = child.process.stdout.fileno()
-        data = os.read(handle, 65_536)
-        child.heard += data
-        *lines, rest = bytes(child.heard).split(b"\n")
-        child.heard = bytearray(rest)
+    def _read(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        data = b"begun"
+        while data:
+            data = os.read(process.stdout.fileno(), 65_536)
+            self.heard.put((process.pid, data))
+
+    def _hear(self, child: Child, data: bytes) -> Iterator[Told | Ended]:
+        child.rest += data
+        *lines, rest = bytes(child.rest).split(b"\n")
+        child.rest = bytearray(rest)
         for line in lines:
             yield Told(child.task, line.decode("utf-8", "replace"))
         if not data:
-            selector.unregister(child.process.stdout)
             code = child.process.wait()
-            del self.children[handle]
-            closed(child.process)
+            del self.children[child.process.pid]
+            closed(child)
             yield Ended(child.task, code)
 
     def _tell_to_stop(self) -> None:
-        """Terminate each task once, as a second signal would end it without a checkpoint."""
+        """Ask each task to save and to stop."""
         for child in self.children.values():
-            if not child.stopping:
-                child.stopping = True
-                child.process.terminate()
+            child.stopping = True
+            assert child.process.stdin is not None
+            child.process.stdin.close()
 
     def _end_all(self) -> None:
-        """Terminate all tasks: those told to stop before quit at once, others save first, slow ones are killed."""
+        """End all tasks: those told to stop before quit at once, others save first, slow ones are killed."""
         for child in self.children.values():
-            child.process.terminate()
+            if child.stopping:
+                child.process.terminate()
+        self._tell_to_stop()
         for child in self.children.values():
             try:
                 child.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 child.process.kill()
                 child.process.wait()
-            closed(child.process)
+            closed(child)
         self.children.clear()
 
 
-def closed(process: subprocess.Popen[bytes]) -> None:
-    """Close the pipes to a process that has ended."""
-    for pipe in (process.stdin, process.stdout):
+def closed(child: Child) -> None:
+    """Close the pipes to a process that has ended; one from which a process of its own still hears stays open."""
+    child.reader.join(timeout=1)
+    for pipe in (child.process.stdin, None if child.reader.is_alive() else child.process.stdout):
         if pipe is not None:
             pipe.close()
 

@@ -7,13 +7,17 @@
 
 #pragma once
 
-#include <omp.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <thread>
+
+// Of OpenMP's runtime, whose header Apple's clang comes without.
+extern "C" {
+int omp_get_thread_num();
+int omp_get_num_threads();
+}
 
 namespace glassformer {
 
