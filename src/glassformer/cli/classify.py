@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
+from glassformer.cli.input_lines import STDIN, lines_of, texts_of
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
-from glassformer.cli.translate import answers, batch_size, lines_of, note, note_untrained, on_one_line
+from glassformer.cli.translate import answers, batch_size, note, note_untrained, on_one_line
 from glassformer.data.tokens.vocabulary import lacking
 from glassformer.train.sample_lengths import Untrained, untrained_field
 
@@ -22,7 +23,8 @@ def run(arguments: Arguments) -> int:
     """Label standard input line by line on standard output, both in UTF-8."""
     folder, *others = existing_runs(arguments)
     talking, average = sys.stdin.isatty(), averaged(arguments)
-    size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe_of(folder).decode.batch_size)
+    recipe = recipe_of(folder)
+    size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     if talking:
         print("Type a line and press Enter; Ctrl-D ends.", file=sys.stderr)
     from glassformer.train.finished.use import classify  # after the checks, as importing torch takes a second
@@ -34,7 +36,8 @@ def run(arguments: Arguments) -> int:
     parts: Counter[str] = Counter()
     untrained: dict[int, Untrained] = {}
     try:
-        for number, found in enumerate(answers(lines_of(sys.stdin.buffer), classified), start=1):
+        lines = texts_of(lines_of(sys.stdin.buffer), STDIN, arguments, recipe)
+        for number, found in enumerate(answers(lines, classified), start=1):
             sys.stdout.buffer.write(written(found, arguments).encode() + b"\n")
             if found and found.unknown:
                 unknown.append(number)

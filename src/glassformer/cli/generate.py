@@ -14,6 +14,7 @@ from glassformer.cli.figures import refuse_more
 from glassformer.cli.flags.beamed import NO_BEAM, beamed
 from glassformer.cli.flags.wished import stops_of, wished
 from glassformer.cli.idle import drawless, refuse_idle_search, refuse_idle_seed
+from glassformer.cli.input_lines import texts_of
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
@@ -54,7 +55,7 @@ def run(arguments: Arguments) -> int:
     n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
     refuse_alike(n, recipe)
     guessing = guessing_of(arguments)
-    prompts, wishes = prompts_of(arguments), wished(arguments, folder)
+    prompts, wishes = prompts_of(arguments, recipe), wished(arguments, folder)
     from glassformer.train.finished.writing import Writer, note_of  # after the checks: importing torch takes a second
 
     writer, stops = Writer(folder, recipe, guessing, others), stops_of(arguments)
@@ -164,7 +165,7 @@ def refuse_alike(n: int, recipe: Recipe) -> None:
         )
 
 
-def prompts_of(arguments: Arguments) -> list[str]:
+def prompts_of(arguments: Arguments, recipe: Recipe) -> list[str]:
     """Return the prompts: that of `--prompt`, the lines of `--file`, or standard input without its last line end.
 
     A terminal is not waited for: without a prompt, the prompt is empty.
@@ -172,10 +173,12 @@ def prompts_of(arguments: Arguments) -> list[str]:
     given, file = arguments.options.get("prompt"), arguments.options.get("file")
     if given is not None and file is not None:
         raise ConfigError("--prompt gives one prompt, --file one prompt per line. Give only one of them.")
+    if file is not None:
+        return [*texts_of(read_lines(file), f"{file}:", arguments, recipe)]
+    if idle := [f"--{each}" for each in ("field", "plain") if each in arguments.options]:
+        raise ConfigError(f"{idle[0]} is for the lines of --file; all else is one prompt. Remove {idle[0]}.")
     if given is not None:
         return [given]
-    if file is not None:
-        return read_lines(file)
     if sys.stdin.isatty():
         return [""]
     data = sys.stdin.buffer.read(LONGEST_LINE + 1).removeprefix(MARK)

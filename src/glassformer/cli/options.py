@@ -125,6 +125,8 @@ BEAM = Option("beam", "N", "Beam search with N hypotheses (default: the recipe's
 PROMPT = Option(
     "prompt", "TEXT", "Text to continue, or source to answer (default: standard input; at a terminal an empty text)."
 )
+FIELD = Option("field", "NAME", "Each line is a JSON object: read this field of it, such as text, or translation.en.")
+PLAIN = Option("plain", None, "Lines are plain text, though they look like JSON.")
 PROMPTS = Option("file", "FILE", "File with one prompt per line; a blank line is an empty prompt.")
 TEXTS = Option(
     "n",
@@ -264,6 +266,8 @@ ACTING = (
 GENERATING = (
     PROMPT,
     PROMPTS,
+    FIELD,
+    PLAIN,
     TEXTS,
     NEW_TOKENS,
     TEMPERATURE,

@@ -14,9 +14,9 @@ from glassformer.cli.figures import asked_of, line_of
 from glassformer.cli.flags.beamed import beamed
 from glassformer.cli.flags.wished import wished
 from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_search, refuse_idle_seed
+from glassformer.cli.input_lines import STDIN, lines_of, texts_of
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import converted
-from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.data.tokens.vocabulary import lacking
 from glassformer.train.sample_lengths import Untrained, in_words
 from glassformer.train.tasks import task_of
@@ -52,7 +52,8 @@ def run(arguments: Arguments) -> int:
     parts: Counter[str] = Counter()
     untrained: dict[int, Untrained] = {}
     try:
-        for number, answer in enumerate(answers(lines_of(sys.stdin.buffer), translated), start=1):
+        lines = texts_of(lines_of(sys.stdin.buffer), STDIN, arguments, own)
+        for number, answer in enumerate(answers(lines, translated), start=1):
             plain = on_one_line(answer.text if answer else "")
             sys.stdout.buffer.write((plain if asked is None else line_of(number, answer, arguments)).encode() + b"\n")
             if answer and answer.cut:
@@ -85,13 +86,6 @@ def with_beam(arguments: Arguments) -> dict[str, object]:
 def batch_size(given: str | None, usual: int) -> int:
     """Return how many lines are translated together."""
     return usual if given is None else whole_number("batch-size", given, 999_999_999, usual)
-
-
-def lines_of(file: HasLines) -> Iterator[str]:
-    """Yield the lines of a UTF-8 stream as text. LF and CRLF end a line; a leading byte order mark is removed."""
-    where = "Standard input, line "
-    for number, line in enumerate(bounded_lines(file, where), start=1):
-        yield decoded(line, f"{where}{number}")
 
 
 def answers(

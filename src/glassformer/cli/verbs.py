@@ -24,6 +24,7 @@ from glassformer.cli.options import (
     DRY_RUN,
     DTYPE,
     EXPORT,
+    FIELD,
     FIND_RATE,
     FORCE,
     GENERATING,
@@ -47,6 +48,7 @@ from glassformer.cli.options import (
     OVERWRITE,
     PATCH,
     PICTURE,
+    PLAIN,
     PLOT,
     PORT,
     PROBABILITIES,
@@ -126,7 +128,23 @@ VERBS: dict[str, Verb] = {
         "Read lines from standard input, write one answer for each to standard output. A blank line stays blank. "
         "Several RUNs with the same vocabularies answer as a committee (an ensemble): each token by the mean of their "
         "probabilities, which is more often right than one model, as a rule.",
-        (BEAM, N_BEST, SCORES, ALIGNMENTS, JSON_ANSWERS, BAN, FORCE, BEGIN, BIAS, REGEX, SCHEMA, AVERAGE, BATCH_SIZE),
+        (
+            BEAM,
+            N_BEST,
+            SCORES,
+            ALIGNMENTS,
+            JSON_ANSWERS,
+            BAN,
+            FORCE,
+            BEGIN,
+            BIAS,
+            REGEX,
+            SCHEMA,
+            AVERAGE,
+            BATCH_SIZE,
+            FIELD,
+            PLAIN,
+        ),
         ("decode",),
         many=True,
     ),
@@ -147,7 +165,7 @@ VERBS: dict[str, Verb] = {
         "Read lines from standard input, write the label of each to standard output. A blank line stays blank; no "
         "line is truncated. Several RUNs with the same labels answer as a committee (an ensemble), by the mean of "
         "their probabilities, which is more often right than one model, as a rule.",
-        (PROBABILITIES, JSON_LINES, AVERAGE, BATCH_SIZE),
+        (PROBABILITIES, JSON_LINES, AVERAGE, BATCH_SIZE, FIELD, PLAIN),
         many=True,
     ),
     "rollout": Verb(

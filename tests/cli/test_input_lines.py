@@ -1,0 +1,83 @@
+"""JSON lines where lines of text are read: a field of each, or a refusal with the way; never braces and keys."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Input
+from glassformer.base.errors import ConfigError
+from glassformer.cli.arguments import Arguments
+from glassformer.cli.input_lines import texts_of
+from glassformer.train.recipe import Recipe, dumps_recipe, override
+
+NESTED = [{"id": 7, "translation": {"en": "ein Hund"}}, {"id": 8, "translation": {"en": "grün"}}]
+LINES = "".join(json.dumps(each) + "\n" for each in NESTED).encode()
+VERBS = ("translate", "classify")
+
+
+def ask(run, monkeypatch, data: bytes, verb: str, *words: str):
+    monkeypatch.setattr(sys, "stdin", Input(data))
+    return run(verb, "runs/old", *words)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_json_on_standard_input_is_refused_with_its_fields(run, session, a_run, monkeypatch, verb):
+    answer = ask(run, monkeypatch, b"\n" + LINES, verb)
+    assert answer.code == 2
+    assert answer.out.strip() == ""
+    assert "Standard input, line 2: this seems to be JSON" in answer.err
+    assert "Give --field NAME to read a field of each line, here id, translation; --plain if" in answer.err
+
+
+@pytest.mark.parametrize(
+    "data", [b'[\n  {"text": "a"}\n]\n', b'{\n "text": "a"\n}\n', b'[{"text": "a"}]\n', b'{"text": broken}\n']
+)
+def test_json_of_another_shape_is_refused_with_what_makes_lines_of_it(run, session, a_run, monkeypatch, data):
+    assert "an object a line, as jq -c writes them" in ask(run, monkeypatch, data, "translate").err
+
+
+def test_a_field_of_each_object_is_read_and_blank_lines_stay_blank(run, session, a_run, monkeypatch):
+    data = LINES.replace(b"\n", b"\n\n", 1)
+    assert ask(run, monkeypatch, data, "translate", "--field", "translation.en").out == "EIN HUND\n\nGRÜN\n"
+    assert ask(run, monkeypatch, data, "classify", "--field", "id").out == "1:1\n\n3:1\n"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_missing_field_and_a_line_that_is_no_object_are_named_by_their_line(run, session, a_run, monkeypatch, verb):
+    missing = ask(run, monkeypatch, LINES, verb, "--field", "translation.de")
+    assert missing.code == 2
+    assert "Standard input, line 1: the object has no field 'translation.de'" in missing.err
+    assert "'translation.en'" in missing.err
+    other = ask(run, monkeypatch, LINES + b"ein Hund\n", verb, "--field", "id")
+    assert "Standard input, line 3: a line must be one JSON object" in other.err
+
+
+def test_braces_are_text_where_that_is_said_or_where_the_run_learned_them(run, session, a_run, monkeypatch):
+    assert ask(run, monkeypatch, b'{"a": 1}\n', "translate", "--plain").out == '{"A": 1}\n'
+    recipe = override(Recipe("old"), {"data.task": "pairs", "data.train": "a", "data.dev": "b", "data.json": False})
+    Path("runs/old/recipe.toml").write_text(dumps_recipe(recipe))
+    assert ask(run, monkeypatch, b'{"a": 1}\n', "translate").out == '{"A": 1}\n'
+
+
+def test_text_with_braces_is_text(run, session, a_run, monkeypatch):
+    for data in (b"{a} sentence\n", b'[x] "y": z\n', b'"{": he said\n'):
+        assert ask(run, monkeypatch, data, "translate").out == data.decode().upper()
+
+
+def test_prompts_of_a_file_too(run, writing, a_run, refused):
+    Path("prompts.jsonl").write_bytes(LINES)
+    words = ("generate", "runs/old", "--file", "prompts.jsonl")
+    assert "prompts.jsonl:1: this seems to be JSON" in refused(*words)
+    assert json.loads(run(*words, "--field", "translation.en", "--json").out.splitlines()[1])["prompt"] == "grün"
+    assert json.loads(run(*words, "--plain", "--json").out.splitlines()[0])["prompt"] == json.dumps(NESTED[0])
+    assert "--field is for the lines of --file" in refused("generate", "runs/old", "--prompt", "a", "--field", "b")
+
+
+def test_one_of_both_flags():
+    both = Arguments(options={"field": "a", "plain": ""})
+    with pytest.raises(ConfigError, match="Give only one of them"):
+        next(texts_of(["a"], "", both, Recipe("x")))
