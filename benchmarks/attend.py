@@ -1,4 +1,4 @@
-"""Compares the attention backends by length, to find where `nn/attend/auto.py` should switch between them.
+"""Compares the attention backends by length, to find where `nn/rules.py` should switch between them.
 
 Three cases: forward, and forward with backward, over whole sequences in batches with the same number of tokens at any
 length, as in training; and one query over a growing cache, as in decoding. `auto` names the backend that the default
@@ -14,8 +14,9 @@ import torch
 from common import Row, arguments, begin, compare, finish
 from torch import Tensor
 
-from glassformer.nn.attend import ATTEND, Attend, Mask, pick
-from glassformer.nn.attend.auto import MATMUL_UP_TO
+from glassformer.nn.attention import Attend
+from glassformer.nn.mask import Mask
+from glassformer.nn.rules import ATTEND, MATMUL_UP_TO, pick
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 MASKS = ("none", "causal", "padding")

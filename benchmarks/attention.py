@@ -14,10 +14,11 @@ import torch
 from common import Row, arguments, begin, compare, finish
 from torch import Tensor
 
-from glassformer.nn.attend import ATTEND, Mask
 from glassformer.nn.attention import Attention
+from glassformer.nn.mask import Mask
 from glassformer.nn.norm import RMSNorm
 from glassformer.nn.positions import Rotation
+from glassformer.nn.rules import ATTEND
 
 BACKENDS = {"ours": "auto", "matmul": "matmul", "sdpa": "sdpa"}
 

@@ -20,7 +20,9 @@ from statistics import linear_regression
 import torch
 from common import Row, arguments, begin, compare, fail, finish, markdown, peak
 
-from glassformer.nn.attend import ATTEND, Mask, Pattern
+from glassformer.base.pattern import Pattern
+from glassformer.nn.mask import Mask
+from glassformer.nn.rules import ATTEND
 
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192)
 WINDOW = 128

@@ -17,13 +17,12 @@ from torch import Tensor, nn
 from glassformer import ATTEND, ModelConfig, Transformer
 from glassformer.base.order import RelativeConfig, RotaryConfig
 from glassformer.fast.compiler import compiler
-from glassformer.nn.activation import ACTIVATIONS
-from glassformer.nn.feed_forward import EXPERTS, FEED_FORWARDS
+from glassformer.nn.block import PLACEMENTS
+from glassformer.nn.feed_forward import ACTIVATIONS, EXPERTS, FEED_FORWARDS
 from glassformer.nn.norm import NORMS
 from glassformer.nn.outputs import Lm
 from glassformer.nn.positions import POSITIONS, ROTARY_LAYOUTS, ROTARY_SCALINGS
 from glassformer.nn.recipe import DEFAULTS, LOOK_BACK
-from glassformer.nn.residual import PLACEMENTS
 from glassformer.proof.laws import specimens as library
 from glassformer.proof.laws.law import Setting
 from glassformer.proof.laws.specimens import PADDINGS, VOCAB, stack

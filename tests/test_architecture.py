@@ -15,7 +15,7 @@ import torch
 
 import architecture as rules
 import glassformer
-from glassformer.nn.attend.reference import reference
+from glassformer.nn.attention import reference
 
 TESTS = sorted(path for folder in ("tests", "benchmarks") for path in (rules.ROOT / folder).rglob("*.py"))
 ASSETS = sorted(path for kind in ("js", "css", "html") for path in rules.SOURCE.rglob(f"*.{kind}"))
@@ -96,18 +96,18 @@ class C(B):
 PLANTED = [
     (rules.upward_imports, "base/shapes.py", "from glassformer.nn import norm", True),
     (rules.upward_imports, "nn/mask.py", "from glassformer.data.batch import Batch", True),
-    (rules.upward_imports, "nn/attend/mask.py", "import glassformer.train.loop", True),
+    (rules.upward_imports, "nn/mask.py", "import glassformer.train.loop", True),
     (rules.upward_imports, "nn/mask.py", "from ..data import batch", True),
-    (rules.upward_imports, "nn/positions/rotary.py", "from ...train import loop", True),
-    (rules.upward_imports, "nn/attend/mask.py", "def f():\n    from glassformer import train", True),
+    (rules.upward_imports, "nn/positions.py", "from ...train import loop", True),
+    (rules.upward_imports, "nn/mask.py", "def f():\n    from glassformer import train", True),
     (rules.upward_imports, "store/checkpoint.py", "import glassformer", True),
     (rules.upward_imports, "store/checkpoint.py", "from glassformer import Transformer", True),
     (rules.upward_imports, "nn/config.py", "from glassformer.data.batch import Batch", True),
     (rules.upward_imports, "cli/run.py", "from glassformer import Transformer", True),
-    (rules.upward_imports, "nn/attend/mask.py", "import_module('glassformer.train.loop')", True),
+    (rules.upward_imports, "nn/mask.py", "import_module('glassformer.train.loop')", True),
     (rules.upward_imports, "newcomer/x.py", "", True),
-    (rules.upward_imports, "nn/attend/mask.py", "from glassformer.base.shapes import Tensor\nimport torch", False),
-    (rules.upward_imports, "nn/positions/rotary.py", "from ..norm import LayerNorm\nfrom . import bias", False),
+    (rules.upward_imports, "nn/mask.py", "from glassformer.base.shapes import Tensor\nimport torch", False),
+    (rules.upward_imports, "nn/positions.py", "from ..norm import LayerNorm\nfrom . import bias", False),
     (rules.upward_imports, "store/checkpoint.py", "from glassformer import __version__", False),
     (rules.banned_calls, "store/x.py", "import pickle", True),
     (rules.banned_calls, "store/x.py", "def f():\n    from pickle import loads", True),

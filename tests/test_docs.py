@@ -224,7 +224,7 @@ def test_where_is(path, name):
 
 def test_where_is_can_fail():
     assert len(PLACES) > 15
-    assert not {"nothing", "Mask.nothing"} & defined(architecture.SOURCE / "nn/attend/mask.py")
+    assert not {"nothing", "Mask.nothing"} & defined(architecture.SOURCE / "nn/mask.py")
 
 
 def test_floors_are_those_of_the_test():

@@ -24,15 +24,15 @@ if TYPE_CHECKING:  # the same names as in `_HOMES`, for type checkers and editor
     from glassformer.lens.roles.run import diagnose_run as diagnose_run
     from glassformer.lens.trace.make import trace as trace
     from glassformer.lens.trace.value import read_trace as read_trace
-    from glassformer.nn.attend import ATTEND as ATTEND
-    from glassformer.nn.attend.mask import Mask as Mask
     from glassformer.nn.attention import Attention as Attention
     from glassformer.nn.block import Block as Block
     from glassformer.nn.config import ModelConfig as ModelConfig
     from glassformer.nn.config import StackConfig as StackConfig
+    from glassformer.nn.mask import Mask as Mask
     from glassformer.nn.presets import PRESETS as PRESETS
     from glassformer.nn.presets import preset as preset
-    from glassformer.nn.recompute import recompute as recompute
+    from glassformer.nn.rules import ATTEND as ATTEND
+    from glassformer.nn.stack import recompute as recompute
     from glassformer.nn.transformer import Transformer as Transformer
     from glassformer.store.checkpoint import load as load
     from glassformer.store.checkpoint import save as save
@@ -73,11 +73,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ATTEND": "glassformer.nn.attend",
+    "ATTEND": "glassformer.nn.rules",
     "Attention": "glassformer.nn.attention",
     "Batch": "glassformer.data.batch",
     "Block": "glassformer.nn.block",
-    "Mask": "glassformer.nn.attend.mask",
+    "Mask": "glassformer.nn.mask",
     "ModelConfig": "glassformer.nn.config",
     "PRESETS": "glassformer.nn.presets",
     "Schedule": "glassformer.train.optim.schedule",
@@ -95,7 +95,7 @@ _HOMES = {
     "plot_positions": "glassformer.lens.plot",
     "preset": "glassformer.nn.presets",
     "read_trace": "glassformer.lens.trace.value",
-    "recompute": "glassformer.nn.recompute",
+    "recompute": "glassformer.nn.stack",
     "save": "glassformer.store.checkpoint",
     "sharpest_head": "glassformer.lens.picture",
     "silence": "glassformer.lens.ablate",

@@ -6,12 +6,12 @@ import pytest
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup, suggestion
-from glassformer.nn.activation import ACTIVATIONS
-from glassformer.nn.attend import ATTEND
+from glassformer.nn.block import PLACEMENTS
+from glassformer.nn.feed_forward import ACTIVATIONS
 from glassformer.nn.initialize import INITS
 from glassformer.nn.norm import NORMS
 from glassformer.nn.positions import POSITIONS
-from glassformer.nn.residual import PLACEMENTS
+from glassformer.nn.rules import ATTEND
 
 TABLES = [ATTEND, *ATTEND.values(), NORMS, ACTIVATIONS, POSITIONS, PLACEMENTS, INITS]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from law import breaks
 
-MASK, BACKENDS = "glassformer.nn.attend.mask", "tests/contract/test_backends.py"
+MASK, BACKENDS = "glassformer.nn.mask", "tests/contract/test_backends.py"
 CAUSALITY, PADDING, CACHE = (f"tests/contract/test_{name}.py" for name in ("causality", "padding", "cache"))
 SPECIFIED = f"{BACKENDS}::test_reference_is_the_equation"
 BLIND = f"{BACKENDS}::test_a_query_that_may_read_nothing_gets_zeros"
 ALONE = f"{PADDING}::test_each_row_of_a_padded_batch_gets_what_it_gets_alone"
 STEPS = f"{CACHE}::test_steps_give_the_logits_of_one_forward"
 INITIAL = "tests/contract/test_initial_loss.py"
-NORM, REFERENCE = "glassformer.nn.norm", "glassformer.nn.attend.reference"
+NORM, REFERENCE = "glassformer.nn.norm", "glassformer.nn.attention"
 
 
 # --- what a query may read
@@ -113,7 +113,7 @@ def rms_norm_subtracts_the_mean(original):
 
 
 @breaks(
-    "glassformer.nn.residual:Residual.forward",
+    "glassformer.nn.block:Residual.forward",
     "tests/contract/test_gradcheck.py::test_residual tests/nn/test_branches.py",
 )
 def a_branch_replaces_the_stream(original):
@@ -133,17 +133,17 @@ def the_feed_forward_branch_is_linear(original):
 # --- order
 
 
-@breaks("glassformer.nn.positions.bias:alibi_slopes", "tests/nn/test_positions.py")
+@breaks("glassformer.nn.positions:alibi_slopes", "tests/nn/test_positions.py")
 def all_heads_have_the_same_slope(original):
     return lambda n_heads: [original(n_heads)[0]] * n_heads
 
 
-@breaks("glassformer.nn.positions.rotary:rotate", "tests/nn/test_rotary.py")
+@breaks("glassformer.nn.positions:rotate", "tests/nn/test_rotary.py")
 def rotation_turns_the_other_way(original):
     return lambda x, rotation: original(x, None if rotation is None else rotation._replace(sin=-rotation.sin))
 
 
-@breaks("glassformer.nn.positions.rotary:neighbours", "tests/nn/test_rotary.py tests/parity")
+@breaks("glassformer.nn.positions:neighbours", "tests/nn/test_rotary.py tests/parity")
 def pairs_of_neighbours_are_halves(original):
     return lambda x: tuple(x.chunk(2, dim=-1))
 
@@ -151,18 +151,18 @@ def pairs_of_neighbours_are_halves(original):
 # --- embedding and head
 
 
-@breaks("glassformer.nn.vocabulary:Embedding.forward", "tests/nn/test_vocabulary.py")
+@breaks("glassformer.nn.embedding:Embedding.forward", "tests/nn/test_vocabulary.py")
 def tokens_are_not_scaled(original):
     return lambda self, tokens: original(self, tokens) / self.scale
 
 
-@breaks("glassformer.nn.vocabulary:check_tokens", "tests/nn/test_vocabulary.py tests/nn/test_wrong_arguments.py")
+@breaks("glassformer.nn.embedding:check_tokens", "tests/nn/test_vocabulary.py tests/nn/test_wrong_arguments.py")
 def an_id_outside_the_vocabulary_is_not_named(original):
     return lambda tokens, vocab_size: None
 
 
 @breaks(
-    "glassformer.nn.vocabulary:Head.prior",
+    "glassformer.nn.heads:Head.prior",
     "tests/train/test_loss.py tests/train/test_cross_entropy.py tests/nn/test_vocabulary.py",
 )
 def smoothing_reaches_tokens_that_are_never_written(original):
@@ -222,7 +222,7 @@ def positions_run_on_over_documents(original):
 # --- observing
 
 
-@breaks("glassformer.nn.watch:watch_attention", "tests/nn/test_watch.py")
+@breaks("glassformer.nn.observe:watch_attention", "tests/nn/test_watch.py")
 def observing_never_ends(original):
     import contextlib
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer import ATTEND
-from glassformer.nn import rolling
+from glassformer.nn import compact_cache as rolling
 from specimens import ENDS, INSIDES, ORDERS, PATTERNS, RULES, close, model, padded, tokens
 
 T = 7

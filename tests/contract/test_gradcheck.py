@@ -12,14 +12,14 @@ from torch.func import functional_call
 
 from glassformer import ATTEND, Attention, Mask
 from glassformer.base.errors import ConfigError
-from glassformer.nn.activation import ACTIVATIONS
-from glassformer.nn.attend import Pattern
-from glassformer.nn.blocks import build_block, build_feed_forward
-from glassformer.nn.feed_forward import FeedForward
+from glassformer.base.pattern import Pattern
+from glassformer.nn.block import PLACEMENTS, Residual
+from glassformer.nn.embedding import Embedding
+from glassformer.nn.feed_forward import ACTIVATIONS, FeedForward
+from glassformer.nn.heads import Head
 from glassformer.nn.norm import NORMS
-from glassformer.nn.positions import POSITIONS, Room, Rotation, rotate
-from glassformer.nn.residual import PLACEMENTS, Residual
-from glassformer.nn.vocabulary import Embedding, Head
+from glassformer.nn.positions import POSITIONS, Rotation, Sizes, rotate
+from glassformer.nn.stack import build_block, build_feed_forward
 from specimens import FEED_FORWARD_SETTINGS, FORWARD_ONLY, NO_BACKWARD, ORDERS, model, normal, scramble, stack, tokens
 
 B, T, S, D = 2, 3, 4, 4
@@ -180,7 +180,7 @@ def test_embedding_and_head():
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_positions(positions):
     """What a scheme adds to embeddings, turns, or adds to scores or values, along its parameters and along q."""
-    scheme, places = POSITIONS[positions](Room(D, 2, D, 8)), torch.tensor([[3, 0, 7]])
+    scheme, places = POSITIONS[positions](Sizes(D, 2, D, 8)), torch.tensor([[3, 0, 7]])
     like = torch.zeros((), dtype=torch.float64)
 
     class Placing(nn.Module):

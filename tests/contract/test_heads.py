@@ -9,10 +9,9 @@ import torch
 from torch import nn
 
 from glassformer import Transformer
-from glassformer.nn.heads import HEADS
+from glassformer.nn.heads import HEADS, POOLINGS
 from glassformer.nn.initialize import INITS
 from glassformer.nn.outputs import OUTPUTS, Classify, Lm, Regress, Tag
-from glassformer.nn.pooling import POOLINGS
 from specimens import PADDINGS, close, config, gradients, model, normal, scramble, tokens
 
 HEAD_SPECIMENS = [

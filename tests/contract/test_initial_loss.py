@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from glassformer import Transformer
+from glassformer.nn.block import PLACEMENTS
 from glassformer.nn.initialize import INITS
-from glassformer.nn.residual import PLACEMENTS
 from specimens import ENDS, INSIDES, ORDERS, PATTERNS, RULES, SHAPES, config
 
 SEEDS = 2

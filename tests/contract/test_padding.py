@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from glassformer import ATTEND
 from glassformer.base.errors import ConfigError
+from glassformer.nn.block import PLACEMENTS
 from glassformer.nn.positions import POSITIONS
-from glassformer.nn.residual import PLACEMENTS
 from specimens import (
     ENDS,
     FORWARD_ONLY,

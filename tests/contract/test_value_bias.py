@@ -9,7 +9,7 @@ import torch
 
 from glassformer import ATTEND, Mask
 from glassformer.base.errors import ConfigError
-from glassformer.nn.attend import ValueBias
+from glassformer.nn.mask import ValueBias
 from glassformer.nn.order import SHOWS_WEIGHTS
 from specimens import close, normal
 

@@ -25,7 +25,7 @@ from glassformer.decode.generate import generate
 from glassformer.decode.read_back import read_back
 from glassformer.decode.speculative import speculative
 from glassformer.fast.decoding import for_decoding
-from glassformer.nn.joint import Joint
+from glassformer.nn.ensemble import Ensemble
 from glassformer.train import loss as module
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
@@ -77,7 +77,7 @@ def test_chances_are_the_mean(layout, count):
     inputs = {"keep": given.keep}
     if layout == "encoder-decoder":
         inputs |= {"source": given.source, "source_keep": given.source_keep}
-    found, expected = Joint(models)(given.tokens, **inputs), Mean(models)(given.tokens, **inputs)
+    found, expected = Ensemble(models)(given.tokens, **inputs), Mean(models)(given.tokens, **inputs)
     real = slice(None) if given.keep is None else given.keep
     torch.testing.assert_close(found[real].log_softmax(-1), expected[real], rtol=0, atol=1e-12)
     if count == 1:  # also as numbers that a penalty multiplies
@@ -100,10 +100,10 @@ def test_it_writes_what_the_definition_writes(layout, kind):
         eos = random.Random(seed).choice([id for row in rows for id in naive(Mean(models), *row, eos=-1)])
         expected = [naive(Mean(models), *row, eos=eos) for row in rows]
         given = {"prompts": prompts, "sources": sources, "max_new_tokens": limits, "eos": eos}
-        assert collected(Joint(models), 5, **given) == expected
+        assert collected(Ensemble(models), 5, **given) == expected
         guessed = [[] for _ in rows]
         if kind != "state":  # whose tokens cannot be taken back
-            for step in speculative(Joint(models), lookup=2, guesses=3, **given):
+            for step in speculative(Ensemble(models), lookup=2, guesses=3, **given):
                 for row, token in zip(step.rows, step.tokens, strict=True):
                     guessed[row].append(token)
             assert guessed == expected
@@ -114,7 +114,7 @@ def test_it_writes_what_the_definition_writes(layout, kind):
 def test_it_is_none_of_its_members():
     """Else the definition would be met by taking one of them."""
     models, sources = members("encoder-decoder"), sequences([4] * 30)
-    told = [[each.ids for each in answer(one, sources, max_new_tokens=5)] for one in (Joint(models), *models)]
+    told = [[each.ids for each in answer(one, sources, max_new_tokens=5)] for one in (Ensemble(models), *models)]
     assert all(any(a != b for a, b in zip(told[0], other, strict=True)) for other in told[1:])
 
 
@@ -128,7 +128,7 @@ def test_a_wide_beam_finds_the_best_of_all_texts(layout):
         source = sequences([3], seed, SMALL) if layout == "encoder-decoder" else None
         prompts = None if source else [[BOS]]
         [found] = beam_search(
-            Joint(models), sources=source, prompts=prompts, max_new_tokens=3, beam=400, n_best=9, lengths=None
+            Ensemble(models), sources=source, prompts=prompts, max_new_tokens=3, beam=400, n_best=9, lengths=None
         )
         expected = exhaustive(Mean(models), source and source[0], 3, 0.6)[:9]
         assert [(each.ids, each.complete) for each in found] == [(each.ids, each.complete) for each in expected]
@@ -138,14 +138,14 @@ def test_a_wide_beam_finds_the_best_of_all_texts(layout):
 def test_what_is_read_of_a_source_is_the_mean_of_what_they_read():
     """Coverage and links; of one layer the only one is asked, of two the first."""
     models, [source] = members("encoder-decoder")[:2], sequences([4], 5)
-    [found] = beam_search(Joint(models), sources=[source], max_new_tokens=3, beam=8, n_best=3, coverage=0.7)
+    [found] = beam_search(Ensemble(models), sources=[source], max_new_tokens=3, beam=8, n_best=3, coverage=0.7)
     for each in found:
         ids = [*each.ids, *([EOS] if each.complete else [])]
         shares = sum(read(one, source, ids, 0) for one in models) / 2
         penalty = 0.7 * sum(math.log(min(float(p), 1.0)) for p in shares.sum(0))
         assert each.score == pytest.approx(each.log_probability / ((5 + len(ids)) / 6) ** 0.6 + penalty, abs=1e-10)
         assert each.score != pytest.approx(covered(models[0], source, each, 0.7, 0), abs=1e-6)
-        [told] = read_back(Joint(models), [source], [Answer(each.ids, each.complete)])
+        [told] = read_back(Ensemble(models), [source], [Answer(each.ids, each.complete)])
         assert sum(told.log_probabilities) == pytest.approx(each.log_probability, abs=1e-10)
         rest = 1 - shares.sum(-1)
         expected = [(int(shares[j].argmax()), j) for j in range(len(each.ids)) if shares[j].max() > rest[j]]
@@ -154,7 +154,7 @@ def test_what_is_read_of_a_source_is_the_mean_of_what_they_read():
 
 def test_blanks_are_filled_by_the_mean():
     models, sources = members("encoder"), sequences([3, 5])
-    found = fill_blanks(Joint(models), sources, [2, 4])
+    found = fill_blanks(Ensemble(models), sources, [2, 4])
     for source, length, ids in zip(sources, (2, 4), found, strict=True):
         tokens = torch.tensor([[*source, 4, *[5] * length]])  # <sep>, <blank>
         assert ids == Mean(models)(tokens)[0, -length:].argmax(-1).tolist()
@@ -179,9 +179,9 @@ def test_contrastive_search_compares_the_vectors_of_all():
                 seen = vectors([*ids, int(token)])
                 rated.append((0.4 * float(share) - 0.6 * float((seen[:-1] @ seen[-1]).max()), int(token)))
             ids.append(max(rated)[1])
-        found = contrastive(Joint(models), alpha=0.6, k=3, prompts=[[BOS, *prompt]], max_new_tokens=4, eos=-1)
+        found = contrastive(Ensemble(models), alpha=0.6, k=3, prompts=[[BOS, *prompt]], max_new_tokens=4, eos=-1)
         assert [step.tokens[0] for step in found] == ids[5:]
-        plain = generate(Joint(models), prompts=[[BOS, *prompt]], max_new_tokens=4, eos=-1)
+        plain = generate(Ensemble(models), prompts=[[BOS, *prompt]], max_new_tokens=4, eos=-1)
         differ += [step.tokens[0] for step in plain] != ids[5:]
     assert differ
 
@@ -190,7 +190,7 @@ def test_contrastive_search_compares_the_vectors_of_all():
 def test_its_loss_is_that_of_the_mean(layout):
     """Its targets and padding are those of one model."""
     models, given = members(layout), batch(layout, [(3, 4), (5, 2)])
-    joint = Joint(models)
+    joint = Ensemble(models)
     asked = objective_for(joint)(given)
     inputs = {"keep": asked.inputs_keep}
     if layout == "encoder-decoder":
@@ -204,17 +204,17 @@ def test_its_loss_is_that_of_the_mean(layout):
 def test_made_ready_each_member_is(monkeypatch):
     monkeypatch.setattr("glassformer.fast.decoding.has_cpp", lambda: False)  # which leaves other numbers wide
     wide = members("encoder-decoder")
-    same = for_decoding(Joint(wide), "float32")
-    assert isinstance(same, Joint)
+    same = for_decoding(Ensemble(wide), "float32")
+    assert isinstance(same, Ensemble)
     assert all(one is other for one, other in zip(same.members, wide, strict=True))
     models = [each.float() for each in wide]
-    joint = Joint(models)
+    joint = Ensemble(models)
     rounded = for_decoding(joint, "bfloat16", "int8")
-    assert isinstance(rounded, Joint)
+    assert isinstance(rounded, Ensemble)
     assert {each.rounds_cache for each in rounded.members} == {True}
     assert {p.dtype for p in rounded.parameters()} == {torch.bfloat16}
     assert {p.dtype for p in joint.parameters()} == {torch.float32}
-    apart = Joint([for_decoding(each, "bfloat16", "int8") for each in models])
+    apart = Ensemble([for_decoding(each, "bfloat16", "int8") for each in models])
     sources = sequences([3, 2])
     assert answer(rounded, sources, max_new_tokens=5) == answer(apart, sources, max_new_tokens=5)
 
@@ -226,18 +226,18 @@ def test_the_shortest_member_says_how_long():
         config = model().config
         encoder, decoder = replace(config.encoder, max_len=source), replace(config.decoder, max_len=target)
         apart.append(Transformer(replace(config, encoder=encoder, decoder=decoder)).double())
-    joint = Joint([*apart, model(max_len=None, positions="rotary")])
+    joint = Ensemble([*apart, model(max_len=None, positions="rotary")])
     assert (joint.config.encoder.max_len, joint.config.decoder.max_len) == (9, 7)
     never_ends = logit_bias({EOS: -math.inf})
     [found] = answer(joint, [[6, 7]], max_new_tokens=20, filters=[never_ends])
     assert (len(found.ids), found.complete, found.limit) == (7, False, "max_len")
-    assert Joint([model(max_len=None, positions="rotary")] * 2).config.stack.max_len is None
+    assert Ensemble([model(max_len=None, positions="rotary")] * 2).config.stack.max_len is None
 
 
 def test_the_logits_of_a_large_vocabulary_never_exist_whole(monkeypatch):
     """Row by row the loss is the same."""
     models, given = [each.double() for each in members("decoder")], batch("decoder", [(3, 4), (5, 2)])
-    joint = Joint(models)
+    joint = Ensemble(models)
     whole, rows = loss_of(joint, given, objective_for(joint)), []
     monkeypatch.setattr(module, "WHOLE", 3 * 13)
     joint.head.register_forward_hook(lambda _, x, logits: rows.append(len(logits)))
@@ -249,8 +249,8 @@ def test_the_logits_of_a_large_vocabulary_never_exist_whole(monkeypatch):
 
 def test_where_one_member_cannot_take_back_none_does():
     members = [model("decoder", seed=seed, **more) for seed, more in ((1, {}), (2, {"window": 3}))]
-    cache, ids = Joint(members).new_cache(), torch.tensor([[5, 6, 7, 8]])
-    Joint(members)(ids, cache=cache)
+    cache, ids = Ensemble(members).new_cache(), torch.tensor([[5, 6, 7, 8]])
+    Ensemble(members)(ids, cache=cache)
     for take in (lambda: cache.truncate(2), lambda: cache.take_back(torch.tensor([2]))):
         with pytest.raises(ConfigError, match="cannot be removed"):
             take()

@@ -15,7 +15,7 @@ from glassformer.data.tokens.vocabulary import BOS
 from glassformer.data.tokens.words import WordTokenizer
 from glassformer.decode.speculative import speculative
 from glassformer.nn.cache import Cache
-from glassformer.nn.joint import Joint
+from glassformer.nn.ensemble import Ensemble
 from train.examples import model
 
 
@@ -42,27 +42,27 @@ def test_what_cannot_write_together_is_refused(given, said):
         for each in given
     ]
     with pytest.raises(ConfigError, match=said):
-        Joint(models)
+        Ensemble(models)
 
 
 def test_other_sources_are_refused():
     """Ids of a vocabulary of its own, or vectors."""
     own = [Transformer(replace(model().config, source_vocab_size=size, share_embeddings=False)) for size in (13, 14)]
     with pytest.raises(ConfigError, match=r"the same source vocab_size; .* has 14, the first 13"):
-        Joint(own)
+        Ensemble(own)
     reads = [replace(each.config, encoder=replace(each.config.encoder, n_features=3)) for each in own[:1]]
     with pytest.raises(ConfigError, match=r"the same n_features; .* has \[3, None\], the first \[None, None\]"):
-        Joint([own[0], *map(Transformer, reads)])
+        Ensemble([own[0], *map(Transformer, reads)])
 
 
 def test_other_numbers_and_slots_are_refused():
     with pytest.raises(ConfigError, match=r"the same dtype; .* has torch\.float32, the first torch\.float64"):
-        Joint([model("decoder"), model("decoder").float()])
-    joint = Joint([model("decoder")] * 2)
-    with pytest.raises(ConfigError, match=r"needs a single model; got a committee \(an ensemble\) of 2"):
+        Ensemble([model("decoder"), model("decoder").float()])
+    joint = Ensemble([model("decoder")] * 2)
+    with pytest.raises(ConfigError, match=r"needs a single model; got an ensemble of 2"):
         joint.new_slots(4)
-    with pytest.raises(ConfigError, match=r"member 1 \(counted from 0\) is a committee itself"):
-        Joint([model("decoder"), joint])
+    with pytest.raises(ConfigError, match=r"member 1 \(counted from 0\) is an ensemble itself"):
+        Ensemble([model("decoder"), joint])
     with pytest.raises(ConfigError, match=r"a cache for each member; .*Use new_cache\(\)"):
         joint.hidden(torch.tensor([[1]]), cache=Cache(1))
     with pytest.raises(ConfigError, match="belong to an encoder-decoder; this model has one stack"):
@@ -71,16 +71,14 @@ def test_other_numbers_and_slots_are_refused():
 
 def test_one_model_is_asked_for():
     """A checkpoint and a trace; and what can take no guesses back, whichever member it is."""
-    joint, words = Joint([model("decoder")] * 2), WordTokenizer([f"w{place}" for place in range(7)])
+    joint, words = Ensemble([model("decoder")] * 2), WordTokenizer([f"w{place}" for place in range(7)])
     with pytest.raises(
-        ConfigError, match=r"A checkpoint needs a single model; got a committee \(an ensemble\) of 2\. Save each member"
+        ConfigError, match=r"A checkpoint needs a single model; got an ensemble of 2\. Save each member"
     ):
         save("never", joint, Tokenizers(words, words))
-    with pytest.raises(
-        ConfigError, match=r"A trace needs a single model; got a committee \(an ensemble\) of 2\. Trace each member"
-    ):
+    with pytest.raises(ConfigError, match=r"A trace needs a single model; got an ensemble of 2\. Trace each member"):
         trace(joint, words, "w1")
-    late = Joint([model("decoder"), model("decoder", attention_rule="linear")])
+    late = Ensemble([model("decoder"), model("decoder", attention_rule="linear")])
     with pytest.raises(ConfigError, match="from which a rejected guess cannot be removed"):
         list(speculative(late, lookup=1, prompts=[[BOS]], max_new_tokens=3))
     assert {name.split(".")[0] for name in joint.state_dict()} == {"_members"}

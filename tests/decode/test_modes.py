@@ -24,7 +24,7 @@ from glassformer.decode.read_back import read_back
 from glassformer.decode.search_texts import search_texts
 from glassformer.decode.speculative import speculative
 from glassformer.decode.stream import write
-from glassformer.nn.joint import Joint
+from glassformer.nn.ensemble import Ensemble
 from train.examples import VOCAB, model
 
 TEXT = [[7, 8, 9]]
@@ -77,7 +77,7 @@ CALLS = {
     "label_probabilities": ("classify", lambda net: label_probabilities(net, TEXT)),
     "committee_probabilities": ("classify", one_of_two),
     "Engine": ("decoder", batched),
-    "Joint": ("decoder", lambda net: [*generate(Joint([net, net]), prompts=TEXT, max_new_tokens=2)]),
+    "Joint": ("decoder", lambda net: [*generate(Ensemble([net, net]), prompts=TEXT, max_new_tokens=2)]),
 }
 
 

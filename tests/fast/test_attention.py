@@ -8,9 +8,10 @@ from torch import nn
 
 from glassformer.fast import attention as native_attention
 from glassformer.fast import native
-from glassformer.nn.attend import ATTEND, Mask
+from glassformer.nn.mask import Mask
 from glassformer.nn.norm import LayerNorm, RMSNorm
 from glassformer.nn.positions import Rotation, rotate
+from glassformer.nn.rules import ATTEND
 from nn.attention_cases import ONE, Case, turning
 from specimens import scramble
 

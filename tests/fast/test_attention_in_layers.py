@@ -10,12 +10,14 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from glassformer.base.errors import ConfigError, ResourceError
+from glassformer.base.pattern import Pattern
 from glassformer.fast import attention as native_attention
 from glassformer.fast import for_training, native
-from glassformer.nn.attend import ATTEND, Mask, Pattern
 from glassformer.nn.attention import Attention
+from glassformer.nn.mask import Mask
 from glassformer.nn.norm import RMSNorm
-from glassformer.nn.watch import Attended, watch_attention
+from glassformer.nn.observe import Attended, watch_attention
+from glassformer.nn.rules import ATTEND
 from nn.attention_cases import ONE, turning
 
 pytestmark = pytest.mark.skipif(not native.has_cpp(native_attention.SOURCE), reason="needs a C++ compiler")

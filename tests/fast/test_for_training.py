@@ -15,7 +15,7 @@ from glassformer.fast.convolution import FastConvolution
 from glassformer.fast.dropout import FastDropout, FastStochasticDepth
 from glassformer.fast.native import has_cpp
 from glassformer.nn.attention import Attention
-from glassformer.nn.convolution import ShortConvolution
+from glassformer.nn.block import ShortConvolution
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
 from glassformer.train.optim.muon import Muon

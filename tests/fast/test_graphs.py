@@ -20,8 +20,8 @@ from glassformer.decode.generate import generate
 from glassformer.fast import graphs as machine
 from glassformer.fast.decoding import KERNELS
 from glassformer.fast.graphs import REHEARSALS, ahead_of
+from glassformer.nn.observe import watch_attention
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.watch import watch_attention
 from specimens import INSIDES, ORDERS, VOCAB, model
 
 ROWS = [[5, 6, 7], [5], [8, 9, 5, 6, 6]]

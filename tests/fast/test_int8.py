@@ -10,7 +10,7 @@ import torch
 from glassformer.base.errors import DataError
 from glassformer.fast.linear import Int8Linear, native_product
 from glassformer.fast.native import in_pieces, product
-from glassformer.nn.eight_bits import rounded
+from glassformer.nn.compact_cache import rounded
 from specimens import native_cpp
 
 pytestmark = native_cpp

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fast.natively import natively
-from glassformer.nn.columns import Growing, Once
+from glassformer.nn.cache import Growing, Once
 from specimens import close, model, native_cpp, tokens
 
 ROWS = [[0, 0, 1, 1], [1, 0, 2, 2], [3, 3, 0], [2, 1, 0], [1, 1, 0, 2, 0], [0, 4, 2, 2, 1], [4, 3], [1, 1, 0, 0]]

@@ -17,9 +17,9 @@ from glassformer.fast.blocks import describe
 from glassformer.fast.decoding import for_decoding
 from glassformer.fast.keys import Places
 from glassformer.fast.linear import FEW
-from glassformer.nn.activation import ACTIVATIONS
-from glassformer.nn.attend import Mask
-from glassformer.nn.convolution import ShortConvolution
+from glassformer.nn.block import ShortConvolution
+from glassformer.nn.feed_forward import ACTIVATIONS
+from glassformer.nn.mask import Mask
 from glassformer.nn.slots import Slots
 from glassformer.nn.stack import Stack
 from specimens import close, model, native_cpp, tokens

@@ -13,7 +13,7 @@ from glassformer.fast.decoding import for_decoding, join_projections, self_atten
 from glassformer.fast.keys import CKeys, reading
 from glassformer.fast.linear import NativeLinear
 from glassformer.fast.stack import with_native_stacks
-from glassformer.nn.attend import Mask
+from glassformer.nn.mask import Mask
 from specimens import close, model, native_cpp, tokens
 
 pytestmark = native_cpp

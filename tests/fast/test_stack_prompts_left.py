@@ -12,7 +12,7 @@ from glassformer.fast import stack as native_stack
 from glassformer.fast.blocks import describe
 from glassformer.fast.decoding import for_decoding
 from glassformer.fast.stack import remembers
-from glassformer.nn.columns import Growing, Once
+from glassformer.nn.cache import Growing, Once
 from glassformer.nn.stack import Stack
 from specimens import close, model, native_cpp, tokens
 

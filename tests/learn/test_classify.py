@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.cli.main import main
-from glassformer.nn.pooling import POOLINGS
+from glassformer.nn.heads import POOLINGS
 
 TINY = (
     *("--model.d-model", "16", "--model.n-heads", "2", "--model.d-ff", "16", "--model.dropout", "0"),

@@ -16,7 +16,7 @@ from glassformer.lens.importance import gradient_importance, per_sequence
 from glassformer.lens.prune import pruned
 from glassformer.lens.roles.measure import read
 from glassformer.lens.roles.similar import similar
-from glassformer.nn.watch import Attended, attentions, watch_attention
+from glassformer.nn.observe import Attended, attentions, watch_attention
 from glassformer.train.loop import train_steps
 from glassformer.train.loss import loss_of
 from glassformer.train.optim.optimizer import build_optimizer

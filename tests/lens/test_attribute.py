@@ -8,10 +8,10 @@ import torch
 from glassformer import ModelConfig, StackConfig, Transformer, silence
 from glassformer.base.errors import ConfigError
 from glassformer.lens.attribute import attribute
+from glassformer.nn.block import PLACEMENTS
 from glassformer.nn.norm import NORMS
+from glassformer.nn.observe import attentions
 from glassformer.nn.outputs import Classify, Lm
-from glassformer.nn.residual import PLACEMENTS
-from glassformer.nn.watch import attentions
 from lens.explored import LETTERS, small
 
 TOKENS, SOURCE = torch.tensor([[1, 7, 9, 8, 7, 11]]), torch.tensor([[8, 7, 9, 12, 2]])

@@ -5,7 +5,7 @@ import pytest
 from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.lens.blocks import head_id, place
-from glassformer.nn.watch import attentions
+from glassformer.nn.observe import attentions
 
 
 def test_every_attention_of_a_model_has_a_place_of_its_own() -> None:

@@ -8,7 +8,7 @@ import torch
 from glassformer.lens.ablate import all_heads
 from glassformer.lens.roles.copying import Circuit, circuit, written_share
 from glassformer.lens.roles.measure import read
-from glassformer.nn.watch import attentions
+from glassformer.nn.observe import attentions
 from lens.learners import IDS, LAYOUTS, backwards, probe_of, untrained
 
 

@@ -7,7 +7,7 @@ import torch
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.lens.patch import Input, keep, patch, patched, stream_places
-from glassformer.nn.watch import attentions
+from glassformer.nn.observe import attentions
 from lens.explored import small
 
 SHAPES = ("decoder", "encoder", "encoder-decoder")

@@ -8,12 +8,11 @@ from torch import nn
 
 from glassformer import ATTEND, Attention, Block, Mask
 from glassformer.base.errors import ConfigError
-from glassformer.nn.activation import ACTIVATIONS, gelu_tanh
-from glassformer.nn.blocks import build_block
-from glassformer.nn.feed_forward import FeedForward, GatedFeedForward
+from glassformer.nn.block import Residual
+from glassformer.nn.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward, gelu_tanh
 from glassformer.nn.norm import NORMS
 from glassformer.nn.positions import Rotation, rotate
-from glassformer.nn.residual import Residual
+from glassformer.nn.stack import build_block
 from specimens import close, scramble, stack
 
 X = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(1)).double()

@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.nn.cache import Cache
-from glassformer.nn.columns import Growing, LayerCache, Once
-from glassformer.nn.fixed import Fixed, cache_of
+from glassformer.nn.cache import Cache, Fixed, Growing, LayerCache, Once, cache_of
 from specimens import close, model, tokens
 
 

@@ -11,9 +11,8 @@ import torch
 from hypothesis import strategies as some
 
 from glassformer.base.errors import ConfigError
-from glassformer.nn.cache import Cache
-from glassformer.nn.fixed import cache_of
-from glassformer.nn.rounded import rounding_cache
+from glassformer.nn.cache import Cache, cache_of
+from glassformer.nn.compact_cache import rounding_cache
 from specimens import close, model
 
 ROOM = 24

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError
-from glassformer.nn import rolling
-from glassformer.nn.convolution import ShortConvolution
+from glassformer.nn import compact_cache as rolling
+from glassformer.nn.block import ShortConvolution
+from glassformer.nn.compact_cache import RollingCache
 from glassformer.nn.initialize import INITS
-from glassformer.nn.rolling import RollingCache
 from glassformer.nn.transformer import Transformer
 from specimens import PADDINGS, close, config, gradients, model, normal, padded, scramble, stack, tokens
 

@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from glassformer import Attention, Mask, ModelConfig, Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.data.config import LAYOUTS
-from glassformer.nn.activation import ACTIVATIONS
-from glassformer.nn.attend.reference import reference
+from glassformer.nn.attention import reference
+from glassformer.nn.feed_forward import ACTIVATIONS
+from glassformer.nn.heads import Head, HeadTransform
 from glassformer.nn.norm import LayerNorm
 from glassformer.nn.outputs import Classify, Lm
 from glassformer.nn.recipe import ModelRecipe
-from glassformer.nn.vocabulary import Head, HeadTransform
 from specimens import close, config, model, normal, scramble, stack, tokens
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.observe import Evaluation
 
 
 def test_each_module_gets_its_own_mode_back() -> None:

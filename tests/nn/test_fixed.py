@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.nn.fixed import FixedCache
+from glassformer.nn.cache import FixedCache
 from specimens import close, model, tokens
 
 VARIANTS = [{"positions": "rotary"}, {"convolution": 3}]

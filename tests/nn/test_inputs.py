@@ -8,7 +8,7 @@ from torch import nn
 
 from glassformer import ModelConfig, Transformer
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.nn.inputs import FeatureMap
+from glassformer.nn.embedding import FeatureMap
 from glassformer.nn.outputs import Classify, Regress, Tag
 from specimens import close, config, model, normal, production, scramble, tokens
 

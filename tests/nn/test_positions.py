@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from glassformer.nn.positions import POSITIONS, Room
-from glassformer.nn.positions.bias import alibi_slopes
+from glassformer.nn.positions import POSITIONS, Sizes, alibi_slopes
 from specimens import ORDERS, close, model, scramble, tokens
 
 LIKE = torch.zeros((), dtype=torch.float64)
@@ -16,7 +15,7 @@ PLACES = torch.tensor([[0, 1, 2, 63, 64, 511, 10_000], [7, 7, 3, 0, 9_999, 1, 0]
 
 
 def scheme(name, **room):
-    return POSITIONS[name](Room(**{"d_model": 16, "n_heads": 4, "d_head": 4, "max_len": 32, **room})).double()
+    return POSITIONS[name](Sizes(**{"d_model": 16, "n_heads": 4, "d_head": 4, "max_len": 32, **room})).double()
 
 
 @pytest.mark.parametrize("D", [1, 2, 7, 16, 33])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.nn.recent import Recent
+from glassformer.nn.slots import Recent
 from specimens import close, model, padded, tokens
 
 VARIANTS = [{}, {"window": 3}, {"attention_rule": "linear"}]

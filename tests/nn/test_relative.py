@@ -12,10 +12,9 @@ from torch import nn
 from glassformer import ATTEND, Attention, Mask, Transformer, observe
 from glassformer.base.errors import ConfigError
 from glassformer.base.order import RelativeConfig
-from glassformer.nn.attend import ValueBias
+from glassformer.nn.mask import ValueBias
 from glassformer.nn.order import SHOWS_WEIGHTS
-from glassformer.nn.positions import POSITIONS, Room
-from glassformer.nn.positions.buckets import bucket
+from glassformer.nn.positions import POSITIONS, Sizes, bucket
 from specimens import close, config, gradients, model, padded, scramble, tokens
 
 DISTANCES = range(-200, 201)
@@ -65,7 +64,7 @@ def test_buckets_are_those_of_transformers():
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_a_bucket_has_a_number_for_each_head(causal):
-    scheme = scramble(POSITIONS["t5"](Room(16, 3, 4, None, causal=causal)).double())
+    scheme = scramble(POSITIONS["t5"](Sizes(16, 3, 4, None, causal=causal)).double())
     assert scheme.weight.shape == (32, 3)
     queries, keys = torch.tensor([[5, 90], [0, 7]]), torch.tensor([[0, 5, 200], [1, 0, 60]])
     bias = scheme.score_bias(queries, keys, torch.zeros((), dtype=torch.float64))
@@ -120,7 +119,7 @@ def written_out(attention, x, clip, reads):
 
 
 def shaw_attention(backend, clip, n_kv_heads):
-    relation = POSITIONS["shaw"](Room(16, 4, 4, None, relative=RelativeConfig(clip_distance=clip))).relation()
+    relation = POSITIONS["shaw"](Sizes(16, 4, 4, None, relative=RelativeConfig(clip_distance=clip))).relation()
     made = Attention(16, 4, ATTEND["softmax"][backend], n_kv_heads=n_kv_heads, relation=relation)
     return scramble(made.double())
 

@@ -10,10 +10,9 @@ from glassformer.decode.beam import beam_search
 from glassformer.decode.generate import generate
 from glassformer.decode.rows import begin_rows
 from glassformer.decode.run import read_first
-from glassformer.nn import rolling
-from glassformer.nn.cache import Cache
-from glassformer.nn.fixed import FixedCache
-from glassformer.nn.rolling import RollingCache
+from glassformer.nn import compact_cache as rolling
+from glassformer.nn.cache import Cache, FixedCache
+from glassformer.nn.compact_cache import RollingCache
 from specimens import close, model, padded, tokens
 
 WINDOWS = [

@@ -10,7 +10,7 @@ import torch
 
 from glassformer import ATTEND, Attention, Mask
 from glassformer.base.order import LAYOUTS, SCALINGS, RotaryConfig
-from glassformer.nn.positions import POSITIONS, ROTARY_LAYOUTS, ROTARY_SCALINGS, Room, rotate
+from glassformer.nn.positions import POSITIONS, ROTARY_LAYOUTS, ROTARY_SCALINGS, Sizes, rotate
 from specimens import ROTARY, close, model, scramble, tokens
 
 LIKE = torch.zeros((), dtype=torch.float64)
@@ -32,7 +32,7 @@ LENGTHENED = {
 
 
 def rotary(d_head=4, **settings):
-    return POSITIONS["rotary"](Room(16, 4, d_head, 32, rotary=RotaryConfig(**settings)))
+    return POSITIONS["rotary"](Sizes(16, 4, d_head, 32, rotary=RotaryConfig(**settings)))
 
 
 def speeds(settings, width):
@@ -88,7 +88,7 @@ def test_the_layouts_are_one_up_to_the_order_of_weights(n_kv_heads, share):
 @pytest.mark.parametrize("settings", [RotaryConfig(), *ROTARY, *LENGTHENED.values()], ids=str)
 def test_scores_depend_on_distance_alone(settings):
     """q at 5 and k at 2 score as q at 1,005 and k at 1,002; and the further apart, the other the score."""
-    scheme = POSITIONS["rotary"](Room(16, 4, 8, None, rotary=settings))
+    scheme = POSITIONS["rotary"](Sizes(16, 4, 8, None, rotary=settings))
     q, k = torch.randn(2, 1, 1, 1, 8).double()
 
     def score(at, other):
@@ -197,7 +197,7 @@ def test_bands_reach_from_untouched_to_interpolated():
 @pytest.mark.parametrize(("name", "expected"), [("yarn", 0.1 * math.log(16) + 1), ("yarn by hand", 1.25), ("ntk", 1.0)])
 def test_yarn_sharpens_scores(name, expected):
     """Queries and keys are both multiplied, so scores by the square."""
-    scheme = POSITIONS["rotary"](Room(16, 4, 8, None, rotary=LENGTHENED[name]))
+    scheme = POSITIONS["rotary"](Sizes(16, 4, 8, None, rotary=LENGTHENED[name]))
     x, rotation = torch.randn(1, 1, 1, 8).double(), scheme.rotation(torch.tensor([3]), LIKE)
     close(rotate(x, rotation).norm() / x.norm(), torch.tensor(expected, dtype=torch.float64))
 
@@ -224,5 +224,5 @@ def test_scalings_are_those_of_transformers(name):
     inverse, factor = rope.ROPE_INIT_FUNCTIONS[theirs["rope_type"]](config, CPU, **longer)
     close(speeds(settings, 64).float(), inverse, tolerance=2e-6)
     close((speeds(settings, 64).float() / inverse), torch.ones(32), tolerance=1e-5)
-    scheme = POSITIONS["rotary"](Room(128, 2, 64, None, rotary=settings))
+    scheme = POSITIONS["rotary"](Sizes(128, 2, 64, None, rotary=settings))
     assert scheme.rotation(torch.tensor([0]), LIKE).cos[0, 0].item() == pytest.approx(factor, abs=1e-12)

@@ -11,8 +11,8 @@ from glassformer.decode.generate import generate
 from glassformer.decode.prepare import CACHES
 from glassformer.decode.speculative import speculative
 from glassformer.fast.decoding import for_decoding
-from glassformer.nn.columns import Growing
-from glassformer.nn.rounded import Rounded
+from glassformer.nn.cache import Growing
+from glassformer.nn.compact_cache import Rounded
 from glassformer.train.settings import DECODE_CACHES, DecodeConfig
 from specimens import model, tokens
 

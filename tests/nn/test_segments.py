@@ -7,8 +7,8 @@ import torch
 
 from glassformer import ModelConfig
 from glassformer.base.errors import ConfigError, DataError
+from glassformer.nn.embedding import Segments
 from glassformer.nn.initialize import INITS
-from glassformer.nn.segments import Segments
 from glassformer.nn.transformer import Transformer
 from specimens import PADDINGS, close, config, gradients, model, normal, production, scramble, stack, tokens
 

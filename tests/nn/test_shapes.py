@@ -9,9 +9,9 @@ import torch
 from glassformer import ATTEND, Mask
 from glassformer.fast.dropout import FastDropout
 from glassformer.nn.feed_forward import FeedForward
+from glassformer.nn.heads import Head
 from glassformer.nn.norm import NORMS
 from glassformer.nn.positions import rotate
-from glassformer.nn.vocabulary import Head
 from specimens import model, tokens
 
 pytestmark = pytest.mark.shapes(True)

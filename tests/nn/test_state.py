@@ -7,9 +7,9 @@ import torch
 
 from glassformer import ATTEND, Mask
 from glassformer.base.errors import ConfigError
-from glassformer.nn.attend.linear import features
-from glassformer.nn.columns import LayerCache
-from glassformer.nn.state import State, StateCache
+from glassformer.nn.cache import LayerCache
+from glassformer.nn.compact_cache import State, StateCache
+from glassformer.nn.linear import features
 from specimens import close, model, normal, tokens
 
 ATTENDS = ATTEND["linear"]

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from glassformer import Transformer
-from glassformer.nn.residual import Residual
-from glassformer.nn.stochastic_depth import StochasticDepth, drop_chance
+from glassformer.nn.block import Residual, StochasticDepth, drop_chance
 from specimens import close, config, normal, tokens
 
 

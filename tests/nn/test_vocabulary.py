@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from glassformer.base.errors import DataError
-from glassformer.nn.vocabulary import Embedding, Head, check_tokens
+from glassformer.nn.embedding import Embedding, check_tokens
+from glassformer.nn.heads import Head
 from specimens import SHAPES, VOCAB, close, model, scramble, tokens
 
 

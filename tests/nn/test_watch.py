@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.nn.watch import attentions, watch_attention
+from glassformer.nn.observe import attentions, watch_attention
 from specimens import model, tokens
 
 

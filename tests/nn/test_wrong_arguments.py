@@ -21,8 +21,8 @@ from glassformer import (
 )
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.rows import check_ids, pad
+from glassformer.nn.ensemble import Ensemble
 from glassformer.nn.feed_forward import FeedForward, GatedFeedForward
-from glassformer.nn.joint import Joint
 from specimens import config, model, production
 
 FEATURES = {"n_features": 3, "tie_embeddings": False}
@@ -87,8 +87,14 @@ CASES = {
         "config of a Transformer must be a ModelConfig; got StackConfig",
     ),
     "a dictionary for a config": (lambda: Transformer({}), r"a ModelConfig; got \{\} \(dict\)\. Try Transformer"),
-    "a model for a committee": (lambda: Joint(model("decoder")), r"made from a list of models; .*Try Joint\(\[one"),
-    "a committee of numbers": (lambda: Joint([3]), r"must be Transformers; member 0 \(counted from 0\) is 3 \(int\)"),
+    "a model for an ensemble": (
+        lambda: Ensemble(model("decoder")),
+        r"made from a list of models; .*Try Ensemble\(\[one",
+    ),
+    "an ensemble of numbers": (
+        lambda: Ensemble([3]),
+        r"must be Transformers; member 0 \(counted from 0\) is 3 \(int\)",
+    ),
     "observe a number": (lambda: watch(3), r"observe\(\) must be a Module; got 3 \(int\)\. Give it the model"),
     "a row alone": (lambda: model("decoder")(ROW), r"tokens must be token ids.*int64 of shape \[3\].* tokens\[None\]"),
     "float ids": (lambda: model("decoder")(IDS.double()), r"float64 of shape \[1, 3\].*numbers: give tokens\.long\(\)"),

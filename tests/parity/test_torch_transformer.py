@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import Mask
-from glassformer.nn.blocks import build_block
-from glassformer.nn.stack import Stack
+from glassformer.nn.stack import Stack, build_block
 from glassformer.store.torch_nn import as_torch
 from specimens import PADDINGS, VOCAB, close, gradients, model, normal, padded, scramble, stack, tokens
 

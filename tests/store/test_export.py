@@ -13,7 +13,7 @@ from glassformer import ModelConfig, StackConfig
 from glassformer.base.errors import GlassformerError, ResourceError
 from glassformer.base.order import RelativeConfig, RotaryConfig
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS
-from glassformer.nn.activation import ACTIVATIONS
+from glassformer.nn.feed_forward import ACTIVATIONS
 from glassformer.nn.outputs import Classify, Lm
 from glassformer.store import export
 from glassformer.store.export import Text, write_pretrained

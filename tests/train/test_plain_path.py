@@ -14,8 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from glassformer import ModelConfig, Transformer
 from glassformer.data.batch import Batch
+from glassformer.nn.heads import Head
 from glassformer.nn.outputs import Classify, Tag
-from glassformer.nn.vocabulary import Head
 from glassformer.train.loss import loss_in_places, loss_of
 from glassformer.train.objective import objective_for
 from specimens import VOCAB, stack

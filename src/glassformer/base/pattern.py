@@ -13,7 +13,7 @@ class Pattern:
     """One local rule (window, stride or block), and with a window optionally keys that every query reads.
 
     With no rule set, every key may be read. All numbers count positions. Errors: `ConfigError` for numbers that
-    contradict each other. `nn/attend/pattern.py` evaluates a pattern.
+    contradict each other. `nn/mask.py` evaluates a pattern.
     """
 
     window: int | None = None

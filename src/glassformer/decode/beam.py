@@ -38,7 +38,7 @@ from glassformer.decode.prepare import Kernels, kernels_of
 from glassformer.decode.rows import Rows, begin_rows, check_writes
 from glassformer.decode.run import Run, forward, read_first
 from glassformer.decode.stops import Cut
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 
 

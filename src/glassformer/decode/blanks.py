@@ -12,7 +12,7 @@ from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.finite import check_numbers
 from glassformer.decode.choose.unwritten import forbid
 from glassformer.decode.rows import check_sources, check_writes
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 
 

@@ -11,7 +11,7 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.answer import nothing
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.outputs import Classify
 from glassformer.nn.transformer import Transformer
 

@@ -9,9 +9,9 @@ import torch
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Tensor
-from glassformer.nn.joint import members_of
+from glassformer.nn.ensemble import members_of
+from glassformer.nn.observe import Attended, attentions, watch_attention
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.watch import Attended, attentions, watch_attention
 
 
 class Reading:

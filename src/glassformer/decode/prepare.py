@@ -15,7 +15,7 @@ from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.decode.choose.context import Choose
 from glassformer.decode.preparing import USED
 from glassformer.decode.rows import Emitted, Rows, Stop
-from glassformer.nn.joint import Joint
+from glassformer.nn.ensemble import Ensemble
 from glassformer.nn.transformer import Transformer
 
 CACHES = {"exact": False, "int8": True}
@@ -66,8 +66,8 @@ def plain(model: Transformer, precision: str, cache: str = "exact", *, compile: 
     has it in hardware, else float32. "int8" needs our C++. `cache`: "exact" holds keys and values as they are, "int8"
     in 8 bits. Steps are compiled by `fast` only. Errors: `ConfigError`.
     """
-    if isinstance(model, Joint):
-        return Joint([plain(each, precision, cache, compile=compile) for each in model.members])
+    if isinstance(model, Ensemble):
+        return Ensemble([plain(each, precision, cache, compile=compile) for each in model.members])
     made = lookup(PLAIN, chosen_precision(precision, device_of(model))[0], "decode.precision")(model)
     if compile:
         raise ConfigError(

@@ -13,7 +13,7 @@ from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer
 from glassformer.decode.coverage import reading
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 
 Link = tuple[int, int]

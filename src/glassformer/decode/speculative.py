@@ -20,8 +20,8 @@ from glassformer.decode.draft import Draft, Guess, LookupDraft, ModelDraft, Want
 from glassformer.decode.reader import Reader, Text
 from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes
 from glassformer.decode.run import begin_of, check_context
-from glassformer.nn.evaluation import Evaluation
-from glassformer.nn.joint import members_of
+from glassformer.nn.ensemble import members_of
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 
 Lanes = Callable[[Context, int], Sequence[float]]

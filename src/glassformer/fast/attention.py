@@ -17,12 +17,12 @@ from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[repo
 from glassformer.base.shapes import Float, Tensor
 from glassformer.base.tracing import differentiated, followed
 from glassformer.fast.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, there_and_back
-from glassformer.nn.attend import ATTEND, Mask
-from glassformer.nn.attend.mask import Lowered, mask_or_all
 from glassformer.nn.attention import Attention
-from glassformer.nn.columns import LayerCache
+from glassformer.nn.cache import LayerCache
+from glassformer.nn.mask import Lowered, Mask, mask_or_all
 from glassformer.nn.norm import LayerNorm, RMSNorm, rms_norm
 from glassformer.nn.positions import Rotation, rotate
+from glassformer.nn.rules import ATTEND
 
 SOURCE = CPP.with_name("attention.cpp")
 AUTO = ATTEND["softmax"]["auto"]

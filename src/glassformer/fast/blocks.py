@@ -14,15 +14,11 @@ from glassformer.base.shapes import Tensor
 from glassformer.fast.hooks import Hooks
 from glassformer.fast.linear import FEW, Int8Linear, NativeLinear
 from glassformer.fast.native import CMap, CNorm, c_map
-from glassformer.nn.activation import ACTIVATIONS
-from glassformer.nn.attend import ATTEND
 from glassformer.nn.attention import Attention
-from glassformer.nn.block import Block
-from glassformer.nn.convolution import ShortConvolution
-from glassformer.nn.feed_forward import FeedForward, GatedFeedForward
+from glassformer.nn.block import Block, Residual, ShortConvolution, StochasticDepth
+from glassformer.nn.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward
 from glassformer.nn.norm import LayerNorm, RMSNorm
-from glassformer.nn.residual import Residual
-from glassformer.nn.stochastic_depth import StochasticDepth
+from glassformer.nn.rules import ATTEND
 
 SOFTMAX = frozenset(ATTEND["softmax"].values())
 """The rule of attention that stack.cpp computes."""

@@ -12,8 +12,7 @@ from torch import nn
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Tensor
 from glassformer.nn.block import Block
-from glassformer.nn.cache import Cache
-from glassformer.nn.columns import Claimable, LayerCache
+from glassformer.nn.cache import Cache, Claimable, LayerCache
 from glassformer.nn.stack import Context, Stack, through
 from glassformer.nn.transformer import Transformer
 

@@ -32,10 +32,10 @@ from glassformer.fast.stack import with_native_stacks
 from glassformer.fast.training import SWITCH
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block
+from glassformer.nn.ensemble import Ensemble
 from glassformer.nn.feed_forward import Experts
-from glassformer.nn.joint import Joint
+from glassformer.nn.heads import Head
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.vocabulary import Head
 
 LOG = logging.getLogger(__name__)
 Make = Callable[[Tensor, Tensor | None], nn.Module]
@@ -58,7 +58,7 @@ def for_decoding(
     On a CPU, stacks run in C++ where it can (`StackInCpp`); sums have another order there, so last bits of the results
     may differ. On CUDA, steps of `generate` are captured as graphs and replayed (`graphs.py`).
 
-    `cache`: "exact" holds keys and values as they are, "int8" in 8 bits (`nn/rounded.py`). With `compile`, steps run
+    `cache`: "exact" holds keys and values as they are, "int8" in 8 bits (`Rounded`). With `compile`, steps run
     as code compiled by torch instead (`CompiledStack`). For an ensemble, every member is prepared. Errors:
     `ConfigError` for an unknown name, and for what this machine or the model does not support.
 
@@ -73,8 +73,8 @@ def for_decoding(
         tell_off(f"off, as {SWITCH}=0 says")
         made = plain(model, precision, cache)
         return made if not compile else compile_steps(sharing_weights(made) if made is model else made)
-    if isinstance(model, Joint):
-        return with_kernels(Joint([for_decoding(each, precision, cache, compile=compile) for each in model.members]))
+    if isinstance(model, Ensemble):
+        return with_kernels(Ensemble([for_decoding(each, precision, cache, compile=compile) for each in model.members]))
     made = with_cache(model, lookup(PRECISIONS, precision, "decode.precision")(model), cache, compile=compile)
     if device_of(model).type == "cpu" and not has_cpp() and (reason := why_not(CPP)):
         tell_off(reason)

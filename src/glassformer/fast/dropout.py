@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.nn.stochastic_depth import StochasticDepth
+from glassformer.nn.block import StochasticDepth
 
 
 class FastDropout(nn.Dropout):

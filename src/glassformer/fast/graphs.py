@@ -24,12 +24,12 @@ from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.rows import Emitted, Rows, Stop
 from glassformer.decode.run import Run, forward, read_first
 from glassformer.fast.hooks import Hooks
-from glassformer.nn.attend import ATTEND
 from glassformer.nn.attention import Attention
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.cache import FixedCache
+from glassformer.nn.ensemble import Ensemble
 from glassformer.nn.feed_forward import Experts
-from glassformer.nn.fixed import FixedCache
-from glassformer.nn.joint import Joint
+from glassformer.nn.observe import Evaluation
+from glassformer.nn.rules import ATTEND
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
 
@@ -164,7 +164,7 @@ def may_be_recorded(model: Transformer, rows: Rows, max_context: int | None) -> 
     measured. Autocast keeps copies of weights only for a while.
     """
     stack = model.config.stack
-    if isinstance(model, Joint) or type(model.reader) is not Stack or model.rounds_cache:
+    if isinstance(model, Ensemble) or type(model.reader) is not Stack or model.rounds_cache:
         return False
     if stack.pattern is not None and stack.pattern.window is not None:  # a cache that drops keys needs less memory
         return False

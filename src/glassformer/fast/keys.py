@@ -10,11 +10,9 @@ from weakref import ref
 import torch
 
 from glassformer.base.shapes import Float, Tensor
-from glassformer.nn.attend import Mask
-from glassformer.nn.columns import Growing, LayerCache
-from glassformer.nn.rolling import Rolling
-from glassformer.nn.room import Room
-from glassformer.nn.rounded import Rounded
+from glassformer.nn.cache import Growing, LayerCache
+from glassformer.nn.compact_cache import Rolling, Rounded, Slotted
+from glassformer.nn.mask import Mask
 
 
 class CKeys(ctypes.Structure):
@@ -51,7 +49,7 @@ def can_lie_in_buffers(layers: Sequence[LayerCache]) -> bool:
 
     They are of one kind, and what convolutions keep lies in buffers if they do: `new_cache` and `new_slots` see to it.
     """
-    return type(numbers_of(layers[0])) in (Growing, Rolling, Room)
+    return type(numbers_of(layers[0])) in (Growing, Rolling, Slotted)
 
 
 def may_go_on(layers: Sequence[LayerCache]) -> bool:
@@ -69,7 +67,7 @@ class Places:
         buffers: list[tuple[Tensor, Tensor]] = [layer.buffers for layer in held]
         self._keys = [ref(keys) for keys, _ in buffers]  # a layer that moves must not keep its old room
         self._room = (buffers[0][0].shape[0], buffers[0][0].shape[2])
-        self._spare = isinstance(numbers_of(layers[0]), Room)  # rows for texts to come
+        self._spare = isinstance(numbers_of(layers[0]), Slotted)  # rows for texts to come
         self.told = CKeys()
         self._addresses: list[Any] = []
         rounds = isinstance(held[0], Rounded)

@@ -17,7 +17,7 @@ from glassformer.base.errors import DataError
 from glassformer.base.runtime import has_bfloat16
 from glassformer.base.shapes import Float, Num, Tensor
 from glassformer.fast.native import CMap, float_map, in_pieces, multiply, product, write_heads
-from glassformer.nn.eight_bits import rounded
+from glassformer.nn.compact_cache import rounded
 
 FEW = 32
 """Beyond this many positions, bfloat16 is multiplied by oneDNN where the processor has instructions for it."""

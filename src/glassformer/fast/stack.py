@@ -20,11 +20,10 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.fast.blocks import CBlock, Described, describe
 from glassformer.fast.keys import CKeys, CNearby, Places, can_lie_in_buffers, may_go_on, reading
 from glassformer.fast.native import LAYOUTS, CRotation, address, declared, has_cpp
-from glassformer.nn.attend import Mask
 from glassformer.nn.attention import Attention
-from glassformer.nn.cache import Cache
-from glassformer.nn.columns import LayerCache
-from glassformer.nn.convolution import Nearby, columns_of
+from glassformer.nn.block import Nearby, columns_of
+from glassformer.nn.cache import Cache, LayerCache
+from glassformer.nn.mask import Mask
 from glassformer.nn.positions import Rotation
 from glassformer.nn.stack import Context, Stack
 from glassformer.nn.transformer import Transformer

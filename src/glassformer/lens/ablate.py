@@ -12,9 +12,9 @@ from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Float, Tensor
 from glassformer.lens.blocks import head_id, place
-from glassformer.nn.attend import Attend, Mask
-from glassformer.nn.attention import Attention
-from glassformer.nn.watch import attentions
+from glassformer.nn.attention import Attend, Attention
+from glassformer.nn.mask import Mask
+from glassformer.nn.observe import attentions
 
 Head = tuple[str, int, int]
 """Kind of block ("encoder", "decoder", "cross"), layer and head number, both from 0."""

@@ -22,14 +22,12 @@ from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.lens.blocks import LETTERS, head_id
 from glassformer.lens.trace.sight import recorded_stream
 from glassformer.nn.attention import Attention
-from glassformer.nn.block import Block
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.block import Block, Residual
+from glassformer.nn.heads import Head
 from glassformer.nn.norm import LayerNorm, RMSNorm
-from glassformer.nn.residual import Residual
+from glassformer.nn.observe import Attended, Evaluation, watch_attention
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.vocabulary import Head
-from glassformer.nn.watch import Attended, watch_attention
 
 INPUT, BIASES, FEED_FORWARD = "input", "biases", "feed_forward"
 

@@ -11,8 +11,8 @@ import torch
 from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch
 from glassformer.lens.ablate import Head, Means, silence
-from glassformer.nn.evaluation import Evaluation
 from glassformer.nn.heads import SequenceHead
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import hidden, likeliest

@@ -10,10 +10,10 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch
 from glassformer.lens.ablate import Head, n_heads
 from glassformer.lens.blocks import place
-from glassformer.nn.attend import Attend, Mask
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.attention import Attend
+from glassformer.nn.mask import Mask
+from glassformer.nn.observe import Evaluation, attentions
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.watch import attentions
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import Objective
 

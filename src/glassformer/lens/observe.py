@@ -9,8 +9,8 @@ from torch import nn
 
 from glassformer.base.shapes import Float, Tensor
 from glassformer.base.typed import expect
+from glassformer.nn.observe import Attended, watch_attention
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.watch import Attended, watch_attention
 
 Seen = dict[str, Float[Tensor, "B H T S"]]
 """Module name, as in "decoder.blocks.1.cross_attention", to the weights of the last forward."""

@@ -22,11 +22,11 @@ from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.decode.answer import nothing
 from glassformer.lens.ablate import Head, by_attention
 from glassformer.lens.blocks import place
-from glassformer.nn.attend import Attend, Mask
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.attention import Attend
+from glassformer.nn.mask import Mask
+from glassformer.nn.observe import Attended, Evaluation, attentions, watch_attention
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.watch import Attended, attentions, watch_attention
 
 Where = tuple[str, int]
 """A kind of attention and its layer; or, for streams, a stack and how many blocks have written (0 at the input)."""

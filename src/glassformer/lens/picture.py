@@ -12,7 +12,7 @@ from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.answer import answer
 from glassformer.lens.observe import observe
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 
 SHADES = " ░▒▓█"

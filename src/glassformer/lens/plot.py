@@ -19,7 +19,7 @@ from glassformer.base.shapes import Bool, Float, Tensor
 from glassformer.lens.blocks import head_id
 from glassformer.lens.blocks import place as where
 from glassformer.lens.shapes import COMPONENTS, Row, level, shapes_of, short_name, shown
-from glassformer.nn.positions import POSITIONS, Room
+from glassformer.nn.positions import POSITIONS, Sizes
 from glassformer.store.pictures import finished
 
 MOST_LABELS = 40
@@ -174,7 +174,7 @@ def plot_positions(
 
 def added(positions: str, length: int, d_model: int) -> Float[Tensor, "L D"]:
     """Return the vectors that a scheme adds at positions 0 to length - 1. Errors: `ConfigError`."""
-    made = lookup(POSITIONS, positions, "positions")(Room(d_model, 1, d_model, length, causal=False))
+    made = lookup(POSITIONS, positions, "positions")(Sizes(d_model, 1, d_model, length, causal=False))
     if list(made.parameters()):
         raise ConfigError(
             f"positions={positions!r} has no vectors before a model learns them. Give those of a trained one: "

@@ -10,8 +10,8 @@ from glassformer.base.shapes import Bool, Float, Tensor
 from glassformer.data.batch import Batch
 from glassformer.lens.blocks import place
 from glassformer.nn.attention import Attention
+from glassformer.nn.observe import Attended, watch_attention
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.watch import Attended, watch_attention
 from glassformer.train.loss import hidden
 from glassformer.train.objective import Targets
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.base.typed import expect
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.observe import Evaluation
 
 COMPONENTS = {
     "norm": (r"norm", "keep numbers in range"),

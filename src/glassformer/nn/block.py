@@ -1,19 +1,206 @@
-"""One transformer block, for every kind of stack: self-attention, optional cross-attention, feed-forward."""
+"""One transformer block, for every kind of stack: residual branches, and where their norms go."""
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
+import torch
 from torch import nn
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.shapes import Float, Tensor
+from glassformer.base.registry import lookup
+from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.typed import expect
-from glassformer.nn.attend import Mask
-from glassformer.nn.columns import LayerCache
-from glassformer.nn.convolution import Nearby
+from glassformer.nn.cache import LayerCache, Step, columns_before, steps_back
+from glassformer.nn.mask import Mask
 from glassformer.nn.positions import Rotation
-from glassformer.nn.residual import Residual
+
+
+class Nearby(NamedTuple):
+    """Where the tokens 1, 2, ... places before each new one are: the first dimension is how far back."""
+
+    columns: Int[Tensor, "N *batch T"] | None
+    """Their columns, -1 where there is none. None: as many columns back, and none before the first column."""
+    real: Bool[Tensor, "N *batch T"] | None
+    """False where a text has no token so far back, if `columns` are None. None: only before the first column."""
+
+
+class ShortConvolution(nn.Module):
+    """y_t = x_t + sum over i of w_i * x_(t-i), number by number, for i from 1 to `taps` - 1; w begins at 0.
+
+    A depthwise convolution whose kernel holds 1 for the token itself, over real tokens of one document: a text reads
+    the same wherever it stands in a batch. Canon layers A and C (Allen-Zhu 2025, "Physics of Language Models: Part
+    4.1") of four taps learn the token's own share, too; RWKV's token shift (Peng et al. 2023, section 3.1) of two gives
+    it what the earlier one leaves. Primer convolves the heads of queries, keys and values instead (So et al. 2021).
+    """
+
+    def __init__(self, taps: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(taps - 1, d_model))
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], nearby: Nearby | None = None, layer: LayerCache | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Return x with the shares of earlier vectors added; `layer` keeps x for later steps.
+
+        Without `nearby`, all tokens of x are real, and of one text.
+        """
+        held = x if layer is None else kept(layer, x)
+        if nearby is None or nearby.columns is None:
+            return self.shifted(x, None if nearby is None else nearby.real)
+        y = x
+        for weight, columns in zip(self.weight, nearby.columns, strict=True):
+            y = y + weight * taken(held, columns)
+        return y
+
+    def shifted(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "N *batch T"] | None) -> Float[Tensor, "B T D"]:
+        """The convolution of whole texts."""
+        return by_shifts(x, self.weight, real)
+
+
+def by_shifts(
+    x: Float[Tensor, "B T D"], weight: Float[Tensor, "N D"], real: Bool[Tensor, "N *batch T"] | None
+) -> Float[Tensor, "B T D"]:
+    """The convolution of whole texts, whose earlier tokens stand as many columns before, where they are `real`.
+
+    Under autocast it is rounded to the dtype of x at the end, as C++ rounds it.
+    """
+    y = x
+    for i, share in enumerate(weight):
+        y = shifted(y, x, share, i + 1, None if real is None else real[i])
+    return y.to(x.dtype)
+
+
+def shifted(
+    y: Float[Tensor, "B T D"],
+    x: Float[Tensor, "B T D"],
+    weight: Float[Tensor, " D"],
+    back: int,
+    real: Bool[Tensor, "*batch T"] | None,
+) -> Float[Tensor, "B T D"]:
+    """Add weight * x to y `back` places later, where that is `real`."""
+    share = x[:, :-back] * weight
+    if real is not None:
+        share = share.masked_fill(~real[..., back:, None], 0.0)
+    return torch.cat([y[:, :back], y[:, back:] + share], dim=1)
+
+
+def taken(held: Float[Tensor, "B S D"], columns: Int[Tensor, "*batch T"]) -> Float[Tensor, "B T D"]:
+    """The vectors of these columns, zeros where the column is -1."""
+    at = columns.clamp(min=0)
+    found = held[:, at] if at.ndim == 1 else held.gather(1, at[..., None].expand(-1, -1, held.shape[-1]))
+    return found.masked_fill((columns < 0)[..., None], 0.0)
+
+
+def kept(layer: LayerCache, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B S D"]:
+    """Put vectors into a layer of a cache, as the keys of a single head that has no values; return all held there."""
+    return layer.append(x[:, None], x[:, None, :, :0])[0][:, 0]
+
+
+def beside(step: Step, count: int, places: Int[Tensor, "*batch T"] | None, *, in_columns: bool) -> Nearby | None:
+    """The `count` tokens before each of a whole text, without a cache.
+
+    `places` are positions within documents, if there are any. `in_columns`: real tokens stand at their positions.
+    """
+    if step.in_order or in_columns:
+        return None if places is None else Nearby(None, places >= steps_back(count, places))
+    return Nearby(columns_before(step, count, step.positions if places is None else places), None)
+
+
+def columns_of(nearby: Nearby | None, count: int, T: int) -> Int[Tensor, "N #B T"]:
+    """The columns of the `count` tokens before each of T, wherever `nearby` says that they are; -1 for none."""
+    if nearby is not None and nearby.columns is not None:
+        return nearby.columns if nearby.columns.ndim == 3 else nearby.columns[:, None]
+    places = torch.arange(T)[None]
+    columns = (places - steps_back(count, places)).clamp(min=-1)
+    return columns if nearby is None or nearby.real is None else torch.where(nearby.real, columns, -1)
+
+
+class StochasticDepth(nn.Dropout):
+    """Drops a whole branch, independently for each sequence (Huang et al. 2016, section 3).
+
+    In training, kept outputs are divided by 1 - p, so that their expected value is the branch's output and evaluation
+    changes nothing; the paper multiplies by 1 - p in evaluation instead.
+    """
+
+    def forward(self, input: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """Zeroes some rows and scales up the others."""
+        if not self.training or self.p == 0.0:
+            return input
+        return input * super().forward(input.new_ones(input.shape[0], 1, 1))
+
+
+def drop_chance(block: int, n_layers: int, last: float) -> float:
+    """The drop probability of block 0, 1, ...: it grows linearly to `last` at the last block (section 3)."""
+    return last * (block + 1) / n_layers
+
+
+PLACEMENTS: dict[str, tuple[str, ...]] = {
+    "pre": ("in",),
+    "post": ("sum",),
+    "output": ("out",),
+    "sandwich": ("in", "out"),
+}
+"""Which slots hold a norm: before the branch (Xiong et al. 2020), after the sum (Vaswani et al. 2017), after the branch
+(Liu et al. 2022, Swin v2, section 3.2; OLMo 2), or before and after it (Ding et al. 2021, CogView, section 2.4)."""
+
+
+class Residual(nn.Module):
+    """norm_sum(scale x + dropout(norm_out(branch(convolution(norm_in(x)))))); a slot without a norm is the identity.
+
+      pre                        post                                  output
+    x ─┬─ norm_in ─ branch ─┐    x ─┬─ branch ─┐                       x ─┬─ branch ─ norm_out ─┐
+       └────────────────── + ─      └──────── + ─ norm_sum ─              └─────────────────── + ─
+
+    "sandwich" has norm_in and norm_out. With parallel branches, the branch reads the block's input, not x, to which its
+    output is added all the same. `scale` multiplies the skip connection (alpha of Wang et al. 2022). `stochastic_depth`
+    is the probability that a sequence skips the branch in training (`StochasticDepth`). A `convolution` lets the branch
+    read the tokens just before each, too.
+    """
+
+    def __init__(
+        self,
+        branch: nn.Module,
+        norm: Callable[[], nn.Module],
+        *,
+        placement: str = "pre",
+        dropout: float = 0.0,
+        scale: float = 1.0,
+        stochastic_depth: float = 0.0,
+        convolution: ShortConvolution | None = None,
+    ) -> None:
+        super().__init__()
+        slots = lookup(PLACEMENTS, placement, "norm_placement")
+        self.scale = scale
+        self.norm_in = norm() if "in" in slots else nn.Identity()
+        self.convolution = convolution
+        self.branch = branch
+        self.norm_out = norm() if "out" in slots else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+        self.depth = StochasticDepth(stochastic_depth)
+        self.norm_sum = norm() if "sum" in slots else nn.Identity()
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        reads: Float[Tensor, "B T D"] | None = None,
+        nearby: Nearby | None = None,
+        convolved: LayerCache | None = None,
+        **inputs: Any,
+    ) -> Float[Tensor, "B T D"]:
+        """Return the residual stream with the branch's output added; `inputs` are passed to the branch.
+
+        `reads` is what the branch reads (None: x). `nearby` and the cache `convolved` are for the convolution
+        (`ShortConvolution.forward`).
+        """
+        inside = self.norm_in(x if reads is None else reads)
+        if self.convolution is not None:
+            inside = self.convolution(inside, nearby, convolved)
+        added = self.depth(self.dropout(self.norm_out(self.branch(inside, **inputs))))
+        around = x if self.scale == 1.0 else x * self.scale
+        return self.norm_sum(around + added)
 
 
 class Block(nn.Module):

@@ -1,17 +1,251 @@
-"""The key/value cache of a decoder: what all its layers keep (columns.py), and the position of each key.
+"""The key/value cache of a decoder: what all its layers keep, and the position of each key.
 
 Positions count real tokens only, so rows of unequal length can share a batch.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from abc import abstractmethod
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.shapes import Bool, Int, Tensor
-from glassformer.nn.columns import Growing, LayerCache, Once, TakesBack
+from glassformer.base.shapes import Bool, Int, Num, Tensor
+
+SHORT = 16
+"""Columns that a buffer begins with at the least: while an answer is shorter, it never moves."""
+
+
+@runtime_checkable
+class LayerCache(Protocol):
+    """What attention needs from the cache of one layer."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all keys are already held, so that none need projecting."""
+        ...
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds the keys and values of new tokens [B, G, T, K]; returns all keys and values that may be read."""
+        ...
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Returns all keys and values."""
+        ...
+
+    def select(self, rows: Tensor) -> None:
+        """Keeps the given rows of the batch, in the order given."""
+        ...
+
+
+@runtime_checkable
+class TakesBack(LayerCache, Protocol):
+    """A layer cache from which the last tokens can be removed."""
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens."""
+        ...
+
+
+class Columns:
+    """Keys and values of one layer, in the first `used` columns of a buffer; subclasses decide how the buffer grows."""
+
+    complete = False
+
+    def __init__(self) -> None:
+        self.used = 0
+        self._held: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def buffers(self) -> tuple[Tensor, Tensor] | None:
+        """Keys and values as they lie in memory, used columns first; None before any was appended."""
+        return self._held
+
+    def read(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        """Returns all keys and values that are held."""
+        assert self._held is not None, "nothing was appended yet"
+        k, v = self._held
+        return k[:, :, : self.used], v[:, :, : self.used]
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Keeps the given rows."""
+        if self._held is not None:
+            self._held = (self._held[0].index_select(0, rows), self._held[1].index_select(0, rows))
+
+
+class Claimable(Columns):
+    """Columns that our C++ can fill: it is given room for them first."""
+
+    def append(
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        """Adds keys and values after those that stay; returns all.
+
+        With gradients enabled it copies everything: a backward pass must find its tensors unchanged.
+        """
+        if self._held is None:
+            self._held = (k, v)
+        elif torch.is_grad_enabled():
+            old_k, old_v = self.staying()
+            self._held = (torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2))
+            self.used = old_k.shape[2]
+        else:
+            self.make_room(k.shape[2])
+            for room, new in zip(self._held, (k, v), strict=True):
+                room[:, :, self.used : self.used + new.shape[2]] = new
+        self.used += k.shape[2]
+        return self.read()
+
+    def staying(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        """Keys and values that the next step finds."""
+        return self.read()
+
+    @abstractmethod
+    def make_room(self, n: int) -> None:
+        """Moves to a larger buffer, if n more columns would not fit into this one; not while empty.
+
+        Call it before a compiled step, which then never moves the buffer and always reads a part of it.
+        """
+
+    @property
+    def width(self) -> int:
+        """How many columns are read."""
+        return self.used
+
+    def claim(self, shape: tuple[int, int, int, int], dtype: torch.dtype, *, values: bool = True) -> None:
+        """Adds columns [B, G, T, K] on a CPU, which the caller fills: in `buffers`, at `newest`.
+
+        `values`: whether the keys have values.
+        """
+        if self._held is None:
+            B, G, T, K = shape
+            k, v = (torch.empty(B, G, self._first_room(T), size, dtype=dtype, device="cpu") for size in (K, K * values))
+            self._held = (k, v)
+        else:
+            self.make_room(shape[2])
+        self.used += shape[2]
+
+    def _first_room(self, n: int) -> int:
+        """How many columns a buffer for n tokens begins with."""
+        return n
+
+    def newest(self, B: int, T: int) -> Int[Tensor, "B T"] | None:
+        """The columns of the tokens that were claimed last; None: the last of `width`, in order."""
+        return None
+
+
+class Growing(Claimable):
+    """A cache of any length: its buffer doubles when full, so most steps copy nothing.
+
+    Nor does a selection of rows while C++ reads the buffer: `lineage` then says where their columns lie. Rows of a beam
+    share the columns of those they extend, so these are read from memory once for all of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lineage: Int[Tensor, "B N"] | None = None
+        """Of the first columns of each row: the row of `buffers` where each lies. Later ones lie in their own."""
+        self._stays = False
+
+    def stay(self) -> Int[Tensor, "B N"] | None:
+        """Tells C++, which reads all columns where they lie, the `lineage`: from now on, rows stay there."""
+        self._stays = True
+        return self.lineage
+
+    def append(
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        """As `Claimable.append`."""
+        self.settle()
+        return super().append(k, v)
+
+    def read(self) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        """Returns all keys and values that are held, and moves each row's into its own: read all layers, or none."""
+        self.settle()
+        return super().read()
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self.__init__()
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Keeps the given rows, where they lie if C++ reads them; otherwise copies those whose place changes.
+
+        Columns to come need rows of their own, so more rows than the buffer has are copied. So are half as many or
+        fewer, which frees the memory of the others.
+        """
+        if self._held is None:
+            return
+        room = len(self._held[0])
+        if self._stays and room < 2 * len(rows) and (len(rows) <= room or self.complete):
+            self.lineage = self._origins()[rows]
+        elif self.lineage is not None:
+            self.lineage = self._origins()[rows]
+            self.settle()
+        elif len(rows) != room or self.used == self._held[0].shape[2]:
+            self._move(self._held[0].shape[2], rows)
+        else:
+            moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+            for held in self._held:
+                columns = held[:, :, : self.used]
+                columns.index_copy_(0, moved, columns.index_select(0, rows[moved]))
+
+    def _origins(self) -> Int[Tensor, "B S"]:
+        """The row where each column of each row lies."""
+        assert self._held is not None
+        n, known = (len(self._held[0]), 0) if self.lineage is None else self.lineage.shape
+        own = torch.arange(n, device=self._held[0].device)[:, None].expand(-1, self.used - known)
+        return own if self.lineage is None else torch.cat([self.lineage, own], dim=1)
+
+    def settle(self) -> None:
+        """Copies each row's columns into a row of its own, for modules to read, if they lie elsewhere."""
+        if self._held is not None and self.lineage is not None:
+            self._move(self._held[0].shape[2])
+        self._stays = False
+
+    def make_room(self, n: int) -> None:
+        """Moves to a buffer of twice the size needed, if n more columns would fill this one; not while empty."""
+        if self._held is not None and self.used + n >= self._held[0].shape[2]:
+            self._move(2 * (self.used + n))
+
+    def _first_room(self, n: int) -> int:
+        """As many columns as the next step would move to, and enough for a short answer."""
+        return max(SHORT, 2 * (n + 1))
+
+    def _move(self, columns: int, rows: Tensor | None = None) -> None:
+        """Moves to a buffer of so many columns, with a row for each, or without a lineage for each of `rows`."""
+        assert self._held is not None
+        assert rows is None or self.lineage is None
+        k, v = self._held
+        at: tuple[Tensor | slice, ...] = (slice(None) if rows is None else rows, slice(None), slice(self.used))
+        if self.lineage is not None:
+            device = k.device
+            groups = torch.arange(k.shape[1], device=device)[:, None]
+            at = (self._origins()[:, None], groups, torch.arange(self.used, device=device))
+        self._held, self.lineage = (self._moved(k[at], columns), self._moved(v[at], columns)), None
+
+    def _moved(self, used: Tensor, columns: int) -> Tensor:
+        room = used.new_empty(*used.shape[:2], columns, used.shape[3])
+        room[:, :, : self.used] = used
+        return room
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens; the next ones are written over them."""
+        self.settle()
+        self.used = min(self.used, length)
+
+
+class Once(Growing):
+    """A cache that is filled at the first step and only read afterwards."""
+
+    @property
+    def complete(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether the first step has filled it."""
+        return self._held is not None
+
+    def _first_room(self, n: int) -> int:
+        return n  # no more will come
 
 
 class Step(NamedTuple):
@@ -178,3 +412,140 @@ def columns_before(step: Step, count: int, places: Int[Tensor, "*batch T"] | Non
 def steps_back(count: int, like: Int[Tensor, "*batch T"]) -> Int[Tensor, "N *ones"]:
     """1 to `count`, along a new first dimension."""
     return torch.arange(1, count + 1, device=like.device).view(-1, *[1] * like.ndim)
+
+
+class Fixed(Columns):
+    """A buffer for `capacity` tokens, written in place and returned whole; the mask hides unwritten columns."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self.capacity = capacity
+        self.at: Int[Tensor, " T"] | None = None
+        """The columns of the next tokens, as their cache tells them; None: the first that are free."""
+
+    def append(
+        self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
+    ) -> tuple[Num[Tensor, "B G S K"], Num[Tensor, "B G S _"]]:
+        """Writes the new keys and values into their columns; returns the whole buffer."""
+        if self._held is None:
+            self._held = (self._empty(k), self._empty(v))
+        end = self.used + k.shape[2]
+        at = torch.arange(self.used, end, device=k.device) if self.at is None else self.at
+        for held, new in zip(self._held, (k, v), strict=True):
+            held.index_copy_(2, at, new)
+        self.used = end
+        return self._held
+
+    def _empty(self, like: Tensor) -> Tensor:
+        return like.new_zeros(*like.shape[:2], self.capacity, like.shape[3])
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Returns the whole buffer."""
+        assert self._held is not None, "nothing was appended yet"
+        return self._held
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` tokens; the next ones are written over them."""
+        self.used = min(self.used, length)
+
+
+class FixedCache(Cache):
+    """A `Cache` of `Fixed` layers, for at most `capacity` tokens.
+
+    What changes from step to step, the next column and the positions of keys, is in tensors that keep their places
+    until rows leave. Lengths are numbers of the host: `stand_at` sets them where only tensors have changed.
+    """
+
+    def __init__(self, n_layers: int, capacity: int) -> None:
+        super().__init__(n_layers)
+        self.capacity = self.room = capacity
+        self.fixed = [Fixed(capacity) for _ in range(n_layers)]
+        self.layers: list[LayerCache] = [*self.fixed]
+        self._keys: Tensor | None = None  # [columns] or [B, columns]: the position of each key, -1 where there is none
+        self._next: Tensor | None = None  # [1]: the column of the next token
+
+    def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:
+        """Returns the positions that new tokens would have. Errors: `ConfigError` past the capacity."""
+        self.check_room(self.length + tokens.shape[1])
+        columns = self._columns(tokens.shape[1], tokens.device)
+        held = tokens.new_full((self.room,), -1) if self._keys is None else self._keys
+        if keep is None and held.ndim == 1:
+            return Step(columns, held.index_copy(0, columns, columns), in_order=False)
+        real = torch.ones_like(tokens, dtype=torch.bool) if keep is None else keep
+        held = held.expand(len(tokens), -1)
+        positions = held.max(1, keepdim=True).values + real.long().cumsum(1)
+        keys = held.index_copy(1, columns, torch.where(real, positions, -1))
+        return Step(positions.clamp(min=0), keys, in_order=False)
+
+    def _columns(self, T: int, device: torch.device) -> Int[Tensor, " T"]:
+        if self._next is None:
+            self._next = torch.zeros(1, dtype=torch.long, device=device)
+        return self._next + torch.arange(T, device=device)
+
+    def advance(self, step: Step) -> None:
+        """Records the tokens of a step and tells the layers their columns."""
+        T = step.positions.shape[-1]
+        at = self._columns(T, step.keys.device)
+        for layer in self.fixed:
+            layer.at = at
+        if self._keys is None or self._keys.shape != step.keys.shape:
+            self._keys = step.keys.clone()
+        else:
+            self._keys.copy_(step.keys)
+        assert self._next is not None, "columns were asked for"
+        self._next += T
+        self.length += T
+
+    def stand_at(self, length: int) -> None:
+        """Notes how many tokens it holds, as a recorded step changes tensors only."""
+        self.length = length
+        for layer in self.fixed:
+            layer.used = length
+        if self.convolved is not None:
+            assert isinstance(self.convolved, FixedCache), "it has the shapes of this one"
+            self.convolved.stand_at(length)
+
+    def truncate(self, length: int) -> None:
+        """As `Cache.truncate`."""
+        super().truncate(length)
+        if self._keys is not None and self._next is not None:
+            self._next.fill_(self.length)
+            self._keys[..., self.length :] = -1
+
+    def take_back(self, lengths: Int[Tensor, " B"]) -> None:
+        """As `Cache.take_back`."""
+        if self._keys is None:
+            return
+        keys = self._keys.expand(len(lengths), -1)
+        keys = torch.where(keys < lengths[:, None], keys, -1)
+        if self.convolved is not None:
+            self.convolved.take_back(lengths)
+        held = (keys >= 0).any(0).nonzero()
+        self.truncate(int(held[-1]) + 1 if len(held) else 0)
+        self._keys = keys
+
+    def select(self, rows: Int[Tensor, " rows"]) -> None:
+        """Keeps the given rows of the batch, in the order given."""
+        super().select(rows)
+        if self._keys is not None and self._keys.ndim == 2:
+            self._keys = self._keys[rows]
+
+    def take(self, other: Cache) -> None:
+        """Takes over all that another cache holds, while empty: one that grows, or one in constant shapes."""
+        for mine, layer in zip(self.fixed, other.layers, strict=True):
+            k, v = layer.read()
+            mine.append(k[:, :, : other.length], v[:, :, : other.length])
+        if self.convolved is not None and other.convolved is not None:
+            assert isinstance(self.convolved, FixedCache), "it has the shapes of this one"
+            self.convolved.take(other.convolved)
+        self.cross, self._memories, self.length = other.cross, other._memories, other.length
+        device = self.fixed[0].read()[0].device
+        self._next = torch.full((1,), other.length, device=device)
+        keys = other._keys if isinstance(other, FixedCache) else other._ragged
+        keys = torch.arange(other.length, device=device) if keys is None else keys[..., : other.length]
+        self._keys = torch.nn.functional.pad(keys, (0, self.room - other.length), value=-1)
+
+
+def cache_of(n_layers: int, capacity: int | None) -> Cache:
+    """Make a cache that grows, or one in constant shapes for `capacity` tokens."""
+    return Cache(n_layers) if capacity is None else FixedCache(n_layers, capacity)

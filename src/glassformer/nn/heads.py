@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -12,13 +12,133 @@ from torch import nn
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Float, Tensor
-from glassformer.nn.activation import ACTIVATIONS
 from glassformer.nn.config import ModelConfig
-from glassformer.nn.inputs import FeatureMap
+from glassformer.nn.embedding import Embedding, FeatureMap
+from glassformer.nn.feed_forward import ACTIVATIONS
 from glassformer.nn.norm import NORMS
 from glassformer.nn.outputs import Classify, Lm, Regress, Tag
-from glassformer.nn.pooling import POOLINGS
-from glassformer.nn.vocabulary import Embedding, Head, HeadTransform
+
+NEVER = -1e4
+"""The logit bias of a token that is never predicted: probability 0 in every dtype, and finite, as weights must be."""
+
+
+class HeadTransform(nn.Module):
+    """norm(activation(x W^T + b)), applied before the head's matrix, as in BERT's masked LM (Devlin et al. 2019)."""
+
+    def __init__(self, d_model: int, activation: Callable[[Tensor], Tensor], norm: nn.Module) -> None:
+        super().__init__()
+        self.dense = nn.Linear(d_model, d_model)
+        self.activation = activation
+        self.norm = norm
+
+    def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
+        """The map at each position."""
+        return self.norm(self.activation(self.dense(x)))
+
+
+class Head(nn.Module):
+    """logits = scale t(x) W^T + b; W may be the embedding's matrix (Press and Wolf 2017).
+
+    The tokens `silent` are never predicted: b is `NEVER` for them, 0 for all others, and not learned. `transform` is t,
+    by default the identity. `scale` is 1/sqrt(d_model) in T5, because its tied matrix has numbers of
+    an embedding's size (Raffel et al. 2020, the code of its models). Decoding may set `faster`, a map in place
+    of x W^T + b.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        *,
+        bias: bool = False,
+        silent: Sequence[int] = (),
+        tied: Embedding | None = None,
+        scale: float = 1.0,
+        transform: HeadTransform | None = None,
+    ) -> None:
+        super().__init__()
+        self.transform = transform
+        self.scale = scale
+        self.weight = nn.Parameter(torch.empty(vocab_size, d_model)) if tied is None else tied.weight
+        self.bias: Tensor | None = nn.Parameter(torch.zeros(vocab_size)) if bias else None
+        self.silent = bool(silent)
+        if silent:
+            fixed = torch.zeros(vocab_size)
+            fixed[[*silent]] = NEVER
+            del self.bias
+            self.register_buffer("bias", fixed)
+        self.faster: nn.Module | None = None
+
+    def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where V"]:
+        """Return the logits: a score for each token of the vocabulary."""
+        x = self.turned(x)
+        return F.linear(x, self.weight, self.bias) if self.faster is None else self.faster(x)
+
+    def prior(self) -> Float[Tensor, " V"] | None:
+        """What label smoothing mixes in: the same share for each token that is not silent; None: for all."""
+        if not self.silent or self.bias is None:
+            return None
+        spoken = (self.bias == 0).to(self.bias.dtype)
+        return spoken / spoken.sum()
+
+    def turned(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
+        """scale t(x), the vector that W is multiplied by."""
+        if self.transform is not None:
+            x = self.transform(x)
+        return x if self.scale == 1.0 else x * self.scale
+
+
+class First(nn.Module):
+    """The vector of the first real place, e.g. of a token that begins every text (Devlin et al. 2019, section 3)."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def forward(self, x: Float[Tensor, "B T D"], keep: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B D"]:
+        """Return one vector per row."""
+        if keep is None:
+            return x[:, 0]
+        place = keep.int().argmax(1)  # argmax returns the first of several equal values
+        chosen = x[torch.arange(len(x), device=x.device), place]
+        return torch.where(keep.any(1, keepdim=True), chosen, 0.0)
+
+
+class Mean(nn.Module):
+    """The mean over the real places."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def forward(self, x: Float[Tensor, "B T D"], keep: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B D"]:
+        """Return one vector per row."""
+        if keep is None:
+            return x.mean(1)
+        total = torch.where(keep[:, :, None], x, 0.0).sum(1)
+        return total / keep.sum(1, keepdim=True).clamp(min=1)
+
+
+class AttentionPooling(nn.Module):
+    """softmax(x q / sqrt(D)) x with one learned query q (Lin et al. 2017, equation 5, one hop, without its tanh layer).
+
+    At initialisation q = 0, so this is the mean.
+    """
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.zeros(d_model))
+
+    def forward(self, x: Float[Tensor, "B T D"], keep: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B D"]:
+        """Return one vector per row."""
+        scores = x @ self.query * x.shape[-1] ** -0.5
+        if keep is None:
+            return (scores.softmax(-1)[:, :, None] * x).sum(1)
+        blind = ~keep.any(1, keepdim=True)  # these rows keep finite scores (no NaN); their output is zeroed
+        weights = torch.where(keep | blind, scores, float("-inf")).softmax(-1)
+        weights = torch.where(keep, weights, 0.0)
+        return (weights[:, :, None] * torch.where(keep[:, :, None], x, 0.0)).sum(1)
+
+
+POOLINGS: dict[str, Callable[[int], nn.Module]] = {"first": First, "mean": Mean, "attention": AttentionPooling}
 
 
 class SequenceHead(nn.Module):

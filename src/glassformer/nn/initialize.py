@@ -46,12 +46,11 @@ from torch import Tensor, nn
 from glassformer.base.registry import lookup
 from glassformer.nn.block import Block
 from glassformer.nn.config import ModelConfig
-from glassformer.nn.heads import AnyHead
-from glassformer.nn.inputs import FeatureMap
+from glassformer.nn.embedding import FeatureMap
+from glassformer.nn.heads import AnyHead, Head
 from glassformer.nn.outputs import Lm
 from glassformer.nn.positions import Relation
 from glassformer.nn.stack import Stack
-from glassformer.nn.vocabulary import Head
 
 
 @dataclass(frozen=True)

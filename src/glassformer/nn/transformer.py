@@ -12,19 +12,13 @@ from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import check_read
 from glassformer.base.typed import expect
-from glassformer.nn.cache import Cache
+from glassformer.nn.cache import Cache, cache_of
+from glassformer.nn.compact_cache import RollingCache, RoundedSlotted, Slotted, StateCache, rounding_cache
 from glassformer.nn.config import ModelConfig
-from glassformer.nn.fixed import cache_of
 from glassformer.nn.heads import HEADS, SequenceHead
 from glassformer.nn.initialize import initialize
-from glassformer.nn.recent import Recent
-from glassformer.nn.rolling import RollingCache
-from glassformer.nn.room import Room
-from glassformer.nn.rounded import RoundedRoom, rounding_cache
-from glassformer.nn.slots import Slots
+from glassformer.nn.slots import Recent, Slots, StateSlots
 from glassformer.nn.stack import Stack
-from glassformer.nn.state import StateCache
-from glassformer.nn.state_slots import StateSlots
 
 
 class Transformer(nn.Module):
@@ -185,7 +179,7 @@ class Transformer(nn.Module):
         if isinstance(fresh, StateCache):
             made = StateSlots(n_layers, fresh.features, most_rows=most_rows, recent=recent)
         else:
-            room = RoundedRoom if self.rounds_cache else Room
+            room = RoundedSlotted if self.rounds_cache else Slotted
             made = Slots(n_layers, most_rows=most_rows, room=room, recent=recent)
         made.taps = fresh.taps
         return made

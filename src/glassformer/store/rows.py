@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS
 from glassformer.nn.config import ModelConfig
-from glassformer.nn.vocabulary import NEVER
+from glassformer.nn.heads import NEVER
 
 INPUT, OUTPUT, BIAS = "decoder.embedding.weight", "head.weight", "head.bias"
 """Our names of the tensors of a decoder that have a row for each token."""

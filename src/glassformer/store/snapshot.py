@@ -16,7 +16,7 @@ from glassformer.base.errors import CheckpointError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokenizer import Labels
 from glassformer.nn.config import ModelConfig
-from glassformer.nn.joint import refuse_joint
+from glassformer.nn.ensemble import refuse_ensemble
 from glassformer.nn.transformer import Transformer
 from glassformer.store.files import refuse_unnamable, write_new
 from glassformer.store.folders import CONFIG, FORMAT, MODEL, OPTIMIZER, SOURCE_TOKENIZER, STATE, TOKENIZER, step_number
@@ -67,7 +67,7 @@ def take_snapshot(
     Errors: `DivergedError` for NaN or infinity, `CheckpointError` for a state that is not plain JSON, `ConfigError`
     for a committee.
     """
-    refuse_joint(model, "A checkpoint", "Save each member.")
+    refuse_ensemble(model, "A checkpoint", "Save each member.")
     tensors = {MODEL: unique_weights(model)}
     refuse_non_finite(tensors[MODEL], "Weights")
     if optimizer is not None:

@@ -18,7 +18,7 @@ from glassformer.base.busy import Crowding
 from glassformer.base.errors import ConfigError, DataError, DivergedError
 from glassformer.base.registry import lookup
 from glassformer.data.batch import Batch
-from glassformer.nn.recompute import recompute as recomputed
+from glassformer.nn.stack import recompute as recomputed
 from glassformer.nn.transformer import Transformer
 from glassformer.train.loss_scale import LossScale
 from glassformer.train.objective import Objective, objective_for

@@ -11,10 +11,9 @@ from torch import nn
 from glassformer.base.errors import DataError
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.data.batch import Batch
-from glassformer.nn.heads import PlaceHead, SequenceHead
-from glassformer.nn.joint import MeanHead
+from glassformer.nn.ensemble import MeanHead
+from glassformer.nn.heads import Head, PlaceHead, SequenceHead
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.vocabulary import Head
 from glassformer.train.balance import routing_loss, watch_routers
 from glassformer.train.cross_entropy import PLAIN, Kernel, cross_entropy, cross_entropy_of_vectors
 from glassformer.train.objective import Objective, Targets

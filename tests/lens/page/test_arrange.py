@@ -9,7 +9,7 @@ import torch
 
 from glassformer import trace
 from glassformer.lens.page.bundle import standalone
-from glassformer.nn.watch import watch_attention
+from glassformer.nn.observe import watch_attention
 from lens.explored import LETTERS, planted, small
 
 FACTS = [  # layer, head, role, strength, score, what is left of 1.0 without it

@@ -10,7 +10,7 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.lens.ablate import silence
 from glassformer.lens.server.app import make_app
 from glassformer.lens.server.subject import Subject
-from glassformer.nn.watch import attentions
+from glassformer.nn.observe import attentions
 from lens.explored import LETTERS
 from lens.server.asked import HEADS, MODEL, TOKEN
 

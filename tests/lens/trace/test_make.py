@@ -17,9 +17,9 @@ from glassformer.lens.trace.answering import Manner
 from glassformer.lens.trace.reading import Layout, read
 from glassformer.lens.trace.sight import look
 from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.nn.observe import watch_attention
 from glassformer.nn.outputs import Classify, Regress
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.watch import watch_attention
 from lens.explored import LETTERS, small
 from specimens import SHAPES, close
 

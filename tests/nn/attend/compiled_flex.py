@@ -12,8 +12,10 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
-from glassformer.nn.attend import ATTEND, Mask, Pattern
-from glassformer.nn.attend.flex import _adding, blocks_of, compiled
+from glassformer.base.pattern import Pattern
+from glassformer.nn.flex import _adding, blocks_of, compiled
+from glassformer.nn.mask import Mask
+from glassformer.nn.rules import ATTEND
 
 B, H, G, K = 2, 4, 2, 16
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Mask
-from glassformer.nn.attend import ValueBias, pick
-from glassformer.nn.attend.auto import MATMUL_UP_TO
+from glassformer.nn.mask import ValueBias
+from glassformer.nn.rules import MATMUL_UP_TO, pick
 
-AUTO = sys.modules["glassformer.nn.attend.auto"]  # the package shows the function under this name
+AUTO = sys.modules["glassformer.nn.rules"]  # the package shows the function under this name
 
 
 @pytest.mark.parametrize(("device", "T", "S", "name"), [

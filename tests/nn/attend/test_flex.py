@@ -13,15 +13,15 @@ import torch
 
 from glassformer import ATTEND, Mask
 from glassformer.base.errors import ConfigError
-from glassformer.nn.attend import pick
-from glassformer.nn.attend.flex import BLOCK, LEAST, NARROWEST, ROWS, blocks_of, flex, obstacle, pays
+from glassformer.nn.flex import BLOCK, LEAST, NARROWEST, ROWS, blocks_of, flex, obstacle, pays
+from glassformer.nn.rules import pick
 from nn.attend.compiled_flex import B, H, masks, packed
 from nn.attend.largest import Largest
 from specimens import close, normal
 from train.examples import recipe
 
 CPU = torch.device("cpu")
-MODULE = sys.modules["glassformer.nn.attend.flex"]  # the package shows the function under this name
+MODULE = sys.modules["glassformer.nn.flex"]  # the package shows the function under this name
 
 
 @pytest.mark.parametrize("name", masks(1, 1))
@@ -61,7 +61,7 @@ def test_blocks_are_made_once_also_where_the_bias_learns():
 
 
 def test_nothing_is_compiled_at_import():
-    code = "import sys, glassformer.nn.attend; sys.exit('torch._dynamo' in sys.modules)"
+    code = "import sys, glassformer.nn.rules; sys.exit('torch._dynamo' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -133,7 +133,7 @@ def test_where_it_is_picked():
 def asked(q, device, monkeypatch, **given):
     """Whether `auto` lets `pick` have FlexAttention."""
     heard = []
-    auto = sys.modules["glassformer.nn.attend.auto"]
+    auto = sys.modules["glassformer.nn.rules"]
     monkeypatch.setattr(
         auto, "choice", lambda *_, flexible, **__: heard.append(flexible) or ("sdpa", "as the test says")
     )

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Mask
-from glassformer.nn.attend.linear import CHUNK, ROWS, auto, features, from_features
+from glassformer.nn.linear import CHUNK, ROWS, auto, features, from_features
 from nn.attend.largest import largest
 from specimens import close, normal, production
 
@@ -56,8 +56,8 @@ def test_the_scale_cancels():
 
 def test_auto_writes_few_weights_out_and_sums_many(monkeypatch):
     for name in ("reference", "sums"):
-        monkeypatch.setattr(f"glassformer.nn.attend.linear.{name}", lambda *_, name=name, **__: name)
-    monkeypatch.setattr("glassformer.nn.attend.linear.WRITTEN_OUT_UP_TO", 12)
+        monkeypatch.setattr(f"glassformer.nn.linear.{name}", lambda *_, name=name, **__: name)
+    monkeypatch.setattr("glassformer.nn.linear.WRITTEN_OUT_UP_TO", 12)
     q, k = torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 5, 2)
     with production():
         assert auto(q, k[:, :, :4], k[:, :, :4], Mask(), scale=1.0) == "reference"

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError
-from glassformer.nn.attend import Mask, Pattern
+from glassformer.base.pattern import Pattern
+from glassformer.nn.mask import Mask
 
 CPU = torch.device("cpu")
 

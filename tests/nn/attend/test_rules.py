@@ -7,7 +7,7 @@ import torch
 
 from glassformer import ATTEND, Mask, StackConfig, Transformer
 from glassformer.base.errors import ConfigError
-from glassformer.nn.attend import RULES, choose
+from glassformer.nn.rules import RULES, choose
 from specimens import close, config, normal
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from glassformer.nn.attend.softmax import SHORT, softmax
+from glassformer.nn.backends import SHORT, softmax
 
 LENGTHS = (1, 2, 15, 16, 17, SHORT, SHORT + 1, 70)
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Mask
-from glassformer.nn.attend import Pattern, pick
-from glassformer.nn.attend.sparse import LEAST, ROWS, parts_of, pays
+from glassformer.base.pattern import Pattern
+from glassformer.nn.rules import pick
+from glassformer.nn.sparse import LEAST, ROWS, parts_of, pays
 from nn.attend.largest import largest
 from specimens import close, normal
 

@@ -10,7 +10,7 @@ import torch
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import LABEL
 from glassformer.decode.answer import answer
-from glassformer.nn.joint import Joint
+from glassformer.nn.ensemble import Ensemble
 from glassformer.store.checkpoint import load
 from glassformer.store.mean import load_mean
 from glassformer.train.finished.committee import load_runs
@@ -52,7 +52,7 @@ def test_they_are_scored_as_one_model(runs, decode):
     told = evaluate(runs[0], said, others=runs[1:])
     found = load(runs[0])
     split = prepare_split(said, found.tokenizers, "test")
-    joint, targets = Joint([load(run).model for run in runs]), [pair.target for pair in split.pairs]
+    joint, targets = Ensemble([load(run).model for run in runs]), [pair.target for pair in split.pairs]
     expected = evaluate_model(
         joint, split.encoded, found.tokenizers, targets, max_new_tokens=4, sampling=said.decode, search=said.decode
     )
@@ -65,7 +65,7 @@ def test_they_are_scored_as_one_model(runs, decode):
 def test_they_answer_lines_as_one_model(runs):
     found = load(runs[0])
     expected = answer(
-        Joint([load(run).model for run in runs]),
+        Ensemble([load(run).model for run in runs]),
         [found.tokenizers.source.encode(line) for _, line in LINES],
         max_new_tokens=4,
     )
@@ -80,14 +80,14 @@ def test_they_answer_lines_as_one_model(runs):
 
 def test_the_mean_of_checkpoints_is_that_of_every_member(runs):
     loaded = load_runs(runs[0], own(runs[0]), runs[1:], 2)
-    assert isinstance(loaded.model, Joint)
+    assert isinstance(loaded.model, Ensemble)
     for run, member in zip(runs, loaded.model.members, strict=True):
         for one, other in zip(member.parameters(), load_mean(run, 2).model.parameters(), strict=True):
             assert torch.equal(one, other)
 
 
 def test_one_run_is_no_committee(runs):
-    assert not isinstance(load_runs(runs[0], own(runs[0])).model, Joint)
+    assert not isinstance(load_runs(runs[0], own(runs[0])).model, Ensemble)
 
 
 def test_the_shortest_member_says_how_long_a_text_may_be_and_is_named(runs, tmp_path, monkeypatch):

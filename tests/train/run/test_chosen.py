@@ -7,7 +7,8 @@ import torch
 
 from glassformer.fast import attention as native_attention
 from glassformer.fast import for_training, native
-from glassformer.nn.attend import ATTEND, RULES, Mask
+from glassformer.nn.mask import Mask
+from glassformer.nn.rules import ATTEND, RULES
 from glassformer.nn.transformer import Transformer
 from glassformer.train.record.events import Started
 from glassformer.train.run import chosen as module

@@ -22,7 +22,7 @@ from glassformer.decode.rows import check_writes
 from glassformer.decode.run import begin_of, check_context
 from glassformer.decode.stream import ENDED, LIMITED
 from glassformer.nn.cache import Cache
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 
 ENDS = (KeyboardInterrupt, SystemExit)

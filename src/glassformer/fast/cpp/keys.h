@@ -1,4 +1,4 @@
-// The keys and values of a cache, and the attention of one query to them (nn/attend/reference.py).
+// The keys and values of a cache, and the attention of one query to them (nn/attention.py).
 //
 // They lie as the numbers of x, or in 8 bits, where each vector has a step that its numbers are multiples of
 // (rounded.py).

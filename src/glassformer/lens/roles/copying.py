@@ -10,9 +10,10 @@ from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.lens.record import Map
 from glassformer.lens.roles.metrics import largest_key, several
 from glassformer.lens.roles.view import View
+from glassformer.nn.embedding import Embedding
+from glassformer.nn.heads import Head
 from glassformer.nn.norm import LayerNorm
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.vocabulary import Embedding, Head
 
 ROWS = 2048
 """How many tokens have their logits computed at once."""

@@ -18,7 +18,7 @@ from glassformer.lens.roles.label import THRESHOLDS, Label, Thresholds, label
 from glassformer.lens.roles.measure import Measured, Read, group_share, measure, read
 from glassformer.lens.roles.probe import Probe
 from glassformer.lens.roles.similar import Pair, similar
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 
 

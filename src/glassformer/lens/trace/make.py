@@ -27,8 +27,8 @@ from glassformer.lens.trace.small import SIDE, decided, shrunk
 from glassformer.lens.trace.steps import lens_of, steps_of, terms_of_logits
 from glassformer.lens.trace.value import Trace
 from glassformer.nn.count import count_parameters
-from glassformer.nn.evaluation import Evaluation
-from glassformer.nn.joint import refuse_joint
+from glassformer.nn.ensemble import refuse_ensemble
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.outputs import Lm
 from glassformer.nn.transformer import Transformer
 
@@ -65,7 +65,7 @@ def trace(
     Errors: `ConfigError` for a model that reads features or predicts numbers, and for a committee; `DataError` for a
     text that is too long.
     """
-    refuse_joint(model, "A trace", "Trace each member.")
+    refuse_ensemble(model, "A trace", "Trace each member.")
     tokenizers = both(tokenizer)
     with Evaluation(model):
         ids = [None if each is None else as_ids(each, tokenizers.target) for each in (target, gold)]

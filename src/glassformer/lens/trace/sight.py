@@ -12,12 +12,10 @@ from torch import nn
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.lens.blocks import place
 from glassformer.lens.roles.metrics import value_sizes
-from glassformer.nn.attend import attention_weights
-from glassformer.nn.attend.reference import dot_products
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.attention import attention_weights, dot_products
+from glassformer.nn.observe import Attended, Evaluation, watch_attention
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.watch import Attended, watch_attention
 
 Place = tuple[str, int]
 

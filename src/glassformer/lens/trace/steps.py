@@ -11,8 +11,8 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.lens.attribute import attribute
 from glassformer.lens.trace.quantise import Array, brief
 from glassformer.lens.trace.reading import Reading
+from glassformer.nn.heads import Head
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.vocabulary import Head
 
 TOP = 10
 """How many of the most likely tokens a step lists."""

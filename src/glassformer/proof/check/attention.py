@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from glassformer.base.shapes import Tensor
-from glassformer.nn.attend.mask import Mask
-from glassformer.nn.attend.reference import attention_weights
+from glassformer.nn.attention import attention_weights
+from glassformer.nn.mask import Mask
 from glassformer.proof.check.calling import accepts, mask_argument
 from glassformer.proof.check.mask import BATCH, HEADS, WIDTH, Attending, Masking, T, mask_properties
 from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read

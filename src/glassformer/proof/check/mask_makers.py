@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from glassformer.base.shapes import Tensor
-from glassformer.nn.attend.mask import Mask
+from glassformer.nn.mask import Mask
 from glassformer.proof.check.calling import accepts
 from glassformer.proof.check.labels import KNOWN, Answered
 from glassformer.proof.check.reading import Choice, Reading, aspect, read

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from functools import partial
 from typing import Any
 
@@ -72,8 +71,7 @@ class MultiHead(Heads):
     def __init__(self, kind: Any) -> None:
         module = constructed(kind, self.sizes)
         self.three = accepts(module.forward, "query", "key", "value")
-        names = [*inspect.signature(module.forward).parameters]
-        self.three = self.three and (len(required(module.forward)) != 1 or names[1][0] == "k")
+        self.three = self.three and len(required(module.forward)) != 1
         inputs = ("query", "key", "value") if self.three else ("x",)
         super().__init__(module, self.call, mask_argument(forward_of(module, *inputs), len(inputs)))
 

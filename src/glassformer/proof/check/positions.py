@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.nn.positions.absolute import Sinusoidal
-from glassformer.nn.positions.scheme import Room
+from glassformer.nn.positions import Sinusoidal, Sizes
 from glassformer.proof.check.calling import built, called, forward_of
 from glassformer.proof.check.labels import KNOWN, Answered
 from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
@@ -69,7 +68,7 @@ OFF = Mistake(
 def table(length: int, width: int) -> Tensor:
     """Return our table, which is the documented one."""
     positions = torch.arange(length)
-    made = Sinusoidal(Room(width, 1, width, None)).embedding(positions, torch.zeros((), dtype=torch.float64))
+    made = Sinusoidal(Sizes(width, 1, width, None)).embedding(positions, torch.zeros((), dtype=torch.float64))
     assert made is not None
     return made
 

@@ -106,18 +106,6 @@ DOCUMENTED: dict[str, Documented] = {
         "A stack of such blocks over [B, T, d_model].",
         ("TransformerStack", "Encoder"),
     ),
-    "TokenEncoder": Documented(
-        "TokenEncoder(vocab_size, d_model, n_heads, n_layers, d_ff, max_len, n_outputs=None) with "
-        "forward(ids, mask=None)",
-        "An encoder of ids [B, T]: vectors [B, T, d_model], or [B, T, n_outputs] with an output map.",
-        ("EncoderModel",),
-    ),
-    "Transformer": Documented(
-        "Transformer(source_vocab, target_vocab, d_model, n_heads, n_layers, d_ff, max_len) with "
-        "forward(source, target, source_keep=None)",
-        "An encoder-decoder: ids [B, S] and [B, T] to logits [B, T, target_vocab]; source_keep [B, S], True at tokens.",
-        ("Seq2Seq", "EncoderDecoder", "TransformerModel"),
-    ),
     "LanguageModel": Documented(
         "LanguageModel(vocab_size, d_model, n_heads, n_layers, max_len) with forward(tokens) or "
         "forward(tokens, cache=None)",

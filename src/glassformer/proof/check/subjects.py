@@ -6,7 +6,6 @@ from glassformer.proof.check.attention import ATTENTION
 from glassformer.proof.check.block import BLOCK
 from glassformer.proof.check.decode import GREEDY, TRANSLATE
 from glassformer.proof.check.decoder_block import DECODER
-from glassformer.proof.check.encoder_decoder import ENCODER_DECODER
 from glassformer.proof.check.labels import ACCURACY, LOSS, POOL, SHIFT, SHIFT_RIGHT
 from glassformer.proof.check.language_model import LANGUAGE_MODEL
 from glassformer.proof.check.mask_makers import CAUSAL, DOCUMENT_MASK, PADDING, POSITION_IDS
@@ -23,7 +22,6 @@ from glassformer.proof.check.small_parts import (
 from glassformer.proof.check.stack import STACK
 from glassformer.proof.check.table import Subject
 from glassformer.proof.check.tasks import EXACT_MATCH, MAKE_EXAMPLE, PAD_BATCH
-from glassformer.proof.check.token_encoder import TOKEN_ENCODER
 
 SUBJECTS: dict[str, Subject] = {
     "softmax": SOFTMAX_SUBJECT,
@@ -41,8 +39,6 @@ SUBJECTS: dict[str, Subject] = {
     "TransformerBlock": BLOCK,
     "DecoderBlock": DECODER,
     "TransformerEncoder": STACK,
-    "TokenEncoder": TOKEN_ENCODER,
-    "Transformer": ENCODER_DECODER,
     "LanguageModel": LANGUAGE_MODEL,
     "causal_mask": CAUSAL,
     "padding_mask": PADDING,

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import torch
 
 from glassformer.base.shapes import Bool, Float, Tensor
-from glassformer.nn.attend import Mask, choose
-from glassformer.nn.attend.reference import dot_products
-from glassformer.nn.attention import Attention
+from glassformer.nn.attention import Attention, dot_products
 from glassformer.nn.config import StackConfig
+from glassformer.nn.mask import Mask
+from glassformer.nn.observe import Attended, attentions, watch_attention
+from glassformer.nn.rules import choose
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.watch import Attended, attentions, watch_attention
 from glassformer.proof.check.attention import scales
 from glassformer.proof.check.heads import MERGE, SPLIT
 from glassformer.proof.check.reading import Choice, Reading, distance, read
@@ -37,7 +37,7 @@ EXACTLY = "donot_use_mm_for_euclid_dist"
 OTHER = Ailment(
     "an attention does not compute its equation",
     "Its output is not that of softmax(q kᵀ/√K) v for its own weights, and no mistake known here explains it.",
-    "Compare it step by step with nn/attend/reference.py: scores, scale, softmax, values, merging of the heads.",
+    "Compare it step by step with nn/attention.py: scores, scale, softmax, values, merging of the heads.",
 )
 ALIKE = Ailment(
     "heads are alike",

@@ -12,11 +12,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.nn.block import Block
-from glassformer.nn.residual import Residual
+from glassformer.nn.block import Block, Residual
+from glassformer.nn.embedding import Embedding
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.vocabulary import Embedding
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case, logits, stack_of
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
@@ -34,7 +33,7 @@ NO_RESIDUAL = Ailment(
 OTHER_SUM = Ailment(
     "a residual does not add up",
     "The output is not the sum of the stream and the branch, with the norms where the recipe has them.",
-    "Compare the block's forward with nn/residual.py.",
+    "Compare the block's forward with nn/block.py.",
 )
 SHARED = Ailment(
     "layers are the same module",

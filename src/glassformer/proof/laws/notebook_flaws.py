@@ -13,8 +13,8 @@ from torch.nn.functional import cross_entropy
 from glassformer.base.errors import DataError
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import PAD
-from glassformer.nn.attend import Mask
-from glassformer.nn.positions import POSITIONS, Room
+from glassformer.nn.mask import Mask
+from glassformer.nn.positions import POSITIONS, Sizes
 from glassformer.nn.stack import Stack
 from glassformer.proof.laws.law import Law, Setting, apart, gradients, same_gradients
 from glassformer.proof.laws.notebook_parts import ATTENTIONS, pair, read
@@ -144,7 +144,7 @@ def as_004_trains(setting: Setting, theirs: Callable[..., Tensor], batch: Batch)
 
 def sinusoidal(width: int, length: int, dtype: torch.dtype) -> Tensor:
     """Return our table of positions."""
-    scheme, like = POSITIONS["sinusoidal"](Room(width, 1, width, None)), torch.zeros((), dtype=dtype)
+    scheme, like = POSITIONS["sinusoidal"](Sizes(width, 1, width, None)), torch.zeros((), dtype=dtype)
     table = scheme.embedding(torch.arange(length), like)
     assert table is not None
     return table

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.base.shapes import Bool, Float
-from glassformer.nn.attend import ATTEND, Mask
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block
-from glassformer.nn.blocks import build_block
+from glassformer.nn.mask import Mask
+from glassformer.nn.rules import ATTEND
+from glassformer.nn.stack import build_block
 from glassformer.proof.laws.law import Law, Setting, apart
 from glassformer.proof.laws.notebooks import B, D, F, H, S, T, carry_over, compared, notebook
 from glassformer.proof.laws.specimens import normal, scramble, stack

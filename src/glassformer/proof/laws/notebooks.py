@@ -11,10 +11,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from glassformer.nn.attend import Mask
-from glassformer.nn.blocks import build_block, build_norm
-from glassformer.nn.positions import POSITIONS, Room
-from glassformer.nn.stack import Stack
+from glassformer.nn.mask import Mask
+from glassformer.nn.positions import POSITIONS, Sizes
+from glassformer.nn.stack import Stack, build_block, build_norm
 from glassformer.proof.laws.code_cells import definitions, looked_for, notebook_file
 from glassformer.proof.laws.law import Law, NotHere, Setting, apart, gradients, same_gradients
 from glassformer.proof.laws.specimens import VOCAB, model, normal, scramble, stack, tokens
@@ -54,7 +53,7 @@ def tables(setting: Setting) -> Iterator[float]:
     """The table of positions: the notebooks compute its angles in float32, so the two differ in the sixth digit."""
     for number in NUMBERS:
         theirs = cast(Any, notebook(setting, number)["PositionalEncoding"](D, 200))
-        ours = POSITIONS["sinusoidal"](Room(D, H, D // H, None)).embedding(torch.arange(200), torch.zeros(()))
+        ours = POSITIONS["sinusoidal"](Sizes(D, H, D // H, None)).embedding(torch.arange(200), torch.zeros(()))
         assert ours is not None
         yield apart(ours, theirs.pe[0])
 
@@ -188,7 +187,7 @@ def carry_over(setting: Setting, ours: nn.Module, theirs: nn.Module, names: Tabl
     assert not [*missing, *left.unexpected_keys], left
     for name, table in theirs.named_buffers():
         if name.endswith("pe"):
-            scheme = POSITIONS["sinusoidal"](Room(D, H, D // H, None))
+            scheme = POSITIONS["sinusoidal"](Sizes(D, H, D // H, None))
             exact = scheme.embedding(torch.arange(table.shape[1], device=setting.device), table)
             assert exact is not None
             table.copy_(exact)

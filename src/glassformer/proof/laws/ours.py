@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import torch
 
 from glassformer.base.shapes import Tensor
-from glassformer.nn.attend import ATTEND, Mask
-from glassformer.nn.attend.flex import NARROWEST, obstacle
+from glassformer.nn.flex import NARROWEST, obstacle
+from glassformer.nn.mask import Mask
 from glassformer.nn.positions import POSITIONS
+from glassformer.nn.rules import ATTEND
 from glassformer.nn.transformer import Transformer
 from glassformer.proof.laws.law import Law, Setting, all_apart, apart, weighted
 from glassformer.proof.laws.specimens import PADDINGS, VOCAB, model, normal, padded, tokens

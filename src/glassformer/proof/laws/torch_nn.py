@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.nn.attend import ATTEND, Mask
 from glassformer.nn.attention import Attention
-from glassformer.nn.blocks import build_block
+from glassformer.nn.mask import Mask
+from glassformer.nn.rules import ATTEND
+from glassformer.nn.stack import build_block
 from glassformer.proof.laws.law import Law, Setting, apart, gradients, same_gradients
 from glassformer.proof.laws.specimens import model, normal, padded, scramble, stack, tokens
 from glassformer.store.torch_nn import as_torch

@@ -14,17 +14,16 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.nn.attend import Attend, Mask
-from glassformer.nn.attention import Attention
-from glassformer.nn.block import Block
+from glassformer.nn.attention import Attend, Attention
+from glassformer.nn.block import Block, Residual
 from glassformer.nn.cache import Cache
+from glassformer.nn.embedding import Embedding
 from glassformer.nn.heads import SequenceHead
+from glassformer.nn.mask import Mask
+from glassformer.nn.observe import attentions
 from glassformer.nn.positions import Relation
-from glassformer.nn.residual import Residual
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.vocabulary import Embedding
-from glassformer.nn.watch import attentions
 
 Surgery = Callable[[Transformer], None]
 

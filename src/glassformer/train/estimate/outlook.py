@@ -15,7 +15,7 @@ from typing import Any
 
 from glassformer.base.runtime import choose_device, choose_threads
 from glassformer.nn.count import count_parameters
-from glassformer.nn.recompute import recompute
+from glassformer.nn.stack import recompute
 from glassformer.train.estimate.memory import Memory, estimate, heap_notes, kept_beside
 from glassformer.train.loop import StepReport, train_steps
 from glassformer.train.optim.schedule import Schedule

@@ -12,7 +12,8 @@ from pathlib import Path
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers, encode_pairs
 from glassformer.decode.committee import Member, shared_labels
-from glassformer.nn.joint import Joint, members_of
+from glassformer.nn.ensemble import Ensemble
+from glassformer.nn.ensemble import members_of
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded
 from glassformer.train.finished.loading import load_run, placed_like
@@ -46,7 +47,7 @@ def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[
 
 
 def load_runs(run: Path, recipe: Recipe, others: Sequence[Path] = (), average: int | None = None) -> Loaded:
-    """Load the model of one run, or of several that write as one (`Joint`), with the tokenizers of the first.
+    """Load the model of one run, or of several that write as one (`Ensemble`), with the tokenizers of the first.
 
     Errors: those of `load_run`; `ConfigError` for runs with different tokens, or that otherwise cannot write together.
     """
@@ -63,13 +64,13 @@ def load_runs(run: Path, recipe: Recipe, others: Sequence[Path] = (), average: i
                 )
     lengths = reduce(joined, (each.state.get(LENGTHS, {}) for each in (first, *more)))
     return replace(
-        first, model=Joint([first.model, *(each.model for each in more)]), state=first.state | {LENGTHS: lengths}
+        first, model=Ensemble([first.model, *(each.model for each in more)]), state=first.state | {LENGTHS: lengths}
     )
 
 
 def as_long(recipe: Recipe, model: Transformer) -> Recipe:
     """The recipe with the shortest `max_len` of a committee's members; for one model unchanged."""
-    if not isinstance(model, Joint):
+    if not isinstance(model, Ensemble):
         return recipe
     stacks = (model.config.encoder, model.config.decoder)
     limits = [stack.max_len for stack in stacks if stack is not None and stack.max_len is not None]

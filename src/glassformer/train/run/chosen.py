@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from glassformer.data.config import TokenizerConfig, names_file
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.nn.attend import RULES
-from glassformer.nn.attend.flex import obstacle
 from glassformer.nn.count import count_parameters
+from glassformer.nn.flex import obstacle
+from glassformer.nn.observe import Attended, watch_attention
+from glassformer.nn.rules import RULES
 from glassformer.nn.transformer import Transformer
-from glassformer.nn.watch import Attended, watch_attention
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
 from glassformer.train.run.build import broken_notes

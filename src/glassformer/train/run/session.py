@@ -12,8 +12,8 @@ import torch
 
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.base.runtime import choose_threads, threads_kept
-from glassformer.nn.attend.flex import obstacle
-from glassformer.nn.recompute import recompute
+from glassformer.nn.flex import obstacle
+from glassformer.nn.stack import recompute
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load, load_optimizer
 from glassformer.store.files import write_text_atomically

@@ -11,9 +11,7 @@ import torch.nn.functional as F
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Tensor
-from glassformer.nn.attend.mask import Mask
-from glassformer.nn.attend.pattern import readable
-from glassformer.nn.attend.value_bias import refuse
+from glassformer.nn.mask import Mask, readable, refuse
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask

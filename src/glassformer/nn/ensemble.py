@@ -1,7 +1,7 @@
-"""A committee: an ensemble of models that decode together, by the mean of their probabilities at each step.
+"""An ensemble: models that decode together, by the mean of their probabilities at each step.
 
 p(token | before) = 1/M Σ p_m(token | before), over the M members (Lakshminarayanan et al. 2017, section 2.4; for
-translation, Sutskever et al. 2014, table 1). Every member reads all tokens that the committee has written.
+translation, Sutskever et al. 2014, table 1). Every member reads all tokens that the ensemble has written.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.typed import came
 from glassformer.nn.cache import Cache
 from glassformer.nn.config import ModelConfig, StackConfig
-from glassformer.nn.evaluation import Evaluation
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.outputs import Lm
-from glassformer.nn.slots import Slots
-from glassformer.nn.state_slots import StateSlots
+from glassformer.nn.slots import Slots, StateSlots
 from glassformer.nn.transformer import Transformer
 
 SIDES = ("encoder", "decoder")
 
 
-class Joint(Transformer):
-    """A committee that can be used as a `Transformer` to decode or score; softmax(logits) is the mean probability.
+class Ensemble(Transformer):
+    """An ensemble that can be used as a `Transformer` to decode or score; softmax(logits) is the mean probability.
 
     Its vectors are those of all members side by side, [B, T, sum of their widths], which its head splits again. Members
     may differ in all that `check_members` does not compare; the shortest `max_len` holds for all. Nothing is copied.
@@ -37,10 +36,10 @@ class Joint(Transformer):
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer
-    >>> from glassformer.nn.joint import Joint
+    >>> from glassformer.nn.ensemble import Ensemble
     >>> stacks = [StackConfig(d_model=d, n_heads=4, n_layers=2, d_ff=64, causal=True) for d in (32, 48)]
-    >>> joint = Joint([Transformer(ModelConfig(vocab_size=50, decoder=stack)) for stack in stacks])
-    >>> joint(torch.tensor([[1, 7, 8]])).shape
+    >>> ensemble = Ensemble([Transformer(ModelConfig(vocab_size=50, decoder=stack)) for stack in stacks])
+    >>> ensemble(torch.tensor([[1, 7, 8]])).shape
     torch.Size([1, 3, 50])
     """
 
@@ -49,8 +48,7 @@ class Joint(Transformer):
         nn.Module.__init__(self)  # skips Transformer.__init__: it has no weights of its own
         if not isinstance(members, list | tuple):
             raise ConfigError(
-                f"A committee (an ensemble) is made from a list of models; got {came(members)}. Try Joint([one, "
-                "other])."
+                f"An ensemble is made from a list of models; got {came(members)}. Try Ensemble([one, other])."
             )
         check_members(members)
         self._members = nn.ModuleList(members)
@@ -93,7 +91,7 @@ class Joint(Transformer):
         apart = zip(self.members, self._memories(memory), self._caches(cache), strict=True)
         with self._evaluation:
             found = [each.hidden(tokens, **told, memory=its, cache=own) for each, its, own in apart]
-        if isinstance(cache, JointCache):
+        if isinstance(cache, EnsembleCache):
             cache.count()
         return torch.cat(found, dim=-1)
 
@@ -107,36 +105,33 @@ class Joint(Transformer):
         """The cache of each member."""
         if cache is None:
             return [None] * len(self.members)
-        if not isinstance(cache, JointCache):
+        if not isinstance(cache, EnsembleCache):
             raise ConfigError(
-                f"A committee (an ensemble) needs a cache for each member; got one {came(cache)}. Use new_cache() of "
-                "the committee."
+                f"An ensemble needs a cache for each member; got one {came(cache)}. Use new_cache() of the ensemble."
             )
         return cache.members
 
     def new_cache(self, capacity: int | None = None, *, whole: bool = False) -> Cache:
         """Make an empty cache for each member. Errors: as `Transformer.new_cache`."""
-        return JointCache([each.new_cache(capacity, whole=whole) for each in self.members])
+        return EnsembleCache([each.new_cache(capacity, whole=whole) for each in self.members])
 
     def new_slots(self, most_rows: int) -> Slots | StateSlots:
         """Always raises `ConfigError`: continuous batching works with one model only."""
         raise ConfigError(
-            f"Continuous batching needs a single model; got a committee (an ensemble) of {len(self.members)}. Use "
+            f"Continuous batching needs a single model; got an ensemble of {len(self.members)}. Use "
             "generate() or answers(), or serve one member."
         )
 
 
 def members_of(model: Transformer) -> list[Transformer]:
-    """The members of a committee, or the model itself if it is none."""
-    return model.members if isinstance(model, Joint) else [model]
+    """The members of an ensemble, or the model itself if it is none."""
+    return model.members if isinstance(model, Ensemble) else [model]
 
 
-def refuse_joint(model: object, what: str, instead: str) -> None:
-    """Raise `ConfigError` for a committee where a single model is needed."""
-    if isinstance(model, Joint):
-        raise ConfigError(
-            f"{what} needs a single model; got a committee (an ensemble) of {len(model.members)}. {instead}"
-        )
+def refuse_ensemble(model: object, what: str, instead: str) -> None:
+    """Raise `ConfigError` for an ensemble where a single model is needed."""
+    if isinstance(model, Ensemble):
+        raise ConfigError(f"{what} needs a single model; got an ensemble of {len(model.members)}. {instead}")
 
 
 class MeanHead(nn.Module):
@@ -161,11 +156,11 @@ class MeanHead(nn.Module):
             wholes.append(scores.logsumexp(-1, keepdim=True))
             scores = scores - wholes[-1]
             log_p = scores if log_p is None else torch.logaddexp(log_p, scores)
-        assert log_p is not None, "a committee has a member"
+        assert log_p is not None, "an ensemble has a member"
         return log_p + (sum(wholes) / len(wholes) - math.log(len(wholes)))
 
 
-class JointCache(Cache):
+class EnsembleCache(Cache):
     """The caches of all members; all were given the same tokens, but a rolling cache may have dropped some."""
 
     def __init__(self, members: Sequence[Cache]) -> None:
@@ -205,19 +200,19 @@ class JointCache(Cache):
 def check_members(members: Sequence[Transformer]) -> None:
     """Raise `ConfigError` for models that cannot decode together, with the place (from 0) of the first misfit."""
     if not members:
-        raise ConfigError("A committee (an ensemble) needs at least one member; got none. Give the models.")
+        raise ConfigError("An ensemble needs at least one member; got none. Give the models.")
     kinds: list[dict[str, object]] = []
     for place, each in enumerate(members):
         config = getattr(each, "config", None)
-        if not isinstance(config, ModelConfig) or isinstance(each, Joint):
-            what = "a committee itself" if isinstance(each, Joint) else came(each)
+        if not isinstance(config, ModelConfig) or isinstance(each, Ensemble):
+            what = "an ensemble itself" if isinstance(each, Ensemble) else came(each)
             raise ConfigError(
-                f"The members of a committee (an ensemble) must be Transformers; member {place} (counted from 0) is "
-                f"{what}. Give single models, as in Joint([one, other])."
+                f"The members of an ensemble must be Transformers; member {place} (counted from 0) is "
+                f"{what}. Give single models, as in Ensemble([one, other])."
             )
         if not isinstance(config.head, Lm):
             raise ConfigError(
-                f"The members of a committee (an ensemble) that writes must have head=Lm(); member {place} (counted "
+                f"The members of an ensemble that writes must have head=Lm(); member {place} (counted "
                 f"from 0) has head {config.head.kind!r}. For classifiers, use committee_probabilities()."
             )
         parameter, stacks = next(each.parameters()), [getattr(config, side) for side in SIDES]
@@ -237,7 +232,7 @@ def check_members(members: Sequence[Transformer]) -> None:
         for name, value in kind.items():
             if value != kinds[0][name]:
                 raise ConfigError(
-                    "The members of a committee (an ensemble) write one text together, so they must have the same "
+                    "The members of an ensemble write one text together, so they must have the same "
                     f"{name}; member {place} (counted from 0) has {value}, the first {kinds[0][name]}. Leave that "
                     "member out, or use models that agree."
                 )

@@ -11,9 +11,8 @@ import torch.nn.functional as F
 
 from glassformer.base.pattern import Pattern
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.nn.attend.mask import Lowered, Mask, lower
-from glassformer.nn.attend.matmul import Normalise, matmul, softmax_of_scores
-from glassformer.nn.attend.value_bias import refuse
+from glassformer.nn.backends import Normalise, matmul, softmax_of_scores
+from glassformer.nn.mask import Lowered, Mask, lower, refuse
 
 ROWS = 256
 """Queries per chunk where all keys must be met, because the pattern cannot be applied to columns."""

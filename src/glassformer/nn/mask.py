@@ -13,8 +13,66 @@ from glassformer.base.pattern import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import check_keep
 from glassformer.base.typed import came
-from glassformer.nn.attend.pattern import readable
-from glassformer.nn.attend.value_bias import ValueBias
+
+
+@dataclass(frozen=True, eq=False)
+class ValueBias:
+    """Query t reads v_s + table[index[t, s]] from key s (Shaw, Uszkoreit and Vaswani 2018, equation 3)."""
+
+    table: Float[Tensor, "R K"]
+    """The R vectors that can be added, the same for all heads."""
+    index: Int[Tensor, "*#batch T S"]
+    """The row of the table to add for each pair."""
+
+    def read(self, weights: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T K"]:
+        """sum over s of weight[t, s] table[index[t, s]].
+
+        The weights are first summed per table row, so that no vector per pair is held. Sums are in float32 or wider.
+        """
+        wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
+        rows = self.index if self.index.ndim == 3 else self.index[None]
+        empty = wide.new_zeros(*wide.shape[:-1], len(self.table))
+        by_row = empty.scatter_add(-1, rows[:, None].expand_as(wide), wide)
+        return (by_row @ self.table.to(wide.dtype)).to(weights.dtype)
+
+
+def refuse(value_bias: ValueBias | None, backend: str) -> None:
+    """Raise `ConfigError` for a value bias: the named backend does not hold the weights that it needs."""
+    if value_bias is not None:
+        raise ConfigError(
+            f"A value bias needs a backend that stores attention weights, and {backend!r} does not. "
+            "Use the backend 'matmul' or 'auto' of attention_rule='softmax'."
+        )
+
+
+def readable(
+    pattern: Pattern, queries: Int[Tensor, "*#pairs"], keys: Int[Tensor, "*#pairs"]
+) -> Bool[Tensor, "*#pairs"]:
+    """True where the pattern lets the query at position t read the key at position s; `Mask` adds the causal rule.
+
+    `queries` and `keys` are positions of any shapes that broadcast: one pair, as in a kernel, or all pairs at once.
+
+    window:  |t - s| < window * dilation and (t - s) mod dilation = 0, or s < sinks, or s or t < global_tokens
+    stride:  t - s < stride, or (t - s) mod stride = 0
+    block:   t and s in one block, or s among the last `summary` of its block
+    """
+    back = queries - keys
+    if pattern.window is not None:
+        near = back.abs() < pattern.window * pattern.dilation
+        if pattern.dilation > 1:
+            near = near & (back % pattern.dilation == 0)
+        if pattern.sinks:
+            near = near | (keys < pattern.sinks)
+        if pattern.global_tokens:
+            near = near | (keys < pattern.global_tokens) | (queries < pattern.global_tokens)
+        return near
+    if pattern.stride is not None:
+        return (back < pattern.stride) | (back % pattern.stride == 0)
+    if pattern.block is not None:
+        own = keys // pattern.block == queries // pattern.block
+        return own | (keys % pattern.block >= pattern.block - pattern.summary)
+    return back == back
+
 
 Kept = TypeVar("Kept")
 

@@ -1,0 +1,109 @@
+"""Softmax attention by matrix products and by torch's fused kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from glassformer.base.shapes import Float, Tensor
+from glassformer.base.tracing import traced
+from glassformer.nn.mask import Lowered, Mask, refuse
+
+SHORT = 32
+"""Up to this many keys, elementwise steps beat torch's CPU kernel, which does rows shorter than a vector one by one."""
+
+
+def softmax(scores: Float[Tensor, "*rows S"]) -> Float[Tensor, "*rows S"]:
+    """exp(score), divided by its sum over the row, in the dtype of the scores."""
+    if traced() or scores.shape[-1] > SHORT or scores.device.type != "cpu":
+        return scores.softmax(-1)
+    return _ShortSoftmax.apply(scores)
+
+
+class _ShortSoftmax(torch.autograd.Function):
+    """Softmax by elementwise steps; d loss / d score = weight * (gradient - sum over the row of weight * gradient)."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor) -> Tensor:
+        """Compute in float32 or wider; keep only the result for the backward pass."""
+        wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        powers = (wide - wide.amax(-1, keepdim=True)).exp_()
+        weights = powers.div_(powers.sum(-1, keepdim=True)).to(scores.dtype)
+        ctx.save_for_backward(weights)
+        return weights
+
+    # The decorator on the base class hides the parameter names from the type checker.
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """In float32 or wider, too; by differentiable operations, as the gradient may itself be differentiated."""
+        (weights,) = ctx.saved_tensors
+        wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
+        weighted = wide * grads[0]
+        return (weighted - wide * weighted.sum(-1, keepdim=True)).to(weights.dtype)
+
+
+Normalise = Callable[[Tensor, Lowered], Tensor]
+"""Turns scores [..., S] and the mask, in the same layout, into weights; outputs of blind queries are zeroed later."""
+
+
+def softmax_of_scores(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Float[Tensor, "*rows S"]:
+    """Weights of the softmax rule."""
+    return softmax(scores if lowered.added is None else scores + lowered.added)
+
+
+def matmul(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Mask,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+    normalise: Normalise = softmax_of_scores,
+) -> Float[Tensor, "B H T K"]:
+    """The equation of `reference`, in the dtype of the inputs and without copying keys for grouped heads.
+
+    All scores [B, H, T, S] are held, so memory grows with T times S. Other rules differ only in `normalise`.
+    """
+    B, H, T, K = q.shape
+    G, S = k.shape[1], k.shape[2]
+    grouped = (q * scale).reshape(B, G, H // G * T, K)  # the heads of a group become further queries of one head
+    scores = (grouped @ k.mT).view(B, H, T, S)
+    lowered = mask.lower(T, S, scores)
+    weights = F.dropout(normalise(scores, lowered).to(v.dtype), dropout)
+    output = (weights.view(B, G, H // G * T, S) @ v).view(B, H, T, K)
+    if mask.value_bias is not None:
+        output = output + mask.value_bias.read(weights)
+    return lowered.zero_blind(output)
+
+
+def sdpa(
+    q: Float[Tensor, "B H T K"],
+    k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S K"],
+    mask: Mask,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+) -> Float[Tensor, "B H T K"]:
+    """`torch.nn.functional.scaled_dot_product_attention` under our mask.
+
+    The kernel's own causal mask aligns the first query with the first key, so it is used only where T = S. A single
+    query is the last position: it reads every key and needs no mask. Errors: `ConfigError` for a value bias.
+    """
+    refuse(mask.value_bias, "sdpa")
+    T, S = q.shape[-2], k.shape[-2]
+    grouped = q.shape[1] != k.shape[1]
+    if mask.hides_nothing or (mask.only_causal and T in (1, S)):
+        causal = mask.causal and T > 1
+        return F.scaled_dot_product_attention(
+            q, k, v, is_causal=causal, scale=scale, dropout_p=dropout, enable_gqa=grouped
+        )
+    lowered = mask.lower(T, S, q)
+    output = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=lowered.added, scale=scale, dropout_p=dropout, enable_gqa=grouped
+    )
+    return lowered.zero_blind(output)
