@@ -12,8 +12,7 @@ from pathlib import Path
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers, encode_pairs
 from glassformer.decode.committee import Member, shared_labels
-from glassformer.nn.ensemble import Ensemble
-from glassformer.nn.ensemble import members_of
+from glassformer.nn.ensemble import Ensemble, members_of
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded
 from glassformer.train.finished.loading import load_run, placed_like
