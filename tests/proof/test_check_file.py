@@ -261,6 +261,55 @@ def test_what_was_not_looked_at_is_named_and_counted(tmp_path, capfd):
     assert main(["check", str(path), "--strict"]) == 3
 
 
+IN_MANY_WAYS = """
+from functools import partial
+import functools
+import torch
+
+def first(n): return n
+async def second(n): return n
+third = lambda n: n
+fourth: object = lambda n: n
+fifth, sixth = 1, 2
+seventh = partial(first, n=1)
+eighth = functools.partial(first, 1)
+class Ninth: pass
+try:
+    from nowhere import tenth
+except ImportError:
+    def tenth(n): return n
+if torch is None:
+    pass
+else:
+    class Eleventh: pass
+if __name__ == "__main__":
+    def twelfth(n): return n
+"""
+
+
+def test_whatever_makes_a_function_or_a_class_is_named(tmp_path):
+    found = check_file(path := written(tmp_path, CAUSAL + IN_MANY_WAYS), names_in(path))
+    assert [each.name for each in found.left_out] == [
+        *("first", "second", "third", "fourth", "seventh", "eighth", "Ninth", "tenth", "Eleventh")
+    ]
+
+
+def test_a_known_name_that_computes_something_else_is_not_passed_in_silence(tmp_path, capfd):
+    """The identity has the right shapes; nothing in it can be compared with attention."""
+    nothing = """
+class CausalSelfAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+
+    def forward(self, x):
+        return x
+"""
+    path = written(tmp_path, CAUSAL + "from torch import nn\n" + nothing)
+    main(["check", str(path)])
+    assert capfd.readouterr().out.rstrip().endswith("and so not tested: CausalSelfAttention.")
+    assert main(["check", str(path), "--strict"]) == 3
+
+
 @pytest.mark.parametrize(
     "body", ["...", "pass", "raise NotImplementedError", 'raise NotImplementedError("exercise 3.3")', '"""What."""']
 )

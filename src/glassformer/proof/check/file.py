@@ -58,16 +58,22 @@ def bound(node: ast.stmt) -> list[tuple[str, bool]]:
     """Return the names that a top-level statement assigns, and whether each is a function or class defined here."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [(node.name, True)]
-    if isinstance(node, ast.Assign):
-        own = isinstance(node.value, ast.Lambda)
-        return [(each.id, own) for each in node.targets if isinstance(each, ast.Name)]
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return [(each.id, makes_function(node.value)) for each in targets if isinstance(each, ast.Name)]
     if isinstance(node, ast.ImportFrom):
         return [(each.asname or each.name, False) for each in node.names]
     if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
         return []
-    if isinstance(node, ast.If | ast.Try | ast.With):
-        return [pair for each in node.body for pair in bound(each)]
-    return []
+    inside = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
+    inside += [handler.body for handler in getattr(node, "handlers", [])]
+    return [pair for part in inside for each in part for pair in bound(each)]
+
+
+def makes_function(value: ast.expr | None) -> bool:
+    """Whether an expression makes a function: a lambda, or `partial` of another one."""
+    called = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+    return isinstance(value, ast.Lambda) or called in ("partial", "functools.partial")
 
 
 def check(path: Path, only: Sequence[str] = (), limit: float = LIMIT) -> Report:

@@ -71,14 +71,24 @@ class Report:
         pieces = [piece(**each) for each in plain["pieces"]]
         return cls(plain["file"], pieces, [LeftOut(**each) for each in plain["left_out"]])
 
+    @property
+    def unrecognised(self) -> list[str]:
+        """The pieces that hold in what was tested, though what they compute could not be told."""
+        return [
+            piece.found_as
+            for piece in self.pieces
+            if piece.holds and ("equation", "not tested") in {(each.property, each.state) for each in piece.properties}
+        ]
+
     def exit_code(self, strict: bool = False) -> int:
         """Return 0 if all properties hold, 2 if a piece could not be run, 3 if a property fails or a stub is left.
 
-        With `strict`, code that was not looked at gives 3, too.
+        With `strict`, code that was not looked at gives 3, too, and so does a piece that was not recognised.
         """
         if any(each.problem for each in self.pieces):
             return 2
-        return 3 if not all(each.holds for each in self.pieces) or (strict and self.left_out) else 0
+        unseen = strict and (self.left_out or self.unrecognised)
+        return 3 if unseen or not all(each.holds for each in self.pieces) else 0
 
 
 def as_text(report: Report, width: int) -> str:
@@ -136,6 +146,8 @@ def summary(report: Report) -> str:
     parts += dict.fromkeys(each.mistake for each in tested if each.state == "fails" and not each.optional)
     if noted := dict.fromkeys(each.mistake for each in tested if each.state == "fails" and each.optional):
         parts.append(f"noted: {', '.join(noted)}")
+    if report.unrecognised:
+        parts.append(f"what it computes was not recognised, and so not tested: {', '.join(report.unrecognised)}")
     if report.left_out:
         parts.append(f"{len(report.left_out)} not looked at: {', '.join(each.name for each in report.left_out)}")
     return f"{report.file}: {'; '.join(parts)}."
