@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 import tomllib
 
 import pytest
 
+from course import chapters
 from course.chapters import CHAPTERS, FOLDER, Cell, cells_of, sentences
+from glassformer.learn.course import read_course
 
-COURSE = FOLDER.parent / "course.toml"
 EACH = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 
 
@@ -101,9 +105,8 @@ def test_a_planted_fault_of_form_is_found(planted):
     assert not complaints(HEAD + "Short words.\n")
 
 
-@pytest.mark.skipif(not COURSE.exists(), reason="the exercises come with learn")
 def test_each_exercise_stands_once_in_its_chapter():
-    exercises = tomllib.loads(COURSE.read_text("utf-8"))["exercise"]
+    exercises = tomllib.loads((FOLDER.parent / "course.toml").read_text("utf-8"))["exercise"]
     for path in CHAPTERS:
         text = path.read_text("utf-8")
         wanted = [each for each in exercises if each["id"].startswith(path.name[0])]
@@ -112,3 +115,26 @@ def test_each_exercise_stands_once_in_its_chapter():
         assert [(number, title, minutes, bool(side)) for number, title, minutes, side in headings] == facts
         checks = re.findall(r'^learn\.check\("(\d\.\d)"\)$', text, re.M)
         assert checks == [each["id"] for each in wanted]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state", ["before", "after"])
+@EACH
+def test_it_runs_before_the_exercises_and_after_them(path, state, tmp_path):
+    """Also each number that its prose states holds then: the tagged cells run too."""
+    pytest.importorskip("matplotlib")
+    if state == "after":
+        (tmp_path / "my_transformer.py").write_text(read_course().solution_file(), "utf-8")
+    source = str(FOLDER.parents[2])
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", chapters.__file__, str(path)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": source, "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    used = re.findall(r"^(\w+): (yours|ours)", ran.stdout, re.M)
+    assert used
+    assert {whose for _, whose in used} == {"yours" if state == "after" else "ours"}, ran.stdout
