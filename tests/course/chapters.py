@@ -14,7 +14,7 @@ import glassformer
 FOLDER = Path(glassformer.__file__).parent / "learn" / "chapters"
 CHAPTERS = sorted(FOLDER.glob("*.md"))
 HEAD = re.compile(r"\A---\njupytext:\n.*?\n---\n", re.S)
-FENCE = re.compile(r"^```\{code-cell\} ipython3\n((?::.*\n)*)(.*?)^```$\n?", re.S | re.M)
+FENCE = re.compile(r"^```\{code-cell\} ipython3\n((?::[^\n]*\n)*)(.*?)^```$\n?", re.S | re.M)
 
 
 class Cell(NamedTuple):
