@@ -91,11 +91,12 @@ class TransformerEncoder(nn.Module):
     def __init__(self, n_layers, d_model, n_heads, d_ff):
         super().__init__()
         self.layers = nn.ModuleList([TransformerBlock(d_model, n_heads, d_ff) for _ in range(n_layers)])
+        self.norm = nn.LayerNorm(d_model)
 
     def forward(self, x, mask=None):
         for layer in self.layers:
             x = layer(x, mask)
-        return x
+        return self.norm(x)
 """
 )
 

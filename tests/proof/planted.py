@@ -145,6 +145,7 @@ STACK = [
         "[copy.deepcopy(layer) for layer in [TransformerBlock(d_model, n_heads, d_ff)] * n_layers]",
     ),
     ("some layers are not run", "for layer in self.layers:", "for layer in self.layers[:1]:"),
+    ("the layers are not registered", f"nn.ModuleList({LAYERS})", LAYERS),
     ("the mask is ignored", "layer(x, mask)", "layer(x)"),
     ("the mask is inverted", "layer(x, mask)", "layer(x, None if mask is None else ~mask)"),
 ]

@@ -18,7 +18,7 @@ SPELLINGS = {
     "n_heads": "n_heads num_heads heads h n_head nhead nheads head_count num_attention_heads",
     "d_ff": "d_ff dff ff_dim dim_feedforward hidden_dim d_hidden ffn_dim mlp_dim inner_dim n_inner d_inner "
     "intermediate_size ff_size feed_forward_dim d_feedforward",
-    "n_layers": "n_layers num_layers layers N n_layer depth num_blocks n_blocks num_encoder_layers",
+    "n_layers": "n_layers num_layers layers N n_layer depth num_blocks n_blocks num_encoder_layers n_encoder_layers",
     "decoder_layers": "n_decoder_layers num_decoder_layers",
     "max_len": "max_len max_length block_size context_length max_seq_len max_seq_length seq_len seq_length n_positions "
     "num_positions max_positions max_position_embeddings",
@@ -35,6 +35,12 @@ SPELLINGS = {
     "memory_mask": "memory_mask src_mask source_mask memory_keep source_keep src_keep cross_mask cross_attn_mask "
     "encoder_mask enc_mask padding_mask src_padding_mask source_padding_mask memory_key_padding_mask "
     "encoder_attention_mask",
+    "model": "model network net module m",
+    "inputs": "inputs input x ids input_ids tokens source src xb",
+    "targets": "targets target y labels label yb tgt",
+    "optimizer": "optimizer optimiser opt optim",
+    "clip": "clip max_norm clip_norm grad_clip max_grad_norm clip_value",
+    "batches": "batches loader dataloader data_loader data dataset",
     "n_outputs": "n_outputs num_classes n_classes output_dim out_dim n_out",
 }  # fmt: skip
 """From an argument's role to the names under which code of the field has it."""
@@ -104,6 +110,16 @@ def built(kind: Any, given: Mapping[str, Any], extra: Mapping[str, Any] | None =
     if not isinstance(module, nn.Module):
         raise SignatureError("a class that is not an nn.Module")
     return module
+
+
+def built_either(
+    kind: Any, given: Mapping[str, Any], more: Mapping[str, Any], extra: Mapping[str, Any] | None = None
+) -> nn.Module:
+    """Return an instance of a class that may take `more` by name, or must be given it after the others."""
+    try:
+        return built(kind, given, {**more, **(extra or {})})
+    except SignatureError:
+        return built(kind, {**given, **more}, extra)
 
 
 def constructed(kind: Any, given: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> nn.Module:

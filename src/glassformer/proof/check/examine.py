@@ -16,6 +16,7 @@ from typing import Any
 
 from glassformer.base.errors import DataError
 from glassformer.base.registry import suggestion
+from glassformer.proof.check.calling import means, required
 from glassformer.proof.check.place import Calls, file_of, first_line
 from glassformer.proof.check.report import LeftOut, Piece, Report
 from glassformer.proof.check.signatures import DOCUMENTED, HOME
@@ -134,7 +135,15 @@ def check_file(path: Path, names: Sequence[str], only: Sequence[str] = ()) -> Re
 
 def subject_of(found: str, thing: Any) -> str | None:
     """Return the subject that a name in a learner's file belongs to, by its name and, where two fit, its arguments."""
-    return HOME.get(found)
+    name = HOME.get(found)
+    if not inspect.isclass(thing) or name is None:
+        return name
+    if name == "TransformerEncoder" and "vocab" in str(inspect.signature(thing)):
+        return "TokenEncoder"
+    forward = [*inspect.signature(getattr(thing, "forward", thing)).parameters]
+    if name == "DecoderBlock" and (len(forward) < 3 or means(forward[2], "mask")):  # self, x, then no memory
+        return "TransformerBlock"
+    return name
 
 
 def unknown(found: str) -> str:
@@ -149,6 +158,31 @@ def unfit(name: str, thing: Any) -> str | None:
         return "it is not a function or class"
     if str(getattr(thing, "__module__", "")).split(".")[0] in ("torch", "glassformer"):
         return f"it is imported from {thing.__module__}"
-    if name == "TransformerEncoder" and "vocab" in str(inspect.signature(thing)):
-        return f"it reads tokens; the documented signature is {DOCUMENTED[name].signature}"
+    parts = [each for each in required(thing) if each in MODULES] if inspect.isclass(thing) else []
+    if parts:
+        signature = DOCUMENTED[name].signature
+        return f"it is given parts ({', '.join(parts)}) and no sizes; the documented signature is {signature}"
     return None
+
+
+MODULES = frozenset(
+    [
+        "layer",
+        "self_attn",
+        "src_attn",
+        "cross_attn",
+        "attn",
+        "attention",
+        "feed_forward",
+        "encoder",
+        "decoder",
+        "src_embed",
+        "tgt_embed",
+        "generator",
+        "encoder_layer",
+        "decoder_layer",
+        "block",
+        "embedding",
+    ]
+)
+"""Names of arguments under which code of the field is given modules that were made elsewhere."""

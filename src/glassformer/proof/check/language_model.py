@@ -34,8 +34,25 @@ SAME = 1e-8
 """Rounding error of float64. The effect of a token on a logit is far larger."""
 
 
-class Network:
-    """The model as initialised, and narrow ones in float64 with random parameters."""
+class TokenModel:
+    """A model that gives logits for tokens, with random parameters in float64: as it is, and with one layer alone."""
+
+    module: nn.Module
+    one_layer: nn.Module
+    tokens: Tensor
+    vocab: int
+    seen: Any
+
+    def logits(self, tokens: Tensor, module: nn.Module | None = None) -> Any:
+        """Return the logits of tokens read at once."""
+        with torch.no_grad():
+            return first(ask(module or self.module, tokens))
+
+
+class Network(TokenModel):
+    """The learner's language model, also as its constructor leaves it."""
+
+    tokens, vocab = TOKENS, VOCAB
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
@@ -50,11 +67,6 @@ class Network:
         width, heads = size
         sizes = {"vocab_size": VOCAB, "d_model": width, "n_heads": heads, "n_layers": layers, "max_len": MAX_LEN}
         return built(self.kind, sizes)
-
-    def logits(self, tokens: Tensor, module: nn.Module | None = None) -> Any:
-        """Return the logits of tokens read at once."""
-        with torch.no_grad():
-            return first(ask(module or self.module, tokens))
 
     def in_parts(self, sizes: Sequence[int], tokens: Tensor = TOKENS) -> Tensor:
         """Return the logits of tokens read part by part through the cache.
@@ -74,10 +86,10 @@ class Network:
         return torch.cat(found, dim=1)
 
 
-def changed(tokens: Tensor, *places: int) -> Tensor:
+def changed(tokens: Tensor, vocab: int, *places: int) -> Tensor:
     """Return the tokens with those at some places changed in every row."""
     tokens = tokens.clone()
-    tokens[:, [*places]] = (tokens[:, [*places]] + 1) % VOCAB
+    tokens[:, [*places]] = (tokens[:, [*places]] + 1) % vocab
     return tokens
 
 
@@ -126,7 +138,7 @@ def mistake_of(learner: Network) -> Mistake:
     step = learner.in_parts(SINGLE)[:, PLACE]
 
     def reads(*places: int) -> bool:
-        return distance(learner.in_parts(SINGLE, changed(TOKENS, *places))[:, PLACE], step) > SAME
+        return distance(learner.in_parts(SINGLE, changed(TOKENS, VOCAB, *places))[:, PLACE], step) > SAME
 
     before = range(PLACE)
     if not reads(*before):
@@ -199,16 +211,17 @@ UNORDERED = Mistake(
 )
 
 
-def shape(learner: Network) -> Fault | None:
+def shape(learner: TokenModel) -> Fault | None:
     """Check that there is a logit for each id at each position."""
-    wanted = (B, T, VOCAB)
+    wanted = (*learner.tokens.shape, learner.vocab)
     got = tuple(learner.seen.shape) if isinstance(learner.seen, Tensor) else type(learner.seen).__name__
-    return None if got == wanted else Fault(SHAPE, f"It is {got} and must be {wanted}, for {B} rows of {T} tokens.")
+    told = f"It is {got} and must be {wanted}, for {wanted[0]} rows of {wanted[1]} tokens."
+    return None if got == wanted else Fault(SHAPE, told)
 
 
-def repeatable(learner: Network) -> Fault | None:
+def repeatable(learner: TokenModel) -> Fault | None:
     """Check that the same input gives the same output."""
-    gap = max(distance(learner.logits(TOKENS), learner.seen) for _ in range(4))
+    gap = max(distance(learner.logits(learner.tokens), learner.seen) for _ in range(4))
     return Fault(RANDOM, f"Five calls with the same input differ by up to {gap:.2g}.") if gap > 0 else None
 
 
@@ -227,28 +240,35 @@ def first_loss(learner: Network) -> Fault | None:
     draw = torch.Generator().manual_seed(10)
     tokens, targets = (torch.randint(VOCAB, (16, MAX_LEN), generator=draw) for _ in range(2))
     with torch.no_grad():
-        logits = first(ask(learner.fresh, tokens)).float()
-    loss = cross_entropy(logits.flatten(0, 1), targets.flatten())[0].item() / targets.numel()
-    if loss <= math.log(VOCAB) + FAR:
+        logits = first(ask(learner.fresh, tokens))
+    return first_loss_of(logits, targets, learner.fresh)
+
+
+def first_loss_of(logits: Tensor, targets: Tensor, module: nn.Module) -> Fault | None:
+    """Compare the loss of an untrained model on random targets with that of a model that knows nothing."""
+    vocab = logits.shape[-1]
+    loss = cross_entropy(logits.float().flatten(0, 1), targets.flatten())[0].item() / targets.numel()
+    if loss <= math.log(vocab) + FAR:
         return None
-    told = f"The first loss on random tokens is {loss:.1f} nats; ln {VOCAB} is {math.log(VOCAB):.1f}."
-    matrix, tied = head_of(learner.fresh)
+    told = f"The first loss on random tokens is {loss:.1f} nats; ln {vocab} is {math.log(vocab):.1f}."
+    matrix, tied = head_of(module, vocab)
     if matrix is not None:
         told += f" The head's matrix begins with a standard deviation of {matrix.std():.2g}."
     return Fault(TIED if tied else HEAD, told)
 
 
-def head_of(module: nn.Module) -> tuple[Tensor | None, bool]:
+def head_of(module: nn.Module, vocab: int) -> tuple[Tensor | None, bool]:
     """Return the matrix that gives the logits (None if no map has that shape), and whether the embedding shares it."""
-    maps = [each for each in module.modules() if isinstance(each, nn.Linear) and each.weight.shape[0] == VOCAB]
-    tables = [each for each in module.modules() if isinstance(each, nn.Embedding) and each.weight.shape[0] == VOCAB]
+    maps = [each for each in module.modules() if isinstance(each, nn.Linear) and each.weight.shape[0] == vocab]
+    tables = [each for each in module.modules() if isinstance(each, nn.Embedding) and each.weight.shape[0] == vocab]
     if maps:
         return maps[-1].weight, any(maps[-1].weight is table.weight for table in tables)
     return (tables[-1].weight, True) if tables else (None, False)
 
 
-def causal(learner: Network) -> Fault | None:
+def causal(learner: TokenModel) -> Fault | None:
     """Check that no token changes a logit before it."""
+    T = learner.tokens.shape[1]
     gaps = {place: reach(learner, learner.module, place, place) for place in range(1, T)}
     place = max(gaps, key=lambda each: gaps[each])
     if gaps[place] <= SAME:
@@ -261,16 +281,18 @@ def causal(learner: Network) -> Fault | None:
     return Fault(NEXT if only_next else FUTURE, told)
 
 
-def reach(learner: Network, module: nn.Module, place: int, before: int) -> float:
+def reach(learner: TokenModel, module: nn.Module, place: int, before: int) -> float:
     """Return how far changing the token at `place` moves the logits of the positions before `before`."""
-    seen, other = (learner.logits(tokens, module)[:, :before] for tokens in (TOKENS, changed(TOKENS, place)))
+    tokens = learner.tokens
+    seen, other = (learner.logits(each, module)[:, :before] for each in (tokens, changed(tokens, learner.vocab, place)))
     return distance(other, seen)
 
 
-def ordered(learner: Network) -> Fault | None:
+def ordered(learner: TokenModel) -> Fault | None:
     """Check that swapping two earlier tokens changes the last logit, even in one layer."""
-    exchanged = TOKENS[:, [1, 0, *range(2, T)]]
-    seen, other = (learner.logits(tokens, learner.one_layer)[:, -1] for tokens in (TOKENS, exchanged))
+    tokens = learner.tokens
+    exchanged = tokens[:, [1, 0, *range(2, tokens.shape[1])]]
+    seen, other = (learner.logits(each, learner.one_layer)[:, -1] for each in (tokens, exchanged))
     gap = distance(other, seen)
     return None if gap > SAME else Fault(UNORDERED, f"Swapping tokens 0 and 1 changes the last logit by {gap:.1g}.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from typing import Any
 
@@ -71,7 +72,8 @@ class MultiHead(Heads):
     def __init__(self, kind: Any) -> None:
         module = constructed(kind, self.sizes)
         self.three = accepts(module.forward, "query", "key", "value")
-        self.three = self.three and len(required(module.forward)) != 1
+        names = [*inspect.signature(module.forward).parameters]
+        self.three = self.three and (len(required(module.forward)) != 1 or names[1][0] == "k")
         inputs = ("query", "key", "value") if self.three else ("x",)
         super().__init__(module, self.call, mask_argument(forward_of(module, *inputs), len(inputs)))
 

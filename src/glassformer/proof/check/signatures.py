@@ -106,6 +106,18 @@ DOCUMENTED: dict[str, Documented] = {
         "A stack of such blocks over [B, T, d_model].",
         ("TransformerStack", "Encoder"),
     ),
+    "TokenEncoder": Documented(
+        "TokenEncoder(vocab_size, d_model, n_heads, n_layers, d_ff, max_len, n_outputs=None) with "
+        "forward(ids, mask=None)",
+        "An encoder of ids [B, T]: vectors [B, T, d_model], or [B, T, n_outputs] with an output map.",
+        ("EncoderModel",),
+    ),
+    "Transformer": Documented(
+        "Transformer(source_vocab, target_vocab, d_model, n_heads, n_layers, d_ff, max_len) with "
+        "forward(source, target, source_keep=None)",
+        "An encoder-decoder: ids [B, S] and [B, T] to logits [B, T, target_vocab]; source_keep [B, S], True at tokens.",
+        ("Seq2Seq", "EncoderDecoder", "TransformerModel"),
+    ),
     "LanguageModel": Documented(
         "LanguageModel(vocab_size, d_model, n_heads, n_layers, max_len) with forward(tokens) or "
         "forward(tokens, cache=None)",
@@ -170,6 +182,48 @@ DOCUMENTED: dict[str, Documented] = {
         "pad_batch(rows, pad_id=0)",
         "Lists of ids to (ids [B, T], lengths [B]), padding behind each row.",
         ("collate", "collate_rows", "pad_rows"),
+    ),
+    "train_step": Documented(
+        "train_step(model, inputs, targets, optimizer, clip=1.0)",
+        "One update for ids [B, T] and targets [B, T], of which 0 is padding; the loss before it, a float.",
+        ("training_step", "update_step"),
+    ),
+    "evaluate": Documented(
+        "evaluate(model, batches)",
+        "batches of (inputs, targets), of which 0 is padding; {loss, accuracy, exact_match} over all of them.",
+        ("evaluate_model",),
+    ),
+    "init_weights": Documented(
+        "init_weights(model)",
+        "In place: Xavier's uniform numbers for every matrix, a small embedding, biases 0, norms as they are.",
+        ("initialize_weights", "initialise_weights"),
+    ),
+    "predict_parameters": Documented(
+        "predict_parameters(vocab_size, d_model, n_layers, d_ff)",
+        "How many parameters such an encoder of ids has, with biases and a final norm, by arithmetic.",
+        ("parameter_count", "predict_parameter_count"),
+    ),
+    "order_gap": Documented(
+        "order_gap(model, x, order)",
+        "The largest difference between the output for x[:, order] and the output for x in that order, a float.",
+    ),
+    "influence": Documented(
+        "influence(model, x)",
+        "[T, T] boolean: entry (t, s) is True if moving position s of x [B, T, D] changes output t.",
+        ("influence_table",),
+    ),
+    "reversing_head": Documented(
+        "reversing_head(n)",
+        "(q, k), each [n, K]: position i reads position n-1-i with a weight of at least 0.99.",
+    ),
+    "attention_maps": Documented(
+        "attention_maps(model, ids, mask=None)",
+        "A list of the weights [B, H, T, S] that each layer kept in `weights`, in order.",
+        ("get_attention_maps",),
+    ),
+    "head_score": Documented(
+        "head_score(weights, keys)",
+        "weights [B, H, T, S], keys [T], the key predicted for each query (-1: none); [H], 1 for always, 0 for even.",
     ),
     "greedy_decode": Documented(
         "greedy_decode(model, prompt, eos_id, max_new_tokens)",

@@ -6,10 +6,14 @@ from glassformer.proof.check.attention import ATTENTION
 from glassformer.proof.check.block import BLOCK
 from glassformer.proof.check.decode import GREEDY, TRANSLATE
 from glassformer.proof.check.decoder_block import DECODER
+from glassformer.proof.check.encoder_decoder import ENCODER_DECODER
 from glassformer.proof.check.labels import ACCURACY, LOSS, POOL, SHIFT, SHIFT_RIGHT
 from glassformer.proof.check.language_model import LANGUAGE_MODEL
+from glassformer.proof.check.looking import ATTENTION_MAPS, HEAD_SCORE, REVERSING_HEAD
 from glassformer.proof.check.mask_makers import CAUSAL, DOCUMENT_MASK, PADDING, POSITION_IDS
+from glassformer.proof.check.measures import INFLUENCE, ORDER_GAP
 from glassformer.proof.check.multi_head import MULTI_HEAD, SELF_ATTENTION
+from glassformer.proof.check.parameters import INIT_WEIGHTS, PREDICT_PARAMETERS
 from glassformer.proof.check.positions import ENCODING, ROTARY, TABLE
 from glassformer.proof.check.small_parts import (
     EMBEDDING,
@@ -22,6 +26,8 @@ from glassformer.proof.check.small_parts import (
 from glassformer.proof.check.stack import STACK
 from glassformer.proof.check.table import Subject
 from glassformer.proof.check.tasks import EXACT_MATCH, MAKE_EXAMPLE, PAD_BATCH
+from glassformer.proof.check.token_encoder import TOKEN_ENCODER
+from glassformer.proof.check.training import EVALUATE, TRAIN_STEP
 
 SUBJECTS: dict[str, Subject] = {
     "softmax": SOFTMAX_SUBJECT,
@@ -39,6 +45,8 @@ SUBJECTS: dict[str, Subject] = {
     "TransformerBlock": BLOCK,
     "DecoderBlock": DECODER,
     "TransformerEncoder": STACK,
+    "TokenEncoder": TOKEN_ENCODER,
+    "Transformer": ENCODER_DECODER,
     "LanguageModel": LANGUAGE_MODEL,
     "causal_mask": CAUSAL,
     "padding_mask": PADDING,
@@ -52,6 +60,15 @@ SUBJECTS: dict[str, Subject] = {
     "exact_match": EXACT_MATCH,
     "make_example": MAKE_EXAMPLE,
     "pad_batch": PAD_BATCH,
+    "train_step": TRAIN_STEP,
+    "evaluate": EVALUATE,
+    "init_weights": INIT_WEIGHTS,
+    "predict_parameters": PREDICT_PARAMETERS,
+    "order_gap": ORDER_GAP,
+    "influence": INFLUENCE,
+    "reversing_head": REVERSING_HEAD,
+    "attention_maps": ATTENTION_MAPS,
+    "head_score": HEAD_SCORE,
     "greedy_decode": GREEDY,
     "greedy_translate": TRANSLATE,
 }

@@ -1,0 +1,341 @@
+"""Tests what a learner does with heads: one programmed by hand, the maps of a model, the score of a role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.base.shapes import Tensor
+from glassformer.nn.attention import attention_weights
+from glassformer.nn.mask import Mask
+from glassformer.proof.check.attention import WEIGHTS
+from glassformer.proof.check.calling import called
+from glassformer.proof.check.labels import drawn
+from glassformer.proof.check.measures import RESTORED, SWAPPED, B, Measured, T
+from glassformer.proof.check.reading import Choice, aspect, distance, read
+from glassformer.proof.check.signatures import HOME
+from glassformer.proof.check.small_parts import EQUATION, UNKNOWN
+from glassformer.proof.check.table import CrashError, Fault, Mistake, Property, Subject, crash_of
+
+# --- a head programmed by hand
+
+COPIES = Mistake(
+    "it copies instead of reversing",
+    "Position i reads position i: query i and key i are alike.",
+    "Which row of k must look like row i of q?",
+)
+NEIGHBOUR = Mistake(
+    "off by one: it reads a neighbour",
+    "Position i reads one place beside n-1-i.",
+    "For i = 0, which position must be read?",
+)
+SOFT = Mistake(
+    "the weights are not sharp",
+    "The right key gets the largest weight, but far less than 0.99.",
+    "By what must the queries be multiplied, so that one score stands far above the others?",
+)
+ONE_LENGTH = Mistake(
+    "it works for one length only",
+    "For another n the result has another shape, or fails.",
+    "Where in your function does n enter?",
+)
+
+
+def reversal(function: Callable[..., Any], n: int) -> Tensor | str:
+    """Return the weights [n, n] of the learner's queries and keys by our reference, or what is wrong with them."""
+    answer = called(function, {"length": n})
+    if not isinstance(answer, tuple | list) or len(answer) != 2 or not all(isinstance(x, Tensor) for x in answer):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return f"It returns {type(answer).__name__} and must return (q, k)."
+    q, k = (x.detach().double() for x in answer)  # pyright: ignore[reportUnknownVariableType]
+    if q.ndim != 2 or q.shape != k.shape or q.shape[0] != n:
+        return f"q is {tuple(q.shape)} and k {tuple(k.shape)}; both must be ({n}, K)."
+    return attention_weights(q[None, None], k[None, None], Mask(), scale=q.shape[1] ** -0.5)[0, 0]
+
+
+class Reversing:
+    """The learner's `reversing_head`, for 8 positions."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.weights = reversal(function, 8)
+
+
+def pairs(learner: Reversing) -> Fault | None:
+    """Check the result's form."""
+    if not isinstance(learner.weights, str):
+        return None
+    other = next((n for n in (2, 3, 4, 5, 6, 7, 10, 16, 32) if isinstance(reversal(learner.function, n), Tensor)), 0)
+    return Fault(ONE_LENGTH if other else UNKNOWN, f"For n = 8: {learner.weights}")
+
+
+def reads(learner: Reversing) -> Fault | None:
+    """Check which position has the largest weight."""
+    assert isinstance(learner.weights, Tensor)
+    found = learner.weights.argmax(1)
+    wanted = torch.arange(7, -1, -1)
+    told = f"The largest weights are at {found.tolist()} and must be at {wanted.tolist()}."
+    if torch.equal(found, wanted):
+        return None
+    if torch.equal(found, torch.arange(8)):
+        return Fault(COPIES, told)
+    beside = any(torch.equal(found, (wanted + step) % 8) for step in (1, -1))
+    return Fault(NEIGHBOUR if beside else UNKNOWN, told)
+
+
+def sharp(learner: Reversing) -> Fault | None:
+    """Check the size of the weights."""
+    assert isinstance(learner.weights, Tensor)
+    least = learner.weights.flip(1).diagonal().min().item()
+    return Fault(SOFT, f"For n = 8 a right key gets {least:.2f}.") if not least >= 0.99 else None
+
+
+def every_length(learner: Reversing) -> Fault | None:
+    """Check the lengths 2 to 32."""
+    for n in (2, 3, 5, 16, 31, 32):
+        try:
+            weights = reversal(learner.function, n)
+        except CrashError as crash:
+            return Fault(ONE_LENGTH, f"For n = {n}: {crash_of(crash)}")
+        if isinstance(weights, str):
+            return Fault(ONE_LENGTH, f"For n = {n}: {weights}")
+        least = weights.flip(1).diagonal().min().item()
+        if not least >= 0.99:
+            return Fault(ONE_LENGTH if least < 0.5 else SOFT, f"For n = {n} a right key gets {least:.2f}.")
+    return None
+
+
+REVERSING_HEAD = Subject(
+    Reversing,
+    (
+        Property("form", "q and k are [n, K].", pairs),
+        Property("reads", "Position i reads position n-1-i most.", reads, ("form",)),
+        Property("sharp", "With a weight of at least 0.99.", sharp, ("reads",)),
+        Property("lengths", "It works for n from 2 to 32.", every_length, ("sharp",)),
+    ),
+)
+
+
+# --- maps and scores of heads
+
+ONE_LAYER = Mistake(
+    "only one layer is seen",
+    "The list holds the weights of one layer alone.",
+    "How many attentions has the model, and how many does your loop visit?",
+)
+OTHER_LAYERS = Mistake(
+    "layers stand in another order",
+    "The list does not begin with the first layer.",
+    "In which order does a model list its parts?",
+)
+DROPPED = Mistake(
+    "weights are dropped ones",
+    "The model runs in training mode, so some weights are 0 and the others larger.",
+    "What must a row of weights sum to, and in which mode does it?",
+)
+AVERAGED = Mistake(
+    "heads are averaged",
+    "The maps have lost the axis of the heads.",
+    "How many maps has a layer of 4 heads?",
+)
+SAME_MAP = Mistake(
+    "all maps are the same one",
+    "Every entry of the list is the same tensor.",
+    "Which part of the model does each round of your loop look at?",
+)
+HOLDS_GRAPH = Mistake(
+    "gradients are recorded",
+    "The maps are part of a computation that could go backwards, although they are only looked at.",
+    "Which context tells torch that nothing will go backwards?",
+)
+IDS, LAYERS, HEADS = torch.tensor([[3, 1, 4, 1, 5], [2, 6, 5, 3, 5]]), 3, 2
+
+
+def double_of(globals_: dict[str, Any]) -> type[nn.Module]:
+    """Return our attention with kept weights, as a subclass of the learner's own class if there is one.
+
+    The learner may look for modules of that class.
+    """
+    own = [each for name, each in globals_.items() if HOME.get(name) == "MultiHeadAttention" and isinstance(each, type)]
+    base = next((each for each in own if issubclass(each, nn.Module)), nn.Module)
+
+    class Attending(base):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
+        """Attention with fixed maps, which keeps its weights."""
+
+        def __init__(self, layer: int) -> None:
+            nn.Module.__init__(self)
+            self.scale = nn.Parameter(torch.tensor(float(layer + 1), dtype=torch.float64))
+            self.drop = nn.Dropout(0.5)
+            self.weights: Tensor | None = None
+
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+            """Return x plus what the heads read."""
+            q = x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+            scores = q @ q.mT * self.scale
+            if mask is not None:
+                scores = scores.masked_fill(~mask, float("-inf"))
+            weights = self.drop(scores.softmax(-1))
+            self.weights = weights if torch.is_grad_enabled() else weights.detach()
+            return x + (weights @ q).transpose(1, 2).flatten(2)
+
+    return Attending
+
+
+class Looked(nn.Module):
+    """A model of three layers with `double_of`'s attention."""
+
+    def __init__(self, kind: type[nn.Module]) -> None:
+        super().__init__()
+        self.table = nn.Parameter(drawn(8, 2 * HEADS))
+        self.layers = nn.ModuleList([nn.ModuleDict({"attention": kind(layer)}) for layer in range(LAYERS)])  # pyright: ignore[reportCallIssue]
+
+    def attentions(self) -> list[Any]:
+        """Return the attentions in order."""
+        return [each["attention"] for each in self.layers]  # pyright: ignore[reportIndexIssue]
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return vectors, as an encoder does."""
+        x = self.table[ids]
+        for each in self.attentions():
+            x = each(x, mask)
+        return x
+
+
+class Maps(Measured):
+    """The learner's `attention_maps`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.kind = double_of(getattr(function, "__globals__", {}))
+        self.x = IDS.clone()
+
+        def call(model: nn.Module, ids: Tensor) -> Any:
+            return called(function, {"model": model, "ids": ids})
+
+        super().__init__(call)
+        self.model = Looked(self.kind).eval()
+        with torch.no_grad():
+            self.model(IDS)
+        self.right = [each.weights.clone() for each in self.model.attentions()]
+        for each in self.model.attentions():
+            each.weights = None
+        self.found = call(self.model, IDS.clone())
+
+    def mode(self, training: bool) -> bool:
+        """Return the mode of a model after the call, if it came in this mode."""
+        model = Looked(self.kind).train(training)
+        self.call(model, IDS.clone())
+        return model.training
+
+
+def every_layer(learner: Maps) -> Fault | None:
+    """Check number, order and shape of the maps."""
+    found, right = learner.found, learner.right
+    if not isinstance(found, list | tuple) or not all(isinstance(each, Tensor) for each in found):  # pyright: ignore[reportUnknownVariableType]
+        return Fault(UNKNOWN, f"It returns {type(found).__name__} and must return a list of tensors.")
+    maps: Sequence[Tensor] = [*found]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    told = f"The model has {LAYERS} layers; the list holds {[tuple(each.shape) for each in maps]}."
+    if len(maps) != LAYERS:
+        return Fault(ONE_LAYER if len(maps) == 1 else UNKNOWN, told)
+    if all(each.ndim == 3 for each in maps) and maps[0].shape[-2:] == right[0].shape[-2:]:
+        return Fault(AVERAGED, told)
+    if all(distance(each, maps[0]) == 0 for each in maps[1:]):
+        return Fault(SAME_MAP, "All three are equal.")
+    if all(distance(one, other) < 1e-9 for one, other in zip(maps, right[::-1], strict=True)):
+        return Fault(OTHER_LAYERS, "The first map is that of the last layer.")
+    gap = max(distance(one, other) for one, other in zip(maps, right, strict=True))
+    return Fault(WEIGHTS, f"They differ from the weights that the model used by {gap:.2g}.") if gap > 1e-9 else None
+
+
+def undropped(learner: Maps) -> Fault | None:
+    """Check that a model in training mode is looked at in evaluation mode."""
+    torch.manual_seed(0)
+    maps = learner.call(Looked(learner.kind).train(), IDS.clone())
+    gap = max(distance(each.sum(-1), torch.ones_like(each.sum(-1))) for each in maps)
+    return Fault(DROPPED, f"A row of weights differs from a sum of 1 by {gap:.2g}.") if gap > 1e-9 else None
+
+
+def no_graph(learner: Maps) -> Fault | None:
+    """Check that the maps hold no graph."""
+    holds = any(each.requires_grad for each in learner.found)
+    return Fault(HOLDS_GRAPH, "A map requires a gradient.") if holds else None
+
+
+ATTENTION_MAPS = Subject(
+    Maps,
+    (
+        Property("maps", "There is one map [B, H, T, S] a layer, in order.", every_layer),
+        Property("evaluation", "The weights are those of evaluation mode.", undropped, ("maps",)),
+        Property("graph", "The maps hold no graph.", no_graph, ("maps",)),
+        RESTORED,
+    ),
+)
+
+NO_CHANCE = Mistake(
+    "chance is not subtracted",
+    "Even weights get 1/S instead of 0.",
+    "What do even weights give?",
+)
+BELOW_ONE = Mistake(
+    "the score does not reach 1",
+    "Chance is subtracted, but a head that always reads the predicted key gets 1 - 1/S.",
+    "By what must the difference be divided, so that the best head gets 1?",
+)
+MINUS_ONE = Mistake(
+    "queries without a prediction are counted",
+    "-1 is used as an index, which means the last key.",
+    "What do torch and Python read at index -1?",
+)
+HITS = Mistake(
+    "hits are counted instead of weight",
+    "The share of queries whose largest weight is at the predicted key is returned.",
+    "Does a head with 0.34, 0.33, 0.33 read its first key as much as one with 1, 0, 0?",
+)
+KEYS = torch.tensor([4, 0, -1, 1, 2])
+HEAD_WEIGHTS = torch.stack(
+    [
+        torch.eye(T, dtype=torch.float64).flip(0).expand(B, T, T),
+        torch.full((B, T, T), 1 / T, dtype=torch.float64),
+        torch.eye(T, dtype=torch.float64).roll(1, 0).expand(B, T, T),
+        (drawn(B, T, T) + 2 * torch.eye(T).flip(0)).softmax(-1),
+    ],
+    1,
+)
+"""Weights [B, H, T, S]: an anti-diagonal, even ones, a shifted diagonal, and some in between."""
+
+
+def scores(way: str) -> Tensor:
+    """Return the score of each head under a reading."""
+    rows = torch.arange(T) if way == "minus one" else (KEYS >= 0).nonzero()[:, 0]
+    picked = HEAD_WEIGHTS[..., rows, KEYS[rows]]
+    if way == "hits":
+        picked = (HEAD_WEIGHTS.argmax(-1)[..., rows] == KEYS[rows]).double()
+    if way == "exchanged":
+        picked = HEAD_WEIGHTS[..., KEYS[rows], rows]
+    mean = picked.mean((0, 2))
+    chance = 1 / T
+    return {"no chance": mean, "below one": mean - chance, "bare hits": mean}.get(way, (mean - chance) / (1 - chance))
+
+
+class HeadScore:
+    """The learner's `head_score`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.seen = called(function, {"weights": HEAD_WEIGHTS.clone(), "keys": KEYS.clone()})
+        self.wanted = scores("right")
+        ways = [
+            Choice("right"),
+            Choice("no chance", "the mean weight", NO_CHANCE),
+            Choice("below one", "the mean weight less chance", BELOW_ONE),
+            Choice("minus one", "-1 as an index", MINUS_ONE),
+            Choice("hits", "the share of hits", HITS),
+            Choice("exchanged", "queries and keys exchanged", SWAPPED),
+        ]
+        self.reading = read(self.seen, {"way": ways}, scores, 1e-6) if isinstance(self.seen, Tensor) else None
+
+
+HEAD_SCORE = Subject(
+    HeadScore,
+    (EQUATION, Property("score", "1 for always, 0 for even weights.", aspect("way"), ("equation",))),
+)

@@ -1,0 +1,262 @@
+"""Tests a learner's own measures of a model (order, influence) on models whose answers are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from glassformer.base.shapes import Tensor
+from glassformer.proof.check.calling import called
+from glassformer.proof.check.labels import drawn
+from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
+from glassformer.proof.check.small_parts import EQUATION
+from glassformer.proof.check.table import Fault, Mistake, Property, Subject
+from glassformer.proof.check.training import LEFT_EVALUATING, LEFT_TRAINING
+
+B, T, D = 2, 5, 3
+X = drawn(B, T, D)
+
+SWAPPED = Mistake(
+    "rows and columns are exchanged",
+    "Queries stand where keys should stand.",
+    "Which of the two does a row stand for: the position that reads, or the one that is read?",
+)
+
+
+class Model(nn.Module):
+    """A model with a known answer, which counts its calls in training mode."""
+
+    def __init__(self, answer: Callable[[Tensor], Tensor], drops: bool = False) -> None:
+        super().__init__()
+        self.answer = answer
+        self.dropout = nn.Dropout(0.5 if drops else 0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the answer, with dropout in training mode where there is any."""
+        return self.dropout(self.answer(x))
+
+
+class Measured:
+    """A learner's instrument, called with models of ours that come in evaluation mode."""
+
+    def __init__(self, call: Callable[[nn.Module, Tensor], Any]) -> None:
+        self.call = call
+        self.x = X.clone()
+
+    def mode(self, training: bool) -> bool:
+        """Return the mode of a model after the call, if it came in this mode."""
+        model = Model(lambda x: x).train(training)
+        self.call(model, self.x.clone())
+        return model.training
+
+
+def restores(learner: Measured) -> Fault | None:
+    """Check that the model has the mode in which it came."""
+    if not learner.mode(training=True):
+        return Fault(LEFT_EVALUATING, "It came with model.training True and goes with False.")
+    told = "It came with model.training False and goes with True."
+    return Fault(LEFT_TRAINING, told) if learner.mode(training=False) else None
+
+
+CHANGED = Mistake(
+    "the input is changed",
+    "After the call the caller's x holds other numbers.",
+    "Which of your lines writes into x itself, and not into a copy?",
+)
+
+
+def leaves_input(learner: Measured) -> Fault | None:
+    """Check that the input is as before."""
+    gap = distance(learner.x, X)
+    return Fault(CHANGED, f"It differs by up to {gap:.2g}.") if gap > 0 else None
+
+
+RESTORED = Property("restored", "The model goes in the mode in which it came.", restores)
+UNTOUCHED = Property("input", "The input stays as it is.", leaves_input)
+
+
+# --- a set or a sequence
+
+NOT_BACK = Mistake(
+    "the output is not put back in order",
+    "The output for the reordered input is compared with the output as it was.",
+    "Position 0 of the reordered run stands for which position of the other run?",
+)
+OTHER_AXIS = Mistake(
+    "the batch is reordered",
+    "The order is applied to the rows of the batch, which do not know each other.",
+    "Which axis of x is the sequence?",
+)
+CANCEL = Mistake(
+    "differences cancel",
+    "Positive and negative differences are averaged.",
+    "Can a mean of differences be 0 although none of them is?",
+)
+WITH_DROPOUT = Mistake(
+    "the gap is measured with dropout",
+    "Two runs of a model in training mode differ by chance alone.",
+    "In which mode must a model be, so that two runs can be compared?",
+)
+ORDER = torch.tensor([2, 0, 4, 1, 3])
+ROWS = drawn(T, T, D)
+"""As many rows as positions, so that the order fits both axes."""
+PLACES = torch.arange(1.0, T + 1, dtype=torch.float64)[:, None]
+SEES: dict[str, Callable[[Tensor], Tensor]] = {
+    "a set": lambda x: x + x.mean(1, keepdim=True),
+    "positions": lambda x: x * PLACES,
+    "sorted": lambda x: x.sort(1)[0],
+}
+
+
+def gaps(way: str) -> Tensor:
+    """Return the gap of each model under a reading."""
+
+    def gap(model: Callable[[Tensor], Tensor]) -> Tensor:
+        if way == "batch":
+            return (model(ROWS[ORDER]) - model(ROWS)[ORDER]).abs().max()
+        apart = model(ROWS[:, ORDER]) - (model(ROWS) if way == "not back" else model(ROWS)[:, ORDER])
+        return {"mean": apart.mean(), "size of the mean": apart.mean().abs(), "signed": apart.max()}.get(
+            way, apart.abs().max()
+        )
+
+    return torch.stack([gap(each) for each in SEES.values()])
+
+
+class Gap(Measured):
+    """The learner's `order_gap`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(lambda model, x: called(function, {"model": model, "x": x, "order": ORDER}))
+        self.x = ROWS.clone()
+        found = [self.call(Model(each).eval(), self.x) for each in SEES.values()]
+        self.seen: Any = found[0]
+        self.wanted = gaps("right")
+        self.reading: Reading | None = None
+        ways = [
+            Choice("right"),
+            Choice("not back", "the output in the first order", NOT_BACK),
+            Choice("batch", "the rows reordered", OTHER_AXIS),
+            Choice("mean", "the mean of the differences", CANCEL),
+            Choice("size of the mean", "the mean of the differences", CANCEL),
+            Choice("signed", "the largest signed difference", CANCEL),
+        ]
+        if all(isinstance(each, float | int | Tensor) for each in found):
+            self.seen = torch.tensor([float(each) for each in found], dtype=torch.float64)
+            self.reading = read(self.seen, {"way": ways}, gaps, 1e-9)
+
+
+def steady(learner: Gap) -> Fault | None:
+    """Check that a model in training mode is measured without dropout."""
+    gap = float(learner.call(Model(SEES["a set"], drops=True).train(), ROWS.clone()))
+    told = f"A set with dropout, in training mode, gets {gap:.2g} instead of 0."
+    return Fault(WITH_DROPOUT, told) if gap > 1e-9 else None
+
+
+def rows_untouched(learner: Gap) -> Fault | None:
+    """Check that x is as before."""
+    gap = distance(learner.x, ROWS)
+    return Fault(CHANGED, f"It differs by up to {gap:.2g}.") if gap > 0 else None
+
+
+ORDER_GAP = Subject(
+    Gap,
+    (
+        Property("input", "The input stays as it is.", rows_untouched),
+        Property(EQUATION.name, EQUATION.law, EQUATION.probe, ("input",)),
+        Property("gap", "0 for a set, the largest difference for a sequence.", aspect("way"), ("equation",)),
+        Property("dropout", "A model in training mode is measured without dropout.", steady, ("gap",)),
+        RESTORED,
+    ),
+)
+
+
+# --- who notices
+
+ALL_AT_ONCE = Mistake(
+    "more than one position is moved",
+    "Every run moves all positions, so each output changes whichever is asked about.",
+    "How many positions must differ between two runs, so that you know which one was noticed?",
+)
+ONLY_LAST = Mistake(
+    "only the last position is watched",
+    "All rows of the table tell what the last output notices.",
+    "For each position that is moved, how many outputs can change?",
+)
+HIDDEN = Mistake(
+    "dropout hides the answer",
+    "In training mode two runs differ by chance, so every output seems to notice everything.",
+    "In which mode must a model be, so that two runs can be compared?",
+)
+NOTICES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
+    "causal": (lambda x: x.cumsum(1), torch.ones(T, T).tril().bool()),
+    "off by one": (
+        lambda x: torch.cat([x.cumsum(1)[:, 1:], x.cumsum(1)[:, -1:]], 1),
+        torch.ones(T, T).tril(1).bool(),
+    ),
+    "full": (lambda x: x + x.mean(1, keepdim=True), torch.ones(T, T).bool()),
+    "none": (lambda x: x * PLACES, torch.eye(T).bool()),
+    "first": (lambda x: x[:, :1].expand(x.shape) * PLACES, (torch.arange(T) == 0).expand(T, T)),
+}
+"""Models, and which of their outputs (rows) notice which position (columns)."""
+
+
+def tables(way: str) -> Tensor:
+    """Return the table of each model under a reading, as numbers."""
+
+    def table(truth: Tensor) -> Tensor:
+        return {
+            "right": truth,
+            "transposed": truth.mT,
+            "all": truth.any(1, keepdim=True).expand(T, T),
+            "last": truth[-1:].expand(T, T),
+        }[way]
+
+    return torch.stack([table(truth) for _, truth in NOTICES.values()]).double()
+
+
+class Influence(Measured):
+    """The learner's `influence`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(lambda model, x: called(function, {"model": model, "x": x}))
+        found = [
+            self.call(Model(each).eval(), self.x if n == 0 else X.clone())
+            for n, (each, _) in enumerate(NOTICES.values())
+        ]
+        self.seen: Any = found[0]
+        self.wanted = tables("right")
+        self.reading: Reading | None = None
+        ways = [
+            Choice("right"),
+            Choice("transposed", "rows and columns exchanged", SWAPPED),
+            Choice("all", "all positions moved", ALL_AT_ONCE),
+            Choice("last", "the last output alone", ONLY_LAST),
+        ]
+        if all(isinstance(each, Tensor) for each in found):
+            fits = all(each.shape in ((T, T), (T,)) for each in found)
+            self.seen = torch.stack([each.expand(T, T) for each in found]).double() if fits else found[0]
+            self.reading = read(self.seen, {"way": ways}, tables, 0.0) if fits else None
+
+
+def without_dropout(learner: Influence) -> Fault | None:
+    """Check that a model in training mode is looked at without dropout."""
+    answer, truth = NOTICES["none"]
+    seen = learner.call(Model(answer, drops=True).train(), X.clone())
+    wrong = int((seen.bool() != truth).sum())
+    told = f"For a model with dropout, in training mode, {wrong} of {T * T} entries are wrong."
+    return Fault(HIDDEN, told) if wrong else None
+
+
+INFLUENCE = Subject(
+    Influence,
+    (
+        UNTOUCHED,
+        Property(EQUATION.name, EQUATION.law, EQUATION.probe, ("input",)),
+        Property("table", "Entry (t, s) says whether moving s changes output t.", aspect("way"), ("equation",)),
+        Property("dropout", "A model in training mode is looked at without dropout.", without_dropout, ("table",)),
+        RESTORED,
+    ),
+)
