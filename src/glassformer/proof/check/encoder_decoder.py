@@ -30,9 +30,8 @@ from glassformer.proof.check.language_model import (
     shape,
 )
 from glassformer.proof.check.mask import FAILS, INVERTED, NO_BROADCAST, ROW_NAN
-from glassformer.proof.check.multi_head import registered
 from glassformer.proof.check.reading import distance
-from glassformer.proof.check.stack import IDLE_LAYERS, adopt, differ, grows
+from glassformer.proof.check.stack import IDLE_LAYERS, adopt, differ, grows, keeps_lists
 from glassformer.proof.check.table import CrashError, Fault, Mistake, NotTestedError, Property, Subject, ask, crash_of
 
 SOURCE_VOCAB, TARGET_VOCAB, B, S, T, F = 31, 23, 3, 7, 5, 20
@@ -328,7 +327,7 @@ def only_padding(learner: Translator) -> Fault | None:
 ENCODER_DECODER = Subject(
     Translator,
     (
-        Property("registered", "Its layers are parts of the module.", registered),
+        Property("registered", "Its layers are parts of the module.", keeps_lists),
         Property("shape", "There is one logit for each id of the target's vocabulary.", shape),
         Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
         Property("rows", "No row of a batch affects another.", rows, ("repeatable",)),

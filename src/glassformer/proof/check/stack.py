@@ -117,7 +117,7 @@ class Stack(Heads):
         return self.module(x) if mask is None else self.module(x, **self.named(mask))
 
 
-def registered(learner: Layered) -> Fault | None:
+def keeps_lists(learner: Layered) -> Fault | None:
     """Check that no modules are kept in plain lists."""
     names = ", ".join(f"`{each}`" for each in learner.unregistered)
     return Fault(UNREGISTERED, f"A plain list holds modules: {names}.") if names else None
@@ -184,7 +184,7 @@ def one_mask(learner: Stack) -> Fault | None:
 STACK = Subject(
     Stack,
     (
-        Property("registered", "Its layers are parts of the module.", registered),
+        Property("registered", "Its layers are parts of the module.", keeps_lists),
         Property("shape", "There is one vector of width d_model for each position.", shape),
         Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
         Property("rows", "No row of a batch affects another.", rows, ("repeatable",)),

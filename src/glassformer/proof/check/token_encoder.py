@@ -16,9 +16,8 @@ from glassformer.proof.check.heads import ROWS, D
 from glassformer.proof.check.language_model import UNORDERED, first_loss_of
 from glassformer.proof.check.listen import is_norm, listening
 from glassformer.proof.check.mask import BATCH, FAILS, HEADS, IGNORED, INVERTED, UNCLEAR, T
-from glassformer.proof.check.multi_head import registered
 from glassformer.proof.check.reading import distance
-from glassformer.proof.check.stack import LAYERS, adopt, all_run, differ, final_norm, grows
+from glassformer.proof.check.stack import LAYERS, adopt, all_run, differ, final_norm, grows, keeps_lists
 from glassformer.proof.check.table import CrashError, Fault, Mistake, NotTestedError, Property, Subject, ask, crash_of
 
 VOCAB, MAX_LEN, OUTPUTS = 30, 9, 17
@@ -247,7 +246,7 @@ def first_loss(learner: Coder) -> Fault | None:
 TOKEN_ENCODER = Subject(
     Coder,
     (
-        Property("registered", "Its layers are parts of the module.", registered),
+        Property("registered", "Its layers are parts of the module.", keeps_lists),
         Property("shape", "There is one vector for each id.", shape),
         Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
         Property("rows", "No row of a batch affects another.", rows, ("repeatable",)),
