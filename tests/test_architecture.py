@@ -45,7 +45,6 @@ def test_functions_are_short():
 
 
 CIRCLES = (
-    "nn/contradictions.py nn/stack_config.py",
     "data/config.py data/file_checks.py data/pairs.py data/records.py data/running/text_checks.py data/synthetic.py "
     "data/tokenizer.py data/tokens/byte_level.py data/tokens/bytewise.py data/tokens/code_points.py "
     "data/tokens/published.py data/tokens/sentencepiece.py data/tokens/subword.py data/tokens/unigram.py "
@@ -196,7 +195,7 @@ def run_python(code: str, *arguments: str) -> str:
 # modules do is seen. Each module is imported by itself and blamed by name.
 IMPORT_ALL = """
 import contextlib, importlib, io, json, logging, os, random, signal, sys, warnings
-import numpy, rich.progress, sacrebleu, safetensors.torch, tokenizers, torch, torch.utils.data, tyro
+import numpy, rich.progress, sacrebleu, safetensors.torch, tokenizers, torch, torch.utils.data
 
 def state():
     return {

@@ -26,6 +26,7 @@ SECTIONS = {
     TrainingConfig: "training.",
     CheckpointConfig: "checkpoint.",
     DecodeConfig: "decode.",
+    **dict.fromkeys((Classify, Tag, Regress), "head."),
 }
 WHOLE = {
     **{key: {} for key in [*SECTIONS, StackConfig, RotaryConfig, RelativeConfig, Pattern]},

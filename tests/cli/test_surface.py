@@ -113,7 +113,7 @@ def test_no_words_at_all(run):
     assert answer.err == run("--help").out
 
 
-HEAVY = ("torch", "tyro", "numpy", "tokenizers", "rich", "sacrebleu", "safetensors")
+HEAVY = ("torch", "numpy", "tokenizers", "rich", "sacrebleu", "safetensors")
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from glassformer import StackConfig, Transformer
+from glassformer.base.contradictions import ADDS_TO_SCORES
 from glassformer.base.errors import ConfigError
 from glassformer.base.pattern import Pattern
 from glassformer.data.config import LAYOUTS
-from glassformer.nn.contradictions import ADDS_TO_SCORES
 from glassformer.nn.positions import POSITIONS, Positions
 from glassformer.nn.recipe import ModelRecipe
 from specimens import config, stack
@@ -17,12 +17,12 @@ from specimens import config, stack
 @pytest.mark.parametrize(("settings", "message"), [
     ({"dilation": 2}, "dilation needs a window"),
     ({"sinks": 2, "causal": True}, r"sinks needs a window.*Try window=128"),
-    ({"stride": 2}, r"got stride=2 with causal=False\. Set causal=True"),
-    ({"block": 2}, r"got block=2 with causal=False"),
-    ({"window": 3, "sinks": 2}, r"got sinks=2 with causal=False"),
+    ({"stride": 2}, r"got stride=2 and causal=False\. Set causal=True"),
+    ({"block": 2}, r"got block=2 and causal=False"),
+    ({"window": 3, "sinks": 2}, r"got sinks=2 and causal=False"),
     ({"window": 3, "stride": 2, "causal": True}, "only one of window, stride and block"),
     ({"attention_rule": "linear", "positions": "alibi"}, r"positions='alibi' adds to .*scores, .* has none.*'rotary'"),
-    ({"attention_rule": "linear", "window": 3}, "cannot have a sparse pattern; got Pattern"),
+    ({"attention_rule": "linear", "window": 3}, "cannot have a sparse pattern; got pattern=Pattern"),
     ({"attention": "flex", "attention_dropout": 0.1}, r"attention='flex' does not store .*got attention_dropout=0\.1"),
     ({"attention_rule": "linear", "attention_dropout": 0.1}, r"got attention_dropout=0\.1\. Set .*=0\.0"),
 ])  # fmt: skip
@@ -62,7 +62,7 @@ def test_a_recipe_gives_both_stacks_their_share():
     assert made.encoder.attention_rule == made.decoder.attention_rule == "sigmoid"
     made = ModelRecipe(block=8, summary=2).build(LAYOUTS["encoder-decoder"], 9)
     assert (made.encoder.pattern, made.decoder.pattern) == (None, Pattern(block=8, summary=2))
-    with pytest.raises(ConfigError, match="got stride=4 with causal=False"):
+    with pytest.raises(ConfigError, match="got stride=4 and causal=False"):
         ModelRecipe(stride=4).build(LAYOUTS["encoder"], 9)
     assert ModelRecipe(window=4).build(LAYOUTS["encoder"], 9).encoder.pattern == Pattern(window=4)
 

@@ -103,7 +103,7 @@ def test_a_scale_is_positive(value):
         stack(residual_scale=value)
     with pytest.raises(ConfigError, match=r"norm_eps must be above 0 and finite.*Try norm_eps=1e-5"):
         stack(norm_eps=value)
-    with pytest.raises(ConfigError, match=r"softcap, .* must be above 0 and finite.*Try softcap=50\.0"):
+    with pytest.raises(ConfigError, match=r"softcap must be above 0 and finite.*Try softcap=50\.0"):
         stack(attention_rule="softcap", softcap=value)
 
 

@@ -104,12 +104,12 @@ def test_stacks_that_cannot_be(wrong, message):
 
 
 @pytest.mark.parametrize(("wrong", "message"), [
-    ({"scale_head": True, "tie_embeddings": False}, "tied to the embedding; got head 'lm' and tie_embeddings=False"),
-    ({"scale_head": True, "head": Classify(2)}, "tied to the embedding; got head 'classify'"),
+    ({"scale_head": True, "tie_embeddings": False}, "tied to the embedding; got head.kind='lm' and tie_embeddings=False"),
+    ({"scale_head": True, "head": Classify(2)}, "tied to the embedding; got head.kind='classify'"),
     ({"silent": "0,-1"}, "must be token ids with commas between them; got '0,-1'. Try '0,1'"),
-    ({"silent": "0", "head_bias": True}, "takes the place of the bias .*got head 'lm' with head_bias=True"),
-    ({"silent": "0", "head": Classify(2)}, "got head 'classify' with head_bias=False"),
-    ({"head": Lm(transform="gelu"), "norm": "none"}, "a norm, of the same kind as in the stack; got norm='none'"),
+    ({"silent": "0", "head_bias": True}, "takes the place of the bias .*got head.kind='lm' and head_bias=True"),
+    ({"silent": "0", "head": Classify(2)}, "got head.kind='classify' and head_bias=False"),
+    ({"head": Lm(transform="gelu"), "norm": "none"}, "a norm, of the same kind as in the stack; got stack.norm='none'"),
 ])  # fmt: skip
 def test_models_that_cannot_be(wrong, message):
     with pytest.raises(ConfigError, match=message):

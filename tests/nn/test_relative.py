@@ -13,7 +13,7 @@ from glassformer import ATTEND, Attention, Mask, Transformer, observe
 from glassformer.base.errors import ConfigError
 from glassformer.base.order import RelativeConfig
 from glassformer.nn.mask import ValueBias
-from glassformer.nn.order import SHOWS_WEIGHTS
+from glassformer.base.contradictions import SHOWS_WEIGHTS
 from glassformer.nn.positions import POSITIONS, Sizes, bucket
 from specimens import close, config, gradients, model, padded, scramble, tokens
 

@@ -57,7 +57,7 @@ def test_another_optimizer_leaves_behind_what_it_does_not_read():
     assert recipe.optimizer.momentum != OptimizerConfig.momentum
     assert override(recipe, {"optimizer.name": "adamw"}).optimizer.momentum == OptimizerConfig.momentum
     assert override(recipe, {"optimizer.name": "muon"}) == recipe
-    with pytest.raises(ConfigError, match=r"optimizer\.momentum belongs to muon; .* Remove optimizer\.momentum"):
+    with pytest.raises(ConfigError, match=r"optimizer\.momentum belongs to .*'muon'; .* Remove optimizer\.momentum"):
         override(recipe, {"optimizer.name": "adamw", "optimizer.momentum": 0.9})
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from glassformer.base.bounds import at_least, at_most
+from glassformer.base.contradictions import ROTARY, refuse
 from glassformer.base.errors import ConfigError
-from glassformer.base.registry import lookup
-from glassformer.base.typed import check_types
+from glassformer.base.settings import check, setting
 
 LAYOUTS = ("half", "interleaved")
 MOST_PLACES, MOST_TOLD_APART = 2**31 - 1, 2**20
 """Upper bounds: of positions, and of distances with a vector or bucket of their own."""
+MOST_WIDE = 2**20
+"""Upper bound for widths, heads, blocks and experts: one matrix twice as wide would take 16 TB."""
 SCALINGS: dict[str, tuple[float, float] | None] = {
     "none": None,
     "linear": None,
@@ -32,60 +32,28 @@ class RotaryConfig:
     `ConfigError` for values that contradict each other.
     """
 
-    base: float = 10_000.0
-    layout: str = "half"  # which numbers form a pair: i and i + K/2 (half), or 2i and 2i + 1 (interleaved)
-    share: float = 1.0  # the part of a head that is rotated, from its first number on
-    scaling: str = "none"
-    factor: float | None = None  # for every scaling
-    original_max_len: int | None = None  # for yarn and llama3, as slow_turns and fast_turns
-    slow_turns: float | None = None  # pairs with fewer turns in the original length are slowed by the factor
-    fast_turns: float | None = None  # pairs with more turns do not change
-    attention_factor: float | None = None  # for yarn: multiplies queries and keys; None: 0.1 ln(factor) + 1
+    base: float = setting(10_000.0, above=1.0, varies=True)
+    """RoPE: base (theta); pair i rotates by base^(-2i/width) a token."""
+    layout: str = setting("half", known=LAYOUTS, recipe=False)
+    """Which numbers form a pair: i and i + K/2 (half), or 2i and 2i + 1 (interleaved)."""
+    share: float = setting(1.0, above=0.0, most=1.0, varies=True)
+    """RoPE: part of a head that is rotated, from its first number on; GPT-NeoX rotates a quarter."""
+    scaling: str = setting("none", known=SCALINGS)
+    """RoPE: scaling to contexts longer than trained on: none, linear, ntk, yarn or llama3."""
+    factor: float | None = setting(None, 1.0, advice="4.0")
+    """RoPE: context growth factor, needed by every rotary scaling."""
+    original_max_len: int | None = setting(None, 1, MOST_PLACES)
+    """RoPE: context length before scaling, in tokens; needed by yarn and llama3."""
+    slow_turns: float | None = setting(None, recipe=False)
+    """For yarn and llama3: pairs with fewer turns in the original length are slowed by the factor."""
+    fast_turns: float | None = setting(None, recipe=False)
+    """For yarn and llama3: pairs with more turns do not change."""
+    attention_factor: float | None = setting(None, above=0.0, advice="1.0", recipe=False)
+    """For yarn: multiplies queries and keys; None: 0.1 ln(factor) + 1."""
 
     def __post_init__(self) -> None:
-        check_types(self)
-        if not 1.0 < self.base < math.inf:
-            raise ConfigError(
-                f"The base of rotary positions must be above 1 and finite; got {self.base}. Try base=10000.0."
-            )
-        lookup(dict.fromkeys(LAYOUTS), self.layout, "layout")
-        if not 0.0 < self.share <= 1.0:
-            raise ConfigError(
-                f"share, the part of each head that is rotated, must be above 0 and at most 1; got {self.share}. "
-                "Try share=1.0."
-            )
-        bands = lookup(SCALINGS, self.scaling, "scaling")
-        self._check_use("factor", self.scaling != "none", needed=True, example="factor=4.0")
-        self._check_use("original_max_len", bands is not None, needed=True, example="original_max_len=2048")
-        self._check_use("slow_turns", bands is not None)
-        self._check_use("fast_turns", bands is not None)
-        self._check_use("attention_factor", self.scaling == "yarn")
-        if self.factor is not None and not 1.0 <= self.factor < math.inf:
-            raise ConfigError(
-                f"factor says how many times longer texts become, so it must be at least 1 and finite; got "
-                f"{self.factor}. Try factor=4.0."
-            )
-        at_least(self, "", 1, "original_max_len")
-        at_most(self, "", MOST_PLACES, "original_max_len")
-        if self.attention_factor is not None and not 0.0 < self.attention_factor < math.inf:
-            raise ConfigError(
-                f"attention_factor must be above 0 and finite; got {self.attention_factor}. Try attention_factor=1.0."
-            )
-        if bands is not None and not 0.0 < self.turns[0] < self.turns[1] < math.inf:
-            raise ConfigError(
-                f"slow_turns must be above 0 and below fast_turns; got {self.turns[0]} and {self.turns[1]}. "
-                f"Try slow_turns={bands[0]} and fast_turns={bands[1]}."
-            )
-
-    def _check_use(self, name: str, used: bool, *, needed: bool = False, example: str = "") -> None:
-        value = getattr(self, name)
-        if value is not None and not used:
-            raise ConfigError(
-                f"scaling={self.scaling!r} does not use {name}; got {name}={value}. Remove {name}, or choose a scaling "
-                "that uses it."
-            )
-        if value is None and used and needed:
-            raise ConfigError(f"scaling={self.scaling!r} needs {name}; got none. Try {example}.")
+        check(self)
+        refuse(self, ROTARY)
 
     @property
     def turns(self) -> tuple[float, float]:
@@ -119,17 +87,15 @@ class RotaryConfig:
 class RelativeConfig:
     """Relative positions: how T5's buckets and Shaw's clipping group the distances between query and key."""
 
-    n_buckets: int = 32  # for positions="t5"; if both sides are read, half of them for each side
-    max_distance: int = 128  # for positions="t5": from this distance on, all share the last bucket
-    clip_distance: int = 16  # for positions="shaw" (k in the paper): keys farther away count as this far
+    n_buckets: int = setting(32, 1, MOST_TOLD_APART, recipe=False)
+    """For positions="t5": groups of distances; if both sides are read, half of them for each side."""
+    max_distance: int = setting(128, 1, MOST_PLACES, recipe=False)
+    """For positions="t5": from this distance on, all share the last bucket."""
+    clip_distance: int = setting(16, 1, MOST_TOLD_APART)
+    """Shaw's relative positions: maximum distance; tokens farther away count as this far."""
 
     def __post_init__(self) -> None:
-        check_types(self)
-        for each in fields(self):
-            if getattr(self, each.name) < 1:
-                raise ConfigError(f"{each.name} must be at least 1; got {getattr(self, each.name)}.")
-        at_most(self, "", MOST_PLACES, "max_distance")
-        at_most(self, "", MOST_TOLD_APART, "n_buckets", "clip_distance")
+        check(self)
 
     def sides(self, causal: bool) -> tuple[int, int]:
         """(buckets per side, how many of them hold a single distance). Errors: `ConfigError` for too few buckets."""

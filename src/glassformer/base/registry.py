@@ -27,6 +27,11 @@ def lookup(table: Mapping[str, Entry], name: str, what: str) -> Entry:
     raise ConfigError(f"{what}={name!r} is not known. {suggestion(name, table)}")
 
 
+def one_of(known: Iterable[str], value: str, what: str) -> None:
+    """Refuse an unknown name, suggesting the nearest known one."""
+    lookup(dict.fromkeys(known), value, what)
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The second half of the error message: the known names, and the one most similar to `name`."""
     names = sorted(known)

@@ -12,7 +12,6 @@ from functools import cache
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from glassformer.base.bounds import placed
 from glassformer.base.errors import ConfigError
 
 WORDS: Mapping[type, str] = {
@@ -93,3 +92,8 @@ def remedy(name: str, value: object, allowed: tuple[type, ...]) -> str:
         return f"Give {name}={made.__name__}(...)."
     example = {int: "8", float: "0.1", str: '"..."', bool: "True"}
     return f"Try {name}={next(example[each] for each in allowed if each in example)}."
+
+
+def placed(section: str, name: str) -> str:
+    """A setting's full name, "section.name"; just the name if the config belongs to no section."""
+    return f"{section}.{name}" if section else name

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.registry import one_of
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
@@ -16,7 +17,6 @@ from glassformer.cli.settings import flag_of
 from glassformer.data.config import SPLITS
 from glassformer.train.recipe import override
 from glassformer.train.record.wording import figure
-from glassformer.train.settings import one_of
 from glassformer.train.tasks import task_of
 
 if TYPE_CHECKING:

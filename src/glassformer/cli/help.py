@@ -1,4 +1,4 @@
-"""`--help`: the table of verbs, and a page for each verb, without importing torch or tyro."""
+"""`--help`: the table of verbs, and a page for each verb, without importing torch."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from glassformer.base.launched import NAMES, launched
 from glassformer.base.openmp import check_environment, shorten_waits
 from glassformer.cli.verbs import VERBS
 
-REQUIRED = ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch", "tyro")
+REQUIRED = ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch")
 """The packages that glassformer cannot work without."""
 TOGETHER = ("train", "resume")
 """The verbs that several processes of torchrun run together."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from glassformer.base.settings import meaning_of
+from glassformer.decode.choose.sampling import Sampling
+from glassformer.serve.settings import ServeConfig
+
 
 @dataclass(frozen=True)
 class Option:
@@ -37,6 +41,13 @@ class Verb:
     """Whether several targets may be given."""
     optional: bool = False
     """Whether the target may be left out."""
+
+
+def setting_of(kind: type, name: str, value: str, default: object = None) -> Option:
+    """The flag for a setting, with its sentence and default."""
+    usual = getattr(kind, name) if default is None else default
+    shown = "" if usual is None else f" (default: {usual:g})" if isinstance(usual, float) else f" (default: {usual})"
+    return Option(name.replace("_", "-"), value, f"{meaning_of(kind, name).removesuffix('.')}{shown}.")
 
 
 OUT = Option("out", "FOLDER", "Run folder to create (default: runs/NAME).")
@@ -143,21 +154,13 @@ NEW_TOKENS = Option(
     "Longest text, in tokens (default: the recipe's, else 200, or for an answer twice its source plus 10; with --beam "
     "at most what the prompt leaves of the context).",
 )
-TEMPERATURE = Option(
-    "temperature", "T", "Sampling temperature; below 1 favours the probable tokens (default: the recipe's, else 1)."
-)
-TOP_K = Option("top-k", "K", "Top-k sampling: from the K most probable tokens.")
-TOP_P = Option(
-    "top-p", "P", "Nucleus sampling: from the fewest most probable tokens that together have this probability."
-)
-MIN_P = Option("min-p", "P", "Min-p sampling: from tokens at least this share as probable as the most probable one.")
-TYPICAL_P = Option(
-    "typical-p",
-    "P",
-    "Typical sampling: from the tokens nearest the expected surprise that together have this probability.",
-)
-REPETITION = Option("repetition-penalty", "X", "Above 1: tokens already read or written become less probable.")
-NGRAM = Option("no-repeat-ngram", "N", "No n-gram of N tokens comes twice.")
+TEMPERATURE = setting_of(Sampling, "temperature", "T", "the recipe's, else 1")
+TOP_K = setting_of(Sampling, "top_k", "K", "the recipe's")
+TOP_P = setting_of(Sampling, "top_p", "P", "the recipe's")
+MIN_P = setting_of(Sampling, "min_p", "P", "the recipe's")
+TYPICAL_P = setting_of(Sampling, "typical_p", "P", "the recipe's")
+REPETITION = setting_of(Sampling, "repetition_penalty", "X", "the recipe's")
+NGRAM = setting_of(Sampling, "no_repeat_ngram", "N", "the recipe's")
 CONTRASTIVE = Option(
     "contrastive-alpha",
     "A",
@@ -228,24 +231,17 @@ METRIC = Option("metric", "NAME", "Figure to draw, e.g. loss or grad_norm; sever
 LOG = Option("log", None, "Logarithmic axes.")
 PLOT = Option("plot", "FILE", "Plot the parameters instead of listing them: .png, .svg or .pdf.")
 SERVING = (
-    Option("host", "ADDRESS", "Where to listen (default: 127.0.0.1, this machine only); others need a key."),
-    Option("port", "N", "Port to listen on; 0: any that is free (default: 8000)."),
+    setting_of(ServeConfig, "host", "ADDRESS"),
+    setting_of(ServeConfig, "port", "N"),
     Option("key-file", "FILE", "File with the API key that clients must send; or set GLASSFORMER_KEY."),
-    Option("name", "HOST", "Another host name that clients use for this server, as in http://HOST:8000."),
-    Option("rows", "N", "Texts generated together, the batch size (default: 32)."),
-    Option("room", "N", "Size of the KV cache in tokens: rows times the longest (default: 65536)."),
-    Option(
-        "queue",
-        "N",
-        "Prompts that may wait, at least --rows; more must retry later (default: twice --rows).",
+    setting_of(ServeConfig, "name", "HOST"),
+    *(
+        setting_of(ServeConfig, name, "N")
+        for name in ("rows", "room", "queue", "max_prompt", "max_new_tokens", "max_body")
     ),
-    Option("max-prompt", "N", "Longest prompt, in tokens (default: 4096)."),
-    Option("max-new-tokens", "N", "Longest text that a client may ask for, in tokens (default: 2048)."),
-    Option("max-body", "N", "Largest request, in bytes (default: 1048576)."),
-    Option("seconds", "S", "Seconds for a whole answer, waiting included (default: 120)."),
-    Option("patience", "S", "Seconds for a client to send its request, or to read more of its answer (default: 10)."),
-    Option("connections", "N", "Connections open at a time (default: 768)."),
-    Option("drain", "S", "Seconds for unfinished answers after SIGTERM or Ctrl-C (default: 30)."),
+    *(setting_of(ServeConfig, name, "S") for name in ("seconds", "patience")),
+    setting_of(ServeConfig, "connections", "N"),
+    setting_of(ServeConfig, "drain", "S"),
 )
 ACTING = (
     Option("env", "NAME", "Environment: rooms, or the id of one of gymnasium (default: the recipe's)."),

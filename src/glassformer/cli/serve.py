@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.extras import install
@@ -13,7 +12,7 @@ from glassformer.base.typed import annotations_of, types_in
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.notes import say
 from glassformer.cli.runs import existing_run, recipe_of
-from glassformer.cli.settings import flag_of
+from glassformer.cli.settings import converted, flag_of
 from glassformer.cli.verbs import VERBS
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.serve.address import open_socket
@@ -87,19 +86,8 @@ def settings_of(arguments: Arguments) -> ServeConfig:
     for name, kind in annotations_of(ServeConfig).items():
         flag = name.replace("_", "-")
         if (text := arguments.options.get(flag)) is not None:
-            given[name] = as_kind(flag, types_in(kind)[0], text)
+            given[name] = converted(f"--{flag}", types_in(kind)[0], text)
     return ServeConfig(**given, key=key_of(arguments))  # pyright: ignore[reportArgumentType]
-
-
-def as_kind(flag: str, kind: Any, text: str) -> object:
-    """Convert the value of a flag to the type of its setting."""
-    if kind not in (int, float):
-        return text
-    try:
-        return int(text) if kind is int else float(text)
-    except ValueError:
-        wanted = "a whole number" if kind is int else "a number"
-        raise ConfigError(f"--{flag} takes {wanted}; got {text[:40]!r}.") from None
 
 
 def key_of(arguments: Arguments) -> str | None:

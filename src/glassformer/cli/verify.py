@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.registry import one_of
 from glassformer.cli.arguments import Arguments
-from glassformer.train.settings import one_of
 
 if TYPE_CHECKING:
     from glassformer.proof.laws.law import Verdict

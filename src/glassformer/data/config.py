@@ -6,10 +6,9 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from glassformer.base.bounds import at_least, at_most
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup, suggestion
-from glassformer.base.typed import check_types
+from glassformer.base.settings import check, setting
 from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXT_SETTINGS, TEXTS
 from glassformer.data.trajectories.settings import ACTIONS, TRAJECTORIES, TRAJECTORY_SETTINGS
 from glassformer.nn.recipe import ACTING, Layout
@@ -117,26 +116,26 @@ class DataConfig:
     skip_empty: bool = False
     """Skip and count pairs with an empty side, empty documents and blank lines. Off: they are an error, usually a
     mistake."""
-    bleu_tokenizer: str = BLEU_TOKENIZERS[0]
+    bleu_tokenizer: str = setting(BLEU_TOKENIZERS[0], known=BLEU_TOKENIZERS)
     """Pairs: how BLEU splits words: auto (by the script of the targets), or sacrebleu's 13a, zh, ja-mecab, ko-mecab,
     char, intl or none."""
-    bleu_order: str = BLEU_ORDERS[0]
+    bleu_order: str = setting(BLEU_ORDERS[0], known=BLEU_ORDERS)
     """Pairs: BLEU's n-grams: full (1 to 4 words), effective (up to the longest there is), or auto (effective if no
     target has four words)."""
-    symbols: int = 18
+    symbols: int = setting(18, 2, MOST_ENTRIES, why=", as one symbol teaches nothing", advice="18")
     """Number of distinct symbols in copy, reverse and sort; the tutorial notebooks have 18."""
-    min_length: int = 8
+    min_length: int = setting(8, 1, MOST_SYMBOLS)
     """Shortest source of copy, reverse and sort, in symbols."""
-    max_length: int = 8
+    max_length: int = setting(8, 1, MOST_SYMBOLS)
     """Longest source of copy, reverse and sort, in symbols; equal to `min_length`, there is no padding."""
     layout: str = PAIRED
     """"encoder-decoder"; "encoder": [source, <sep>, blanks], blanks filled at once; "label": one label per text;
     running text: as the objective needs; trajectories: "actions"."""
-    train_size: int = 100_000
+    train_size: int = setting(100_000, 1, MOST_PAIRS["train_size"])
     """Training pairs that a synthetic task generates."""
-    dev_size: int = 500
+    dev_size: int = setting(500, 1, MOST_PAIRS["dev_size"])
     """Dev pairs that a synthetic task generates: enough to resolve 0.2 %, few enough to score quickly."""
-    test_size: int = 1_000
+    test_size: int = setting(1_000, 1, MOST_PAIRS["test_size"])
     """Test pairs that a synthetic task generates."""
     text: str | None = None
     """Training text: a file, plain, .jsonl or other JSON, also .gz, or a folder; unset: Python's own documentation."""
@@ -146,12 +145,12 @@ class DataConfig:
     """Test text, for the final score, same formats as `text`."""
     field: str | None = None
     """JSON: field that holds the text, "a.b" for a nested one; unset: text."""
-    dev_share: float = 0.1
+    dev_share: float = setting(0.1, above=0, below=1, advice="0.1")
     """Fraction of the training text, or of the training episodes, at its end, held out as dev data where none is
     given."""
-    window: int = 256
+    window: int = setting(256, 1)
     """Context length: tokens, or steps of an episode, that the model reads at once."""
-    stride: int | None = None
+    stride: int | None = setting(None, 1)
     """Tokens from one evaluation window to the next; unset: `window`. Smaller: more context for each token."""
     order: str = "random"
     """Training windows at "random" positions, or "sequential", one after the other."""
@@ -161,7 +160,7 @@ class DataConfig:
     """Attention never crosses the boundary of a document."""
     objective: str = next(iter(OBJECTIVES))
     """next_token or prefix (layout decoder); masked (layout masked); T5's spans or BART's noise (encoder-decoder)."""
-    mask_share: float = 0.15
+    mask_share: float = setting(0.15, above=0, below=1, advice="0.1")
     """Fraction of the tokens that masked, spans and noise take out; BERT and T5: 0.15, BART: 0.3."""
     mean_span: float = 3.0
     """Mean length of the spans that spans and noise take out, in tokens; 3 as in T5 and BART."""
@@ -171,7 +170,7 @@ class DataConfig:
     """Shuffle the sentences of the source, as BART does, for the objective noise."""
     environment: str | None = None
     """Trajectories: where `rollout` acts: "rooms", which also makes episodes, or the id of a gymnasium environment."""
-    discount: float = 1.0
+    discount: float = setting(1.0, above=0, most=1, why=", as a later reward never counts more")
     """Trajectories: discount factor of the returns-to-go, per step."""
 
     def __post_init__(self) -> None:
@@ -180,7 +179,7 @@ class DataConfig:
         from glassformer.data.synthetic import TASKS  # here, because their signatures name this class
         from glassformer.data.trajectories.checks import check_trajectories
 
-        check_types(self, "data")
+        check(self, "data")
         lookup(dict.fromkeys((*TASKS, *FILES, TEXT, TRAJECTORIES)), self.task, "data.task")
         if self.layout not in LAYOUTS:
             raise ConfigError(f"data.layout={self.layout!r} is not known. {suggestion(self.layout, LAYOUTS)}")
@@ -189,8 +188,6 @@ class DataConfig:
                 f"data.task={LABELLED!r} and data.layout={LABEL!r} only work together; got "
                 f"data.task={self.task!r} and data.layout={self.layout!r}. Set both, or neither."
             )
-        lookup(dict.fromkeys(BLEU_TOKENIZERS), self.bleu_tokenizer, "data.bleu_tokenizer")
-        lookup(dict.fromkeys(BLEU_ORDERS), self.bleu_order, "data.bleu_order")
         check_names(self)
         check_files(self)
         self._check_use()
@@ -240,15 +237,6 @@ class DataConfig:
             )
 
     def _check_sizes(self) -> None:
-        at_least(self, "data", 1, *MOST_PAIRS, "min_length")
-        for name, most in MOST_PAIRS.items():
-            at_most(self, "data", most, name)
-        at_most(self, "data", MOST_ENTRIES, "symbols")
-        at_most(self, "data", MOST_SYMBOLS, "min_length", "max_length")
-        if self.symbols < 2:
-            raise ConfigError(
-                f"data.symbols must be at least 2, as one symbol teaches nothing; got {self.symbols}. Try symbols=18."
-            )
         if self.max_length < self.min_length:
             raise ConfigError(
                 f"data.max_length ({self.max_length}) must not be below data.min_length ({self.min_length}). "
@@ -285,15 +273,15 @@ class TokenizerConfig:
     """Kind for the source side alone; unset: same as `kind`. A different kind needs shared = false."""
     shared: bool = True
     """One vocabulary for source and target: fewer parameters, and their embeddings can be tied."""
-    vocab_size: int = 8_000
+    vocab_size: int = setting(8_000, 1, MOST_ENTRIES)
     """Size of a subword vocabulary with special tokens (8,000 suits 10 MB of text); other kinds keep all they meet."""
-    min_count: int = 1
+    min_count: int = setting(1, 1, MOST_COUNT)
     """Words or characters rarer than this in the training text become <unk>; word and character only."""
 
     def __post_init__(self) -> None:
         from glassformer.data.tokenizer import TOKENIZERS  # here, because a tokenizer's own signature names this class
 
-        check_types(self, "tokenizer")
+        check(self, "tokenizer")
         for name, kind in (("kind", self.kind), ("source_kind", self.source_kind)):
             if kind is not None and not names_file(kind):
                 lookup(TOKENIZERS, kind, f"tokenizer.{name}")
@@ -302,9 +290,6 @@ class TokenizerConfig:
                 f"A shared vocabulary has one kind, but tokenizer.source_kind is {self.source_kind!r} and "
                 f"tokenizer.kind is {self.kind!r}. Set tokenizer.shared = false, or make the two kinds equal."
             )
-        at_least(self, "tokenizer", 1, "min_count", "vocab_size")
-        at_most(self, "tokenizer", MOST_COUNT, "min_count")
-        at_most(self, "tokenizer", MOST_ENTRIES, "vocab_size")
         if self.min_count > 1 and not {"word", "character"} & {self.kind, self.source_kind}:
             raise ConfigError(
                 f"tokenizer.min_count ({self.min_count}) drops rare words or characters, but tokenizer.kind is "

@@ -1,116 +1,186 @@
-"""The configuration of a model: frozen dataclasses, checked when made, with the same structure as the model."""
+"""The configuration of a model: frozen dataclasses, checked when made, with the same structure as the model.
+
+The sentence beneath a setting is also what `--help` says of it. Imports no torch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, TypeVar
+from typing import Any
 
-from glassformer.base.errors import ConfigError
-from glassformer.base.order import RelativeConfig, RotaryConfig
-from glassformer.base.registry import suggestion
-from glassformer.base.typed import check_types
+from glassformer.base.contradictions import MODEL, STACK, refuse
+from glassformer.base.order import MOST_PLACES, MOST_WIDE, RelativeConfig, RotaryConfig
+from glassformer.base.pattern import Pattern
+from glassformer.base.settings import built, check, like, setting
 from glassformer.nn.deepnorm import DeepNorm, deepnorm
 from glassformer.nn.outputs import Lm, Output, output_from_dict, output_to_dict
-from glassformer.nn.stack_config import StackConfig, check_counts
 
 __all__ = ["ModelConfig", "StackConfig"]
 
-Config = TypeVar("Config", bound="StackConfig | ModelConfig | RotaryConfig | RelativeConfig")
+MOST_TAPS = 64
+"""Upper bound for tokens that a short convolution reads: attention is for those farther away, at less cost."""
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """One stack of blocks: an encoder, or a decoder (causal; it reads the encoder's memory if there is an encoder).
+
+    `max_len` counts positions. Errors: `ConfigError` for values that contradict each other. Names (`norm`,
+    `activation`, `positions`, `attention_rule`, ...) are looked up later, when the stack is built.
+    """
+
+    d_model: int = setting(256, 1, MOST_WIDE)
+    """Width of the residual stream (hidden size)."""
+    n_heads: int = setting(4, 1, MOST_WIDE, varies=True)
+    """Attention heads; must divide d_model."""
+    n_kv_heads: int | None = setting(None, 1, MOST_WIDE, kw_only=True, varies=True)
+    """Key/value heads (grouped-query attention; 1: multi-query); unset: n_heads."""
+    d_head: int | None = setting(None, 1, MOST_WIDE, kw_only=True, varies=True)
+    """Width of a head; unset: d_model / n_heads."""
+    n_layers: int = setting(3, 1, MOST_WIDE)
+    """Blocks (layers) in each stack."""
+    d_ff: int = setting(1024, 1, MOST_WIDE, varies=True)
+    """Hidden width of the feed-forward branch."""
+    n_features: int | None = setting(None, 1, MOST_WIDE, recipe=False)
+    """Numbers of each vector that the stack reads; None: it reads tokens."""
+    n_segments: int | None = setting(None, 1, MOST_WIDE, recipe=False)
+    """Number of segment embeddings (BERT: 2); None: no segments."""
+    dropout: float = setting(0.1, 0.0, below=1.0, advice="0.1")
+    """Dropout probability, for the embedding and the output of each branch."""
+    attention_dropout: float = setting(0.0, 0.0, below=1.0, advice="0.1")
+    """Dropout probability of attention weights; above 0 no fused kernel for CPUs can be used."""
+    feed_forward_dropout: float = setting(0.0, 0.0, below=1.0, advice="0.1")
+    """Dropout probability between the two linear maps of the feed-forward; the paper has none there."""
+    token_dropout: float = setting(0.0, 0.0, below=1.0, advice="0.1")
+    """Word dropout: probability that the embedding at a place is zeroed, each place by itself."""
+    norm: str = setting("layer", known="glassformer.nn.norm:NORMS")
+    """Normalisation: layer (LayerNorm), rms (RMSNorm) or none."""
+    norm_eps: float = setting(1e-5, above=0.0, advice="1e-5")
+    """What a norm adds to the variance before its square root."""
+    norm_placement: str = setting("pre", known="glassformer.nn.residual:PLACEMENTS")
+    """Norm placement: pre (before the branch), post (after the sum), output (after the branch) or sandwich (pre and
+    output)."""
+    final_norm: bool | None = setting(None, recipe=False)
+    """Whether a norm follows the last block; None: depends on the placement (post: no, all others: yes)."""
+    qk_norm: str = setting("none", known="glassformer.nn.norm:NORMS")
+    """QK-norm of a head's queries and keys: none, rms or layer."""
+    bias: bool = True
+    """Biases in the linear maps of attention and feed-forward; Llama and T5 have none."""
+    parallel_branches: bool = False
+    """Attention and feed-forward of a block both read its input, as in GPT-J and GPT-NeoX, not one after another."""
+    residual_scale: float = setting(1.0, above=0.0, advice="1.0, which scales nothing")
+    """Factor of x in the residual sum x + branch(x); deepnorm uses its own."""
+    stochastic_depth: float = setting(0.0, 0.0, below=1.0, advice="0.1")
+    """Stochastic depth: chance that a sequence skips a branch of the last block, falling linearly towards the first."""
+    convolution: int = setting(1, 1, MOST_TAPS, varies=True)
+    """Short causal convolution before attention and feed-forward: tokens that it reads, the own included; 1: none."""
+    activation: str = setting("relu", known="glassformer.nn.activation:ACTIVATIONS")
+    """Activation of the feed-forward: relu, gelu, gelu_tanh, silu, relu_squared, sigmoid or identity."""
+    feed_forward: str = setting("plain", known="glassformer.nn.feed_forward:FEED_FORWARDS", varies=True)
+    """Feed-forward: plain, gated (GLU; with silu: SwiGLU) or experts (mixture of experts, MoE)."""
+    n_experts: int | None = setting(None, 1, MOST_WIDE, varies=True)
+    """MoE: experts in each feed-forward branch, each d_ff wide."""
+    experts_per_token: int = setting(2, 1, MOST_WIDE, varies=True)
+    """MoE: experts that each token is routed to (top-k)."""
+    expert: str = setting("plain", known="glassformer.nn.feed_forward:EXPERTS", varies=True)
+    """MoE: whether an expert is plain or gated."""
+    balance_loss: float = setting(0.01, 0.0, advice="0.01")
+    """MoE: weight of the load-balancing loss."""
+    router_z_loss: float = setting(0.0, 0.0, advice="0.01")
+    """MoE: weight of the z-loss, which keeps its logits small."""
+    positions: str = setting("sinusoidal", known="glassformer.nn.positions:POSITIONS", varies=True)
+    """Position encoding: sinusoidal, sinusoidal_halves (sines first), learned, rotary (RoPE), alibi, t5, shaw, none."""
+    embedding_norm: bool = False
+    """Norm after the embedding and its positions, before the first block, as in BERT and BART."""
+    rotary: RotaryConfig = field(default_factory=RotaryConfig)
+    relative: RelativeConfig = field(default_factory=RelativeConfig)
+    max_len: int | None = setting(None, 1, MOST_PLACES)
+    """Longest sequence accepted, in tokens; unset: no limit (learned positions need one)."""
+    causal: bool = setting(False, recipe=False)
+    """Whether a query reads no key behind it."""
+    attention_rule: str = setting("softmax", known="glassformer.nn.attend:RULES")
+    """What attention computes: softmax, softmax_plus_one (1 more in the denominator), sigmoid, softcap or linear."""
+    attention: str = "auto"
+    """Attention backend: auto, reference, matmul, sdpa, sparse or flex; linear has auto, reference and sums."""
+    attention_scale: float | None = setting(None, above=0.0, advice="1.0, or remove it to get 1 / sqrt(head width)")
+    """Factor of the attention scores; unset: 1/sqrt(head width). T5 has 1.0."""
+    softcap: float = setting(50.0, above=0.0, why=", as the bound on the scores")
+    """Bound on the scores of attention_rule softcap, by tanh."""
+    window: int | None = like(Pattern, "window")
+    dilation: int = like(Pattern, "dilation")
+    global_tokens: int = like(Pattern, "global_tokens")
+    sinks: int = like(Pattern, "sinks")
+    stride: int | None = like(Pattern, "stride")
+    block: int | None = like(Pattern, "block")
+    summary: int = like(Pattern, "summary")
+
+    def __post_init__(self) -> None:
+        check(self)
+        _ = self.pattern  # refuses settings of a pattern that contradict each other
+        refuse(self, STACK)
+        if self.positions == "rotary":
+            self.rotary.width(self.head_width)
+        if self.positions == "t5":
+            self.relative.sides(self.causal)
+
+    @property
+    def routing(self) -> dict[str, Any]:
+        """The settings that only a mixture of experts needs; empty for other feed-forwards."""
+        names = ("n_experts", "experts_per_token", "expert")
+        return {} if self.n_experts is None else {name: getattr(self, name) for name in names}
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """The sparse pattern of the settings; None if every key may be read. Errors: `ConfigError`."""
+        names = (field.name for field in fields(Pattern))
+        pattern = Pattern(**{name: getattr(self, name) for name in names})
+        return None if pattern.reads_everything else pattern
+
+    @property
+    def head_width(self) -> int:
+        """K, the width of one head."""
+        return self.d_head if self.d_head is not None else self.d_model // self.n_heads
+
+    @property
+    def kv_heads(self) -> int:
+        """G, the number of key/value heads."""
+        return self.n_kv_heads if self.n_kv_heads is not None else self.n_heads
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """A whole model: an encoder, a decoder or both, and a head over `vocab_size` tokens, labels or numbers."""
 
-    vocab_size: int | None = None  # None: the model neither reads nor writes tokens
-    encoder: StackConfig | None = None
-    decoder: StackConfig | None = None
-    source_vocab_size: int | None = None  # None: source and target share one vocabulary
-    tie_embeddings: bool = True  # head and target embedding share one matrix (Press and Wolf 2017)
-    share_embeddings: bool = True  # encoder and decoder embeddings share one matrix, if they share the vocabulary
-    scale_embeddings: bool = True  # embeddings times sqrt(d_model) (Vaswani et al. 2017, section 3.4)
-    scale_head: bool = False  # a tied head divides its input by sqrt(d_model) (T5, Raffel et al. 2020)
-    head_bias: bool = False
-    silent: str = ""  # ids that the head never predicts, as "0,1,3": special tokens that an imported model lacks
-    init: str = "xavier"
-    deepnorm: bool = False  # alpha and beta of Wang et al. 2022, for post-norm stacks and init="xavier"
-    head: Output = field(default_factory=Lm)  # Lm, Classify, Tag or Regress
+    vocab_size: int | None = setting(None, 1, MOST_WIDE, recipe=False)
+    """Tokens that the model reads or writes; None: neither."""
+    encoder: StackConfig | None = setting(None, recipe=False)
+    decoder: StackConfig | None = setting(None, recipe=False)
+    source_vocab_size: int | None = setting(None, 1, MOST_WIDE, recipe=False)
+    """Tokens of the source; None: source and target share one vocabulary."""
+    tie_embeddings: bool = setting(True, after="max_len")
+    """Weight tying: the head uses the target embedding matrix."""
+    share_embeddings: bool = True
+    """One embedding matrix for source and target, where they share a vocabulary."""
+    scale_embeddings: bool = True
+    """Multiply embeddings by sqrt(d_model), as in the paper."""
+    scale_head: bool = False
+    """Divide the inputs of a tied head by sqrt(d_model), as in T5."""
+    head_bias: bool = setting(False, recipe=False)
+    """Whether the head adds a bias to the score of each token."""
+    silent: str = ""
+    """Token ids that the head never predicts, with commas: the special tokens that an imported model lacks."""
+    head: Output = field(default_factory=Lm)
+    init: str = setting("xavier", known="glassformer.nn.initialize:INITS")
+    """Weight initialisation: xavier, normal (GPT-2's), or zero: normal, but each branch adds nothing at first."""
+    deepnorm: bool = setting(False, after="residual_scale")
+    """DeepNorm: an enlarged residual and smaller initial weights, for deep post-norm stacks."""
 
     def __post_init__(self) -> None:
-        check_types(self)
-        check_counts(self, "vocab_size", "source_vocab_size")
-        if self.encoder is None and self.decoder is None:
-            raise ConfigError(
-                "A model needs an encoder, a decoder or both; got neither. Give encoder=StackConfig(...)."
-            )
-        if self.encoder and self.decoder and self.encoder.d_model != self.decoder.d_model:
-            raise ConfigError(
-                "encoder and decoder must have the same d_model, as the decoder reads the encoder's memory; got "
-                f"{self.encoder.d_model} and {self.decoder.d_model}. Make them equal."
-            )
-        if self.encoder and self.encoder.causal and self.decoder:
-            raise ConfigError(
-                "The encoder of an encoder-decoder reads both ways; got encoder.causal=True. Set encoder.causal=False."
-            )
+        check(self)
+        refuse(self, MODEL)
         if self.decoder and not self.decoder.causal:
             object.__setattr__(self, "decoder", replace(self.decoder, causal=True))
-        if self.deepnorm:
-            self._check_deepnorm()
-        self._check_init()
-        if not self.one_vocabulary and not (self.encoder and self.decoder):
-            raise ConfigError(
-                f"source_vocab_size ({self.source_vocab_size}) belongs to an encoder-decoder; a model with one stack "
-                "has only vocab_size. Remove source_vocab_size."
-            )
-        self._check_ends()
-        self._check_head()
-
-    def _check_ends(self) -> None:
-        """Refuse inputs and a head that do not fit together."""
-        reads_features = self.stack.n_features is not None
-        if self.vocab_size is None and (isinstance(self.head, Lm) or self.reads_tokens):
-            what = "outputs" if isinstance(self.head, Lm) else "reads"
-            raise ConfigError(f"vocab_size must be given, as the model {what} tokens; got None. Try vocab_size=8000.")
-        if isinstance(self.head, Lm) and self.tie_embeddings and reads_features:
-            raise ConfigError(
-                "tie_embeddings=True makes the head share the embedding's matrix, but the stack reads features "
-                f"(n_features={self.stack.n_features}) and has no embedding. Set tie_embeddings=False."
-            )
-        if self.encoder and self.decoder and (self.encoder.n_segments or self.decoder.n_segments):
-            raise ConfigError(
-                "n_segments marks the parts of a text in a model with one stack; an encoder-decoder reads its two "
-                "texts in two stacks. Remove n_segments, or use one stack."
-            )
-
-    def _check_head(self) -> None:
-        """Refuse head settings that lack something they need, or that the head would ignore."""
-        if self.scale_head and not (isinstance(self.head, Lm) and self.tie_embeddings):
-            raise ConfigError(
-                "scale_head=True needs the head of a language model, tied to the embedding; got head "
-                f"{self.head.kind!r} and tie_embeddings={self.tie_embeddings}. Set scale_head=False, or "
-                "tie_embeddings=True with head=Lm()."
-            )
-        self._check_silent()
-        if getattr(self.head, "transform", None) is not None and self.stack.norm == "none":
-            raise ConfigError(
-                "head.transform includes a norm, of the same kind as in the stack; got norm='none'. Remove "
-                "head.transform, or try norm='layer'."
-            )
-        if getattr(self.head, "pooling", None) == "first" and self.stack.causal:
-            raise ConfigError(
-                "pooling='first' takes the first vector, which in a causal stack has read only its own token. Use "
-                "pooling='mean' or 'attention', or a stack that reads both ways."
-            )
-
-    def _check_silent(self) -> None:
-        if not all(each.isascii() and each.isdecimal() for each in self.silent.split(",") if self.silent):
-            raise ConfigError(f"silent must be token ids with commas between them; got {self.silent!r:.60}. Try '0,1'.")
-        if self.silent and (not isinstance(self.head, Lm) or self.head_bias):
-            raise ConfigError(
-                "silent takes the place of the bias of a head over tokens; got head "
-                f"{self.head.kind!r} with head_bias={self.head_bias}. Remove silent."
-            )
 
     @property
     def silent_ids(self) -> tuple[int, ...]:
@@ -121,36 +191,6 @@ class ModelConfig:
     def reads_tokens(self) -> bool:
         """Whether at least one stack reads tokens."""
         return any(each is not None and each.n_features is None for each in (self.encoder, self.decoder))
-
-    def _check_init(self) -> None:
-        """Refuse branches that start at zero under a norm: it would divide their first gradients by almost nothing."""
-        for side in ("encoder", "decoder") if self.init == "zero" else ():
-            stack: StackConfig | None = getattr(self, side)
-            if stack and stack.norm != "none" and stack.norm_placement in ("output", "sandwich"):
-                raise ConfigError(
-                    f"init='zero' needs branches without a norm after them; got {side}.norm_placement="
-                    f"{stack.norm_placement!r}. Try norm_placement='pre', or init='normal'."
-                )
-
-    def _check_deepnorm(self) -> None:
-        if self.init != "xavier":
-            raise ConfigError(
-                f"deepnorm=True scales the weights of Xavier initialisation; got init={self.init!r}. Try init='xavier'."
-            )
-        for side, constants in zip(("encoder", "decoder"), self.deepnorm_constants, strict=True):
-            stack: StackConfig | None = getattr(self, side)
-            if stack is None:
-                continue
-            if stack.norm_placement != "post" or stack.norm == "none":
-                raise ConfigError(
-                    f"deepnorm=True needs a norm after the sum; got {side}.norm_placement={stack.norm_placement!r} and "
-                    f"{side}.norm={stack.norm!r}. Try norm_placement='post' with norm='layer'."
-                )
-            if stack.residual_scale != 1.0:
-                raise ConfigError(
-                    f"deepnorm=True sets the residual scale of the {side} itself ({constants.alpha:.4g}); got "
-                    f"{side}.residual_scale={stack.residual_scale}. Remove residual_scale."
-                )
 
     @property
     def deepnorm_constants(self) -> tuple[DeepNorm, DeepNorm]:
@@ -197,18 +237,12 @@ class ModelConfig:
         known = dict(values)
         for side in ("encoder", "decoder"):
             if known.get(side) is not None:
-                known[side] = _stack(known[side], side)
+                known[side] = built(StackConfig, known[side], side)
         if known.get("deepnorm") is True:
             known |= _without_alpha(known.get("encoder"), known.get("decoder"))
         if known.get("head") is not None:
             known["head"] = output_from_dict(known["head"])
-        return strictly(cls, known, "model")
-
-
-def _stack(values: Mapping[str, Any], side: str) -> StackConfig:
-    inner = {"rotary": RotaryConfig, "relative": RelativeConfig}
-    made = {name: strictly(inner[name], values[name], f"{side}.{name}") for name in inner if name in values}
-    return strictly(StackConfig, {**values, **made}, side)
+        return built(cls, known, "model")
 
 
 def _without_alpha(encoder: StackConfig | None, decoder: StackConfig | None) -> dict[str, StackConfig | None]:
@@ -219,12 +253,3 @@ def _without_alpha(encoder: StackConfig | None, decoder: StackConfig | None) -> 
         side: replace(stack, residual_scale=1.0) if stack and stack.residual_scale == own.alpha else stack
         for (side, stack), own in zip(stacks.items(), constants, strict=True)
     }
-
-
-def strictly(cls: type[Config], values: Mapping[str, Any], where: str) -> Config:
-    """Return `cls(**values)`. Errors: `ConfigError` for a key that `cls` does not have."""
-    names = {each.name for each in fields(cls)}
-    for key in values:
-        if key not in names:
-            raise ConfigError(f"{where}.{key} is not a setting. {suggestion(key, names)}")
-    return cls(**values)

@@ -24,7 +24,7 @@ from glassformer.nn.mask import Mask
 from glassformer.nn.norm import NORMS
 from glassformer.nn.positions import POSITIONS, Relation, Rotation, Sizes
 from glassformer.nn.rules import choose
-from glassformer.nn.stack_config import StackConfig
+from glassformer.nn.config import StackConfig
 
 
 def sizes_of(config: StackConfig) -> Sizes:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from glassformer.base.bounds import at_least, at_most
+from glassformer.base.contradictions import SERVE, refuse
 from glassformer.base.errors import ConfigError
 from glassformer.base.loopback import is_loopback
-from glassformer.base.typed import check_types
+from glassformer.base.settings import check, setting
 
 KEY = "GLASSFORMER_KEY"
 """The environment variable that may hold the key."""
 LEAST_KEY = 16
 """Characters: a shorter key can be found by trying."""
+MOST, DAY = 2**31 - 1, 86_400
 
 
 @dataclass(frozen=True)
@@ -20,51 +21,37 @@ class ServeConfig:
     """Where a server listens, who may ask, and how much. Errors: `ConfigError`."""
 
     host: str = "127.0.0.1"
-    port: int = 8000
+    """Where to listen; any address but 127.0.0.1, this machine only, needs a key."""
+    port: int = setting(8000, 0, 65_535)
+    """Port to listen on; 0: any that is free."""
     key: str | None = field(default=None, repr=False)
     """The API key that clients must send; none: anybody on this machine may ask, and nobody else can."""
     name: str | None = None
-    """Another host name that clients use for this server, as in `http://NAME:8000`."""
-    rows: int = 32
+    """Another host name that clients use for this server, as in http://HOST:8000."""
+    rows: int = setting(32, 1, MOST)
     """Texts generated together, the batch size."""
-    room: int = 65_536
+    room: int = setting(65_536, 1, MOST)
     """Size of the KV cache in tokens: rows times the longest."""
-    queue: int | None = None
-    """Prompts that may wait; more must retry later. None: twice `rows`."""
-    max_prompt: int = 4_096
+    queue: int | None = setting(None, 1, MOST)
+    """Prompts that may wait, at least --rows; more must retry later (default: twice --rows)."""
+    max_prompt: int = setting(4_096, 1, MOST)
     """Longest prompt, in tokens."""
-    max_new_tokens: int = 2_048
-    """Longest text, in tokens."""
-    max_body: int = 2**20
+    max_new_tokens: int = setting(2_048, 1, MOST)
+    """Longest text that a client may ask for, in tokens."""
+    max_body: int = setting(2**20, 1, MOST)
     """Largest request, in bytes."""
-    seconds: float = 120.0
+    seconds: float = setting(120.0, above=0, most=DAY, why=", a day")
     """Seconds for a whole answer, waiting included."""
-    patience: float = 10.0
+    patience: float = setting(10.0, above=0, most=DAY, why=", a day")
     """Seconds for a client to send its request, or to read more of its answer."""
-    connections: int = 768
+    connections: int = setting(768, 1, MOST)
     """Connections open at a time."""
-    drain: float = 30.0
+    drain: float = setting(30.0, above=0, most=DAY, why=", a day")
     """Seconds for unfinished answers after SIGTERM or Ctrl-C."""
 
     def __post_init__(self) -> None:
-        check_types(self)
-        at_least(self, "", 0, "port")
-        at_most(self, "", 65_535, "port")
-        at_least(self, "", 1, "rows", "room", "queue", "max_prompt", "max_new_tokens", "max_body", "connections")
-        at_most(self, "", 2**31 - 1, "rows", "room", "queue", "max_prompt", "max_new_tokens", "max_body", "connections")
-        for name in ("seconds", "patience", "drain"):
-            if not 0 < getattr(self, name) <= 86_400:
-                raise ConfigError(
-                    f"{name} must be above 0 and at most 86400, a day; got {getattr(self, name)}. "
-                    f"Try {name}={getattr(ServeConfig, name):g}.",
-                    setting=name,
-                )
-        if self.waiting < self.rows:
-            raise ConfigError(
-                f"queue must be at least rows={self.rows}, because one request may have that many prompts; "
-                f"got {self.queue}. Set queue={self.rows}, or rows={self.queue}.",
-                setting="queue",
-            )
+        check(self)
+        refuse(self, SERVE)
         self._check_key()
 
     @property

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, cast
 
+from glassformer.base.contradictions import OPTIMIZER, STACK, TRAINING, ignored
 from glassformer.base.errors import ConfigError, RecipeError
 from glassformer.base.registry import suggestion
 from glassformer.base.typed import TYPED, annotations_of, check_types, is_of, types_in
@@ -29,8 +30,7 @@ from glassformer.data.config import (
 )
 from glassformer.nn.recipe import ModelRecipe, unread
 from glassformer.train.breaks.table import break_names, check_possible
-from glassformer.train.optim.optimizer_config import OWN, USES, OptimizerConfig
-from glassformer.train.optim.schedule import USES as OF_SCHEDULES
+from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.ranks.distributed_settings import DistributedConfig
 from glassformer.train.settings import (
     CheckpointConfig,
@@ -189,7 +189,8 @@ def _left_behind(sections: Mapping[str, Mapping[str, object]]) -> dict[str, list
     chosen = {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
     model = unread(LAYOUTS[str(chosen["data.layout"])]) if chosen.get("data.layout") in LAYOUTS else []
     model += ["encoder_layers", "decoder_layers"] if "model.n_layers" in chosen else []
-    model += ["softcap"] if chosen.get("model.attention_rule", "softcap") != "softcap" else []
+    rule = chosen.get("model.attention_rule")
+    model += [] if rule is None else ignored(STACK, "attention_rule", rule)
     schedule, optimizer = chosen.get("training.schedule"), chosen.get("optimizer.name")
     left = {
         "data": [
@@ -197,8 +198,8 @@ def _left_behind(sections: Mapping[str, Mapping[str, object]]) -> dict[str, list
             *(["environment"] if chosen.get("data.train") is not None else []),
         ],
         "model": model,
-        "training": [name for name, users in OF_SCHEDULES.items() if schedule is not None and schedule not in users],
-        "optimizer": sorted(OWN - USES[str(optimizer)]) if optimizer in USES else [],
+        "training": [] if schedule is None else ignored(TRAINING, "schedule", schedule),
+        "optimizer": [] if optimizer is None else ignored(OPTIMIZER, "name", optimizer),
     }
     return {section: names for section, names in left.items() if names}
 

@@ -185,7 +185,7 @@ def test_mistakes(make, says):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"temperature": -0.1}, r"^temperature must be at least 0; got -0\.1"),
+        ({"temperature": -0.1}, r"^temperature must be at least 0 and finite; got -0\.1"),
         ({"temperature": math.nan}, "temperature must be at least 0 and finite; got nan"),
         ({"temperature": math.inf}, "temperature must be at least 0 and finite; got inf"),
         ({"top_k": 0}, "top_k must be at least 1; got 0"),

@@ -61,10 +61,10 @@ def test_a_window_is_a_pattern():
     ({"window": 2, "global_tokens": -2}, "global_tokens must be at least 0; got -2"),
     ({"window": 2, "stride": 3}, r"only one of window, stride and block; got window=2 and stride=3\. Keep one"),
     ({"stride": 2, "block": 3}, "got stride=2 and block=3"),
-    ({"dilation": 2}, r"dilation needs a window; got dilation=2 without window\. Try window=128"),
+    ({"dilation": 2}, r"dilation needs a window; got dilation=2 and window=None\. Try window=128"),
     ({"sinks": 2}, "sinks needs a window"),
     ({"stride": 3, "global_tokens": 1}, r"global_tokens needs a window.*Remove global_tokens"),
-    ({"summary": 2}, r"summary needs a block; got summary=2 without block\. Try block=128"),
+    ({"summary": 2}, r"summary needs a block; got summary=2 and block=None\. Try block=128"),
     ({"block": 16, "summary": 17}, r"must be at most block=16; got 17\. Try summary=2"),
     ({"window": 2, "global_tokens": 1, "sinks": 1}, "got global_tokens=1 and sinks=1. Set sinks=0"),
 ])  # fmt: skip

@@ -16,7 +16,8 @@ from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.train.loop import train_steps
 from glassformer.train.optim.optimizer import OPTIMIZERS, build_optimizer, load_optimizer_state, optimizer_state
-from glassformer.train.optim.optimizer_config import USES, OptimizerConfig
+from glassformer.train.optim.optimizer_config import OPTIMIZERS as NAMES
+from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.optim.schedule import Schedule
 from train.examples import LAYOUTS, assert_same, batch, model, weights
 
@@ -168,7 +169,7 @@ def test_no_state_is_good_of_an_optimizer_that_made_no_update():
 
 
 def test_every_optimizer_has_its_settings():
-    assert sorted(OPTIMIZERS) == sorted(USES)
+    assert sorted(OPTIMIZERS) == sorted(NAMES)
 
 
 def test_state_of_another_optimizer_is_refused():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from glassformer.base.bounds import at_least, at_most
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
+from glassformer.base.settings import Rule
 from glassformer.data.config import DataConfig
 from glassformer.data.running.text_settings import CORRUPTIONS, MOST_WINDOW, OBJECTIVES, ORDERS, TEXT, TEXT_LAYOUTS
 
@@ -34,17 +34,12 @@ def check_text(config: DataConfig) -> None:
 
 def check_numbers(config: DataConfig) -> None:
     """Refuse sizes and shares outside their bounds."""
-    at_least(config, "data", 2, "window")
-    at_most(config, "data", MOST_WINDOW, "window")
-    at_least(config, "data", 1, "stride")
+    Rule(2, MOST_WINDOW).check("data.window", config.window, 256, whole=True)
     if config.stride is not None and config.stride > config.window:
         raise ConfigError(
             f"data.stride must be at most data.window ({config.window}), or tokens between two windows would never be "
             f"scored; got {config.stride}. Try stride={config.window}."
         )
-    for name in ("dev_share", "mask_share"):
-        if not 0 < (share := getattr(config, name)) < 1:
-            raise ConfigError(f"data.{name} must be above 0 and below 1; got {share}. Try {name}=0.1.")
     has_spans = config.objective in CORRUPTIONS["mean_span"]  # otherwise its default may exceed a window
     if has_spans and not (1 <= config.mean_span <= config.window and math.isfinite(config.mean_span)):
         raise ConfigError(

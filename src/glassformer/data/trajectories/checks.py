@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from glassformer.base.bounds import at_least, at_most
 from glassformer.base.errors import ConfigError
+from glassformer.base.settings import Rule
 from glassformer.data.config import MOST_PAIRS, DataConfig
 from glassformer.data.trajectories.settings import ACTIONS, MOST_EPISODES, MOST_STEPS, ROOMS, TRAJECTORIES
 
@@ -17,21 +17,13 @@ def check_trajectories(config: DataConfig) -> None:
         )
     if config.task != TRAJECTORIES:
         return
-    at_least(config, "data", 1, "window")
-    at_most(config, "data", MOST_STEPS, "window")
+    Rule(most=MOST_STEPS).check("data.window", config.window, 256, whole=True)
     for name in MOST_PAIRS:
-        at_most(config, "data", MOST_EPISODES, name)
-    if not 0 < config.dev_share < 1:
-        raise ConfigError(f"data.dev_share must be above 0 and below 1; got {config.dev_share}. Try dev_share=0.1.")
+        Rule(most=MOST_EPISODES).check(f"data.{name}", getattr(config, name), 1, whole=True)
     if config.train is None and config.dev_share != DataConfig.dev_share:
         raise ConfigError(
             f"data.dev_share holds out the end of data.train; got data.dev_share={config.dev_share} and no data.train. "
             "Remove data.dev_share, or set data.train to a file of episodes."
-        )
-    if not 0 < config.discount <= 1:
-        raise ConfigError(
-            f"data.discount must be above 0 and at most 1, as a later reward never counts more; got {config.discount}. "
-            "Try discount=1.0."
         )
     if config.environment == "":
         raise ConfigError("data.environment must name an environment; got ''. Give a name, or remove data.environment.")

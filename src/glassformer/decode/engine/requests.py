@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from glassformer.base.bounds import in_digits
 from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.settings import in_digits
 from glassformer.base.typed import is_of
 from glassformer.data.rows import check_ids
 from glassformer.data.tokens.vocabulary import BOS

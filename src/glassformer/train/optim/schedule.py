@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from glassformer.base.contradictions import SCHEDULE, refuse
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
-from glassformer.base.typed import check_types
+from glassformer.base.settings import check
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,9 @@ class Schedule:
     """Steps of the final decay of wsd; None: a fifth of all steps, or what the warm-up leaves."""
 
     def __post_init__(self) -> None:
-        check_types(self)
+        check(self)
         lookup(SCHEDULES, self.name, "schedule")
-        if self.cooldown is not None and self.name != "wsd":
-            raise ConfigError(
-                f"cooldown belongs to the schedule 'wsd'; got cooldown={self.cooldown} with {self.name!r}, which does "
-                "not use it. Remove cooldown."
-            )
+        refuse(self, SCHEDULE)
         after = max(0, self.steps - self.warmup)
         if self.cooldown is not None and not 0 < self.cooldown <= after:
             raise ConfigError(
@@ -91,5 +88,3 @@ SCHEDULES: dict[str, Callable[[Schedule, int], float]] = {
     "inverse_square_root": inverse_square_root,
     "wsd": wsd,
 }
-USES = {"min_learning_rate": frozenset(SCHEDULES) - {"constant"}, "cooldown": frozenset({"wsd"})}
-"""Settings of training that only some schedules read, and those schedules."""

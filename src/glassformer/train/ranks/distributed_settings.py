@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from glassformer.base.bounds import at_least, at_most
-from glassformer.base.typed import check_types
+from glassformer.base.settings import check, setting
 
 DAY = 86_400
 
@@ -16,10 +15,8 @@ class DistributedConfig:
 
     shard: bool = False
     """Shard weights, gradients and optimizer state across the processes (FSDP2); off: each holds all of them (DDP)."""
-    timeout: int = 600
+    timeout: int = setting(600, 1, DAY)
     """Seconds a process waits for the others before it considers one lost and ends the job."""
 
     def __post_init__(self) -> None:
-        check_types(self, "distributed")
-        at_least(self, "distributed", 1, "timeout")
-        at_most(self, "distributed", DAY, "timeout")
+        check(self, "distributed")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
+from glassformer.base.settings import flattened
 from glassformer.data.config import LAYOUTS, TEXT, DataConfig, TokenizerConfig
 from glassformer.data.dataset import Tokenizers
 from glassformer.nn.config import ModelConfig
@@ -57,7 +56,7 @@ def recipe_for(found: Pretrained, name: str, folder: Path) -> Recipe:
         f"{found.family}, imported from {folder.name}.",
         data=DataConfig(task=TEXT, layout="decoder", window=window, documents=found.documents),
         tokenizer=TokenizerConfig(kind=found.tokenizer.kind, vocab_size=found.tokenizer.vocab_size),
-        model=settings_of(config),
+        model=ModelRecipe(**flattened(config.stack) | flattened(config)),
         training=TrainingConfig(batch_tokens=window, metric="loss", precision="float32"),
     )
     built = recipe.model.build(LAYOUTS["decoder"], found.tokenizer.vocab_size)
@@ -71,18 +70,3 @@ def told(config: ModelConfig, recipe: Recipe) -> list[str]:
     if longest == window:
         return []
     return [f"window: {window:,} of the {longest:,} tokens that the model reads (data.window in recipe.toml)"]
-
-
-def settings_of(config: ModelConfig) -> ModelRecipe:
-    """The flat settings that build the config of a decoder."""
-    rotary = config.stack.rotary
-    values: dict[str, Any] = {
-        each.name: getattr(part, each.name)
-        for part in (config, config.stack)
-        for each in fields(ModelRecipe)
-        if hasattr(part, each.name)
-    }
-    values |= {
-        f"rotary_{name}": getattr(rotary, name) for name in ("base", "share", "scaling", "factor", "original_max_len")
-    }
-    return ModelRecipe(**values)
