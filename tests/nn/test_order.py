@@ -31,17 +31,17 @@ def offers(error):
     ({"share": 0.0}, "above 0 and at most 1; got 0.0"),
     ({"share": 1.5}, "above 0 and at most 1; got 1.5"),
     ({"factor": 2.0}, "scaling='none' does not use factor; got factor=2.0. Remove factor, or"),
-    ({"scaling": "linear"}, "factor is needed by scaling='linear'; got None. Try factor=4.0"),
+    ({"scaling": "linear"}, "scaling='linear' needs factor; got factor=None. Try factor=4.0"),
     ({"scaling": "linear", "factor": 0.5}, "at least 1 and finite; got 0.5. Try factor=4.0"),
     ({"scaling": "linear", "factor": float("inf")}, "at least 1 and finite; got inf"),
     ({"scaling": "ntk", "factor": 2.0, "original_max_len": 9}, "scaling='ntk' does not use original_max_len; got"),
-    ({"scaling": "yarn", "factor": 2.0}, "original_max_len is needed by scaling='yarn'; got None. Try original_max_len=2048"),
-    ({"scaling": "llama3", "factor": 2.0}, "original_max_len is needed by scaling='llama3'; got None"),
+    ({"scaling": "yarn", "factor": 2.0}, "scaling='yarn' needs original_max_len; got .*=None. Try .*=2048"),
+    ({"scaling": "llama3", "factor": 2.0}, "scaling='llama3' needs original_max_len; got .*None"),
     ({**YARN, "original_max_len": 0}, "original_max_len must be at least 1; got 0"),
     ({"scaling": "linear", "factor": 2.0, "slow_turns": 1.0}, "scaling='linear' does not use slow_turns"),
     ({**YARN, "scaling": "llama3", "attention_factor": 1.0}, "scaling='llama3' does not use attention_factor"),
     ({**YARN, "attention_factor": 0.0}, "must be above 0 and finite; got 0.0. Try attention_factor=1.0"),
-    ({**YARN, "fast_turns": 0.5}, r"below fast_turns, .*; got turns=\(1\.0, 0\.5\)\. Try slow_turns=1\.0 and fast_turns=32\.0"),
+    ({**YARN, "fast_turns": 0.5}, r"below fast_turns, .*; got turns=\(1\.0, 0\.5\)\. Try .* and fast_turns=32"),
     ({**YARN, "slow_turns": 0.0}, r"slow_turns must be above 0 and below fast_turns, .*; got turns=\(0\.0, 32\.0\)"),
 ])  # fmt: skip
 def test_rotary_settings_that_cannot_be(wrong, message):
@@ -98,7 +98,7 @@ def test_a_causal_stack_needs_no_buckets_for_what_comes():
 
 @pytest.mark.parametrize(("settings", "message"), [
     ({"positions": "alibi", "rotary": RotaryConfig(base=5e5)},
-     r"rotary\.base belongs to positions='rotary'; got rotary.base=500000\.0 and positions='alibi'\. Remove rotary\.base, or"),
+     r"rotary\.base belongs to positions='rotary'; got .*=500000\.0 and positions='alibi'\. Remove rotary\.base, or"),
     ({"positions": "shaw", "relative": RelativeConfig(n_buckets=8)}, r"relative\.n_buckets belongs to positions='t5'"),
     ({"positions": "t5", "relative": RelativeConfig(clip_distance=8)}, "clip_distance belongs to positions='shaw'"),
     ({"relative": RelativeConfig(max_distance=99)}, "max_distance belongs to positions='t5'"),

@@ -213,7 +213,7 @@ def test_run_folder_is_no_recipe(tmp_path):
         (
             OptimizerConfig,
             {"name": "adafactor", "beta1": 0.8},
-            "optimizer.beta1 belongs to optimizer.name='adamw' or 'muon'",
+            "beta1 belongs to optimizer.name='adamw' or 'muon'",
         ),
         (TrainingConfig, {"label_smoothing": 1.0}, "training.label_smoothing"),
         (TrainingConfig, {"min_learning_rate": 1.0}, "training.min_learning_rate (1.0) must be at most"),

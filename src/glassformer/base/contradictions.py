@@ -20,10 +20,10 @@ from glassformer.base.errors import ConfigError, all_of
 class Contradiction(NamedTuple):
     """A row: `reason` and `remedy` are formatted with `c`, the config, and `at`, the prefix of its settings' names."""
 
-    settings: tuple[str, ...]
+    settings: tuple[str, ...] | Callable[[Any], tuple[str, ...]]
     """Those whose values the message shows, the one to change first; "rotary.base" is one of a nested config."""
     wrong: Callable[[Any], Any]
-    reason: str
+    reason: str | Callable[[Any], str]
     remedy: str | Callable[[Any], str]
     owners: Sequence[str] = ()
     """Where the first setting is only read by some values of the second: these values."""
@@ -34,22 +34,24 @@ def refuse(config: object, table: Iterable[Contradiction], section: str = "") ->
     for row in table:
         if row.wrong(config):
             at = f"{section}." if section else ""
-            remedy = row.remedy if isinstance(row.remedy, str) else row.remedy(config)
-            reason, remedy = (each.format(c=config, at=at) for each in (row.reason, remedy))
-            came = values_of(config, row, at)
+            names = row.settings if isinstance(row.settings, tuple) else row.settings(config)
+            reason, remedy = (each if isinstance(each, str) else each(config) for each in (row.reason, row.remedy))
+            came = values_of(config, names, reason, at)
             came = f"; got {came}." if came else "." if remedy[0].isupper() else ";"
-            raise ConfigError(f"{reason}{came} {remedy}", setting=row.settings[0])
+            raise ConfigError(
+                f"{reason.format(c=config, at=at)}{came} {remedy.format(c=config, at=at)}", setting=names[0]
+            )
 
 
-def values_of(config: object, row: Contradiction, at: str) -> str:
+def values_of(config: object, names: Sequence[str], reason: str, at: str) -> str:
     """What came, as far as the reason does not show it."""
     values = {
         name: f"{attrgetter(name)(config)!r:.120}"
-        for name in row.settings
-        if not re.search(rf"(?<!\w){name}=True|\{{c\.{name}\b", row.reason)
+        for name in names
+        if not re.search(rf"(?<!\w){name}=True|\{{c\.{name}\b", reason)
     }
-    if len(row.settings) == 1 and values and row.reason.startswith(f"{{at}}{row.settings[0]} "):
-        return values[row.settings[0]]
+    if len(names) == 1 and values and reason.startswith(f"{{at}}{names[0]} must"):
+        return values[names[0]]
     return all_of([f"{at}{name}={value}" for name, value in values.items()])
 
 
@@ -79,7 +81,8 @@ def owned(
 
 def ignored(table: Iterable[Contradiction], chooser: str, value: object) -> list[str]:
     """The settings that are not read if `chooser` has this value."""
-    return [row.settings[0] for row in table if row.owners and row.settings[1] == chooser and value not in row.owners]
+    rows = (row.settings for row in table if row.owners and value not in row.owners)
+    return [each[0] for each in rows if isinstance(each, tuple) and each[1] == chooser]
 
 
 LOCAL = ("window", "stride", "block")
@@ -111,7 +114,7 @@ PATTERN = (
     Contradiction(
         ("summary",),
         lambda c: c.block is not None and c.summary > c.block,
-        "{at}summary counts keys of a block, so it must be at most {at}block={c.block}",
+        "{at}summary must be at most {at}block={c.block}, as it counts keys of a block",
         lambda c: f"Try {{at}}summary={max(1, c.block // 8)}.",
     ),
     Contradiction(
@@ -152,13 +155,13 @@ ROTARY = (
     Contradiction(
         ("factor",),
         lambda c: c.scaling != "none" and c.factor is None,
-        "{at}factor is needed by scaling={c.scaling!r}",
+        "scaling={c.scaling!r} needs factor",
         "Try factor=4.0.",
     ),
     Contradiction(
         ("original_max_len",),
         lambda c: c.scaling in BANDED and c.original_max_len is None,
-        "{at}original_max_len is needed by scaling={c.scaling!r}",
+        "scaling={c.scaling!r} needs original_max_len",
         "Try original_max_len=2048.",
     ),
     Contradiction(
@@ -447,6 +450,12 @@ OPTIMIZER = (
     *owned(("momentum", "adamw_scale"), "name", ("muon",)),
 )
 
+
+def undrawn(c: Any) -> list[str]:
+    """The settings of sampling that are given, and that nothing reads where nothing is drawn."""
+    return [name for name in ("top_k", "top_p", "min_p", "typical_p")[bool(c.contrastive_alpha) :] if differs(c, name)]
+
+
 SAMPLING = (
     Contradiction(
         ("contrastive_alpha", "temperature"),
@@ -454,16 +463,16 @@ SAMPLING = (
         "Contrastive search does not sample",
         "Set one of them to 0.0.",
     ),
-    *(
-        Contradiction(
-            (name, "temperature"),
-            lambda c, name=name: (
-                differs(c, name) and c.temperature == 0 and not (name == "top_k" and c.contrastive_alpha)
-            ),
-            f"{{at}}{name} selects the tokens to sample from, but {{at}}temperature=0 does not sample",
-            f"Try {{at}}temperature=1.0, or remove {{at}}{name}.",
-        )
-        for name in ("top_k", "top_p", "min_p", "typical_p")
+    Contradiction(
+        lambda c: tuple(undrawn(c)),
+        lambda c: c.temperature == 0 and undrawn(c),
+        lambda c: (
+            f"{all_of(['{at}' + name for name in undrawn(c)])} {'selects' if len(undrawn(c)) == 1 else 'select'} the "
+            "tokens to sample from, but {at}temperature=0 does not sample"
+        ),
+        lambda c: (
+            f"Try {{at}}temperature=1.0, or remove {f'{{at}}{undrawn(c)[0]}' if len(undrawn(c)) == 1 else 'them'}."
+        ),
     ),
 )
 """How the next token is chosen."""

@@ -52,7 +52,7 @@ class Rule:
         if not (low and high and -math.inf < value < math.inf):
             raise ConfigError(
                 f"{place} must be {self.in_words(low=low, whole=whole)}; got {in_digits(value)}. "
-                f"{self.remedy(place, default, low=low)}",
+                f"{self.remedy(place, default, low=low, whole=whole)}",
                 setting=place.rpartition(".")[2],
             )
 
@@ -66,13 +66,13 @@ class Rule:
             return upper if low else lower + self.why
         return f"{lower} and {upper if self.most is not None or self.below is not None else 'finite'}{self.why}"
 
-    def remedy(self, place: str, default: Any, *, low: bool) -> str:
+    def remedy(self, place: str, default: Any, *, low: bool, whole: bool) -> str:
         """What to give instead."""
         if self.advice is not None:
             return f"Try {place}={self.advice}."
-        if low and self.most is not None:
+        if low and whole:
             return "Give a smaller number."
-        return f"Try {place}={default if self.least is None else shown(self.least)}."
+        return f"Try {place}={shown(self.least) if whole else default}."
 
 
 PLAIN = Rule()

@@ -53,7 +53,7 @@ def is_switch(kind: Any) -> bool:
 
 
 def converted(place: str, kind: Any, text: str) -> object:
-    """Return `text` as a value of the type of a setting, or of a flag. Errors: `ConfigError` saying what was expected and what came."""
+    """Return `text` as a value of a type, for a setting or flag. Errors: `ConfigError` if it is none."""
     allowed = types_in(kind)
     words = {"none": None} if NoneType in allowed else {}
     words |= {"true": True, "false": False} if bool in allowed else {}

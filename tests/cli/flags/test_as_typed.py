@@ -63,7 +63,7 @@ def test_on_the_command_line(refused, a_run):
         "glassformer: --top-k must be at least 1; got 0. Try --top-k 50, or leave it out for no limit.\n"
     )
     assert "--rows must be at least 1; got 0. Try --rows 1." in refused("serve", "runs/old", "--rows", "0")
-    assert "--temperature must be at least 0; got -1. Try" in refused(
+    assert "--temperature must be at least 0 and finite; got -1. Try" in refused(
         "generate", "runs/old", "--top-k=1", "--temperature", "-1"
     )
 

@@ -31,13 +31,19 @@ ALONE = {"data__task": "text", "data__layout": "decoder", "training__accumulate"
             r"model\.head_dropout belongs to data\.layout='label' or 'actions'; got .*=0\.3",
         ),
         ({"model__softcap": 30.0}, r"softcap belongs to attention_rule='softcap'; got softcap=30\.0 .*'softmax'"),
-        ({"model__softcap": 30.0, "model__attention_rule": "linear"}, r"got softcap=30\.0 with .*'linear'"),
+        ({"model__softcap": 30.0, "model__attention_rule": "linear"}, r"got softcap=30\.0 and .*'linear'"),
         (
             {"training__min_learning_rate": 1e-5, "training__schedule": "constant"},
-            r"got 1e-05 with schedule='constant'",
+            r"min_learning_rate=1e-05 and .*schedule='constant'",
         ),
-        ({"training__batch_start": 0.5}, r"where training\.batch_warmup begins; got batch_start=0\.5 .*batch_warmup=0"),
-        ({"training__length_start": 4}, r"where training\.length_warmup begins; got length_start=4 .*length_warmup=0"),
+        (
+            {"training__batch_start": 0.5},
+            r"training\.batch_warmup begins, .*; got .*batch_start=0\.5 .*batch_warmup=0",
+        ),
+        (
+            {"training__length_start": 4},
+            r"training\.length_warmup begins, .*; got .*length_start=4 .*length_warmup=0",
+        ),
     ],
 )
 def test_what_nothing_reads_is_refused(changes, told):
