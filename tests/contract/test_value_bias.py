@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Mask
+from glassformer.base.contradictions import SHOWS_WEIGHTS
 from glassformer.base.errors import ConfigError
 from glassformer.nn.mask import ValueBias
-from glassformer.base.contradictions import SHOWS_WEIGHTS
 from specimens import close, normal
 
 B, H, T, S, K, R = 3, 4, 5, 7, 6, 3

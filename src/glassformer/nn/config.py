@@ -58,7 +58,7 @@ class StackConfig:
     """Normalisation: layer (LayerNorm), rms (RMSNorm) or none."""
     norm_eps: float = setting(1e-5, above=0.0, advice="1e-5")
     """What a norm adds to the variance before its square root."""
-    norm_placement: str = setting("pre", known="glassformer.nn.residual:PLACEMENTS")
+    norm_placement: str = setting("pre", known="glassformer.nn.block:PLACEMENTS")
     """Norm placement: pre (before the branch), post (after the sum), output (after the branch) or sandwich (pre and
     output)."""
     final_norm: bool | None = setting(None, recipe=False)
@@ -75,7 +75,7 @@ class StackConfig:
     """Stochastic depth: chance that a sequence skips a branch of the last block, falling linearly towards the first."""
     convolution: int = setting(1, 1, MOST_TAPS, varies=True)
     """Short causal convolution before attention and feed-forward: tokens that it reads, the own included; 1: none."""
-    activation: str = setting("relu", known="glassformer.nn.activation:ACTIVATIONS")
+    activation: str = setting("relu", known="glassformer.nn.feed_forward:ACTIVATIONS")
     """Activation of the feed-forward: relu, gelu, gelu_tanh, silu, relu_squared, sigmoid or identity."""
     feed_forward: str = setting("plain", known="glassformer.nn.feed_forward:FEED_FORWARDS", varies=True)
     """Feed-forward: plain, gated (GLU; with silu: SwiGLU) or experts (mixture of experts, MoE)."""
@@ -99,7 +99,7 @@ class StackConfig:
     """Longest sequence accepted, in tokens; unset: no limit (learned positions need one)."""
     causal: bool = setting(False, recipe=False)
     """Whether a query reads no key behind it."""
-    attention_rule: str = setting("softmax", known="glassformer.nn.attend:RULES")
+    attention_rule: str = setting("softmax", known="glassformer.nn.rules:RULES")
     """What attention computes: softmax, softmax_plus_one (1 more in the denominator), sigmoid, softcap or linear."""
     attention: str = "auto"
     """Attention backend: auto, reference, matmul, sdpa, sparse or flex; linear has auto, reference and sums."""

@@ -30,7 +30,7 @@ class Classify:
     kind: ClassVar[str] = "classify"
     n_labels: int = setting(MISSING, 2, MOST_WIDE, why=", or there is nothing to decide", recipe=False)
     """Labels to choose from."""
-    pooling: str = setting("mean", known="glassformer.nn.pooling:POOLINGS", recipe="pooling")
+    pooling: str = setting("mean", known="glassformer.nn.heads:POOLINGS", recipe="pooling")
     """How a classifier pools a text into one vector: first (that of <bos>), mean or attention."""
     dropout: float = setting(0.0, 0.0, below=1.0, advice="0.1")
     """Dropout probability of what a head that is not over tokens reads, such as a classifier's pooled vector."""

@@ -18,13 +18,13 @@ from glassformer.base.tensors import check_beside, check_documents, check_keep, 
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, beside, drop_chance
 from glassformer.nn.cache import Cache, LayerCache, Step
+from glassformer.nn.config import StackConfig
 from glassformer.nn.embedding import Embedding, FeatureMap, Segments
 from glassformer.nn.feed_forward import ACTIVATIONS, EXPERTS, FEED_FORWARDS
 from glassformer.nn.mask import Mask
 from glassformer.nn.norm import NORMS
 from glassformer.nn.positions import POSITIONS, Relation, Rotation, Sizes
 from glassformer.nn.rules import choose
-from glassformer.nn.config import StackConfig
 
 
 def sizes_of(config: StackConfig) -> Sizes:
