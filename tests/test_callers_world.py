@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -53,13 +54,20 @@ from glassformer.lens.patch import Input, keep, patch, patched
 from glassformer.lens.picture import cross_attention_picture
 from glassformer.lens.roles.diagnosis import usual_outputs
 from glassformer.lens.roles.probe import induction_probe
+from glassformer.lens.roles.run import open_run, over_checkpoints
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.transformer import Transformer
+from glassformer.train.estimate.outlook import look_ahead
+from glassformer.train.estimate.trial import noise_over, search
+from glassformer.train.finished.loading import load_run
+from glassformer.train.finished.use import classify, evaluate, parameters, translate
+from glassformer.train.finished.writing import Writer
 from glassformer.train.objective import next_token
-from glassformer.train.recipe import load_recipe, override
+from glassformer.train.recipe import Recipe, load_recipe, override
 from glassformer.train.run.session import resume, start
 from lens.learners import backwards, probe_of
-from lens.test_roles_of_a_run import SMALL, untrained_run
+from lens.test_roles_of_a_run import SMALL, TINY, untrained_run
+from train.test_classifier import asked as classifier
 
 LETTERS = TOKENIZERS["character"].train(["abcdefghij"], TokenizerConfig())
 PAIRS = Tokenizers(LETTERS, LETTERS)
@@ -90,8 +98,14 @@ def started(case: Case) -> Path:
     return case.folder / "new"
 
 
-def run_of(case: Case) -> Path:
-    return untrained_run(case.folder / "run", "reverse", SMALL)
+def own(case: Case) -> Recipe:
+    """The recipe of the run."""
+    return load_recipe(case.run / "recipe.toml")
+
+
+def few() -> Recipe:
+    """A recipe for trials, which train a little."""
+    return override(load_recipe("reverse"), {**SMALL, **TINY, "training.threads": 0})
 
 
 CALLS: dict[str, Callable[[Case], object]] = {
@@ -112,6 +126,18 @@ CALLS: dict[str, Callable[[Case], object]] = {
     "silence": lambda c: within(silence(c.model, [("cross", 0, 1)]), lambda: c.model(TOKENS, source=SOURCE)),
     "trace": lambda c: trace(c.model, LETTERS, "abc"),
     "train_steps": train,
+    # what a finished run is used with, and a run before it begins
+    "classify": lambda c: [*classify(c.labelled, [(1, "red cat"), (2, "cow")], 1)],
+    "evaluate": lambda c: evaluate(c.run, own(c), "dev"),
+    "load_run": lambda c: load_run(c.run, own(c)),
+    "look_ahead": lambda c: look_ahead(few(), c.folder / "new"),
+    "noise_over": lambda c: [*islice(noise_over(few()), 1)],
+    "open_run": lambda c: open_run(c.run),
+    "over_checkpoints": lambda c: [*over_checkpoints(c.run, sequences=4)],
+    "parameters": lambda c: parameters(c.run),
+    "search": lambda c: search(few()),
+    "translate": lambda c: [*translate(c.run, [(1, "a b c"), (2, "b a c")], 1)],
+    "Writer": lambda c: [*Writer(c.run, own(c)).write(["a b c"])],
     # named in the documentation, or for looking inside
     "build_tokenizers": lambda c: build_tokenizers(TokenizerConfig(), [Pair("ab", "ba")]),
     "load_recipe": lambda c: load_recipe("reverse"),
@@ -137,11 +163,24 @@ RAISING = {
     "diagnose": lambda c, stop: diagnose(c.model, probe_of("encoder-decoder", backwards, n=12), between=stop),
     "patch": lambda c, stop: patch(c.model, Input(TOKENS, SOURCE), Input(TOKENS, SOURCE.flip(1)), [9, 8, 2], poll=stop),
     "trace": lambda c, stop: trace(c.model, LETTERS, "abc", poll=stop),
+    "evaluate": lambda c, stop: evaluate(c.run, own(c), "dev", ready=stop),
+    "look_ahead": lambda c, stop: look_ahead(few(), c.folder / "new", lambda *given: stop()),
+    "noise_over": lambda c, stop: next(noise_over(few(), lambda *given: stop())),
+    "over_checkpoints": lambda c, stop: [*over_checkpoints(c.run, sequences=4, between=stop)],
+    "search": lambda c, stop: search(few(), lambda *given: stop()),
+    "translate": lambda c, stop: next(translate(c.run, (stop() for _ in "a"), 1)),
+    "classify": lambda c, stop: next(classify(c.labelled, (stop() for _ in "a"), 1)),
+    "Writer": lambda c, stop: [*Writer(c.run, own(c)).write(["a b c"], poll=stop)],
     "observe": lambda c, stop: within(observe(c.model), stop),
     "silence": lambda c, stop: within(silence(c.model, [("cross", 0, 1)]), stop),
     "recompute": lambda c, stop: within(recompute(c.model), stop),
 }
 LEFT = {
+    "translate": lambda c: translate(c.run, [(1, "a b c"), (2, "b a c")], 1),
+    "classify": lambda c: classify(c.labelled, [(1, "red cat"), (2, "cow")], 1),
+    "Writer": lambda c: Writer(c.run, own(c)).write(["a b c", "b a c"]),
+    "noise_over": lambda c: noise_over(few()),
+    "over_checkpoints": lambda c: over_checkpoints(c.run, sequences=4),
     "generate": lambda c: generate(c.model, sources=[[7, 8, 9]], max_new_tokens=9),
     "contrastive": lambda c: contrastive(c.decoder, alpha=0.5, prompts=[[7, 8]], max_new_tokens=9),
     "train_steps": lambda c: train_steps(
@@ -151,8 +190,17 @@ LEFT = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """A run that writes, and one that gives labels; nothing here changes them."""
+    folder = tmp_path_factory.mktemp("runs")
+    for _ in start(classifier(folder), folder / "labelled").train():
+        pass
+    return Case(run=untrained_run(folder / "run", "reverse", SMALL), labelled=folder / "labelled")
+
+
 @pytest.fixture
-def case(tmp_path: Path) -> Case:
+def case(tmp_path: Path, runs: Case) -> Case:
     """Models with much dropout, in training mode but for one block."""
     torch.manual_seed(3)
     stack = StackConfig(d_model=16, n_heads=2, n_layers=2, d_ff=32, dropout=0.5)
@@ -161,9 +209,8 @@ def case(tmp_path: Path) -> Case:
     for each in (model, decoder):
         assert each.decoder is not None
         each.decoder.blocks[0].eval()
-    case = Case(model=model, decoder=decoder, folder=tmp_path, moves=False, run=None, traced=tmp_path / "a.gft")
+    case = Case(model=model, decoder=decoder, folder=tmp_path, moves=False, traced=tmp_path / "a.gft", **vars(runs))
     trace(model, LETTERS, "abc").save(case.traced)
-    case.run = run_of(case)
     return case
 
 
@@ -194,20 +241,24 @@ def differences(before: dict[str, object], case: Case) -> list[str]:
     ]
 
 
+@pytest.fixture
+def threads() -> Iterator[None]:
+    """A number of torch's threads that nobody chooses by himself."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2 if before == 1 else before - 1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_leaves_the_world_as_it_was(case: Case, name: str) -> None:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2 if threads == 1 else threads - 1)  # a number that nobody chooses by itself
-    try:
-        before = world(case)
-        CALLS[name](case)
-        assert differences(before, case) == []
-    finally:
-        torch.set_num_threads(threads)
+def test_a_call_leaves_the_world_as_it_was(case: Case, threads: None, name: str) -> None:
+    before = world(case)
+    CALLS[name](case)
+    assert differences(before, case) == []
 
 
 @pytest.mark.parametrize("name", RAISING)
-def test_so_does_a_call_that_ends_in_an_error(case: Case, name: str) -> None:
+def test_so_does_a_call_that_ends_in_an_error(case: Case, threads: None, name: str) -> None:
     def stop() -> None:
         raise ZeroDivisionError
 
@@ -218,13 +269,52 @@ def test_so_does_a_call_that_ends_in_an_error(case: Case, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_so_does_a_generator_that_is_left_early(case: Case, name: str) -> None:
+def test_so_does_a_generator_that_is_left_early(case: Case, threads: None, name: str) -> None:
     case.moves = name == "train_steps"
     before = world(case)
     steps = LEFT[name](case)
     next(steps)
+    assert torch.get_num_threads() == before["threads"], "between two steps, too"
     steps.close()
     assert differences(before, case) == []
+
+
+GIVEN_BACK = {
+    "base/runtime.py": "`choose_threads` itself, and what gives them back",
+    "cli/": "a command has its process for itself",
+    "learn/child.py": "a process of its own",
+    "proof/check/child.py": "a process of its own",
+    "train/run/session.py: _runtime": "`start` and `resume`, which call it, give them back",
+}
+"""Where torch's threads may be set for good, and why."""
+
+
+def test_threads_are_set_only_where_they_are_given_back() -> None:
+    """Within a function or a `with` of `threads_kept`."""
+    root = Path(glassformer.__file__).parent
+    found = [
+        f"{path.relative_to(root).as_posix()}: {function}"
+        for path in sorted(root.rglob("*.py"))
+        for function in setting_threads(ast.parse(path.read_text("utf-8")), "", kept=False)
+    ]
+    assert [each for each in found if not each.startswith((*GIVEN_BACK,))] == []
+    assert all(any(each.startswith(place) for each in found) for place in GIVEN_BACK)
+
+
+def setting_threads(node: ast.AST, function: str, *, kept: bool) -> Iterator[str]:
+    """Yield the function around each call that sets torch's threads and does not give them back."""
+    if isinstance(node, ast.FunctionDef):
+        function = node.name
+        kept = any("threads_kept" in ast.unparse(each) for each in node.decorator_list)
+    kept = kept or (isinstance(node, ast.With) and any("threads_kept" in ast.unparse(each) for each in node.items))
+    if (
+        isinstance(node, ast.Call)
+        and re.search(r"\b(choose_threads|set_num_threads)$", ast.unparse(node.func))
+        and not kept
+    ):
+        yield function
+    for each in ast.iter_child_nodes(node):
+        yield from setting_threads(each, function, kept=kept)
 
 
 def test_nothing_draws_from_pythons_own_generator() -> None:

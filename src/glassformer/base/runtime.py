@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TypeVar
 
 import torch
 
@@ -12,6 +13,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.base.openmp import THREADS, threads_asked
 from glassformer.base.processors import free_processors
 
+Step = TypeVar("Step")
 USUAL_THREADS = 8
 """With more threads, small models spend their time handing out work."""
 
@@ -65,6 +67,28 @@ def choose_threads(asked: int = 0, processes: int = 1) -> tuple[int, str]:
     few = ", as other programs use them" if threads < most else few
     whose = "as asked" if asked else f"as {THREADS} says" if wished else f"of {processors}"
     return threads, f"{threads} {'thread' if threads == 1 else 'threads'}, {whose}{few}"
+
+
+class Threads:
+    """A number of threads that is chosen once, for work in several parts; torch has it only during each of them."""
+
+    def __init__(self, asked: int = 0) -> None:
+        """`asked`: see `choose_threads`."""
+        with threads_kept():
+            self.number, self.reason = choose_threads(asked)
+
+    def through(self, steps: Generator[Step]) -> Iterator[Step]:
+        """Yield the steps of a generator, each made with these threads; between them torch has the caller's own."""
+        try:
+            while True:
+                with threads_kept():
+                    torch.set_num_threads(self.number)
+                    step = next(steps, self)
+                if step is self:
+                    return
+                yield step
+        finally:
+            steps.close()
 
 
 def shared_threads(asked: int, processes: int) -> tuple[int, str]:

@@ -14,7 +14,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.base.extras import install
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.notes import say
-from glassformer.cli.runs import existing_runs
+from glassformer.cli.runs import existing_runs, recipe_of
 from glassformer.store.files import write_text_atomically
 from glassformer.train.tasks import task_of
 
@@ -172,9 +172,8 @@ def page_of(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Pa
     """
     from glassformer.lens.page.bundle import standalone
     from glassformer.lens.server.history import History
-    from glassformer.lens.server.run import subject_of
 
-    subject = subject_of(folder, say, others=beside, study=study_of(folder))
+    subject = subject_in(folder, beside)
     traces = [subject.trace(source, gold) for source, gold in subject.examples]
     facts = subject.facts() | {"metrics": subject.lines(), "beside": subject.beside(), "samples": subject.samples()}
     facts["live"] = False
@@ -191,6 +190,15 @@ def page_of(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Pa
     return Written(len(page), 0 if usual is None else len(page) - usual, subject.sentences)
 
 
+def subject_in(folder: Path, beside: Sequence[tuple[str, Path]]) -> Subject:
+    """Load a run for the page; this process has the run's threads from now on."""
+    from glassformer.base.runtime import choose_threads
+    from glassformer.lens.server.run import subject_of
+
+    choose_threads(recipe_of(folder).decode.threads)
+    return subject_of(folder, say, others=beside, study=study_of(folder))
+
+
 def between(subject: Subject, texts: tuple[str, str]) -> tuple[list[Trace], dict[str, Any]]:
     """Return the traces of two texts, and which patches from the first restore its answer in a run on the second."""
     from glassformer.lens.trace.pair import patch_traces, patching_as_json
@@ -203,7 +211,6 @@ def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *,
     """Serve until Ctrl-C. If no port was asked for, use the usual one, or any free one if that is taken."""
     from glassformer.lens.server.app import HOST, listen, make_app, make_server, new_token
     from glassformer.lens.server.history import History
-    from glassformer.lens.server.run import subject_of
 
     try:
         listeners = listen(USUAL_PORT if port is None else port)
@@ -214,7 +221,7 @@ def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *,
     with ExitStack() as closing:
         listeners = [closing.enter_context(each) for each in listeners]
         chosen, token = listeners[0].getsockname()[1], new_token()
-        subject = subject_of(folder, say, others=beside, study=study_of(folder))
+        subject = subject_in(folder, beside)
         app = make_app(subject, token)
 
         def end() -> None:

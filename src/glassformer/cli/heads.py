@@ -43,10 +43,12 @@ def run(arguments: Arguments) -> int:
         check_place(out)
         if in_use(out):
             raise ConfigError(f"{out} exists, and --prune overwrites nothing. Choose another with --out.")
+    from glassformer.base.runtime import choose_threads
     from glassformer.lens.roles import diagnose
     from glassformer.lens.roles.run import open_run
 
     opened = open_run(folder)
+    choose_threads(opened.recipe.decode.threads)
     asked = None if "prune" not in options else named(options["prune"], opened)
     probe = opened.probe()
     print(f"Probing {folder} with {probe.told}.", file=sys.stderr)

@@ -35,11 +35,13 @@ def of_texts(folder: Path, options: Mapping[str, Any]) -> int:
 
 def traced(folder: Path, *texts: str) -> tuple[Any, list[Trace]]:
     """Return the model of a run and its traces of the texts, with a note for each that its vocabulary cannot read."""
+    from glassformer.base.runtime import choose_threads
     from glassformer.lens.roles.run import open_run
     from glassformer.lens.server.run import layout_of
     from glassformer.lens.trace.make import trace
 
     opened = open_run(folder)
+    choose_threads(opened.recipe.decode.threads)
     model, tokenizers = opened.loaded.model, opened.loaded.tokenizers
     layout = layout_of(opened.recipe, tokenizers)
     for text in texts:

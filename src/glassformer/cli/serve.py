@@ -41,13 +41,16 @@ def run(arguments: Arguments) -> int:
         )
     found = open_socket(config)
     try:
-        from glassformer.serve.listen import listen  # after the checks, as importing torch takes a second
+        import torch  # after the checks, as this takes a second
+
+        from glassformer.serve.listen import listen
         from glassformer.serve.service import Service
         from glassformer.train.finished.loading import tell_decoding
         from glassformer.train.finished.writing import Writer
 
         writer = Writer(folder, recipe)
-        tell_decoding(writer.loaded.model, recipe.decode)
+        torch.set_num_threads(writer.threads.number)
+        tell_decoding(writer.loaded.model, recipe.decode, writer.threads.reason)
         service = Service(writer, folder.resolve().name, config, say, created_of(folder))
         if recipe.decode.compile:
             service.warm_up()

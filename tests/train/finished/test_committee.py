@@ -14,6 +14,7 @@ from glassformer.store.mean import load_mean
 from glassformer.train.finished.use import classify, evaluate
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.session import start
+from glassformer.train.score.labels import evaluate_committee
 from train.examples import follow, recipe
 from train.test_classifier import DEV, TEXTS, asked, write
 
@@ -147,8 +148,12 @@ def test_other_labels_are_refused_before_a_line_is_read(runs, tmp_path, monkeypa
 
 
 def test_all_run_with_the_threads_of_the_first(runs, monkeypatch):
-    asked_for: list[int] = []
-    monkeypatch.setattr("glassformer.train.finished.loading.choose_threads", asked_for.append)
-    own = override(load_recipe(runs[0] / "recipe.toml"), {"decode.threads": 7})
-    evaluate(runs[0], own, others=runs[1:])
-    assert asked_for == [7, 7, 7]
+    seen: list[int] = []
+
+    def score(*given, **more):
+        seen.append(torch.get_num_threads())
+        return evaluate_committee(*given, **more)
+
+    monkeypatch.setattr("glassformer.train.finished.committee.evaluate_committee", score)
+    evaluate(runs[0], override(load_recipe(runs[0] / "recipe.toml"), {"decode.threads": 2}), others=runs[1:])
+    assert seen == [2]

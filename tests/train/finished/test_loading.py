@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import torch
 
 from glassformer.base.errors import ConfigError
 from glassformer.lens.roles.run import over_checkpoints
-from glassformer.train.finished.loading import load_run
+from glassformer.train.finished.use import translate
 from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
 from glassformer.train.run.session import resume, start
 from train.examples import final, follow, killed_after, recipe
@@ -27,13 +29,15 @@ def own(run: Path, **decode: object) -> Recipe:
 
 
 def test_threads_are_not_those_of_training(run, monkeypatch):
-    asked_for: list[int] = []
-    monkeypatch.setattr("glassformer.train.finished.loading.choose_threads", asked_for.append)
+    seen: list[int] = []
+    monkeypatch.setattr(
+        "glassformer.train.finished.use.answers", lambda *given, **more: seen.append(torch.get_num_threads()) or []
+    )
     assert own(run).training.threads == 1
-    load_run(run, own(run))
-    load_run(run, own(run, threads=3))
-    load_run(run, own(run, threads=3), average=1)
-    assert asked_for == [0, 3, 3]
+    for threads in (2, 3):
+        with suppress(ValueError):  # as nothing is answered
+            next(translate(run, [(1, "a b")], 1, own(run, threads=threads)))
+    assert seen == [2, 3]
 
 
 def test_each_checkpoint_is_diagnosed_with_these_threads(run, tmp_path, monkeypatch):

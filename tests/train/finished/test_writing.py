@@ -14,6 +14,7 @@ from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.choose.words import Wishes
 from glassformer.decode.stream import Piece
 from glassformer.fast import put_on_decoding
+from glassformer.train.finished import loading
 from glassformer.train.finished.guessing import Guessing
 from glassformer.train.finished.writing import USUAL_TOKENS, Writer
 from glassformer.train.recipe import Recipe, load_recipe, override
@@ -97,16 +98,16 @@ def test_a_document_begins_and_ends_and_a_running_text_does_not(run):
 
 
 def test_a_draft_has_the_threads_of_the_run_that_writes(run, monkeypatch):
-    asked_for: list[int] = []
+    seen: list[int] = []
 
-    def choose(threads: int) -> tuple[int, str]:
-        asked_for.append(threads)
-        return threads, ""
+    def load_run(*given):
+        seen.append(torch.get_num_threads())
+        return loading.load_run(*given)
 
-    monkeypatch.setattr("glassformer.train.finished.loading.choose_threads", choose)
-    own = override(of_run(run, max_new_tokens=5), {"decode.threads": 7})
+    monkeypatch.setattr("glassformer.train.finished.guessing.load_run", load_run)
+    own = override(of_run(run, max_new_tokens=5), {"decode.threads": 2})
     assert texts([*Writer(run, own, Guessing(run)).write(["ab"])])
-    assert asked_for == [7, 7, 7], "the run, its draft, and what is said of both"
+    assert seen == [2]
 
 
 def test_a_beginning_that_has_no_room_is_refused(run):

@@ -81,6 +81,7 @@ def diagnose_run(
     """
     with threads_kept():
         opened = open_run(folder)
+        choose_threads(opened.recipe.decode.threads)
         return diagnose(opened.loaded.model, opened.probe(sequences, scored), effects=effects)
 
 

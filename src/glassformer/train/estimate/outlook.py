@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.base.runtime import choose_device, choose_threads
+from glassformer.base.runtime import choose_device, choose_threads, threads_kept
 from glassformer.nn.count import count_parameters
 from glassformer.nn.stack import recompute
 from glassformer.train.estimate.memory import Memory, estimate, heap_notes, kept_beside
@@ -78,6 +78,7 @@ class Outlook:
         return {**asdict(self), "memory": self.memory.to_dict()}
 
 
+@threads_kept()
 def look_ahead(recipe: Recipe, out: Path, speed: Speed = plain) -> Outlook:
     """Estimate what a run of the recipe in the folder `out` will need. Errors: those of reading data and recipe.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
 from torch.optim import Optimizer
 
-from glassformer.base.runtime import choose_device, choose_threads
+from glassformer.base.runtime import Threads, choose_device, choose_threads, threads_kept
 from glassformer.nn.transformer import Transformer
 from glassformer.train.estimate.find_rate import Found, find_learning_rate
 from glassformer.train.estimate.gradient_noise import Noise, gradient_noise
@@ -34,8 +34,10 @@ class NoiseAt(NamedTuple):
     targets: float
 
 
+@threads_kept()
 def search(recipe: Recipe, speed: Speed = plain) -> Found:
     """Run the learning-rate range test on the recipe's own model, data and settings."""
+    choose_threads(recipe.training.threads)
     prepared, model = _made(recipe)
 
     def optimizer(trial: Transformer) -> Optimizer:
@@ -54,6 +56,11 @@ def search(recipe: Recipe, speed: Speed = plain) -> Found:
 
 def noise_over(recipe: Recipe, speed: Speed = plain) -> Iterator[NoiseAt]:
     """Measure the noise at the initial weights and during training, each time on the batches that come next."""
+    yield from Threads(recipe.training.threads).through(_noise_over(recipe, speed))
+
+
+def _noise_over(recipe: Recipe, speed: Speed) -> Generator[NoiseAt]:
+    """What `noise_over` yields, with torch's threads as they are."""
     prepared, model = _made(recipe)
     training, objective = recipe.training, objective_of(model, recipe)
     full = training.growth.steps  # after a warm-up of the batches
@@ -72,7 +79,6 @@ def noise_over(recipe: Recipe, speed: Speed = plain) -> Iterator[NoiseAt]:
 def _made(recipe: Recipe) -> tuple[RunData, Transformer]:
     """The data, and the model before its first step."""
     device, _ = choose_device(recipe.training.device)
-    choose_threads(recipe.training.threads)
     prepared, model, _, _ = begin(recipe)
     return prepared, model.to(device)
 

@@ -24,7 +24,7 @@ from glassformer.train.tasks import task_of
 
 
 def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[Path, Recipe]]:
-    """Each run with its recipe: `recipe` for the first, for the others their own with its device and threads.
+    """Each run with its recipe: `recipe` for the first, for the others their own with its device.
 
     Errors: `ConfigError` for runs that answer in different ways, and for several that act.
     """

@@ -26,7 +26,7 @@ class Guessing(NamedTuple):
 
 
 def guessed(asked: Guessing, loaded: Loaded, recipe: Recipe, first: Sequence[Filter], tally: Tally) -> Method:
-    """The speculative decoding that was asked for; a draft gets device and threads of the run that writes.
+    """The speculative decoding that was asked for; a draft is on the device of the run that writes.
 
     Errors: `ConfigError` for a draft with other tokenizers, and those of loading it.
     """

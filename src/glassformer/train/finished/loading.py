@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from glassformer.base.runtime import choose_device, choose_threads
+from glassformer.base.runtime import choose_device
 from glassformer.decode.prepare import chosen_precision, device_of
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
@@ -25,32 +25,26 @@ LOG = logging.getLogger(__name__)
 def load_run(run: Path, recipe: Recipe, average: int | None = None) -> Loaded:
     """Load the best checkpoint of a run, or the mean of its `average` newest, on the recipe's device.
 
-    Torch gets the threads of `decode.threads`; only training must have as many as before.
+    Its threads are not those of training, but `decode.threads`: who computes with it chooses them.
     """
     device, _ = choose_device(recipe.training.device)
-    choose_threads(recipe.decode.threads)
     loaded = told(load(run, device=device) if average is None else load_mean(run, average, device=device))
     refuse_changed(run, loaded, recipe)
     as_recipe(loaded.model, recipe)
     return loaded
 
 
-def tell_decoding(model: Transformer, decode: DecodeConfig) -> None:
-    """Log with which precision and how many threads a loaded model is going to write, and why; and a long wait."""
+def tell_decoding(model: Transformer, decode: DecodeConfig, threads: str) -> None:
+    """Log with which precision a loaded model is going to write and why, its `threads` in words, and a long wait."""
     _, precision = chosen_precision(decode.precision, device_of(model))
-    _, threads = choose_threads(decode.threads)
     cache = "; keys and values in 8 bits" if decode.cache == "int8" else ""
     compiles = "; TorchInductor compiles the first steps, for up to a minute" if decode.compile else ""
     LOG.info(f"decoding: {precision}{cache}; {threads}{compiles}")
 
 
 def placed_like(other: Recipe, recipe: Recipe) -> Recipe:
-    """The recipe of another run, which works with that of `recipe`: with its device and threads."""
-    return replace(
-        other,
-        training=replace(other.training, device=recipe.training.device),
-        decode=replace(other.decode, threads=recipe.decode.threads),
-    )
+    """The recipe of another run, which works with that of `recipe`: on its device."""
+    return replace(other, training=replace(other.training, device=recipe.training.device))
 
 
 def dev_split(run: Path, recipe: Recipe, loaded: Loaded) -> Split:

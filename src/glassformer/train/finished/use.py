@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
-from glassformer.base.runtime import threads_kept
+from glassformer.base.runtime import Threads, choose_threads, threads_kept
 from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode.answer import ASKED, MODELS, USUAL, Answer, answers, limit_of, nothing
 from glassformer.decode.choose.unwritten import unwritten
@@ -109,6 +109,7 @@ def evaluate(
         raise ConfigError(f"--by-length needs answers; {run} {task.does}. Remove --by-length.")
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
     recipe = replace(recipe, training=replace(recipe.training, samples=0))
+    _, threads = choose_threads(recipe.decode.threads)
     if others and "classify" in task.verbs:
         data, scores = score_committee(run, recipe, others, split, average, ready)
     else:
@@ -119,7 +120,7 @@ def evaluate(
             data = dev_split(run, longer, loaded) if held_out else prepare_split(longer, loaded.tokenizers, split)
         ready()
         if task.decoded:
-            tell_decoding(loaded.model, recipe.decode)
+            tell_decoding(loaded.model, recipe.decode, threads)
         scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
     tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}
@@ -145,6 +146,24 @@ def translate(
     answer fits these settings.
     """
     recipe = recipe or load_recipe(run / "recipe.toml")
+    threads = Threads(recipe.decode.threads)
+    yield from threads.through(
+        _translated(run, lines, batch_size, recipe, average, asked, wishes, others, threads.reason)
+    )
+
+
+def _translated(
+    run: Path,
+    lines: Iterable[tuple[int, str]],
+    batch_size: int,
+    recipe: Recipe,
+    average: int | None,
+    asked: Asked | None,
+    wishes: Wishes,
+    others: Sequence[Path],
+    threads: str,
+) -> Generator[Translated]:
+    """What `translate` yields, with torch's threads as they are: `threads`, in words."""
     task = task_of(recipe.data)
     task.refuse_unfit(run, "translate")
     writes = task.layout.decoder
@@ -180,7 +199,7 @@ def translate(
 
     for group in groups(_read(loaded, lines, recipe, shortest), read_ahead(batch_size)):
         if not answered:
-            tell_decoding(loaded.model, decode)
+            tell_decoding(loaded.model, decode, threads)
         for source, ((first, *_), best) in in_order(group, answered, write):
             cut = None if first.complete else _limit_in_words(first.limit, recipe, loaded, shortest)
             read = loaded.tokenizers.source.names(source.ids) if best else ()
@@ -202,7 +221,21 @@ def classify(
     (`committee_probabilities`). Errors: `DataError` naming a line that is longer than the model takes, after the labels
     of the lines before it.
     """
-    recipes = recipes_of(run, load_recipe(run / "recipe.toml"), others)
+    recipe = load_recipe(run / "recipe.toml")
+    threads = Threads(recipe.decode.threads)
+    yield from threads.through(_classified(run, lines, batch_size, recipe, average, others))
+
+
+def _classified(
+    run: Path,
+    lines: Iterable[tuple[int, str]],
+    batch_size: int,
+    recipe: Recipe,
+    average: int | None,
+    others: Sequence[Path],
+) -> Generator[Classified]:
+    """What `classify` yields, with torch's threads as they are."""
+    recipes = recipes_of(run, recipe, others)
     for member, its in recipes:
         task_of(its.data).refuse_unfit(member, "classify")
     members = load_members(recipes, average)

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
+from glassformer.base.runtime import Threads
 from glassformer.data.tokens.vocabulary import BOS, EOS, lacking
 from glassformer.decode.answer import ASKED, Limit, limit_of, nothing
 from glassformer.decode.choose.conflict import refuse_certain
@@ -57,6 +58,8 @@ class Writer:
                 f"guesses with decode.beam={recipe.decode.beam}. Remove the guesses, or set decode.beam=1."
             )
         self.recipe, self.guessing, self.tally = recipe, guessing, Tally()
+        self.threads = Threads(recipe.decode.threads)
+        """Those that texts are written with."""
         self.loaded = load_runs(run, recipe, others)
         self.shortest = shortest_of(self.loaded.model, [run, *others])
         """The run that takes the shortest texts, if several write as one."""
@@ -113,6 +116,18 @@ class Writer:
         reads (with `crop` its end is read), or empty where it must not be; `ConfigError` for wishes that contradict
         each other.
         """
+        yield from self.threads.through(self._written(prompts, n, stops, crop, wishes, poll))
+
+    def _written(
+        self,
+        prompts: Sequence[str],
+        n: int,
+        stops: Sequence[str],
+        crop: bool,
+        wishes: Wishes,
+        poll: Callable[[], None],
+    ) -> Generator[Piece]:
+        """What `write` yields, with torch's threads as they are."""
         check_stops(stops)
         target, decode = self.tokenizers.target, self.recipe.decode
         forced = wishes.held(target, stops)
@@ -134,7 +149,7 @@ class Writer:
             of_row = n
             writes = partial(write, method=self.method(first), max_context=self.max_context, drop=self.drop)
         behind = [self.goes_on(*each) for each in zip(ids, prompts, strict=True)]
-        tell_decoding(self.loaded.model, decode)
+        tell_decoding(self.loaded.model, decode, self.threads.reason)
         total = len(ids) * of_row
         for start in range(0, total, decode.batch_size):
             rows = range(start, min(start + decode.batch_size, total))
