@@ -83,9 +83,10 @@ class Threads:
             while True:
                 with threads_kept():
                     torch.set_num_threads(self.number)
-                    step = next(steps, self)
-                if step is self:
-                    return
+                    try:
+                        step = next(steps)
+                    except StopIteration:
+                        return
                 yield step
         finally:
             steps.close()
