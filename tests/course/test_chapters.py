@@ -75,7 +75,12 @@ def predictions_folded(cells: list[Cell]) -> list[str]:
     return [f"{asked} predictions, {folds} folds"] * (asked > folds or folds != prose.count("</details>"))
 
 
-RULES = (parses, plain_markdown, fits, short_sentences, described, checks_apart, predictions_folded)
+def files_are_there(cells: list[Cell]) -> list[str]:
+    named = {each for cell in cells for each in re.findall(r'"([a-z_]+/[a-z_/]+\.py)"', cell.text)}
+    return [f"{each} is no file of the library" for each in sorted(named) if not (FOLDER.parents[1] / each).is_file()]
+
+
+RULES = (parses, plain_markdown, fits, short_sentences, described, checks_apart, predictions_folded, files_are_there)
 
 
 @EACH
@@ -98,6 +103,7 @@ HEAD = "---\njupytext:\n  a: b\n---\n"
         "```{code-cell} ipython3\nplt.show()\n```\n",
         "```{code-cell} ipython3\nassert True\n```\n",
         "**Predict first.** How many?\n",
+        '```{code-cell} ipython3\nprint("nn/missing.py")\n```\n',
     ],
 )
 def test_a_planted_fault_of_form_is_found(planted):
@@ -135,5 +141,5 @@ def test_it_runs_before_the_exercises_and_after_them(path, state, tmp_path):
         encoding="utf-8",
     )
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr[-3000:]
-    whose = {found for found in re.findall(r"^\w+: (yours|ours)", ran.stdout, re.M)}
+    whose = set(re.findall(r"^\w+: (yours|ours)", ran.stdout, re.M))
     assert ("yours" in whose) == (state == "after"), ran.stdout
