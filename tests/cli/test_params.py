@@ -38,3 +38,26 @@ def test_a_run_comes_before_a_preset_of_its_name(run, session):
 def test_a_folder_that_is_no_run_hides_no_preset(run):
     Path("notebook-001").mkdir()
     assert "18,688" in run("params", "notebook-001").out
+
+
+def test_parameters_by_component(run):
+    lines = [line.split() for line in run("params", "gpt2", "--by", "component").out.splitlines()]
+    assert [line[0] for line in lines] == ["embedding", "positions", "norm", "attention", "feed-forward", "total"]
+    assert lines[-2] == ["feed-forward", "56,669,184", "45.5%"]
+    told = json.loads(run("params", "gpt2", "--by", "component", "--json").out)
+    assert sum(told["components"].values()) == told["total"]
+    answer = run("params", "gpt2", "--by", "layer")
+    assert (answer.code, "by component; got 'layer'" in answer.err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["bert-base", "gpt2", "llama-3-8b", "notebook-004", "t5-small"])
+def test_what_passes_through_a_preset(run, name):
+    told = json.loads(run("params", name, "--shapes", "--json").out)
+    assert told["rows"][0]["parameters"] == sum(told["components"].values())
+    assert all(row["gave"] for row in told["rows"])
+
+
+def test_what_passes_as_a_table(run):
+    lines = run("params", "notebook-001", "--shapes").out.splitlines()
+    assert lines[0].split() == ["module", "in", "out", "parameters", "purpose"]
+    assert any(line.split()[:1] == ["self_attention"] and "fetch from other places" in line for line in lines)

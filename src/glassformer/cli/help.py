@@ -72,7 +72,13 @@ EXAMPLES = {
         "--test data.min_length=17 --test data.max_length=32",
     ),
     "data": ("glassformer data list", "glassformer data show multi30k", "glassformer data fetch tinyshakespeare"),
-    "params": ("glassformer params runs/reverse", "glassformer params gpt2", "glassformer params gpt2 --plot gpt2.svg"),
+    "params": (
+        "glassformer params runs/reverse",
+        "glassformer params gpt2",
+        "glassformer params gpt2 --by component",
+        "glassformer params gpt2 --shapes",
+        "glassformer params gpt2 --plot gpt2.svg",
+    ),
     "import": (
         "glassformer import gpt2",
         "glassformer explore runs/gpt2",

@@ -230,6 +230,8 @@ PICTURE = Option("out", "FILE", "Picture to write: .png, .svg or .pdf (default: 
 METRIC = Option("metric", "NAME", "Figure to draw, e.g. loss or grad_norm; several with commas (default: loss, score).")
 LOG = Option("log", None, "Logarithmic axes.")
 PLOT = Option("plot", "FILE", "Plot the parameters instead of listing them: .png, .svg or .pdf.")
+BY = Option("by", "component", "Add them up by component instead: embedding, attention, feed-forward, norm, output.")
+SHAPES = Option("shapes", None, "List instead what passes through each module: its shapes, parameters and purpose.")
 SERVING = (
     setting_of(ServeConfig, "host", "ADDRESS"),
     setting_of(ServeConfig, "port", "N"),

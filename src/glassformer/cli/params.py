@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glassformer.base.errors import ConfigError
 from glassformer.base.figures import check_picture
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run
@@ -14,10 +15,13 @@ from glassformer.nn.presets import PRESETS
 
 if TYPE_CHECKING:
     from glassformer.nn.count import Row
+    from glassformer.nn.transformer import Transformer
 
 
 def run(arguments: Arguments) -> int:
     """Print a row for each tensor and the total, or plot them. A tensor used in two places is listed once."""
+    if "shapes" in arguments.options or "by" in arguments.options:
+        return parts(arguments)
     picture = arguments.options.get("plot")
     if picture is not None:
         check_picture(picture)
@@ -40,6 +44,43 @@ def run(arguments: Arguments) -> int:
     for row in cells:
         print(f"{row[0]:{name}}  {row[1]:{shape}}  {row[2]:>{size}}  {row[3]:>6}")
     return 0
+
+
+def parts(arguments: Arguments) -> int:
+    """Print the parameters by component, or what passes through each module of a small batch. Errors: `ConfigError`."""
+    from glassformer.lens.shapes import by_component, shapes_of_model
+
+    by = arguments.options.get("by")
+    if by not in (None, "component"):
+        raise ConfigError(f"--by adds up by component; got {by!r}. Type --by component.")
+    model = modelled(str(arguments.target))
+    totals = by_component(model)
+    if by is None:
+        found = shapes_of_model(model)
+        if "json" in arguments.options:
+            print(json.dumps({"rows": [row._asdict() for row in found.rows], "components": totals}))
+        else:
+            print(found)
+        return 0
+    total = sum(totals.values())
+    if "json" in arguments.options:
+        print(json.dumps({"components": totals, "total": total}))
+        return 0
+    for name, number in (*totals.items(), ("total", total)):
+        print(f"{name:12}  {number:>15,}  {number / max(total, 1):>6.1%}")
+    return 0
+
+
+def modelled(target: str) -> Transformer:
+    """Return the model of a run's best checkpoint or of a preset, without its numbers: on the device "meta"."""
+    if target in PRESETS and not Path(target, "recipe.toml").is_file():
+        from glassformer.nn.count import on_meta
+
+        return on_meta(PRESETS[target])
+    folder = existing_run(target, PRESETS)
+    from glassformer.train.finished.use import best_model
+
+    return best_model(folder).to("meta")
 
 
 def counted(target: str) -> tuple[list[Row], int]:

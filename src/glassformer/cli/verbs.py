@@ -15,6 +15,7 @@ from glassformer.cli.options import (
     BEGIN,
     BIAS,
     BREAK,
+    BY,
     BY_LENGTH,
     CHANGE,
     CHECKPOINTS,
@@ -59,6 +60,7 @@ from glassformer.cli.options import (
     SCORES,
     SEEDS,
     SERVING,
+    SHAPES,
     SPLIT,
     STRICT,
     STUDY,
@@ -205,7 +207,7 @@ VERBS: dict[str, Verb] = {
         "RUN|PRESET",
         "List every tensor of a run's model, or of a published architecture (gpt2, pythia-70m, bert-base, t5-small, "
         "notebook-004, ...), without allocating it.",
-        (PLOT, JSON),
+        (PLOT, BY, SHAPES, JSON),
     ),
     "heads": Verb(
         "see what each attention head does, and what is lost without it",

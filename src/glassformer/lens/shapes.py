@@ -13,6 +13,8 @@ from torch import nn
 from glassformer.base.shapes import Tensor
 from glassformer.base.typed import expect
 from glassformer.nn.observe import Evaluation
+from glassformer.nn.stack import Stack
+from glassformer.nn.transformer import Transformer
 
 COMPONENTS = {
     "norm": (r"norm", "keep numbers in range"),
@@ -154,6 +156,19 @@ def shapes_of(module: nn.Module, *inputs: Any, **named: Any) -> Shapes:
         for handle in handles:
             handle.remove()
     return Shapes([row(module, name, passed) for name in began if name in passed], by_component(module))
+
+
+def shapes_of_model(model: Transformer, rows: int = 2, length: int = 10) -> Shapes:
+    """Return what passes through a model of the library that reads so many tokens; a source is two tokens longer."""
+    device = next(model.parameters()).device
+
+    def read(stack: Stack, places: int) -> Tensor:
+        wide = stack.config.n_features
+        shape = (rows, places) if wide is None else (rows, places, wide)
+        return torch.zeros(shape, dtype=torch.long if wide is None else None, device=device)
+
+    named = {} if model.encoder is None or model.decoder is None else {"source": read(model.encoder, length + 2)}
+    return shapes_of(model, read(model.reader, length), **named)
 
 
 def row(module: nn.Module, name: str, passed: Mapping[str, tuple[list[Tensor], list[Tensor]]]) -> Row:

@@ -16,6 +16,7 @@ from glassformer.decode.choose.words import NO_WISHES, Wishes
 from glassformer.decode.committee import Member, committee_probabilities, shared_labels
 from glassformer.decode.prepare import prepared
 from glassformer.nn.count import Row, count_parameters
+from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.finished.committee import (
     as_long,
@@ -250,11 +251,16 @@ def _classified(
             yield Classified(names[best], dict(zip(names, row, strict=True)), unknown, new)
 
 
-def parameters(run: Path) -> tuple[list[Row], int]:
-    """List the parameters of the best checkpoint, and their number; a tensor used twice appears once."""
+def best_model(run: Path) -> Transformer:
+    """Load the model of the best checkpoint."""
     loaded = told(load(run))
     refuse_changed(run, loaded, load_recipe(run / "recipe.toml"))
-    rows, total = count_parameters(loaded.model)
+    return loaded.model
+
+
+def parameters(run: Path) -> tuple[list[Row], int]:
+    """List the parameters of the best checkpoint, and their number; a tensor used twice appears once."""
+    rows, total = count_parameters(best_model(run))
     return [row for row in rows if row.same_as is None], total
 
 
