@@ -6,7 +6,7 @@ import pytest
 
 from glassformer.proof.check.examine import check_file
 from glassformer.proof.check.file import names_in
-from proof import course_blocks, course_models, course_training, small_parts
+from proof import course_blocks, course_further, course_models, course_training, small_parts
 from proof.learners import SOURCES
 from proof.planted import FILL, LATE, PLANTED
 
@@ -59,7 +59,7 @@ def test_right_code_in_another_style_is_not_blamed(tmp_path, kind, text):
     assert (piece.name, piece.problem, [each.mistake for each in piece.faults]) == (kind, None, [])
 
 
-PARTS = [*course_blocks.PARTS, *course_models.PARTS, *course_training.PARTS]
+PARTS = [*course_blocks.PARTS, *course_models.PARTS, *course_training.PARTS, *course_further.PARTS]
 ROWS = [(part, row) for part in PARTS for row in part.planted]
 
 

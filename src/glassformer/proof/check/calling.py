@@ -41,7 +41,7 @@ SPELLINGS = {
     "optimizer": "optimizer optimiser opt optim",
     "clip": "clip max_norm clip_norm grad_clip max_grad_norm clip_value",
     "batches": "batches loader dataloader data_loader data dataset",
-    "n_outputs": "n_outputs num_classes n_classes output_dim out_dim n_out",
+    "n_outputs": "n_outputs num_classes n_classes output_dim out_dim n_out n_labels num_labels",
 }  # fmt: skip
 """From an argument's role to the names under which code of the field has it."""
 CONFIGS = ("config", "cfg", "args", "conf", "hparams", "params")

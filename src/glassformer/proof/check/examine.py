@@ -158,9 +158,9 @@ def unfit(name: str, thing: Any) -> str | None:
         return "it is not a function or class"
     if str(getattr(thing, "__module__", "")).split(".")[0] in ("torch", "glassformer"):
         return f"it is imported from {thing.__module__}"
-    parts = [each for each in required(thing) if each in MODULES] if inspect.isclass(thing) else []
-    if parts:
-        signature = DOCUMENTED[name].signature
+    signature = DOCUMENTED[name].signature
+    needed = required(thing) if inspect.isclass(thing) else []
+    if parts := [each for each in needed if each in MODULES and each not in signature]:
         return f"it is given parts ({', '.join(parts)}) and no sizes; the documented signature is {signature}"
     return None
 

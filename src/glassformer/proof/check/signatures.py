@@ -225,6 +225,47 @@ DOCUMENTED: dict[str, Documented] = {
         "head_score(weights, keys)",
         "weights [B, H, T, S], keys [T], the key predicted for each query (-1: none); [H], 1 for always, 0 for even.",
     ),
+    "alibi_bias": Documented(
+        "alibi_bias(n_heads, length)",
+        "[H, T, T]: head h (from 1) loses 2^(-8h/H) for each step of distance; what stands at later keys is free.",
+    ),
+    "window_mask": Documented(
+        "window_mask(n, window)",
+        "[n, n] boolean and causal: a query reads itself and the window - 1 keys before it.",
+        ("sliding_window_mask",),
+    ),
+    "linear_attention": Documented(
+        "linear_attention(q, k, v)",
+        "[B, H, T, K] each; causal attention with the features elu(x) + 1, without a table of scores.",
+        ("causal_linear_attention",),
+    ),
+    "blockwise_attention": Documented(
+        "blockwise_attention(q, k, v, block)",
+        "Attention over all keys, of which no more than block are looked at at once.",
+        ("flash_attention",),
+    ),
+    "returns_to_go": Documented(
+        "returns_to_go(rewards, ends)", "rewards [T], ends [T] boolean, True at an episode's last step; [T]."
+    ),
+    "interleave": Documented(
+        "interleave(returns, states, actions)", "[B, T, D] each; [B, 3T, D]: return, state, action, step by step."
+    ),
+    "recomputed": Documented(
+        "recomputed(block, x)", "block(x), whose inner tensors are made again in the backward pass."
+    ),
+    "train_step_bf16": Documented(
+        "train_step_bf16(model, inputs, targets, optimizer)",
+        "One update whose maps run in bfloat16; weights and loss stay in float32. Targets of 0 are padding.",
+    ),
+    "Classifier": Documented(
+        "Classifier(encoder, n_labels) with forward(ids, lengths)",
+        "encoder(ids, mask) gives [B, T, encoder.d_model]; logits [B, n_labels] from the mean over real tokens.",
+        ("SequenceClassifier",),
+    ),
+    "StateEncoder": Documented(
+        "StateEncoder(n_features, d_model) with fit(mean, std) and forward(states)",
+        "states [B, T, n_features], scaled by what was fitted, to [B, T, d_model].",
+    ),
     "greedy_decode": Documented(
         "greedy_decode(model, prompt, eos_id, max_new_tokens)",
         "model: ids [1, T] to logits [1, T, V]; prompt [1, T]. Gives the prompt and what follows, eos_id included.",

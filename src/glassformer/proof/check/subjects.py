@@ -7,6 +7,15 @@ from glassformer.proof.check.block import BLOCK
 from glassformer.proof.check.decode import GREEDY, TRANSLATE
 from glassformer.proof.check.decoder_block import DECODER
 from glassformer.proof.check.encoder_decoder import ENCODER_DECODER
+from glassformer.proof.check.further import (
+    ALIBI,
+    BLOCKWISE_ATTENTION,
+    INTERLEAVE,
+    LINEAR_ATTENTION,
+    RETURNS_TO_GO,
+    WINDOW_MASK,
+)
+from glassformer.proof.check.further_modules import CLASSIFIER, RECOMPUTED, STATE_ENCODER, TRAIN_STEP_BF16
 from glassformer.proof.check.labels import ACCURACY, LOSS, POOL, SHIFT, SHIFT_RIGHT
 from glassformer.proof.check.language_model import LANGUAGE_MODEL
 from glassformer.proof.check.looking import ATTENTION_MAPS, HEAD_SCORE, REVERSING_HEAD
@@ -69,6 +78,16 @@ SUBJECTS: dict[str, Subject] = {
     "reversing_head": REVERSING_HEAD,
     "attention_maps": ATTENTION_MAPS,
     "head_score": HEAD_SCORE,
+    "alibi_bias": ALIBI,
+    "window_mask": WINDOW_MASK,
+    "linear_attention": LINEAR_ATTENTION,
+    "blockwise_attention": BLOCKWISE_ATTENTION,
+    "returns_to_go": RETURNS_TO_GO,
+    "interleave": INTERLEAVE,
+    "recomputed": RECOMPUTED,
+    "train_step_bf16": TRAIN_STEP_BF16,
+    "Classifier": CLASSIFIER,
+    "StateEncoder": STATE_ENCODER,
     "greedy_decode": GREEDY,
     "greedy_translate": TRANSLATE,
 }

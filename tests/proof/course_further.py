@@ -1,0 +1,346 @@
+"""Code for the further pages as learners write it, in two styles, with mistakes planted in each."""
+
+from __future__ import annotations
+
+from proof.parts import Part
+
+ALIBI = """
+import torch
+
+def alibi_bias(n_heads, length):
+    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
+    back = torch.arange(length)[:, None] - torch.arange(length)
+    return -slopes[:, None, None] * back.clamp(min=0)
+"""
+ALIBI_BY_LIST = """
+import torch
+
+def alibi_bias(H, T):
+    ratio = 2.0 ** (-8.0 / H)
+    away = torch.tensor([[abs(s - t) for s in range(T)] for t in range(T)])
+    return torch.stack([-(ratio ** (h + 1)) * away for h in range(H)])
+"""
+WINDOW = """
+import torch
+
+def window_mask(n, window):
+    back = torch.arange(n)[:, None] - torch.arange(n)
+    return (back >= 0) & (back < window)
+"""
+WINDOW_BY_TRIANGLES = """
+import torch
+
+def window_mask(n, window):
+    full = torch.ones(n, n, dtype=torch.bool)
+    return full.tril() & full.triu(1 - window)
+"""
+LINEAR = """
+import torch
+
+def linear_attention(q, k, v):
+    q, k = (torch.nn.functional.elu(x) + 1 for x in (q, k))
+    sums = torch.einsum("bhtk,bhtv->bhtkv", k, v).cumsum(2)
+    weights = k.cumsum(2)
+    above = torch.einsum("bhtk,bhtkv->bhtv", q, sums)
+    return above / torch.einsum("bhtk,bhtk->bht", q, weights)[..., None]
+"""
+LINEAR_BY_STEPS = """
+import torch
+
+def feature(x):
+    return torch.where(x > 0, x + 1, x.exp())
+
+def linear_attention(q, k, v):
+    state, norm, out = 0, 0, []
+    for t in range(q.size(-2)):
+        a, b = feature(q[..., t, :]), feature(k[..., t, :])
+        state = state + b[..., :, None] * v[..., t, None, :]
+        norm = norm + b
+        out.append((a[..., None, :] @ state)[..., 0, :] / (a * norm).sum(-1, keepdim=True))
+    return torch.stack(out, -2)
+"""
+BLOCKS = """
+import torch
+
+def blockwise_attention(q, k, v, block):
+    most = torch.full(q.shape[:-1] + (1,), float("-inf"), dtype=q.dtype)
+    total = torch.zeros_like(most)
+    summed = torch.zeros_like(q)
+    for begin in range(0, k.size(-2), block):
+        keys, values = k[..., begin : begin + block, :], v[..., begin : begin + block, :]
+        scores = q @ keys.mT * q.size(-1) ** -0.5
+        new = torch.maximum(most, scores.amax(-1, keepdim=True))
+        shrink, weights = (most - new).exp(), (scores - new).exp()
+        total = total * shrink + weights.sum(-1, keepdim=True)
+        summed = summed * shrink + weights @ values
+        most = new
+    return summed / total
+"""
+BLOCKS_BY_LOGS = """
+import torch
+
+def blockwise_attention(q, k, v, block):
+    outs, logs = [], []
+    for keys, values in zip(k.split(block, -2), v.split(block, -2)):
+        scores = q @ keys.transpose(-2, -1) / q.size(-1) ** 0.5
+        outs.append(scores.softmax(-1) @ values)
+        logs.append(scores.logsumexp(-1, keepdim=True))
+    shares = torch.stack(logs).softmax(0)
+    return (torch.stack(outs) * shares).sum(0)
+"""
+RETURNS = """
+import torch
+
+def returns_to_go(rewards, ends):
+    out, ahead = torch.zeros_like(rewards), 0.0
+    for t in reversed(range(len(rewards))):
+        ahead = rewards[t] + (0.0 if ends[t] else ahead)
+        out[t] = ahead
+    return out
+"""
+RETURNS_BY_SUMS = """
+import torch
+
+def returns_to_go(rewards, ends):
+    episode = (ends.long().cumsum(0) - ends.long())
+    same = (episode[:, None] == episode) & torch.ones(len(rewards), len(rewards)).triu().bool()
+    return (same * rewards).sum(1)
+"""
+WOVEN = """
+import torch
+
+def interleave(returns, states, actions):
+    B, T, D = states.shape
+    return torch.stack([returns, states, actions], dim=2).reshape(B, 3 * T, D)
+"""
+WOVEN_BY_STEPS = """
+import torch
+
+def interleave(r, s, a):
+    out = r.new_empty(r.size(0), 3 * r.size(1), r.size(2))
+    out[:, 0::3], out[:, 1::3], out[:, 2::3] = r, s, a
+    return out
+"""
+AGAIN = """
+from torch.utils.checkpoint import checkpoint
+
+def recomputed(block, x):
+    return checkpoint(block, x, use_reentrant=False)
+"""
+AGAIN_BY_HAND = """
+import torch
+
+class Again(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, block, x, *weights):
+        ctx.block, ctx.state, ctx.weights = block, torch.get_rng_state(), weights
+        ctx.save_for_backward(x)
+        return block(x)
+
+    @staticmethod
+    def backward(ctx, slope):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            torch.set_rng_state(ctx.state)
+            y = ctx.block(x)
+        return None, *torch.autograd.grad(y, (x, *ctx.weights), slope)
+
+def recomputed(block, x):
+    return Again.apply(block, x, *block.parameters())
+"""
+HALF = """
+import torch
+import torch.nn.functional as F
+
+def train_step_bf16(model, inputs, targets, optimizer):
+    optimizer.zero_grad()
+    with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
+        logits = model(inputs)
+    loss = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=0)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+"""
+LABELS = """
+import torch
+from torch import nn
+
+class Classifier(nn.Module):
+    def __init__(self, encoder, n_labels):
+        super().__init__()
+        self.encoder, self.head = encoder, nn.Linear(encoder.d_model, n_labels)
+
+    def forward(self, ids, lengths):
+        keep = torch.arange(ids.size(1)) < lengths[:, None]
+        x = self.encoder(ids, keep[:, None, None])
+        return self.head((x * keep[..., None]).sum(1) / lengths[:, None])
+"""
+LABELS_BY_FILL = """
+import torch
+from torch import nn
+
+class SequenceClassifier(nn.Module):
+    def __init__(self, encoder, num_classes):
+        super().__init__()
+        self.encoder = encoder
+        self.classify = nn.Sequential(nn.Linear(encoder.d_model, 16), nn.Tanh(), nn.Linear(16, num_classes))
+
+    def forward(self, ids, lengths):
+        places = torch.arange(ids.shape[1])[None]
+        x = self.encoder(ids, places < lengths[:, None])
+        x = x.masked_fill((places >= lengths[:, None])[..., None], 0.0)
+        return self.classify(x.sum(dim=1) / lengths[:, None].to(x.dtype))
+"""
+STATES = """
+import torch
+from torch import nn
+
+class StateEncoder(nn.Module):
+    def __init__(self, n_features, d_model):
+        super().__init__()
+        self.map = nn.Linear(n_features, d_model)
+        self.register_buffer("mean", torch.zeros(n_features))
+        self.register_buffer("std", torch.ones(n_features))
+
+    def fit(self, mean, std):
+        self.mean.copy_(mean)
+        self.std.copy_(torch.where(std > 0, std, 1.0))
+
+    def forward(self, states):
+        return self.map((states - self.mean) / self.std)
+"""
+STATES_BY_EPS = """
+import torch
+from torch import nn
+
+class StateEncoder(nn.Module):
+    def __init__(self, n_features, d_model):
+        super().__init__()
+        self.proj = nn.Linear(n_features, d_model)
+
+    def fit(self, mean, std):
+        self.mean, self.scale = mean, 1 / std.clamp(min=1e-6)
+
+    def forward(self, x):
+        return self.proj((x - self.mean) * self.scale)
+"""
+
+PARTS = [
+    Part("alibi_bias", "clamped", ALIBI, [
+        ("far keys are favoured", "-slopes", "slopes"),
+        ("the slopes are not a geometric series", "2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)",
+         "torch.arange(1, n_heads + 1) / n_heads"),
+        ("the result is not the documented one", "return -", "return 2 * -"),
+    ]),
+    Part("alibi_bias", "symmetric, by lists", ALIBI_BY_LIST, [
+        ("far keys are favoured", "-(ratio", "(ratio"),
+        ("the slopes are not a geometric series", "(ratio ** (h + 1))", "((h + 1) / H)"),
+        ("the slopes are not a geometric series", "(ratio ** (h + 1))", "(ratio * (h + 1))"),
+    ]),
+    Part("window_mask", "distances", WINDOW, [
+        ("off by one: the window has one key too many", "back < window", "back <= window"),
+        ("queries read the future", "(back >= 0) & (back < window)", "back.abs() < window"),
+        ("the mask is inverted", "return (back >= 0) & (back < window)", "return ~((back >= 0) & (back < window))"),
+        ("the mask holds numbers instead of True and False", "< window)", "< window).float()",
+         "(back >= 0) & ", "(back >= 0).float() * "),
+        ("the result is not the documented one", " & (back < window)", ""),
+    ]),
+    Part("window_mask", "triangles", WINDOW_BY_TRIANGLES, [
+        ("off by one: the window has one key too many", "1 - window", "-window"),
+        ("queries read the future", "full.tril()", "full.tril(window - 1)"),
+    ]),
+    Part("linear_attention", "sums along the sequence", LINEAR, [
+        ("the weights do not sum to 1", '/ torch.einsum("bhtk,bhtk->bht", q, weights)[..., None]', ""),
+        ("queries read the future", ".cumsum(2)", ".sum(2, keepdim=True).expand(-1, -1, q.size(2), *[-1] * 2)",
+         "weights = k.sum(2, keepdim=True).expand(-1, -1, q.size(2), *[-1] * 2)",
+         "weights = k.sum(2, keepdim=True).expand(q.shape)"),
+        ("it computes the whole table", "    sums = ", "    (q @ k.mT).tril()\n    sums = "),
+        ("the feature map is another one", "torch.nn.functional.elu(x) + 1", "x.exp()"),
+        ("the result is not the documented one", "return above", "return 2 * above"),
+    ]),
+    Part("linear_attention", "step by step", LINEAR_BY_STEPS, [
+        ("the weights do not sum to 1", " / (a * norm).sum(-1, keepdim=True)", ""),
+        ("the feature map is another one", "torch.where(x > 0, x + 1, x.exp())", "x.exp()"),
+        ("it computes the whole table", "state, norm, out", "table = q @ k.mT\n    state, norm, out"),
+    ]),
+    Part("blockwise_attention", "one maximum", BLOCKS, [
+        ("old blocks are not rescaled", "total * shrink", "total", "summed * shrink", "summed"),
+        ("old blocks are not rescaled", "summed * shrink", "summed"),
+        ("the sum is not rescaled", "total * shrink", "total"),
+        ("the whole table is made", "    for begin", "    q @ k.mT\n    for begin"),
+        ("the last block is lost", "range(0, k.size(-2), block)", "range(0, k.size(-2) // block * block, block)"),
+        ("the result is not the documented one", " * q.size(-1) ** -0.5", ""),
+    ]),
+    Part("blockwise_attention", "shares of blocks", BLOCKS_BY_LOGS, [
+        ("the last block is lost", "outs, logs = [], []",
+         "outs, logs, n = [], [], k.size(-2) // block * block\n    k, v = k[..., :n, :], v[..., :n, :]"),
+        ("the whole table is made", "outs, logs = [], []", "outs, logs = [], []\n    (q @ k.mT).softmax(-1)"),
+    ]),
+    Part("returns_to_go", "backwards", RETURNS, [
+        ("returns are summed from the start", "reversed(range(len(rewards)))", "range(len(rewards))",
+         "(0.0 if ends[t] else ahead)", "(0.0 if t and ends[t - 1] else ahead)"),
+        ("episodes run into each other", "(0.0 if ends[t] else ahead)", "ahead"),
+        ("the result is not the documented one", "out[t] = ahead", "out[t] = 2 * ahead"),
+    ]),
+    Part("returns_to_go", "a table", RETURNS_BY_SUMS, [
+        ("returns are summed from the start", ".triu()", ".tril()"),
+        ("episodes run into each other", "episode[:, None] == episode", "episode[:, None] >= 0"),
+        ("episodes run into each other", " - ends.long()", ""),
+    ]),
+    Part("interleave", "stacked", WOVEN, [
+        ("the action is read before it is taken", "[returns, states, actions]", "[returns, actions, states]"),
+        ("the three stand in blocks", "dim=2", "dim=1"),
+        ("the result is not the documented one", "[returns, states, actions]", "[states, states, actions]"),
+    ]),
+    Part("interleave", "strided", WOVEN_BY_STEPS, [
+        ("the action is read before it is taken", "= r, s, a", "= r, a, s"),
+        ("the three stand in blocks", "    out = r", "    return torch.cat([r, s, a], 1)\n    out = r"),
+    ]),
+    Part("recomputed", "torch's own", AGAIN, [
+        ("nothing is recomputed", "checkpoint(block, x, use_reentrant=False)", "block(x)"),
+        ("the second forward drops other units", "False)", "False, preserve_rng_state=False)"),
+        ("the gradient is lost at the block", "return checkpoint", "return checkpoint",
+         "checkpoint(block, x, use_reentrant=False)", "block(x).detach()"),
+        ("the result is not the documented one", "return ", "return 2 * "),
+    ]),
+    Part("recomputed", "by hand", AGAIN_BY_HAND, [
+        ("the second forward drops other units", "torch.set_rng_state(ctx.state)", "pass"),
+        ("the gradient is lost at the block", "x, *block.parameters())", "x)",
+         "return None, *torch", "return None, torch", "(x, *ctx.weights), slope)", "x, slope)[0]"),
+    ]),
+    Part("train_step_bf16", "autocast", HALF, [
+        ("nothing runs in bfloat16", "torch.autocast(inputs.device.type, dtype=torch.bfloat16)", "torch.enable_grad()"),
+        ("the weights themselves are rounded", "    optimizer.step()",
+         "    optimizer.step()\n    with torch.no_grad():\n        for p in model.parameters():\n"
+         "            p.copy_(p.bfloat16())"),
+        ("the loss is computed in half precision", "logits.float()", "logits"),
+        ("the weights do not move", "    optimizer.step()\n", ""),
+    ]),
+    Part("Classifier", "division by the lengths", LABELS, [
+        ("padding is counted", "(x * keep[..., None]).sum(1) / lengths[:, None]", "x.mean(1)"),
+        ("padding is counted in the divisor", "/ lengths[:, None])", "/ ids.size(1))"),
+        ("padding is read in the encoder", "self.encoder(ids, keep[:, None, None])", "self.encoder(ids)"),
+        ("the softmax is applied twice", "lengths[:, None])\n", "lengths[:, None]).softmax(-1)\n"),
+        ("the result is not the documented one", "(x * keep[..., None]).sum(1) / lengths[:, None]", "x[:, -1]"),
+    ]),
+    Part("Classifier", "filled, two maps", LABELS_BY_FILL, [
+        ("padding is read in the encoder", "self.encoder(ids, places < lengths[:, None])", "self.encoder(ids)"),
+        ("padding is counted", "x.sum(dim=1) / lengths[:, None].to(x.dtype)", "x.mean(1)",
+         "        x = x.masked_fill((places >= lengths[:, None])[..., None], 0.0)\n", ""),
+        ("the softmax is applied twice", "x.dtype))\n", "x.dtype)).log_softmax(-1)\n"),
+    ]),
+    Part("StateEncoder", "buffers", STATES, [
+        ("the scale comes from other data", "(states - self.mean) / self.std",
+         "(states - states.mean((0, 1))) / states.std((0, 1))"),
+        ("a constant feature gives NaN", "torch.where(std > 0, std, 1.0)", "std",
+         "(states - self.mean) / self.std", "(states - self.mean) / self.std * (self.std > 0)"),
+        ("the states are not scaled", "(states - self.mean) / self.std", "states"),
+        ("the result is not the documented one", "(states - self.mean) / self.std", "(states + self.mean) / self.std"),
+    ]),
+    Part("StateEncoder", "a smallest deviation", STATES_BY_EPS, [
+        ("the states are not scaled", "(x - self.mean) * self.scale", "x"),
+        ("the scale comes from other data", "(x - self.mean) * self.scale",
+         "(x - x.mean((0, 1))) / x.std((0, 1), correction=0)"),
+        ("a constant feature gives NaN", "std.clamp(min=1e-6)", "std"),
+    ]),
+]  # fmt: skip
