@@ -19,7 +19,7 @@ from pathlib import Path
 
 from common import spread
 
-from glassformer.study.table import markdown
+from glassformer.study.result import markdown
 
 COUNT = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(10**6))"
 SPINS = "GOMP_SPINCOUNT"

@@ -25,7 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import glassformer
 from glassformer.base.runtime import choose_threads
-from glassformer.study.table import markdown
+from glassformer.study.result import markdown
 
 LONG = 1.0
 """If a run takes at least so many seconds, one warm-up is enough."""

@@ -44,7 +44,7 @@ from glassformer.data.tokens.vocabulary import EOS, SPECIALS
 from glassformer.decode.beam import beam_search
 from glassformer.decode.generate import generate
 from glassformer.fast.decoding import for_decoding
-from glassformer.study.table import markdown
+from glassformer.study.result import markdown
 
 REST = 0.3
 """Seconds between runs: the threads of CTranslate2's library wait busily for 0.2 s (KMP_BLOCKTIME)."""

@@ -15,8 +15,7 @@ from rows import ROWS, Experiment
 
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.verbs import VERBS
-from glassformer.study.result import training_seconds
-from glassformer.study.table import spread
+from glassformer.study.result import spread, training_seconds
 from glassformer.train.recipe import anchored, dumps_recipe, load_recipe, override
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from common import fail, machine
 from experiments import glassformer
 
-from glassformer.study.table import markdown, spread
+from glassformer.study.result import markdown, spread
 
 TEXT = Path("tinyshakespeare", "input.txt")
 NANOGPT = 76.0

@@ -34,7 +34,7 @@ from urllib.request import Request, urlopen
 
 from common import arguments, begin, fail
 
-from glassformer.study.table import markdown
+from glassformer.study.result import markdown
 
 FIGURES, ROLES = 3.0, 20.0
 """Seconds between two requests, as in curves.js and history.js."""

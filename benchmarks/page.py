@@ -31,10 +31,10 @@ from glassformer.lens.page.bundle import standalone
 from glassformer.lens.page.script import script, style
 from glassformer.lens.server.app import listen, make_app, make_server, new_token
 from glassformer.lens.server.subject import Subject
-from glassformer.lens.trace.quantise import encode
-from glassformer.lens.trace.small import SIDE, decided, shrunk
+from glassformer.lens.trace.file import encode
+from glassformer.lens.trace.sight import SIDE, decided, shrunk
 from glassformer.lens.trace.value import Trace
-from glassformer.study.table import markdown
+from glassformer.study.result import markdown
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")

@@ -22,7 +22,7 @@ from rows import EXPERIMENTS, ROWS, Experiment
 
 from glassformer.base.errors import GlassformerError
 from glassformer.base.runtime import choose_threads
-from glassformer.study.table import markdown, spread
+from glassformer.study.result import markdown, spread
 
 HEAD = ("recipe", "measured on the test split", "mean (lowest–highest)", "training, seconds")
 

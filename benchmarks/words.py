@@ -23,7 +23,7 @@ from files import FILES, as_reviews, read
 from torch import Tensor
 
 from glassformer.base.runtime import choose_threads
-from glassformer.study.table import markdown
+from glassformer.study.result import markdown
 
 PENALTIES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 WINDOW = 5

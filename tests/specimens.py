@@ -23,9 +23,8 @@ from glassformer.nn.norm import NORMS
 from glassformer.nn.outputs import Lm
 from glassformer.nn.positions import POSITIONS, ROTARY_LAYOUTS, ROTARY_SCALINGS
 from glassformer.nn.recipe import DEFAULTS, LOOK_BACK
-from glassformer.proof.laws import specimens as library
-from glassformer.proof.laws.law import Setting
-from glassformer.proof.laws.specimens import PADDINGS, VOCAB, stack
+from glassformer.proof.laws import law as library
+from glassformer.proof.laws.law import PADDINGS, VOCAB, Setting, stack
 
 __all__ = ["PADDINGS", "VOCAB", "stack"]  # the library's own, beside what is defined here
 HERE = Setting(torch.device("cpu"), torch.float64)

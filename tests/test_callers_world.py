@@ -48,8 +48,8 @@ from glassformer.data.pairs import Pair
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.decode.beam import beam_search
 from glassformer.decode.contrastive import contrastive
+from glassformer.lens.ablate import gradient_importance
 from glassformer.lens.attribute import attribute
-from glassformer.lens.importance import gradient_importance
 from glassformer.lens.patch import Input, keep, patch, patched
 from glassformer.lens.picture import cross_attention_picture
 from glassformer.lens.roles.diagnosis import usual_outputs

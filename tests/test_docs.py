@@ -24,7 +24,7 @@ from glassformer.cli.arguments import read_arguments
 from glassformer.cli.runs import CONTENT
 from glassformer.cli.verbs import VERBS
 from glassformer.store import folders
-from glassformer.store.manifest import MANIFEST
+from glassformer.store.folders import MANIFEST
 from glassformer.train.recipe import load_recipe, override
 
 # --- programs

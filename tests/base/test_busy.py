@@ -7,9 +7,18 @@ import logging
 import pytest
 import torch
 
-from glassformer.base import busy
-from glassformer.base.busy import ENOUGH, LOOK, LOOKS, STEPS, Crowding, share_of_threads, threads_to_use
-from glassformer.base.openmp import SPINS, WAITING
+from glassformer.base import processors as busy
+from glassformer.base.processors import (
+    ENOUGH,
+    LOOK,
+    LOOKS,
+    SPINS,
+    STEPS,
+    WAITING,
+    Crowding,
+    share_of_threads,
+    threads_to_use,
+)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.base import extras
+from glassformer.base import errors
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
@@ -17,16 +17,16 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_the_packages_of_an_extra_are_named(extra, monkeypatch):
     listed = ["torch>=2.11", *(f'{each}; extra == "{name}"' for name, all in EXTRAS.items() for each in all)]
-    monkeypatch.setattr(extras, "requires", lambda name: listed)
-    assert extras.install(extra) == "pip install " + " ".join(f"'{each}'" for each in EXTRAS[extra])
+    monkeypatch.setattr(errors, "requires", lambda name: listed)
+    assert errors.install(extra) == "pip install " + " ".join(f"'{each}'" for each in EXTRAS[extra])
 
 
 def test_a_folder_without_metadata_names_the_clone(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(extras, "requires", missing)
-    assert extras.install("plot") == "pip install '.[plot]' (in the clone of glassformer)"
+    monkeypatch.setattr(errors, "requires", missing)
+    assert errors.install("plot") == "pip install '.[plot]' (in the clone of glassformer)"
 
 
 def test_no_message_installs_a_name_that_is_not_ours():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.openmp import PATIENCE, SPINS, WAITING, check_environment, shorten_waits, threads_asked
+from glassformer.base.processors import PATIENCE, SPINS, WAITING, check_environment, shorten_waits, threads_asked
 
 SOURCE = Path(__file__).parents[2] / "src"
 THREADS, BIND = "OMP_NUM_THREADS", "OMP_PROC_BIND"

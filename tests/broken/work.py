@@ -109,7 +109,7 @@ def the_average_is_the_last_weights(original):
     return lambda self: None
 
 
-@breaks("glassformer.train.optim.orthogonal:scaled", f"{OPTIM}/test_orthogonal.py")
+@breaks("glassformer.train.optim.muon:scaled", f"{OPTIM}/test_orthogonal.py")
 def a_matrix_is_made_orthogonal_at_any_size(original):
     return lambda x: x
 
@@ -130,14 +130,14 @@ def a_resumed_run_reads_other_batches(original):
 # --- storing
 
 
-@breaks("glassformer.store.manifest:sha256", STORE)
+@breaks("glassformer.store.folders:sha256", STORE)
 def a_flipped_bit_is_not_seen(original):
     return lambda path: "0" * 64
 
 
-@breaks("glassformer.store.manifest:verify", STORE)
+@breaks("glassformer.store.folders:verify", STORE)
 def a_file_that_lacks_bytes_is_read(original):
-    from glassformer.store.manifest import read_manifest
+    from glassformer.store.folders import read_manifest
 
     return lambda folder, *, read=None, hashed=True: read_manifest(folder)
 
@@ -147,7 +147,7 @@ def files_are_not_synced(original):
     return lambda path: None
 
 
-@breaks("glassformer.store.tensors:refuse_non_finite", "tests/store")
+@breaks("glassformer.store.weights:refuse_non_finite", "tests/store")
 def weights_that_are_no_numbers_are_kept(original):
     return lambda tensors, what: None
 
@@ -200,6 +200,6 @@ def ngrams_repeat(original):
 # --- serving and the explorer
 
 
-@breaks("glassformer.serve.listen:is_loopback", "tests/serve/test_listen.py")
+@breaks("glassformer.serve.app:is_loopback", "tests/serve/test_listen.py")
 def a_stranger_is_taken_for_this_machine(original):
     return lambda *host: True

@@ -15,9 +15,7 @@ from glassformer.cli.ablate import jobs, read_study, task
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.main import main
 from glassformer.cli.verbs import VERBS
-from glassformer.study.folder import StudyFolder
-from glassformer.study.result import Result
-from glassformer.study.table import table
+from glassformer.study.result import Result, StudyFolder, table
 from glassformer.train.recipe import load_recipe
 from study.examples import TINY, Here, results_of
 

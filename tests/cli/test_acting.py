@@ -13,9 +13,8 @@ from glassformer.cli.main import main
 from glassformer.proof.doctor import probes_for
 from glassformer.proof.doctor.finding import FAILURE, OK, WARNING, examine
 from glassformer.proof.doctor.text_case import case_of
-from glassformer.study.grid import Arm
-from glassformer.study.models import refuse_impossible_models
-from glassformer.study.score import score
+from glassformer.study.grid import Arm, refuse_impossible_models
+from glassformer.study.result import score
 from glassformer.train.recipe import load_recipe, override, read_recipe
 from glassformer.train.run.session import start
 from glassformer.train.tasks import task_of

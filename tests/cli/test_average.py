@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.store.checkpoint import save
-from glassformer.store.mean import load_mean
+from glassformer.store.checkpoint import load_mean, save
 from glassformer.train.run.session import start
 from train.examples import follow, recipe
 

@@ -15,8 +15,8 @@ import pytest
 
 from glassformer.cli import explore
 from glassformer.cli.main import main
-from glassformer.lens.roles.similar import Pair
-from glassformer.lens.server.run import HEADS, subject_of
+from glassformer.lens.roles.roles import Pair
+from glassformer.lens.server.subject import HEADS, subject_of
 from glassformer.lens.trace.make import weights_sha256
 from glassformer.lens.trace.value import from_bytes
 from glassformer.store.checkpoint import load
@@ -64,7 +64,7 @@ def whole(trace: int, header: bytes, parts: dict[str, bytes]) -> bytes:
 
 
 def test_a_run_becomes_one_file(trained, run, tmp_path, monkeypatch):
-    monkeypatch.setattr("glassformer.lens.server.run.EXAMPLES", 1)
+    monkeypatch.setattr("glassformer.lens.server.subject.EXAMPLES", 1)
     answer = run("explore", str(trained), "--export", "page.html")
     assert answer.code == 0
     assert "page.html" in answer.out
@@ -83,7 +83,7 @@ def test_a_run_becomes_one_file(trained, run, tmp_path, monkeypatch):
 
 def test_a_file_holds_what_was_asked_for(trained, run, tmp_path, monkeypatch):
     """Two texts and what carries their difference; the roles at each checkpoint; and how much that adds."""
-    monkeypatch.setattr("glassformer.lens.server.run.EXAMPLES", 1)
+    monkeypatch.setattr("glassformer.lens.server.subject.EXAMPLES", 1)
     words = ("--checkpoints", "--patch", "a b c", "--into", "a b d")
     plain = run("explore", str(trained), "--export", "plain.html")
     answer = run("explore", str(trained), "--export", "page.html", *words)
@@ -105,7 +105,7 @@ def test_a_file_holds_what_was_asked_for(trained, run, tmp_path, monkeypatch):
 def test_the_demo_ends_with_a_page(trained, monkeypatch):
     from glassformer.cli.pictures import explorer
 
-    monkeypatch.setattr("glassformer.lens.server.run.EXAMPLES", 1)
+    monkeypatch.setattr("glassformer.lens.server.subject.EXAMPLES", 1)
     told = explorer(trained)
     assert f"open {trained}/explorer.html in a browser" in told
     assert len(traces_of(trained / "explorer.html")[0]) == 1
@@ -150,7 +150,7 @@ def test_the_heads_are_found_out_once(trained, monkeypatch):
             return [{"id": "x.0.1", "block": "cross", "layer": 0, "head": 1}]
 
     asked = []
-    monkeypatch.setattr("glassformer.lens.server.run.diagnose_run", lambda run: asked.append(run) or Diagnosis())
+    monkeypatch.setattr("glassformer.lens.server.subject.diagnose_run", lambda run: asked.append(run) or Diagnosis())
     (trained / HEADS).unlink(missing_ok=True)
     subject = subject_of(trained)
     assert subject.sentences == ["It reverses."]
@@ -173,7 +173,7 @@ def test_the_heads_are_found_out_once(trained, monkeypatch):
 
     told = []
     (trained / HEADS).unlink()
-    monkeypatch.setattr("glassformer.lens.server.run.write_text_atomically", full)
+    monkeypatch.setattr("glassformer.lens.server.subject.write_text_atomically", full)
     assert subject_of(trained, told.append).sentences == ["It reverses."]
     assert told[-1] == "The analysis of the heads could not be saved: the disk is full"
 
@@ -185,7 +185,7 @@ def test_data_that_are_gone_cost_the_examples(trained, monkeypatch):
         raise DataError("dev.tsv is not there.")
 
     told = []
-    monkeypatch.setattr("glassformer.lens.server.run.dev_split", gone)
+    monkeypatch.setattr("glassformer.lens.server.subject.dev_split", gone)
     subject = subject_of(trained, told.append)
     assert "dev.tsv is not there" in told[0]
     assert subject.trace(*subject.examples[0]).header["attention"]
@@ -235,7 +235,7 @@ def test_wrong_words_are_refused(trained, refused, words, parts):
 
 
 def test_a_file_that_is_no_page_of_ours_stays(trained, refused, run, monkeypatch):
-    monkeypatch.setattr("glassformer.lens.server.run.EXAMPLES", 1)
+    monkeypatch.setattr("glassformer.lens.server.subject.EXAMPLES", 1)
     Path("page.html").write_text("<!doctype html>\n<title>My thesis</title>")
     assert "page.html is another file" in refused("explore", str(trained), "--export", "page.html")
     assert Path("page.html").read_text().endswith("My thesis</title>")

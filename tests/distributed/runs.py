@@ -16,13 +16,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.distributed.checkpoint.filesystem import FileSystem
 
+from glassformer.store.checkpoint import Snapshot
 from glassformer.store.files import write_text_atomically
-from glassformer.store.snapshot import Snapshot
 from glassformer.train.optim.average import merged
 from glassformer.train.optim.optimizer import optimizer_state
-from glassformer.train.ranks.cut_model import whole
 from glassformer.train.ranks.distributed import Ranks
-from glassformer.train.ranks.sharded import write_parts
+from glassformer.train.ranks.sharded import whole, write_parts
 from glassformer.train.run import savers
 from glassformer.train.run.session import Session, resume, start
 from train.examples import STEPS, follow, recipe

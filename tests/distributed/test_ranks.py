@@ -17,7 +17,7 @@ from glassformer import load
 from glassformer.base.launched import Launched
 from glassformer.store.folders import step_folder
 from glassformer.train.ranks.distributed import ALONE, Ranks
-from glassformer.train.ranks.shares import own_batches
+from glassformer.train.ranks.team import own_batches
 from glassformer.train.run.session import resume, start
 from train.examples import STEPS, assert_close, assert_same, assert_same_end, follow, recipe
 from train.text_examples import book, text_recipe

@@ -23,9 +23,8 @@ from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
 from glassformer.train.optim.average import Average
 from glassformer.train.optim.schedule import Schedule
-from glassformer.train.ranks.cut_model import local
 from glassformer.train.ranks.distributed import Ranks, joined
-from glassformer.train.ranks.sharded import cut
+from glassformer.train.ranks.sharded import cut, local
 from glassformer.train.run.build import new_model
 from glassformer.train.score.evaluate import evaluate_model
 from glassformer.train.sources.prepare import prepare

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glassformer.fast import stack as native_stack
-from glassformer.fast.keys import may_go_on
+from glassformer.fast.native import may_go_on
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import torch
 from glassformer.base.errors import DataError
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.likely import check_summed, likeliest, scored
-from glassformer.fast import likely as native_likely
+from glassformer.fast import linear as native_likely
 from glassformer.fast.decoding import KERNELS
 from specimens import native_cpp
 

@@ -13,10 +13,10 @@ from glassformer.decode.beam import beam_search
 from glassformer.decode.coverage import reading
 from glassformer.fast import native
 from glassformer.fast import stack as native_stack
-from glassformer.fast.blocks import describe
 from glassformer.fast.decoding import for_decoding
-from glassformer.fast.keys import Places
 from glassformer.fast.linear import FEW
+from glassformer.fast.native import Places
+from glassformer.fast.stack import describe
 from glassformer.nn.block import ShortConvolution
 from glassformer.nn.feed_forward import ACTIVATIONS
 from glassformer.nn.mask import Mask

@@ -10,8 +10,8 @@ from fast.test_stack import WITHIN, own, rounding, shapes
 from glassformer.decode.prepare import sharing_weights
 from glassformer.fast import linear as native_linear
 from glassformer.fast.decoding import for_decoding, join_projections, self_attentions
-from glassformer.fast.keys import CKeys, reading
 from glassformer.fast.linear import NativeLinear
+from glassformer.fast.native import CKeys, reading
 from glassformer.fast.stack import with_native_stacks
 from glassformer.nn.mask import Mask
 from specimens import close, model, native_cpp, tokens

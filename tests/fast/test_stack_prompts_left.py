@@ -9,9 +9,8 @@ from fast.natively import given, natively, stepwise
 from fast.test_stack import rounding
 from glassformer.base.errors import ResourceError
 from glassformer.fast import stack as native_stack
-from glassformer.fast.blocks import describe
 from glassformer.fast.decoding import for_decoding
-from glassformer.fast.stack import remembers
+from glassformer.fast.stack import describe, remembers
 from glassformer.nn.cache import Growing, Once
 from glassformer.nn.stack import Stack
 from specimens import close, model, native_cpp, tokens

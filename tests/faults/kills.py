@@ -24,8 +24,8 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from glassformer.store.checkpoint import write_snapshot
 from glassformer.store.folders import check, checkpoints, newest
-from glassformer.store.snapshot import write_snapshot
 from glassformer.train.recipe import Recipe
 from glassformer.train.run.session import resume, start
 from store.faults import CRASHES, trapped

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from glassformer.base.errors import CheckpointError, ResourceError
-from glassformer.store import staging
+from glassformer.store import files as staging
 from glassformer.store.checkpoint import load
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import MODEL, checkpoints, newest, read_state, rotate, step_folder
@@ -191,8 +191,8 @@ import sys
 from pathlib import Path
 from glassformer.store.files import write_new
 from glassformer.store.folders import REQUIRED, rotate, step_folder
-from glassformer.store.manifest import write_manifest
-from glassformer.store.staging import staged_folder
+from glassformer.store.folders import write_manifest
+from glassformer.store.files import staged_folder
 run, first = Path(sys.argv[1]), int(sys.argv[2])
 for step in range(first, first + 100_000):
     with staged_folder(step_folder(run, step), 0) as folder:

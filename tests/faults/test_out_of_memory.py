@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from glassformer.base.errors import ResourceError
+from glassformer.store.checkpoint import Snapshot
 from glassformer.store.folders import newest
-from glassformer.store.snapshot import Snapshot
 from glassformer.train.ranks import team
 from glassformer.train.run.session import resume, start
 from train.examples import final, follow, recipe

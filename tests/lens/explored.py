@@ -7,8 +7,8 @@ import numpy as np
 from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.lens.trace.quantise import encode
-from glassformer.lens.trace.small import SIDE, decided, shrunk
+from glassformer.lens.trace.file import encode
+from glassformer.lens.trace.sight import SIDE, decided, shrunk
 from glassformer.lens.trace.value import Trace
 
 LETTERS = TOKENIZERS["character"].train(["abcdefghij"], TokenizerConfig())

@@ -10,12 +10,11 @@ import torch
 
 from glassformer import Transformer, observe
 from glassformer.base.errors import ConfigError
-from glassformer.lens.ablate import all_heads, mean_outputs, silence
-from glassformer.lens.blocks import place
-from glassformer.lens.importance import gradient_importance, per_sequence
+from glassformer.lens.ablate import all_heads, gradient_importance, mean_outputs, per_sequence, silence
+from glassformer.lens.observe import place
 from glassformer.lens.prune import pruned
 from glassformer.lens.roles.measure import read
-from glassformer.lens.roles.similar import similar
+from glassformer.lens.roles.roles import similar
 from glassformer.nn.observe import Attended, attentions, watch_attention
 from glassformer.train.loop import train_steps
 from glassformer.train.loss import loss_of

@@ -4,7 +4,7 @@ import pytest
 
 from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.base.errors import ConfigError
-from glassformer.lens.blocks import head_id, place
+from glassformer.lens.observe import head_id, place
 from glassformer.nn.observe import attentions
 
 

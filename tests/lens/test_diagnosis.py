@@ -9,12 +9,10 @@ import pytest
 import torch
 
 from glassformer import Batch, Transformer
-from glassformer.lens.ablate import all_heads
-from glassformer.lens.effect import Effect
+from glassformer.lens.ablate import Effect, all_heads
 from glassformer.lens.roles import THRESHOLDS, Diagnosis, diagnose, induction_probe
-from glassformer.lens.roles.diagnosis import Group, verdict
+from glassformer.lens.roles.diagnosis import Group, verdict, without
 from glassformer.lens.roles.probe import next_of_repeated
-from glassformer.lens.roles.words import without
 from lens.learners import IDS, LAYOUTS, LENGTHS, backwards, learn, learned, probe_of, repeated, unchanged, untrained
 
 

@@ -10,8 +10,7 @@ import torch
 from glassformer import Transformer
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.answer import answer
-from glassformer.lens.ablate import all_heads, silence
-from glassformer.lens.effect import Scored, compare, keep, outcomes, resampled
+from glassformer.lens.ablate import Scored, all_heads, compare, keep, outcomes, resampled, silence
 from glassformer.train.loss import hidden
 from glassformer.train.objective import Targets
 from lens.learners import IDS, LAYOUTS, VOCAB, backwards, probe_of, untrained

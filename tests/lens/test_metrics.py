@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from glassformer.lens.roles.metrics import (
+from glassformer.lens.roles.roles import (
     alignment_error,
     confidence,
     coverage,

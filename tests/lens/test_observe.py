@@ -8,7 +8,7 @@ from torch import nn
 
 from glassformer import ATTEND, observe
 from glassformer.nn.positions import POSITIONS
-from glassformer.store.torch_nn import as_torch
+from glassformer.store.families import as_torch
 from specimens import PADDINGS, PATTERNS, RULES, SHAPES, close, graph_where_it_can_be, model, padded, tokens
 
 

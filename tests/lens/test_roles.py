@@ -8,11 +8,8 @@ import torch
 from glassformer import Batch
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
-from glassformer.lens.roles.label import THRESHOLDS, Figures, label
-from glassformer.lens.roles.metrics import tally
 from glassformer.lens.roles.probe import decoder_rows, drawn, induction_probe, next_of_answer, next_of_repeated
-from glassformer.lens.roles.roles import ROLES, tallies
-from glassformer.lens.roles.view import View, views
+from glassformer.lens.roles.roles import ROLES, THRESHOLDS, Figures, View, label, tallies, tally, views
 from glassformer.train.objective import masked_token, next_token
 
 A, B, C, D = 10, 11, 12, 13

@@ -11,12 +11,11 @@ import pytest
 
 from cli.conftest import Answer
 from glassformer import trace
-from glassformer.cli.heads_of_texts import traced
+from glassformer.cli.heads import traced
 from glassformer.data.tokenizer import ByteTokenizer
 from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.app import make_app
-from glassformer.lens.server.run import layout_of
-from glassformer.lens.server.subject import Subject
+from glassformer.lens.server.subject import Subject, layout_of
 from glassformer.lens.trace.value import from_bytes
 from glassformer.store.checkpoint import load
 from glassformer.train.recipe import load_recipe

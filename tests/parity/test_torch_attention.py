@@ -11,7 +11,7 @@ from torch import nn
 from glassformer import ATTEND, Attention, Mask
 from glassformer.base.errors import ConfigError
 from glassformer.nn.attention import attention_weights
-from glassformer.store.torch_nn import as_torch
+from glassformer.store.families import as_torch
 from specimens import FORWARD_ONLY, NO_BACKWARD, close, gradients, graph_where_it_can_be, normal, scramble
 
 D, H, B, T, S = 12, 3, 2, 5, 4

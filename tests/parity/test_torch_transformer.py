@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from glassformer import Mask
 from glassformer.nn.stack import Stack, build_block
-from glassformer.store.torch_nn import as_torch
+from glassformer.store.families import as_torch
 from specimens import PADDINGS, VOCAB, close, gradients, model, normal, padded, scramble, stack, tokens
 
 # torch warns that it will not take its fast path, which is what these tests want.

@@ -11,11 +11,8 @@ from glassformer.decode.beam import beam_search
 from glassformer.decode.choose.draw import chooser, pick
 from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.generate import generate
-from glassformer.proof.laws.hugging_face.decoders import gpt2
-from glassformer.proof.laws.hugging_face.encoder_decoders import bart_pair, marian_pair, tables
-from glassformer.proof.laws.hugging_face.theirs import carry_over
-from glassformer.proof.laws.law import Setting
-from glassformer.proof.laws.specimens import VOCAB
+from glassformer.proof.laws.hugging_face import bart_pair, carry_over, gpt2, marian_pair, tables
+from glassformer.proof.laws.law import VOCAB, Setting
 from train.examples import sequences
 
 pytest.importorskip("transformers", reason="transformers is not installed")

@@ -15,8 +15,7 @@ from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.choose.unwritten import without
 from glassformer.decode.generate import generate
-from glassformer.proof.laws.hugging_face.decoders import take_wide_angles
-from glassformer.proof.laws.hugging_face.theirs import take_wide_norms
+from glassformer.proof.laws.hugging_face import take_wide_angles, take_wide_norms
 from glassformer.store.export import write_pretrained
 from glassformer.store.pretrained import read_pretrained
 from specimens import close

@@ -13,8 +13,7 @@ from data.tokens.published_examples import END as LAST
 from data.tokens.published_examples import PUBLISHED, json_of
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS
 from glassformer.decode.generate import generate
-from glassformer.proof.laws.hugging_face.decoders import take_wide_angles
-from glassformer.proof.laws.hugging_face.theirs import take_wide_norms
+from glassformer.proof.laws.hugging_face import take_wide_angles, take_wide_norms
 from glassformer.store.export import Text, write_pretrained
 from glassformer.store.pretrained import read_pretrained
 from specimens import close

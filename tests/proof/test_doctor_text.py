@@ -10,7 +10,7 @@ import torch
 
 from data.tokens.published_examples import json_of
 from glassformer.data.config import DataConfig
-from glassformer.data.tokens.adopted import adopt
+from glassformer.data.tokens.exported import adopt
 from glassformer.proof.doctor import probes_for
 from glassformer.proof.doctor.finding import FAILURE, WARNING, Finding, examine, looked
 from glassformer.proof.doctor.text_case import TextCase, case_of

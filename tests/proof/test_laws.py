@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.proof.laws import LAWS, code_cells, hugging_face, notebook_flaws, notebook_parts
+from glassformer.proof.laws import LAWS, code_cells, hugging_face
+from glassformer.proof.laws import notebooks as notebook_flaws
+from glassformer.proof.laws import notebooks as notebook_parts
 from glassformer.proof.laws.law import Law, NotHere, Setting, apart, judge, same_gradients
 
 NOTEBOOKS = Path(__file__).parents[2].parent / "shared" / "notebooks"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.data.tokens.vocabulary import EOS
-from glassformer.serve import wanted
+from glassformer.serve import request
 from glassformer.serve.settings import ServeConfig
 from serve.wire import Wire
 
@@ -20,7 +20,7 @@ BOUNDS = [
     ("max_tokens", 1, ServeConfig().max_new_tokens, 1),
     ("temperature", 0, 2, 0.01),
     ("n", 1, ServeConfig().rows, 1),
-    ("logprobs", 0, wanted.MOST_LOGPROBS, 1),
+    ("logprobs", 0, request.MOST_LOGPROBS, 1),
     ("seed", 0, 2**64 - 1, 1),
     ("presence_penalty", -2, 2, 0.01),
     ("frequency_penalty", -2, 2, 0.01),
@@ -70,18 +70,18 @@ def test_a_field_takes_numbers_above_zero(usual, name, most):
 
 def test_lists_and_texts(usual):
     bias = {str(id): 1 for id in range(usual.service.vocab_size)}
-    longest = ["s" * wanted.LONGEST_STOP] * wanted.MOST_STOPS
+    longest = ["s" * request.LONGEST_STOP] * request.MOST_STOPS
     asked = {"prompt": ["a"] * ServeConfig().rows, "max_tokens": 1, "stop": longest, "logit_bias": bias}
     assert usual.ask(PATH, asked).status == 200
-    assert f"up to {wanted.MOST_STOPS} texts of 1 to {wanted.LONGEST_STOP} characters" in row_of("stop")
-    assert f"up to {wanted.MOST_BIASES} numbers from -100 to 100" in row_of("logit_bias")
+    assert f"up to {request.MOST_STOPS} texts of 1 to {request.LONGEST_STOP} characters" in row_of("stop")
+    assert f"up to {request.MOST_BIASES} numbers from -100 to 100" in row_of("logit_bias")
     assert f"{ServeConfig().rows} prompts" in row_of("prompt")
 
 
 def test_the_document_lists_each_field_that_works():
     """And the fields that are known to a client which mistypes one are the same."""
     listed = {line.split("`")[1] for line in DOCS.splitlines() if line.startswith("| `") and line.count(" | ") == 3}
-    assert listed == wanted.COMPLETION - {"response_format", "structured_outputs"}
+    assert listed == request.COMPLETION - {"response_format", "structured_outputs"}
 
 
 @pytest.mark.parametrize("name", ["best_of", "suffix"])

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from glassformer.serve.wanted import TRANSLATION
+from glassformer.serve.request import TRANSLATION
 from serve.wire import Wire
 
 PATH = "/v1/completions"

@@ -15,7 +15,7 @@ import pytest
 
 from glassformer.decode.choose import constrained
 from glassformer.decode.choose.words import Wishes
-from glassformer.serve import grammar, trial
+from glassformer.serve import request, trial
 from glassformer.serve.service import Service
 from glassformer.serve.settings import ServeConfig
 from glassformer.train.recipe import override
@@ -64,13 +64,13 @@ def test_texts_are_those_of_the_command_line(wire, writer, temperature):
 
 @pytest.mark.parametrize("written_as", [SCHEMA, json.dumps(SCHEMA)], ids=["object", "string"])
 def test_schemas_by_either_name(written_as):
-    plain = grammar.Fields({"structured_outputs": {"json": written_as}}, {"structured_outputs"})
-    openai = grammar.Fields(format_of(written_as), {"response_format"})
-    assert grammar.wish_of(plain).schema == grammar.wish_of(openai).schema == json.dumps(SCHEMA)
-    any_object = grammar.Fields({"response_format": {"type": "json_object"}}, {"response_format"})
-    assert grammar.wish_of(any_object).schema == '{"type": "object"}'
-    nothing = grammar.Fields({"response_format": {"type": "text"}}, {"response_format"})
-    assert grammar.wish_of(nothing) is None
+    plain = request.Fields({"structured_outputs": {"json": written_as}}, {"structured_outputs"})
+    openai = request.Fields(format_of(written_as), {"response_format"})
+    assert request.wish_of(plain).schema == request.wish_of(openai).schema == json.dumps(SCHEMA)
+    any_object = request.Fields({"response_format": {"type": "json_object"}}, {"response_format"})
+    assert request.wish_of(any_object).schema == '{"type": "object"}'
+    nothing = request.Fields({"response_format": {"type": "text"}}, {"response_format"})
+    assert request.wish_of(nothing) is None
 
 
 def test_rows_beside_are_untouched(wire):
@@ -164,7 +164,7 @@ def test_what_only_the_empty_text_matches_is_answered_with_it(wire, writer, expr
 
 def test_one_that_takes_too_long_to_build(wire, monkeypatch):
     """As many states as the number says: this one takes seconds, one with twelve digits all memory."""
-    monkeypatch.setattr(grammar, "SECONDS", 0.4)
+    monkeypatch.setattr(request, "SECONDS", 0.4)
     heard = wire.ask(PATH, {"prompt": "ab"} | format_of({"type": "integer", "multipleOf": 300_007}))
     assert (heard.status, heard.error["code"]) == (400, "grammar_too_large")
 
@@ -193,7 +193,7 @@ def test_nobody_waits_for_a_grammar_of_another(wire, monkeypatch):
         begun.set()
         go.wait(60)
 
-    monkeypatch.setattr(grammar, "check_small", slow)
+    monkeypatch.setattr(request, "check_small", slow)
     waiting = wire.begin(PATH, {"prompt": "ab", "max_tokens": 4} | regex_of("[cd]{4}"))
     try:
         begun.wait(60)
@@ -214,7 +214,7 @@ def building(monkeypatch):
         begun.set()
         go.wait(PATIENCE)
 
-    monkeypatch.setattr(grammar, "check_small", slow)
+    monkeypatch.setattr(request, "check_small", slow)
     try:
         yield begun, built
     finally:
@@ -244,7 +244,7 @@ def test_no_grammar_is_built_for_a_client_that_left(writer, monkeypatch):
 
 def test_a_grammar_is_built_once(writer, monkeypatch):
     built: list[str] = []
-    monkeypatch.setattr(grammar, "check_small", lambda field, text: built.append(text))
+    monkeypatch.setattr(request, "check_small", lambda field, text: built.append(text))
     made = Service(writer, "tiny", ServeConfig(), print).texts
     for temperature in (0.0, 1.0):
         for _ in range(2):
@@ -261,7 +261,7 @@ def test_all_grammars_share_the_room_for_states(writer):
 
 
 def grammar_wanted(temperature: float):
-    from glassformer.serve.wanted import completion
+    from glassformer.serve.request import completion
 
     body = {"prompt": "ab", "temperature": temperature} | regex_of("ab")
     return completion(body, "tiny", 20, ServeConfig())

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from glassformer.cli.verbs import VERBS
-from glassformer.serve.listen import AT_LEAST, Ending, on_signal
+from glassformer.serve.app import AT_LEAST, Ending, on_signal
 from glassformer.serve.settings import ServeConfig
 from serve.process import Process, everything, post
 from serve.wire import KEY
@@ -192,9 +192,9 @@ def test_connections_close_in_what_is_left_of_the_drain(took, left):
 )
 def test_settings_that_cannot_be(text_run, tmp_path, flags, says, capsys, monkeypatch):
     from glassformer.cli.main import main
-    from glassformer.serve import listen
+    from glassformer.serve import app
 
-    monkeypatch.setattr(listen, "listen", lambda service, found: 0)  # what is not refused ends at once
+    monkeypatch.setattr(app, "listen", lambda service, found: 0)  # what is not refused ends at once
     monkeypatch.delenv("GLASSFORMER_KEY", raising=False)
     (tmp_path / "key").write_text(KEY)
     words = [str(tmp_path / "key") if word == "KEY" else word for word in flags]
@@ -206,7 +206,7 @@ def test_steps_are_compiled_before_it_listens(text_run, capsys, monkeypatch):
     """Neither compiles nor listens here: what was asked for reaches the model, and in which order."""
     from glassformer.cli.main import main
     from glassformer.fast import decoding as prepare
-    from glassformer.serve import listen
+    from glassformer.serve import app
 
     seen = []
 
@@ -222,7 +222,7 @@ def test_steps_are_compiled_before_it_listens(text_run, capsys, monkeypatch):
 
     monkeypatch.setattr(prepare, "compile_steps", compiled)
     monkeypatch.setattr(prepare, "has_cpp", lambda: False)  # which leaves other numbers wide
-    monkeypatch.setattr(listen, "listen", listened)
+    monkeypatch.setattr(app, "listen", listened)
     settings = ["--decode.precision", "bfloat16", "--decode.cache", "exact"]
     assert main(["serve", str(text_run), "--port", "0", *settings, "--decode.compile"]) == 0
     assert seen.pop(0) == "compiled"

@@ -12,8 +12,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from glassformer.serve.guard import ABORT
-from glassformer.serve.protocol import LEAST, Patient, in_kernel, protocol_of
+from glassformer.serve.http import ABORT, LEAST, Patient, in_kernel, protocol_of
 from glassformer.serve.settings import ServeConfig
 
 WHOLE = b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc"

@@ -8,9 +8,9 @@ from contextlib import suppress
 import pytest
 
 from glassformer.base.errors import ConfigError, DataError, TooLongError
-from glassformer.serve import wanted
-from glassformer.serve.fields import MOST_LEVELS, read_object
-from glassformer.serve.refusal import RefusalError
+from glassformer.serve import request as wanted
+from glassformer.serve.http import RefusalError
+from glassformer.serve.request import MOST_LEVELS, read_object
 from glassformer.serve.settings import ServeConfig
 from serve.wire import KEY, Wire
 

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from glassformer.data.tokens.vocabulary import EOS
-from glassformer.serve.protocol import protocol_of
+from glassformer.serve.http import protocol_of
 from glassformer.serve.settings import ServeConfig
 from serve.process import post
 from serve.wire import Wire

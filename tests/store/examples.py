@@ -12,10 +12,8 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import Tokenizers, build_tokenizers
 from glassformer.data.pairs import Pair
 from glassformer.store.checkpoint import Loaded, load, load_optimizer, save
-from glassformer.store.files import write_new
-from glassformer.store.folders import REQUIRED, step_folder
-from glassformer.store.manifest import MANIFEST, write_manifest
-from glassformer.store.staging import staged_folder
+from glassformer.store.files import staged_folder, write_new
+from glassformer.store.folders import MANIFEST, REQUIRED, step_folder, write_manifest
 
 PAIRS = [Pair("one two three", "un deux trois"), Pair("four", "quatre")]
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from glassformer.store import staging, tensors
+from glassformer.store import files, weights
 
 CALLS = [
     (builtins, "open"),
     (io, "open"),
     *((os, name) for name in ("open", "fsync", "rename", "replace", "mkdir", "unlink", "remove", "rmdir", "chmod")),
-    (tensors, "save_file"),
-    (staging, "exchange"),
+    (weights, "save_file"),
+    (files, "exchange"),
 ]
 CRASHES = ("before", "after", "half")
 

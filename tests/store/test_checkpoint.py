@@ -16,10 +16,8 @@ from safetensors.torch import load_file
 from glassformer.base.errors import CheckpointError
 from glassformer.data.batch import Batch
 from glassformer.store import checkpoint
-from glassformer.store.checkpoint import load, load_optimizer, save
-from glassformer.store.folders import SOURCE_TOKENIZER, step_folder
-from glassformer.store.manifest import MANIFEST
-from glassformer.store.snapshot import plain
+from glassformer.store.checkpoint import load, load_optimizer, plain, save
+from glassformer.store.folders import MANIFEST, SOURCE_TOKENIZER, step_folder
 from store import examples
 
 

@@ -18,8 +18,7 @@ from glassformer.nn.outputs import Classify, Lm
 from glassformer.store import export
 from glassformer.store.export import Text, write_pretrained
 from glassformer.store.families import FAMILIES
-from glassformer.store.families import settings as settings_of_families
-from glassformer.store.families.shape import NOT_COMPARED
+from glassformer.store.family import NOT_COMPARED
 from glassformer.store.pretrained import read_pretrained
 from specimens import close, model
 from store.export_examples import EXAMPLES, GPT2, LLAMA, READING, decoder, tokenizer
@@ -283,4 +282,4 @@ def test_nothing_is_left_of_a_folder_that_could_not_be_written(tmp_path, monkeyp
 
 
 def test_every_activation_has_a_name_there():
-    assert ACTIVATIONS.keys() == {*settings_of_families.ACTIVATIONS.values()}
+    assert ACTIVATIONS.keys() == {*FAMILY_ACTIVATIONS.values()}

@@ -13,11 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glassformer.base.errors import CheckpointError, ResourceError
-from glassformer.store import files, leftovers, staging
-from glassformer.store.files import write_bytes, write_text_atomically
+from glassformer.store import files
+from glassformer.store.files import (
+    alive,
+    displaced,
+    remove_leftovers,
+    staged_folder,
+    write_bytes,
+    write_text_atomically,
+)
 from glassformer.store.folders import checkpoints, step_folder
-from glassformer.store.leftovers import alive, displaced, remove_leftovers
-from glassformer.store.staging import staged_folder
 from store.examples import contents, names, tiny_step
 
 
@@ -144,7 +149,7 @@ def fill(target, error: type[BaseException] | None = None, **texts: str) -> None
 @pytest.mark.parametrize("swap", [True, False], ids=["exchange", "two renames"])
 def test_folder_replaces_folder(tmp_path, monkeypatch, swap):
     if not swap:
-        monkeypatch.setattr(staging, "exchange", lambda *_: False)
+        monkeypatch.setattr(files, "exchange", lambda *_: False)
     fill(tmp_path / "x", a="1", b="2")
     fill(tmp_path / "x", c="3")
     assert contents(tmp_path) == {"x/c": b"3"}
@@ -155,34 +160,34 @@ def test_exchange_is_what_this_system_does(tmp_path):
     """On Linux the swap is one step; were it to fail, every test above would run the other way unnoticed."""
     (tmp_path / "a").mkdir()
     (tmp_path / "b").write_text("b")
-    swapped = staging.exchange(tmp_path / "a", tmp_path / "b")
+    swapped = files.exchange(tmp_path / "a", tmp_path / "b")
     assert swapped == (tmp_path / "b").is_dir() == (tmp_path / "a").is_file()
     if sys.platform.startswith("linux"):
         assert swapped
-    assert not staging.exchange(tmp_path / "a", tmp_path / "nothing")
+    assert not files.exchange(tmp_path / "a", tmp_path / "nothing")
 
 
 def test_system_without_exchange(tmp_path, monkeypatch):
-    monkeypatch.setattr(staging.sys, "platform", "darwin")
-    assert not staging.exchange(tmp_path, tmp_path)
+    monkeypatch.setattr(files.sys, "platform", "darwin")
+    assert not files.exchange(tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize("swap", [True, False], ids=["exchange", "two renames"])
 def test_block_that_fails_leaves_nothing(tmp_path, monkeypatch, swap):
-    monkeypatch.setattr(staging, "exchange", staging.exchange if swap else lambda *_: False)
+    monkeypatch.setattr(files, "exchange", files.exchange if swap else lambda *_: False)
     fill(tmp_path / "x", a="1")
     for error in (ValueError, KeyboardInterrupt, SystemExit):
         with pytest.raises(error):
             fill(tmp_path / "x", error, b="2")
     assert contents(tmp_path) == {"x/a": b"1"}
     assert names(tmp_path) == ["x"]
-    assert leftovers.in_progress == set()
+    assert files.in_progress == set()
 
 
 def test_second_rename_that_fails_is_undone(tmp_path, monkeypatch):
     fill(tmp_path / "x", a="1")
     rename = os.rename
-    monkeypatch.setattr(staging, "exchange", lambda *_: False)
+    monkeypatch.setattr(files, "exchange", lambda *_: False)
 
     def fail(source: object, target: object) -> None:
         if ".tmp-" in str(source):

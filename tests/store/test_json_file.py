@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glassformer.base.errors import CheckpointError
-from glassformer.store import json_file
-from glassformer.store.json_file import DEEPEST, deeper_than, read_json
+from glassformer.store import files as json_file
+from glassformer.store.files import DEEPEST, deeper_than, read_json
 
 
 @pytest.mark.parametrize(

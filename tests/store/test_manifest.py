@@ -12,8 +12,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glassformer.base.errors import CheckpointError
-from glassformer.store.folders import CONFIG, MODEL, STATE, check
-from glassformer.store.manifest import MANIFEST, PLAIN, Entry, manifest_text, read_manifest, verify
+from glassformer.store.folders import (
+    CONFIG,
+    MANIFEST,
+    MODEL,
+    PLAIN,
+    STATE,
+    Entry,
+    check,
+    manifest_text,
+    read_manifest,
+    verify,
+)
 from store.examples import contents, rewrite_manifest, tiny_step
 
 

@@ -11,9 +11,8 @@ from safetensors.torch import load_file
 from glassformer import load
 from glassformer.base.errors import CheckpointError
 from glassformer.nn.transformer import Transformer
-from glassformer.store.checkpoint import save
+from glassformer.store.checkpoint import load_mean, save
 from glassformer.store.folders import MODEL, step_folder
-from glassformer.store.mean import load_mean
 from store.examples import model, save_step, tokenizers
 
 STEPS = (2, 4, 10)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError
 
 from glassformer.base.errors import CheckpointError, ResourceError
-from glassformer.store import tensors
-from glassformer.store.tensors import read_tensors, write_tensors
+from glassformer.store import weights
+from glassformer.store.weights import read_tensors, write_tensors
 from store.examples import names, same_bits
 
 
@@ -106,7 +106,7 @@ def test_no_other_reader_is_tried(tmp_path, monkeypatch):
         def fail(path: object, error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr(tensors, "load_file", fail)
+        monkeypatch.setattr(weights, "load_file", fail)
         with pytest.raises(CheckpointError, match="x"):
             read_tensors(path)
 
@@ -117,7 +117,7 @@ def test_interrupt_is_not_swallowed(tmp_path, monkeypatch):
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tensors, "load_file", interrupt)
+    monkeypatch.setattr(weights, "load_file", interrupt)
     with pytest.raises(KeyboardInterrupt):
         read_tensors(tmp_path / "x")
 
@@ -135,7 +135,7 @@ def test_errors_of_the_library_are_errors_of_the_system(tmp_path, monkeypatch, s
     def fail(*_: object) -> None:
         raise SafetensorError(says)
 
-    monkeypatch.setattr(tensors, "save_file", fail)
+    monkeypatch.setattr(weights, "save_file", fail)
     with pytest.raises(OSError) as caught:
         write_tensors(tmp_path / "x", {"a": torch.ones(1)})
     assert caught.value.errno == number

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from glassformer.base.errors import CheckpointError, ConfigError
-from glassformer.study.curves import chosen, draw_curves, read_curves, smoothed, values
+from glassformer.study.plot import chosen, draw_curves, read_curves, smoothed, values
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from glassformer.study.folder import StudyFolder, differences
 from glassformer.study.grid import Arm
+from glassformer.study.result import StudyFolder, differences
 from glassformer.train.recipe import dumps_recipe, load_recipe
 from study.examples import result
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.study.grid import arms, single_changes
-from glassformer.study.models import refuse_impossible_models
+from glassformer.study.grid import arms, refuse_impossible_models, single_changes
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.sources.prepare import prepare
 from train.examples import recipe

@@ -18,8 +18,7 @@ from glassformer.lens.plot_parameters import plot_parameters
 from glassformer.nn.count import Row
 from glassformer.store.pictures import save_figure
 from glassformer.study import plot
-from glassformer.study.curves import Curves, draw_curves
-from glassformer.study.rates import draw_rates
+from glassformer.study.plot import Curves, draw_curves, draw_rates
 from glassformer.train.estimate.find_rate import Found, Tried
 from study.examples import result
 

@@ -12,7 +12,7 @@ import architecture
 from glassformer.cli.ablate import read_study
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.verbs import VERBS
-from glassformer.study.table import table
+from glassformer.study.result import table
 from study.examples import grid
 
 PAGE = architecture.ROOT / "docs" / "studies.md"

@@ -8,8 +8,7 @@ import pytest
 
 from glassformer.base.errors import CheckpointError
 from glassformer.study.plot import summary
-from glassformer.study.result import learning_curve, result_from, training_seconds, write_results
-from glassformer.study.table import spread, table
+from glassformer.study.result import learning_curve, result_from, spread, table, training_seconds, write_results
 from study.examples import grid, result, results_of
 
 

@@ -17,8 +17,7 @@ from glassformer.data.tokens.vocabulary import SPECIALS
 from glassformer.nn.outputs import Classify, Regress, Tag
 from glassformer.nn.positions import POSITIONS
 from glassformer.nn.recipe import ModelRecipe
-from glassformer.store.folders import checkpoints, step_folder
-from glassformer.store.manifest import MANIFEST
+from glassformer.store.folders import MANIFEST, checkpoints, step_folder
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.recipe import Recipe, load_recipe, override

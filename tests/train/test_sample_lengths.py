@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.lens.server.run import subject_of
+from glassformer.lens.server.subject import subject_of
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import step_folder
 from glassformer.train.finished.use import classify, translate

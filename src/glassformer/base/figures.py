@@ -7,8 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from glassformer.base.errors import ConfigError
-from glassformer.base.extras import install
+from glassformer.base.errors import ConfigError, install
 
 KINDS = (".png", ".svg", ".pdf")
 SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "glassformer", "pdf.fonttype": 42}

@@ -8,10 +8,8 @@ from typing import TypeVar
 
 import torch
 
-from glassformer.base.busy import share_of_threads, threads_to_use
 from glassformer.base.errors import ConfigError
-from glassformer.base.openmp import THREADS, threads_asked
-from glassformer.base.processors import free_processors
+from glassformer.base.processors import THREADS, free_processors, share_of_threads, threads_asked, threads_to_use
 
 Step = TypeVar("Step")
 USUAL_THREADS = 8

@@ -24,15 +24,13 @@ from glassformer.cli.verbs import SECTIONS
 from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.dataset import refuse_missing_files
 from glassformer.store.files import write_text_atomically
-from glassformer.study.folder import LOGS, StudyFolder
 from glassformer.study.grid import Arm, arms, single_changes
 from glassformer.study.plot import draw
 from glassformer.study.pool import Begun, Ended, Pool, Task, Told, with_threads
-from glassformer.study.result import Result, write_results
-from glassformer.study.table import figure, table
+from glassformer.study.result import LOGS, Result, StudyFolder, figure, table, write_results
 from glassformer.train.finished.other_data import refuse_unscorable
 from glassformer.train.recipe import dumps_recipe, override
-from glassformer.train.record.wording import duration
+from glassformer.train.record.records import duration
 
 FAILED = 1
 MOST_SEEDS = 1000
@@ -60,7 +58,7 @@ def run(arguments: Arguments) -> int:
         for arm in study.arms:
             print(f"{states[arm.label]:8}  {arm.label}  {study.folder.run(arm)}")
         return 0
-    from glassformer.study.models import on_accelerator, refuse_impossible_models  # importing torch takes a second
+    from glassformer.study.grid import on_accelerator, refuse_impossible_models  # importing torch takes a second
 
     refuse_impossible_models(study.arms)
     make(study.folder.root)

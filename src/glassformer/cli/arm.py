@@ -53,7 +53,7 @@ def work(message: dict[str, Any], study: TextIO) -> int:
     """Train to the end, reporting each evaluation to the study, then score. If training is finished, only score."""
     from glassformer.cli.follow import Signals, follow
     from glassformer.fast import for_training
-    from glassformer.study.score import score
+    from glassformer.study.result import score
     from glassformer.train.run.session import resume, start
 
     recipe = read_table(Recipe, tomllib.loads(message["recipe"]), "the arm's recipe")

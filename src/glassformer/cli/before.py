@@ -27,7 +27,7 @@ def dry_run(recipe: Recipe, out: Path, *, as_json: bool) -> int:
 
 def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
     """Return the outlook as lines of text."""
-    from glassformer.train.record.wording import bytes_text, duration
+    from glassformer.train.record.records import bytes_text, duration
 
     memory, disk, pace, data, training = outlook.memory, outlook.disk, outlook.pace, outlook.data, recipe.training
     parts = [("weights", memory.weights), ("gradients", memory.gradients), ("optimizer", memory.optimizer)]
@@ -76,7 +76,7 @@ def written(outlook: Outlook) -> list[str]:
 def find_rate(recipe: Recipe, *, as_json: bool) -> int:
     """Print every fifth learning rate with its losses, and the recommendation. Plot it if matplotlib is installed."""
     from glassformer.fast import for_training
-    from glassformer.study.rates import draw_rates
+    from glassformer.study.plot import draw_rates
     from glassformer.train.estimate.trial import search
 
     found, picture = search(recipe, for_training), Path(f"{recipe.name}-rate.png")

@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from glassformer.base.errors import ConfigError
-from glassformer.base.extras import install
+from glassformer.base.errors import ConfigError, install
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.notes import say
 from glassformer.cli.runs import existing_runs, recipe_of
@@ -171,7 +170,7 @@ def page_of(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Pa
     Errors: `DataError` if the two texts cannot be compared.
     """
     from glassformer.lens.page.bundle import standalone
-    from glassformer.lens.server.history import History
+    from glassformer.lens.server.subject import History
 
     subject = subject_in(folder, beside)
     traces = [subject.trace(source, gold) for source, gold in subject.examples]
@@ -193,7 +192,7 @@ def page_of(folder: Path, path: Path, more: More, beside: Sequence[tuple[str, Pa
 def subject_in(folder: Path, beside: Sequence[tuple[str, Path]]) -> Subject:
     """Load a run for the page; this process has the run's threads from now on."""
     from glassformer.base.runtime import choose_threads
-    from glassformer.lens.server.run import subject_of
+    from glassformer.lens.server.subject import subject_of
 
     choose_threads(recipe_of(folder).decode.threads)
     return subject_of(folder, say, others=beside, study=study_of(folder))
@@ -201,7 +200,7 @@ def subject_in(folder: Path, beside: Sequence[tuple[str, Path]]) -> Subject:
 
 def between(subject: Subject, texts: tuple[str, str]) -> tuple[list[Trace], dict[str, Any]]:
     """Return the traces of two texts, and which patches from the first restore its answer in a run on the second."""
-    from glassformer.lens.trace.pair import patch_traces, patching_as_json
+    from glassformer.lens.trace.value import patch_traces, patching_as_json
 
     one, other = (subject.trace(text) for text in texts)
     return [one, other], patching_as_json(patch_traces(subject.model, one, other))
@@ -210,7 +209,7 @@ def between(subject: Subject, texts: tuple[str, str]) -> tuple[list[Trace], dict
 def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *, opens: bool) -> int:
     """Serve until Ctrl-C. If no port was asked for, use the usual one, or any free one if that is taken."""
     from glassformer.lens.server.app import HOST, listen, make_app, make_server, new_token
-    from glassformer.lens.server.history import History
+    from glassformer.lens.server.subject import History
 
     try:
         listeners = listen(USUAL_PORT if port is None else port)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
-from glassformer.store.leftovers import absolute
+from glassformer.store.files import absolute
 from glassformer.train.recipe import load_recipe
 from glassformer.train.tasks import task_of
 

@@ -15,7 +15,7 @@ from glassformer import __version__
 from glassformer.base.cache_folder import OUT_OF_DISK
 from glassformer.base.errors import ConfigError, GlassformerError, RecipeError, is_out_of_memory
 from glassformer.base.launched import NAMES, launched
-from glassformer.base.openmp import check_environment, shorten_waits
+from glassformer.base.processors import check_environment, shorten_waits
 from glassformer.cli.verbs import VERBS
 
 REQUIRED = ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch")

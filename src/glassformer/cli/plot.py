@@ -14,7 +14,7 @@ def run(arguments: Arguments) -> int:
     """Draw one panel per metric and one colour per run, and print where the picture is."""
     folders = existing_runs(arguments)
     out = check_picture(arguments.options.get("out", USUAL))
-    from glassformer.study.curves import chosen, draw_curves, read_curves
+    from glassformer.study.plot import chosen, draw_curves, read_curves
 
     runs = [read_curves(folder) for folder in folders]
     asked = arguments.options.get("metric")

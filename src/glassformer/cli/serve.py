@@ -6,8 +6,7 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-from glassformer.base.errors import ConfigError
-from glassformer.base.extras import install
+from glassformer.base.errors import ConfigError, install
 from glassformer.base.typed import annotations_of, types_in
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.notes import say
@@ -15,8 +14,7 @@ from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.cli.settings import converted, flag_of
 from glassformer.cli.verbs import VERBS
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.serve.address import open_socket
-from glassformer.serve.settings import KEY, ServeConfig
+from glassformer.serve.settings import KEY, ServeConfig, open_socket
 from glassformer.train.recipe import Recipe, override
 
 NEEDED = ("h11", "starlette", "uvicorn")
@@ -43,7 +41,7 @@ def run(arguments: Arguments) -> int:
     try:
         import torch  # after the checks, as this takes a second
 
-        from glassformer.serve.listen import listen
+        from glassformer.serve.app import listen
         from glassformer.serve.service import Service
         from glassformer.train.finished.loading import tell_decoding
         from glassformer.train.finished.writing import Writer

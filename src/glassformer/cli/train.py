@@ -12,7 +12,7 @@ from glassformer.cli.flags.base import recipe_of, refuse_not_taken
 from glassformer.cli.idle import refuse_idle_decoding
 from glassformer.cli.runs import RUNS, check_room, room_for, run_folder
 from glassformer.data.file_checks import refuse_missing
-from glassformer.store.leftovers import absolute
+from glassformer.store.files import absolute
 from glassformer.train.recipe import Recipe, anchored, override
 from glassformer.train.tasks import task_of
 

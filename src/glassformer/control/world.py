@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.base.errors import ConfigError, DataError
-from glassformer.base.extras import install
+from glassformer.base.errors import ConfigError, DataError, install
 from glassformer.data.trajectories.episodes import Floats
 from glassformer.data.trajectories.rooms import ACTIONS, OBSERVED, Rooms
 from glassformer.data.trajectories.settings import ROOMS

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import cast
 
 from glassformer.base.errors import DataError
-from glassformer.data.tokens.bytewise import ByteTokenizer
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
-from glassformer.data.tokens.subword import BytePairTokenizer, Subword
-from glassformer.data.tokens.unigram import UnigramTokenizer
+from glassformer.data.tokens.subword import (
+    BytePairTokenizer,
+    ByteTokenizer,
+    Subword,
+    UnigramTokenizer,
+    WordPieceTokenizer,
+)
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, THE_FILE, UNK, Tokenizer, read_json
-from glassformer.data.tokens.wordpiece import WordPieceTokenizer
 from glassformer.data.tokens.words import CharacterTokenizer, Labels, WordTokenizer
 from glassformer.data.trajectories.spaces import Spaces
 

@@ -23,7 +23,8 @@ from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.decode.choose.context import Choose
 from glassformer.decode.prepare import chosen_precision, device_of, plain, sharing_weights, with_cache
 from glassformer.decode.rows import Emitted, Rows, Stop
-from glassformer.fast import graphs, likely
+from glassformer.fast import graphs
+from glassformer.fast import linear as likely
 from glassformer.fast.compiled import compile_steps
 from glassformer.fast.compiler import HOW, WANTED, asked_for, compiler, library, why_not
 from glassformer.fast.linear import Int8Linear, NativeLinear, PackedLinear, can_pack

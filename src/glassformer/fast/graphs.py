@@ -23,7 +23,7 @@ from glassformer.decode.choose.draw import Chooser, draw, own_uniforms
 from glassformer.decode.choose.greedy import greedy
 from glassformer.decode.rows import Emitted, Rows, Stop
 from glassformer.decode.run import Run, forward, read_first
-from glassformer.fast.hooks import Hooks
+from glassformer.fast.native import Hooks
 from glassformer.nn.attention import Attention
 from glassformer.nn.cache import FixedCache
 from glassformer.nn.ensemble import Ensemble

@@ -14,8 +14,7 @@ from typing import Any
 from glassformer.base.errors import DataError, GlassformerError
 from glassformer.learn.course import Course, Exercise
 from glassformer.learn.source import append, read_source, replace, source_of
-from glassformer.store.files import write_text_atomically
-from glassformer.store.json_file import read_json
+from glassformer.store.files import read_json, write_text_atomically
 
 HIDDEN = ".learn"
 

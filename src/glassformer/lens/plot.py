@@ -16,8 +16,8 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.figures import as_label, matplotlib
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Float, Tensor
-from glassformer.lens.blocks import head_id
-from glassformer.lens.blocks import place as where
+from glassformer.lens.observe import head_id
+from glassformer.lens.observe import place as where
 from glassformer.lens.shapes import COMPONENTS, Row, level, shapes_of, short_name, shown
 from glassformer.nn.positions import POSITIONS, Sizes
 from glassformer.store.pictures import finished

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.lens.ablate import Head, by_attention
-from glassformer.lens.effect import Effect, Scored, compare, resampled
+from glassformer.lens.ablate import Effect, Head, Scored, by_attention, compare, resampled
 from glassformer.lens.roles.diagnosis import Diagnosis
-from glassformer.lens.roles.label import THRESHOLDS, Thresholds
+from glassformer.lens.roles.roles import THRESHOLDS, Thresholds
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, save
 from glassformer.store.files import write_text_atomically

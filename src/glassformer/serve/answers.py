@@ -1,22 +1,122 @@
-"""The endpoints that write text: read the request, run it, send the answer, and stop if the client leaves."""
+"""The endpoints that write text, and the JSON of their answers, complete or as a stream of events."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import secrets
+import time
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from glassformer.decode.engine.requests import FAILED
-from glassformer.serve import replies
-from glassformer.serve.fields import read_object
-from glassformer.serve.guard import Message, Receive, Scope, Send, answer, refusal_of
-from glassformer.serve.job import Job, Piece
-from glassformer.serve.refusal import RefusalError, too_late
-from glassformer.serve.service import Service
-from glassformer.serve.wanted import Wanted, completion, translation
+from glassformer.decode.stream import LIMITED
+from glassformer.serve.http import Message, Receive, RefusalError, Scope, Send, answer, refusal_of, too_late
+from glassformer.serve.request import Wanted, completion, read_object, translation
+from glassformer.serve.service import Job, Piece, Service
+
+# The JSON answers: objects of OpenAI's completions, complete or as a stream of events, and translations.
+
+DONE = b"data: [DONE]\n\n"
+Json = dict[str, Any]
+
+
+@dataclass
+class Reply:
+    """One completion answer: its id and date, and what each of its objects contains."""
+
+    model: str
+    echoed: Sequence[str]
+    """The text to put before each text: its prompt, or nothing."""
+    warnings: Sequence[str] = ()
+    """Notes for the user; an answer with none has no such field."""
+    logprobs: bool = False
+    usage: bool = False
+    """Whether a stream ends with the token counts; then its other events have none, which is said."""
+    id: str = field(default_factory=lambda: f"cmpl-{secrets.token_hex(12)}")
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def head(self) -> Json:
+        """Return the fields that every object of a completion has."""
+        return {"id": self.id, "object": "text_completion", "created": self.created, "model": self.model}
+
+    def choice(self, number: int, piece: Piece, *, first: bool) -> Json:
+        """Return the entry in `choices` for one text or a piece of it."""
+        return {
+            "index": number,
+            "text": (self.echoed[number] if first else "") + piece.text,
+            "logprobs": asdict(piece.logprobs) if self.logprobs else None,
+            "finish_reason": finish_reason(piece.end),
+        }
+
+    def whole(self, texts: Mapping[int, Piece], prompt_tokens: int) -> Json:
+        """Return the complete answer with all texts."""
+        choices = [self.choice(number, texts[number], first=True) for number in sorted(texts)]
+        counts = usage(prompt_tokens, texts.values())
+        return {**self.head(), "choices": choices, "usage": counts, **warned(self.warnings)}
+
+    def event(self, number: int, piece: Piece, *, first: bool, begins: bool) -> bytes:
+        """Return a piece as an event of a stream; `first` of its text, or the one that `begins` the stream."""
+        counts = {"usage": None} if self.usage else {}
+        warnings = warned(self.warnings) if begins else {}
+        return event({**self.head(), "choices": [self.choice(number, piece, first=first)], **counts, **warnings})
+
+
+def warned(warnings: Sequence[str]) -> Json:
+    """Return the field of the warnings, if there are any."""
+    return {"warnings": [*warnings]} if warnings else {}
+
+
+def finish_reason(end: str) -> str | None:
+    """Return why a text ended, in OpenAI's words, or None if it has not."""
+    return None if not end else "length" if end == LIMITED else "stop"
+
+
+def usage(prompt_tokens: int, pieces: Any) -> dict[str, int]:
+    """Return the numbers of tokens read and written. A prompt of several texts is read, and counted, once."""
+    written = sum(piece.tokens for piece in pieces)
+    return {"prompt_tokens": prompt_tokens, "completion_tokens": written, "total_tokens": prompt_tokens + written}
+
+
+def event(value: Json) -> bytes:
+    """Return a server-sent event."""
+    return b"data: " + as_json(value) + b"\n\n"
+
+
+def as_json(value: Json) -> bytes:
+    """Return compact JSON in UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def translations(model: str, texts: Mapping[int, Piece], source_tokens: int, warnings: Sequence[str]) -> Json:
+    """Return the answers to sources, in their order."""
+    return {
+        "object": "list",
+        "model": model,
+        "data": [
+            {
+                "object": "translation",
+                "index": number,
+                "text": texts[number].text,
+                "finish_reason": finish_reason(texts[number].end),
+            }
+            for number in sorted(texts)
+        ],
+        "usage": usage(source_tokens, texts.values()),
+        **warned(warnings),
+    }
+
+
+def model_card(model: str, created: int) -> Json:
+    """Return a model's entry for `GET /v1/models`."""
+    return {"id": model, "object": "model", "created": created, "owned_by": "glassformer"}
+
+
+# The endpoints that write text: read the request, run it, send the answer, and stop if the client leaves.
 
 Ready = dict[int, Piece]
 
@@ -36,7 +136,7 @@ class Answers(ABC):
         """Parse a body. Errors: `RefusalError`."""
 
     @abstractmethod
-    def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
+    def whole(self, wanted: Wanted, job: Job, texts: Ready) -> Json:
         """Return the complete answer."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,7 +168,7 @@ class Answers(ABC):
         texts: Ready = {}
         async for ready in pieces:
             texts |= ready
-        await answer(send, 200, replies.as_json(self.whole(wanted, job, texts)))
+        await answer(send, 200, as_json(self.whole(wanted, job, texts)))
 
 
 class Completions(Answers):
@@ -82,12 +182,12 @@ class Completions(Answers):
             raise RefusalError(400, message, code="not_a_completion_model")
         return completion(body, service.model, service.vocab_size, service.config)
 
-    def reply(self, wanted: Wanted, job: Job) -> replies.Reply:
+    def reply(self, wanted: Wanted, job: Job) -> Reply:
         """Return what all objects of one answer share."""
         echoed = [each.text for each in job.echoed]
-        return replies.Reply(self.service.model, echoed, job.warnings, wanted.logprobs is not None, wanted.usage)
+        return Reply(self.service.model, echoed, job.warnings, wanted.logprobs is not None, wanted.usage)
 
-    def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
+    def whole(self, wanted: Wanted, job: Job, texts: Ready) -> Json:
         """Return a `text_completion` object."""
         return self.reply(wanted, job).whole(texts, prompt_tokens(job))
 
@@ -108,13 +208,13 @@ class Completions(Answers):
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         try:
             await send(body_of(first, more=True))
-            async for event in stream:
-                await send(body_of(event, more=True))
-            end = replies.DONE
+            async for each in stream:
+                await send(body_of(each, more=True))
+            end = DONE
         except GoneError:
             raise
         except Exception as error:
-            end = replies.event(dict(refusal_of(error, self.service.say).body))
+            end = event(dict(refusal_of(error, self.service.say).body))
         await send(body_of(end))
 
     async def events(self, wanted: Wanted, job: Job, pieces: AsyncGenerator[Ready]) -> AsyncGenerator[bytes]:
@@ -128,7 +228,7 @@ class Completions(Answers):
                 counted.tokens += piece.tokens
             yield b"".join(events)
         if wanted.usage:
-            yield replies.event({**reply.head(), "choices": [], "usage": replies.usage(prompt_tokens(job), [counted])})
+            yield event({**reply.head(), "choices": [], "usage": usage(prompt_tokens(job), [counted])})
 
 
 class Translations(Answers):
@@ -141,9 +241,9 @@ class Translations(Answers):
             raise RefusalError(400, message, code="not_a_translation_model")
         return translation(body, self.service.model, self.service.config)
 
-    def whole(self, wanted: Wanted, job: Job, texts: Ready) -> replies.Json:
+    def whole(self, wanted: Wanted, job: Job, texts: Ready) -> Json:
         """Return a list of `translation` objects."""
-        return replies.translations(self.service.model, texts, prompt_tokens(job), job.warnings)
+        return translations(self.service.model, texts, prompt_tokens(job), job.warnings)
 
 
 def body_of(body: bytes, *, more: bool = False) -> Message:

@@ -7,22 +7,41 @@ There is a `source_tokenizer.json` too if the source has its own vocabulary. No 
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from glassformer import __version__
 from glassformer.base.errors import CheckpointError, DataError
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.tokenizer import Tokenizer, tokenizer_from_json
+from glassformer.data.tokenizer import Labels, Tokenizer, tokenizer_from_json
+from glassformer.nn.config import ModelConfig
+from glassformer.nn.ensemble import refuse_ensemble
 from glassformer.nn.transformer import Transformer
-from glassformer.store.files import refuse_unnamable
+from glassformer.store.files import (
+    DEEPEST,
+    LARGEST,
+    RESTORE,
+    absolute,
+    deeper_than,
+    displaced,
+    read_json,
+    read_text,
+    readable,
+    refuse_unnamable,
+    staged_folder,
+    write_new,
+)
 from glassformer.store.folders import (
     CONFIG,
+    FORMAT,
+    MANIFEST,
     MODEL,
     OPTIMIZER,
     SOURCE_TOKENIZER,
@@ -32,15 +51,179 @@ from glassformer.store.folders import (
     Skipped,
     best_or_newest,
     check,
+    checkpoints,
     read_state,
+    step_number,
+    write_manifest,
 )
-from glassformer.store.json_file import RESTORE, read_json, read_text, readable
-from glassformer.store.leftovers import displaced
 from glassformer.store.lock import trains
-from glassformer.store.manifest import MANIFEST
-from glassformer.store.snapshot import Moments, refuse_small, take_snapshot, write_snapshot
-from glassformer.store.tensors import read_tensors, shown
-from glassformer.store.weights import enough_memory, rebuild, usable
+from glassformer.store.weights import (
+    enough_memory,
+    read_tensors,
+    rebuild,
+    refuse_non_finite,
+    room_for,
+    shown,
+    stored_names,
+    unique_weights,
+    usable,
+    write_tensors,
+)
+
+# A checkpoint in memory: everything that its folder will hold, from one moment; and writing it to that folder.
+
+Moments = Mapping[str, Mapping[str, Tensor]]
+"""State of an optimizer: parameter name -> slot (exp_avg, exp_avg_sq, step, …) -> tensor."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The files of a checkpoint that is not written yet."""
+
+    tensors: dict[str, dict[str, Tensor]]
+    """File -> name -> tensor."""
+    texts: dict[str, bytes]
+
+    def copied(self) -> Snapshot:
+        """Return a copy in CPU memory of its own, which later changes to the model do not reach."""
+        return Snapshot(
+            {
+                file: {name: tensor.detach().to("cpu", copy=True) for name, tensor in named.items()}
+                for file, named in self.tensors.items()
+            },
+            self.texts,
+        )
+
+    @property
+    def needed(self) -> int:
+        """Estimate of the bytes that it takes on disk."""
+        return sum(room_for(named) for named in self.tensors.values()) + sum(len(text) for text in self.texts.values())
+
+
+def take_snapshot(
+    model: Transformer,
+    tokenizers: Tokenizers,
+    *,
+    optimizer: Moments | None = None,
+    state: Mapping[str, Any] | None = None,
+) -> Snapshot:
+    """Return what `save` would write now. It changes with the model unless you take its `copied()`.
+
+    Errors: `DivergedError` for NaN or infinity, `CheckpointError` for a state that is not plain JSON, `ConfigError`
+    for a committee.
+    """
+    refuse_ensemble(model, "A checkpoint", "Save each member.")
+    tensors = {MODEL: unique_weights(model)}
+    refuse_non_finite(tensors[MODEL], "Weights")
+    if optimizer is not None:
+        tensors[OPTIMIZER] = flattened(optimizer, model)
+        refuse_non_finite(tensors[OPTIMIZER], "The state of the optimizer")
+    return Snapshot(tensors, texts_of(model, tokenizers, {} if state is None else state))
+
+
+def write_snapshot(folder: Path, snapshot: Snapshot) -> Path:
+    """Write a checkpoint at `folder` atomically, replacing one that is there. Errors: those of `save`."""
+    refuse_unnamable(absolute(folder))
+    refuse_foreign(folder)
+    with staged_folder(folder, snapshot.needed) as staging:
+        for name, named in snapshot.tensors.items():
+            write_tensors(staging / name, named)
+        for name, text in snapshot.texts.items():
+            write_new(staging / name, text)
+        write_manifest(staging)
+    return folder
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Raise `CheckpointError` if `folder` holds something other than a checkpoint."""
+    with readable(folder):
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise CheckpointError(f"{folder} is a file or a link; a checkpoint is a folder. Choose another name.")
+        ours = step_number(folder) is not None or (folder / MANIFEST).exists()
+        if folder.is_dir() and not ours and any(folder.iterdir()):
+            raise CheckpointError(f"{folder} holds something other than a checkpoint. Choose another name.")
+
+
+def flattened(optimizer: Moments, model: Transformer) -> dict[str, Tensor]:
+    """Return the optimizer's tensors by "slot/parameter". Errors: `CheckpointError` for a name that is no weight's."""
+    names = stored_names(model)
+    for name in optimizer:
+        if names.get(name) != name:
+            known = f"it is stored as {names[name]}" if name in names else "the model has no such weight"
+            raise CheckpointError(
+                f"The optimizer has state for {shown(name)}, but {known}. Use the names of named_parameters() as keys."
+            )
+    return {f"{slot}/{name}": tensor for name, slots in optimizer.items() for slot, tensor in slots.items()}
+
+
+def texts_of(model: Transformer, tokenizers: Tokenizers, state: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the JSON files of a checkpoint, encoded."""
+    refuse_small(model.config, tokenizers, "The model to be saved")
+    versions = {"format": FORMAT, "glassformer": __version__, "torch": torch.__version__}
+    texts = {
+        CONFIG: json.dumps(model.config.to_dict(), indent=2),
+        TOKENIZER: tokenizers.target.to_json(),
+        STATE: json.dumps({**versions, "state": plain(state)}, indent=2),
+    }
+    if tokenizers.source is not tokenizers.target:  # two equal tokenizers stay two, as their embeddings do
+        texts[SOURCE_TOKENIZER] = tokenizers.source.to_json()
+    files = {name: text.encode("utf-8") for name, text in texts.items()}
+    for name, data in files.items():
+        if len(data) > LARGEST:
+            raise CheckpointError(
+                f"{name} must have at most {LARGEST:,} bytes, as no more is read; it would have {len(data):,}. Save a "
+                "smaller state or vocabulary."
+            )
+    return files
+
+
+def plain(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state if JSON preserves it exactly. Errors: `CheckpointError` naming the entry that would change."""
+    for key, value in state.items():
+        try:
+            same = json.loads(json.dumps({key: value}, allow_nan=False)) == {key: value}
+        except (TypeError, ValueError, RecursionError):
+            same = False
+        if not same or deeper_than(value, DEEPEST - 2):
+            raise CheckpointError(
+                f"state[{written(key)}] must be plain JSON (strings, finite numbers, True, False, None, lists, dicts "
+                f"with string keys), so that it loads unchanged; got {written(value)}. Convert it before saving."
+            )
+    return dict(state)
+
+
+def written(value: Any) -> str:
+    """Return the start of a value's repr for a message; repr fails for numbers of 5,000 digits and for deep nesting."""
+    try:
+        return repr(value)[:60]
+    except (ValueError, RecursionError):
+        return f"a value that cannot be written out ({type(value).__name__})"
+
+
+def refuse_small(config: ModelConfig, tokenizers: Tokenizers, where: str) -> None:
+    """Raise `CheckpointError` if a tokenizer has more ids than the model, or a label set does not fit its head."""
+    sizes = {"source": config.source_vocab_size or config.vocab_size, "target": config.vocab_size}
+    for (side, size), tokenizer in zip(sizes.items(), tokenizers, strict=True):
+        if isinstance(tokenizer, Labels):
+            refuse_labels(config, tokenizer, where)
+        elif size is not None and tokenizer.vocab_size > size:
+            raise CheckpointError(
+                f"{where}: the {side} tokenizer has {tokenizer.vocab_size} ids, but the model reads {size}. "
+                "Use the tokenizer that the model was made for."
+            )
+
+
+def refuse_labels(config: ModelConfig, labels: Labels, where: str) -> None:
+    """Raise `CheckpointError` if there are more or fewer labels than the head scores."""
+    scored = getattr(config.head, "n_labels", None)
+    if scored is not None and scored != len(labels.entries):
+        raise CheckpointError(
+            f"{where}: the label set has {len(labels.entries)} labels, but the head scores {scored}. "
+            "Use the labels that the model was made for."
+        )
+
+
+# Saving and loading checkpoints: a model with everything that belongs to it, in a folder that appears atomically.
 
 PICKLES = (".bin", ".ckpt", ".pkl", ".pickle", ".pt", ".pth")
 READ = (MODEL, CONFIG, TOKENIZER, SOURCE_TOKENIZER, STATE)
@@ -183,3 +366,63 @@ def read_tokenizer(path: Path) -> Tokenizer:
         return tokenizer_from_json(read_text(path))
     except DataError as error:
         raise CheckpointError(f"{path}: {error}") from error
+
+
+# Checkpoint averaging: load the mean of the weights of a run's last checkpoints as one model.
+
+ALIKE = (CONFIG, TOKENIZER, SOURCE_TOKENIZER)
+"""The files that must be identical in checkpoints that are averaged."""
+
+
+def load_mean(run: Path, count: int, *, device: str | torch.device = "cpu") -> Loaded:
+    """Load the newest complete checkpoint with the mean weights of the newest `count` (Vaswani et al. 2017, 6.1).
+
+    The sum is in float64, whatever the dtype of the weights; tied weights stay tied. Damaged checkpoints are skipped
+    and listed in `skipped`. Errors: `CheckpointError` if fewer are complete or if they differ in model or vocabulary;
+    those of `load`.
+    """
+    folders, skipped = last_complete(run, count)
+    refuse_unlike(folders)
+    first = load(folders[0], device=device, verify=False)
+    sums: dict[str, Tensor] = {name: each.detach().double() for name, each in first.model.named_parameters()}
+    for folder in folders[1:]:
+        for name, each in load(folder, device=device, verify=False).model.named_parameters():
+            sums[name] += each.detach()
+    with torch.no_grad():
+        for name, each in first.model.named_parameters():
+            each.copy_(sums[name] / len(folders))
+    return replace(first, skipped=skipped)
+
+
+def last_complete(run: Path, count: int) -> tuple[list[Path], tuple[Skipped, ...]]:
+    """Return the newest `count` complete checkpoints, newest first, and the skipped ones. Errors: `CheckpointError`."""
+    found: list[Path] = []
+    skipped: list[Skipped] = []
+    for folder in reversed(checkpoints(run).values()):
+        if len(found) == count:
+            break
+        try:
+            check(folder, read=READ)
+            found.append(folder)
+        except CheckpointError as error:
+            skipped.append(Skipped(folder, str(error)))
+    if len(found) < count:
+        raise CheckpointError(
+            f"Averaging {count} checkpoints needs {count} complete ones; {run} has {len(found)}. "
+            f"{' '.join(each.reason for each in skipped[:2])}{' ' if skipped else ''}Train with --checkpoint.keep "
+            f"{count} to keep that many, or average fewer."
+        )
+    return found, tuple(skipped)
+
+
+def refuse_unlike(folders: list[Path]) -> None:
+    """Raise `CheckpointError`, naming both and the file, if checkpoints differ in model or vocabulary."""
+    newest = check(folders[0], read=READ, hashed=False)
+    for folder in folders[1:]:
+        other = check(folder, read=READ, hashed=False)
+        for name in ALIKE:
+            if newest.get(name) != other.get(name):
+                raise CheckpointError(
+                    f"Averaged checkpoints must have the same model and vocabulary, but {folders[0].name} and "
+                    f"{folder.name} differ in {name}. Average only those after the change."
+                )

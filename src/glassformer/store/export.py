@@ -16,15 +16,11 @@ from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 from glassformer.nn.config import ModelConfig
 from glassformer.nn.outputs import Lm
 from glassformer.nn.transformer import Transformer
-from glassformer.store.families import FAMILIES, Family
-from glassformer.store.files import refuse_unnamable, write_new
-from glassformer.store.json_file import readable
-from glassformer.store.leftovers import absolute
+from glassformer.store.families import FAMILIES
+from glassformer.store.family import Family
+from glassformer.store.files import absolute, readable, refuse_unnamable, staged_folder, write_new
 from glassformer.store.pretrained import CONFIG, ENDS, GENERATION, TOKENIZER, TOKENIZER_CONFIG, WEIGHTS
-from glassformer.store.rows import INPUT, Kept, kept_rows, selected
-from glassformer.store.staging import staged_folder
-from glassformer.store.tensors import room_for, write_tensors
-from glassformer.store.weights import unique_weights
+from glassformer.store.weights import INPUT, Kept, kept_rows, room_for, selected, unique_weights, write_tensors
 
 
 class Exported(NamedTuple):

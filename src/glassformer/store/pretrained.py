@@ -12,20 +12,15 @@ from torch import Tensor
 
 from glassformer.base.errors import CheckpointError, ConfigError, DataError, GlassformerError
 from glassformer.data.tokenizer import Tokenizer
-from glassformer.data.tokens.adopted import Adopted, adopt
-from glassformer.data.tokens.exported import returned
+from glassformer.data.tokens.exported import Adopted, adopt, returned
 from glassformer.data.tokens.sentencepiece import NEVER, SentencePieceTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
 from glassformer.nn.transformer import Transformer
-from glassformer.store.families import FAMILIES, Family
-from glassformer.store.families.values import Values
-from glassformer.store.files import refuse_unnamable
-from glassformer.store.json_file import followed, parse_json, read_json, read_text, readable
-from glassformer.store.manifest import MANIFEST
-from glassformer.store.rename import renamed
-from glassformer.store.rows import reordered
-from glassformer.store.tensors import read_tensors, refuse_difference
-from glassformer.store.weights import outline, rebuild, unique_weights
+from glassformer.store.families import FAMILIES
+from glassformer.store.family import Family, Values, renamed
+from glassformer.store.files import followed, parse_json, read_json, read_text, readable, refuse_unnamable
+from glassformer.store.folders import MANIFEST
+from glassformer.store.weights import outline, read_tensors, rebuild, refuse_difference, reordered, unique_weights
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 TOKENIZER_CONFIG, GENERATION = "tokenizer_config.json", "generation_config.json"

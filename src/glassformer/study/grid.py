@@ -11,8 +11,13 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import product
 
+import torch
+
 from glassformer.base.errors import ConfigError
+from glassformer.base.runtime import choose_device
+from glassformer.nn.transformer import Transformer
 from glassformer.train.recipe import Recipe, anchored, override
+from glassformer.train.tasks import task_of
 
 Axes = Mapping[str, Sequence[object]]
 """Setting -> the values it takes in turn."""
@@ -155,3 +160,21 @@ def refuse_unvaried(names: Collection[str]) -> None:
             "training.metric cannot be varied, as one metric compares all runs of a study. Set it for all: "
             "--training.metric NAME."
         )
+
+
+# Checking that the model of each arm can be built, before the first arm is trained.
+
+
+def refuse_impossible_models(arms: Sequence[Arm]) -> None:
+    """Build the model of each combination without allocating memory. Errors: `ConfigError` naming the combination."""
+    for arm in {combination(arm.values): arm for arm in arms}.values():
+        try:
+            with torch.device("meta"):
+                Transformer(task_of(arm.recipe.data).sketch(arm.recipe))
+        except ConfigError as error:
+            raise ConfigError(f"{combination(arm.values)}: {error} Nothing was trained.") from None
+
+
+def on_accelerator(arms: Sequence[Arm]) -> bool:
+    """Whether any arm would be trained on an accelerator, which parallel arms would share."""
+    return any(choose_device(each)[0].type != "cpu" for each in {arm.recipe.training.device for arm in arms})

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from glassformer.base.contradictions import BEAM, DECODE, TRAINING, refuse
-from glassformer.base.openmp import MOST_THREADS
+from glassformer.base.processors import MOST_THREADS
 from glassformer.base.settings import check, like, setting
 from glassformer.data.growth import Growth
 from glassformer.decode.beam_settings import BeamSettings

@@ -20,7 +20,7 @@ from glassformer.data.running import text as module
 from glassformer.data.running.corpus import measure
 from glassformer.data.running.text import DocumentPiece, cut, pieces
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.data.tokens.cuts import ANYWHERE, WORDS, Cuts
+from glassformer.data.tokens.vocabulary import ANYWHERE, WORDS, Cuts
 
 SPACES = " \n\t\r\x0b\x0c\x1c\x85\xa0\u1680\u2003\u2028\u2029\u202f\u3000"
 TEXTS = st.text(st.sampled_from("ab'sé9.ÃŸ😀\u0301漢" + SPACES * 2), max_size=60)

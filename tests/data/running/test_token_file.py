@@ -24,7 +24,7 @@ from glassformer.data.running.corpus import Part, measure
 from glassformer.data.running.token_cache import ABANDONED, key_of, tokens_of
 from glassformer.data.running.token_file import SMALL, TokenCounts, TokenFile, open_tokens, token_type, write_tokens
 from glassformer.data.tokenizer import BOS, EOS, TOKENIZERS, UNK, ByteTokenizer, CharacterTokenizer, Tokenizer
-from glassformer.data.tokens import cuts
+from glassformer.data.tokens import vocabulary
 from glassformer.data.tokens.encode import encoder, joined
 
 TEXTS = ["one two  three\n", "é漢 😀 two", "three\tone", "x"]
@@ -48,7 +48,7 @@ def test_arrays_of_ids_are_those_of_the_tokenizer(kind: str, text: str) -> None:
     tokenizer = SOME.setdefault(kind, trained(kind))
     assert encoder(tokenizer)(text, False).tolist() == tokenizer.encode(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cuts, "SHARE", 7)
+        patch.setattr(vocabulary, "SHARE", 7)
         assert joined(tokenizer, text, False).tolist() == tokenizer.encode(text)
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from glassformer.data.tokens.byte_level import IN_NO_TEXT
-from glassformer.data.tokens.published import CUTS
+from glassformer.data.tokens.byte_level import CUTS, IN_NO_TEXT
 from glassformer.data.tokens.sentencepiece import FORMS, SPACE
 
 TEXT = "The model reads a text. It reads  the text again:\n\tand a déjà vu, 12 times 😀. 1234 it's IT'S!\n\n    four"

@@ -12,8 +12,8 @@ from hypothesis import strategies as some
 from data.tokens.published_examples import json_of
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.data.tokens.adopted import adopt
 from glassformer.data.tokens.decoding import begins_in, composed_of
+from glassformer.data.tokens.exported import adopt
 from glassformer.data.tokens.vocabulary import UNK
 
 TEXT = "the cat déjà sat 😀 on 12"

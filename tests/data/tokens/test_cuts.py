@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, Tokenizer
-from glassformer.data.tokens import cuts
-from glassformer.data.tokens.cuts import SHARE, last_place, shares
+from glassformer.data.tokens import vocabulary
+from glassformer.data.tokens.vocabulary import SHARE, last_place, shares
 
 SPACES = " \n\t\r\x0b\x0c\x1c\x85\xa0\u1680\u2003\u2028\u2029\u202f\u3000"
 LETTERS = "ab'sé9.#ÃŸ😀\u0301漢"
@@ -45,7 +45,7 @@ def test_the_last_place_is_the_last_of_all_places(text: str) -> None:
 @given(TEXTS, st.integers(1, 9))
 def test_a_share_ends_at_its_last_place_and_without_one_at_the_first_behind(text: str, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cuts, "SHARE", size)
+        patch.setattr(vocabulary, "SHARE", size)
         found = list(shares(text))
     assert "".join(found) == text
     for first, last in pairwise([0, *accumulate(map(len, found))]):
@@ -90,6 +90,6 @@ def test_shares_train_the_tokenizer_of_the_whole(kind: str, monkeypatch: pytest.
     config = TokenizerConfig(kind=kind, vocab_size=600)
     text = "".join(f"low{'er' * (n % 3)}{SPACES[n % len(SPACES)] * (1 + n % 2)}ab's\t#{n % 7}\n" for n in range(300))
     whole = TOKENIZERS[kind].train([text], config).to_json()
-    monkeypatch.setattr(cuts, "SHARE", 40)
+    monkeypatch.setattr(vocabulary, "SHARE", 40)
     assert TOKENIZERS[kind].train([text], config).to_json() == whole
     assert TOKENIZERS[kind].train(shares(text), config).to_json() == whole

@@ -17,15 +17,13 @@ from data.tokens.published_examples import FORM_NAMES, PUBLISHED, TEXT, WHOLE, j
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, tokenizer_from_json
-from glassformer.data.tokens import cuts
-from glassformer.data.tokens.adopted import Adopted, adopt
-from glassformer.data.tokens.cuts import WHITE_SPACE, last_place, shares
+from glassformer.data.tokens import vocabulary
+from glassformer.data.tokens.byte_level import CUTS
 from glassformer.data.tokens.decoding import Decoding
 from glassformer.data.tokens.encode import encoder
-from glassformer.data.tokens.exported import exported, returned
-from glassformer.data.tokens.published import CUTS
+from glassformer.data.tokens.exported import Adopted, adopt, exported, returned
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
-from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
+from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK, WHITE_SPACE, last_place, shares
 
 PARTS = [
     *TEXT,
@@ -109,7 +107,7 @@ def test_the_ids_of_the_parts_are_those_of_the_whole(name, text):
     assert [id for part in ours.encode_parts(parts) for id in part] == ids
     assert [int(id) for n, part in enumerate(parts) for id in encode(part, n > 0)] == ids
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cuts, "SHARE", 5)
+        patch.setattr(vocabulary, "SHARE", 5)
         assert "".join(shares(text, ours.cuts)) == text
         assert ours.encode(text) == ids
 

@@ -18,7 +18,7 @@ from glassformer.data.tokenizer import (
     UnigramTokenizer,
     WordPieceTokenizer,
 )
-from glassformer.data.tokens import cuts
+from glassformer.data.tokens import vocabulary as cuts
 from glassformer.data.tokens.subword import Subword
 
 TEXTS = ["low lower lowest", "new newer newest", "wide wider widest <pad> <pad>"] * 5

@@ -11,7 +11,7 @@ from data.tokens.published_examples import json_of
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.data.tokens.adopted import adopt
+from glassformer.data.tokens.exported import adopt
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
 from glassformer.decode.answer import answer, answers
 from glassformer.decode.beam import beam_search

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from glassformer.lens.page.bundle import standalone
-from glassformer.lens.trace.small import decided
+from glassformer.lens.trace.sight import decided
 from lens.explored import planted
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -25,7 +25,7 @@ OPEN = """
 from pathlib import Path
 from glassformer.lens.page.bundle import served, standalone
 from glassformer.lens.page.script import resources
-from glassformer.lens.trace.schema import header_schema
+from glassformer.lens.trace.file import header_schema
 import glassformer
 assert header_schema() and "page.js" in served() and len(standalone([], {"name": "empty"})) > 50_000
 print(Path(glassformer.__file__).parent, *resources())

@@ -12,9 +12,9 @@ from starlette.applications import Starlette
 from glassformer.base.errors import CheckpointError, GlassformerError
 from glassformer.lens.roles import run as roles_of_a_run
 from glassformer.lens.roles.run import over_checkpoints, run_probe
-from glassformer.lens.server import history as module
+from glassformer.lens.server import subject as module
 from glassformer.lens.server.app import make_server
-from glassformer.lens.server.history import SEQUENCES, History
+from glassformer.lens.server.subject import SEQUENCES, History
 from glassformer.store.checkpoint import load
 from glassformer.store.lock import RunLock
 from lens.test_roles_of_a_run import SMALL, untrained_run

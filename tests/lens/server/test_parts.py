@@ -10,8 +10,7 @@ import pytest
 from glassformer.base.errors import GlassformerError
 from glassformer.lens.page.bundle import served, static
 from glassformer.lens.page.script import FIRST, IMPORT, resources, script
-from glassformer.lens.trace.pair import patch_traces, patching_as_json
-from glassformer.lens.trace.value import from_bytes
+from glassformer.lens.trace.value import from_bytes, patch_traces, patching_as_json
 from lens.server.asked import MODEL, ask
 
 
@@ -88,7 +87,7 @@ def test_a_patch_takes_no_longer_than_another_answer(app, monkeypatch):
         if len(asked) > 3:
             raise GlassformerError("An answer may take so long.")
 
-    monkeypatch.setattr("glassformer.lens.server.stream.Asker.poll", poll)
+    monkeypatch.setattr("glassformer.lens.server.requests.Asker.poll", poll)
     answer = ask(app, "POST", "/api/patch", json.dumps(dict(zip(("trace", "other"), ids, strict=True))).encode())
     assert answer.status == 400
     assert "may take so long" in answer.json["error"]

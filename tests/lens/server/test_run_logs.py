@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from glassformer.lens.server.run_logs import LONGEST, MOST, figures, samples
+from glassformer.lens.server.subject import LONGEST, MOST, figures, samples
 from lens.server.asked import ask
 
 

@@ -11,7 +11,7 @@ from glassformer import trace
 from glassformer.lens.ablate import silence
 from glassformer.lens.page.bundle import served
 from glassformer.lens.server.app import new_token
-from glassformer.lens.server.guard import MOST_BODY
+from glassformer.lens.server.requests import MOST_BODY
 from glassformer.lens.trace.value import from_bytes
 from lens.explored import LETTERS
 from lens.server.asked import HEADS, MODEL, PORT, TOKEN, ask, ask_all

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.lens.server import stream
-from glassformer.lens.server.stream import Left, streamed
+from glassformer.lens.server import requests
+from glassformer.lens.server.requests import Left, streamed
 from glassformer.lens.trace.value import from_bytes
 from lens.server.asked import ask
 
@@ -155,7 +155,7 @@ def test_the_server_ends_what_it_works_at():
 
 
 def test_an_answer_has_its_time(monkeypatch):
-    monkeypatch.setattr(stream, "MOST_SECONDS", -1)
+    monkeypatch.setattr(requests, "MOST_SECONDS", -1)
 
     def work(tell, poll):
         tell({"token": "a"})

@@ -10,8 +10,7 @@ import pytest
 
 from glassformer import read_trace
 from glassformer.base.errors import DataError
-from glassformer.lens.trace.container import ALIGNED, pack, unpack
-from glassformer.lens.trace.quantise import ENCODINGS, decode, encode
+from glassformer.lens.trace.file import ALIGNED, ENCODINGS, decode, encode, pack, unpack
 from lens.explored import planted
 
 

@@ -11,10 +11,9 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.data.tokens.words import Labels
 from glassformer.decode.choose.sampling import Sampling
-from glassformer.lens.blocks import place
-from glassformer.lens.roles.metrics import value_weighted
-from glassformer.lens.trace.answering import Manner
-from glassformer.lens.trace.reading import Layout, read
+from glassformer.lens.observe import place
+from glassformer.lens.roles.roles import value_weighted
+from glassformer.lens.trace.reading import Layout, Manner, read
 from glassformer.lens.trace.sight import look
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.observe import watch_attention

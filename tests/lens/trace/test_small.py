@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from glassformer.lens.trace.small import SIDE, decided, shrunk
+from glassformer.lens.trace.sight import SIDE, decided, shrunk
 
 
 @pytest.mark.parametrize("shape", [(130, 200), (64, 65), (700, 3), (1, 129)])

@@ -9,8 +9,7 @@ import torch
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.decode.classify import label_probabilities
-from glassformer.store.checkpoint import load
-from glassformer.store.mean import load_mean
+from glassformer.store.checkpoint import load, load_mean
 from glassformer.train.finished.use import classify, evaluate
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.session import start

@@ -9,9 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from glassformer.base.errors import GlassformerError
-from glassformer.store.checkpoint import load
+from glassformer.store.checkpoint import load, load_mean
 from glassformer.store.folders import checkpoints
-from glassformer.store.mean import load_mean
 from glassformer.train.finished.export import export_run
 from glassformer.train.run.session import start
 from train.examples import follow, recipe
@@ -46,7 +45,7 @@ def test_the_best_checkpoint_is_exported(run, tmp_path):
 
 def rewritten(folder, state):
     """Write another state.json into a checkpoint, and its digest into the manifest."""
-    from glassformer.store.manifest import MANIFEST, write_manifest
+    from glassformer.store.folders import MANIFEST, write_manifest
 
     (folder / MANIFEST).unlink()
     (folder / "state.json").write_text(json.dumps(state))

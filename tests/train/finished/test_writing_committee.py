@@ -11,8 +11,7 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import LABEL
 from glassformer.decode.answer import answer
 from glassformer.nn.ensemble import Ensemble
-from glassformer.store.checkpoint import load
-from glassformer.store.mean import load_mean
+from glassformer.store.checkpoint import load, load_mean
 from glassformer.train.finished.committee import load_runs
 from glassformer.train.finished.ranked import Asked
 from glassformer.train.finished.use import evaluate, translate

@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.base.errors import ConfigError
 from glassformer.train.recipe import load_recipe
-from glassformer.train.record import curves
+from glassformer.train.record import records
 from glassformer.train.record.report import Reporter
 from glassformer.train.run.session import resume, start
 from train.examples import STEPS, assert_same_end, killed_after, recipe
@@ -35,7 +35,7 @@ def followed(session) -> None:
 
 
 def read(reader, run: Path):
-    found = reader(str(run / curves.FOLDER), size_guidance={"scalars": 0, "tensors": 0})
+    found = reader(str(run / records.FOLDER), size_guidance={"scalars": 0, "tensors": 0})
     found.Reload()
     return found
 
@@ -69,7 +69,7 @@ def test_a_resumed_run_shows_each_step_once(reader, tracked, tmp_path, step):
     run = killed_after(tracked, step, tmp_path / "run")
     followed(resume(run))
     assert_same_end(run, tracked)
-    assert len(list((run / curves.FOLDER).iterdir())) == 2
+    assert len(list((run / records.FOLDER).iterdir())) == 2
     found, whole = read(reader, run), read(reader, tracked)
     for name in ("train/loss", "dev/exact_match"):
         assert [(e.step, e.value) for e in found.Scalars(name)] == [(e.step, e.value) for e in whole.Scalars(name)]
@@ -88,12 +88,12 @@ def test_a_full_disk_delays_them(reader, tracked, tmp_path, monkeypatch):
     session = resume(run)
     with Reporter(run, track="tensorboard") as report:
         for event in session.train():
-            file = report.records.files.get(curves.FOLDER)
+            file = report.records.files.get(records.FOLDER)
             if file is not None and session.step == 9:
                 real = file.flush
                 monkeypatch.setattr(file, "flush", lambda: None)
                 report(event)
-                assert any(each.startswith(curves.FOLDER) for each in report.records.unwritten)
+                assert any(each.startswith(records.FOLDER) for each in report.records.unwritten)
                 monkeypatch.setattr(file, "flush", real)
                 continue
             report(event)
@@ -101,7 +101,7 @@ def test_a_full_disk_delays_them(reader, tracked, tmp_path, monkeypatch):
 
 
 def test_without_the_package_it_is_refused_before_the_data_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(curves, "find_spec", lambda name: None)
+    monkeypatch.setattr(records, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install 'tensorboard>="):
         start(recipe(data__task="pairs", data__train="nowhere.tsv", **TRACKED), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -114,4 +114,4 @@ def test_another_tracker_is_refused():
 
 
 def test_nothing_is_written_unasked(whole):
-    assert not (whole / curves.FOLDER).exists()
+    assert not (whole / records.FOLDER).exists()

@@ -11,8 +11,7 @@ import pytest
 
 from glassformer.base.errors import CheckpointError
 from glassformer.train.record.events import Progress
-from glassformer.train.record.lines import Lines
-from glassformer.train.record.records import drop_beyond
+from glassformer.train.record.records import Lines, drop_beyond
 from train.shown import events, follow, report
 
 

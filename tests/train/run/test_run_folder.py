@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import CheckpointError, ResourceError
+from glassformer.store.checkpoint import write_snapshot
 from glassformer.store.folders import checkpoints
-from glassformer.store.snapshot import write_snapshot
 from glassformer.train.record.events import Finished, Progress, Saved
 from glassformer.train.record.report import Reporter
 from glassformer.train.run import saving
@@ -63,7 +63,7 @@ def test_read_only_folder_is_told(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     session = start(recipe(checkpoint__every=4), tmp_path / "run")
-    monkeypatch.setattr("glassformer.store.staging.put_in_place", refuse)
+    monkeypatch.setattr("glassformer.store.files.put_in_place", refuse)
     with pytest.raises(ResourceError, match="Read-only file system"):
         list(session.train())
     assert examples.names(tmp_path / "run" / "checkpoints") == []

@@ -12,9 +12,8 @@ import pytest
 import torch
 
 from glassformer.base.errors import ResourceError
-from glassformer.store.checkpoint import load, load_optimizer
+from glassformer.store.checkpoint import load, load_optimizer, take_snapshot, write_snapshot
 from glassformer.store.folders import checkpoints, newest, step_folder
-from glassformer.store.snapshot import take_snapshot, write_snapshot
 from glassformer.train.record.events import Evaluated, Finished, Progress, Saved, Stopped, Unsaved
 from glassformer.train.run import saving
 from glassformer.train.run.session import resume, start

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from glassformer.base.errors import DivergedError
-from glassformer.store import manifest
+from glassformer.store import folders
 from glassformer.store.checkpoint import load
-from glassformer.store.folders import check, checkpoints, step_folder
-from glassformer.store.manifest import sha256
+from glassformer.store.folders import check, checkpoints, sha256, step_folder
 from glassformer.train.ranks.distributed import ALONE
 from glassformer.train.record.events import Evaluated, Finished, Progress, Saved, Stopped
 from glassformer.train.run import session
@@ -87,7 +86,7 @@ def test_weights_are_hashed_once_a_save(tmp_path, monkeypatch):
         hashed.append(path)
         return sha256(path)
 
-    monkeypatch.setattr(manifest, "sha256", watched)
+    monkeypatch.setattr(folders, "sha256", watched)
     follow(start(recipe(checkpoint__every=6, training__evaluate_every=0), tmp_path / "run"))
     assert [path.name for path in hashed].count("model.safetensors") == 2  # saves
 

@@ -9,7 +9,7 @@ from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.generate import generate
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
-from glassformer.train.record.wording import printable
+from glassformer.train.record.records import printable
 from glassformer.train.score import text_samples
 from glassformer.train.score.text_samples import shown
 from glassformer.train.sources.prepare import model_config, prepare

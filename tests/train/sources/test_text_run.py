@@ -9,7 +9,7 @@ import torch
 
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.store.checkpoint import load
-from glassformer.study.score import score
+from glassformer.study.result import score
 from glassformer.train.estimate.outlook import look_ahead
 from glassformer.train.estimate.trial import noise_over, search
 from glassformer.train.finished.use import classify, evaluate, parameters, translate

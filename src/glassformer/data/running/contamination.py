@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glassformer.data.running.corpus import Part
 from glassformer.data.tokens.code_points import codes_of
-from glassformer.data.tokens.cuts import ANYWHERE
+from glassformer.data.tokens.vocabulary import ANYWHERE
 
 WORDS, CHARACTERS = 13, 50
 LONG_WORDS = 20

@@ -22,7 +22,7 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.running.text import LEARN, SCORE, TOPICS, DocumentPiece, holds_json, pieces
 from glassformer.data.running.text_files import Stamp, changed_while_read, opened, stamps, text_files
-from glassformer.data.tokens.cuts import ANYWHERE, WORDS, Cuts, shares
+from glassformer.data.tokens.vocabulary import ANYWHERE, WORDS, Cuts, shares
 
 END = b"\0"
 """Marks the end of a document when text is hashed; no text contains it."""

@@ -3,7 +3,7 @@ r"""Read running text of any size in pieces that fit in memory: from files, fold
 A text file is one document, each object of a JSON file is one, and the files of a folder follow each other.
 UTF-8; a byte order mark at the start of a file is removed and "\r\n" becomes "\n"; nothing else is changed.
 
-A document longer than a piece is cut where no token crosses (`data/tokens/cuts.py`), so the parts give its tokens.
+A document longer than a piece is cut where no token crosses (`data/tokens/vocabulary.py`), so the parts give its tokens.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from glassformer.base.errors import DataError
 from glassformer.data.lines import CHUNK, MARK, Opened, decoded_chunks
 from glassformer.data.records import checked, is_json, records_of, value_in
 from glassformer.data.running.text_files import opened, text_files
-from glassformer.data.tokens.cuts import ANYWHERE, WORDS, Cuts, last_place
+from glassformer.data.tokens.vocabulary import ANYWHERE, WORDS, Cuts, last_place
 
 PIECE = CHUNK
 """The approximate length of a piece in characters."""

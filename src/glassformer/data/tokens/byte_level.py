@@ -8,16 +8,15 @@ these letters. So no text is outside a vocabulary that has the letters, and no l
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from typing import cast
+from typing import NamedTuple, cast
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from glassformer.base.errors import DataError
 from glassformer.data.config import MOST_ENTRIES
-from glassformer.data.tokens.cuts import shares
-from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, read_json, utf8
+from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, WORDS, Cuts, read_json, shares, utf8
 
 _PRINTING = (*range(33, 127), *range(161, 173), *range(174, 256))
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTING]
@@ -204,3 +203,54 @@ def _differs(kind: str, names: list[str]) -> DataError:
         f"{', '.join(SPECIALS)} at ids 0 to {len(SPECIALS) - 1}, but this one differs in {', '.join(names)}. "
         f"{THE_FILE}"
     )
+
+
+# How published byte-level tokenizers cut text into words, within which they merge bytes.
+
+LLAMA_3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""The expression in the tokenizer.json of the Llama 3 models."""
+
+
+class Cut(NamedTuple):
+    """One of these ways to cut text."""
+
+    made: Callable[[], pre_tokenizers.PreTokenizer]
+    cuts: Cuts = WORDS
+    composed: bool = False
+    """Whether text is first brought into Unicode's form NFC."""
+
+    def untrained(self, model: models.Model) -> Tokenizer:
+        """The library's tokenizer around a model, with no vocabulary but the special tokens."""
+        return untrained(model, self.made(), composed=self.composed)
+
+    def cuts_as(self, pre_tokenizer: object) -> bool:
+        """Whether the pre_tokenizer of a tokenizer.json cuts in this way."""
+        return agrees(pre_tokenizer, json.loads(cast("bytes", self.made().__getstate__())))
+
+
+def smollm() -> pre_tokenizers.PreTokenizer:
+    """GPT-2's words, cut around each digit."""
+    return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), cut_to_bytes()])
+
+
+def llama3() -> pre_tokenizers.PreTokenizer:
+    """The words of Llama 3's expression, in letters that stand for bytes."""
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(LLAMA_3), "isolated"), letters])
+
+
+CUTS = {
+    "GPT-2": Cut(cut_to_bytes),
+    "GPT-NeoX": Cut(cut_to_bytes, composed=True),
+    "SmolLM": Cut(smollm),
+    "Llama 3": Cut(llama3, Cuts(" \t")),
+}
+
+
+def cut_of(record: Mapping[str, object]) -> Cut | None:
+    """The cut of a tokenizer.json; None for any other."""
+    as_theirs = (cut for cut in CUTS.values() if cut.cuts_as(record.get("pre_tokenizer")))
+    return next((cut for cut in as_theirs if record.get("normalizer") == (COMPOSED if cut.composed else None)), None)

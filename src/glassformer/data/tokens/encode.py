@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.data.tokens.bytewise import ByteTokenizer
 from glassformer.data.tokens.code_points import CodePoints
-from glassformer.data.tokens.cuts import shares
-from glassformer.data.tokens.vocabulary import SPECIALS, Tokenizer, utf8
+from glassformer.data.tokens.subword import ByteTokenizer
+from glassformer.data.tokens.vocabulary import SPECIALS, Tokenizer, shares, utf8
 from glassformer.data.tokens.words import CharacterTokenizer
 
 Ids = NDArray[Any]

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.tokens.bytewise import join_pieces, piece_of
-from glassformer.data.tokens.cuts import Cuts
-from glassformer.data.tokens.subword import Subword
-from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, read_json
+from glassformer.data.tokens.subword import Subword, join_pieces, piece_of
+from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, Cuts, read_json
 
 if TYPE_CHECKING:
     import tokenizers

@@ -11,8 +11,7 @@ from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig, names_file
 from glassformer.data.lines import no_such_file
 from glassformer.data.tokenizer import TOKENIZERS, tokenizer_from_json
-from glassformer.data.tokens.cuts import Cuts
-from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, Tokenizer, read_json
+from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, Cuts, Tokenizer, read_json
 from glassformer.data.tokens.words import Labels
 from glassformer.data.trajectories.spaces import Spaces
 
@@ -39,7 +38,7 @@ def read_tokenizer_file(path: Path) -> Tokenizer:
 
     Errors: `DataError` naming the file, and the setting that cannot be taken over.
     """
-    from glassformer.data.tokens.adopted import AGAIN, ANOTHER, adopt  # here: it loads the library
+    from glassformer.data.tokens.exported import AGAIN, ANOTHER, adopt  # here: it loads the library
 
     if not path.exists():
         raise no_such_file(path)

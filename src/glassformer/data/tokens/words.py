@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.tokens.cuts import ANYWHERE
-from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, Tokenizer, check_ids_known, read_json, utf8
+from glassformer.data.tokens.vocabulary import (
+    ANYWHERE,
+    SPECIALS,
+    THE_FILE,
+    UNK,
+    Tokenizer,
+    check_ids_known,
+    read_json,
+    utf8,
+)
 from glassformer.data.tokens.whole_words import NO_WORD, words_of
 
 if TYPE_CHECKING:

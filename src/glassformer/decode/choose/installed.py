@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from glassformer.base.errors import ConfigError
-from glassformer.base.extras import install
+from glassformer.base.errors import ConfigError, install
 
 
 def llguidance() -> ModuleType:

@@ -20,7 +20,7 @@ from string import Template
 from typing import Any
 
 from glassformer.lens.page.script import script, style
-from glassformer.lens.trace.container import cut
+from glassformer.lens.trace.file import cut
 
 STYLE, SCRIPT = "page.css", "page.js"
 """The names under which a server sends them."""

@@ -7,9 +7,8 @@ from typing import NamedTuple
 import torch
 
 from glassformer.base.shapes import Bool, Float, Int, Tensor
-from glassformer.lens.record import Map
-from glassformer.lens.roles.metrics import largest_key, several
-from glassformer.lens.roles.view import View
+from glassformer.lens.observe import Map
+from glassformer.lens.roles.roles import View, largest_key, several
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.heads import Head
 from glassformer.nn.norm import LayerNorm

@@ -10,20 +10,23 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.lens.ablate import Head
-from glassformer.lens.record import Map, maps
-from glassformer.lens.roles.label import Figures
-from glassformer.lens.roles.metrics import (
+from glassformer.lens.observe import Map, maps
+from glassformer.lens.roles.roles import (
+    ROLES,
+    Figures,
     Score,
+    View,
     confidence,
     distance,
     entropy,
     mean_over,
     several,
+    sink,
+    tallies,
     tally,
     value_weighted,
+    views,
 )
-from glassformer.lens.roles.roles import ROLES, sink, tallies
-from glassformer.lens.roles.view import View, views
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective
 

@@ -12,8 +12,7 @@ from glassformer.base.runtime import choose_threads, threads_kept
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.lens.roles.diagnosis import Diagnosis, diagnose
-from glassformer.lens.roles.probe import Probe, induction_probe, pairs_probe
-from glassformer.lens.roles.sources import collated, held_out, real_pairs, windows
+from glassformer.lens.roles.probe import Probe, collated, held_out, induction_probe, pairs_probe, real_pairs, windows
 from glassformer.nn.outputs import Classify, Lm
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load

@@ -14,13 +14,22 @@ from starlette.responses import JSONResponse, Response
 
 from glassformer.base.errors import GlassformerError
 from glassformer.lens.page.bundle import served, static
-from glassformer.lens.server.guard import MOST_BODY, body_of, error
-from glassformer.lens.server.requests import ablate_request, patch_request, trace_request
-from glassformer.lens.server.stream import Asker, Line, Poll, streamed
+from glassformer.lens.server.requests import (
+    MOST_BODY,
+    Asker,
+    Line,
+    Poll,
+    ablate_request,
+    body_of,
+    error,
+    patch_request,
+    streamed,
+    trace_request,
+)
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.server.traces import UNKNOWN, Traces, answered, repeated, title
-from glassformer.lens.trace.container import piece
-from glassformer.lens.trace.pair import patch_traces, patching_as_json
+from glassformer.lens.trace.file import piece
+from glassformer.lens.trace.value import patch_traces, patching_as_json
 
 
 class Api:

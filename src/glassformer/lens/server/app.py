@@ -15,7 +15,7 @@ from uvicorn import Config, Server
 
 from glassformer.base.errors import ConfigError
 from glassformer.lens.server.api import Api
-from glassformer.lens.server.guard import error, guarded
+from glassformer.lens.server.requests import error, guarded
 from glassformer.lens.server.subject import Subject
 
 HOST = "127.0.0.1"

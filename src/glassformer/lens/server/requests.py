@@ -1,17 +1,182 @@
-"""Parsing the page's requests: every field is checked, and unknown fields are refused."""
+"""Requests of the page: only the page that this server opened may send them, and every field is checked."""
 
 from __future__ import annotations
 
+import asyncio
+import hmac
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
 
-from glassformer.base.errors import ConfigError, DataError
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from glassformer.base.errors import ConfigError, DataError, GlassformerError
+from glassformer.base.loopback import is_loopback, is_own_page, read_host
 from glassformer.base.registry import suggestion
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.choose.sampling import Sampling
-from glassformer.lens.trace.answering import Manner
-from glassformer.lens.trace.reading import MOST_TOKENS, Text
+from glassformer.lens.page.bundle import POLICY
+from glassformer.lens.trace.reading import MOST_TOKENS, Manner, Text
+
+# Access control: only the page that this server opened in a browser of this machine may send requests.
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+TOKEN = "X-Glassformer-Token"
+MOST_BODY = 65536
+"""The most bytes of a request's body."""
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def refusal(request: Request, token: str) -> Response | None:
+    """Return the error response for a request to refuse, or None for one that may pass."""
+    host = read_host(request.headers.getlist("host"))
+    if host is None or not is_loopback(host.name):
+        return error(
+            400,
+            "This server answers to the names of this machine only, such as localhost, at any port. Open the address "
+            "that glassformer explore printed, or the end of your tunnel on this machine.",
+        )
+    if not is_own_page(request.headers.getlist("origin"), host):
+        return error(403, "This server accepts requests from its own page only; this one comes from another page.")
+    if not request.url.path.startswith("/api/"):
+        return None
+    if not hmac.compare_digest(request.headers.get(TOKEN, "").encode(), token.encode()):
+        return error(403, "The token of this launch is missing. Open the address that glassformer explore printed.")
+    if request.method == "POST" and request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        return error(415, "A POST request must have the content type application/json.")
+    return None
+
+
+def guarded(endpoint: Endpoint, token: str) -> Endpoint:
+    """Wrap an endpoint with the guard; every response gets the security headers."""
+
+    async def answer(request: Request) -> Response:
+        response = refusal(request, token) or await endpoint(request)
+        response.headers.update({**HEADERS, "Content-Security-Policy": POLICY})
+        return response
+
+    return answer
+
+
+async def body_of(request: Request) -> bytes | None:
+    """Read the body of a request, or return None once it exceeds `MOST_BODY`; the rest is not read."""
+    parts: list[bytes] = []
+    size = 0
+    with suppress(ClientDisconnect):  # the incomplete body is refused later, though nobody receives the refusal
+        async for part in request.stream():
+            size += len(part)
+            if size > MOST_BODY:
+                return None
+            parts.append(part)
+    return b"".join(parts)
+
+
+def error(status: int, message: str) -> Response:
+    """Return an error response; its JSON is ASCII, as the message may quote characters that cannot be encoded."""
+    return Response(json.dumps({"error": message}), status, media_type="application/json")
+
+
+# Long work for a client that may leave: it ends then or after a minute, and can stream its progress.
+
+Line = dict[str, Any]
+Poll = Callable[[], None]
+"""Called repeatedly by long work, which ends if it raises."""
+MOST_SECONDS = 60
+"""The most seconds that one answer may take."""
+Done = TypeVar("Done")
+
+
+class Left(GlassformerError):
+    """The client has left, or the server is shutting down."""
+
+
+class Asker:
+    """A client that waits for an answer until `left` is set; `ended` is set when the server shuts down."""
+
+    def __init__(self, ended: threading.Event) -> None:
+        self.ended = ended
+        self.left = threading.Event()
+        self.most = time.monotonic() + MOST_SECONDS
+
+    def poll(self) -> None:
+        """Raise `GlassformerError` if nobody waits any more or the time limit has passed."""
+        if self.left.is_set() or self.ended.is_set():
+            raise Left("The answer was stopped: its reader left, or the server is ending. Ask again.")
+        if time.monotonic() > self.most:
+            raise GlassformerError(f"The answer took longer than the limit of {MOST_SECONDS} s. Ask for fewer tokens.")
+
+    async def stays(self, request: Request, waited: Awaitable[Done]) -> Done:
+        """Return what `waited` gives; set `left` if the client leaves first. The request's body must have been read."""
+        waiting = asyncio.ensure_future(waited)
+        leaving = asyncio.ensure_future(request.receive())
+        try:
+            await asyncio.wait([waiting, leaving], return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                self.left.set()
+            return await waiting
+        finally:
+            leaving.cancel()
+
+
+async def streamed(
+    request: Request,
+    work: Callable[[Callable[[Line], None], Poll], Line],
+    ended: threading.Event,
+    one: CapacityLimiter | None = None,
+) -> Response:
+    """Stream as JSON lines what `work(tell, poll)` tells and then returns.
+
+    The work runs on another thread when its turn in the limiter `one` comes. A `GlassformerError` in it becomes the
+    last line or, if it is the first, an error response.
+    """
+    loop, asker = asyncio.get_running_loop(), Asker(ended)
+    lines: asyncio.Queue[Line | None] = asyncio.Queue()
+
+    def tell(line: Line | None) -> None:
+        loop.call_soon_threadsafe(lines.put_nowait, line)
+
+    def run() -> None:
+        try:
+            tell(work(tell, asker.poll))
+        except GlassformerError as mistake:
+            tell({"error": str(mistake)})
+        finally:
+            tell(None)
+
+    running = asyncio.create_task(run_sync(run, limiter=one))
+    first = await asker.stays(request, lines.get())
+    if first is None:
+        await running  # raises: nothing was told
+    elif "error" in first:
+        return error(400, first["error"])
+
+    async def body() -> AsyncIterator[str]:
+        line = first
+        try:
+            while line is not None:
+                yield json.dumps(line) + "\n"
+                line = await lines.get()
+            await running  # what went wrong in it goes wrong here, too
+        finally:
+            asker.left.set()
+
+    return StreamingResponse(body(), media_type="application/x-ndjson")
+
+
+# Parsing the page's requests: every field is checked, and unknown fields are refused.
 
 MOST_NEW = 256
 """The most tokens that one request may ask for."""

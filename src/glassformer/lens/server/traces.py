@@ -8,13 +8,11 @@ from typing import NamedTuple
 
 from glassformer.base.errors import GlassformerError
 from glassformer.decode.answer import nothing
-from glassformer.lens.blocks import head_id
-from glassformer.lens.server.requests import TraceRequest
-from glassformer.lens.server.stream import Poll
+from glassformer.lens.observe import head_id
+from glassformer.lens.server.requests import Poll, TraceRequest
 from glassformer.lens.server.subject import Head, Subject
-from glassformer.lens.trace.answering import USUAL_MANNER, Manner
-from glassformer.lens.trace.container import header_text
-from glassformer.lens.trace.reading import Text
+from glassformer.lens.trace.file import header_text
+from glassformer.lens.trace.reading import USUAL_MANNER, Manner, Text
 from glassformer.lens.trace.value import Trace
 
 MOST_TRACES = 32

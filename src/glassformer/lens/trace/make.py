@@ -17,13 +17,10 @@ from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
 from glassformer.decode.answer import nothing
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.choose.sampling import GREEDY, Sampling
-from glassformer.lens.blocks import LETTERS
-from glassformer.lens.trace.answering import Manner
-from glassformer.lens.trace.container import finite
-from glassformer.lens.trace.quantise import Array, encode
-from glassformer.lens.trace.reading import USUAL, Layout, Reading, Text, as_ids, both, read
-from glassformer.lens.trace.sight import Sight, look
-from glassformer.lens.trace.small import SIDE, decided, shrunk
+from glassformer.lens.observe import LETTERS
+from glassformer.lens.trace.file import Array, encode, finite
+from glassformer.lens.trace.reading import USUAL, Layout, Manner, Reading, Text, as_ids, both, read
+from glassformer.lens.trace.sight import SIDE, Sight, decided, look, shrunk
 from glassformer.lens.trace.steps import lens_of, steps_of, terms_of_logits
 from glassformer.lens.trace.value import Trace
 from glassformer.nn.count import count_parameters

@@ -2,19 +2,181 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.base.shapes import Tensor
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Tokenizer
-from glassformer.decode.answer import limit_of
+from glassformer.decode.answer import check_choice, limit_of, nothing
+from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.blanks import fill_blanks
-from glassformer.lens.trace.answering import USUAL_MANNER, Ids, Manner, write
-from glassformer.lens.trace.beams import Tree
+from glassformer.decode.choose.context import Context
+from glassformer.decode.choose.draw import chooser, filters_of
+from glassformer.decode.choose.sampling import GREEDY, Sampling
+from glassformer.decode.choose.words import begins_with
+from glassformer.decode.generate import generate
+from glassformer.decode.hypotheses import Hypothesis
+from glassformer.decode.method import search_of
+from glassformer.lens.trace.file import brief
 from glassformer.nn.outputs import Classify, Lm
 from glassformer.nn.transformer import Transformer
+
+Ids = Sequence[int]
+
+
+class Manner(NamedTuple):
+    """How to write an answer."""
+
+    sampling: Sampling = GREEDY
+    most: int | None = None
+    """The most tokens of the answer; None: the usual number for the model's shape."""
+    search: BeamSettings = ONE_BEAM
+    begin: Ids = ()
+    """Forced prefix: the answer begins with these tokens, whatever the model predicts."""
+    heard: Callable[[int], None] | None = None
+    """Called with each token as it is written; with a beam, for each token of the best answer once it is found."""
+    poll: Callable[[], None] = nothing
+    """Called before each step; if it raises, the writing ends."""
+
+
+class Written(NamedTuple):
+    """An answer."""
+
+    said: list[int]
+    fast: tuple[Tensor, ...] = ()
+    """The logits that each token was chosen from, by cached decoding; empty for a beam search."""
+    beams: Tree | None = None
+
+
+USUAL_MANNER = Manner()
+
+
+def write(
+    model: Transformer, manner: Manner, most: int, *, sources: list[Ids] | None, prompts: list[Ids] | None
+) -> Written:
+    """Write the answer to one row, of up to `most` tokens. Errors: `ConfigError` if the forced prefix is longer."""
+    check_choice(model, manner.sampling, manner.search, 1, ())
+    if len(manner.begin) > most:
+        raise ConfigError(
+            f"An answer may have at most {most} tokens here; got {len(manner.begin)} tokens to begin with. Allow more, "
+            "or begin with fewer."
+        )
+    by = _searched if manner.search.beam > 1 else _chosen
+    return by(model, manner, most, sources, prompts)
+
+
+def _chosen(
+    model: Transformer, manner: Manner, most: int, sources: list[Ids] | None, prompts: list[Ids] | None
+) -> Written:
+    choose = chooser(manner.sampling, [begins_with(manner.begin)])
+    kept: list[Tensor] = []
+
+    def keeping(logits: Tensor, context: Context) -> Tensor:
+        manner.poll()
+        kept.append(logits[0].float().cpu())
+        return choose(logits, context)
+
+    said: list[int] = []
+    for step in generate(model, sources=sources, prompts=prompts, max_new_tokens=most, choose=keeping):
+        said.append(step.tokens[0])
+        if manner.heard is not None:
+            manner.heard(said[-1])
+    return Written(said, tuple(kept))
+
+
+def _searched(
+    model: Transformer, manner: Manner, most: int, sources: list[Ids] | None, prompts: list[Ids] | None
+) -> Written:
+    tree = Tree(manner.search)
+    (found,) = search_of(manner.search)(
+        model,
+        sources=sources,
+        prompts=prompts,
+        max_new_tokens=most,
+        n_best=manner.search.beam,
+        filters=[*filters_of(manner.sampling), tree, begins_with(manner.begin)],
+        poll=manner.poll,
+    )
+    tree.end(found)
+    said = [*found[0].ids, *[EOS] * found[0].complete]
+    if manner.heard is not None:
+        for token in said:
+            manner.heard(token)
+    return Written(said, beams=tree)
+
+
+# The tree of a beam search: every hypothesis that was extended at some step, and the answers that were found.
+
+Beginning = tuple[int, ...]
+
+
+@dataclass
+class Node:
+    """A hypothesis: a prefix of an answer, or a complete one."""
+
+    log_p: float
+    """The log-probability of all its tokens, in nats."""
+    score: float | None = None
+    """For an answer, the score by which the search ranked it."""
+    rank: int | None = None
+    """For an answer, how many were better."""
+
+
+class Tree:
+    """A filter that changes no logits and records the search for one row.
+
+    It sees the logits before later filters, which may remove tokens.
+    """
+
+    def __init__(self, search: BeamSettings) -> None:
+        self.search = search
+        self.nodes: dict[Beginning, Node] = {(): Node(0.0)}
+        self.before: dict[Beginning, Float[Tensor, " V"]] = {}
+        self.ends: dict[Beginning, float] = {}
+        """The log-probability of <eos> after each hypothesis."""
+
+    def __call__(self, logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
+        """Record a step and return the logits unchanged."""
+        log_p = logits.cpu().double().log_softmax(-1)
+        begun = [tuple(ids) for ids in context.written]
+        for ids in filter(None, begun):
+            self.nodes.setdefault(ids, self.behind(ids))
+        self.before = dict(zip(begun, log_p, strict=True))
+        self.ends |= dict(zip(begun, log_p[:, EOS].tolist(), strict=True))
+        return logits
+
+    def behind(self, ids: Beginning) -> Node:
+        """Return the node of a hypothesis whose last token was chosen at the last step."""
+        return Node(self.nodes[ids[:-1]].log_p + float(self.before[ids[:-1]][ids[-1]]))
+
+    def end(self, found: Sequence[Hypothesis]) -> None:
+        """Add the answers of the search, best first."""
+        for rank, each in enumerate(found):
+            ids = tuple(each.ids)
+            if each.complete:
+                log_p = self.nodes[ids].log_p + self.ends[ids]
+                ids = (*ids, EOS)
+            else:
+                log_p = self.behind(ids).log_p
+            self.nodes[ids] = Node(log_p, each.score, rank)
+        self.before = {}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the header's `beams`: nodes level by level; `parent` is the parent's index, -1 for the root."""
+        order = sorted((ids for ids in self.nodes if ids), key=lambda ids: (len(ids), -self.nodes[ids].log_p))
+        places = {(): -1} | {ids: place for place, ids in enumerate(order)}
+        nodes: list[dict[str, Any]] = []
+        for ids in order:
+            node, parent = self.nodes[ids], self.nodes[ids[:-1]]
+            figures = {"p": brief(math.exp(min(0.0, node.log_p - parent.log_p))), "log_p": brief(node.log_p)}
+            answer = {} if node.rank is None or node.score is None else {"score": brief(node.score), "rank": node.rank}
+            nodes.append({"token": ids[-1], "parent": places[ids[:-1]], **figures, **answer})
+        return {"width": self.search.beam, "length_penalty": self.search.length_penalty, "nodes": nodes}
+
 
 MOST_TOKENS = 4096
 """The most tokens of a sequence in a trace: its attention has 16 million weights per head."""

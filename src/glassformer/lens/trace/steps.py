@@ -9,7 +9,7 @@ import torch
 
 from glassformer.base.shapes import Float, Tensor
 from glassformer.lens.attribute import attribute
-from glassformer.lens.trace.quantise import Array, brief
+from glassformer.lens.trace.file import Array, brief
 from glassformer.lens.trace.reading import Reading
 from glassformer.nn.heads import Head
 from glassformer.nn.transformer import Transformer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from glassformer.proof.doctor import (
     answers,
-    files,
+    finding,
     heads,
     layers,
     learning,
@@ -31,7 +31,7 @@ OF_THE_MODEL: tuple[Probe, ...] = (
 """Probes of the model, in order: each comes after the probes it needs."""
 OF_TOKENS = ("labels", "padding-in-loss", "embedding", "pooling", "source", "order", "cache")
 """Probes of a model that reads tokens, or that reads or writes a text."""
-PROBES = (*files.PROBES, *texts.PROBES, *OF_THE_MODEL)
+PROBES = (*finding.PROBES, *texts.PROBES, *OF_THE_MODEL)
 """The probes of a run on pairs or labelled texts."""
 
 
@@ -39,5 +39,5 @@ def probes_for(task: Task) -> tuple[Probe, ...]:
     """Return the probes of a run on this task."""
     if not task.layout.tokens:
         model = (each for each in OF_THE_MODEL if each.name not in OF_TOKENS)
-        return (*files.PROBES, *trajectory_case.PROBES, *model)
-    return (*files.PROBES, *running_text.PROBES, *OF_THE_MODEL) if isinstance(task, Text) else PROBES
+        return (*finding.PROBES, *trajectory_case.PROBES, *model)
+    return (*finding.PROBES, *running_text.PROBES, *OF_THE_MODEL) if isinstance(task, Text) else PROBES

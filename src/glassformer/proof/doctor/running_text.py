@@ -8,8 +8,7 @@ from itertools import islice
 from glassformer.data.config import SPLITS
 from glassformer.data.running.contamination import Overlap, overlap
 from glassformer.data.running.corpus import Part
-from glassformer.data.tokens.cuts import ANYWHERE
-from glassformer.data.tokens.vocabulary import UNK
+from glassformer.data.tokens.vocabulary import ANYWHERE, UNK
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen

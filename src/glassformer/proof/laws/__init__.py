@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.proof.laws import hugging_face, notebook_flaws, notebook_parts, notebooks, ours, torch_nn
+from glassformer.proof.laws import hugging_face, notebooks, ours, torch_nn
 from glassformer.proof.laws.law import Law
 
 __all__ = ["LAWS", "Law"]
@@ -12,6 +12,4 @@ LAWS: list[Law] = [
     *torch_nn.LAWS,
     *hugging_face.LAWS,
     *notebooks.LAWS,
-    *notebook_parts.LAWS,
-    *notebook_flaws.LAWS,
 ]

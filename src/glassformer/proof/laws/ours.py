@@ -13,8 +13,19 @@ from glassformer.nn.mask import Mask
 from glassformer.nn.positions import POSITIONS
 from glassformer.nn.rules import ATTEND
 from glassformer.nn.transformer import Transformer
-from glassformer.proof.laws.law import Law, Setting, all_apart, apart, weighted
-from glassformer.proof.laws.specimens import PADDINGS, VOCAB, model, normal, padded, tokens
+from glassformer.proof.laws.law import (
+    PADDINGS,
+    VOCAB,
+    Law,
+    Setting,
+    all_apart,
+    apart,
+    model,
+    normal,
+    padded,
+    tokens,
+    weighted,
+)
 
 B, H, K, S = 3, 4, 5, 7
 

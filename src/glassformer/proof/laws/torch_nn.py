@@ -14,9 +14,20 @@ from glassformer.nn.attention import Attention
 from glassformer.nn.mask import Mask
 from glassformer.nn.rules import ATTEND
 from glassformer.nn.stack import build_block
-from glassformer.proof.laws.law import Law, Setting, apart, gradients, same_gradients
-from glassformer.proof.laws.specimens import model, normal, padded, scramble, stack, tokens
-from glassformer.store.torch_nn import as_torch
+from glassformer.proof.laws.law import (
+    Law,
+    Setting,
+    apart,
+    gradients,
+    model,
+    normal,
+    padded,
+    same_gradients,
+    scramble,
+    stack,
+    tokens,
+)
+from glassformer.store.families import as_torch
 
 B, T, S, D, H, F = 3, 6, 5, 16, 4, 24
 CHOICES = list(itertools.product(("pre", "post"), ("relu", "gelu")))

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
+from glassformer.data.batch import Batch
 from glassformer.nn.attention import Attend, Attention
 from glassformer.nn.block import Block, Residual
 from glassformer.nn.cache import Cache
@@ -24,6 +25,7 @@ from glassformer.nn.observe import attentions
 from glassformer.nn.positions import Relation
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
+from glassformer.train.objective import Objective, Targets
 
 Surgery = Callable[[Transformer], None]
 
@@ -282,3 +284,53 @@ SURGERY: dict[str, Surgery] = {
     "cache-off-by-one": cache_off_by_one,
 }
 """Applied each time the model is built, new or from a checkpoint."""
+
+
+# Mistakes about which token is predicted from which: wrappers around the right objective.
+
+
+def shifted_labels(objective: Objective) -> Objective:
+    """Ask each position for the label of the next position."""
+
+    def twice(batch: Batch) -> Targets:
+        asked = objective(batch)
+        return Targets(
+            asked.inputs[:, :-1],
+            None if asked.inputs_keep is None else asked.inputs_keep[:, :-1],
+            asked.ids[:, 1:],
+            None if asked.keep is None else asked.keep[:, 1:],
+            None if asked.counted is None else asked.counted[:, :-1],
+            None if asked.documents is None else asked.documents[:, :-1],
+            None if asked.prefix is None else asked.prefix.clamp(max=asked.inputs.shape[1] - 1),
+        )
+
+    return twice
+
+
+def unshifted_labels(objective: Objective) -> Objective:
+    """Ask each position for the token that it reads."""
+
+    def never(batch: Batch) -> Targets:
+        asked = objective(batch)
+        return asked._replace(ids=asked.inputs)
+
+    return never
+
+
+def pads_in_loss(objective: Objective) -> Objective:
+    """Ask every padding position for <pad>."""
+
+    def counted(batch: Batch) -> Targets:
+        asked = objective(batch)
+        if asked.keep is None or batch.keep is None:
+            return asked
+        return asked._replace(keep=None if batch.labels is None else asked.keep | ~batch.keep)
+
+    return counted
+
+
+OBJECTIVE: dict[str, Callable[[Objective], Objective]] = {
+    "shifted-labels": shifted_labels,
+    "unshifted-labels": unshifted_labels,
+    "pads-in-loss": pads_in_loss,
+}

@@ -9,8 +9,7 @@ from pathlib import Path
 from glassformer.base.runtime import choose_device
 from glassformer.decode.prepare import chosen_precision, device_of
 from glassformer.nn.transformer import Transformer
-from glassformer.store.checkpoint import Loaded, load
-from glassformer.store.mean import load_mean
+from glassformer.store.checkpoint import Loaded, load, load_mean
 from glassformer.train.finished.other_data import refuse_other_cut
 from glassformer.train.finished.passed_over import told
 from glassformer.train.recipe import Recipe

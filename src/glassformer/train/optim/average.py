@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from glassformer.base.errors import CheckpointError
 from glassformer.train.optim.optimizer import NamedState
-from glassformer.train.ranks.cut_model import is_sharded, local, put_back
+from glassformer.train.ranks.sharded import is_sharded, local, put_back
 
 SUM, LAST = "average", "last"
 """What a checkpoint keeps for each parameter, beside the average, which is stored as the weights of its model."""

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from glassformer.base.errors import CheckpointError
 from glassformer.base.registry import lookup
-from glassformer.train.optim.muon import Group, Muon
+from glassformer.train.optim.muon import Adafactor, AdamW, Group, Muon
 from glassformer.train.optim.optimizer_config import OptimizerConfig
-from glassformer.train.optim.uncompiled import Adafactor, AdamW
 
 Arithmetic = torch.dtype | None
 NamedState = dict[str, dict[str, Tensor]]

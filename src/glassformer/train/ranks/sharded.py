@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,15 +25,40 @@ from torch import Tensor, nn
 from glassformer.base.errors import CheckpointError, DivergedError, GlassformerError
 from glassformer.data.dataset import Tokenizers
 from glassformer.nn.transformer import Transformer
-from glassformer.store.files import explained, sync_file, write_new
-from glassformer.store.folders import MODEL, OPTIMIZER
-from glassformer.store.manifest import write_manifest
-from glassformer.store.snapshot import Moments, Snapshot, flattened, refuse_foreign, texts_of
-from glassformer.store.staging import staged_folder
-from glassformer.store.tensors import write_tensors
-from glassformer.store.weights import unique_weights
-from glassformer.train.ranks.cut_model import is_sharded, local
+from glassformer.store.checkpoint import Moments, Snapshot, flattened, refuse_foreign, texts_of
+from glassformer.store.files import explained, staged_folder, sync_file, write_new
+from glassformer.store.folders import MODEL, OPTIMIZER, write_manifest
+from glassformer.store.weights import unique_weights, write_tensors
 from glassformer.train.ranks.distributed import Ranks
+
+# Helpers for the tensors of a sharded model: whether one is sharded, this process's part, the whole.
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether a tensor is a DTensor. Recognised by a method, because importing that class takes a second."""
+    return hasattr(tensor, "full_tensor")
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This process's part of a tensor."""
+    return cast(Any, tensor).to_local() if is_sharded(tensor) else tensor
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The whole of a sharded tensor; all processes must call this together."""
+    return cast(Any, tensor).full_tensor() if is_sharded(tensor) else tensor
+
+
+def put_back(model: nn.Module) -> None:
+    """Drop the gathered weights after a forward pass without a backward, as in an evaluation."""
+    from torch.distributed.fsdp import FSDPModule  # here: only sharded runs need it
+
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
+
+
+# Shard one model over several processes: weights, gradients and optimizer state in parts, checkpoints whole.
 
 JOINED = "model-00001-of-00001.safetensors"
 """torch's name for the file into which it joins all parts."""

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributed import GradBucket  # pyright: ignore[reportPrivateImportUsage]
 from torch.nn.parallel import DistributedDataParallel
@@ -27,8 +30,8 @@ from glassformer.data.batch import Batch
 from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import Loss, loss_of
 from glassformer.train.objective import Objective
-from glassformer.train.ranks.cut_model import is_sharded, put_back, whole
 from glassformer.train.ranks.distributed import ALONE, Ranks
+from glassformer.train.ranks.sharded import is_sharded, put_back, whole
 from glassformer.train.run.diverged import explain, first_bad_weight
 
 
@@ -178,3 +181,32 @@ def team_of(model: Transformer, objective: Objective, label_smoothing: float, ra
     """The team for this model: what its processes have to exchange."""
     kind = Shards if is_sharded(next(model.parameters())) else Replicas if ranks.count > 1 else Team
     return kind(model, objective, label_smoothing, ranks)
+
+
+# Share an evaluation among several processes: each takes every n-th batch, and afterwards all have all results.
+
+
+def own_batches(lengths: NDArray[np.int64], size: int, ranks: Ranks) -> list[list[int]]:
+    """The batches that this process takes, of all rows sorted by length."""
+    order = lengths.argsort(kind="stable").tolist()
+    return [order[first : first + size] for first in range(0, len(order), size)][ranks.number :: ranks.count]
+
+
+def sum_of_batches(own: Sequence[float | int], ranks: Ranks) -> float:
+    """The sum of one number per batch, in the order of the batches; `own`: those of this process's batches."""
+    parts = ranks.gathered(own)
+    return sum(parts[number % ranks.count][number // ranks.count] for number in range(sum(map(len, parts))))
+
+
+def rows_of_all(rows: Sequence[int], values: Sequence[Sequence[int]], ranks: Ranks) -> list[list[int]]:
+    """Whole numbers for each row, in the order of the rows, gathered from `values` of each process's `rows`."""
+    own = chain.from_iterable((row, len(each), *each) for row, each in zip(rows, values, strict=True))
+    found: dict[int, list[int]] = {}
+    for part in ranks.gathered(list(own)):
+        numbers = [int(each) for each in part]
+        at = 0
+        while at < len(numbers):
+            row, count = numbers[at : at + 2]
+            found[row] = numbers[at + 2 : at + 2 + count]
+            at += 2 + count
+    return [found[row] for row in sorted(found)]

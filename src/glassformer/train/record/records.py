@@ -4,18 +4,112 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import time
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from glassformer.base.errors import CheckpointError, ResourceError
-from glassformer.store.files import explained, sync_file, write_text_atomically
+from glassformer.base.errors import CheckpointError, ConfigError, ResourceError, install
+from glassformer.store.files import FULL, explained, sync_file, write_text_atomically
 from glassformer.store.lock import RunLock, lock_on
-from glassformer.train.record.curves import FOLDER, Curves
-from glassformer.train.record.events import Evaluated, Overflowed, Progress
-from glassformer.train.record.lines import Lines
-from glassformer.train.record.wording import sample_text
+from glassformer.train.record.events import Evaluated, Metric, Overflowed, Progress, Sample
+
+# Format figures, samples and times for the user.
+
+MARKS = {"\n": "⏎"}
+"""Substitutes for characters that would break the line; all others become U+FFFD."""
+LARGE = 1e6
+
+
+def sample_text(sample: Sample) -> str:
+    """The three texts, one below the other."""
+    texts = sample._asdict() | {"output": sample.output + ("   (right)" if sample.output == sample.target else "")}
+    return "\n".join(f"  {side}  {printable(text)}" for side, text in texts.items())
+
+
+def printable(text: str) -> str:
+    """`text` with a mark for each character that would control the terminal or break the line; ⏎ for a newline."""
+    return "".join(each if each.isprintable() else MARKS.get(each, "\ufffd") for each in text)
+
+
+def figures(metrics: dict[str, Metric]) -> str:
+    """The numeric metrics of an evaluation on one line."""
+    numbers = {name: value for name, value in metrics.items() if not isinstance(value, str)}
+    return ", ".join(f"{name} {figure(value)}" for name, value in numbers.items())
+
+
+def figure(value: Metric) -> str:
+    """A figure with four digits after the point; one that is so large that these say nothing, as 2.119e+14."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.4f}" if abs(value) < LARGE else f"{value:.3e}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as 1:05, or 2:01:05."""
+    return str(timedelta(seconds=round(seconds))).removeprefix("0:").removeprefix("0")
+
+
+def line_interval(steps: int) -> int:
+    """Steps between two plain lines: 1, 2, 5 or 10 times a power of ten, for about twenty lines in a run of `steps`."""
+    wanted = max(1.0, steps / 20)
+    power = 10 ** math.floor(math.log10(wanted))
+    return next(size * power for size in (1, 2, 5, 10) if size * power >= wanted)
+
+
+def bytes_text(size: int) -> str:
+    """Bytes as 512 B, 1.5 KiB, 20.3 MiB, 1.2 GiB."""
+    if size < 1024:
+        return f"{size} B"
+    power = min((size.bit_length() - 1) // 10, 4)
+    return f"{size / 1024**power:.1f} {'KMGT'[power - 1]}iB"
+
+
+# A file that grows during a run: a kill loses nothing of it, and a failing disk only delays it.
+
+
+class Lines:
+    """A file that grows by lines. What the disk does not take is kept in memory, and written first when it does."""
+
+    def __init__(self, path: Path, lock: RunLock | None = None) -> None:
+        """`lock`: the run's; a deleted file is only recreated while its folder is still the run's."""
+        self.path = path
+        self.lock = lock
+        self.kept = b""
+        self.reason = ""
+        """Why something is kept in memory, if it is."""
+        # unbuffered: each line reaches the system as it is written, so that a killed process loses none
+        self.file = path.open("ab", buffering=0)
+
+    def write(self, text: str) -> None:
+        """Add lines."""
+        self.add(text.encode())
+
+    def add(self, data: bytes) -> None:
+        """Add bytes."""
+        self.kept += data
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is kept, as far as the disk takes it; recreate the file if someone deleted it."""
+        try:
+            if os.fstat(self.file.fileno()).st_nlink == 0:
+                if not self.path.parent.is_dir() or (self.lock and not self.lock.in_place()):
+                    self.reason = "its folder was deleted"
+                    return
+                begun = self.path.open("ab", buffering=0)
+                self.file.close()
+                self.file = begun
+            while self.kept:
+                self.kept = self.kept[self.file.write(self.kept) :]
+        except OSError as error:  # a read-only folder ends a run as little as a full one
+            self.reason = FULL.get(error.errno or 0) or error.strerror or str(error)
+
 
 FIGURES = ("metrics.jsonl", "timing.jsonl")
 
@@ -179,3 +273,83 @@ def step_of(line: bytes) -> int | None:
                 return None
     except (ValueError, RecursionError):
         return None
+
+
+# The curves of a run for TensorBoard, beside `metrics.jsonl` and from the same events.
+
+FOLDER = "tensorboard"
+NAME = "events.out.tfevents."
+"""How TensorBoard recognises its files; it reads the files of a folder in the order of their names."""
+
+
+def refuse_untrackable(track: str | None) -> None:
+    """Refuse a run that asks for curves if nothing can write them. Errors: `ConfigError` with the remedy."""
+    if track is not None and find_spec("tensorboard") is None:
+        raise ConfigError(
+            f"training.track={track!r} needs the package tensorboard, which is not installed: "
+            f"{install('track')}, then the same command; or remove training.track (metrics.jsonl has the figures too)."
+        )
+
+
+class Curves:
+    """Event files in RUN/tensorboard, one for each start of the run.
+
+    A file begins with a record that the run restarts after `step` steps: TensorBoard then hides what earlier files say
+    about later steps. Each event is passed to the operating system at once, so that a kill loses none; what the disk
+    does not take waits in memory, as with the lines of `metrics.jsonl`.
+    """
+
+    def __init__(self, run: Path, step: int, lock: RunLock | None = None) -> None:
+        """`lock`: see `Lines`."""
+        folder = run / FOLDER
+        folder.mkdir(exist_ok=True)
+        numbers = (path.name.removeprefix(NAME) for path in folder.iterdir())
+        number = 1 + max((int(each) for each in numbers if each.isdecimal()), default=0)
+        self.file = Lines(folder / f"{NAME}{number:06d}", lock)
+        self._proto: Any = import_module("tensorboard.compat.proto.event_pb2")
+        self._summary: Any = import_module("torch.utils.tensorboard.summary")
+        self._records: Any = import_module("tensorboard.summary.writer.record_writer").RecordWriter(Binary(self.file))
+        self._write(0, file_version="brain.Event:2")
+        self._write(step + 1, session_log=self._proto.SessionLog(status=self._proto.SessionLog.START))
+
+    def step(self, event: Progress) -> None:
+        """Add the figures of one update."""
+        names = ("loss", "learning_rate", "grad_norm", "pad_share", "tokens_per_second")
+        self._figures(event.step, {f"train/{name}": getattr(event, name) for name in names})
+
+    def overflowed(self, event: Overflowed) -> None:
+        """Add the loss scale in float16, when it falls."""
+        self._figures(event.step, {"train/loss_scale": event.scale})
+
+    def evaluation(self, event: Evaluated) -> None:
+        """Add the metrics of an evaluation, and its samples as text."""
+        self._figures(event.step, {f"dev/{name}": value for name, value in event.metrics.items()})
+        if event.samples:
+            lines = "\n\n".join(map(sample_text, event.samples)).splitlines()
+            text = "\n".join(f"    {line}" for line in lines)  # as code: the page reads Markdown
+            self._write(event.step, summary=self._summary.text("samples", text))
+
+    def _figures(self, step: int, values: dict[str, Metric]) -> None:
+        """Add the numbers among `values` in one event; a number that is not finite is left out."""
+        finite = {
+            name: value for name, value in values.items() if not isinstance(value, str) and math.isfinite(float(value))
+        }
+        found: Any = self._summary.Summary(
+            value=[self._summary.Summary.Value(tag=name, simple_value=float(value)) for name, value in finite.items()]
+        )
+        self._write(step, summary=found)
+
+    def _write(self, step: int, **what: object) -> None:
+        event: Any = self._proto.Event(wall_time=time.time(), step=step, **what)
+        self._records.write(event.SerializeToString())
+
+
+class Binary:
+    """The interface that TensorBoard's record writer expects, over a growing file."""
+
+    def __init__(self, file: Lines) -> None:
+        self.file = file
+
+    def write(self, data: bytes) -> None:
+        """Add bytes."""
+        self.file.add(data)

@@ -24,8 +24,7 @@ from glassformer.train.record.events import (
     Stopped,
     Unsaved,
 )
-from glassformer.train.record.records import Records
-from glassformer.train.record.wording import duration, figures, line_interval, sample_text
+from glassformer.train.record.records import Records, duration, figures, line_interval, sample_text
 
 
 class Screen(Console):

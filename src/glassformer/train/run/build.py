@@ -77,7 +77,7 @@ def objective_of(model: Transformer, recipe: Recipe) -> Objective:
     """The objective of the model's head, with the mistakes that the recipe asks for."""
     objective = objective_for(model)
     if names := break_names(recipe.training.broken):
-        from glassformer.train.breaks.objectives import OBJECTIVE
+        from glassformer.train.breaks.surgery import OBJECTIVE
 
         for name in names:
             objective = OBJECTIVE[name](objective) if name in OBJECTIVE else objective

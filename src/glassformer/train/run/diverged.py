@@ -15,8 +15,8 @@ from glassformer.data.batch import Batch
 from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import Objective
-from glassformer.train.ranks.cut_model import local
 from glassformer.train.ranks.distributed import ALONE, Ranks
+from glassformer.train.ranks.sharded import local
 
 
 def explain(

@@ -18,9 +18,9 @@ from glassformer.nn.transformer import Transformer
 from glassformer.store.folders import newest
 from glassformer.train.estimate.memory import estimate, heap_notes, kept_beside
 from glassformer.train.objective import Objective
-from glassformer.train.ranks.cut_model import is_sharded
+from glassformer.train.ranks.sharded import is_sharded
 from glassformer.train.recipe import Recipe
-from glassformer.train.record.wording import bytes_text
+from glassformer.train.record.records import bytes_text
 from glassformer.train.run.build import objective_of
 from glassformer.train.run.saving import Saver
 from glassformer.train.sources.run_data import RunData

@@ -20,8 +20,8 @@ from glassformer.store.lock import RunLock
 from glassformer.train.loop import StepReport, compute_in, train_steps
 from glassformer.train.loss_scale import LossScale
 from glassformer.train.optim.average import Average, averaged
-from glassformer.train.ranks.cut_model import is_sharded
 from glassformer.train.ranks.distributed import ALONE, Ranks
+from glassformer.train.ranks.sharded import is_sharded
 from glassformer.train.record.events import (
     Evaluated,
     Event,
@@ -33,7 +33,7 @@ from glassformer.train.record.events import (
     Started,
     Stopped,
 )
-from glassformer.train.record.wording import figure
+from glassformer.train.record.records import figure
 from glassformer.train.run.build import Speed, objective_of, optimizer_of, plain
 from glassformer.train.run.diverged import first_bad_weight
 from glassformer.train.run.out_of_memory import ANY, enough_beside, half_batch, memory_ran_out

@@ -8,12 +8,11 @@ from pathlib import Path
 import torch
 
 from glassformer.nn.transformer import Transformer
+from glassformer.store.checkpoint import Moments, Snapshot
 from glassformer.store.lock import RunLock
-from glassformer.store.snapshot import Moments, Snapshot
 from glassformer.train.optim.average import Average
-from glassformer.train.ranks.cut_model import is_sharded, put_back
 from glassformer.train.ranks.distributed import Ranks
-from glassformer.train.ranks.sharded import agreed, take_parts, write_parts
+from glassformer.train.ranks.sharded import agreed, is_sharded, put_back, take_parts, write_parts
 from glassformer.train.record.events import Saved, Unsaved
 from glassformer.train.run.resumable import Standing
 from glassformer.train.run.saving import Saver

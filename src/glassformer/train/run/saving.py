@@ -12,10 +12,10 @@ import torch
 
 from glassformer.base.errors import CheckpointError, ResourceError
 from glassformer.nn.transformer import Transformer
+from glassformer.store.checkpoint import Moments, Snapshot, take_snapshot, write_snapshot
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import newest, rotate, step_folder
 from glassformer.store.lock import RunLock
-from glassformer.store.snapshot import Moments, Snapshot, take_snapshot, write_snapshot
 from glassformer.train.optim.average import Average, averaged, merged
 from glassformer.train.optim.optimizer import optimizer_state
 from glassformer.train.recipe import dumps_recipe

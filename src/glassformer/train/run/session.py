@@ -16,17 +16,15 @@ from glassformer.nn.flex import obstacle
 from glassformer.nn.stack import recompute
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load, load_optimizer
-from glassformer.store.files import write_text_atomically
+from glassformer.store.files import RESTORE, write_text_atomically
 from glassformer.store.folders import newest
-from glassformer.store.json_file import RESTORE
 from glassformer.store.lock import RunLock
 from glassformer.train.optim.optimizer import load_optimizer_state
 from glassformer.train.precision import choose_precision
 from glassformer.train.ranks.distributed import ALONE, Ranks, device_of, notes_on
 from glassformer.train.ranks.sharded import cut, parts_of
 from glassformer.train.recipe import Recipe, anchored, dumps_recipe, load_recipe, override
-from glassformer.train.record.curves import refuse_untrackable
-from glassformer.train.record.records import step_of
+from glassformer.train.record.records import refuse_untrackable, step_of
 from glassformer.train.run.beginning import begin
 from glassformer.train.run.build import Speed, as_recipe, plain
 from glassformer.train.run.changes import (

@@ -16,7 +16,7 @@ from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import asked_for, hidden, loss_in_places
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
-from glassformer.train.ranks.shares import own_batches, sum_of_batches
+from glassformer.train.ranks.team import own_batches, sum_of_batches
 from glassformer.train.record.events import Metric
 
 

@@ -24,7 +24,7 @@ from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import Objective, objective_for
 from glassformer.train.ranks.distributed import ALONE, Ranks
-from glassformer.train.ranks.shares import own_batches, rows_of_all, sum_of_batches
+from glassformer.train.ranks.team import own_batches, rows_of_all, sum_of_batches
 from glassformer.train.record.events import Metric
 from glassformer.train.score.bleu import Choice, bleu_and_chrf
 from glassformer.train.score.labels import Details, evaluate_labels

@@ -14,7 +14,7 @@ from glassformer.decode.classify import label_probabilities
 from glassformer.decode.committee import Member, Read, committee_probabilities, shared_labels
 from glassformer.nn.transformer import Transformer
 from glassformer.train.ranks.distributed import ALONE, Ranks
-from glassformer.train.ranks.shares import own_batches, rows_of_all
+from glassformer.train.ranks.team import own_batches, rows_of_all
 from glassformer.train.record.events import Metric
 from glassformer.train.score.scores import Counts, accuracy, class_scores, confusion, macro_f1
 

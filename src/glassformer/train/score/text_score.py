@@ -22,7 +22,7 @@ from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import asked_for, hidden, likeliest, loss_in_places
 from glassformer.train.objective import Objective, Targets, masked_token, next_token
 from glassformer.train.ranks.distributed import ALONE, Ranks
-from glassformer.train.ranks.shares import sum_of_batches
+from glassformer.train.ranks.team import sum_of_batches
 from glassformer.train.record.events import Metric
 from glassformer.train.sources.text_batches import Reader
 

@@ -1,7 +1,11 @@
-"""The file format of a trace: `GFT1`, header length (u32), header (JSON in UTF-8), buffers aligned to 8 bytes.
+"""Storing attention weights in few bytes, and decoding them.
 
-All numbers are little-endian. The header's `buffers` gives each buffer's encoding, shape, offset from the end of the
-header, and size in bytes. Attention is always indexed [layer, head, query, key].
+| encoding | bytes per weight | largest error | what becomes 0 |
+| sqrt255 | 1 | 0.004, and 1e-5 where weights are small | below 1e-6 |
+| u16 | 2 | 0.000008 | below 0.000008 |
+| f32 | 4 | none | nothing |
+
+The square root puts most of the 256 levels near 0, where most weights of a softmax are.
 """
 
 from __future__ import annotations
@@ -9,14 +13,154 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from glassformer.base.errors import DataError
-from glassformer.lens.trace.quantise import ENCODINGS, Array
-from glassformer.lens.trace.schema import REMEDY, check, header_schema
+from glassformer.base.registry import lookup
+
+Array = NDArray[Any]
+
+
+class Encoding(NamedTuple):
+    """How numbers become the elements of a buffer, and back."""
+
+    dtype: str
+    """In numpy's notation; always little-endian."""
+    encode: Callable[[Array], Array]
+    decode: Callable[[Array], Array]
+
+
+def _as_float(stored: Array) -> Array:
+    return stored.astype(np.float32)
+
+
+def _root(weights: Array) -> Array:
+    return np.rint(255 * np.sqrt(weights))
+
+
+def _square(stored: Array) -> Array:
+    return np.square(_as_float(stored) / 255)
+
+
+def _share(weights: Array) -> Array:
+    return np.rint(65535 * weights)
+
+
+def _of_share(stored: Array) -> Array:
+    return _as_float(stored) / 65535
+
+
+def _same(numbers: Array) -> Array:
+    return numbers
+
+
+ENCODINGS: dict[str, Encoding] = {
+    "sqrt255": Encoding("|u1", _root, _square),
+    "u16": Encoding("<u2", _share, _of_share),
+    "f32": Encoding("<f4", _same, _as_float),
+    "flag": Encoding("|u1", _same, _same),
+}
+"""`flag`: 1 for yes, 0 for no."""
+
+
+def encode(numbers: Array, encoding: str) -> Array:
+    """Return the elements to store; `sqrt255` and `u16` need weights in [0, 1]. Errors: `ConfigError` for the name."""
+    chosen = lookup(ENCODINGS, encoding, "encoding")
+    return chosen.encode(numbers).astype(chosen.dtype)
+
+
+def decode(stored: Array, encoding: str) -> Array:
+    """Return the numbers that the elements encode."""
+    return lookup(ENCODINGS, encoding, "encoding").decode(stored)
+
+
+def brief(value: float) -> float:
+    """Round to six significant digits, more than is ever shown."""
+    return float(f"{value:.6g}")
+
+
+# A validator for a small part of JSON Schema: enough for `schema.json`, which the explorer's page reads too.
+
+TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+@cache
+def header_schema() -> Mapping[str, Any]:
+    """Return the schema of a trace's header."""
+    return json.loads(files("glassformer.lens.trace").joinpath("schema.json").read_text("utf-8"))
+
+
+def check(value: object, schema: Mapping[str, Any], where: str = "header") -> None:
+    """Raise `DataError`, naming the field like `header.steps[0].p`, for a value that does not fit the schema."""
+    _check(value, schema, schema, where)
+
+
+def _check(value: object, schema: Mapping[str, Any], root: Mapping[str, Any], where: str) -> None:
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
+    kinds = schema.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    if kinds and not any(_is(value, kind) for kind in kinds):
+        raise _wrong(where, f"must be of type {' or '.join(kinds)}", value)
+    if "const" in schema and value != schema["const"]:
+        raise _wrong(where, f"must be {schema['const']!r}", value)
+    if "enum" in schema and value not in schema["enum"]:
+        raise _wrong(where, f"must be one of {', '.join(map(repr, schema['enum']))}", value)
+    if "minimum" in schema and isinstance(value, int | float) and value < schema["minimum"]:
+        raise _wrong(where, f"must be at least {schema['minimum']}", value)
+    if isinstance(value, dict):
+        _check_object(value, schema, root, where)
+    if isinstance(value, list):
+        _check_array(value, schema, root, where)
+
+
+def _check_object(value: Mapping[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any], where: str) -> None:
+    known: Mapping[str, Any] = schema.get("properties", {})
+    for name in schema.get("required", []):
+        if name not in value:
+            raise DataError(f"A trace must have the field {where}.{name}; this one has none. {REMEDY}")
+    for name, each in value.items():
+        if name in known:
+            _check(each, known[name], root, f"{where}.{name}")
+        elif "additionalProperties" in schema:
+            _check(each, schema["additionalProperties"], root, f"{where}.{name}")
+
+
+def _check_array(value: Sequence[Any], schema: Mapping[str, Any], root: Mapping[str, Any], where: str) -> None:
+    least, most = schema.get("minItems", 0), schema.get("maxItems", len(value))
+    if not least <= len(value) <= most:
+        raise _wrong(where, f"must have from {least} to {most} entries", value)
+    if "items" in schema:
+        for i, each in enumerate(value):
+            _check(each, schema["items"], root, f"{where}[{i}]")
+
+
+REMEDY = "The file is damaged, or another program wrote it; make the trace again."
+
+
+def _is(value: object, kind: str) -> bool:
+    return isinstance(value, TYPES[kind]) and not (isinstance(value, bool) and kind in ("number", "integer"))
+
+
+def _wrong(where: str, rule: str, value: object) -> DataError:
+    return DataError(f"{where} of a trace {rule}; got {value!r:.60}. {REMEDY}")
+
+
+# The file format of a trace: `GFT1`, header length (u32), header (JSON in UTF-8), buffers aligned to 8 bytes.
 
 MAGIC = b"GFT1"
 ALIGNED = 8
@@ -111,11 +255,11 @@ def check_header(header: object, room: int) -> None:
     if (terms := known.get("attribution")) is not None:
         shape, there = [len(terms["names"]), len(known["steps"])], known["buffers"].get(terms["buffer"])
         if there is None or there["shape"] != shape:
-            raise _wrong("header.attribution.buffer", f"a buffer of shape {shape}, parts by steps", there)
+            raise misplaced("header.attribution.buffer", f"a buffer of shape {shape}, parts by steps", there)
     for side, sequence in known["sequences"].items():
         for field in ("text", "special"):
             if len(sequence[field]) != len(sequence["ids"]):
-                raise _wrong(
+                raise misplaced(
                     f"header.sequences.{side}.{field}",
                     f"a list of {len(sequence['ids'])} entries, one for each id",
                     len(sequence[field]),
@@ -125,16 +269,16 @@ def check_header(header: object, room: int) -> None:
 def _check_buffer(where: str, entry: Mapping[str, Any], room: int) -> None:
     size = math.prod(entry["shape"]) * np.dtype(ENCODINGS[entry["encoding"]].dtype).itemsize
     if entry["nbytes"] != size:
-        raise _wrong(f"{where}.nbytes", f"{size}, by its shape and encoding", entry["nbytes"])
+        raise misplaced(f"{where}.nbytes", f"{size}, by its shape and encoding", entry["nbytes"])
     if entry["offset"] % ALIGNED or entry["offset"] + size > room:
-        raise _wrong(f"{where}.offset", f"a multiple of {ALIGNED}, followed by {size} bytes", entry["offset"])
+        raise misplaced(f"{where}.offset", f"a multiple of {ALIGNED}, followed by {size} bytes", entry["offset"])
 
 
 def _check_group(where: str, group: Mapping[str, Any], header: Mapping[str, Any]) -> None:
     for side in ("q", "k"):
         length = length_of(header, group[side])
         if group[f"{side}_len"] != length:
-            raise _wrong(f"{where}.{side}_len", f"{length}, the length of {group[side]}", group[f"{side}_len"])
+            raise misplaced(f"{where}.{side}_len", f"{length}, the length of {group[side]}", group[f"{side}_len"])
     shape = [group["layers"], group["heads"], group["q_len"], group["k_len"]]
     wanted = {
         "buffer": shape,
@@ -149,9 +293,9 @@ def _check_group(where: str, group: Mapping[str, Any], header: Mapping[str, Any]
             continue
         entry = header["buffers"].get(name)
         if entry is None:
-            raise _wrong(f"{where}.{field}", "the name of a buffer", name)
+            raise misplaced(f"{where}.{field}", "the name of a buffer", name)
         if expected is not None and entry["shape"] != expected:
-            raise _wrong(f"header.buffers.{name}.shape", f"{expected}, by {where}", entry["shape"])
+            raise misplaced(f"header.buffers.{name}.shape", f"{expected}, by {where}", entry["shape"])
 
 
 def length_of(header: Mapping[str, Any], sequence: str) -> int:
@@ -175,5 +319,5 @@ def _no_number(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 
-def _wrong(where: str, rule: str, got: object) -> DataError:
+def misplaced(where: str, rule: str, got: object) -> DataError:
     return DataError(f"{where} of a trace must be {rule}; got {got!r:.60}. {REMEDY}")
