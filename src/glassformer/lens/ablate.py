@@ -1,4 +1,4 @@
-"""Ablating (silencing) heads: for the length of a `with`, their outputs are replaced; and what the model loses by it."""
+"""Ablating (silencing) heads: for the length of a `with`, their outputs are replaced; and what a model loses by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP for untrusted clients: refusals with a status, a look at each request before its body is read, limits on slow ones."""
+"""HTTP for untrusted clients: refusals with a status, a look at each request before its body, limits on slow ones."""
 
 from __future__ import annotations
 

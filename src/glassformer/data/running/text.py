@@ -3,7 +3,8 @@ r"""Read running text of any size in pieces that fit in memory: from files, fold
 A text file is one document, each object of a JSON file is one, and the files of a folder follow each other.
 UTF-8; a byte order mark at the start of a file is removed and "\r\n" becomes "\n"; nothing else is changed.
 
-A document longer than a piece is cut where no token crosses (`data/tokens/vocabulary.py`), so the parts give its tokens.
+A document longer than a piece is cut where no token crosses (`data/tokens/vocabulary.py`), so its parts give its
+tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tokenizers of other libraries: a published one taken over behind our special tokens, and ours written as a tokenizer.json."""
+"""Tokenizers of other libraries: a published one taken over behind our special tokens, and ours written for theirs."""
 
 from __future__ import annotations
 
