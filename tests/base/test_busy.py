@@ -8,17 +8,8 @@ import pytest
 import torch
 
 from glassformer.base import processors as busy
-from glassformer.base.processors import (
-    ENOUGH,
-    LOOK,
-    LOOKS,
-    SPINS,
-    STEPS,
-    WAITING,
-    Crowding,
-    share_of_threads,
-    threads_to_use,
-)
+from glassformer.base.busy import ENOUGH, LOOK, LOOKS, STEPS, Crowding, share_of_threads, threads_to_use
+from glassformer.base.processors import SPINS, WAITING
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from glassformer import Batch, train_steps
+from glassformer.base.busy import Crowding
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.base.processors import Crowding
 from glassformer.base.runtime import threads_kept
 from glassformer.train.loop import seeded, stream_of
 from glassformer.train.objective import OBJECTIVES

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 import torch
 
+from glassformer.base.busy import share_of_threads, threads_to_use
 from glassformer.base.errors import ConfigError
-from glassformer.base.processors import THREADS, free_processors, share_of_threads, threads_asked, threads_to_use
+from glassformer.base.processors import THREADS, free_processors, threads_asked
 
 Step = TypeVar("Step")
 USUAL_THREADS = 8

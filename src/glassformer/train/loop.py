@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from glassformer.base.busy import Crowding
 from glassformer.base.errors import ConfigError, DataError, DivergedError
-from glassformer.base.processors import Crowding
 from glassformer.base.registry import lookup
 from glassformer.data.batch import Batch
 from glassformer.nn.stack import recompute as recomputed

@@ -320,4 +320,5 @@ def _no_number(name: str) -> float:
 
 
 def misplaced(where: str, rule: str, got: object) -> DataError:
+    """The error for an entry of the header that does not fit what it describes."""
     return DataError(f"{where} of a trace must be {rule}; got {got!r:.60}. {REMEDY}")
