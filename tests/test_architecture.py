@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -253,6 +254,20 @@ def test_shapes_are_executed():
     q, k = torch.rand(2, 3, 5, 4), torch.rand(2, 3, 5, 7)
     with pytest.raises(jaxtyping.TypeCheckError, match="reference"):
         reference(q, k, k, glassformer.Mask(), scale=1.0)
+
+
+def test_who_cites_or_installs_finds_this_version():
+    """CITATION.cff, the changelog and the classifiers agree with the package and with what is tested."""
+    cited = re.search(r"^version: (.*)$", (rules.ROOT / "CITATION.cff").read_text("utf-8"), re.MULTILINE)
+    assert cited is not None
+    assert cited[1] == glassformer.__version__
+    section = f"## {glassformer.__version__} "
+    assert section in (rules.ROOT / "CHANGELOG.md").read_text("utf-8")
+    project = tomllib.loads((rules.ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    kinds = {each.rpartition(" :: ")[0] for each in project["classifiers"]}
+    assert {"Operating System :: POSIX", "Programming Language :: Python :: 3"} <= kinds
+    least = project["requires-python"].removeprefix(">=")
+    assert f"Programming Language :: Python :: {least}" in project["classifiers"]
 
 
 def test_source_distribution_holds_what_the_tests_read():

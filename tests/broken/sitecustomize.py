@@ -12,32 +12,43 @@ import sys
 from pathlib import Path
 
 
-class Finder(importlib.abc.MetaPathFinder):
-    """Finds one module as ever, and has it loaded by a `Breaker`."""
+class Breaker(importlib.abc.Loader):
+    """A loader that, once a module has been executed, exchanges one of its attributes by what a row makes of it.
 
-    def __init__(self, target, row):
-        self.module, _, self.path = target.partition(":")
-        self.row = row
+    It wraps the usual loader, so that a hook which takes the place of usual ones (jaxtyping's) leaves it alone.
+    """
 
-    def find_spec(self, fullname, path, target=None):
-        if fullname != self.module:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
-        spec.loader.__class__ = type("Breaker", (Breaker, type(spec.loader)), {"path_in": self.path, "row": self})
-        return spec
+    def __init__(self, usual, path, row):
+        self.usual, self.path_in, self.row = usual, path, row
 
-
-class Breaker:
-    """A loader that, once a module has been executed, exchanges one of its attributes by what the row makes of it."""
+    def create_module(self, spec):
+        return self.usual.create_module(spec)
 
     def exec_module(self, module):
-        super().exec_module(module)
+        self.usual.exec_module(module)
         *owners, name = self.path_in.split(".")
         owner = module
         for each in owners:
             owner = getattr(owner, each)
         original = vars(owner)[name]  # as it is written there: a function, a property, a classmethod, a constant
-        setattr(owner, name, self.row.row(original))
+        setattr(owner, name, self.row(original))
+
+    def __getattr__(self, name):
+        return getattr(self.usual, name)
+
+
+def break_with(row):
+    """Have the module that a row aims at loaded by a `Breaker`, whoever looks for it on the path."""
+    module, _, attribute = row.target.partition(":")
+    usual = importlib.machinery.PathFinder.find_spec
+
+    def find_spec(finder, fullname, path=None, target=None):
+        spec = usual(fullname, path, target)
+        if fullname == module and spec is not None:
+            spec.loader = Breaker(spec.loader, attribute, row)
+        return spec
+
+    importlib.machinery.PathFinder.find_spec = classmethod(find_spec)
 
 
 if "BROKEN_LAW" in os.environ:
@@ -47,5 +58,4 @@ if "BROKEN_LAW" in os.environ:
     sys.path.insert(0, str(Path(_file).parent))
     _spec.loader.exec_module(_rows)
     sys.path.pop(0)
-    _row = getattr(_rows, _name)
-    sys.meta_path.insert(0, Finder(_row.target, _row))
+    break_with(getattr(_rows, _name))

@@ -176,6 +176,17 @@ def test_a_special_word_seen_in_training_gets_an_id_of_its_own(kind: str, text: 
     assert TRAINED[kind].decode(ids) == text
 
 
+def test_names_tell_all_ids_apart(kind: str) -> None:
+    """Also those of words that are called as special tokens, or as bytes, or as a name that was made for another."""
+    texts = [*TEXTS, "<pad> (id 0)", r"\xff <0xFF>", "\ufffd"]
+    made = TOKENIZERS[kind].train(texts, TokenizerConfig(kind=kind, vocab_size=600))
+    shown, names = made.tokens(range(made.vocab_size)), made.names(range(made.vocab_size))
+    assert len({*names}) == made.vocab_size
+    once = [id for id, text in enumerate(shown) if shown.count(text) == 1]
+    assert [names[id] for id in once] == [shown[id] for id in once]
+    assert made.names([PAD, 9, PAD]) == [names[PAD], names[9], names[PAD]]
+
+
 def test_decode_leaves_special_ids_out_but_shows_unknown(kind: str) -> None:
     tokenizer = TRAINED[kind]
     the, cat = tokenizer.encode("the"), tokenizer.encode("cat")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from documents import TEXTS, section, tables
 from glassformer.base.errors import DataError
 from glassformer.cli.main import main
 from glassformer.proof.check.examine import check_file
-from glassformer.proof.check.file import check, names_in
+from glassformer.proof.check.file import check, names_in, run_child
 from glassformer.proof.check.report import Report, as_text
 from glassformer.proof.check.signatures import DOCUMENTED
 from glassformer.proof.check.subjects import SUBJECTS
@@ -238,6 +241,22 @@ def changed(text: str, *pairs: tuple[str, str]) -> str:
         assert before in text
         text = text.replace(before, after, 1)
     return text
+
+
+def test_code_that_hangs_is_ended_where_processes_have_no_groups(monkeypatch):
+    """As on Windows."""
+    begun = []
+
+    class Watched(subprocess.Popen):
+        def __init__(self, *words, **how):
+            super().__init__(*words, **how)
+            begun.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Watched)
+    monkeypatch.delattr(os, "killpg")
+    monkeypatch.setattr("glassformer.proof.check.file.START", 0.0)
+    assert run_child(["while True: pass"], 0.1, module="timeit") is None
+    assert [each.poll() for each in begun] == [-signal.SIGKILL]
 
 
 WRONG_UNDER_AN_OWN_NAME = (

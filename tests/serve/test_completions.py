@@ -233,6 +233,13 @@ def test_what_the_vocabulary_lacks_is_told_once(wire, writer):
     assert "warnings" not in wire.ask(PATH, {**body, "prompt": ["ab", [3]]}).json
 
 
+def test_a_stop_text_that_never_comes_is_a_warning(wire):
+    body = {"prompt": "ab", "max_tokens": 2, "stop": ["b", "\n\n"]}
+    assert wire.ask(PATH, body).json["warnings"] == [
+        "stop: the vocabulary cannot write '\\n\\n', so no text ends there."
+    ]
+
+
 def test_models(wire):
     assert [each["id"] for each in wire.ask("/v1/models").json["data"]] == ["tiny"]
     assert wire.ask("/v1/models/tiny").json["object"] == "model"

@@ -97,6 +97,15 @@ def test_a_document_begins_and_ends_and_a_running_text_does_not(run):
             list(writer.write(["a", ""]))
 
 
+def test_a_stop_text_that_the_vocabulary_cannot_write_is_noted(run):
+    writer = Writer(run, of_run(run))
+    assert writer.unwritable(["ab", " d"]) == []
+    assert writer.unwritable(["ab", "a\t", "Z"]) == [
+        "the vocabulary cannot write 'a\\t', so no text ends there",
+        "the vocabulary cannot write 'Z', so no text ends there",
+    ]
+
+
 def test_a_draft_has_the_threads_of_the_run_that_writes(run, monkeypatch):
     seen: list[int] = []
 
