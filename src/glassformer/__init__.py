@@ -26,9 +26,13 @@ if TYPE_CHECKING:  # the same names as in `_HOMES`, for type checkers and editor
     from glassformer.lens.trace.value import read_trace as read_trace
     from glassformer.nn.attention import Attention as Attention
     from glassformer.nn.block import Block as Block
+    from glassformer.nn.block import Residual as Residual
     from glassformer.nn.config import ModelConfig as ModelConfig
     from glassformer.nn.config import StackConfig as StackConfig
+    from glassformer.nn.feed_forward import FeedForward as FeedForward
     from glassformer.nn.mask import Mask as Mask
+    from glassformer.nn.norm import NORMS as NORMS
+    from glassformer.nn.positions import POSITIONS as POSITIONS
     from glassformer.nn.presets import PRESETS as PRESETS
     from glassformer.nn.presets import preset as preset
     from glassformer.nn.rules import ATTEND as ATTEND
@@ -43,12 +47,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ATTEND",
+    "NORMS",
+    "POSITIONS",
     "PRESETS",
     "Attention",
     "Batch",
     "Block",
+    "FeedForward",
     "Mask",
     "ModelConfig",
+    "Residual",
     "Schedule",
     "StackConfig",
     "Tokenizer",
@@ -77,9 +85,13 @@ _HOMES = {
     "Attention": "glassformer.nn.attention",
     "Batch": "glassformer.data.batch",
     "Block": "glassformer.nn.block",
+    "FeedForward": "glassformer.nn.feed_forward",
     "Mask": "glassformer.nn.mask",
     "ModelConfig": "glassformer.nn.config",
+    "NORMS": "glassformer.nn.norm",
+    "POSITIONS": "glassformer.nn.positions",
     "PRESETS": "glassformer.nn.presets",
+    "Residual": "glassformer.nn.block",
     "Schedule": "glassformer.train.optim.schedule",
     "StackConfig": "glassformer.nn.config",
     "Tokenizer": "glassformer.data.tokenizer",

@@ -157,6 +157,10 @@ class Residual(nn.Module):
     output is added all the same. `scale` multiplies the skip connection (alpha of Wang et al. 2022). `stochastic_depth`
     is the probability that a sequence skips the branch in training (`StochasticDepth`). A `convolution` lets the branch
     read the tokens just before each, too.
+
+    >>> added = Residual(nn.Linear(8, 8), lambda: nn.LayerNorm(8), placement="post")
+    >>> added(torch.zeros(2, 5, 8)).shape
+    torch.Size([2, 5, 8])
     """
 
     def __init__(

@@ -40,7 +40,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = activation(x W_up + b_up) W_down + b_down (Vaswani et al. 2017, equation 2); dropout before W_down."""
+    """FFN(x) = activation(x W_up + b_up) W_down + b_down (Vaswani et al. 2017, equation 2); dropout before W_down.
+
+    >>> branch = FeedForward(8, 32, torch.relu)
+    >>> branch(torch.zeros(2, 5, 8)).shape  # [B, T, D], as it came in
+    torch.Size([2, 5, 8])
+    """
 
     def __init__(
         self,

@@ -17,6 +17,9 @@ class LayerNorm(nn.Module):
     """(x - mean) / sqrt(variance + eps) * weight + bias, over the last axis (Ba, Kiros and Hinton 2016, equation 4).
 
     Under autocast the result has autocast's dtype: otherwise each linear map that reads it would make its own copy.
+
+    >>> LayerNorm(4, eps=0.0)(torch.tensor([1.0, 3.0, 1.0, 3.0])).tolist()
+    [-1.0, 1.0, -1.0, 1.0]
     """
 
     def __init__(self, width: int, eps: float) -> None:
@@ -37,6 +40,9 @@ class RMSNorm(nn.Module):
     It subtracts no mean and adds no bias. The root is computed in float32 or wider, and the quotient is rounded to the
     dtype of x before it is multiplied by the weight, as in the training of Llama's published weights. Under autocast,
     as `LayerNorm`.
+
+    >>> RMSNorm(4, eps=0.0)(torch.tensor([2.0, -2.0, 2.0, 2.0])).tolist()
+    [1.0, -1.0, 1.0, 1.0]
     """
 
     def __init__(self, width: int, eps: float) -> None:

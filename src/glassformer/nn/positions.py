@@ -82,6 +82,10 @@ class Sinusoidal(Positions):
     """PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017, section 3.5).
 
     Vectors are computed for the given positions, so any length works. For an odd D the last cosine is left out.
+
+    >>> scheme = Sinusoidal(Sizes(d_model=4, n_heads=1, d_head=4, max_len=None, causal=False))
+    >>> scheme.embedding(torch.arange(2), torch.zeros(1, dtype=torch.float64)).round(decimals=2).tolist()
+    [[0.0, 1.0, 0.0, 1.0], [0.84, 0.54, 0.01, 1.0]]
     """
 
     def embedding(self, positions: Int[Tensor, "*batch T"], like: Tensor) -> Float[Tensor, "*batch T D"]:
