@@ -14,7 +14,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.check import seconds
 from glassformer.cli.help import width
-from glassformer.learn.checking import LIMIT, Checker, in_new_process, warmed
+from glassformer.learn.checking import LIMIT, Checked, Checker, in_new_process, warmed
 from glassformer.learn.course import OURS, read_course
 from glassformer.learn.grade import as_csv, grades
 from glassformer.learn.pages import section, whole, write_notebook, write_page
@@ -22,7 +22,7 @@ from glassformer.learn.report import as_json, counted, following, listing, minut
 from glassformer.learn.workspace import Workspace, workspace
 
 ACTIONS = (
-    "watch", "check", "hint", "solution", "reset", "explain", "open", "quiz", "report", "grade", "test",
+    "watch", "check", "hint", "solution", "reset", "explain", "open", "finish", "quiz", "report", "grade", "test",
 )  # fmt: skip
 NEEDS_EXERCISE = ("hint", "solution")
 
@@ -275,6 +275,17 @@ def quiz(place: Workspace, arguments: Arguments) -> int:
     return 0
 
 
+def finish(place: Workspace, arguments: Arguments) -> int:
+    """Graduate."""
+    from glassformer.learn.finish import graduate
+
+    found: Checked = checker(place, arguments).check(place.course.exercises)
+    if found.problem:
+        print(f"could not run: {found.problem}")
+        return 2
+    return graduate(place, found, "quick" in arguments.options, arguments.options.get("name", ""), print)
+
+
 def watch(place: Workspace, arguments: Arguments) -> int:
     """Check at each save until q or Ctrl-C."""
     from glassformer.cli.keys import Keys
@@ -311,7 +322,7 @@ def watch(place: Workspace, arguments: Arguments) -> int:
 
 DO: dict[str, Callable[[Workspace, Arguments], int]] = {
     "overview": overview, "begin": begin, "watch": watch, "check": check, "hint": hint, "solution": solution,
-    "reset": reset, "explain": explain, "open": open_page, "quiz": quiz, "report": report,
+    "reset": reset, "explain": explain, "open": open_page, "finish": finish, "quiz": quiz, "report": report,
     "grade": grade,
 }  # fmt: skip
 """What each flag does; with none, `overview`, and with a chapter alone, `begin`."""

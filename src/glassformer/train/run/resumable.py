@@ -144,11 +144,15 @@ SIZES = {"vocab_size", "source_vocab_size"}
 """Settings of a model that no recipe has: the vocabularies of its checkpoint decide them."""
 
 
+UNASKED = ("final_norm", "head_bias")
+"""Model settings that a recipe does not have, so that it cannot ask for other ones: a learner's run may have them."""
+
+
 def refuse_other_model(run: Path, built: ModelConfig, asked: ModelConfig) -> None:
     """Refuse a recipe whose model differs from the checkpoint's, naming each setting that differs."""
     ours, theirs = flat(built.to_dict()), flat(asked.to_dict())
     names = [*ours, *(name for name in theirs if name not in ours)]
-    differing = [name for name in names if ours.get(name) != theirs.get(name)]
+    differing = [name for name in names if ours.get(name) != theirs.get(name) and name.split(".")[-1] not in UNASKED]
     if differing and {*differing} <= SIZES:
         told = "; ".join(f"{name} is {ours[name]}, but it has {theirs[name]} tokens" for name in differing)
         raise CheckpointError(

@@ -1,0 +1,243 @@
+"""Graduation: the learner's file is proved equal to the library, learns two tasks, and becomes a run."""
+
+from __future__ import annotations
+
+import html
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import nn
+
+from glassformer.base.errors import DataError
+from glassformer.base.shapes import Tensor
+from glassformer.data.dataset import Tokenizers
+from glassformer.learn.carry import CLOSE, SIZES, Reading, compare, exact_tables, read
+from glassformer.learn.checking import Checked
+from glassformer.learn.experiments import GRADUATION
+from glassformer.learn.report import minutes_told
+from glassformer.learn.workspace import Workspace
+from glassformer.lens.picture import Picture, cross_attention_picture
+from glassformer.nn.config import ModelConfig
+from glassformer.nn.transformer import Transformer
+from glassformer.proof.check.calling import built, scramble
+from glassformer.proof.check.examine import load
+from glassformer.store.checkpoint import save
+from glassformer.store.files import write_text_atomically
+from glassformer.store.folders import step_folder
+from glassformer.train.loop import train_steps
+from glassformer.train.objective import OBJECTIVES
+from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
+from glassformer.train.run.build import optimizer_of
+from glassformer.train.sources.prepare import prepare
+
+TASKS = ("copy", "reverse")
+STEPS = 450
+EXAMPLE = "a b c d e f g h"
+ENOUGH = 0.99
+"""Share of held-out answers that must be right as a whole."""
+PLACES = {
+    "embedding": "2.5 Embedding, 2.7 Positions as a module", "self_attention": "1.6 Several heads, 2.1 The mask",
+    "cross_attention": "3.4 Reading another sequence, 5.4 Padding changes nothing", "feed_forward": "1.7 Feed-forward",
+    "norm": "1.8 The block, 4.1 Norm first", "head": "5.3 The transformer",
+}  # fmt: skip
+"""From a part of ours to the exercises that are about it."""
+Say = Callable[[str], None]
+
+
+class Trained(NamedTuple):
+    """A task that was learned: recipe, the learner's weights in our model, losses, and the share of whole answers."""
+
+    recipe: Recipe
+    model: Transformer
+    tokenizers: Tokenizers
+    losses: list[float]
+    exact: float
+    picture: Picture
+    """The sharpest head of the cross-attention on one example."""
+
+
+class Adapter(nn.Module):
+    """The learner's module, called as the training loop calls ours: the vectors that its head reads are the logits."""
+
+    def __init__(self, model: nn.Module, config: ModelConfig) -> None:
+        super().__init__()
+        self.model, self.config = model, config
+        self.encoder = self.decoder = None
+        self.head = nn.Identity()
+
+    def hidden(self, tokens: Tensor, *, source: Tensor, source_keep: Tensor | None = None, **_: Any) -> Tensor:
+        """Return the logits for a batch of pairs."""
+        return self.model(source, tokens, source_keep)
+
+
+def graduate(place: Workspace, found: Checked, quick: bool, name: str, say: Say) -> int:
+    """Check, read, carry, compare, train and write the run and the diploma. Returns the exit code."""
+    open_ones = [
+        each
+        for each in place.course.exercises
+        if not each.side and not each.experiment and found.verdicts[each.id].state not in ("done", "waits")
+    ]
+    if open_ones:
+        say("Still open: " + ", ".join(each.label for each in open_ones) + ".")
+        say("Graduation needs all exercises of the main path:  glassformer learn --watch")
+        return 3
+    kind = vars(load(place.path)).get("Transformer")
+    if kind is None:
+        say(f"{place.path} has no Transformer.")
+        return 3
+    reading = proved(kind, say)
+    if reading is None:
+        return 3
+    results: dict[str, Trained] = {}
+    for task in TASKS[:1] if quick else TASKS:
+        results[task] = learned(kind, reading, task, say)
+    failed = [task for task, each in results.items() if each.exact < ENOUGH]
+    last = results[[*results][-1]]
+    run = write_run(place, last, say)
+    figures = {task: {"exact_match": each.exact, "last_loss": each.losses[-1]} for task, each in results.items()}
+    passed = not failed and not quick
+    plain = {"passed": passed, "reading": reading.sentence(), "tasks": figures}
+    write_text_atomically(place.folder / GRADUATION, json.dumps(plain, indent=1) + "\n")
+    if failed:
+        say(f"Not learned well enough: {', '.join(failed)}; {ENOUGH:.0%} of the answers must be right.")
+        return 3
+    path = place.folder / "diploma.html"
+    write_text_atomically(path, diploma(place, found, reading, results, name))
+    say(f"\nYou have built a transformer. {path} says so." + " (--quick: one task; all of them pass 5.7.)" * quick)
+    for command in ("explore", "heads", "evaluate"):
+        say(f"  glassformer {command} {run}")
+    say(f"  echo '{EXAMPLE}' | glassformer translate {run}")
+    return 0
+
+
+def proved(kind: Any, say: Say) -> Reading | None:
+    """Say how the learner's model is built and whether it equals ours; None if it does not."""
+    model = scramble(built(kind, SIZES, {"dropout": 0.0}))
+    try:
+        reading = read(model)
+        say(reading.sentence())
+        exact_tables(model, reading.ours(model), SIZES)
+        gaps = compare(model, reading)
+    except DataError as error:
+        say(f"Your model cannot be read: {error}")
+        return None
+    say(f"beside ours, with your weights: logits {gaps.values:.0e} apart, gradients {gaps.gradients:.0e}, ")
+    say(f"each row alone and in a batch {gaps.alone:.0e} apart (all must be below {CLOSE:.0e}, in float64)")
+    if not reading.config.scale_embeddings:
+        say("FAILS: embeddings are not scaled (2.5 Embedding).")
+        return None
+    if gaps.equal:
+        return reading
+    part = next((each for each in PLACES if each in gaps.where), "head")
+    if gaps.values >= CLOSE:
+        say(f"FAILS: the first part that receives something else than ours is {gaps.where}. See {PLACES[part]}.")
+    else:
+        say("FAILS: the values agree, but the gradients or single rows do not. See 5.4 Padding changes nothing.")
+    return None
+
+
+def learned(kind: Any, reading: Reading, task: str, say: Say) -> Trained:
+    """Let the library's loop train the learner's module on one task."""
+    stack = reading.config.stack
+    settings = {
+        "encoder_layers": 2, "decoder_layers": 2, "norm_placement": stack.norm_placement,
+        "activation": stack.activation, "tie_embeddings": False, "share_embeddings": False, "max_len": 64,
+    }  # fmt: skip
+    recipe = override(
+        load_recipe(task), {"tokenizer.shared": False, **{f"model.{name}": each for name, each in settings.items()}}
+    )
+    training = replace(recipe.training, steps=STEPS, learning_rate=3e-3, precision="float32")
+    recipe = replace(recipe, training=training, optimizer=replace(recipe.optimizer, name="adamw"))
+    data = prepare(recipe)
+    recipe, tokenizers = data.recipe, data.tokenizers
+    sizes = {
+        "source_vocab": tokenizers.source.vocab_size, "target_vocab": tokenizers.target.vocab_size,
+        "d_model": recipe.model.d_model, "n_heads": recipe.model.n_heads, "n_layers": 2, "d_ff": recipe.model.d_ff,
+        "max_len": 64,
+    }  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.training.seed)
+        model = built(kind, sizes, {"dropout": 0.0})
+    adapter = cast(Any, Adapter(model, reading.config))
+    losses: list[float] = []
+    began = time.monotonic()
+    steps = train_steps(
+        adapter,
+        (batch for _, batch in data.batches(0)),
+        optimizer_of(adapter, recipe),
+        recipe.training.rates,
+        objective=OBJECTIVES["next_token"],
+        seed=recipe.training.seed,
+        clip=recipe.training.clip,
+    )
+    for report in steps:
+        losses.append(report.loss)
+        if report.number % (STEPS // 5) == 0:
+            say(f"  {task}: update {report.number} of {STEPS}, loss {report.loss:.4f}")
+    model.double().eval()
+    trained = read(model, sizes).ours(model).float().eval()
+    exact = float(data.evaluate(trained, OBJECTIVES["next_token"]).metrics["exact_match"])
+    say(f"{task}: {exact:.1%} of held-out answers are right as a whole ({time.monotonic() - began:.0f} s)")
+    return Trained(recipe, trained, tokenizers, losses, exact, cross_attention_picture(trained, tokenizers, EXAMPLE))
+
+
+def write_run(place: Workspace, trained: Trained, say: Say) -> Path:
+    """Write the learner's weights as a run that every command opens."""
+    run = place.folder / GRADUATION.parent
+    write_text_atomically(run / "recipe.toml", dumps_recipe(trained.recipe))
+    save(step_folder(run, STEPS), trained.model, trained.tokenizers, state={"trained_by": "glassformer learn --finish"})
+    say(f"written: {run}")
+    return run
+
+
+STYLE = """
+:root { color-scheme: light dark }
+body { max-width: 40rem; margin: 3rem auto; padding: 0 1rem; font: 1.1rem/1.6 Georgia, serif }
+pre { line-height: 1.2 }
+svg { width: 100%; height: auto } polyline { fill: none; stroke: currentColor; stroke-width: 2 }
+"""
+
+
+def diploma(place: Workspace, found: Checked, reading: Reading, results: dict[str, Trained], name: str) -> str:
+    """Return the diploma as one HTML page without scripts, fonts or pictures from elsewhere."""
+    done = [each for each in place.course.exercises if each.id in found.verdicts and found.verdicts[each.id].done]
+    minutes = sum(each.minutes for each in place.trails()[0].values())
+    who = f"<p><strong>{html.escape(name)}</strong></p>" if name else ""
+    rows = "".join(
+        f"<li>{html.escape(task)}: {each.exact:.1%} of held-out answers are right as a whole</li>"
+        for task, each in results.items()
+    )
+    last = [*results.values()][-1]
+    lines = "".join(f"<li>{html.escape(each.label)}</li>" for each in done)
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>My transformer</title>'
+    took = f" It took {minutes_told(minutes)}." if minutes >= 1 else ""
+    return f"""<!doctype html>
+<html lang="en"><head>{head}<style>{STYLE}</style></head><body><main>
+<h1>A transformer of my own</h1>
+{who}<p>This file was built part by part, and equals the library glassformer in values and gradients, to 1e-9 in
+float64. {html.escape(reading.sentence().capitalize())}.{took}</p>
+<h2>What it learned</h2>
+<ul>{rows}</ul>
+{curve(last.losses)}
+<h2>What it looks at</h2>
+<p>{html.escape(last.picture.head)}: a line for each letter that it writes, a column for each letter that it reads.</p>
+<pre>{html.escape(last.picture.text)}</pre>
+<h2>{len(done)} exercises</h2>
+<ul>{lines}</ul>
+</main></body></html>
+"""
+
+
+def curve(losses: Sequence[float]) -> str:
+    """Return the loss over training as a drawing."""
+    top, n = max(losses), max(len(losses) - 1, 1)
+    points = " ".join(f"{600 * i / n:.1f},{150 - 140 * each / top:.1f}" for i, each in enumerate(losses))
+    said = f"The loss falls from {losses[0]:.2f} to {losses[-1]:.4f} in {len(losses)} updates."
+    return (
+        f'<svg viewBox="0 0 600 155" role="img"><title>{said}</title><polyline points="{points}"/></svg><p>{said}</p>'
+    )
