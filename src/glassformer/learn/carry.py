@@ -165,22 +165,21 @@ def read(model: nn.Module, sizes: Mapping[str, int] = SIZES) -> Reading:
     if head.kind != "linear" or head.gave.shape[-1] != sizes["target_vocab"]:
         raise DataError("The last part of your model must be a linear map to the words of the target.")
     stacks = [stack_of(side, part, sizes) for side, part in (("encoder", encoder), ("decoder", decoder))]
-    best: tuple[float, Reading] | None = None
+    candidates: list[Reading] = []
     with torch.no_grad():
         wanted = theirs_on(model, batch)
-        orders: Sequence[tuple[int, ...]] = [*permutations(range(3))]
         named = stacks[0].roles
         for order, by_head, activation, scaled in product(
-            [named] if named else orders, (False, True) if stacks[0].fused else (False,), ACTIVATIONS, (True, False)
+            [named] if named else [*permutations(range(3))],
+            (False, True) if stacks[0].fused else (False,),
+            ACTIVATIONS,
+            (True, False),
         ):
             found = reading(stacks, order, by_head, activation, scaled, head, sizes)
-            gap = float((ours_on(found.ours(model), batch) - wanted)[batch_real(batch)].abs().max())
-            if best is None or gap < best[0]:
-                best = gap, found
-            if gap < CLOSE:
-                break
-    assert best is not None
-    return best[1]
+            if float((ours_on(found.ours(model), batch) - wanted)[batch_real(batch)].abs().max()) < CLOSE:
+                return found
+            candidates.append(found)
+    return max(candidates, key=lambda each: first_gap(model, each.ours(model), each, batch)[0])
 
 
 def batch_real(batch: Batch) -> Tensor:
@@ -342,14 +341,11 @@ def norm_entries(ours: str, part: Called) -> list[Entry]:
     ]
 
 
-def exact_tables(model: nn.Module, ours: Transformer, sizes: Mapping[str, int]) -> None:
+def exact_tables(model: nn.Module, sizes: Mapping[str, int]) -> None:
     """Give the learner's tables of positions, made in float32, the digits that float64 has room for."""
-    from glassformer.nn.positions import POSITIONS, Room
-
-    width, heads = sizes["d_model"], sizes["n_heads"]
-    scheme = POSITIONS["sinusoidal"](Room(width, heads, width // heads, None))
-    table = scheme.embedding(torch.arange(sizes["max_len"]), torch.zeros((), dtype=torch.float64))
-    assert table is not None
+    rates = 10000 ** (-torch.arange(0, sizes["d_model"], 2, dtype=torch.float64) / sizes["d_model"])
+    angles = torch.arange(sizes["max_len"])[:, None] * rates
+    table = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
     for buffer in model.buffers():
         if buffer.numel() == table.numel() and (buffer.double().view_as(table) - table).abs().max() < 1e-4:
             buffer.copy_(table.view_as(buffer))
@@ -393,11 +389,11 @@ def compare(model: nn.Module, found: Reading, sizes: Mapping[str, int] = SIZES) 
             for number, row in enumerate(rows)
         )
     values = float((mine - wanted)[real].abs().max())
-    return Comparison(values, steepest, alone, first_gap(model, ours, found, batch) if values >= CLOSE else "")
+    return Comparison(values, steepest, alone, first_gap(model, ours, found, batch)[1] if values >= CLOSE else "")
 
 
-def first_gap(model: nn.Module, ours: Transformer, found: Reading, batch: Batch) -> str:
-    """Return the name, as ours has it, of the first part that does not receive the same in both models."""
+def first_gap(model: nn.Module, ours: Transformer, found: Reading, batch: Batch) -> tuple[int, str]:
+    """Return the first part that does not receive the same in both models: its place in order, and its name in ours."""
     names = {each.theirs.rpartition(".")[0]: each.ours.rpartition(".")[0] for each in reversed(found.entries)}
     seen: dict[str, Tensor] = {}
 
@@ -413,11 +409,12 @@ def first_gap(model: nn.Module, ours: Transformer, found: Reading, batch: Batch)
         ours_on(ours, batch)
     for each in hooks:
         each.remove()
-    for each in calls(model, batch):
+    every = calls(model, batch)
+    for place, each in enumerate(every):
         other = seen.get(names.get(each.name, ""))
         if other is None or other.shape != each.given.shape or each.kind == "embedding":
             continue
         side = batch.keep if each.given.shape[1] == batch.keep.shape[1] else batch_real(batch)
         if side.shape == each.given.shape[:2] and (each.given - other)[side].abs().max() > CLOSE:
-            return names[each.name]
-    return "head"
+            return place, names[each.name]
+    return len(every), "head"

@@ -121,7 +121,7 @@ def proved(kind: Any, say: Say) -> Reading | None:
     try:
         reading = read(model)
         say(reading.sentence())
-        exact_tables(model, reading.ours(model), SIZES)
+        exact_tables(model, SIZES)
         gaps = compare(model, reading)
     except DataError as error:
         say(f"Your model cannot be read: {error}")

@@ -1,0 +1,119 @@
+"""Graduation: how a learner's model is built is read from its calls, and it equals ours in values and gradients."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from glassformer.base.errors import DataError
+from glassformer.learn import finish
+from glassformer.learn.carry import CLOSE, SIZES, compare, exact_tables, read
+from glassformer.learn.checking import Checked
+from glassformer.learn.course import read_course
+from glassformer.learn.verdict import Verdict
+from glassformer.learn.workspace import Workspace
+from glassformer.proof.check.calling import built, scramble
+from glassformer.proof.check.examine import load
+from glassformer.train.finished.loading import load_run
+from glassformer.train.recipe import load_recipe
+
+COURSE = read_course()
+OURS = COURSE.solution_file()
+MAPS = "self.query, self.key, self.value, self.output = (nn.Linear(d_model, d_model) for _ in range(4))"
+MAPPED = "mapped = self.query(query), self.key(key), self.value(key if value is None else value)"
+FUSED = "self.qkv, self.output = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)"
+CUT = "mapped = [self.qkv(x).chunk(3, -1)[n] for n, x in enumerate((query, key, key if value is None else value))]"
+VARIANTS = {
+    "post-norm, relu, 2 + 2 layers, separate maps": [],
+    "norm first, gelu, 2 + 2 layers, separate maps": [
+        ("norm_first=False", "norm_first=True"), ('activation="relu"', 'activation="gelu"')],
+    "post-norm, relu, 2 + 2 layers, one map": [(MAPS, FUSED), (MAPPED, CUT)],
+    "post-norm, relu, 2 + 2 layers, separate maps for query, key and value, scaled": [
+        ("self.output(self.norm(x))", "self.output(x)"), ("        self.norm = nn.LayerNorm(d_model)\n", "")],
+    "post-norm, relu, 2 + 2 layers, separate maps for query, key and value, unscaled": [
+        ("self.table(ids) * self.factor", "self.table(ids)")],
+}  # fmt: skip
+
+
+@pytest.fixture
+def model_of(tmp_path):
+    def make(*changes: tuple[str, str]):
+        text = OURS
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after)
+        path = tmp_path / "my_transformer.py"
+        path.write_text(text, "utf-8")
+        model = scramble(built(load(path).Transformer, SIZES, {"dropout": 0.0}))
+        exact_tables(model, SIZES)
+        return model
+
+    return make
+
+
+@pytest.mark.parametrize("said", VARIANTS)
+def test_read_and_equal(model_of, said):
+    model = model_of(*VARIANTS[said])
+    found = read(model)
+    assert found.sentence().startswith(f"yours: {said}")
+    assert compare(model, found).equal
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "where"),
+    [
+        ("x = block(x, memory, mask, keep)", "x = block(x, memory, mask)", "cross_attention.branch.output"),
+        ("return self.down(self.activation(self.up(x)))", "return self.down(self.activation(self.up(x)) + 1)",
+         "feed_forward.branch.down"),
+        ("math.sqrt(q.size(-1))", "q.size(-1)", "self_attention.branch.output"),
+    ],
+)  # fmt: skip
+def test_a_gap_is_found_where_it_begins(model_of, before, after, where):
+    model = model_of((before, after))
+    gaps = compare(model, read(model))
+    assert not gaps.equal
+    assert gaps.values > CLOSE
+    assert gaps.where.endswith(where)
+
+
+def test_what_cannot_be_read_is_said(model_of):
+    with pytest.raises(DataError, match="2 blocks should call 6 norms"):
+        read(model_of(("return self.norm3(x + self.dropout(self.feed_forward(x)))", "return x + self.feed_forward(x)")))
+    model = model_of(("self.output = nn.Linear(d_model, target_vocab)", "self.output = nn.Bilinear(1, 1, 1)"),
+                     ("return self.output(self.norm(x))\n\n    def forward(self, source",
+                      "return self.norm(x)\n\n    def forward(self, source"))  # fmt: skip
+    with pytest.raises(DataError, match="linear map to the words"):
+        read(model)
+
+
+def checked(place: Workspace, state: str = "done") -> Checked:
+    return Checked(place.path, verdicts={each.id: Verdict(each.id, state) for each in COURSE.exercises})
+
+
+def test_open_exercises_come_first(tmp_path):
+    said: list[str] = []
+    place = Workspace(COURSE, tmp_path)
+    assert finish.graduate(place, checked(place, "fails"), False, "", said.append) == 3
+    assert said[0].startswith("Still open: 1.1 Softmax")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.shapes(False)
+def test_the_whole_way(tmp_path, monkeypatch):
+    """With few updates nothing is learned, and that is said; the run opens, and holds the weights that were trained."""
+    monkeypatch.setattr(finish, "STEPS", 10)
+    place, said = Workspace(COURSE, tmp_path), []
+    place.path.write_text(OURS, "utf-8")
+    assert finish.graduate(place, checked(place), True, "", said.append) == 3
+    assert any("Not learned well enough: copy" in line for line in said)
+    plain = json.loads((tmp_path / "runs" / "mine" / "graduation.json").read_text("utf-8"))
+    assert plain["passed"] is False
+    run = tmp_path / "runs" / "mine"
+    assert load_run(run, load_recipe(run / "recipe.toml")).model.config.head_bias
+    monkeypatch.setattr(finish, "ENOUGH", 0.0)
+    assert finish.graduate(place, checked(place), True, "Ada <b>", said.append) == 0
+    page = (tmp_path / "diploma.html").read_text("utf-8")
+    assert "Ada &lt;b&gt;" in page
+    assert "http" not in page.replace("http-equiv", "")
