@@ -16,8 +16,7 @@ from torch import nn
 
 from glassformer.base.errors import DataError
 from glassformer.base.shapes import Tensor
-from glassformer.nn.config import ModelConfig
-from glassformer.nn.stack_config import StackConfig
+from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.transformer import Transformer
 from glassformer.proof.check.listen import is_norm, role_of
 
