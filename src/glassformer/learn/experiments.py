@@ -13,7 +13,7 @@ from typing import Any
 from glassformer.base.errors import GlassformerError
 from glassformer.learn.course import Exercise
 from glassformer.learn.verdict import Verdict
-from glassformer.store.json_file import read_json
+from glassformer.store.files import read_json
 from glassformer.study.result import Result, result_from
 
 GRADUATION = Path("runs/mine/graduation.json")
