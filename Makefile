@@ -8,7 +8,7 @@ ARGS ?=
 TSC := npx --yes --package typescript@7.0.2 tsc
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help setup demo test test-all contract lint lint-js tsc pictures format types bench laws clean python
+.PHONY: help setup demo test test-all test-plain real contract lint lint-js tsc pictures format types bench laws clean python
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -24,6 +24,12 @@ test: $(READY) ## the tests, as on every push
 
 test-all: $(READY) ## the tests, and those that take long
 	@$(BIN)/python -m pytest -n auto $(ARGS)
+
+test-plain: $(READY) ## model, training and decoding in plain torch, as without a C++ compiler (minutes)
+	@GLASSFORMER_FAST=0 $(BIN)/python -m pytest tests/nn tests/train tests/decode tests/contract -m "not slow" -n auto $(ARGS)
+
+real: $(READY) ## published models and vocabularies, as far as they are here (CONTRIBUTING.md says how to get them)
+	@$(BIN)/python -m pytest tests/parity/test_real_models.py -rs $(ARGS)
 
 contract: $(READY) ## the laws that every registered variant is held to (4,000 cases; minutes)
 	@$(BIN)/python -m pytest tests/contract -n auto $(ARGS)

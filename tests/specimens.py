@@ -5,6 +5,7 @@ What `glassformer verify` tries its own laws on is tried here too, on the proces
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from glassformer import ATTEND, ModelConfig, Transformer
 from glassformer.base.order import RelativeConfig, RotaryConfig
 from glassformer.fast.compiler import compiler
+from glassformer.fast.training import SWITCH
 from glassformer.nn.block import PLACEMENTS
 from glassformer.nn.feed_forward import ACTIVATIONS, EXPERTS, FEED_FORWARDS
 from glassformer.nn.norm import NORMS
@@ -30,7 +32,10 @@ __all__ = ["PADDINGS", "VOCAB", "stack"]  # the library's own, beside what is de
 HERE = Setting(torch.device("cpu"), torch.float64)
 SHAPES = ("encoder", "decoder", "encoder-decoder")
 TOLERANCE = 1e-12  # for float64
-native_cpp = pytest.mark.skipif(compiler() is None, reason="no C++ compiler is here")
+native_cpp = pytest.mark.skipif(
+    compiler() is None or os.environ.get(SWITCH) == "0",
+    reason=f"no C++ compiler is here, or {SWITCH}=0 leaves ours off",
+)
 RULES = [*({"attention_rule": name} for name in ATTEND), {"attention_rule": "linear", "attention": "sums"}]
 PATTERNS = [
     {"window": 2, "attention": "sparse"},

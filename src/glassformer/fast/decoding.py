@@ -72,8 +72,10 @@ def for_decoding(
     off = os.environ.get(SWITCH, "1").strip() == "0"
     if off:
         tell_off(f"off, as {SWITCH}=0 says")
-        made = plain(model, precision, cache)
-        return made if not compile else compile_steps(sharing_weights(made) if made is model else made)
+        if not compile:
+            return plain(model, precision, cache)
+        made = with_cache(model, plain(model, precision), cache, compile=True)
+        return compile_steps(sharing_weights(made) if made is model else made)
     if isinstance(model, Ensemble):
         return with_kernels(Ensemble([for_decoding(each, precision, cache, compile=compile) for each in model.members]))
     made = with_cache(model, lookup(PRECISIONS, precision, "decode.precision")(model), cache, compile=compile)
