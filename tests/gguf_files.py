@@ -14,7 +14,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from glassformer.data.tokens.published import LLAMA_3
+from glassformer.data.tokens.byte_level import LLAMA_3
 
 UNKNOWN, CONTROL, OF_USER = 2, 3, 4
 """Types of tokens: two that are special, and those that are found in a text before all else."""

@@ -21,7 +21,7 @@ import torch
 
 from gguf_files import tokenizer_json, values_in
 from glassformer.base.errors import CheckpointError, DataError
-from glassformer.data.tokens.adopted import adopt
+from glassformer.data.tokens.exported import adopt
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.store.pretrained import read_pretrained
 from glassformer.train.finished.writing import Writer
