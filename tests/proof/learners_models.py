@@ -89,12 +89,15 @@ TRANSLATE = """
 import torch
 
 def greedy_translate(model, source, bos_id, eos_id, max_new_tokens):
+    was = model.training
+    model.eval()
     target = torch.tensor([[bos_id]])
     for _ in range(max_new_tokens):
         following = model(source, target)[:, -1].argmax(-1, keepdim=True)
         target = torch.cat([target, following], dim=1)
         if following.item() == eos_id:
             break
+    model.train(was)
     return target
 """
 

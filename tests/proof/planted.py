@@ -185,6 +185,11 @@ ENCODING = [
         'self.register_buffer("pe", positional_encoding(max_len, d_model).unsqueeze(0))',
         "self.pe = positional_encoding(max_len, d_model).unsqueeze(0)",
     ),
+    (
+        "the table is trained",
+        'self.register_buffer("pe", positional_encoding(max_len, d_model).unsqueeze(0))',
+        "self.pe = nn.Parameter(positional_encoding(max_len, d_model).unsqueeze(0))",
+    ),
     ("a sequence past max_len is not refused", "if x.size(1) > self.max_len:", "if False:"),
     ("dropout is active in evaluation", "self.dropout(", "torch.nn.functional.dropout("),
     ("positions are off by one", ADD, "x + self.pe[:, 1 : x.size(1) + 1]"),

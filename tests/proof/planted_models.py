@@ -92,7 +92,9 @@ TRANSLATE = [
     ("the limit is off by one", "range(max_new_tokens)", "range(max_new_tokens - 1)"),
     ("the model is given the last token alone", "(source, target)", "(source, target[:, -1:])"),
     ("the prompt is missing from the result", "return target", "return target[:, 1:]"),
-    ("the end token is missing from the result", "break\n", "return target[:, :-1]\n"),
+    ("the end token is missing from the result", "return target", "return target[:, :-1]"),
+    ("dropout is active in evaluation", "    model.eval()\n", ""),
+    ("the model stays in evaluation mode", "    model.train(was)\n", ""),
     ("the result is not a row of ids", "return target", "target"),
 ]
 

@@ -180,10 +180,12 @@ class Translating(nn.Module):
         super().__init__()
         self.counting = Counting()
         self.asked: list[tuple[Tensor, Tensor]] = []
+        self.trained: list[bool] = []
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return logits [1, T, V]."""
         self.asked.append((source, target))
+        self.trained.append(self.training)
         return self.counting(target)
 
 
@@ -234,6 +236,30 @@ def target_limited(learner: Translate) -> Fault | None:
     return compared(learner.written(3, -1), lambda how: greedy(3, -1, how, [BOS]), LIMITS)
 
 
+DROPPING = Mistake(
+    "dropout is active in evaluation",
+    "The model is asked in training mode, so parts of it are missing at every token.",
+    "Which mode must a model be in while it writes?",
+)
+STAYS = Mistake(
+    "the model stays in evaluation mode",
+    "A model that came in training mode is given back in evaluation mode, and trains without dropout from then on.",
+    "In which mode did the model come, and in which does it go?",
+)
+
+
+def evaluating(learner: Translate) -> Fault | None:
+    """Check that a model in training mode is asked in evaluation mode."""
+    told = f"In {sum(learner.model.trained)} of {len(learner.model.trained)} calls model.training is True."
+    return Fault(DROPPING, told) if any(learner.model.trained) else None
+
+
+def restored(learner: Translate) -> Fault | None:
+    """Check that the model has the mode in which it came."""
+    told = "It came with model.training True and goes with False."
+    return None if learner.model.training else Fault(STAYS, told)
+
+
 TRANSLATE = Subject(
     Translate,
     (
@@ -241,5 +267,7 @@ TRANSLATE = Subject(
         Property("start", "Decoding begins with bos_id, as training does.", begins, ("source",)),
         Property("ends", "The tokens are the likeliest ones, up to the end token.", target_ends, ("start",)),
         Property("limit", "At most max_new_tokens tokens are written.", target_limited, ("ends",)),
+        Property("mode", "The model is asked in evaluation mode.", evaluating, optional=True),
+        Property("restored", "The model goes in the mode in which it came.", restored, optional=True),
     ),
 )

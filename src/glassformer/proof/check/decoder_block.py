@@ -162,7 +162,7 @@ class Decoder(Block):
         moved = torch.zeros(T, T, dtype=torch.bool)
         for place in range(T):
             memory = self.memory.clone()
-            memory[:, place] += 1.0
+            memory[:, place] *= -1.5
             gap = (self.with_memory(memory, mask, memory_mask) - before).abs()
             moved[:, place] = (gap > SAME).any(-1).any(0)
         return moved
@@ -174,7 +174,7 @@ def decoder_rows(learner: Decoder) -> Fault | None:
         return fault
     for moved, other in ((1, 0), (0, 1)):
         memory = learner.memory.clone()
-        memory[moved] += 1.0
+        memory[moved] *= -1.5
         gap = distance(learner.with_memory(memory)[other], learner.seen[other])
         if gap > 0:
             told = f"Changing row {moved} of the memory changes row {other} of the output by {gap:.2g}."

@@ -175,10 +175,22 @@ class Heads(Attending):
             "scale": scales(WIDTH, sizes),
         }
         compute = partial(self.context, self.maps)
-        found = read(seen, aspects, compute)
-        if found is None and not self.takes_mask:  # a decoder's attention that brings its own mask
-            found = read(seen, aspects, partial(compute, mask=CAUSAL, masking=RIGHT))
-        return found
+        if not self.takes_mask and self.causal():  # a decoder's attention that brings its own mask
+            compute = partial(compute, mask=CAUSAL, masking=RIGHT)
+        return read(seen, aspects, compute)
+
+    def causal(self) -> bool:
+        """Whether the first position changes the last output, and the last position no output before it."""
+        if not isinstance(self.seen, Tensor) or self.seen.shape != self.x.shape:
+            return False
+        moves: list[Tensor] = []
+        for place in (0, T - 1):
+            x = self.x.clone()
+            x[:, place] *= -1.5  # a norm would undo a sum
+            with torch.no_grad():
+                output = first(ask(self.run, x, None))
+            moves.append((output - self.seen).abs().amax((0, 2)) > 1e-9)
+        return bool(moves[0][-1]) and not bool(moves[1][:-1].any())
 
     def context(self, maps: Maps | None, **chosen: Any) -> Tensor:
         """Return the input of the output map under a reading."""
@@ -256,7 +268,7 @@ class Heads(Attending):
             before = self.heard_with(self.x, mask)[0]
             for place in range(T):
                 x = self.x.clone()
-                x[:, place] += 1.0
+                x[:, place] *= -1.5  # a norm would undo a sum
                 moved[:, place] = ((self.heard_with(x, mask)[0] - before).abs() > 1e-9).any(-1).any(0)
         return moved
 
@@ -318,7 +330,7 @@ def repeatable(learner: Heads) -> Fault | None:
 def rows(learner: Heads) -> Fault | None:
     """Check that the output of row 0 does not depend on row 1."""
     other = learner.x.clone()
-    other[1] += 1.0
+    other[1] *= -1.5
     with torch.no_grad():
         gap = distance(first(ask(learner.run, other, None))[0], learner.seen[0])
     return Fault(ROWS, f"Changing row 1 of the input changes row 0 of the output by {gap:.2g}.") if gap > 0 else None

@@ -300,6 +300,19 @@ def moves(learner: Encoding) -> Fault | None:
     )
 
 
+TRAINED = Mistake(
+    "the table is trained",
+    "The table is a parameter, so an optimizer changes it; the paper's table stays as it is.",
+    "Which kind of tensor travels with a module and is not learned?",
+)
+
+
+def fixed(learner: Encoding) -> Fault | None:
+    """Check that the table is no parameter."""
+    found = [name for name, each in learner.made(WIDTH, MAX_LEN).named_parameters() if each.numel() >= MAX_LEN * WIDTH]
+    return Fault(TRAINED, f"`{found[0]}` is a parameter.") if found else None
+
+
 def past(learner: Encoding) -> Fault | None:
     """Check that past max_len the module raises an error of its own, or continues correctly."""
     length = MAX_LEN + 4
@@ -346,6 +359,7 @@ ENCODING = Subject(
         *FORMULA,
         Property("keeps-x", "The output is x plus the table.", keeps, ("shape", "repeatable")),
         Property("moves", "The table moves with the module.", moves),
+        Property("fixed", "The table is not trained.", fixed, ("equation",)),
         Property(
             "max-len",
             "A sequence past max_len is refused with a clear message, or gets the right result.",
