@@ -12,6 +12,7 @@ another order, to `TOLERANCE`.
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ import torch.nn.functional as F
 from glassformer.data.config import FILES
 from glassformer.fast import for_training
 from glassformer.fast.native import has_cpp
+from glassformer.fast.training import SWITCH
 from glassformer.train.recipe import known_recipes, load_recipe, override
 from glassformer.train.record.events import Progress
 from glassformer.train.run.session import start
@@ -106,7 +108,7 @@ def data_of(name: str, folder: Path) -> dict[str, object]:
 def conditions() -> str:
     """What the bits of a loss hang on beside our own code, as the first line of the file has it."""
     processor = torch.backends.cpu.get_cpu_capability()
-    ours = "with" if has_cpp() else "without"
+    ours = "with" if has_cpp() and os.environ.get(SWITCH) != "0" else "without"
     return (
         f"torch {torch.__version__}, {processor}, threads {torch.get_num_threads()}, {ours} our C++, "
         f"arithmetic {arithmetic()}"

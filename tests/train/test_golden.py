@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from math import nextafter
 from pathlib import Path
 
 import pytest
 
+from glassformer.fast.training import SWITCH
 from train.golden import FED, STEPS, TOLERANCE, arithmetic, conditions, data_of, differing, losses, recipes
 
 RECORDED, *LINES = Path(__file__).with_name("golden.txt").read_text("utf-8").splitlines()
@@ -28,6 +30,8 @@ def cases() -> list[object]:
 
 @pytest.mark.parametrize(("name", "steps"), cases())
 def test_losses_are_golden(name, steps):
+    if os.environ.get(SWITCH) == "0" and name in ("classify", "decision", "seq2seq"):
+        pytest.skip("it has dropout, for which plain torch draws other random numbers")
     here = conditions()
     how = (
         "bit for bit" if here == RECORDED else f"to {TOLERANCE}, as golden.txt is of {RECORDED!r} and this is {here!r}"

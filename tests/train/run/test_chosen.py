@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.fast import attention as native_attention
-from glassformer.fast import for_training, native
+from glassformer.fast import for_training
 from glassformer.nn.mask import Mask
 from glassformer.nn.rules import ATTEND, RULES
 from glassformer.nn.transformer import Transformer
@@ -15,6 +14,7 @@ from glassformer.train.run import chosen as module
 from glassformer.train.run.chosen import attention, chosen
 from glassformer.train.run.session import start
 from glassformer.train.sources.prepare import model_config, prepare
+from specimens import native_cpp
 from train.examples import assert_same, follow, recipe, weights
 
 
@@ -32,7 +32,7 @@ def no_compiler(monkeypatch):
     monkeypatch.setattr("glassformer.fast.training.has_cpp", lambda source: False)
 
 
-@pytest.mark.skipif(not native.has_cpp(native_attention.SOURCE), reason="needs a C++ compiler")
+@native_cpp
 @pytest.mark.parametrize(
     ("changes", "ours"),
     [
@@ -50,7 +50,7 @@ def test_our_cpp_is_told_of_where_it_will_learn(changes, ours):
     assert attention(*made(**changes)).startswith("our C++ (" if ours else "matmul (")
 
 
-@pytest.mark.skipif(not native.has_cpp(native_attention.SOURCE), reason="needs a C++ compiler")
+@native_cpp
 def test_our_cpp_is_told_of_with_the_texts_that_it_needs(threads):
     model, prepared = made(model__n_heads=2)
     torch.set_num_threads(2)
