@@ -75,6 +75,8 @@ INSIDES = [
     {"attention_scale": 1.0},
     {"convolution": 2},
     {"convolution": 4, "norm_placement": "output", "positions": "rotary"},
+    {"layers": "0 window=2 feed_forward=gated; 1 positions=none n_heads=1", "positions": "rotary"},
+    {"layers": "0 feed_forward=plain; 1 convolution=2", "feed_forward": "experts", "n_experts": 3},
 ]
 """What may stand inside a block, by settings: the contract tests run each through every law."""
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from glassformer.base.errors import ConfigError
@@ -238,6 +239,19 @@ def built(kind: type[Config], values: Mapping[str, Any], where: str) -> Config:
         if len(inner) == 1 and isinstance(value, Mapping):
             made[key] = built(inner[0], value, f"{where}.{key}")
     return kind(**made)
+
+
+def parse(annotation: Any, text: str) -> object:
+    """Return `text` as a value of a setting's type; `none` unsets what may be unset. Errors: `ValueError`."""
+    allowed = types_in(annotation)
+    words: dict[str, bool | None] = {"none": None} if NoneType in allowed else {}
+    words |= {"true": True, "false": False} if bool in allowed else {}
+    if text.lower() in words:
+        return words[text.lower()]
+    for each in (int, float, str):
+        if each in allowed:
+            return each(text)
+    raise ValueError(text)
 
 
 def meaning_of(kind: type, name: str) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from types import NoneType
 from typing import Any
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.settings import meaning_of
+from glassformer.base.settings import meaning_of, parse
 from glassformer.base.typed import TYPED, annotations_of, types_in
 from glassformer.cli.flags.near import asked, meant_setting, nearest
 from glassformer.train.recipe import Recipe
@@ -54,16 +53,9 @@ def is_switch(kind: Any) -> bool:
 
 def converted(place: str, kind: Any, text: str) -> object:
     """Return `text` as a value of a type, for a setting or flag. Errors: `ConfigError` if it is none."""
-    allowed = types_in(kind)
-    words = {"none": None} if NoneType in allowed else {}
-    words |= {"true": True, "false": False} if bool in allowed else {}
-    if text.lower() in words:
-        return words[text.lower()]
-    for each in (int, float, str):
-        if each in allowed:
-            with suppress(ValueError):
-                return each(text)
-    wanted = " or ".join(TYPED[each] for each in allowed)
+    with suppress(ValueError):
+        return parse(kind, text)
+    wanted = " or ".join(TYPED[each] for each in types_in(kind))
     flag = place if place.startswith("--") else flag_of(*place.split(".", 1))
     raise ConfigError(f"{flag} takes {wanted}; got {text[:200]!r}.")
 

@@ -49,11 +49,12 @@ class CompiledSteps:
             return Stack.run(stack, x, context, cache)
         with many_kinds(), own_lengths():
             layers = zip(stack.blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
-            for block, layer, cross, convolved in layers:
+            contexts = context.of_blocks or [context] * len(stack.blocks)
+            for (block, layer, cross, convolved), own in zip(layers, contexts, strict=True):
                 for each in (layer, *(convolved or ())):
                     if isinstance(each, Claimable):
                         each.make_room(1)
-                x = self._step(block, x, context, layer, cross, convolved)
+                x = self._step(block, x, own, layer, cross, convolved)
         return stack.norm(x)
 
 

@@ -168,6 +168,8 @@ def may_be_recorded(model: Transformer, rows: Rows, max_context: int | None) -> 
         return False
     if stack.pattern is not None and stack.pattern.window is not None:  # a cache that drops keys needs less memory
         return False
+    if stack.layers:  # masks of several kinds, which may ask where padding is
+        return False
     if torch.is_autocast_enabled(next(model.parameters()).device.type):
         return False
     hooks = Hooks()

@@ -499,9 +499,12 @@ def function(dtype: torch.dtype) -> Any:
 def can_run(stack: Stack) -> bool:
     """Whether a stack can run in C++ here.
 
-    One whose layers read windows keeps its cache of bounded size instead, whose columns move.
+    One whose layers read windows keeps its cache of bounded size instead, whose columns move; one whose blocks differ
+    (`layers`) runs in torch.
     """
-    if stack.pattern is not None or not has_cpp() or next(stack.parameters()).device.type != "cpu":
+    if stack.pattern is not None or stack.config.layers:
+        return False
+    if not has_cpp() or next(stack.parameters()).device.type != "cpu":
         return False
     return (told := describe(stack.blocks, stack.norm)) is not None and told.as_told
 

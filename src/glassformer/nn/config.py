@@ -5,14 +5,18 @@ The sentence beneath a setting is also what `--help` says of it. Imports no torc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any
 
-from glassformer.base.contradictions import MODEL, STACK, refuse
+from glassformer.base.contradictions import MODEL, STACK, ignored, refuse
+from glassformer.base.errors import ConfigError
 from glassformer.base.order import MOST_PLACES, MOST_WIDE, RelativeConfig, RotaryConfig
 from glassformer.base.pattern import Pattern
-from glassformer.base.settings import built, check, like, setting
+from glassformer.base.registry import suggestion
+from glassformer.base.settings import Flat, annotations_of, built, check, flat, like, parse, rule_of, setting
 from glassformer.nn.deepnorm import DeepNorm, deepnorm
 from glassformer.nn.outputs import Lm, Output, output_from_dict, output_to_dict
 
@@ -20,6 +24,11 @@ __all__ = ["ModelConfig", "StackConfig"]
 
 MOST_TAPS = 64
 """Upper bound for tokens that a short convolution reads: attention is for those farther away, at less cost."""
+
+ADDED = ("sinusoidal", "sinusoidal_halves", "learned")
+"""Position schemes that act before the first block, so that all blocks have them or none."""
+EXAMPLE = "Try layers='2::3 window=none positions=none; 0 feed_forward=plain'."
+NUMBERS = re.compile(r"-?\d+|(-?\d*):(-?\d*)(?::(-?\d*))?")
 
 
 @dataclass(frozen=True)
@@ -114,6 +123,9 @@ class StackConfig:
     stride: int | None = like(Pattern, "stride")
     block: int | None = like(Pattern, "block")
     summary: int = like(Pattern, "summary")
+    layers: str = ""
+    """Blocks that differ, as "2::3 window=none positions=none; 0 feed_forward=plain": their numbers, and their own
+    settings."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -123,6 +135,8 @@ class StackConfig:
             self.rotary.width(self.head_width)
         if self.positions == "t5":
             self.relative.sides(self.causal)
+        if self.layers:
+            blocks_of(self)  # refuses blocks that are not there, or cannot be so
 
     @property
     def routing(self) -> dict[str, Any]:
@@ -146,6 +160,98 @@ class StackConfig:
     def kv_heads(self) -> int:
         """G, the number of key/value heads."""
         return self.n_kv_heads if self.n_kv_heads is not None else self.n_heads
+
+
+@lru_cache(maxsize=64)
+def blocks_of(config: StackConfig) -> tuple[StackConfig, ...]:
+    """The settings of each block. Errors: `ConfigError` for blocks that are not there, or cannot be so.
+
+    `layers` has parts with a semicolon between them, each the numbers of blocks as Python counts and slices them
+    (several with commas), and what these have differently.
+    """
+    blocks, said = [replace(config, layers="")] * config.n_layers, dict[int, str]()
+    for part in config.layers.split(";") if config.layers.strip() else ():
+        words = part.split()
+        if len(words) < 2:
+            raise ConfigError(f"layers must be blocks and what they have differently; got {part.strip()!r}. {EXAMPLE}")
+        changes = dict(change_of(type(config), word) for word in words[1:])
+        for i in chosen(words[0], config.n_layers):
+            if i in said:
+                raise ConfigError(
+                    f"layers may name a block once, but block {i} is in {said[i]!r} and in {part.strip()!r}. Put all "
+                    "that it has differently into one part."
+                )
+            said[i] = part.strip()
+            try:
+                blocks[i] = changed(blocks[i], changes)
+            except ConfigError as error:
+                raise ConfigError(f"layers={part.strip()!r} makes block {i} impossible: {error}") from None
+    return tuple(blocks)
+
+
+def chosen(text: str, n_layers: int) -> list[int]:
+    """The blocks that "0", "-1", "2::3" or several of these with commas name. Errors: `ConfigError`."""
+    found: list[int] = []
+    for each in text.split(","):
+        match = NUMBERS.fullmatch(each)
+        numbers = [int(bound) if bound else None for bound in match.groups()] if match else []
+        if match is None or (":" in each and numbers[2] == 0):
+            raise ConfigError(f"layers must name blocks as 0, -1 or 2::3; got {each!r}. {EXAMPLE}")
+        all_blocks = range(n_layers)
+        if ":" in each:
+            named = list(all_blocks[slice(*numbers)])
+        else:
+            named = [all_blocks[int(each)]] if -n_layers <= int(each) < n_layers else []
+        if not named:
+            raise ConfigError(
+                f"layers must name blocks that are there, 0 to {n_layers - 1}; got {each!r}. Change it, or n_layers."
+            )
+        found += named
+    return found
+
+
+def change_of(kind: type[StackConfig], word: str) -> tuple[Flat, object]:
+    """A setting that blocks may have differently, and its value. Errors: `ConfigError`."""
+    name, equals, text = word.rstrip(",").partition("=")
+    known = {each.name: each for each in flat(kind) if rule_of(each.kind, each.path[-1]).varies}
+    if not equals or name not in known:
+        raise ConfigError(
+            f"layers: {name!r} is nothing that blocks may have differently. {suggestion(name, known)} {EXAMPLE}"
+        )
+    found = known[name]
+    try:
+        return found, parse(annotations_of(found.kind)[found.path[-1]], text)
+    except ValueError:
+        raise ConfigError(f"layers: {name} cannot be {text!r}. Give a number, or none to unset it.") from None
+
+
+def changed(config: StackConfig, changes: dict[Flat, object]) -> StackConfig:
+    """The settings of a block: those of the stack, without what it no longer reads, and its own."""
+    values: dict[tuple[str, ...], Any] = {each.path: value for each, value in changes.items()}
+    for chooser in ("feed_forward", "positions"):
+        if (chooser,) in values:
+            for name in ignored(STACK, chooser, values[chooser,]):
+                part = getattr(config, name.split(".")[0]) if "." in name else config
+                values.setdefault(tuple(name.split(".")), getattr(type(part), name.split(".")[-1]))
+    if values.get(("feed_forward",), "experts") != "experts":
+        values.setdefault(("n_experts",), None)
+    own = {path[0]: value for path, value in values.items() if len(path) == 1}
+    for name in {path[0] for path in values if len(path) > 1}:
+        inside = {path[1]: value for path, value in values.items() if path[0] == name}
+        own[name] = replace(getattr(config, name), **inside)
+    made = replace(config, **own)
+    if made.positions != config.positions and {made.positions, config.positions} & {*ADDED}:
+        raise ConfigError(
+            f"positions={config.positions!r} and positions={made.positions!r} cannot differ between blocks, as "
+            f"{', '.join(ADDED)} are added to the embedding, which all blocks read. Try positions='rotary' in the "
+            "stack, with positions=none in these blocks."
+        )
+    if made.attention_rule == "linear" and made.head_width != config.head_width:
+        raise ConfigError(
+            "Linear attention decodes from a state of one size, so that heads cannot be of different width; got "
+            f"{config.head_width} and {made.head_width}. Give d_head={config.head_width}."
+        )
+    return made
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,10 @@ def _fill_stack(stack: Stack, laws: Laws, beta: float) -> None:
     sd = laws.embedding(config.d_model)
     features = isinstance(stack.embedding, FeatureMap)  # its initial outputs have the variance of its inputs
     nn.init.normal_(stack.embedding.weight, std=stack.embedding.weight.shape[1] ** -0.5 if features else sd)
-    for table in (*stack.positions.parameters(), *([] if stack.segments is None else stack.segments.parameters())):
+    for table in (
+        *(each for scheme in stack.schemes for each in scheme.parameters()),
+        *([] if stack.segments is None else stack.segments.parameters()),
+    ):
         nn.init.normal_(table, std=sd)
     for block in stack.blocks:
         assert isinstance(block, Block)

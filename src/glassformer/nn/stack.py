@@ -12,18 +12,19 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.pattern import Pattern
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import check_beside, check_documents, check_keep, check_prefix, check_shape
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, beside, drop_chance
 from glassformer.nn.cache import Cache, LayerCache, Step
-from glassformer.nn.config import StackConfig
+from glassformer.nn.config import StackConfig, blocks_of
 from glassformer.nn.embedding import Embedding, FeatureMap, Segments
 from glassformer.nn.feed_forward import ACTIVATIONS, EXPERTS, FEED_FORWARDS
 from glassformer.nn.mask import Mask
 from glassformer.nn.norm import NORMS
-from glassformer.nn.positions import POSITIONS, Relation, Rotation, Sizes
+from glassformer.nn.positions import POSITIONS, Positions, Relation, Rotation, Sizes
 from glassformer.nn.rules import choose
 
 
@@ -38,6 +39,18 @@ def sizes_of(config: StackConfig) -> Sizes:
         rotary=config.rotary,
         relative=config.relative,
     )
+
+
+def scheme_of(config: StackConfig) -> Positions:
+    """Make the position scheme of a stack, or of some of its blocks."""
+    return lookup(POSITIONS, config.positions, "positions")(sizes_of(config))
+
+
+def order_of(config: StackConfig) -> tuple[Any, ...]:
+    """What tells position schemes of one stack apart: those that read no heads are the same whatever these are."""
+    heads = (config.n_heads,) if config.positions in ("alibi", "t5", "shaw") else ()
+    width = (config.head_width,) if config.positions in ("rotary", "shaw") else ()
+    return config.positions, config.rotary, config.relative, *heads, *width
 
 
 def build_input(config: StackConfig, vocab_size: int | None, scale: float) -> Embedding | FeatureMap:
@@ -115,6 +128,8 @@ class Context(NamedTuple):
     memory: Float[Tensor, "B M D"] | None
     memory_mask: Mask
     nearby: Nearby | None
+    of_blocks: tuple[Context, ...] = ()
+    """One for each block, where blocks differ."""
 
 
 class Stack(nn.Module):
@@ -129,18 +144,24 @@ class Stack(nn.Module):
         scale = math.sqrt(config.d_model) if scale_embeddings else 1.0
         self.embedding = build_input(config, vocab_size, scale)
         self.token_dropout = nn.Dropout(config.token_dropout)
-        self.positions = lookup(POSITIONS, config.positions, "positions")(sizes_of(config))
+        self.positions = scheme_of(config)
+        self.settings = blocks_of(config)
+        orders = {order_of(each): each for each in (*reversed(self.settings), config)}
+        order = [order_of(config), *(each for each in orders if each != order_of(config))]
+        others = [scheme_of(orders[each]) for each in order[1:]]
+        self.more_positions = nn.ModuleList(others) if others else None
+        self.order = [order.index(order_of(each)) for each in self.settings]
         self.segments = None if config.n_segments is None else Segments(config.n_segments, config.d_model)
         self.embedding_norm = build_norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             build_block(
-                config,
+                own,
                 reads_memory=reads_memory,
-                relation=self.positions.relation(),
+                relation=self.schemes[self.order[i]].relation(),
                 dropped=drop_chance(i, config.n_layers, config.stochastic_depth),
             )
-            for i in range(config.n_layers)
+            for i, own in enumerate(self.settings)
         )
         final = config.final_norm if config.final_norm is not None else config.norm_placement != "post"
         self.norm = build_norm(config) if final else nn.Identity()
@@ -189,10 +210,17 @@ class Stack(nn.Module):
         if (added := self.positions.embedding(standing, x)) is not None:
             x = x + added
         x = self.dropout(self.embedding_norm(x))
-        mask = self._mask(step, x, documents, prefix)
-        rotation = self.positions.rotation(standing, x)  # features of linear attention see more than distances
         nearby = self._nearby(step, ids, keep, documents, cache)
-        return self.run(x, Context(mask, rotation, memory, Mask(keep=memory_keep), nearby), cache)
+        made: dict[tuple[Pattern | None, int], Mask] = {}
+        rotations = [each.rotation(standing, x) for each in self.schemes]  # features of linear attention need them too
+        contexts: list[Context] = []
+        for own, order in zip(self.settings, self.order, strict=True):
+            if (of := (own.pattern, order)) not in made:
+                made[of] = self._mask(step, x, documents, prefix, *of)
+            near = nearby.get(own.convolution)
+            contexts.append(Context(made[of], rotations[order], memory, Mask(keep=memory_keep), near))
+        alike = not self.config.layers
+        return self.run(x, contexts[0] if alike else contexts[0]._replace(of_blocks=tuple(contexts)), cache)
 
     def run(self, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None = None) -> Float[Tensor, "B T D"]:
         """All blocks, one after another, and the last norm. A subclass may compute the same faster.
@@ -203,11 +231,13 @@ class Stack(nn.Module):
             size = self.recompute if torch.is_grad_enabled() else 0
             for first in range(0, len(self.blocks), size or len(self.blocks)):
                 group = cast("list[Block]", list(self.blocks[first : first + size] if size else self.blocks))
-                x = checkpoint(through, group, x, context, use_reentrant=False) if size else through(group, x, context)
+                own = context._replace(of_blocks=context.of_blocks[first : first + len(group)])
+                x = checkpoint(through, group, x, own, use_reentrant=False) if size else through(group, x, own)
             return self.norm(x)
         layers = zip(self.blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
-        for block, layer, cross, convolved in layers:
-            x = through([cast(Block, block)], x, context, layer, cross, convolved)
+        for i, (block, layer, cross, convolved) in enumerate(layers):
+            own = context.of_blocks[i] if context.of_blocks else context
+            x = through([cast(Block, block)], x, own, layer, cross, convolved)
         return self.norm(x)
 
     def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:
@@ -223,9 +253,10 @@ class Stack(nn.Module):
     ) -> None:
         check_documents(documents, tokens)
         check_prefix(prefix, tokens)
-        if cache is not None and cache.taps != self.config.convolution:
+        taps = max(each.convolution for each in self.settings)
+        if cache is not None and cache.taps != taps:
             raise ConfigError(
-                f"A model with convolution={self.config.convolution} needs a cache for so many tokens; this one is for "
+                f"A model with convolution={taps} needs a cache for so many tokens; this one is for "
                 f"convolution={cache.taps}. Use new_cache() of the model."
             )
         if cache is not None and documents is not None:
@@ -239,13 +270,21 @@ class Stack(nn.Module):
                 "tokens. Give the prefix in the first step, and leave it out later."
             )
 
-    def _mask(self, step: Step, like: Tensor, documents: Tensor | None, prefix: Tensor | None) -> Mask:
-        config, pattern = self.config, self.pattern
+    def _mask(
+        self,
+        step: Step,
+        like: Tensor,
+        documents: Tensor | None,
+        prefix: Tensor | None,
+        pattern: Pattern | None,
+        order: int,
+    ) -> Mask:
+        config = self.config
         if documents is not None and pattern is not None and pattern.anchored:
             # Blocks, sinks and global tokens are counted within each document, so use positions within documents.
             places = within(documents, step.keys)
             step = Step(places, torch.where(step.keys >= 0, places, -1), in_order=False)
-        bias = self.positions.score_bias(step.positions, step.keys, like)
+        bias = self.schemes[order].score_bias(step.positions, step.keys, like)
         rules: dict[str, Any] = {"documents": documents, "prefix": prefix, "pattern": pattern, "bias": bias}
         rules["causal"] = config.causal
         in_columns = step.in_order or (config.attention_rule == "linear" and prefix is None)
@@ -257,19 +296,24 @@ class Stack(nn.Module):
 
     def _nearby(
         self, step: Step, ids: Tensor, keep: Tensor | None, documents: Tensor | None, cache: Cache | None
-    ) -> Nearby | None:
-        """Where short convolutions find the tokens before each; `cache.convolved` takes in the new ones."""
-        count = self.config.convolution - 1
-        if not count:
-            return None
+    ) -> dict[int, Nearby | None]:
+        """Where short convolutions, by their size, find the tokens before each; `cache.convolved` takes in the new."""
+        sizes = {each.convolution for each in self.settings} - {1}
+        if not sizes:
+            return {}
         if cache is None:
             places = None if documents is None else within(documents, step.keys)
             in_columns = not step.in_order and self._in_columns(step)
-            return beside(step, count, places, in_columns=in_columns)
+            return {size: beside(step, size - 1, places, in_columns=in_columns) for size in sizes}
         assert cache.convolved is not None, "checked before"
         apart = cache.convolved.step(ids, keep)
         cache.convolved.advance(apart)
-        return Nearby(cache.convolved.earlier(apart, count), None)
+        return {size: Nearby(cache.convolved.earlier(apart, size - 1), None) for size in sizes}
+
+    @property
+    def schemes(self) -> list[Positions]:
+        """The position schemes: that of the stack, and those of blocks that have others."""
+        return cast("list[Positions]", [self.positions, *(self.more_positions or ())])
 
     @staticmethod
     def _in_columns(step: Step) -> bool:
@@ -317,15 +361,15 @@ def through(
     cross_cache: LayerCache | None = None,
     convolved: tuple[LayerCache, LayerCache] | None = None,
 ) -> Float[Tensor, "B T D"]:
-    """Run some blocks, all in one context; a cache is that of a single block."""
-    for block in blocks:
+    """Run some blocks, in one context or each in its own; a cache is that of a single block."""
+    for block, own in zip(blocks, context.of_blocks or [context] * len(blocks), strict=True):
         x = block(
             x,
-            mask=context.mask,
-            rotation=context.rotation,
-            memory=context.memory,
-            memory_mask=context.memory_mask,
-            nearby=context.nearby,
+            mask=own.mask,
+            rotation=own.rotation,
+            memory=own.memory,
+            memory_mask=own.memory_mask,
+            nearby=own.nearby,
             cache=cache,
             cross_cache=cross_cache,
             convolved=convolved,

@@ -14,7 +14,7 @@ from glassformer.base.tensors import check_read
 from glassformer.base.typed import expect
 from glassformer.nn.cache import Cache, cache_of
 from glassformer.nn.compact_cache import RollingCache, RoundedSlotted, Slotted, StateCache, rounding_cache
-from glassformer.nn.config import ModelConfig
+from glassformer.nn.config import ModelConfig, StackConfig, blocks_of
 from glassformer.nn.heads import HEADS, SequenceHead
 from glassformer.nn.initialize import initialize
 from glassformer.nn.slots import Recent, Slots, StateSlots
@@ -157,14 +157,15 @@ class Transformer(nn.Module):
         rolls = capacity is None and not whole and type(self.reader) is Stack  # compiled steps cannot use it
         if stack.attention_rule == "linear":
             made = StateCache(n_layers, stack.head_width, capacity=capacity)
-        elif rolls and stack.pattern is not None and stack.pattern.window is not None:
-            made = RollingCache(n_layers, stack.pattern)
+        elif rolls and (widest := widest_window(stack)) is not None:
+            made = RollingCache(n_layers, widest)
         else:
             made = cache_of(n_layers, capacity)
         if self.rounds_cache and not isinstance(made, StateCache):
             made = rounding_cache(made)
-        if stack.convolution > 1:
-            made.taps, rolls = stack.convolution, capacity is None and not whole
+        taps = max(each.convolution for each in blocks_of(stack))
+        if taps > 1:
+            made.taps, rolls = taps, capacity is None and not whole
             kept = RollingCache(2 * n_layers, Pattern(window=made.taps)) if rolls else None
             made.convolved = kept or cache_of(2 * n_layers, capacity)
         return made
@@ -183,3 +184,10 @@ class Transformer(nn.Module):
             made = Slots(n_layers, most_rows=most_rows, room=room, recent=recent)
         made.taps = fresh.taps
         return made
+
+
+def widest_window(stack: StackConfig) -> Pattern | None:
+    """The pattern with the widest window of any block; None if some block has none."""
+    patterns = [each.pattern for each in blocks_of(stack)]
+    windows = [each for each in patterns if each is not None and each.window is not None]
+    return max(windows, key=lambda each: each.window or 0) if len(windows) == len(patterns) else None

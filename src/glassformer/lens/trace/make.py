@@ -23,6 +23,7 @@ from glassformer.lens.trace.reading import USUAL, Layout, Manner, Reading, Text,
 from glassformer.lens.trace.sight import SIDE, Sight, decided, look, shrunk
 from glassformer.lens.trace.steps import lens_of, steps_of, terms_of_logits
 from glassformer.lens.trace.value import Trace
+from glassformer.nn.config import blocks_of
 from glassformer.nn.count import count_parameters
 from glassformer.nn.ensemble import refuse_ensemble
 from glassformer.nn.observe import Evaluation
@@ -105,9 +106,10 @@ def refuse_large(model: Transformer, reading: Reading) -> None:
     T, S = len(reading.tokens), len(reading.source or [])
     config, weights = model.config, 0
     if config.decoder is not None:
-        weights += config.decoder.n_layers * config.decoder.n_heads * T * (T + S)
+        weights += sum(each.n_heads for each in blocks_of(config.decoder)) * T * (T + S)
     if config.encoder is not None:
-        weights += config.encoder.n_layers * config.encoder.n_heads * (S if config.decoder is not None else T) ** 2
+        heads = sum(each.n_heads for each in blocks_of(config.encoder))
+        weights += heads * (S if config.decoder is not None else T) ** 2
     if weights > MOST_WEIGHTS:
         raise DataError(
             f"A trace keeps every attention weight, at most {MOST_WEIGHTS:,}; a text of {max(T, S)} tokens has "

@@ -126,8 +126,7 @@ def no_positions(model: Transformer) -> None:
 
         return plain
 
-    for stack in stacks(model):
-        positions = stack.positions
+    for positions in (each for stack in stacks(model) for each in stack.schemes):
         rewire(positions, "embedding", nothing(positions.embedding))
         rewire(positions, "score_bias", nothing(positions.score_bias))
         rewire(positions, "rotation", unturned)
