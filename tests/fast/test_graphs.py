@@ -32,8 +32,8 @@ CHOICES = {
     "filtered": chooser(GREEDY, [without([BOS, 3])]),
     "drawn": chooser(Sampling(temperature=0.9, top_k=6, top_p=0.95, min_p=0.01, typical_p=0.9, seed=3)),
 }
-INSIDE = [each for each in (*INSIDES, *ORDERS) if each.get("feed_forward") != "experts"]
-"""Experts ask how many tokens each of them has, so they are not recorded."""
+INSIDE = [each for each in (*INSIDES, *ORDERS) if each.get("feed_forward") != "experts" and "layers" not in each]
+"""Experts ask how many tokens each of them has, so they are not recorded; nor are blocks that differ."""
 BOTH = ["decoder", "encoder-decoder"]
 
 

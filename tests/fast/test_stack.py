@@ -24,7 +24,8 @@ WITHIN = [{}, {"bias": False}, {"n_kv_heads": 2, "positions": "rotary"}, {"d_hea
 
 def own(variant):
     """Whether C++ has all parts of a variant."""
-    return variant.get("positions") != "shaw" and variant.get("feed_forward") != "experts"
+    alike = variant.get("feed_forward") != "experts" and "layers" not in variant
+    return alike and variant.get("positions") != "shaw"
 
 
 @shapes
