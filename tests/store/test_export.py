@@ -157,6 +157,7 @@ CHANGED = {
     "stride": 3,
     "block": 3,
     "summary": 2,
+    "layers": "0 d_ff=16",
     "global_tokens": 1,
     "sinks": 1,
     "bias": True,
