@@ -6,9 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.base.errors import DataError
-from glassformer.lens.plot import plot_architecture, plot_influence
+from glassformer.base.errors import CheckpointError, ConfigError, DataError
+from glassformer.data.dataset import Tokenizers
+from glassformer.lens.picture import answered, maps_of, sharpest_head
+from glassformer.lens.plot import plot_architecture, plot_influence, plot_maps_over_training
 from glassformer.lens.shapes import by_component, shapes_of
+from glassformer.store.checkpoint import save
+from lens.explored import LETTERS, small
 from lens.learners import untrained
 
 SOURCE, TARGET = torch.tensor([[6, 7, 8, 2]]), torch.tensor([[1, 7, 8]])
@@ -83,3 +87,23 @@ def test_an_influence_table_is_drawn_as_it_is():
     assert torch.equal(torch.tensor(figure.axes[0].images[0].get_array()).bool(), table)
     with pytest.raises(DataError, match=r"got \[5\]"):
         plot_influence(table[0])
+
+
+def test_one_head_at_every_checkpoint(tmp_path):
+    pytest.importorskip("matplotlib")
+    tokenizers = Tokenizers(LETTERS, LETTERS)
+    models = {0: small(), 10: small(), 20: small()}
+    for step, model in models.items():
+        save(tmp_path / "checkpoints" / f"step-{step:09d}", model, tokenizers)
+    figure = plot_maps_over_training(tmp_path, "abc")
+    shown = {axes.get_title(): torch.tensor(axes.images[0].get_array()) for axes in figure.axes if axes.get_title()}
+    assert [*shown] == ["step 0", "step 10", "step 20"]
+    batch = answered(models[20], tokenizers, "abc")
+    name, head = sharpest_head(maps_of(models[20], batch), "cross_attention")
+    for step, model in models.items():
+        assert torch.allclose(shown[f"step {step}"], maps_of(model, batch)[name][0, head])
+    with pytest.raises(CheckpointError, match="has no checkpoint"):
+        plot_maps_over_training(tmp_path / "checkpoints", "abc")
+    save(tmp_path / "other" / "checkpoints" / "step-000000000", small("decoder"), tokenizers)
+    with pytest.raises(ConfigError, match="one stack"):
+        plot_maps_over_training(tmp_path / "other", "abc")

@@ -31,16 +31,32 @@ def cross_attention_picture(model: Transformer, tokenizers: Tokenizers, source: 
 
     The picture shows the head with the sharpest attention.
     """
+    batch = answered(model, tokenizers, source)
+    seen = maps_of(model, batch)
+    name, head = sharpest_head(seen, "cross_attention")
+    rows, columns = words_of(tokenizers, batch)
+    return Picture(f"{name}, head {head}", heat_map(seen[name][0, head], rows, columns))
+
+
+def answered(model: Transformer, tokenizers: Tokenizers, source: str) -> Batch:
+    """Return a batch of one source text and the model's own answer."""
     ids = tokenizers.source.encode(source)
     (given,) = answer(model, [ids])
-    batch = Batch.pairs([ids], [given.ids]).to(next(model.parameters()).device)
+    return Batch.pairs([ids], [given.ids]).to(next(model.parameters()).device)
+
+
+def maps_of(model: Transformer, batch: Batch) -> dict[str, Float[Tensor, "B H T S"]]:
+    """Return what `observe` collects while an encoder-decoder reads a batch of pairs."""
     assert batch.source is not None
     with torch.no_grad(), Evaluation(model), observe(model) as seen:
         model(batch.tokens[:, :-1], source=batch.source)  # the row that reads token t writes token t + 1
-    name, head = sharpest_head(seen, "cross_attention")
-    rows = tokenizers.target.tokens(batch.tokens[0, 1:].tolist())
-    columns = tokenizers.source.tokens(batch.source[0].tolist())
-    return Picture(f"{name}, head {head}", heat_map(seen[name][0, head], rows, columns))
+    return seen
+
+
+def words_of(tokenizers: Tokenizers, batch: Batch) -> tuple[list[str], list[str]]:
+    """Return the tokens beside the rows and the columns of a map: those that are written, and those of the source."""
+    assert batch.source is not None
+    return tokenizers.target.tokens(batch.tokens[0, 1:].tolist()), tokenizers.source.tokens(batch.source[0].tolist())
 
 
 def sharpest_head(seen: Mapping[str, Float[Tensor, "B H T S"]], kind: str) -> tuple[str, int]:
