@@ -60,7 +60,7 @@ from glassformer.nn.transformer import Transformer
 from glassformer.train.estimate.outlook import look_ahead
 from glassformer.train.estimate.trial import noise_over, search
 from glassformer.train.finished.loading import load_run
-from glassformer.train.finished.use import classify, evaluate, parameters, translate
+from glassformer.train.finished.use import answer_lines, evaluate, parameters, translate
 from glassformer.train.finished.writing import Writer
 from glassformer.train.objective import next_token
 from glassformer.train.recipe import Recipe, load_recipe, override
@@ -127,7 +127,7 @@ CALLS: dict[str, Callable[[Case], object]] = {
     "trace": lambda c: trace(c.model, LETTERS, "abc"),
     "train_steps": train,
     # what a finished run is used with, and a run before it begins
-    "classify": lambda c: [*classify(c.labelled, [(1, "red cat"), (2, "cow")], 1)],
+    "answer_lines": lambda c: [*answer_lines(c.labelled, [(1, "red cat"), (2, "cow")], 1)],
     "evaluate": lambda c: evaluate(c.run, own(c), "dev"),
     "load_run": lambda c: load_run(c.run, own(c)),
     "look_ahead": lambda c: look_ahead(few(), c.folder / "new"),
@@ -169,7 +169,7 @@ RAISING = {
     "over_checkpoints": lambda c, stop: [*over_checkpoints(c.run, sequences=4, between=stop)],
     "search": lambda c, stop: search(few(), lambda *given: stop()),
     "translate": lambda c, stop: next(translate(c.run, (stop() for _ in "a"), 1)),
-    "classify": lambda c, stop: next(classify(c.labelled, (stop() for _ in "a"), 1)),
+    "answer_lines": lambda c, stop: next(answer_lines(c.labelled, (stop() for _ in "a"), 1)),
     "Writer": lambda c, stop: [*Writer(c.run, own(c)).write(["a b c"], poll=stop)],
     "observe": lambda c, stop: within(observe(c.model), stop),
     "silence": lambda c, stop: within(silence(c.model, [("cross", 0, 1)]), stop),
@@ -177,7 +177,7 @@ RAISING = {
 }
 LEFT = {
     "translate": lambda c: translate(c.run, [(1, "a b c"), (2, "b a c")], 1),
-    "classify": lambda c: classify(c.labelled, [(1, "red cat"), (2, "cow")], 1),
+    "answer_lines": lambda c: answer_lines(c.labelled, [(1, "red cat"), (2, "cow")], 1),
     "Writer": lambda c: Writer(c.run, own(c)).write(["a b c", "b a c"]),
     "noise_over": lambda c: noise_over(few()),
     "over_checkpoints": lambda c: over_checkpoints(c.run, sequences=4),

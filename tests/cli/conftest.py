@@ -17,10 +17,11 @@ from glassformer.decode.choose.words import NO_WISHES, Wishes
 from glassformer.decode.stream import Piece
 from glassformer.nn.count import Row
 from glassformer.train.finished.ranked import Asked
-from glassformer.train.finished.use import Classified, Translated
+from glassformer.train.finished.use import Translated
 from glassformer.train.recipe import Recipe, dumps_recipe, override
 from glassformer.train.record.events import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
 from glassformer.train.sample_lengths import Untrained
+from glassformer.train.tasks.labels import Classified
 
 STEPS = 6
 
@@ -124,7 +125,7 @@ class Session(ModuleType):
                 batch = []
         yield from batch
 
-    def classify(
+    def answer_lines(
         self,
         run: Path,
         lines: Iterator[tuple[int, str]],

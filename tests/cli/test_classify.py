@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
+
+import pytest
 
 from cli.conftest import Input
+from glassformer.train.recipe import Recipe, dumps_recipe, override
+
+
+@pytest.fixture
+def a_run(a_run: Path) -> Path:
+    """A run on labelled text."""
+    settings = {"data.task": "labelled", "data.layout": "label", "training.metric": "loss", "decode.batch_size": 3}
+    (a_run / "recipe.toml").write_text(dumps_recipe(override(Recipe("old"), settings)))
+    return a_run
 
 
 def ask(run, monkeypatch, data: bytes, *words: str):

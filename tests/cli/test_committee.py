@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Input
+from glassformer.train.recipe import Recipe, dumps_recipe, override
 from glassformer.train.run.session import start
 from train.examples import follow, recipe
 from train.test_classifier import asked
@@ -87,8 +88,12 @@ def test_each_verb_hands_all_runs_on(run, session, a_run, monkeypatch):
     other = Path("runs/other")
     other.mkdir()
     (other / "recipe.toml").write_bytes((a_run / "recipe.toml").read_bytes())
+    pairs = (a_run / "recipe.toml").read_text()
+    settings = {"data.task": "labelled", "data.layout": "label", "training.metric": "loss"}
+    (a_run / "recipe.toml").write_text(dumps_recipe(override(Recipe("old"), settings)))
     monkeypatch.setattr("sys.stdin", Input(b"x\n"))
     run("classify", "runs/old", "runs/other", "--average", "3")
+    (a_run / "recipe.toml").write_text(pairs)
     monkeypatch.setattr("sys.stdin", Input(b"x\n"))
     run("translate", "runs/old", "runs/other", "--average", "3")
     told = run("evaluate", "runs/old", "runs/other", "--average", "3")

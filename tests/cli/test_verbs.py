@@ -17,8 +17,8 @@ from cli.conftest import Input
 from glassformer.base.errors import DataError
 from glassformer.cli.demo import curve, milestones, scene
 from glassformer.cli.input_lines import lines_of
+from glassformer.cli.lines import answers, on_one_line
 from glassformer.cli.main import main
-from glassformer.cli.translate import answers, on_one_line
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.record.events import Evaluated, Sample
 

@@ -9,8 +9,9 @@ import pytest
 
 from glassformer.base.errors import ConfigError
 from glassformer.data import batch, config
-from glassformer.data.config import DataConfig, TokenizerConfig
+from glassformer.data.config import DataConfig, TokenizerConfig, kind_of
 from glassformer.data.dataset import Tokenizers, encode_pairs
+from glassformer.data.kinds import KINDS, LAYOUTS, unused
 from glassformer.data.pairs import Pair
 from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXTS
 from glassformer.data.synthetic import TASKS
@@ -180,19 +181,17 @@ def test_two_kinds_are_fine_when_not_shared_and_bpe_may_have_no_merge() -> None:
     assert TokenizerConfig(kind="bpe", vocab_size=262).vocab_size == 262
 
 
-@pytest.mark.parametrize("task", [*TASKS, "pairs", "labelled", "text", "trajectories"])
+@pytest.mark.parametrize("task", sorted({*TASKS, *KINDS}))
 def test_every_setting_belongs_to_some_task_and_none_is_said_to_have_no_use_where_it_has(task: str) -> None:
     """What a task does not use are just those fields that another task does."""
     names = {name for name, _ in DataConfig.__dataclass_fields__.items()}
-    assert {*config.unused(task)} < names
+    assert {*unused(kind_of(task))} < names
     everywhere = {"task", "layout"} | {
         f"{split}{side}" for split in config.SPLITS for side in ("", "_source", "_target")
     }
-    used_somewhere = {
-        name for each in [*TASKS, *config.FILES, TEXT, config.TRAJECTORIES] for name in names - {*config.unused(each)}
-    }
+    used_somewhere = {name for each in [*TASKS, *KINDS] for name in names - {*unused(kind_of(each))}}
     assert used_somewhere == names
-    assert not everywhere & {*config.unused(task)}
+    assert not everywhere & {*unused(kind_of(task))}
 
 
 def test_text_is_named_by_its_own_settings() -> None:
@@ -205,7 +204,7 @@ def test_text_is_named_by_its_own_settings() -> None:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_an_objective_goes_with_its_layout_and_no_other(objective: str) -> None:
-    for layout in config.LAYOUTS:
+    for layout in LAYOUTS:
         if layout == OBJECTIVES[objective]:
             assert DataConfig(task=TEXT, objective=objective, layout=layout).layout == layout
         else:
@@ -224,10 +223,8 @@ def test_files_of_a_split() -> None:
 
 def test_every_layout_of_the_config_has_a_batch_and_lengths() -> None:
     encoded = encode_pairs([Pair("ab", "c")], _bytes())
-    for layout in [
-        each for each in config.LAYOUTS if each not in (*TEXT_LAYOUTS, config.ACTIONS)
-    ]:  # those have no pairs
-        if layout == config.LABEL:
+    for layout in [each for each in LAYOUTS if each not in (*TEXT_LAYOUTS, "actions")]:  # those have no pairs
+        if layout == "label":
             encoded = encode_pairs([Pair("ab", "c")], Tokenizers(ByteTokenizer(), Labels(["b", "c"])))
         source, target = encoded.lengths(layout)
         made = batch.collate(encoded, [0], layout)

@@ -9,7 +9,8 @@ from itertools import product
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import EQUAL_LENGTHS, DataConfig
+from glassformer.data.config import DataConfig
+from glassformer.data.kinds import EQUAL_LENGTHS
 from glassformer.data.pairs import Pair
 from glassformer.data.synthetic import TASKS, make_pairs, spell
 

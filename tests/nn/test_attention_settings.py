@@ -8,7 +8,7 @@ from glassformer import StackConfig, Transformer
 from glassformer.base.contradictions import ADDS_TO_SCORES
 from glassformer.base.errors import ConfigError
 from glassformer.base.pattern import Pattern
-from glassformer.data.config import LAYOUTS
+from glassformer.data.kinds import LAYOUTS
 from glassformer.nn.positions import POSITIONS, Positions
 from glassformer.nn.recipe import ModelRecipe
 from specimens import config, stack

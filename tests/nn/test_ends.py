@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from glassformer import Attention, Mask, ModelConfig, Transformer
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import LAYOUTS
+from glassformer.data.kinds import LAYOUTS
 from glassformer.nn.attention import reference
 from glassformer.nn.feed_forward import ACTIVATIONS
 from glassformer.nn.heads import Head, HeadTransform

@@ -9,7 +9,7 @@ import pytest
 from glassformer import Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.base.order import RelativeConfig, RotaryConfig
-from glassformer.data.config import LAYOUTS
+from glassformer.data.kinds import LAYOUTS
 from glassformer.nn.recipe import ModelRecipe
 from specimens import config
 

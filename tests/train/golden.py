@@ -25,7 +25,6 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from glassformer.data.config import FILES
 from glassformer.fast import for_training
 from glassformer.fast.native import has_cpp
 from glassformer.fast.training import SWITCH
@@ -77,7 +76,11 @@ FED: dict[str, Callable[[random.Random], Iterator[str]]] = {"classify": labelled
 
 def recipes() -> list[str]:
     """The named recipes that make their own data or are given some here."""
-    return [name for name in known_recipes() if name in (*FED, *WRITTEN) or load_recipe(name).data.task not in FILES]
+    return [
+        name
+        for name in known_recipes()
+        if name in (*FED, *WRITTEN) or load_recipe(name).data.task not in (PAIRS, LABELLED)
+    ]
 
 
 def losses(name: str, steps: int = STEPS) -> list[float]:

@@ -16,7 +16,7 @@ from glassformer.decode.answer import answer
 from glassformer.decode.classify import label_probabilities
 from glassformer.decode.generate import generate
 from glassformer.store.checkpoint import load
-from glassformer.train.finished.use import classify, evaluate, translate
+from glassformer.train.finished.use import answer_lines, evaluate, translate
 from glassformer.train.run.session import resume, start
 from glassformer.train.sources.prepare import model_config, prepare
 from train.examples import assert_same_end, follow, model, recipe, sequences
@@ -122,13 +122,13 @@ def test_lines_are_labelled_in_order_whatever_the_batches(run, size):
     loaded = load(run)
     texts = [text for text, _ in DEV]
     expected = [loaded.model(Batch.labelled([loaded.tokenizers.source.encode(text)], [0]).tokens)[0] for text in texts]
-    for found, scores in zip(classify(run, enumerate([*texts, "x cat y"], 1), size), expected, strict=False):
+    for found, scores in zip(answer_lines(run, enumerate([*texts, "x cat y"], 1), size), expected, strict=False):
         shares = scores.softmax(-1)
         assert list(found.probabilities) == ["cat", "cow", "dog"]
         assert list(found.probabilities.values()) == pytest.approx(shares.tolist(), abs=1e-6)
         assert found.label == ["cat", "cow", "dog"][int(shares.argmax())]
         assert [*found.unknown] == []
-    *_, last = classify(run, enumerate(["x cat y"], 1), size)
+    *_, last = answer_lines(run, enumerate(["x cat y"], 1), size)
     assert [*last.unknown] == ["x", "y"]
 
 
@@ -136,16 +136,16 @@ def test_a_line_longer_than_the_model_takes_is_named_and_not_cut(tmp_path):
     follow(start(asked(tmp_path, model__max_len=6, training__steps=1), tmp_path / "run"))
     lines = [(1, "red cat"), (4, "red cat " * 3)]
     with pytest.raises(DataError, match=r"max_len=6 tokens, <bos> included; line 4 has 7: 'red cat"):
-        list(classify(tmp_path / "run", lines, 2))
-    assert len(list(classify(tmp_path / "run", lines[:1], 2))) == 1
+        list(answer_lines(tmp_path / "run", lines, 2))
+    assert len(list(answer_lines(tmp_path / "run", lines[:1], 2))) == 1
 
 
 def test_a_run_is_asked_for_what_it_gives(run, tmp_path):
     with pytest.raises(ConfigError, match=r"gives labels and answers no lines.*glassformer classify"):
         list(translate(run, [(1, "a")], 1))
     follow(start(recipe(training__steps=1), tmp_path / "run"))
-    with pytest.raises(ConfigError, match=r"writes answers and gives no labels.*glassformer translate"):
-        list(classify(tmp_path / "run", [(1, "a")], 1))
+    with pytest.raises(ConfigError, match=r"writes answers and answers no lines by itself.*glassformer translate"):
+        list(answer_lines(tmp_path / "run", [(1, "a")], 1))
 
 
 def test_probabilities_of_any_batches_are_those_of_each_alone():

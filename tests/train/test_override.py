@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import LAYOUTS
+from glassformer.data.kinds import LAYOUTS
 from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import Recipe, anchored, load_recipe, override
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import LAYOUTS, DataConfig
+from glassformer.data.config import DataConfig
+from glassformer.data.kinds import LAYOUTS
 from glassformer.nn.transformer import Transformer
 from glassformer.train.recipe import (
     Recipe,

@@ -7,7 +7,7 @@ import pytest
 from glassformer.lens.server.subject import subject_of
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import step_folder
-from glassformer.train.finished.use import classify, translate
+from glassformer.train.finished.use import answer_lines, translate
 from glassformer.train.finished.writing import Writer, note_of
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.session import resume, start
@@ -80,7 +80,7 @@ def test_a_label_for_a_text_of_a_new_length_is_told(tmp_path):
     follow(start(override(recipe(), asked | files | QUICK), tmp_path / "run"))
     assert lengths(tmp_path / "run") == {"text": [2, 3]}
     lines = [(1, "a"), (2, "a b"), (3, "a b c a")]
-    found = [each.untrained for each in classify(tmp_path / "run", lines, 2)]
+    found = [each.untrained for each in answer_lines(tmp_path / "run", lines, 2)]
     assert found == [Untrained(1, 2, 3, "text"), None, Untrained(4, 2, 3, "text")]
 
 

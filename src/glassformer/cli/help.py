@@ -10,7 +10,7 @@ from glassformer.base.errors import GlassformerError
 from glassformer.cli.arguments import usage
 from glassformer.cli.generate import sampled
 from glassformer.cli.settings import setting_lines
-from glassformer.cli.verbs import COMMON, VERBS, Option
+from glassformer.cli.verbs import COMMON, LINE_VERBS, VERBS, Option
 from glassformer.proof.check.signatures import DOCUMENTED
 from glassformer.train.breaks.table import BREAKS
 from glassformer.train.recipe import Recipe, known_recipes, load_recipe, read_recipe
@@ -51,11 +51,7 @@ EXAMPLES = {
         "glassformer serve runs/lm --decode.precision int8",
         "glassformer serve runs/multi30k --host 0.0.0.0 --key-file key.txt --name translate.example",
     ),
-    "classify": (
-        "glassformer classify runs/classify < lines.txt > labels.txt",
-        "glassformer classify runs/classify --json < lines.txt",
-        "glassformer classify runs/a runs/b runs/c < lines.txt",
-    ),
+    **{name: each.examples for name, each in LINE_VERBS.items()},
     "rollout": (
         "glassformer rollout runs/decision",
         "glassformer rollout runs/decision --return -8 --return -30 --episodes 50 --save episodes.npz",

@@ -16,7 +16,7 @@ from glassformer.base.cache_folder import OUT_OF_DISK
 from glassformer.base.errors import ConfigError, GlassformerError, RecipeError, is_out_of_memory
 from glassformer.base.launched import NAMES, launched
 from glassformer.base.processors import check_environment, shorten_waits
-from glassformer.cli.verbs import VERBS
+from glassformer.cli.verbs import LINE_VERBS, VERBS
 
 REQUIRED = ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch")
 """The packages that glassformer cannot work without."""
@@ -129,6 +129,10 @@ def run_verb(name: str, words: list[str]) -> int:
     from glassformer.fast import put_on_decoding
 
     with notes_to(say), put_on_decoding():
+        if name in LINE_VERBS:
+            from glassformer.cli.lines import run_line_verb
+
+            return run_line_verb(LINE_VERBS[name], arguments)
         return import_module(f"glassformer.cli.{name}").run(arguments)
 
 

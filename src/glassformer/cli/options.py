@@ -114,8 +114,6 @@ ONLY = Option("only", "NAME", "Test only this property, function or class; sever
 STRICT = Option("strict", None, "Exit code 3, too, if a function or class of the file was not looked at.")
 LIMIT = Option("limit", "SECONDS", "Time limit for all of the file's code (default: 60).")
 BATCH_SIZE = Option("batch-size", "N", "Lines processed together (default: the recipe's).")
-PROBABILITIES = Option("probabilities", None, "After the label, TAB and label=probability for every label.")
-JSON_LINES = Option("json", None, "One JSON object per line, with label and probabilities; null for a blank line.")
 N_BEST = Option(
     "n-best",
     "N",

@@ -14,6 +14,7 @@ from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.data.config import DataConfig
 from glassformer.train.tasks import task_of
+from glassformer.train.tasks.task import ROLLOUT
 
 if TYPE_CHECKING:
     from glassformer.control.rollout import Agent, Played
@@ -28,7 +29,7 @@ def run(arguments: Arguments) -> int:
     folder = existing_run(str(arguments.target))
     recipe, given = recipe_of(folder), arguments.options
     data = recipe.data
-    task_of(data).refuse_unfit(folder, "rollout")
+    task_of(data).refuse_unfit(folder, ROLLOUT)
     name = environment_of(data, given.get("env"))
     asked = [number("return", each) for each in arguments.lists.get("return", [])]
     episodes = whole_number("episodes", given.get("episodes", "10"), MOST, 10)

@@ -33,7 +33,6 @@ from glassformer.cli.options import (
     JOBS,
     JSON,
     JSON_ANSWERS,
-    JSON_LINES,
     LEARNING,
     LIMIT,
     LOG,
@@ -52,7 +51,6 @@ from glassformer.cli.options import (
     PLAIN,
     PLOT,
     PORT,
-    PROBABILITIES,
     PRUNE,
     PRUNED,
     REGEX,
@@ -68,10 +66,13 @@ from glassformer.cli.options import (
     Option,
     Verb,
 )
+from glassformer.train.tasks import TASKS
 
 SECTIONS = ("data", "tokenizer", "model", "training", "optimizer", "checkpoint", "decode", "distributed")
 
 
+LINE_VERBS = {task.line_verb.name: task.line_verb for task in TASKS.values() if task.line_verb}
+"""The verbs that tasks declare: a line of output for each line of input."""
 COMMON = (
     Option("help", None, "Show this help."),
     Option("debug", None, "Show the traceback of an error; GLASSFORMER_DEBUG=1 does the same."),
@@ -161,15 +162,16 @@ VERBS: dict[str, Verb] = {
         ("decode",),
         ("precision", "compile", "cache", "threads"),
     ),
-    "classify": Verb(
-        "label text line by line",
-        "RUN",
-        "Read lines from standard input, write the label of each to standard output. A blank line stays blank; no "
-        "line is truncated. Several RUNs with the same labels answer as a committee (an ensemble), by the mean of "
-        "their probabilities, which is more often right than one model, as a rule.",
-        (PROBABILITIES, JSON_LINES, AVERAGE, BATCH_SIZE, FIELD, PLAIN),
-        many=True,
-    ),
+    **{
+        name: Verb(
+            each.summary,
+            "RUN",
+            each.about,
+            (*(Option(flag, None, what) for flag, what in each.switches), AVERAGE, BATCH_SIZE, FIELD, PLAIN),
+            many=each.many,
+        )
+        for name, each in LINE_VERBS.items()
+    },
     "rollout": Verb(
         "let a Decision Transformer act",
         "RUN",

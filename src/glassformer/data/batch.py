@@ -33,8 +33,8 @@ from glassformer.base.tensors import (
     check_shape,
 )
 from glassformer.base.typed import came, expect
-from glassformer.data.config import LABEL
 from glassformer.data.dataset import Encoded
+from glassformer.data.kinds import LABEL
 from glassformer.data.rows import check_lists, pad
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP
 from glassformer.data.tokens.words import FIRST_LABEL

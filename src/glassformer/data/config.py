@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup, suggestion
 from glassformer.base.settings import check, setting
-from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXT_SETTINGS, TEXTS
-from glassformer.data.trajectories.settings import ACTIONS, TRAJECTORIES, TRAJECTORY_SETTINGS
-from glassformer.nn.recipe import ACTING, Layout
+from glassformer.data.kinds import EQUAL_LENGTHS, KINDS, LAYOUTS, MADE, PAIRED, PAIRS, Kind, readers, unused
+from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXTS
 
-PAIRS = "pairs"
-LABELLED = "labelled"
-FILES = (PAIRS, LABELLED)
-"""The tasks that read pairs from the user's files."""
-NO_ANSWERS = {LABELLED: "gives labels", TEXT: "predicts running text", TRAJECTORIES: "acts in an environment"}
-"""Tasks, and what they do in place of answers."""
-EQUAL_LENGTHS = ("copy", "reverse", "sort")
-"""The tasks whose answers have as many tokens as their sources."""
 SPLITS = ("train", "dev", "test")
-LABEL = "label"
-LAYOUTS = {
-    "encoder-decoder": Layout(encoder=True, decoder=True),
-    "encoder": Layout(encoder=True, blanks=True),
-    LABEL: Layout(encoder=True, head="classify"),
-    "decoder": Layout(decoder=True),
-    "masked": Layout(encoder=True, blanks=True),
-    ACTIONS: Layout(decoder=True, head=ACTING, tokens=False),
-}
-PAIRED = next(iter(LAYOUTS))
 BYTES_AND_SPECIALS = 256 + 6  # the smallest byte-level vocabulary: every byte, and the six special tokens
 MOST_ENTRIES = 2**20
 """Most entries of a vocabulary, and most symbols of a task: no model here has a wider head."""
@@ -43,33 +23,12 @@ MOST_COUNT = 2**31 - 1
 BLEU_TOKENIZERS = ("auto", "13a", "zh", "ja-mecab", "ko-mecab", "char", "intl", "none")
 BLEU_ORDERS = ("auto", "full", "effective")
 
-USES: tuple[tuple[tuple[str, ...], str, Callable[[str], bool]], ...] = (
-    (
-        ("symbols", "min_length", "max_length"),
-        f"the tasks {', '.join(EQUAL_LENGTHS)}",
-        lambda task: task in EQUAL_LENGTHS,
-    ),
-    (tuple(MOST_PAIRS), "the tasks that make their own pairs", lambda task: task not in (*FILES, TEXT)),
-    (("bleu_tokenizer", "bleu_order"), f"data.task={PAIRS!r}", lambda task: task == PAIRS),
-    (("text_column", "label_column"), f"data.task={LABELLED!r}", lambda task: task == LABELLED),
-    (("source_field", "target_field"), f"data.task={PAIRS!r}", lambda task: task == PAIRS),
-    (("header",), "the tasks that read pairs or labels from files", lambda task: task in FILES),
-    (("json",), "the tasks that read text from files", lambda task: task in (*FILES, TEXT)),
-    (("skip_empty",), "the tasks that read files", lambda task: task in (*FILES, TEXT)),
-    (TEXT_SETTINGS, f"data.task={TEXT!r}", lambda task: task == TEXT),
-    (
-        ("window", "dev_share"),
-        f"data.task={TEXT!r} and data.task={TRAJECTORIES!r}",
-        lambda task: task in (TEXT, TRAJECTORIES),
-    ),
-    (TRAJECTORY_SETTINGS, f"data.task={TRAJECTORIES!r}", lambda task: task == TRAJECTORIES),
-)
-"""Settings that only some tasks read: their names, a phrase for those tasks, and a test for one of them."""
 
+def kind_of(task: str) -> Kind:
+    """The kind of a task. Errors: `ConfigError` for an unknown one, with the nearest."""
+    from glassformer.data.synthetic import TASKS  # here, because their signatures name `DataConfig`
 
-def unused(task: str) -> list[str]:
-    """The settings that a task does not read."""
-    return [name for names, _, reads in USES if not reads(task) for name in names]
+    return lookup({**dict.fromkeys(TASKS, MADE), **KINDS}, task, "data.task")
 
 
 @dataclass(frozen=True)
@@ -77,8 +36,8 @@ class DataConfig:
     """The data to learn from: pairs of texts, from the user's files or made by a task; or running text."""
 
     task: str = PAIRS
-    """"pairs", "labelled" and "trajectories" read the files below, "text" running text; any other task generates
-    pairs."""
+    """"text" reads running text; copy, reverse, sort, numbers and spell generate pairs; all others read the files
+    below."""
     train: str | None = None
     """Training pairs, one file: source (or text), TAB, target (or label) on each line, or .csv, or JSON; plain or
     .gz."""
@@ -99,9 +58,9 @@ class DataConfig:
     test_target: str | None = None
     """Target side of the test pairs."""
     text_column: str | None = None
-    """Labelled files: column of the text, by name or number from 1 (JSON: field); unset: first (JSON: text)."""
+    """Files with labels: column of the text, by name or number from 1 (JSON: field); unset: first (JSON: text)."""
     label_column: str | None = None
-    """Labelled files: column of the label, likewise; unset: second (JSON: label)."""
+    """Files with labels: column of the label, likewise; unset: second (JSON: label)."""
     source_field: str | None = None
     """Pairs: column of the source, by name or number from 1 (JSON: field, as translation.en); unset: first (JSON:
     source)."""
@@ -130,7 +89,7 @@ class DataConfig:
     """Longest source of copy, reverse and sort, in symbols; equal to `min_length`, there is no padding."""
     layout: str = PAIRED
     """"encoder-decoder"; "encoder": [source, <sep>, blanks], blanks filled at once; "label": one label per text;
-    running text: as the objective needs; trajectories: "actions"."""
+    running text: as the objective needs; other tasks: their own, as "actions" of trajectories."""
     train_size: int = setting(100_000, 1, MOST_PAIRS["train_size"])
     """Training pairs that a synthetic task generates."""
     dev_size: int = setting(500, 1, MOST_PAIRS["dev_size"])
@@ -176,24 +135,29 @@ class DataConfig:
     def __post_init__(self) -> None:
         from glassformer.data.file_checks import check_files, check_names
         from glassformer.data.running.text_checks import check_text
-        from glassformer.data.synthetic import TASKS  # here, because their signatures name this class
         from glassformer.data.trajectories.checks import check_trajectories
 
         check(self, "data")
-        lookup(dict.fromkeys((*TASKS, *FILES, TEXT, TRAJECTORIES)), self.task, "data.task")
+        kind = kind_of(self.task)
         if self.layout not in LAYOUTS:
             raise ConfigError(f"data.layout={self.layout!r} is not known. {suggestion(self.layout, LAYOUTS)}")
-        if (self.task == LABELLED) != (self.layout == LABEL):
-            raise ConfigError(
-                f"data.task={LABELLED!r} and data.layout={LABEL!r} only work together; got "
-                f"data.task={self.task!r} and data.layout={self.layout!r}. Set both, or neither."
-            )
+        for name, its in KINDS.items():
+            if its.layouts and (its is kind) != (self.layout in its.layouts):
+                raise ConfigError(
+                    f"data.task={name!r} and data.layout={' or '.join(map(repr, its.layouts))} only work together; got "
+                    f"data.task={self.task!r} and data.layout={self.layout!r}. Set both, or neither."
+                )
         check_names(self)
         check_files(self)
         self._check_use()
         self._check_sizes()
         check_text(self)
         check_trajectories(self)
+
+    @property
+    def kind(self) -> Kind:
+        """What the task reads."""
+        return kind_of(self.task)
 
     def files(self, split: str) -> tuple[str | None, str | None, str | None]:
         """The TSV file, the source file and the target file named for one of `SPLITS`; None where not given."""
@@ -214,14 +178,14 @@ class DataConfig:
             path = self.text_file(split)
             return [] if path is None else [path]
         found = [path for path in self.files(split) if path is not None]
-        if found or self.task not in FILES:
+        if found or not self.kind.line:
             return found
-        if self.task == LABELLED:
+        if self.kind.files == 1:
             raise ConfigError(
-                f"There is no file for the {split} texts. Set data.{split} to a file whose lines are text, TAB, label."
+                f"There is no file for the {split} texts. Set data.{split} to a file whose lines are {self.kind.line}."
             )
         raise ConfigError(
-            f"There is no file for the {split} pairs. Set data.{split} to a file whose lines are source, TAB, target, "
+            f"There is no file for the {split} pairs. Set data.{split} to a file whose lines are {self.kind.line}, "
             f"or data.{split}_source and data.{split}_target to two parallel files, or data.task to a synthetic task."
         )
 
@@ -229,10 +193,9 @@ class DataConfig:
         """Refuse a setting that the task would silently ignore; a switch that is off asks for nothing."""
         values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
         given = [name for name, (value, default) in values.items() if value != default and value is not False]
-        for name in sorted({*unused(self.task)} & {*given}):
-            whose = next(whose for names, whose, _ in USES if name in names)
+        for name in sorted({*unused(self.kind)} & {*given}):
             raise ConfigError(
-                f"data.{name} belongs to {whose}; got data.{name}={getattr(self, name)!r} with "
+                f"data.{name} belongs to {readers(name)}; got data.{name}={getattr(self, name)!r} with "
                 f"data.task={self.task!r}, which does not use it. Remove data.{name}."
             )
 

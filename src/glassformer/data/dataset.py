@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from glassformer.base.errors import DataError
 from glassformer.base.registry import lookup
-from glassformer.data.config import LABEL, LABELLED, PAIRED, PAIRS, DataConfig, TokenizerConfig
+from glassformer.data.config import DataConfig, TokenizerConfig
+from glassformer.data.kinds import LABEL, LABELLED, PAIRED, PAIRS
 from glassformer.data.lines import no_such_file
 from glassformer.data.pairs import Columns, Loaded, Pair, read_labelled, read_pairs, refuse_one_class
 from glassformer.data.sequences import Sequences

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import FILES, LABELLED, PAIRS, SPLITS, TEXT, TEXTS, TRAJECTORIES, DataConfig
+from glassformer.data.config import SPLITS, DataConfig
+from glassformer.data.kinds import PAIRS
 from glassformer.data.lines import no_such_file
+from glassformer.data.running.text_settings import TEXT, TEXTS
 
 
 def check_names(config: DataConfig) -> None:
@@ -28,12 +30,12 @@ def check_files(config: DataConfig) -> None:
                 f"data.task={TEXT!r} reads running text and no pairs, but {given[0]} is set. Set "
                 f"data.{TEXTS[split]} to the text instead, or data.task to {PAIRS!r}."
             )
-        if given and config.task not in (*FILES, TRAJECTORIES):
+        if given and not config.kind.files:
             raise ConfigError(
                 f"data.task={config.task!r} makes its own pairs and reads no files, but {given[0]} is set. "
                 f"Remove {given[0]}, or set data.task = {PAIRS!r}."
             )
-        if config.task in (LABELLED, TRAJECTORIES) and (source or target):
+        if config.kind.files == 1 and (source or target):
             raise ConfigError(
                 f"data.task={config.task!r} reads one file per split, but {given[0]} is set. Set data.{split} instead."
             )

@@ -17,7 +17,7 @@ from glassformer.study.grid import Arm, combination, shown
 from glassformer.train.finished.use import evaluate, parameters
 from glassformer.train.recipe import Recipe, anchored, load_recipe, override
 from glassformer.train.run.resumable import flat
-from glassformer.train.tasks import task_of
+from glassformer.train.tasks import METRICS, task_of
 
 # The folder of a study: where its arms are, how far each has come, and whether an arm fits the recipe asked for.
 
@@ -120,7 +120,7 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
 
 # The result of a finished arm, from which table and plots are made: a line of results.jsonl.
 
-SHARES = ("exact_match", "token_accuracy", "accuracy", "macro_f1")
+SHARES = tuple(name for name, each in METRICS.items() if each.share)
 """Metrics from 0 to 1, for which it makes sense to ask when they reach 99 %."""
 ENOUGH = 0.99
 

@@ -17,17 +17,11 @@ from typing import Any, TypeVar, cast
 
 from glassformer.base.contradictions import OPTIMIZER, STACK, TRAINING, ignored
 from glassformer.base.errors import ConfigError, RecipeError
-from glassformer.base.registry import suggestion
+from glassformer.base.registry import lookup, suggestion
 from glassformer.base.typed import TYPED, annotations_of, check_types, is_of, types_in
-from glassformer.data.config import (
-    LAYOUTS,
-    SPLITS,
-    TEXTS,
-    DataConfig,
-    TokenizerConfig,
-    names_file,
-    unused,
-)
+from glassformer.data.config import SPLITS, DataConfig, TokenizerConfig, kind_of, names_file
+from glassformer.data.kinds import LAYOUTS, unused
+from glassformer.data.running.text_settings import TEXTS
 from glassformer.nn.recipe import ModelRecipe, unread
 from glassformer.train.breaks.table import break_names, check_possible
 from glassformer.train.optim.optimizer_config import OptimizerConfig
@@ -37,7 +31,7 @@ from glassformer.train.settings import (
     DecodeConfig,
     TrainingConfig,
 )
-from glassformer.train.tasks import task_of
+from glassformer.train.tasks import METRICS, task_of
 
 Section = TypeVar("Section")
 
@@ -70,6 +64,7 @@ class Recipe:
                 f"name must be a plain name without slashes, as it names a folder; got {self.name!r}. "
                 'Try name = "my-run".'
             )
+        lookup(METRICS, self.training.metric, "training.metric")
         self.model.refuse_unread(self.data.layout, LAYOUTS)
         check_possible(break_names(self.training.broken), task_of(self.data).sketch(self))
         if self.distributed.shard and self.optimizer.name != "adamw":
@@ -194,7 +189,7 @@ def _left_behind(sections: Mapping[str, Mapping[str, object]]) -> dict[str, list
     schedule, optimizer = chosen.get("training.schedule"), chosen.get("optimizer.name")
     left = {
         "data": [
-            *(unused(str(chosen["data.task"])) if "data.task" in chosen else []),
+            *(unused(kind_of(str(chosen["data.task"]))) if "data.task" in chosen else []),
             *(["environment"] if chosen.get("data.train") is not None else []),
         ],
         "model": model,

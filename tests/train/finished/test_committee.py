@@ -10,7 +10,7 @@ import torch
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.decode.classify import label_probabilities
 from glassformer.store.checkpoint import load, load_mean
-from glassformer.train.finished.use import classify, evaluate
+from glassformer.train.finished.use import answer_lines, evaluate
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.session import start
 from glassformer.train.score.labels import evaluate_committee
@@ -49,7 +49,7 @@ def by_hand(runs: list[Path], texts: list[str], loaded=load) -> torch.Tensor:
 
 @pytest.mark.parametrize("size", [1, 3, 99])
 def test_lines_get_the_label_of_the_mean(runs, size):
-    told = list(classify(runs[0], enumerate(LINES, 1), size, others=runs[1:]))
+    told = list(answer_lines(runs[0], enumerate(LINES, 1), size, others=runs[1:]))
     expected = by_hand(runs, LINES)
     assert [list(each.probabilities) for each in told] == [NAMES] * len(LINES)
     found = torch.tensor([list(each.probabilities.values()) for each in told], dtype=torch.float64)
@@ -60,14 +60,14 @@ def test_lines_get_the_label_of_the_mean(runs, size):
 def test_what_a_text_lacks_is_told_of_the_member_that_lacks_the_most(runs):
     """Of words or of characters: x is none that the second has met, y is, and the first has met neither word."""
     for order in (runs[:2], runs[1::-1]):
-        told = classify(order[0], [(1, "cat xxx"), (2, "y yy dog")], 1, others=order[1:])
+        told = answer_lines(order[0], [(1, "cat xxx"), (2, "y yy dog")], 1, others=order[1:])
         assert [[*each.unknown] for each in told] == [["x", "x", "x"], ["y", "yy"]]
 
 
 def test_a_run_alone_is_as_it_was(runs):
     found = load(runs[0])
     alone = label_probabilities(found.model, [found.tokenizers.source.encode(LINES[0])])
-    [told] = classify(runs[0], [(1, LINES[0])], 1)
+    [told] = answer_lines(runs[0], [(1, LINES[0])], 1)
     assert list(told.probabilities.values()) == alone[0].tolist()
 
 
@@ -99,7 +99,7 @@ def test_other_data_are_scored_as_of_one_run(runs, tmp_path):
 
 
 def test_the_mean_of_checkpoints_is_taken_of_every_member(runs):
-    [told] = classify(runs[0], [(1, LINES[0])], 1, 2, runs[1:])
+    [told] = answer_lines(runs[0], [(1, LINES[0])], 1, 2, runs[1:])
     expected = by_hand(runs, LINES[:1], lambda run: load_mean(run, 2))
     assert list(told.probabilities.values()) == pytest.approx(expected[0].tolist(), abs=1e-6)
 
@@ -107,7 +107,7 @@ def test_the_mean_of_checkpoints_is_taken_of_every_member(runs):
 def test_a_text_that_is_too_long_is_told_with_the_run(runs, tmp_path):
     """The third takes six tokens, of which <bos> is one."""
     long = " ".join(["red"] * 6)
-    answers = classify(runs[0], [(4, "red"), (7, long)], 9, others=runs[1:])
+    answers = answer_lines(runs[0], [(4, "red"), (7, long)], 9, others=runs[1:])
     assert next(answers).label in NAMES
     said = rf"^{runs[2]}: A line may have at most max_len=6 tokens, <bos> included; line 7 has 7"
     with pytest.raises(DataError, match=said):
@@ -122,10 +122,10 @@ def test_a_text_that_is_too_long_is_told_with_the_run(runs, tmp_path):
 def test_what_gives_no_labels_is_of_no_committee(runs, tmp_path):
     follow(start(recipe(training__steps=1), tmp_path / "run"))
     other, own = tmp_path / "run", load_recipe(runs[0] / "recipe.toml")
-    with pytest.raises(ConfigError, match=f"{other} writes answers and gives no labels. Use glassformer translate"):
-        list(classify(other, [(1, "a")], 1, others=[]))
+    with pytest.raises(ConfigError, match=f"{other} .* answers no lines by itself. Use glassformer translate"):
+        list(answer_lines(other, [(1, "a")], 1, others=[]))
     with pytest.raises(ConfigError, match=f"same `data.layout`; {other} has 'encoder-decoder', {runs[0]} has 'label'"):
-        list(classify(runs[0], [(1, "a")], 1, others=[other]))
+        list(answer_lines(runs[0], [(1, "a")], 1, others=[other]))
     with pytest.raises(ConfigError, match=f"same `data.layout`; {other} has 'encoder-decoder', {runs[0]} has 'label'"):
         evaluate(runs[0], own, others=[other])
     with pytest.raises(ConfigError, match=f"same `data.layout`; {runs[0]} has 'label', {other} has 'encoder-decoder'"):
@@ -140,7 +140,7 @@ def test_other_labels_are_refused_before_a_line_is_read(runs, tmp_path, monkeypa
     follow(start(ready, tmp_path / "run"))
     said = f"{tmp_path / 'run'} lacks 'cat', which {runs[0]} has"
     with pytest.raises(ConfigError, match=said):
-        next(classify(runs[0], (pytest.fail("read") for _ in "x"), 1, others=[tmp_path / "run"]))
+        next(answer_lines(runs[0], (pytest.fail("read") for _ in "x"), 1, others=[tmp_path / "run"]))
     monkeypatch.setattr("glassformer.train.finished.committee.read_pairs_split", lambda *_: pytest.fail("read"))
     with pytest.raises(ConfigError, match=said):
         evaluate(runs[0], load_recipe(runs[0] / "recipe.toml"), others=[tmp_path / "run"])

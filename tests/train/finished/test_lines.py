@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glassformer.base.errors import ConfigError, DataError, RowError
-from glassformer.data.config import LAYOUTS
+from glassformer.data.kinds import LAYOUTS
 from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode import answer as decode
 from glassformer.decode.answer import answer, answers

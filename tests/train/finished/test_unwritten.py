@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import LAYOUTS
+from glassformer.data.kinds import LAYOUTS
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
 from glassformer.decode.choose.context import Context
 from glassformer.decode.choose.unwritten import unwritten, without

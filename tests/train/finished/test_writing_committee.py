@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.data.config import LABEL
+from glassformer.data.kinds import LABEL
 from glassformer.decode.answer import answer
 from glassformer.nn.ensemble import Ensemble
 from glassformer.store.checkpoint import load, load_mean

@@ -112,7 +112,7 @@ def test_finished_run_has_nothing_left_to_do(whole, tmp_path):
 
 
 def test_run_that_stopped_for_want_of_patience_has_nothing_left_to_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "rank", lambda metrics, name: (0.0, 0.0))  # no evaluation beats the first
+    monkeypatch.setattr(running, "rank", lambda metrics, name, task: (0.0, 0.0))  # no evaluation beats the first
     events = follow(start(recipe(training__evaluate_every=2, training__patience=2), tmp_path / "run"))
     assert [type(each) for each in events[-2:]] == [Stopped, Finished]
     before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
@@ -122,7 +122,7 @@ def test_run_that_stopped_for_want_of_patience_has_nothing_left_to_do(tmp_path, 
 
 
 def test_best_and_patience_survive_a_stop(tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "rank", lambda metrics, name: (0.0, 0.0))
+    monkeypatch.setattr(running, "rank", lambda metrics, name, task: (0.0, 0.0))
     asked = recipe(training__evaluate_every=2, training__patience=4)
     follow(start(asked, tmp_path / "run"), stop_after=5)
     *_, stopped, finished = follow(resume(tmp_path / "run"))

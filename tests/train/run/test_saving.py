@@ -180,12 +180,12 @@ def test_interrupted_run_that_cannot_be_saved_says_so(tmp_path, disk):
 def script(monkeypatch, values: list[float]) -> None:
     """The losses of the evaluations, one after the other."""
     left = list(values)
-    monkeypatch.setattr("glassformer.train.run.running.rank", lambda metrics, name: (-metrics["loss"], 0.0))
+    monkeypatch.setattr("glassformer.train.run.running.rank", lambda metrics, name, task: (-metrics["loss"], 0.0))
 
     def evaluate_model(network, encoded, *rest, **settings):
         return Scores({"loss": left.pop(0), "n": 6}, ["a"] * len(encoded))
 
-    monkeypatch.setattr("glassformer.train.sources.pairs_data.evaluate_model", evaluate_model)
+    monkeypatch.setattr("glassformer.train.score.evaluate.evaluate_model", evaluate_model)
 
 
 def test_the_best_is_kept_until_the_next_best_is_on_the_disk(tmp_path, monkeypatch, disk):

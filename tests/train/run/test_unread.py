@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import LAYOUTS
+from glassformer.data.kinds import LAYOUTS
 from glassformer.nn.config import StackConfig
 from glassformer.nn.recipe import ModelRecipe, unread
 from glassformer.train.recipe import load_recipe, override

@@ -10,6 +10,7 @@ from glassformer.data.config import DataConfig
 from glassformer.train.run.resumable import Best
 from glassformer.train.run.running import deciding, rank, still_constant
 from glassformer.train.score.bleu import Choice, bleu_and_chrf, bleu_choice, tokenizer_for
+from glassformer.train.tasks.pairs import Pairs
 
 REFERENCES = {
     "13a": ["The cat sits on the mat.", "나는 오늘 학교에 갔습니다.", "Кошка сидит на ковре.", "القط يجلس على السجادة"],
@@ -71,11 +72,11 @@ def test_where_a_metric_never_moves_another_decides_and_is_named():
     best, told = Best(), []
     for step, metrics in enumerate(evaluations):
         constant = still_constant(best, metrics)
-        if best.step is None or rank(metrics, "bleu") > rank(best.metrics, "bleu"):
+        if best.step is None or rank(metrics, "bleu", Pairs) > rank(best.metrics, "bleu", Pairs):
             best = Best(step, metrics)
         best = best._replace(constant=constant)
-        told.append(deciding(best, "bleu"))
+        told.append(deciding(best, "bleu", Pairs))
     assert best.step == 1, "by chrf, though the loss was lower later"
     assert told == ["", *["bleu is 0.0000 at every evaluation, so chrf decides which is best"] * 2]
-    assert deciding(best, "exact_match") == "", "it has moved"
-    assert deciding(best._replace(constant=still_constant(best, {"bleu": 3.0})), "bleu") == ""
+    assert deciding(best, "exact_match", Pairs) == "", "it has moved"
+    assert deciding(best._replace(constant=still_constant(best, {"bleu": 3.0})), "bleu", Pairs) == ""

@@ -9,6 +9,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from glassformer import Batch
 from glassformer.base.errors import DataError
+from glassformer.data.batch import collate
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, encode_pairs
 from glassformer.data.pairs import Pair
@@ -17,9 +18,11 @@ from glassformer.decode.answer import Answer, nothing
 from glassformer.decode.beam_settings import ONE_BEAM
 from glassformer.decode.choose.sampling import GREEDY
 from glassformer.decode.choose.unwritten import unwritten
+from glassformer.train.objective import objective_for
 from glassformer.train.score import evaluate
 from glassformer.train.score.bleu import Choice
-from glassformer.train.score.evaluate import any_match, as_written, evaluate_model, mean_loss, token_accuracy
+from glassformer.train.score.evaluate import any_match, as_written, evaluate_model, token_accuracy
+from glassformer.train.score.outputs import mean_loss
 from train.examples import model, sequences
 
 PAIRS = [
@@ -149,7 +152,14 @@ def test_loss_is_the_mean_over_target_tokens(layout, batch_size):
         total += F.cross_entropy(logits, ids, reduction="sum").item()
         count += len(ids)
     network.train()
-    assert mean_loss(network, encoded, layout=layout, batch_size=batch_size) == pytest.approx(total / count, rel=1e-12)
+    loss, n = mean_loss(
+        network,
+        encoded.source.lengths.tolist(),
+        lambda rows: collate(encoded, rows, layout),
+        objective_for(network),
+        batch_size=batch_size,
+    )
+    assert (loss, n) == (pytest.approx(total / count, rel=1e-12), count)
 
 
 @pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])

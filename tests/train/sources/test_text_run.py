@@ -12,7 +12,7 @@ from glassformer.store.checkpoint import load
 from glassformer.study.result import score
 from glassformer.train.estimate.outlook import look_ahead
 from glassformer.train.estimate.trial import noise_over, search
-from glassformer.train.finished.use import classify, evaluate, parameters, translate
+from glassformer.train.finished.use import answer_lines, evaluate, parameters, translate
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.record.events import Evaluated, Finished
 from glassformer.train.run.session import resume, start
@@ -174,7 +174,7 @@ def test_what_it_cannot_do_is_named(run, tmp_path):
     with pytest.raises(ConfigError, match="Use glassformer generate"):
         list(translate(run, [(1, "a")], 1))
     with pytest.raises(ConfigError, match="Use glassformer generate"):
-        list(classify(run, [(1, "a")], 1))
+        list(answer_lines(run, [(1, "a")], 1))
 
 
 def test_where_the_parameters_are(run):

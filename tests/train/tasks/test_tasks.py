@@ -9,8 +9,10 @@ import pytest
 from glassformer.base.errors import ConfigError
 from glassformer.data.config import DataConfig
 from glassformer.train.tasks import TASKS, Task, task_of
-from glassformer.train.tasks.task import CANNOT
+from glassformer.train.tasks.labels import CLASSIFY
+from glassformer.train.tasks.task import EXPLORE, GENERATE, ROLLOUT, TRANSLATE
 
+USES = (TRANSLATE, GENERATE, CLASSIFY, ROLLOUT, EXPLORE)
 KINDS = {
     "translate": DataConfig(task="reverse"),
     "classify": DataConfig(task="labelled", layout="label"),
@@ -24,21 +26,21 @@ KINDS = {
 def test_the_command_that_is_named_takes_the_run(verb, data):
     task = task_of(data)
     assert task.verb == verb
-    for other, cannot in CANNOT.items():
-        if other in task.verbs:
+    for other in USES:
+        if other in task.uses:
             task.refuse_unfit("a run", other)
         else:
-            with pytest.raises(ConfigError, match=f"{cannot}. Use glassformer {verb} a run"):
+            with pytest.raises(ConfigError, match=f"{other.cannot}. Use glassformer {verb} a run"):
                 task.refuse_unfit("a run", other)
-    assert verb in (*task.verbs, "evaluate")
-    assert ("generate" in task.verbs) == (verb in ("translate", "generate"))  # an encoder-decoder writes, too
-    assert ("explore" in task.verbs) == (verb != "rollout")
+    assert verb in (*(each.name for each in task.uses), "evaluate")
+    assert (GENERATE in task.uses) == (verb in ("translate", "generate"))  # an encoder-decoder writes, too
+    assert (EXPLORE in task.uses) == (verb != "rollout")
 
 
 def test_blanks_are_filled_by_translate():
     task = task_of(DataConfig(task="copy", layout="encoder"))
     assert (task.does, task.verb) == ("fills all blanks at once", "translate")
-    assert "generate" not in task.verbs
+    assert GENERATE not in task.uses
 
 
 def test_every_task_has_a_file_of_its_own_and_every_name_a_task():

@@ -5,16 +5,11 @@ from __future__ import annotations
 from glassformer.base.errors import ConfigError
 from glassformer.base.settings import Rule
 from glassformer.data.config import MOST_PAIRS, DataConfig
-from glassformer.data.trajectories.settings import ACTIONS, MOST_EPISODES, MOST_STEPS, ROOMS, TRAJECTORIES
+from glassformer.data.trajectories.settings import MOST_EPISODES, MOST_STEPS, ROOMS, TRAJECTORIES
 
 
 def check_trajectories(config: DataConfig) -> None:
     """Refuse impossible settings. Errors: `ConfigError` naming the setting and the way out."""
-    if (config.task == TRAJECTORIES) != (config.layout == ACTIONS):
-        raise ConfigError(
-            f"data.task={TRAJECTORIES!r} and data.layout={ACTIONS!r} only work together; got "
-            f"data.task={config.task!r} and data.layout={config.layout!r}. Set both, or neither."
-        )
     if config.task != TRAJECTORIES:
         return
     Rule(most=MOST_STEPS).check("data.window", config.window, 256, whole=True)

@@ -16,7 +16,6 @@ from glassformer.data.batch import Batch
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.rows import pad
-from glassformer.data.sequences import Sequences
 from glassformer.data.synthetic import TASKS, make_pairs
 from glassformer.data.tokens.vocabulary import BOS, EOS, SEP
 from glassformer.lens.ablate import all_heads
@@ -25,7 +24,6 @@ from glassformer.train.objective import Objective, Targets, next_token
 from glassformer.train.recipe import Recipe
 from glassformer.train.sources.text_batches import reader_of
 from glassformer.train.sources.text_data import SCORED_WITH, TextSplit
-from glassformer.train.tasks.pairs import Pairs as PairsTask
 
 TRIES = 400
 """How many draws to try for one source before giving up on its length; a twentieth is held out for testing."""
@@ -36,16 +34,6 @@ BATCH = 32
 """Windows per batch."""
 MOST_TOKENS = 8192
 """The most tokens of running text on which a model is scored without each head."""
-
-
-def collated(task: PairsTask) -> Callable[[Pairs], Batch]:
-    """Return a function that makes a batch of pairs as the task of a run does."""
-
-    def build(pairs: Pairs) -> Batch:
-        encoded = Encoded(Sequences([list(source) for source, _ in pairs]), Sequences([list(t) for _, t in pairs]))
-        return task.batch(encoded, range(len(pairs)))
-
-    return build
 
 
 def held_out(

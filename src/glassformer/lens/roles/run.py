@@ -12,8 +12,8 @@ from glassformer.base.runtime import choose_threads, threads_kept
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.lens.roles.diagnosis import Diagnosis, diagnose
-from glassformer.lens.roles.probe import Probe, collated, held_out, induction_probe, pairs_probe, real_pairs, windows
-from glassformer.nn.outputs import Classify, Lm
+from glassformer.lens.roles.probe import Probe, held_out, induction_probe, pairs_probe, real_pairs, windows
+from glassformer.nn.outputs import Classify, Lm, Tag
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.folders import checkpoints
@@ -26,6 +26,7 @@ from glassformer.train.sources.prepare import prepare_split
 from glassformer.train.sources.text_data import TextSplit
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.pairs import Pairs
+from glassformer.train.tasks.task import EXPLORE
 from glassformer.train.tasks.text import Text
 
 SEQUENCES, SCORED = 400, 1000
@@ -57,7 +58,7 @@ class Opened(NamedTuple):
 def readable(run: Path) -> Recipe:
     """Return the recipe of a run whose model reads tokens. Errors: `ConfigError` for one that does not."""
     recipe = load_recipe(run / "recipe.toml")
-    task_of(recipe.data).refuse_unfit(run, "explore")
+    task_of(recipe.data).refuse_unfit(run, EXPLORE)
     return recipe
 
 
@@ -128,7 +129,7 @@ def run_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int = SEQUEN
     task = task_of(recipe.data)
     if isinstance(task, Text):
         return text_probe(run, recipe, loaded, sequences, scored)
-    if not isinstance(loaded.model.config.head, Lm | Classify):
+    if not isinstance(loaded.model.config.head, Lm | Classify | Tag):
         raise ConfigError("Diagnosing heads needs a model that predicts tokens or labels; this one predicts neither.")
     return task_probe(recipe, loaded.model, loaded.tokenizers, sequences, scored)
 
@@ -138,9 +139,10 @@ def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, seque
     data, task = recipe.data, task_of(recipe.data)
     assert isinstance(task, Pairs)
     seed = recipe.training.seed
-    collate = collated(task)
     ids = range(len(SPECIALS), tokenizers.target.vocab_size)
-    metric = "accuracy" if not task.decoded else "exact_match" if task.equal_lengths else "token_accuracy"
+    metric = "exact_match" if task.equal_lengths else "token_accuracy"
+    if isinstance(model.config.head, Classify):
+        metric = "accuracy"
     if task.equal_lengths:
         asked = prepare_split(
             replace(recipe, data=replace(data, test_size=min(scored, data.test_size))), tokenizers, "test"
@@ -156,7 +158,7 @@ def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, seque
         assert isinstance(split, PairsSplit)
         answered = real_pairs(split.encoded, scored)
         own, control, name = real_pairs(split.encoded, sequences, model), [], f"{data.task}/dev"
-    return pairs_probe(name, own, control, answered, collate, objective_of(model, recipe), ids, metric=metric)
+    return pairs_probe(name, own, control, answered, task.of_ids, objective_of(model, recipe), ids, metric=metric)
 
 
 def text_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int, scored: int) -> Probe:

@@ -27,7 +27,7 @@ from glassformer.nn.config import blocks_of
 from glassformer.nn.count import count_parameters
 from glassformer.nn.ensemble import refuse_ensemble
 from glassformer.nn.observe import Evaluation
-from glassformer.nn.outputs import Lm
+from glassformer.nn.outputs import Lm, Tag
 from glassformer.nn.transformer import Transformer
 
 MOST_WEIGHTS = 2**26
@@ -129,11 +129,7 @@ def answers(
     `logits` only up to `MOST_LOGITS` numbers.
     """
     if not isinstance(model.config.head, Lm):
-        chances: list[float] = seen.logits.double().softmax(-1).tolist()
-        names = tokenizers.target.tokens(range(len(SPECIALS), tokenizers.target.vocab_size))
-        names = names if len(names) == len(chances) else [str(i) for i in range(len(chances))]
-        order = sorted(range(len(chances)), key=chances.__getitem__, reverse=True)
-        return {"labels": [[names[label], chances[label]] for label in order]}
+        return {"labels": labels_of(model, tokenizers, reading, seen)}
     found: dict[str, Any] = {"steps": steps_of(reading, seen.logits), "lens": lens_of(model, reading, seen.streams)}
     if (terms := terms_of_logits(model, reading)) is not None:
         found["attribution"], stored = terms
@@ -142,6 +138,22 @@ def answers(
         buffers["logits"] = ("f32", seen.logits.numpy())
         found["logits"] = "logits"
     return found
+
+
+def labels_of(model: Transformer, tokenizers: Tokenizers, reading: Reading, seen: Sight) -> list[list[Any]]:
+    """Return what a head that is not over tokens gives, as names with probabilities.
+
+    Labels of the whole sequence, the likeliest first; or, of a head for each place, its token and likeliest label.
+    """
+    chances: list[list[float]] = seen.logits.double().softmax(-1).reshape(-1, seen.logits.shape[-1]).tolist()
+    names = tokenizers.target.tokens(range(len(SPECIALS), tokenizers.target.vocab_size))
+    names = names if len(names) == len(chances[0]) else [str(i) for i in range(len(chances[0]))]
+    order = [sorted(range(len(names)), key=row.__getitem__, reverse=True) for row in chances]
+    if isinstance(model.config.head, Tag):
+        tokens = tokenizers.source.tokens(reading.tokens)
+        best = zip(tokens, chances, order, strict=True)
+        return [[f"{token} → {names[first]}", row[first]] for token, row, (first, *_) in best]
+    return [[names[label], chances[0][label]] for label in order[0]]
 
 
 def attention_of(

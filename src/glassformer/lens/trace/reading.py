@@ -22,7 +22,7 @@ from glassformer.decode.generate import generate
 from glassformer.decode.hypotheses import Hypothesis
 from glassformer.decode.method import search_of
 from glassformer.lens.trace.file import brief
-from glassformer.nn.outputs import Classify, Lm
+from glassformer.nn.outputs import Classify, Lm, Tag
 from glassformer.nn.transformer import Transformer
 
 Ids = Sequence[int]
@@ -235,6 +235,9 @@ def read(
         raise ConfigError("A trace shows tokens; this model reads features. Use observe(model) to see its attention.")
     if isinstance(config.head, Classify):
         return Reading("label", None, [BOS, *source], [None] * (len(source) + 1), [None] * (len(source) + 1))
+    if isinstance(config.head, Tag):
+        places: list[int | None] = [None] * len(source)
+        return Reading("label", None, [*source], places, places)
     if not isinstance(config.head, Lm):
         raise ConfigError(
             f"A trace shows tokens or a label; this model has head {config.head.kind!r}. Use observe(model) instead."

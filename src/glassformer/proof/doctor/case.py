@@ -12,8 +12,7 @@ from torch import nn
 from glassformer.base.errors import CheckpointError, GlassformerError
 from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch
-from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, load_pairs, places
-from glassformer.data.sequences import Sequences
+from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import SPECIALS
 from glassformer.nn.block import Block
 from glassformer.nn.heads import SequenceHead
@@ -76,8 +75,8 @@ class Case:
         if isinstance(self.loaded, Loaded):
             return self.loaded.tokenizers
         self._refuse_missing("train")
-        pairs = load_pairs(self.recipe.data, "train", self.recipe.training.seed).pairs
-        return build_tokenizers(self.recipe.tokenizer, pairs, labelled=not self.pairs.decoded)
+        pairs = self.pairs.load("train", self.recipe.training.seed, None).pairs
+        return self.pairs.learn(self.recipe, pairs, None)
 
     @cached_property
     def model(self) -> Transformer:
@@ -157,7 +156,7 @@ class Case:
         limit = self.model.config.stack.max_len
         if limit is None:
             return LONGEST
-        return max((n for n in range(1, LONGEST + 1) if max(places(self.recipe.data.layout, n, n)) <= limit), default=1)
+        return max((n for n in range(1, LONGEST + 1) if max(self.pairs.places(n, n)) <= limit), default=1)
 
     def made(self, lengths: Sequence[tuple[int, int]], seed: int = 0) -> Batch:
         """Return a batch of random tokens with these lengths, shortened to what the model accepts."""
@@ -172,8 +171,7 @@ class Case:
 
     def batch(self, pairs: Pairs) -> Batch:
         """Return a batch of these pairs in the layout of the run."""
-        encoded = Encoded(Sequences([source for source, _ in pairs]), Sequences([target for _, target in pairs]))
-        return self.pairs.batch(encoded, range(len(pairs)))
+        return self.pairs.of_ids(pairs)
 
     def real(self, n: int) -> Batch:
         """Return the first `n` training pairs with distinct sources, truncated to `room`; random pairs without data."""

@@ -7,6 +7,7 @@ import torch
 from glassformer.base.shapes import Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import BOS, EOS
+from glassformer.nn.heads import PlaceHead
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case, answers_once
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
@@ -49,6 +50,10 @@ def labels(case: Case) -> Seen:
         return Seen(
             f"3 texts must predict {'their own labels' if same else 'other labels'}", None if same else WRONG_LABEL
         )
+    if isinstance(case.model.head, PlaceHead):
+        batch = Batch.tagged([COUNTING], [[100 + each for each in COUNTING]])
+        assert batch.labels is not None
+        return offset(case, batch, batch.labels, 0)
     if case.layout.blanks:
         batch = Batch.blanks([COUNTING], [[100 + each for each in COUNTING]])
         assert batch.labels is not None

@@ -18,8 +18,9 @@ from glassformer.store.checkpoint import Loaded
 from glassformer.train.finished.loading import load_run, placed_like
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.sample_lengths import LENGTHS, joined
-from glassformer.train.score.labels import LabelScores, evaluate_committee
+from glassformer.train.score.labels import evaluate_committee
 from glassformer.train.sources.pairs_data import PairsSplit, check_lengths, read_pairs_split
+from glassformer.train.sources.run_data import Scored
 from glassformer.train.tasks import task_of
 
 
@@ -30,7 +31,7 @@ def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[
     """
     usual = task_of(load_recipe(run / "recipe.toml").data).manner if others else {}
     recipes = [(run, recipe), *((each, placed_like(load_recipe(each / "recipe.toml"), recipe)) for each in others)]
-    if others and not task_of(recipe.data).layout.tokens:
+    if others and not task_of(recipe.data).joins:
         raise ConfigError(
             f"The members of a committee (an ensemble) write answers or give labels; {run} "
             f"{task_of(recipe.data).does}. Score each run by itself."
@@ -99,7 +100,7 @@ def score_committee(
     split: str,
     average: int | None,
     ready: Callable[[], None],
-) -> tuple[PairsSplit, LabelScores]:
+) -> tuple[PairsSplit, Scored]:
     """Return a split of the first run, and the scores of the mean of all members on it.
 
     `ready` is called once everything is read, before scoring. Errors: `ConfigError` for a run of another kind or with
@@ -114,7 +115,8 @@ def score_committee(
         with naming(member.name):
             check_lengths(own, its, split, data.origin)
     ready()
-    return data, evaluate_committee(members, encoded, batch_size=recipe.decode.batch_size)
+    scores = evaluate_committee(members, encoded, batch_size=recipe.decode.batch_size)
+    return data, Scored(scores.metrics, [], scores.details)
 
 
 @contextmanager

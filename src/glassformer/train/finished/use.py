@@ -9,11 +9,10 @@ from typing import NamedTuple, TypeVar
 
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.base.runtime import Threads, choose_threads, threads_kept
-from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode.answer import ASKED, MODELS, USUAL, Answer, answers, limit_of, nothing
 from glassformer.decode.choose.unwritten import unwritten
 from glassformer.decode.choose.words import NO_WISHES, Wishes
-from glassformer.decode.committee import Member, committee_probabilities, shared_labels
+from glassformer.decode.committee import Member, shared_labels
 from glassformer.decode.prepare import prepared
 from glassformer.nn.count import Row, count_parameters
 from glassformer.nn.transformer import Transformer
@@ -38,6 +37,7 @@ from glassformer.train.sample_lengths import Untrained, untrained
 from glassformer.train.score.evaluate import BY_LENGTH
 from glassformer.train.sources.prepare import prepare_split
 from glassformer.train.tasks import task_of
+from glassformer.train.tasks.task import TRANSLATE, LineAnswer, ReadLine
 
 Line = TypeVar("Line")
 Written = TypeVar("Written")
@@ -57,25 +57,6 @@ class Translated(NamedTuple):
     """The tokens of the source, if scores were asked for."""
     untrained: Untrained | None = None
     """Set if the source is shorter or longer than every one in training."""
-
-
-class Classified(NamedTuple):
-    """The most probable label of a text, the probability of each, and the parts that the vocabulary lacks."""
-
-    label: str
-    probabilities: dict[str, float]
-    unknown: Sequence[str]
-    untrained: Untrained | None = None
-    """Set if the text is shorter or longer than every one in training; of several runs, than every one of each."""
-
-
-class Source(NamedTuple):
-    """A line as a model reads it, the parts of it that the vocabulary lacks, its number, and its length if new."""
-
-    ids: list[int]
-    unknown: Sequence[str]
-    number: int
-    untrained: Untrained | None = None
 
 
 AHEAD = 8
@@ -111,7 +92,7 @@ def evaluate(
     refuse_unscorable(load_recipe(run / "recipe.toml").data, recipe.data)
     recipe = replace(recipe, training=replace(recipe.training, samples=0))
     _, threads = choose_threads(recipe.decode.threads)
-    if others and "classify" in task.verbs:
+    if others and task.averages:
         data, scores = score_committee(run, recipe, others, split, average, ready)
     else:
         loaded = load_runs(run, recipe, others, average)
@@ -166,7 +147,7 @@ def _translated(
 ) -> Generator[Translated]:
     """What `translate` yields, with torch's threads as they are: `threads`, in words."""
     task = task_of(recipe.data)
-    task.refuse_unfit(run, "translate")
+    task.refuse_unfit(run, TRANSLATE)
     writes = task.layout.decoder
     loaded = load_runs(run, recipe, others, average)
     decode = recipe.decode
@@ -178,7 +159,7 @@ def _translated(
         wishes.check_room(loaded.tokenizers.target, limit_of(model, (), most, begun))
     shortest = shortest_of(loaded.model, [run, *others])
 
-    def write(group: Sequence[Source], place: int) -> list[tuple[list[Answer], Sequence[Ranked]]]:
+    def write(group: Sequence[ReadLine], place: int) -> list[tuple[list[Answer], Sequence[Ranked]]]:
         sources = [each.ids for each in group]
         found = answers(
             model,
@@ -209,46 +190,43 @@ def _translated(
         answered += len(group)
 
 
-def classify(
+def answer_lines(
     run: Path,
     lines: Iterable[tuple[int, str]],
     batch_size: int,
     average: int | None = None,
     others: Sequence[Path] = (),
-) -> Iterator[Classified]:
-    """Label each (number, line) with a run's best checkpoint, in order, in batches of `batch_size` like lines.
+) -> Iterator[LineAnswer]:
+    """What the run's task says of each (number, line), in order, in batches of `batch_size` like lines.
 
-    Lines are read as `read_ahead` has it. `others`: runs that answer with this one, as a committee
-    (`committee_probabilities`). Errors: `DataError` naming a line that is longer than the model takes, after the labels
-    of the lines before it.
+    Lines are read as `read_ahead` has it. `others`: runs that answer with this one, as a committee. Errors: `DataError`
+    naming a line that is longer than the model takes, or that it cannot read, after the answers to those before it.
     """
     recipe = load_recipe(run / "recipe.toml")
     threads = Threads(recipe.decode.threads)
-    yield from threads.through(_classified(run, lines, batch_size, recipe, average, others))
+    yield from threads.through(_answered(run, lines, batch_size, recipe, average, others))
 
 
-def _classified(
+def _answered(
     run: Path,
     lines: Iterable[tuple[int, str]],
     batch_size: int,
     recipe: Recipe,
     average: int | None,
     others: Sequence[Path],
-) -> Generator[Classified]:
-    """What `classify` yields, with torch's threads as they are."""
+) -> Generator[LineAnswer]:
+    """What `answer_lines` yields, with torch's threads as they are."""
     recipes = recipes_of(run, recipe, others)
+    task = task_of(recipes[0][1].data)
+    if task.line_verb is None:
+        raise ConfigError(f"{run} {task.does} and answers no lines by itself. Use glassformer {task.verb} {run}.")
     for member, its in recipes:
-        task_of(its.data).refuse_unfit(member, "classify")
+        task_of(its.data).refuse_unfit(member, task.line_verb)
     members = load_members(recipes, average)
-    names = shared_labels(members)
+    if others:
+        shared_labels(members)  # before a line is read
     for group in groups(_read_by_all(members, lines, [its for _, its in recipes]), read_ahead(batch_size)):
-        texts = [[each.ids for each in line] for line in group]
-        rows = committee_probabilities(members, texts, batch_size=batch_size)
-        for line, row in zip(group, rows.tolist(), strict=True):
-            best = max(range(len(names)), key=row.__getitem__)
-            unknown = max((each.unknown for each in line), key=len)
-            new = line[0].untrained if all(each.untrained for each in line) else None
-            yield Classified(names[best], dict(zip(names, row, strict=True)), unknown, new)
+        yield from task.answer(members, group, batch_size)
 
 
 def best_model(run: Path) -> Transformer:
@@ -265,8 +243,8 @@ def parameters(run: Path) -> tuple[list[Row], int]:
 
 
 def in_order(
-    group: Sequence[Source], place: int, write: Callable[[Sequence[Source], int], Sequence[Written]]
-) -> Iterator[tuple[Source, Written]]:
+    group: Sequence[ReadLine], place: int, write: Callable[[Sequence[ReadLine], int], Sequence[Written]]
+) -> Iterator[tuple[ReadLine, Written]]:
     """Yield each line of a group with what `write` gives for it; `place` is that of the first among all lines.
 
     If a line cannot be written, those before it come first. Errors: that of the line, which it names by its number.
@@ -306,32 +284,35 @@ def groups(lines: Iterable[Line], size: int) -> Iterator[list[Line]]:
 
 def _read(
     loaded: Loaded | Member, lines: Iterable[tuple[int, str]], recipe: Recipe, run: str | None = None
-) -> Iterator[Source]:
+) -> Iterator[ReadLine]:
     """What a model reads of each (number, line).
 
     Errors: `TooLongError` for a line that is too long with its special tokens; `run` names whose limit that is.
+    `DataError` for one that the task cannot read.
     """
     of_model = loaded.model.config
     limit, task = (of_model.encoder or of_model.stack).max_len, task_of(recipe.data)
     for number, line in lines:
-        ids = loaded.tokenizers.source.encode(line)
-        length = task.read_length(len(ids))
+        try:
+            found = task.read_line(line, loaded.tokenizers)
+        except DataError as error:
+            raise DataError(f"line {number}: {error}") from None
+        length = task.read_length(len(found.ids))
         if limit is not None and length > limit:
             whose = "" if run is None else f"{run}: "
             raise TooLongError(
                 f"{whose}A line may have at most max_len={limit} tokens, {task.marks} included; line {number} has "
                 f"{length}: {line[:40]!r}. Shorten it, or train with a larger model.max_len."
             )
-        lacks = loaded.tokenizers.source.lacks(line) if UNK in ids else ()
-        yield Source(ids, lacks, number, untrained(len(ids), loaded.state))
+        yield found._replace(number=number, untrained=untrained(len(found.ids), loaded.state))
 
 
 def _read_by_all(
     members: Sequence[Member], lines: Iterable[tuple[int, str]], recipes: Sequence[Recipe]
-) -> Iterator[list[Source]]:
+) -> Iterator[list[ReadLine]]:
     """Each line as each member reads it. Errors: those of `_read`, naming the member if there are several."""
     for line in lines:
-        text: list[Source] = []
+        text: list[ReadLine] = []
         for member, recipe in zip(members, recipes, strict=True):
             text += _read(member, [line], recipe, member.name if len(members) > 1 else None)
         yield text

@@ -30,6 +30,7 @@ from glassformer.train.finished.room import CROP, Room
 from glassformer.train.recipe import Recipe
 from glassformer.train.sample_lengths import LENGTHS, Untrained, in_words, untrained
 from glassformer.train.tasks import task_of
+from glassformer.train.tasks.task import GENERATE
 
 USUAL_TOKENS = 200
 """Tokens of a continuation, if no other number is asked for."""
@@ -51,7 +52,7 @@ class Writer:
         Errors: `ConfigError` for a run that writes no text.
         """
         self.task = task_of(recipe.data)
-        self.task.refuse_unfit(run, "generate")
+        self.task.refuse_unfit(run, GENERATE)
         if guessing is not None and recipe.decode.beam > 1:
             raise ConfigError(
                 "A text is guessed at while it is written token by token; a beam search reads many at a time; got "

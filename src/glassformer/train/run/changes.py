@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.base.errors import CheckpointError, ConfigError
-from glassformer.data.config import SPLITS, TEXTS
+from glassformer.data.config import SPLITS
+from glassformer.data.running.text_settings import TEXTS
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.recipe import Recipe, settings_of, written
 from glassformer.train.run.resumable import Standing

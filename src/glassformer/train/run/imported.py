@@ -6,8 +6,10 @@ import shutil
 from pathlib import Path
 
 from glassformer.base.settings import flattened
-from glassformer.data.config import LAYOUTS, TEXT, DataConfig, TokenizerConfig
+from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.dataset import Tokenizers
+from glassformer.data.kinds import LAYOUTS
+from glassformer.data.running.text_settings import TEXT
 from glassformer.nn.config import ModelConfig
 from glassformer.nn.recipe import ModelRecipe
 from glassformer.store.checkpoint import save

@@ -40,9 +40,7 @@ from glassformer.train.run.out_of_memory import ANY, enough_beside, half_batch, 
 from glassformer.train.run.resumable import Best, Standing
 from glassformer.train.run.savers import saver_of
 from glassformer.train.sources.run_data import RunData
-
-TIES = ("chrf", "exact_match", "loss")
-"""What decides between evaluations that are equal by training.metric."""
+from glassformer.train.tasks import Task, task_of
 
 
 class StoppedInEvaluationError(Exception):
@@ -74,6 +72,7 @@ class Session:
         self.lock = lock
         self.ranks = ranks
         self.recipe = prepared.recipe
+        self.task = task_of(self.recipe.data)
         self.prepared = prepared
         self.model = model
         self.objective = objective_of(model, prepared.recipe)
@@ -130,7 +129,7 @@ class Session:
         if ended in ("interrupted", "patience"):
             yield Stopped(self.step, ended)
         if ended != "interrupted":
-            decided = deciding(self.best, self.recipe.training.metric)
+            decided = deciding(self.best, self.recipe.training.metric, self.task)
             yield Finished(self.step, time.perf_counter() - began, self.best.step, self.best.metrics, decided)
 
     def _with_less(self) -> str:
@@ -210,7 +209,11 @@ class Session:
         best = Best(self.step, scores.metrics) if is_best else self.best._replace(since=self.best.since + 1)
         self.best = best._replace(constant=constant)
         return Evaluated(
-            self.step, scores.metrics, scores.samples, is_best, deciding(self.best, self.recipe.training.metric)
+            self.step,
+            scores.metrics,
+            scores.samples,
+            is_best,
+            deciding(self.best, self.recipe.training.metric, self.task),
         )
 
     def _updates(self) -> Iterator[StepReport]:
@@ -271,7 +274,7 @@ class Session:
 
     def _is_better(self, metrics: dict[str, Metric]) -> bool:
         name = self.recipe.training.metric
-        return self.best.step is None or rank(metrics, name) > rank(self.best.metrics, name)
+        return self.best.step is None or rank(metrics, name, self.task) > rank(self.best.metrics, name, self.task)
 
     def _is_due(self) -> bool:
         every = self.recipe.checkpoint.every
@@ -305,12 +308,13 @@ class Session:
             yield from self.saver.save(now)
 
 
-def rank(metrics: dict[str, Metric], name: str) -> tuple[float, ...]:
-    """A sort key, larger for the better of two evaluations; where `name` ties, chrf, exact_match, then loss decide."""
+def rank(metrics: dict[str, Metric], name: str, task: Task | type[Task]) -> tuple[float, ...]:
+    """A sort key, larger for the better of two evaluations; where `name` ties, those of the task's that do decide."""
+    first = [each for each in task.metrics if each.name == name]
     return tuple(
-        float(metrics[each]) * (-1 if each == "loss" else 1)
-        for each in (name, *TIES)
-        if each == name or each in metrics
+        float(metrics[each.name]) * (-1 if each.falls else 1)
+        for each in (*first, *(each for each in task.metrics if each.decides))
+        if each.name == name or each.name in metrics
     )
 
 
@@ -321,9 +325,13 @@ def still_constant(before: Best, metrics: dict[str, Metric]) -> tuple[str, ...]:
     return tuple(name for name in before.constant if metrics.get(name) == before.metrics.get(name))
 
 
-def deciding(best: Best, name: str) -> str:
+def deciding(best: Best, name: str, task: Task | type[Task]) -> str:
     """Which metric tells evaluations apart if `name` has been the same at each; empty if it has not, or none does."""
-    moving = [each for each in TIES if each in best.metrics and each not in best.constant]
+    moving = [
+        each.name
+        for each in task.metrics
+        if each.decides and each.name in best.metrics and each.name not in best.constant
+    ]
     if name not in best.constant or not moving:
         return ""
     return f"{name} is {figure(best.metrics[name])} at every evaluation, so {moving[0]} decides which is best"

@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-import torch
-
 from glassformer.base.errors import DataError
 from glassformer.data.batch import collate
-from glassformer.data.config import LAYOUTS
 from glassformer.data.dataset import Encoded, Tokenizers
+from glassformer.data.kinds import LAYOUTS
 from glassformer.data.tokens.vocabulary import UNK, Tokenizer
 from glassformer.decode.answer import Answer, answer, nothing
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
@@ -21,13 +19,13 @@ from glassformer.decode.choose.unwritten import unwritten
 from glassformer.decode.prepare import prepared
 from glassformer.nn.outputs import Classify
 from glassformer.nn.transformer import Transformer
-from glassformer.train.loss import loss_of
 from glassformer.train.objective import Objective, objective_for
 from glassformer.train.ranks.distributed import ALONE, Ranks
-from glassformer.train.ranks.team import own_batches, rows_of_all, sum_of_batches
+from glassformer.train.ranks.team import own_batches, rows_of_all
 from glassformer.train.record.events import Metric
 from glassformer.train.score.bleu import Choice, bleu_and_chrf
 from glassformer.train.score.labels import Details, evaluate_labels
+from glassformer.train.score.outputs import mean_loss
 
 BY_LENGTH = "by_length"
 
@@ -81,7 +79,15 @@ def evaluate_model(
     """
     if len(encoded) == 0:
         raise DataError("An evaluation needs at least one pair; got none. Give a file that is not empty.")
-    loss = mean_loss(model, encoded, layout=layout, batch_size=batch_size, objective=objective, poll=poll, ranks=ranks)
+    loss, _ = mean_loss(
+        model,
+        (encoded.source.lengths + encoded.target.lengths).tolist(),
+        lambda rows: collate(encoded, rows, layout),
+        objective or objective_for(model),
+        batch_size=batch_size,
+        poll=poll,
+        ranks=ranks,
+    )
     if not math.isfinite(loss):  # nothing can be drawn from scores that are not numbers
         return Scores({"loss": loss, "n": len(targets)}, [""] * len(targets))
     writes = LAYOUTS[layout].decoder
@@ -172,31 +178,6 @@ def as_written(target: str, tokenizer: Tokenizer) -> str:
     """
     ids = tokenizer.encode(target)
     return target if UNK in ids else tokenizer.decode(ids)
-
-
-@torch.no_grad()
-def mean_loss(
-    model: Transformer,
-    encoded: Encoded,
-    *,
-    layout: str,
-    batch_size: int = 128,
-    objective: Objective | None = None,
-    poll: Callable[[], None] = nothing,
-    ranks: Ranks = ALONE,
-) -> float:
-    """Negative log-likelihood per target token, in nats, over all pairs; `objective` None: that of the model's head."""
-    model.eval()
-    device = next(model.parameters()).device
-    objective = objective or objective_for(model)
-    sums: list[float] = []
-    counts: list[int] = []
-    for rows in own_batches(encoded.source.lengths + encoded.target.lengths, batch_size, ranks):
-        poll()
-        batch = collate(encoded, rows, layout)
-        sums.append(loss_of(model, batch.to(device), objective).nll.item())
-        counts.append(objective(batch).n_targets)
-    return sum_of_batches(sums, ranks) / sum_of_batches(counts, ranks)
 
 
 def token_accuracy(answers: Sequence[Answer], encoded: Encoded) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -17,13 +16,9 @@ from glassformer.data.batch import Batch
 from glassformer.data.dataset import (
     Encoded,
     Tokenizers,
-    build_tokenizers,
-    encode_pairs,
-    load_pairs,
     refuse_missing_files,
 )
 from glassformer.data.pairs import Origin, Pair
-from glassformer.data.tokens.words import Labels
 from glassformer.data.warming import WarmingSampler
 from glassformer.decode.answer import nothing
 from glassformer.nn.transformer import Transformer
@@ -31,9 +26,7 @@ from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.recipe import Recipe
 from glassformer.train.record.events import Sample
-from glassformer.train.sample_lengths import SampleLengths
 from glassformer.train.score.bleu import Choice, bleu_choice
-from glassformer.train.score.evaluate import evaluate_model
 from glassformer.train.sources.run_data import RunData, Scored, Split, Summary
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.pairs import Pairs
@@ -73,25 +66,8 @@ class PairsSplit(Split):
         poll: Callable[[], None] = nothing,
         ranks: Ranks = ALONE,
     ) -> Scored:
-        """Score with `evaluate_model`; the samples are the first pairs."""
-        scores = evaluate_model(
-            model,
-            self.encoded,
-            tokenizers,
-            [pair.target for pair in self.pairs],
-            layout=recipe.data.layout,
-            max_new_tokens=recipe.decode.max_new_tokens,
-            batch_size=recipe.decode.batch_size,
-            sampling=recipe.decode,
-            search=recipe.decode,
-            precision=recipe.decode.precision,
-            compile=recipe.decode.compile,
-            cache=recipe.decode.cache,
-            bleu=self.bleu,
-            objective=objective,
-            poll=poll,
-            ranks=ranks,
-        )
+        """Score as the task says; the samples are the first ones."""
+        scores = paired(recipe).score(model, self, recipe, tokenizers, objective, poll, ranks)
         answered = islice(zip(self.pairs, scores.outputs, strict=True), recipe.training.samples)
         return Scored(scores.metrics, [Sample(*pair, output) for pair, output in answered], scores.details)
 
@@ -111,9 +87,10 @@ class PairsData(RunData):
 
     def notes(self) -> list[str]:
         """Lines for the user: how much data, how large the vocabularies, how much padding."""
-        what = "texts" if isinstance(self.tokenizers.target, Labels) else "pairs"
+        task = paired(self.recipe)
+        what, sizes = task.samples, task.sizes(self.train.pairs, self.tokenizers)
         lines = [
-            f"data: {len(self.train.pairs):,} training {what}, {len(self.dev.pairs):,} dev {what}; {self._sizes()}",
+            f"data: {len(self.train.pairs):,} training {what}, {len(self.dev.pairs):,} dev {what}; {sizes}",
             f"batches: {len(self.sampler.epoch(0)):,} per epoch, {self.sampler.padding_share(0):.1%} padding",
             *self.sampler.notes(),
             *([f"bleu: {self.dev.bleu.reason}"] if self.dev.bleu else []),
@@ -122,23 +99,6 @@ class PairsData(RunData):
             if split.skipped:
                 lines.append(f"skipped: {split.skipped:,} {name} {what} with an empty side, as data.skip_empty asks")
         return lines
-
-    def _sizes(self) -> str:
-        source, target = self.tokenizers
-        if isinstance(target, Labels):
-            counts = Counter(pair.target for pair in self.train.pairs).most_common(6)
-            shown = ", ".join(f"{label!r} ({count:,})" for label, count in counts)
-            more = ", ..." if len(target.entries) > len(counts) else ""
-            return f"{source.vocab_size:,} tokens; {len(target.entries)} labels: {shown}{more}"
-        if source is target:
-            return f"one vocabulary of {target.vocab_size:,} tokens"
-        return f"two vocabularies of {source.vocab_size:,} and {target.vocab_size:,} tokens"
-
-    def lengths(self) -> SampleLengths:
-        """Of source and target, or of the texts that get labels."""
-        source, target = self.train.encoded.source.lengths, self.train.encoded.target.lengths
-        sides = {"source": source, "target": target} if paired(self.recipe).decoded else {"text": source}
-        return {side: [int(each.min()), int(each.max())] for side, each in sides.items()}
 
     def fingerprints(self) -> dict[str, str]:
         """A digest of the training ids, and one of the dev pairs as text, which the scores are computed from."""
@@ -235,11 +195,9 @@ def prepare_pairs(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Pairs
     """
     seed, task = recipe.training.seed, paired(recipe)
     refuse_missing_files(recipe.data, ("train", "dev"))
-    train = load_pairs(recipe.data, "train", seed, known_labels(tokenizers))
-    tokenizers = tokenizers or build_tokenizers(recipe.tokenizer, train.pairs, labelled=not task.decoded)
-    if not task.decoded and not isinstance(tokenizers.target, Labels):
-        tokenizers = Tokenizers(tokenizers.source, Labels(sorted({pair.target for pair in train.pairs})))
-    encoded = encode_pairs(train.pairs, tokenizers)
+    train = task.load("train", seed, tokenizers)
+    tokenizers = task.learn(recipe, train.pairs, tokenizers)
+    encoded = task.encode(train.pairs, tokenizers)
     check_lengths(encoded, recipe, "train", train.origin)
     training = recipe.training
     sampler = WarmingSampler(
@@ -268,17 +226,13 @@ def prepare_pairs_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Pa
 
 def read_pairs_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> PairsSplit:
     """Read and encode one split, whatever its lengths."""
-    loaded = load_pairs(recipe.data, name, recipe.training.seed, known_labels(tokenizers))
+    task = paired(recipe)
+    loaded = task.load(name, recipe.training.seed, tokenizers)
     bleu = None
-    if paired(recipe).written:
+    if task.written:
         references = [pair.target for pair in loaded.pairs]
         bleu = bleu_choice(references, recipe.data.bleu_tokenizer, recipe.data.bleu_order)
-    return PairsSplit(loaded.pairs, encode_pairs(loaded.pairs, tokenizers), loaded.skipped, loaded.origin, bleu)
-
-
-def known_labels(tokenizers: Tokenizers | None) -> Labels | None:
-    """The label set, if there already is one."""
-    return tokenizers.target if tokenizers is not None and isinstance(tokenizers.target, Labels) else None
+    return PairsSplit(loaded.pairs, task.encode(loaded.pairs, tokenizers), loaded.skipped, loaded.origin, bleu)
 
 
 def check_lengths(encoded: Encoded, recipe: Recipe, split: str, origin: Origin | None) -> None:

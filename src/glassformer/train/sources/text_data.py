@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from glassformer.base.errors import DataError
 from glassformer.data.batch import Batch
-from glassformer.data.config import TEXTS
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.growth import Growth
 from glassformer.data.running.corpus import Part, has_documents, read_parts
+from glassformer.data.running.text_settings import TEXTS
 from glassformer.data.running.token_cache import tokens_of
 from glassformer.data.running.token_file import TokenFile
 from glassformer.data.running.windows import Windows, count_evaluation_windows

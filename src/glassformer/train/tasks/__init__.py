@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from glassformer.base.registry import lookup
-from glassformer.data.config import LABELLED, PAIRS, TEXT, TRAJECTORIES, DataConfig
+from glassformer.data.config import DataConfig
+from glassformer.data.kinds import LABELLED, PAIRS
+from glassformer.data.running.text_settings import TEXT
 from glassformer.data.synthetic import TASKS as MADE
+from glassformer.data.trajectories.settings import TRAJECTORIES
 from glassformer.train.tasks.labels import Labels
 from glassformer.train.tasks.pairs import Pairs
-from glassformer.train.tasks.task import Task
+from glassformer.train.tasks.task import Measure, Task
 from glassformer.train.tasks.text import Text
 from glassformer.train.tasks.trajectories import Trajectories
 
-__all__ = ["TASKS", "Task", "task_of"]
+__all__ = ["METRICS", "TASKS", "Task", "task_of"]
 
 TASKS: dict[str, type[Task]] = {
     **dict.fromkeys((PAIRS, *MADE), Pairs),
@@ -20,6 +23,8 @@ TASKS: dict[str, type[Task]] = {
     TRAJECTORIES: Trajectories,
 }
 """The task that each `data.task` names."""
+METRICS: dict[str, Measure] = {each.name: each for task in TASKS.values() for each in task.metrics}
+"""The metrics that can choose the best checkpoint of some task."""
 
 
 def task_of(data: DataConfig) -> Task:

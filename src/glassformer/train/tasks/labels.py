@@ -2,39 +2,104 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from glassformer.base.errors import ConfigError
 from glassformer.data.config import DataConfig
-from glassformer.train.settings import ANSWER_METRICS, LABEL_METRICS
+from glassformer.train.sample_lengths import Untrained
 from glassformer.train.tasks.pairs import Pairs
-from glassformer.train.tasks.task import Task
+from glassformer.train.tasks.task import EXPLORE, LOSS, LineAnswer, LineVerb, Measure, ReadLine, Task
 
 if TYPE_CHECKING:
     from glassformer.data.dataset import Tokenizers
+    from glassformer.data.pairs import Loaded, Pair
+    from glassformer.data.tokens.words import Labels as LabelSet
+    from glassformer.decode.committee import Member
     from glassformer.nn.config import ModelConfig
     from glassformer.train.recipe import Recipe
+
+
+CLASSIFY = LineVerb(
+    "classify",
+    "gives no labels",
+    "label text line by line",
+    "Read lines from standard input, write the label of each to standard output. A blank line stays blank; no "
+    "line is truncated. Several RUNs with the same labels answer as a committee (an ensemble), by the mean of "
+    "their probabilities, which is more often right than one model, as a rule.",
+    (
+        ("probabilities", "After the label, TAB and label=probability for every label."),
+        ("json", "One JSON object per line, with label and probabilities; null for a blank line."),
+    ),
+    (
+        "glassformer classify runs/classify < lines.txt > labels.txt",
+        "glassformer classify runs/classify --json < lines.txt",
+        "glassformer classify runs/a runs/b runs/c < lines.txt",
+    ),
+    many=True,
+)
+
+
+@dataclass(frozen=True)
+class Classified(LineAnswer):
+    """The most probable label of a text, the probability of each, and the parts that the vocabulary lacks."""
+
+    label: str
+    probabilities: dict[str, float]
+    unknown: Sequence[str]
+    untrained: Untrained | None = None
+
+    def text(self, switches: Container[str]) -> str:
+        """The label, with `probabilities` those of all labels behind it."""
+        shares = (f"\t{label}={share:.4f}" for label, share in self.probabilities.items())
+        return self.label + ("".join(shares) if "probabilities" in switches else "")
+
+    def record(self) -> dict[str, object]:
+        """The label, and all probabilities."""
+        return {"label": self.label, "probabilities": self.probabilities}
 
 
 class Labels(Pairs):
     """A classifier; its samples are pairs of a text and a label."""
 
     decoded = False
-    metrics = (*LABEL_METRICS, "loss")
+    samples = "texts"
+    metrics = (Measure("accuracy", share=True), Measure("macro_f1", share=True), LOSS)
+    usual_metric = "accuracy"
+    line_verb = CLASSIFY
+    averages = True
 
     def __init__(self, data: DataConfig) -> None:
         super().__init__(data)
-        self.does, self.verb = "gives labels", "classify"
-        self.verbs = frozenset({"classify", "explore"})
+        self.does, self.verb = "gives labels", CLASSIFY.name
+        self.uses = frozenset({CLASSIFY, EXPLORE})
         self.decode_settings = Task.decode_settings
 
     def check(self, recipe: Recipe) -> None:
         """Refuse metrics of answers."""
-        if (metric := recipe.training.metric) in ANSWER_METRICS:
-            raise ConfigError(
-                f"training.metric={metric!r} does not fit data.layout={self.data.layout!r}, which gives labels. "
-                "Try training.metric='accuracy'."
-            )
+        self.refuse_metric(recipe, "labels")
+
+    def load(self, split: str, seed: int, tokenizers: Tokenizers | None) -> Loaded:
+        """The texts with their labels; where labels are known, no other is taken."""
+        from glassformer.data.dataset import load_pairs
+
+        return load_pairs(self.data, split, seed, label_set(tokenizers))
+
+    def learn(self, recipe: Recipe, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
+        """The target side is the set of labels."""
+        from glassformer.data.dataset import Tokenizers, build_tokenizers
+        from glassformer.data.tokens.words import Labels as LabelSet
+
+        if given is None:
+            return build_tokenizers(recipe.tokenizer, pairs, labelled=True)
+        if label_set(given) is not None:
+            return given
+        return Tokenizers(given.source, LabelSet(sorted({pair.target for pair in pairs})))
+
+    def sizes(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> str:
+        """How many tokens and labels, and the commonest of these."""
+        return label_sizes((pair.target for pair in pairs), tokenizers)
 
     def config(self, recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
         """A head with a score for each label."""
@@ -55,6 +120,37 @@ class Labels(Pairs):
         """What is read besides a text."""
         return "<bos>"
 
+    def answer(
+        self, members: Sequence[Member], lines: Sequence[Sequence[ReadLine]], batch_size: int
+    ) -> Iterator[LineAnswer]:
+        """The label of each line, by the mean of the members' probabilities."""
+        from glassformer.decode.committee import committee_probabilities, shared_labels
+
+        names = shared_labels(members)
+        texts = [[each.ids for each in line] for line in lines]
+        rows = committee_probabilities(members, texts, batch_size=batch_size)
+        for line, row in zip(lines, rows.tolist(), strict=True):
+            best = max(range(len(names)), key=row.__getitem__)
+            unknown = max((each.unknown for each in line), key=len)
+            new = line[0].untrained if all(each.untrained for each in line) else None
+            yield Classified(names[best], dict(zip(names, row, strict=True)), unknown, new)
+
     def scores(self, other: DataConfig) -> bool:
         """Only texts with labels."""
         return Task.scores(self, other)
+
+
+def label_set(tokenizers: Tokenizers | None) -> LabelSet | None:
+    """The labels of a run, if there are any yet."""
+    from glassformer.data.tokens.words import Labels as LabelSet
+
+    return tokenizers.target if tokenizers is not None and isinstance(tokenizers.target, LabelSet) else None
+
+
+def label_sizes(labels: Iterable[str], tokenizers: Tokenizers) -> str:
+    """The size of the vocabulary, and the commonest of the training labels."""
+    counts = Counter(labels).most_common(6)
+    shown = ", ".join(f"{label!r} ({count:,})" for label, count in counts)
+    names = tokenizers.labels
+    more = ", ..." if len(names) > len(counts) else ""
+    return f"{tokenizers.source.vocab_size:,} tokens; {len(names)} labels: {shown}{more}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import EQUAL_LENGTHS, FILES, PAIRS, DataConfig
-from glassformer.train.settings import ANSWER_METRICS, LABEL_METRICS, TEXT_METRICS
-from glassformer.train.tasks.task import Task
+from glassformer.data.config import DataConfig
+from glassformer.data.kinds import EQUAL_LENGTHS, PAIRS
+from glassformer.train.tasks.task import EXPLORE, GENERATE, LOSS, TRANSLATE, Measure, Task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,9 +16,16 @@ if TYPE_CHECKING:
 
     from glassformer.data.batch import Batch
     from glassformer.data.dataset import Encoded, Tokenizers
+    from glassformer.data.pairs import Loaded, Pair
+    from glassformer.nn.transformer import Transformer
+    from glassformer.train.objective import Objective
+    from glassformer.train.ranks.distributed import Ranks
     from glassformer.train.recipe import Recipe
+    from glassformer.train.score.evaluate import Scores
     from glassformer.train.sources.pairs_data import PairsData, PairsSplit
 
+OF_TEXT = (Measure("bleu"), Measure("chrf", decides=True))
+"""Metrics of texts that people wrote."""
 OF_BLANKS = ("batch_size", "precision", "compile", "threads")
 """The settings of [decode] that matter to a model that fills in blanks, all at once."""
 
@@ -27,25 +34,29 @@ class Pairs(Task):
     """Answers, written token by token or, by an encoder alone, in the blanks behind the source."""
 
     decoded = True
-    metrics = (*ANSWER_METRICS, "loss")
+    samples: ClassVar[str] = "pairs"
+    """What its samples are called."""
+    metrics = (
+        *OF_TEXT,
+        Measure("exact_match", share=True, decides=True),
+        Measure("token_accuracy", share=True),
+        LOSS,
+    )
+    usual_metric = "exact_match"
 
     def __init__(self, data: DataConfig) -> None:
         super().__init__(data)
         self.blanks = self.layout.blanks
         self.does = "fills all blanks at once" if self.blanks else "writes answers"
-        self.verb = "translate"
-        self.verbs = frozenset({"translate", "explore"} if self.blanks else {"translate", "generate", "explore"})
+        self.verb = TRANSLATE.name
+        self.uses = frozenset({TRANSLATE, EXPLORE} if self.blanks else {TRANSLATE, GENERATE, EXPLORE})
         self.decode_settings = OF_BLANKS if self.blanks else None
 
     def check(self, recipe: Recipe) -> None:
         """Refuse metrics of labels, and blanks for answers whose length the source does not tell."""
         metric, task = recipe.training.metric, self.data.task
-        if metric in LABEL_METRICS:
-            raise ConfigError(
-                f"training.metric={metric!r} does not fit data.layout={self.data.layout!r}, which gives answers of "
-                "several tokens. Try training.metric='exact_match'."
-            )
-        if metric in TEXT_METRICS and task != PAIRS:
+        self.refuse_metric(recipe, "answers of several tokens")
+        if metric in {each.name for each in OF_TEXT} and task != PAIRS:
             raise ConfigError(
                 f"training.metric={metric!r} belongs to data.task={PAIRS!r}; got data.task={task!r}, whose answers are "
                 "right or wrong. Try training.metric='exact_match'."
@@ -63,6 +74,74 @@ class Pairs(Task):
                 "data.layout='encoder' needs one vocabulary for source and target; got tokenizer.shared=False, which "
                 "makes two. Try tokenizer.shared=True, or data.layout='encoder-decoder'."
             )
+
+    # --- the samples, each a source and a target as text, and as ids
+
+    def load(self, split: str, seed: int, tokenizers: Tokenizers | None) -> Loaded:
+        """Read or make the samples of a split. `tokenizers`: those of the run, if there are any yet."""
+        from glassformer.data.dataset import load_pairs
+
+        return load_pairs(self.data, split, seed)
+
+    def learn(self, recipe: Recipe, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
+        """Learn tokenizers from the training samples, as far as `given` has none that fit."""
+        from glassformer.data.dataset import build_tokenizers
+
+        return given or build_tokenizers(recipe.tokenizer, pairs)
+
+    def encode(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> Encoded:
+        """The samples as ids. Errors: `DataError` for one that the model cannot read."""
+        from glassformer.data.dataset import encode_pairs
+
+        return encode_pairs(pairs, tokenizers)
+
+    def of_ids(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Batch:
+        """The batch of samples that are ids already, as tests of a model make them."""
+        from glassformer.data.dataset import Encoded
+        from glassformer.data.sequences import Sequences
+
+        encoded = Encoded(Sequences([each for each, _ in pairs]), Sequences([each for _, each in pairs]))
+        return self.batch(encoded, range(len(pairs)))
+
+    def sizes(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> str:
+        """How large the vocabularies are, for the user."""
+        source, target = tokenizers
+        if source is target:
+            return f"one vocabulary of {target.vocab_size:,} tokens"
+        return f"two vocabularies of {source.vocab_size:,} and {target.vocab_size:,} tokens"
+
+    def score(
+        self,
+        model: Transformer,
+        split: PairsSplit,
+        recipe: Recipe,
+        tokenizers: Tokenizers,
+        objective: Objective,
+        poll: Callable[[], None],
+        ranks: Ranks,
+    ) -> Scores:
+        """Score a model on a split: see `Split.score`."""
+        from glassformer.train.score.evaluate import evaluate_model
+
+        decode = recipe.decode
+        return evaluate_model(
+            model,
+            split.encoded,
+            tokenizers,
+            [pair.target for pair in split.pairs],
+            layout=self.data.layout,
+            max_new_tokens=decode.max_new_tokens,
+            batch_size=decode.batch_size,
+            sampling=decode,
+            search=decode,
+            precision=decode.precision,
+            compile=decode.compile,
+            cache=decode.cache,
+            bleu=split.bleu,
+            objective=objective,
+            poll=poll,
+            ranks=ranks,
+        )
 
     def prepare(self, recipe: Recipe, tokenizers: Tokenizers | None = None) -> PairsData:
         """Read, encode and plan the pairs."""
@@ -90,6 +169,12 @@ class Pairs(Task):
         """How many places each sample takes in a batch, on the source side and in `tokens`."""
         return encoded.lengths(self.data.layout)
 
+    def places(self, source: int, target: int) -> tuple[int, int]:
+        """How many places so many ids take in a batch, on the source side and in `tokens`."""
+        from glassformer.data.dataset import places
+
+        return places(self.data.layout, source, target)
+
     def target_length(self, source: int, wide: int) -> int:
         """How many tokens a target may have, of at most `wide`, if its source has `source`."""
         return source if self.blanks else wide
@@ -111,7 +196,7 @@ class Pairs(Task):
     @property
     def reads_files(self) -> bool:
         """Whether the pairs come from files."""
-        return self.data.task in FILES
+        return bool(self.data.kind.line)
 
     @property
     def written(self) -> bool:

@@ -4,29 +4,97 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import LAYOUTS, DataConfig
+from glassformer.data.config import DataConfig
+from glassformer.data.kinds import LAYOUTS
+from glassformer.train.sample_lengths import Untrained
 
 if TYPE_CHECKING:
     from glassformer.data.dataset import Tokenizers
+    from glassformer.decode.committee import Member
     from glassformer.nn.config import ModelConfig
     from glassformer.nn.recipe import Layout
     from glassformer.train.recipe import Recipe
     from glassformer.train.sources.run_data import RunData, Split
 
-CANNOT = {
-    "translate": "answers no lines",
-    "generate": "writes no text from left to right",
-    "classify": "gives no labels",
-    "rollout": "plays no episodes",
-    "explore": "reads no tokens",
-}
-"""The verbs that only some tasks can be used with, and what is said of the others."""
+
+@dataclass(frozen=True)
+class Use:
+    """A verb that only some runs can be used with."""
+
+    name: str
+    cannot: str
+    """What is said of the others, as in "RUN gives no labels"."""
+
+
+@dataclass(frozen=True)
+class LineVerb(Use):
+    """A verb that reads lines and writes one for each. Its flags, its help and its loop are made from this."""
+
+    summary: str
+    about: str
+    switches: tuple[tuple[str, str], ...]
+    """Flags without a value, and what each does; `json` writes what `LineAnswer.record` gives."""
+    examples: tuple[str, ...]
+    many: bool = False
+    """Whether several runs may answer together."""
+
+
+class ReadLine(NamedTuple):
+    """A line, what a model reads of it, and the parts that the vocabulary lacks."""
+
+    text: str
+    ids: list[int]
+    unknown: Sequence[str] = ()
+    number: int = 0
+    """Its place among the lines, from 1."""
+    untrained: Untrained | None = None
+    """Set if it is shorter or longer than every sample in training."""
+
+
+class LineAnswer(ABC):
+    """What a run says of one line."""
+
+    unknown: Sequence[str]
+    """The parts of the line that the vocabulary lacks."""
+    cut: str | None = None
+    """The limit that the answer reached before its end, if it did."""
+    untrained: Untrained | None = None
+    """Set if the line is shorter or longer than every sample in training; of several runs, than every one of each."""
+
+    @abstractmethod
+    def text(self, switches: Container[str]) -> str:
+        """The line to write, with these of the verb's switches given."""
+
+    @abstractmethod
+    def record(self) -> dict[str, object]:
+        """The same as a JSON object."""
+
+
+TRANSLATE = Use("translate", "answers no lines")
+GENERATE = Use("generate", "writes no text from left to right")
+ROLLOUT = Use("rollout", "plays no episodes")
+EXPLORE = Use("explore", "reads no tokens")
+
+
+class Measure(NamedTuple):
+    """A metric that can choose the best checkpoint of a run."""
+
+    name: str
+    share: bool = False
+    """Whether it is a share, from 0 to 1, that is shown in percent."""
+    falls: bool = False
+    """Whether a smaller value is better."""
+    decides: bool = False
+    """Whether it decides between evaluations that are equal by the chosen one, in the order of the task's metrics."""
+
+
+LOSS = Measure("loss", falls=True, decides=True)
 
 
 class Cut(NamedTuple):
@@ -49,16 +117,24 @@ class Task(ABC):
     """Whether a run answers each source with a text of its own, which is decoded and scored as a whole."""
     decode_settings: tuple[str, ...] | None = ("batch_size", "threads")
     """The settings of [decode] that change what a run gives; None: all."""
-    metrics: ClassVar[tuple[str, ...]] = ("loss",)
+    metrics: ClassVar[tuple[Measure, ...]] = (LOSS,)
     """The metrics that may select the best checkpoint."""
+    usual_metric: ClassVar[str] = "loss"
+    """The one to try in place of a metric that does not fit."""
     one_vocabulary: ClassVar[bool] = False
     """Whether source and target have the same vocabulary, always."""
     does: str
     """What a run does, as in "RUN gives labels"."""
     verb: str
     """The command that uses a run."""
-    verbs: frozenset[str]
-    """Those of `CANNOT` that apply."""
+    uses: frozenset[Use]
+    """The verbs that apply, of those that do not apply to every run."""
+    line_verb: ClassVar[LineVerb | None] = None
+    """The verb that answers lines by `answer`, if there is one that needs nothing else."""
+    joins: ClassVar[bool] = True
+    """Whether several runs can be scored or used together, as an ensemble."""
+    averages: ClassVar[bool] = False
+    """Whether they then each answer by themselves, and the probabilities are averaged; else they write as one."""
 
     def __init__(self, data: DataConfig) -> None:
         self.data = data
@@ -73,6 +149,14 @@ class Task(ABC):
     @abstractmethod
     def check(self, recipe: Recipe) -> None:
         """Refuse settings of other sections that do not fit. Errors: `ConfigError` naming the setting and the way."""
+
+    def refuse_metric(self, recipe: Recipe, gives: str) -> None:
+        """Refuse a metric of another task; `gives` says what a run of this one gives."""
+        if (metric := recipe.training.metric) not in {each.name for each in self.metrics}:
+            raise ConfigError(
+                f"training.metric={metric!r} does not fit data.layout={self.data.layout!r}, which gives {gives}. Try "
+                f"training.metric={self.usual_metric!r}."
+            )
 
     def sketch(self, recipe: Recipe) -> ModelConfig:
         """The model's config for made-up data: it refuses what is impossible before the data are read."""
@@ -116,10 +200,23 @@ class Task(ABC):
 
     # --- the use of a run
 
-    def refuse_unfit(self, run: object, verb: str) -> None:
+    def refuse_unfit(self, run: object, use: Use) -> None:
         """Refuse a verb that a run is not for. Errors: `ConfigError` naming the command that uses it."""
-        if verb not in self.verbs:
-            raise ConfigError(f"{run} {self.does} and {CANNOT[verb]}. Use glassformer {self.verb} {run}.")
+        if use not in self.uses:
+            raise ConfigError(f"{run} {self.does} and {use.cannot}. Use glassformer {self.verb} {run}.")
+
+    def read_line(self, line: str, tokenizers: Tokenizers) -> ReadLine:
+        """What the model reads of a line, without special tokens. Errors: `DataError` for a line that it cannot."""
+        from glassformer.data.tokens.vocabulary import UNK
+
+        ids = tokenizers.source.encode(line)
+        return ReadLine(line, ids, tokenizers.source.lacks(line) if UNK in ids else ())
+
+    def answer(
+        self, members: Sequence[Member], lines: Sequence[Sequence[ReadLine]], batch_size: int
+    ) -> Iterator[LineAnswer]:
+        """What `line_verb` says of each line, in order; each line is there as each member has read it."""
+        raise NotImplementedError(f"{type(self).__name__} has no line_verb.")
 
     @property
     def held_out(self) -> str:

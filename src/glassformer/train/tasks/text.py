@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import TEXT, DataConfig
+from glassformer.data.config import DataConfig
 from glassformer.data.corrupt.lengths import longest
-from glassformer.train.tasks.task import Cut, Task
+from glassformer.data.running.text_settings import TEXT
+from glassformer.train.tasks.task import EXPLORE, GENERATE, LOSS, Cut, Measure, Task
 
 if TYPE_CHECKING:
     from glassformer.data.dataset import Tokenizers
@@ -25,7 +26,7 @@ class Text(Task):
 
     does = "predicts running text"
     one_vocabulary = True
-    metrics = ("loss", "token_accuracy")
+    metrics = (LOSS, Measure("token_accuracy", share=True))
     cut = Cut(
         *("text", "text", "dev_text"),
         ("dev_share", "dev_text", "field", "json", "skip_empty"),
@@ -35,8 +36,8 @@ class Text(Task):
     def __init__(self, data: DataConfig) -> None:
         super().__init__(data)
         writes = self.layout.decoder
-        self.verb = "generate" if writes else "evaluate"
-        self.verbs = frozenset({"generate", "explore"} if writes else {"explore"})
+        self.verb = GENERATE.name if writes else "evaluate"
+        self.uses = frozenset({GENERATE, EXPLORE} if writes else {EXPLORE})
 
     @property
     def continues(self) -> bool:
@@ -46,7 +47,7 @@ class Text(Task):
     def check(self, recipe: Recipe) -> None:
         """Refuse settings that do not fit running text."""
         data, tokenizer, model, training = recipe.data, recipe.tokenizer, recipe.model, recipe.training
-        metrics = self.metrics if data.objective == "masked" else ("loss",)
+        metrics = [each.name for each in self.metrics if each is LOSS or data.objective == "masked"]
         if training.metric not in metrics:
             raise ConfigError(
                 f"With data.task={TEXT!r} and data.objective={data.objective!r}, training.metric must be "

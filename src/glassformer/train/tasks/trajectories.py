@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import TRAJECTORIES, TokenizerConfig
-from glassformer.data.trajectories.settings import PLACES
-from glassformer.train.tasks.task import Cut, Task
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.trajectories.settings import PLACES, TRAJECTORIES
+from glassformer.train.tasks.task import ROLLOUT, Cut, Task
 
 if TYPE_CHECKING:
     from glassformer.data.dataset import Tokenizers
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class Trajectories(Task):
     """A Decision Transformer."""
 
-    does, verb = "acts in an environment", "rollout"
-    verbs = frozenset({"rollout"})
+    does, verb = "acts in an environment", ROLLOUT.name
+    uses = frozenset({ROLLOUT})
+    joins = False
     cut = Cut("file", "train", "dev", ("dev_share", "dev"), "test")
 
     def check(self, recipe: Recipe) -> None:

@@ -1,0 +1,78 @@
+"""The kinds of task as the settings of their data see them: which settings each reads, its layouts and its files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from glassformer.data.running.text_settings import TEXT, TEXT_SETTINGS
+from glassformer.data.trajectories.settings import ACTIONS, TRAJECTORIES, TRAJECTORY_SETTINGS
+from glassformer.nn.recipe import ACTING, Layout
+
+PAIRS = "pairs"
+LABELLED = "labelled"
+EQUAL_LENGTHS = ("copy", "reverse", "sort")
+"""The tasks whose answers have as many tokens as their sources."""
+LABEL = "label"
+LAYOUTS = {
+    "encoder-decoder": Layout(encoder=True, decoder=True),
+    "encoder": Layout(encoder=True, blanks=True),
+    LABEL: Layout(encoder=True, head="classify"),
+    "decoder": Layout(decoder=True),
+    "masked": Layout(encoder=True, blanks=True),
+    ACTIONS: Layout(decoder=True, head=ACTING, tokens=False),
+}
+PAIRED = next(iter(LAYOUTS))
+SIZES = ("train_size", "dev_size", "test_size")
+OF_FILES = ("json", "skip_empty")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the settings of `[data]` are for a kind of task. How it is learned and used is its `Task`."""
+
+    reads: tuple[str, ...]
+    """The settings that it reads, of those that not every task does."""
+    layouts: tuple[str, ...] = ()
+    """Its own layouts: they do not work with another task, nor it with others. Empty: those that no task has alone."""
+    files: int = 0
+    """The most files of a split; 0: it reads none that `data.train` names."""
+    line: str = ""
+    """What a line of its files is, where nothing is learned without them; empty: it makes its own data, or has others.
+    """
+
+
+MADE = Kind(SIZES)
+"""A task that makes its own pairs."""
+KINDS: dict[str, Kind] = {
+    **dict.fromkeys(EQUAL_LENGTHS, Kind(("symbols", "min_length", "max_length", *SIZES))),
+    PAIRS: Kind(
+        ("bleu_tokenizer", "bleu_order", "source_field", "target_field", "header", *OF_FILES),
+        files=2,
+        line="source, TAB, target",
+    ),
+    LABELLED: Kind(("text_column", "label_column", "header", *OF_FILES), (LABEL,), files=1, line="text, TAB, label"),
+    TEXT: Kind((*TEXT_SETTINGS, "window", "dev_share", *OF_FILES)),
+    TRAJECTORIES: Kind((*TRAJECTORY_SETTINGS, "window", "dev_share", *SIZES), (ACTIONS,), files=1),
+}
+"""The kinds by `data.task`; every other task of `data/synthetic.py` is `MADE`."""
+
+GROUPS = {
+    ("symbols", "min_length", "max_length"): f"the tasks {', '.join(EQUAL_LENGTHS)}",
+    SIZES: "the tasks that make their own pairs",
+    ("header",): "the tasks that read pairs or labels from files",
+    ("json",): "the tasks that read text from files",
+    ("skip_empty",): "the tasks that read files",
+}
+"""A phrase for the tasks that read these settings, where it says more than their names."""
+
+
+def readers(setting: str) -> str:
+    """A phrase for the tasks that read a setting."""
+    found = next((phrase for names, phrase in GROUPS.items() if setting in names), None)
+    return found or " and ".join(f"data.task={name!r}" for name, kind in KINDS.items() if setting in kind.reads)
+
+
+def unused(kind: Kind) -> list[str]:
+    """The settings that a kind of task does not read."""
+    every = dict.fromkeys(name for each in (*KINDS.values(), MADE) for name in each.reads)
+    return [name for name in every if name not in kind.reads]
