@@ -53,7 +53,7 @@ CIRCLES = (
     "data/trajectories/checks.py data/trajectories/spaces.py",
     "train/recipe.py train/score/text_samples.py train/sources/pairs_data.py train/sources/run_data.py "
     "train/sources/text_data.py train/sources/trajectory_data.py train/tasks/__init__.py train/tasks/labels.py "
-    "train/tasks/pairs.py train/tasks/task.py train/tasks/text.py train/tasks/trajectories.py",
+    "train/tasks/pairs.py train/tasks/tags.py train/tasks/task.py train/tasks/text.py train/tasks/trajectories.py",
     "lens/roles/diagnosis.py lens/roles/diagnosis.py",
     "cli/heads.py cli/heads.py",
 )

@@ -13,10 +13,13 @@ LABELLED = "labelled"
 EQUAL_LENGTHS = ("copy", "reverse", "sort")
 """The tasks whose answers have as many tokens as their sources."""
 LABEL = "label"
+TAGS = "tags"
+"""The task that tags words, and its layout."""
 LAYOUTS = {
     "encoder-decoder": Layout(encoder=True, decoder=True),
     "encoder": Layout(encoder=True, blanks=True),
     LABEL: Layout(encoder=True, head="classify"),
+    TAGS: Layout(encoder=True, head="tag"),
     "decoder": Layout(decoder=True),
     "masked": Layout(encoder=True, blanks=True),
     ACTIONS: Layout(decoder=True, head=ACTING, tokens=False),
@@ -51,6 +54,7 @@ KINDS: dict[str, Kind] = {
         line="source, TAB, target",
     ),
     LABELLED: Kind(("text_column", "label_column", "header", *OF_FILES), (LABEL,), files=1, line="text, TAB, label"),
+    TAGS: Kind(("text_column", "label_column", "header", "json", *SIZES), (TAGS,), files=1),
     TEXT: Kind((*TEXT_SETTINGS, "window", "dev_share", *OF_FILES)),
     TRAJECTORIES: Kind((*TRAJECTORY_SETTINGS, "window", "dev_share", *SIZES), (ACTIONS,), files=1),
 }

@@ -1,0 +1,242 @@
+"""Tagged sentences: reading them, the first piece of each word, spans as conlleval finds them, and a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.data.config import DataConfig, TokenizerConfig
+from glassformer.data.pairs import Columns, Pair
+from glassformer.data.tagged import first_pieces, make_tagged, read_tagged
+from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.train.finished.use import answer_lines, evaluate
+from glassformer.train.recipe import load_recipe, override
+from glassformer.train.run.session import resume, start
+from glassformer.train.tasks import task_of
+from glassformer.train.tasks.tags import Tags, spanned, spans_of, tag_scores
+
+SMALL = {
+    "data.train_size": 300,
+    "data.dev_size": 40,
+    "data.test_size": 40,
+    "model.d_model": 16,
+    "model.n_heads": 2,
+    "model.n_layers": 1,
+    "model.d_ff": 32,
+    "training.steps": 6,
+    "training.warmup": 2,
+    "training.evaluate_every": 3,
+    "training.batch_tokens": 200,
+    "training.threads": 1,
+    "training.device": "cpu",
+    "training.precision": "float32",
+    "checkpoint.every": 3,
+    "checkpoint.keep": 9,
+}
+
+
+def small(**changes):
+    return override(load_recipe("tag"), SMALL | {name.replace("__", "."): each for name, each in changes.items()})
+
+
+# --- files
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_columns_and_json_say_the_same(tmp_path):
+    conll = write(tmp_path / "a.conll", "-DOCSTART- X O\n\nin IN O\nNew NNP B-LOC\nYork NNP I-LOC\n\n\nrain NN O\n")
+    rows = [{"tokens": ["in", "New", "York"], "tags": ["O", "B-LOC", "I-LOC"]}, {"tokens": ["rain"], "tags": ["O"]}]
+    lines = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    pairs = [Pair("in New York", "O B-LOC I-LOC"), Pair("rain", "O")]
+    table, objects = read_tagged(conll, Columns()), read_tagged(lines, Columns())
+    assert table.pairs == objects.pairs == pairs
+    assert [table.origin.place(row, "source") for row in (0, 1)] == [f"{conll}:3", f"{conll}:8"]
+    assert read_tagged(conll, Columns("1", "2")).pairs[0].target == "IN NNP NNP"
+    named = write(tmp_path / "b.tsv", "tag\tword\nO\tin\nB-LOC\tParis\n")
+    assert read_tagged(named, Columns("word", "tag")).pairs == [Pair("in Paris", "O B-LOC")]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a O\nb\n", [":2", "2 columns", "has 1"]),
+        ("a O\nb O O\n", [":2", "2 columns", "has 3"]),
+        ("a\n", [":1", "a word and its tag"]),
+        ("\n\n", ["no sentence"]),
+        ("a b\tO\n", [":1", "without white space", "'a b'"]),
+        ("a\t\n", [":1", "a tag is text without white space"]),
+    ],
+)
+def test_lines_of_another_shape_are_refused(tmp_path, text, words):
+    with pytest.raises(DataError) as caught:
+        read_tagged(write(tmp_path / "a.conll", text), Columns())
+    assert all(word in str(caught.value) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"tokens": ["a"], "tags": ["O", "O"]}, ["1 words and 2 tags"]),
+        ({"tokens": ["a"]}, ["no field 'tags'", "data.label_column"]),
+        ({"tokens": "a b", "tags": ["O"]}, ["'tokens' must be a list"]),
+        ({"tokens": [], "tags": []}, ["at least one text"]),
+        ({"tokens": [1], "tags": ["O"]}, ["list of at least one text"]),
+    ],
+)
+def test_objects_of_another_shape_are_refused(tmp_path, row, words):
+    with pytest.raises(DataError) as caught:
+        read_tagged(write(tmp_path / "a.jsonl", json.dumps(row) + "\n"), Columns())
+    assert all(word in str(caught.value) for word in [":1", *words])
+
+
+def test_a_tag_that_training_lacks_is_refused_with_its_line(tmp_path):
+    path = write(tmp_path / "a.conll", "a O\nb B-LOC\n")
+    with pytest.raises(DataError, match=r":2: the tag 'B-LOC' does not occur in the training text"):
+        read_tagged(path, Columns(), ["O", "B-PER"])
+
+
+@pytest.mark.parametrize(
+    ("columns", "error"),
+    [
+        (Columns("1", "3"), "data.label_column is 3, but the first line has 2 columns"),
+        (Columns("wrd", "tag"), "Did you mean 'word'"),
+        (Columns("2", "2"), "two columns"),
+    ],
+)
+def test_columns_that_are_not_there_are_refused(tmp_path, columns, error):
+    with pytest.raises((DataError, ConfigError), match=error):
+        read_tagged(write(tmp_path / "a.tsv", "word\ttag\na\tO\n"), columns)
+
+
+def test_made_sentences_depend_on_their_split_and_seed_only():
+    config = DataConfig(task="tags", layout="tags", train_size=50, dev_size=50)
+    train, again, dev = (make_tagged(config, split, 1) for split in ("train", "train", "dev"))
+    assert train == again != make_tagged(config, "train", 2)
+    assert not {*train} & {*dev}
+    assert all(len(text.split()) == len(tags.split()) and spanned(tags.split()) for text, tags in [*train, *dev])
+
+
+# --- pieces
+
+
+@pytest.mark.parametrize("kind", ["word", "character", "byte", "bpe", "wordpiece", "unigram"])
+def test_a_tag_belongs_to_the_first_piece_of_its_word(kind):
+    texts = ["karl lives in new york , he says", "mira lives in berlin"] * 4
+    tokenizer = TOKENIZERS[kind].train(texts, TokenizerConfig(kind=kind, vocab_size=600))
+    ids, firsts = first_pieces(tokenizer, texts[0])
+    assert len(firsts) == len(texts[0].split())
+    ends = [*firsts[1:], len(ids)]
+    assert [tokenizer.decode(ids[a:b]).strip() for a, b in zip(firsts, ends, strict=True)] == texts[0].split()
+
+
+def test_the_loss_counts_words_and_not_pieces():
+    recipe = small(tokenizer__kind="character")
+    task = task_of(recipe.data)
+    assert isinstance(task, Tags)
+    pairs = [Pair("ab c", "B-X O"), Pair("def", "O")]
+    tokenizers = task.learn(recipe, pairs, None)
+    batch = task.batch(task.encode(pairs, tokenizers), [0, 1])
+    assert batch.label_keep is not None
+    assert batch.labels is not None
+    assert batch.label_keep.tolist() == [[True, False, False, True], [True, False, False, False]]
+    assert [tokenizers.labels[each] for each in batch.labels[batch.label_keep].tolist()] == ["B-X", "O", "O"]
+
+
+# --- figures, computed by hand
+
+
+@pytest.mark.parametrize(
+    ("tags", "spans"),
+    [
+        ("O B-A I-A O B-B", {("A", 1, 2), ("B", 4, 4)}),
+        ("B-A B-A I-A", {("A", 0, 0), ("A", 1, 2)}),
+        ("I-A I-A O I-B", {("A", 0, 1), ("B", 3, 3)}),  # IOB1: no beginning is needed
+        ("B-A I-B I-B", {("A", 0, 0), ("B", 1, 2)}),  # another kind begins another span
+        ("B-A I-A E-A S-A", {("A", 0, 2), ("A", 3, 3)}),
+        ("E-A I-A", {("A", 0, 0), ("A", 1, 1)}),
+        ("O O", set()),
+        ("B-A-1 I-A-1", {("A-1", 0, 1)}),
+    ],
+)
+def test_spans_are_those_of_conlleval(tags, spans):
+    assert spans_of(tags.split()) == spans
+
+
+def test_scores_as_computed_by_hand():
+    wanted = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "B-LOC", "O"]]
+    given = [["B-PER", "I-PER", "O", "B-PER"], ["B-LOC", "B-LOC", "O"]]
+    metrics, tables = tag_scores(given, wanted)
+    # spans wanted: PER 0-1, LOC 3, LOC 1; given: PER 0-1, PER 3, LOC 0, LOC 1; right: PER 0-1, LOC 1
+    assert metrics["span_precision"] == 2 / 4
+    assert metrics["span_recall"] == 2 / 3
+    assert metrics["span_f1"] == 4 / 7
+    assert metrics["accuracy"] == 5 / 7
+    assert tables["spans"]["PER"] == {"n": 1, "given": 2, "precision": 0.5, "recall": 1.0, "f1": 2 / 3}
+    assert tables["spans"]["LOC"] == {"n": 2, "given": 2, "precision": 0.5, "recall": 0.5, "f1": 0.5}
+    # tags: B-LOC 1 right of 2 and 2; B-PER 1 of 1 and 2; I-PER 1 of 1 and 1; O 2 of 3 and 2
+    assert metrics["macro_f1"] == pytest.approx((1 / 2 + 2 / 3 + 1 + 4 / 5) / 4)
+    assert tables["tags"]["O"]["recall"] == 2 / 3
+
+
+def test_plain_tags_have_no_spans():
+    metrics, tables = tag_scores([["NOUN", "VERB"]], [["NOUN", "NOUN"]])
+    assert metrics == {"accuracy": 0.5, "macro_f1": pytest.approx(1 / 3)}
+    assert [*tables] == ["tags"]
+    recipe = small()
+    with pytest.raises(ConfigError, match=r"span_f1.*'NOUN'.*training.metric='accuracy'"):
+        Tags(recipe.data).learn(recipe, [Pair("a b", "NOUN VERB")], None)
+    with pytest.raises(ConfigError, match="at least two tags"):
+        Tags(recipe.data).learn(recipe, [Pair("a b", "O O")], None)
+
+
+# --- a run
+
+
+def test_one_file_alone_or_a_size_beside_a_file_is_refused():
+    with pytest.raises(ConfigError, match=r"data\.train alone"):
+        small(data__train="a.conll", data__train_size=100_000)
+    with pytest.raises(ConfigError, match=r"data\.train_size is the number of sentences to make"):
+        small(data__train="a.conll", data__dev="b.conll")
+    with pytest.raises(ConfigError, match="gives a tag for each word"):
+        small(training__metric="exact_match")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tags") / "run"
+    for _ in start(small(), folder).train():
+        pass
+    return folder
+
+
+def test_a_run_is_scored_and_tags_lines_whatever_the_batches(run):
+    figures = evaluate(run, load_recipe(run / "recipe.toml"))
+    assert {"span_f1", "accuracy", "loss", "n", "spans", "tags"} <= {*figures}
+    lines = ["mira lives in loresh", "nobody", "in  ulban it rained"]
+    alone = [next(answer_lines(run, [(1, line)], 1)) for line in lines]
+    together = list(answer_lines(run, enumerate(lines, 1), 9))
+    for one, other in zip(alone, together, strict=True):
+        assert (one.words, one.tags) == (other.words, other.tags)
+        assert one.probabilities == pytest.approx(other.probabilities, rel=1e-5)
+    assert together[2].words == ["in", "ulban", "it", "rained"]
+    assert together[0].text(["words"]).split()[1].startswith("lives/")
+    assert len(together[0].text([]).split()) == 4
+
+
+def test_a_resumed_run_ends_with_the_same_bits(run, tmp_path):
+    recipe = small()
+    session = start(recipe, tmp_path / "run")
+    for event in session.train():
+        if type(event).__name__ == "Progress" and event.step == 4:
+            session.interrupt()
+    for _ in resume(tmp_path / "run").train():
+        pass
+    last = "checkpoints/step-000000006/model.safetensors"
+    assert (tmp_path / "run" / last).read_bytes() == (run / last).read_bytes()
