@@ -7,7 +7,7 @@ import logging
 import pytest
 import torch
 
-from glassformer.base import processors as busy
+from glassformer.base import busy
 from glassformer.base.busy import ENOUGH, LOOK, LOOKS, STEPS, Crowding, share_of_threads, threads_to_use
 from glassformer.base.processors import SPINS, WAITING
 

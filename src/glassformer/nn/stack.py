@@ -146,6 +146,7 @@ class Stack(nn.Module):
         self.token_dropout = nn.Dropout(config.token_dropout)
         self.positions = scheme_of(config)
         self.settings = blocks_of(config)
+        self.patterns = [each.pattern for each in self.settings]
         orders = {order_of(each): each for each in (*reversed(self.settings), config)}
         order = [order_of(config), *(each for each in orders if each != order_of(config))]
         others = [scheme_of(orders[each]) for each in order[1:]]
@@ -214,8 +215,8 @@ class Stack(nn.Module):
         made: dict[tuple[Pattern | None, int], Mask] = {}
         rotations = [each.rotation(standing, x) for each in self.schemes]  # features of linear attention need them too
         contexts: list[Context] = []
-        for own, order in zip(self.settings, self.order, strict=True):
-            if (of := (own.pattern, order)) not in made:
+        for own, pattern, order in zip(self.settings, self.patterns, self.order, strict=True):
+            if (of := (pattern, order)) not in made:
                 made[of] = self._mask(step, x, documents, prefix, *of)
             near = nearby.get(own.convolution)
             contexts.append(Context(made[of], rotations[order], memory, Mask(keep=memory_keep), near))

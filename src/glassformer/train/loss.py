@@ -13,7 +13,7 @@ from torch import nn
 from glassformer.base.errors import DataError
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.data.batch import Batch
-from glassformer.nn.config import StackConfig, blocks_of
+from glassformer.nn.config import StackConfig
 from glassformer.nn.ensemble import MeanHead
 from glassformer.nn.feed_forward import Experts, Routing
 from glassformer.nn.heads import Head, PlaceHead, SequenceHead
@@ -45,7 +45,7 @@ def watch_routers(model: Transformer) -> Generator[list[Routed]]:
     try:
         for side in ("encoder", "decoder"):
             config: StackConfig | None = getattr(model.config, side)
-            if config is None or all(each.n_experts is None for each in blocks_of(config)):
+            if config is None or all(each.n_experts is None for each in getattr(model, side).settings):
                 continue
             for module in getattr(model, side).modules():
                 if isinstance(module, Experts):
