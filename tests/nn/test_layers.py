@@ -9,7 +9,7 @@ import torch
 
 from glassformer import fast
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import LAYOUTS
+from glassformer.data.kinds import LAYOUTS
 from glassformer.fast.stack import StackInCpp
 from glassformer.nn.config import ModelConfig, StackConfig, blocks_of
 from glassformer.nn.count import count_config, count_parameters
