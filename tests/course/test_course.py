@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,3 +73,8 @@ def test_unsound_courses_are_named(tmp_path, text, said):
     (tmp_path / "course.toml").write_text(text, "utf-8")
     with pytest.raises(DataError, match=said):
         read_course(tmp_path)
+
+
+def test_the_course_is_read_without_torch():
+    command = "import sys, glassformer.cli.learn; from glassformer import learn; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0

@@ -8,13 +8,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.base.errors import GlassformerError
 from glassformer.learn.course import Exercise
 from glassformer.learn.verdict import Verdict
 from glassformer.store.files import read_json
-from glassformer.study.result import Result, result_from
+
+if TYPE_CHECKING:
+    from glassformer.study.result import Result
 
 GRADUATION = Path("runs/mine/graduation.json")
 """What `--finish` writes, in the learner's folder."""
@@ -54,6 +56,8 @@ def depth(exercise: Exercise, folder: Path) -> tuple[str, str]:
     results = folder / str(given["study"]) / "results.jsonl"
     if not results.is_file():
         return "fails", f"there is no {results}"
+    from glassformer.study.result import result_from  # here: it imports torch
+
     try:
         lines = results.read_text("utf-8").splitlines()
         rows = [result_from(json.loads(line), str(results)) for line in lines if line.strip()]
