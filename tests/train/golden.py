@@ -25,6 +25,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
+from glassformer.data.kinds import LABELLED, PAIRS
 from glassformer.fast import for_training
 from glassformer.fast.native import has_cpp
 from glassformer.fast.training import SWITCH
