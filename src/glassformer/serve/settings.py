@@ -69,13 +69,13 @@ class ServeConfig:
     """Longest text that a client may ask for, in tokens."""
     max_body: int = setting(2**20, 1, MOST)
     """Largest request, in bytes."""
-    seconds: float = setting(120.0, above=0, most=DAY, why=", a day")
+    seconds: float = setting(120.0, above=0, most=DAY, why=", a day", advice="120")
     """Seconds for a whole answer, waiting included."""
-    patience: float = setting(10.0, above=0, most=DAY, why=", a day")
+    patience: float = setting(10.0, above=0, most=DAY, why=", a day", advice="10")
     """Seconds for a client to send its request, or to read more of its answer."""
     connections: int = setting(768, 1, MOST)
     """Connections open at a time."""
-    drain: float = setting(30.0, above=0, most=DAY, why=", a day")
+    drain: float = setting(30.0, above=0, most=DAY, why=", a day", advice="30")
     """Seconds for unfinished answers after SIGTERM or Ctrl-C."""
 
     def __post_init__(self) -> None:

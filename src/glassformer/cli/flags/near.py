@@ -56,7 +56,6 @@ ELSEWHERE = {
     "intermediate_size": "model.d_ff",
     "iterations": "training.steps",
     "iters": "training.steps",
-    "layers": "model.n_layers",
     "lr": "training.learning_rate",
     "lr_schedule": "training.schedule",
     "lr_scheduler": "training.schedule",
