@@ -15,7 +15,7 @@ from glassformer.base.pattern import Pattern
 from glassformer.base.settings import check, flat, like, meaning_of, nested, rule_of, setting
 from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.choose.sampling import Sampling
+from glassformer.decode.sampling import Sampling
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.outputs import OUTPUTS
 from glassformer.nn.recipe import ModelRecipe

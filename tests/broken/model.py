@@ -18,7 +18,7 @@ NORM, REFERENCE = "glassformer.nn.norm", "glassformer.nn.attention"
 # --- what a query may read
 
 
-@breaks(f"{MASK}:Mask.allowed", "tests/nn/attend/test_mask.py")
+@breaks(f"{MASK}:Mask.allowed", "tests/nn/test_mask.py")
 def the_mask_is_inverted(original):
     def allowed(self, T, S, device):
         found = original(self, T, S, device)
@@ -32,7 +32,7 @@ def everything_may_be_read(original):
     return lambda self, T, S, device: None
 
 
-@breaks(f"{MASK}:Mask.places", "tests/nn/attend/test_mask.py")
+@breaks(f"{MASK}:Mask.places", "tests/nn/test_mask.py")
 def the_queries_of_a_step_stand_before_its_keys(original):
     def places(self, T, S, device):
         queries, keys = original(self, T, S, device)
@@ -41,7 +41,7 @@ def the_queries_of_a_step_stand_before_its_keys(original):
     return places
 
 
-@breaks(f"{MASK}:Mask.documents_of_queries", "tests/nn/attend/test_mask.py")
+@breaks(f"{MASK}:Mask.documents_of_queries", "tests/nn/test_mask.py")
 def packed_documents_read_one_another(original):
     def documents_of_queries(self, T, S):
         return torch.atleast_2d(self.documents)[:, :1].expand(-1, T)
@@ -54,7 +54,7 @@ def a_query_that_may_read_nothing_gets_an_average(original):
     return lambda self, output: output
 
 
-@breaks(f"{MASK}:Mask.once", "tests/nn/attend/test_mask.py")
+@breaks(f"{MASK}:Mask.once", "tests/nn/test_mask.py")
 def a_learned_bias_is_kept_for_the_next_pass(original):
     return lambda self, place, build: self.kept(place, build)
 
@@ -206,13 +206,13 @@ def tokens_taken_back_are_still_read(original):
     return truncate
 
 
-@breaks("glassformer.nn.stack:whole", ALONE)
+@breaks("glassformer.nn.positions:whole", ALONE)
 def positions_count_padding(original):
     return lambda tokens, keep: original(tokens, keep if keep is None else torch.ones_like(keep))
 
 
 @breaks(
-    "glassformer.nn.stack:within",
+    "glassformer.nn.positions:within",
     "tests/nn/test_transformer.py tests/contract/test_reading.py tests/contract/test_padding.py",
 )
 def positions_run_on_over_documents(original):

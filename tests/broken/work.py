@@ -7,7 +7,6 @@ from law import breaks
 
 LOOP, OBJECTIVE, OPTIM = "glassformer.train.loop", "glassformer.train.objective", "tests/train/optim"
 RESUME = "tests/train/run/test_resume.py"
-CHOOSE = "glassformer.decode.choose"
 STORE = "tests/store/test_checkpoint.py tests/store/test_manifest.py"
 
 
@@ -165,22 +164,22 @@ def two_processes_train_one_run(original):
 # --- decoding
 
 
-@breaks(f"{CHOOSE}.filters:top_k", "tests/decode/choose")
+@breaks("glassformer.decode.filters:top_k", "tests/decode/test_filters.py")
 def top_k_keeps_one_too_many(original):
     return lambda k: original(k + 1)
 
 
-@breaks(f"{CHOOSE}.filters:top_p", "tests/decode/choose")
+@breaks("glassformer.decode.filters:top_p", "tests/decode/test_filters.py")
 def top_p_keeps_everything(original):
     return lambda p: original(1.0)
 
 
-@breaks(f"{CHOOSE}.filters:temperature", "tests/decode/choose")
+@breaks("glassformer.decode.filters:temperature", "tests/decode/test_filters.py")
 def temperature_is_turned_over(original):
     return lambda value: original(1 / value)
 
 
-@breaks(f"{CHOOSE}.greedy:greedy", "tests/decode/test_cached.py tests/decode/test_generate.py")
+@breaks("glassformer.decode.choose:greedy", "tests/decode/test_cached.py tests/decode/test_generate.py")
 def the_second_likeliest_token_is_written(original):
     return lambda logits, context: logits.topk(2).indices[:, 1]
 
@@ -197,7 +196,7 @@ def every_guess_is_taken(original):
     return lambda guessed, place, p, stays, drawn: (guessed.ids[place], True)
 
 
-@breaks("glassformer.decode.choose.penalties:no_repeat_ngram", "tests/decode/choose")
+@breaks("glassformer.decode.filters:no_repeat_ngram", "tests/decode/test_repeats.py tests/decode/test_filters.py")
 def ngrams_repeat(original):
     return lambda n: original(n + 1)
 

@@ -13,7 +13,7 @@ import pytest
 from glassformer.base.errors import DataError
 from glassformer.cli.main import main
 from glassformer.decode.answer import CONTEXTS
-from glassformer.decode.choose.words import NO_WISHES, Wishes
+from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints
 from glassformer.decode.stream import Piece
 from glassformer.nn.count import Row
 from glassformer.train.finished.ranked import Asked
@@ -107,7 +107,7 @@ class Session(ModuleType):
         recipe: Recipe | None = None,
         average: int | None = None,
         asked: Asked | None = None,
-        wishes: Wishes = NO_WISHES,
+        wishes: Constraints = NO_CONSTRAINTS,
         others: Sequence[Path] = (),
     ) -> Iterator[Translated]:
         self.calls.append(("translate", run, batch_size, *filter(None, [average, asked, others])))
@@ -265,7 +265,9 @@ class Writing(ModuleType):
     def unknown(self, prompts: list[str]) -> str:
         return "lacked" if any("?" in each for each in prompts) else ""
 
-    def write(self, prompts: list[str], n: int, stops: list[str], *, crop: bool, wishes: Wishes) -> Iterator[Piece]:
+    def write(
+        self, prompts: list[str], n: int, stops: list[str], *, crop: bool, wishes: Constraints
+    ) -> Iterator[Piece]:
         self.asked, self.crop, self.wishes = (prompts, n, stops), crop, wishes
         texts = [f"{text[::-1]}{k or ''}" for text in prompts for k in range(n)]
         assert self.recipe is not None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glassformer.cli.main import main
-from glassformer.data.trajectories.files import read_episodes
+from glassformer.data.trajectories.episodes import read_episodes
 
 FEW = ("--data.train-size", "30", "--data.dev-size", "5")
 TINY = (

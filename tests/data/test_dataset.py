@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import DataConfig, TokenizerConfig
-from glassformer.data.dataset import Tokenizers, build_tokenizers, encode_pairs, load_pairs
+from glassformer.data.dataset import Sequences, Tokenizers, build_tokenizers, encode_pairs, load_pairs
 from glassformer.data.pairs import Loaded, Pair
-from glassformer.data.sequences import Sequences
 from glassformer.data.synthetic import make_pairs
 from glassformer.data.tokenizer import UNK, ByteTokenizer
 

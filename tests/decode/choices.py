@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from glassformer.decode.choose.context import Context
+from glassformer.decode.filters import Context
 
 VOCAB = 12
 INF = math.inf

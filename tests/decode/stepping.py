@@ -18,10 +18,9 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
 from glassformer.decode.beam import beam_search
-from glassformer.decode.engine.batching import Engine
-from glassformer.decode.engine.requests import Limits, Request
-from glassformer.decode.engine.warm_up import warm_up
+from glassformer.decode.engine import Engine, warm_up
 from glassformer.decode.generate import generate
+from glassformer.decode.requests import Limits, Request
 from glassformer.fast.decoding import for_decoding
 from specimens import model, tokens
 

@@ -8,10 +8,10 @@ from decode.naive import collected
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode import beam
 from glassformer.decode.beam import beam_search
-from glassformer.decode.choose.draw import chooser
-from glassformer.decode.choose.sampling import Sampling
+from glassformer.decode.choose import chooser
 from glassformer.decode.contrastive import contrastive
-from glassformer.decode.run import memories, read_anew
+from glassformer.decode.generate import memories, read_anew
+from glassformer.decode.sampling import Sampling
 from train.examples import SCHEMES, model, sequences
 
 WHICH = [0, 1, 0, 0, 2, 1, 0]

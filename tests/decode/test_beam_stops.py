@@ -11,10 +11,9 @@ from glassformer import Transformer, generate
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.beam import beam_search, length_penalty
-from glassformer.decode.choose.context import Context
-from glassformer.decode.forced import Forced
-from glassformer.decode.rows import Stop, stops_at
-from glassformer.decode.stops import Cut
+from glassformer.decode.filters import Context
+from glassformer.decode.generate import Stop, stops_at
+from glassformer.decode.hypotheses import Cut, Forced
 from train.examples import model, sequences
 
 STOPS = [stops_at([[6]]), stops_at([[7, 6], [3]]), stops_at([[n] for n in range(3, SMALL)]), lambda row, _: row == 1]

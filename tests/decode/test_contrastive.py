@@ -9,11 +9,10 @@ from glassformer import Transformer
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import answer
-from glassformer.decode.choose.penalties import banned, no_repeat_ngram
-from glassformer.decode.choose.sampling import Sampling
 from glassformer.decode.contrastive import contrastive
-from glassformer.decode.generate import generate
-from glassformer.decode.run import begin_of
+from glassformer.decode.filters import banned, no_repeat_ngram
+from glassformer.decode.generate import begin_of, generate
+from glassformer.decode.sampling import Sampling
 from train.examples import model, sequences
 
 

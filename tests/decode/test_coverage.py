@@ -11,9 +11,8 @@ from glassformer import Transformer, observe
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer, answer, answers
-from glassformer.decode.beam import beam_search, length_penalty
+from glassformer.decode.beam import beam_search, length_penalty, reading_layer
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.coverage import reading_layer
 from glassformer.decode.hypotheses import Hypothesis
 from glassformer.decode.read_back import pharaoh, read_back
 from train.examples import model, sequences

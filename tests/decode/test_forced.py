@@ -16,9 +16,9 @@ from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.answer import answers
 from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.choose.context import Named
-from glassformer.decode.choose.words import Wishes
-from glassformer.decode.forced import Forced, prefix_at_end
+from glassformer.decode.constraints import Constraints
+from glassformer.decode.filters import Named
+from glassformer.decode.hypotheses import Forced, prefix_at_end
 from train.examples import model, sequences
 
 
@@ -70,7 +70,7 @@ def test_narrow_beams_hold_the_texts_too(kind, beam):
     made = TOKENIZERS[kind].train(TEXTS, TokenizerConfig(kind=kind, vocab_size=540))
     network = model("encoder-decoder", vocab=made.vocab_size, max_len=40)
     wanted = ["cat sat", "mat,"]
-    forced = Wishes(forced=wanted).held(made)
+    forced = Constraints(forced=wanted).held(made)
     sources = sequences([2, 4, 1], 3, made.vocab_size)
     given = {"max_new_tokens": 18, "search": BeamSettings(beam=beam)}
     for best, *_ in answers(network, sources, **given, forced=forced):
@@ -132,14 +132,14 @@ def test_it_needs_one_beam(search):
 
 def test_an_empty_text_is_refused():
     with pytest.raises(ConfigError, match="A forced text must have at least one character"):
-        Wishes(forced=[""])
+        Constraints(forced=[""])
 
 
 def test_an_unknown_word_parts_a_text_and_the_end_does_not():
     """It is shown in the answer, as in any text."""
     made = CharacterTokenizer([*"ab<unk>"])
     for text, held in (("ab", {EOS: 2, UNK: 0}), ("<unk>b", {EOS: 0, UNK: 6})):
-        forced = Wishes(forced=[text]).held(made)
+        forced = Constraints(forced=[text]).held(made)
         a, b = made.encode("ab")
         assert forced is not None
         assert {id: forced.held([a, id, b])[0] for id in held} == held

@@ -13,10 +13,9 @@ from decode.test_stream import tokenizer
 from glassformer.data.tokenizer import TOKENIZERS, WordTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.choose.words import Wishes, shown_of
-from glassformer.decode.forced import Forced
-from glassformer.decode.search_texts import search_texts, stop_of
-from glassformer.decode.stream import TextStream
+from glassformer.decode.constraints import Constraints, shown_of
+from glassformer.decode.hypotheses import Forced
+from glassformer.decode.stream import TextStream, search_texts, stop_of
 from train.examples import model
 
 
@@ -62,7 +61,7 @@ def test_the_blank_before_a_first_word_is_no_part_of_a_stop(behind):
             stops=[" the"],
             filters=[],
             never=[id for id in range(made.vocab_size) if id not in made.encode("the x")],
-            forced=Wishes(forced=["x"]).held(made, [" the"]),
+            forced=Constraints(forced=["x"]).held(made, [" the"]),
             numbers=[0],
             prefix=False,
             poll=lambda: None,

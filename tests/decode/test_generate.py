@@ -11,8 +11,8 @@ from decode.naive import collected, naive
 from glassformer import Transformer, generate
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
-from glassformer.decode.blanks import fill_blanks
-from glassformer.decode.rows import stops_at
+from glassformer.decode.answer import fill_blanks
+from glassformer.decode.generate import stops_at
 from train.examples import SCHEMES, VOCAB, model, sequences
 
 

@@ -16,11 +16,10 @@ from decode.test_generate import collected
 from glassformer import Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.decode.answer import Answer, answer
+from glassformer.decode.answer import Answer, answer, fill_blanks
 from glassformer.decode.beam import beam_search
-from glassformer.decode.blanks import fill_blanks
-from glassformer.decode.choose.penalties import logit_bias
 from glassformer.decode.contrastive import contrastive
+from glassformer.decode.filters import logit_bias
 from glassformer.decode.generate import generate
 from glassformer.decode.read_back import read_back
 from glassformer.decode.speculative import speculative

@@ -7,23 +7,20 @@ import torch
 
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels, WordTokenizer
-from glassformer.decode.answer import answer, answers
+from glassformer.decode.answer import answer, answers, fill_blanks
 from glassformer.decode.beam import beam_search
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.blanks import fill_blanks
-from glassformer.decode.choose.draw import chooser
-from glassformer.decode.choose.sampling import Sampling
+from glassformer.decode.choose import chooser
 from glassformer.decode.classify import label_probabilities
 from glassformer.decode.committee import Member, committee_probabilities
 from glassformer.decode.contrastive import contrastive
-from glassformer.decode.engine.batching import Engine
-from glassformer.decode.engine.requests import Request
-from glassformer.decode.engine.warm_up import warm_up
+from glassformer.decode.engine import Engine, warm_up
 from glassformer.decode.generate import generate
 from glassformer.decode.read_back import read_back
-from glassformer.decode.search_texts import search_texts
+from glassformer.decode.requests import Request
+from glassformer.decode.sampling import Sampling
 from glassformer.decode.speculative import speculative
-from glassformer.decode.stream import write
+from glassformer.decode.stream import search_texts, write
 from glassformer.nn.ensemble import Ensemble
 from train.examples import VOCAB, model
 

@@ -14,11 +14,10 @@ from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterToken
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.beam import beam_search
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.choose.unwritten import unwritten
-from glassformer.decode.choose.words import Wishes
-from glassformer.decode.forced import Forced
-from glassformer.decode.search_texts import search_texts, stop_of
-from glassformer.decode.stream import Piece, TextStream, goes_on, write
+from glassformer.decode.constraints import Constraints
+from glassformer.decode.filters import unwritten
+from glassformer.decode.hypotheses import Forced
+from glassformer.decode.stream import Piece, TextStream, goes_on, search_texts, stop_of, write
 from glassformer.nn.transformer import Transformer
 from train.examples import model, sequences
 
@@ -141,12 +140,12 @@ def test_a_text_that_was_found_twice_is_written_once():
 
 def test_what_is_forced_stands_in_the_text_that_is_left():
     network, made = model("decoder", seed=2, max_len=None).double(), VOCAB
-    forced = Wishes(forced=["ab"]).held(made, ["bc"])
+    forced = Constraints(forced=["ab"]).held(made, ["bc"])
     for piece in searched(network, made, BeamSettings(beam=6), 3, prompts=[[BOS]], stops=["bc"], forced=forced):
         assert "ab" in piece.text
         assert "bc" not in piece.text
     with pytest.raises(ConfigError, match="none can contain a forced text with one in it; got 'abc' forced, with the"):
-        Wishes(forced=["abc"]).held(made, ["x", "bc"])
+        Constraints(forced=["abc"]).held(made, ["x", "bc"])
     assert isinstance(forced, Forced)
 
 

@@ -10,14 +10,11 @@ import torch
 
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.decode.choose.context import Context
-from glassformer.decode.choose.draw import chooser
-from glassformer.decode.choose.penalties import no_repeat_ngram
-from glassformer.decode.choose.sampling import GREEDY, Sampling
-from glassformer.decode.draft import Guess, LookupDraft, Wanted, followed
+from glassformer.decode.choose import chooser
+from glassformer.decode.filters import Context, no_repeat_ngram
 from glassformer.decode.generate import generate
-from glassformer.decode.reader import Reader, Text, same
-from glassformer.decode.speculative import Tally, speculative
+from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.speculative import Guess, LookupDraft, Reader, Tally, Text, Wanted, followed, same, speculative
 from train.examples import model, sequences
 
 

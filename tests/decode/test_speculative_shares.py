@@ -10,12 +10,10 @@ import torch
 
 from decode.test_speculative import written
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.decode.choose.context import Context
-from glassformer.decode.choose.draw import shares
-from glassformer.decode.choose.penalties import logit_bias
-from glassformer.decode.choose.sampling import Sampling
-from glassformer.decode.draft import Guess
-from glassformer.decode.speculative import Tally, settle, speculative
+from glassformer.decode.choose import shares
+from glassformer.decode.filters import Context, logit_bias
+from glassformer.decode.sampling import Sampling
+from glassformer.decode.speculative import Guess, Tally, settle, speculative
 from train.examples import model
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.decode.stops import stop_in
+from glassformer.decode.hypotheses import stop_in
 
 
 @pytest.mark.parametrize(

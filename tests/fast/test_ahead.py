@@ -8,11 +8,9 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.decode.choose.context import Context
-from glassformer.decode.choose.draw import chooser, own_uniforms
-from glassformer.decode.choose.greedy import greedy
-from glassformer.decode.choose.sampling import GREEDY, Sampling
-from glassformer.decode.choose.unwritten import without
+from glassformer.decode.choose import chooser, greedy, own_uniforms
+from glassformer.decode.filters import Context, without
+from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.fast.graphs import REFUSED, ahead_of
 
 FORBIDS = chooser(GREEDY, [without([0])])

@@ -10,13 +10,10 @@ from decode.naive import collected
 from fast.recorder import Asked, Recorder, Recording
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS
-from glassformer.decode.choose.context import ByLogits
-from glassformer.decode.choose.draw import chooser
-from glassformer.decode.choose.greedy import greedy
-from glassformer.decode.choose.penalties import logit_bias
-from glassformer.decode.choose.sampling import GREEDY, Sampling
-from glassformer.decode.choose.unwritten import without
+from glassformer.decode.choose import chooser, greedy
+from glassformer.decode.filters import ByLogits, logit_bias, without
 from glassformer.decode.generate import generate
+from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.fast import graphs as machine
 from glassformer.fast.decoding import KERNELS
 from glassformer.fast.graphs import REHEARSALS, ahead_of

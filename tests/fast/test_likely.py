@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from glassformer.base.errors import DataError
-from glassformer.decode.choose.context import Context
-from glassformer.decode.choose.likely import check_summed, likeliest, scored
+from glassformer.decode.filters import Context
+from glassformer.decode.hypotheses import check_summed, likeliest, scored
 from glassformer.fast import linear as native_likely
 from glassformer.fast.decoding import KERNELS
 from specimens import native_cpp

@@ -9,8 +9,7 @@ from torch import nn
 from decode.stepping import ROWS, written
 from fast.natively import given, natively, stepwise
 from glassformer.base.errors import ConfigError
-from glassformer.decode.beam import beam_search
-from glassformer.decode.coverage import reading
+from glassformer.decode.beam import beam_search, reading
 from glassformer.fast import native
 from glassformer.fast import stack as native_stack
 from glassformer.fast.decoding import for_decoding

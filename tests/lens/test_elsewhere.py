@@ -9,7 +9,7 @@ from glassformer import diagnose, trace
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import SPECIALS
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.choose.sampling import Sampling
+from glassformer.decode.sampling import Sampling
 from glassformer.lens.ablate import silence
 from glassformer.lens.patch import Input, patch
 from glassformer.lens.roles.diagnosis import usual_outputs

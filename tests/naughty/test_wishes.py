@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.decode.choose.words import Wishes
+from glassformer.decode.constraints import Constraints
 from glassformer.decode.stream import Piece
 from glassformer.train.finished.use import translate
 from glassformer.train.finished.writing import Writer
@@ -26,7 +26,7 @@ def writer(writer_run: Path) -> Writer:
     return Writer(writer_run, override(recipe, {"decode.max_new_tokens": ROOM, "decode.temperature": 0.0}))
 
 
-def written(writer: Writer, wishes: Wishes, *stops: str) -> tuple[str, Piece]:
+def written(writer: Writer, wishes: Constraints, *stops: str) -> tuple[str, Piece]:
     """The text after an empty prompt, and its last piece."""
     pieces = [*writer.write([""], stops=stops, wishes=wishes)]
     return "".join(each.text for each in pieces), pieces[-1]
@@ -35,23 +35,23 @@ def written(writer: Writer, wishes: Wishes, *stops: str) -> tuple[str, Piece]:
 @SOME
 def test_a_text_matches_a_string(step: int, texts: list[str], writer: Writer) -> None:
     for each in texts[::step]:
-        text, last = written(writer, Wishes(regex=re.escape(each)))
+        text, last = written(writer, Constraints(regex=re.escape(each)))
         assert (text, last.end, last.complete) == (each, "eos", True)
 
 
 @SOME
 def test_a_text_is_a_string_in_json(step: int, strings: list[str], writer: Writer) -> None:
     for each in strings[::step]:
-        text, last = written(writer, Wishes(schema=json.dumps({"const": each})))
+        text, last = written(writer, Constraints(schema=json.dumps({"const": each})))
         assert (json.loads(text), last.end, last.complete) == (each, "eos", True)
 
 
 @SOME
 def test_a_text_begins_with_a_string_and_stops_at_it(step: int, texts: list[str], writer: Writer) -> None:
     for each in texts[::step]:
-        text, last = written(writer, Wishes(begin=each), each)
+        text, last = written(writer, Constraints(begin=each), each)
         assert (text, last.end) == ("", "stop")
-        text, last = written(writer, Wishes(begin=f"{each}<"), f"{each}<"[-3:])
+        text, last = written(writer, Constraints(begin=f"{each}<"), f"{each}<"[-3:])
         assert last.end == "stop"
         assert f"{each}<".startswith(text)
         assert f"{each}<"[-3:] not in text
@@ -61,7 +61,7 @@ def test_a_text_begins_with_a_string_and_stops_at_it(step: int, texts: list[str]
 def test_a_text_never_holds_a_string(step: int, texts: list[str], writer: Writer) -> None:
     """Even where all but its last character was begun."""
     for each in texts[::step]:
-        text, _ = written(writer, Wishes(begin=each[:-1], banned=[each]), "e")
+        text, _ = written(writer, Constraints(begin=each[:-1], banned=[each]), "e")
         assert each not in text
 
 
@@ -70,5 +70,5 @@ def test_an_answer_holds_a_string(step: int, texts: list[str], answering_run: Pa
     changes = {"decode.beam": 2, "decode.max_new_tokens": ROOM}
     recipe = override(load_recipe(answering_run / "recipe.toml"), changes)
     for each in [text for text in texts if len(text) < 30][:: step * 4]:
-        (found,) = translate(answering_run, iter([(1, "a")]), 1, recipe, wishes=Wishes(forced=[each]))
+        (found,) = translate(answering_run, iter([(1, "a")]), 1, recipe, wishes=Constraints(forced=[each]))
         assert each in found.text

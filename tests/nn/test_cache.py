@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.nn.cache import Cache, Fixed, Growing, LayerCache, Once, cache_of
+from glassformer.nn.attention import LayerCache
+from glassformer.nn.cache import Cache, Fixed, Growing, Once, cache_of
 from specimens import close, model, tokens
 
 

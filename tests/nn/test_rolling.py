@@ -7,9 +7,7 @@ import torch
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.decode.beam import beam_search
-from glassformer.decode.generate import generate
-from glassformer.decode.rows import begin_rows
-from glassformer.decode.run import read_first
+from glassformer.decode.generate import begin_rows, generate, read_first
 from glassformer.nn import compact_cache as rolling
 from glassformer.nn.cache import Cache, FixedCache
 from glassformer.nn.compact_cache import RollingCache

@@ -7,7 +7,7 @@ import torch
 
 from glassformer import ATTEND, Mask
 from glassformer.base.errors import ConfigError
-from glassformer.nn.cache import LayerCache
+from glassformer.nn.attention import LayerCache
 from glassformer.nn.compact_cache import State, StateCache
 from glassformer.nn.linear import features
 from specimens import close, model, normal, tokens

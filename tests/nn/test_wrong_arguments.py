@@ -55,10 +55,16 @@ PARTS = {
     ),
     "a source of another width": (lambda: Attention(8, 2, AUTO)(X, source=X[..., :6]), "source of Attention must hold"),
     "ids for vectors": (lambda: Attention(8, 2, AUTO)(X.long()), r"d_model=8 floats; got torch\.int64"),
-    "a tensor as mask": (
-        lambda: Attention(8, 2, AUTO)(X, mask=X[..., 0] > 0),
-        r"a Mask.*bool.*Mask\(keep=keep\)",
+    "a mask of another shape": (
+        lambda: Attention(8, 2, AUTO)(X, mask=X[..., 0, None] > 0),
+        r"2 rows, 2 heads, 3 queries and 3 keys cannot have shape \[2, 3, 1\].*Mask\(keep=keep\)",
     ),
+    "a mask with two meanings": (
+        lambda: Attention(8, 2, AUTO)(X[:, :2], mask=torch.ones(2, 2) > 0),
+        r"could be \[B, S\].*mask\[:, None\] for the first, mask\[None\] for the second",
+    ),
+    "a mask of twos": (lambda: Attention(8, 2, AUTO)(X, mask=torch.full((3, 3), 2)), "holds 1 where a key may be read"),
+    "a list as mask": (lambda: Attention(8, 2, AUTO)(X, mask=[1, 0]), r"a Mask or a tensor; got \[1, 0\] \(list\)"),
     "a block of numbers": (lambda: Block(8, 2, 32), r"self_attention of Block must be a Residual; got 8 \(int\)"),
     "a network of another width": (
         lambda: FeedForward(8, 9, torch.relu)(X[..., :6]),

@@ -12,8 +12,8 @@ import torch
 from glassformer import Transformer
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.decode.choose.greedy import greedy
-from glassformer.decode.choose.unwritten import without
+from glassformer.decode.choose import greedy
+from glassformer.decode.filters import without
 from glassformer.decode.generate import generate
 from glassformer.proof.laws.hugging_face import take_wide_angles, take_wide_norms
 from glassformer.store.export import write_pretrained

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.decode.choose import filters, penalties
-from glassformer.decode.choose.context import Context
-from glassformer.decode.choose.draw import chooser
-from glassformer.decode.choose.sampling import Sampling
+from glassformer.decode import filters
+from glassformer.decode import filters as penalties
+from glassformer.decode.choose import chooser
+from glassformer.decode.filters import Context
+from glassformer.decode.sampling import Sampling
 
 theirs = pytest.importorskip("transformers.generation.logits_process", reason="transformers is not installed")
 

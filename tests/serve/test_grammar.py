@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.decode.choose import constrained
-from glassformer.decode.choose.words import Wishes
+from glassformer.decode import constraints as constrained
+from glassformer.decode.constraints import Constraints
 from glassformer.serve import request, trial
 from glassformer.serve.service import Service
 from glassformer.serve.settings import ServeConfig
@@ -28,7 +28,7 @@ REGEX = "(ab|ba){2,4} ?d"
 SCHEMA = {"enum": [12, [1], "a"]}
 
 
-def written(writer, prompts: list[str], n: int, wishes: Wishes, **decode) -> list[str]:
+def written(writer, prompts: list[str], n: int, wishes: Constraints, **decode) -> list[str]:
     """What `glassformer generate` writes."""
     before, found = writer.recipe, [""] * len(prompts) * n
     writer.recipe = override(before, {f"decode.{name}": value for name, value in decode.items()})
@@ -58,7 +58,7 @@ def test_texts_are_those_of_the_command_line(wire, writer, temperature):
     body = {"prompt": ["ab", "c"], "n": 2, "seed": 5, "temperature": temperature, "max_tokens": 30}
     decode = {"seed": 5, "temperature": temperature, "max_new_tokens": 30}
     found = texts(wire.ask(PATH, body | regex_of(REGEX)))
-    assert found == written(writer, ["ab", "c"], 2, Wishes(regex=REGEX), **decode)
+    assert found == written(writer, ["ab", "c"], 2, Constraints(regex=REGEX), **decode)
     assert all(re.fullmatch(REGEX, each) for each in found)
 
 
@@ -105,7 +105,7 @@ def test_a_text_cut_before_its_grammar_is_complete_says_so(wire):
 
 
 def test_translations_follow_too(answerer):
-    found = written(answerer, ["a b", "c"], 1, Wishes(), max_new_tokens=None)
+    found = written(answerer, ["a b", "c"], 1, Constraints(), max_new_tokens=None)
     with Wire(answerer) as wire:
         heard = wire.ask("/v1/translate", {"text": ["a b", "c"]} | regex_of("a"))
         assert heard.status == 400
@@ -159,7 +159,7 @@ def test_what_only_the_empty_text_matches_is_answered_with_it(wire, writer, expr
     heard = wire.ask(PATH, {"prompt": "ab", "max_tokens": 4} | regex_of(expression))
     assert texts(heard) == [""]
     assert heard.json["choices"][0]["finish_reason"] == "stop"
-    assert not expression or written(writer, ["ab"], 1, Wishes(regex=expression)) == [""]
+    assert not expression or written(writer, ["ab"], 1, Constraints(regex=expression)) == [""]
 
 
 def test_one_that_takes_too_long_to_build(wire, monkeypatch):
@@ -179,7 +179,7 @@ def test_without_the_library_it_says_what_to_install(wire, monkeypatch):
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr("glassformer.decode.choose.installed.import_module", missing)
+    monkeypatch.setattr("importlib.import_module", missing)
     heard = wire.ask(PATH, {"prompt": "ab"} | regex_of("abc?d"))
     assert (heard.status, heard.error["param"]) == (400, "structured_outputs")
     assert "pip install 'llguidance" in heard.error["message"]

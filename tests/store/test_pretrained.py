@@ -13,8 +13,7 @@ from glassformer.base.errors import GlassformerError
 from glassformer.data.tokenizer import tokenizer_from_json
 from glassformer.data.tokens.decoding import begins_in
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, UNK
-from glassformer.decode.choose.context import Context
-from glassformer.decode.choose.unwritten import one_end
+from glassformer.decode.filters import Context, one_end
 from glassformer.store.export import Text, write_pretrained
 from glassformer.store.families import FAMILIES
 from glassformer.store.pretrained import read_pretrained

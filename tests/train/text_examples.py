@@ -7,8 +7,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from glassformer.data.config import DataConfig, TokenizerConfig
-from glassformer.data.running.text_settings import OBJECTIVES
+from glassformer.data.config import OBJECTIVES, DataConfig, TokenizerConfig
 from glassformer.train.recipe import Recipe, override
 from train.examples import recipe
 

@@ -67,7 +67,7 @@ def shown(each: DataSet, folder: Path, for_programs: bool) -> int:
 
 def fetched(each: DataSet, folder: Path, for_programs: bool) -> int:
     """Fetch the missing files. A file whose bytes differ from the catalogue's is the user's and is left alone."""
-    from glassformer.data.public.fetch import fetch  # here, as `list` and `show` need no network
+    from glassformer.data.public.catalogue import fetch  # here, as `list` and `show` need no network
 
     place = each.folder(folder)
     states = each.states(folder)

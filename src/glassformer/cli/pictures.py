@@ -6,7 +6,7 @@ from pathlib import Path
 
 from glassformer.cli.explore import EXAMPLES_ALONE, page_of
 from glassformer.decode.answer import answer
-from glassformer.decode.choose.unwritten import unwritten
+from glassformer.decode.filters import unwritten
 from glassformer.lens.picture import cross_attention_picture
 from glassformer.nn.transformer import Transformer
 from glassformer.train.record.events import Evaluated, Sample

@@ -37,7 +37,7 @@ def run(arguments: Arguments) -> int:
     out = target_of(given.get("save"))
     from glassformer.base.runtime import choose_threads
     from glassformer.control.rollout import as_episodes, play  # after the checks, as importing torch takes a second
-    from glassformer.data.trajectories.files import npz_bytes
+    from glassformer.data.trajectories.episodes import npz_bytes
     from glassformer.store.files import write_bytes
 
     choose_threads(recipe.decode.threads)

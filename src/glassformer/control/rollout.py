@@ -20,8 +20,8 @@ from glassformer.data.trajectories.episodes import Episodes, Floats
 from glassformer.data.trajectories.settings import PLACES
 from glassformer.data.trajectories.spaces import Spaces
 from glassformer.data.trajectories.windows import ASKED, as_done, features
-from glassformer.decode.choose.draw import AT_ONCE as NUMBERS
-from glassformer.decode.choose.draw import draw, numbers
+from glassformer.decode.choose import AT_ONCE as NUMBERS
+from glassformer.decode.choose import draw, numbers
 from glassformer.nn.transformer import Transformer
 
 AT_ONCE = 128

@@ -12,9 +12,6 @@ from glassformer.data.kinds import EQUAL_LENGTHS, KINDS, LAYOUTS, MADE, PAIRED, 
 from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXTS
 
 SPLITS = ("train", "dev", "test")
-BYTES_AND_SPECIALS = 256 + 6  # the smallest byte-level vocabulary: every byte, and the six special tokens
-MOST_ENTRIES = 2**20
-"""Most entries of a vocabulary, and most symbols of a task: no model here has a wider head."""
 MOST_PAIRS = {"train_size": 10_000_000, "dev_size": 1_000_000, "test_size": 1_000_000}
 """Most pairs that a task makes: a few minutes of work each."""
 MOST_SYMBOLS = 100_000_000

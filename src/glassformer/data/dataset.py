@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,33 @@ from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.kinds import LABEL, LABELLED, PAIRED, PAIRS
 from glassformer.data.lines import no_such_file
 from glassformer.data.pairs import Columns, Loaded, Pair, read_labelled, read_pairs, refuse_one_class
-from glassformer.data.sequences import Sequences
 from glassformer.data.synthetic import make_pairs
 from glassformer.data.tokens.tokenizer_file import tokenizer_of
 from glassformer.data.tokens.vocabulary import Tokenizer
 from glassformer.data.tokens.words import FIRST_LABEL, Labels
+
+
+class Sequences(Sequence[list[int]]):
+    """Reads like a list of lists of ids. Row i is `flat[offsets[i]:offsets[i + 1]]`."""
+
+    def __init__(self, rows: Iterable[Sequence[int]]) -> None:
+        rows = list(rows)
+        self.lengths: NDArray[np.int64] = np.fromiter(map(len, rows), np.int64, len(rows))
+        self.offsets: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
+        self.flat: NDArray[np.int32] = np.fromiter(chain.from_iterable(rows), np.int32, int(self.offsets[-1]))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @overload
+    def __getitem__(self, index: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[list[int]]: ...
+    def __getitem__(self, index: int | slice) -> list[int] | list[list[int]]:
+        if isinstance(index, slice):
+            return [self[row] for row in range(*index.indices(len(self)))]
+        row = range(len(self))[index]  # a range knows negative indices and raises IndexError, which ends iteration
+        return self.flat[self.offsets[row] : self.offsets[row + 1]].tolist()
 
 
 class Tokenizers(NamedTuple):

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from random import Random
+from typing import Protocol, runtime_checkable
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
-from glassformer.data.config import DataConfig
 from glassformer.data.pairs import Pair
 
 TRIES = 20_000  # draws without a new source after which a split counts as exhausted; 20 are usual in dev and test
@@ -42,11 +42,51 @@ def none_is_basic(source: str) -> bool:
     return False
 
 
+@runtime_checkable
+class TaskSettings(Protocol):
+    """What a task that makes its own pairs needs to know of `DataConfig`."""
+
+    @property
+    def task(self) -> str:
+        """The name of the task."""
+        ...
+
+    @property
+    def symbols(self) -> int:
+        """Of how many symbols a source is made."""
+        ...
+
+    @property
+    def min_length(self) -> int:
+        """The fewest symbols of a source."""
+        ...
+
+    @property
+    def max_length(self) -> int:
+        """The most symbols of a source."""
+        ...
+
+    @property
+    def train_size(self) -> int:
+        """Pairs to train on."""
+        ...
+
+    @property
+    def dev_size(self) -> int:
+        """Pairs to choose a checkpoint by."""
+        ...
+
+    @property
+    def test_size(self) -> int:
+        """Pairs of the final score."""
+        ...
+
+
 @dataclass(frozen=True)
 class Task:
     """How a task makes sources, and the only right target of each."""
 
-    source: Callable[[Random, DataConfig], str]
+    source: Callable[[Random, TaskSettings], str]
     target: Callable[[str], str]
     basic: Callable[[str], bool] = none_is_basic
     """True for sources that are never held out."""
@@ -57,7 +97,7 @@ class Task:
             return "train"
         return split_of(source)
 
-    def pairs(self, config: DataConfig, split: str, size: int, seed: int) -> list[Pair]:
+    def pairs(self, config: TaskSettings, split: str, size: int, seed: int) -> list[Pair]:
         """The first `size` pairs of a split; a larger `size` only adds pairs after them.
 
         Each pair has its own random numbers; dev and test also look back, to repeat no source. ConfigError if the task
@@ -83,7 +123,7 @@ class Task:
         return found
 
 
-def make_pairs(config: DataConfig, split: str, seed: int) -> list[Pair]:
+def make_pairs(config: TaskSettings, split: str, seed: int) -> list[Pair]:
     """Make the pairs of the synthetic task that `config` names, as many as it says for this split."""
     task = lookup(TASKS, config.task, "data.task")
     sizes: dict[str, int] = {"train": config.train_size, "dev": config.dev_size, "test": config.test_size}
@@ -115,16 +155,16 @@ def spell(number: int) -> str:
     return f"{spell(count)} {name}" + (f" {spell(rest)}" if rest else "")
 
 
-def _some_symbols(random: Random, config: DataConfig) -> str:
+def _some_symbols(random: Random, config: TaskSettings) -> str:
     length = config.min_length + below(random, config.max_length - config.min_length + 1)
     return " ".join(_symbol(below(random, config.symbols), config.symbols) for _ in range(length))
 
 
-def _some_numbers(random: Random, config: DataConfig) -> str:
+def _some_numbers(random: Random, config: TaskSettings) -> str:
     return " ".join(str(below(random, 100)) for _ in range(2 + below(random, 6)))
 
 
-def _some_digits(random: Random, config: DataConfig) -> str:
+def _some_digits(random: Random, config: TaskSettings) -> str:
     """A number of 1 to 6 digits, each length equally often: few numbers are short, but those teach the words."""
     digits = 1 + below(random, 6)
     first = 10 ** (digits - 1) if digits > 1 else 0

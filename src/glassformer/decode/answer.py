@@ -2,22 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
+
+import torch
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.typed import expect
-from glassformer.data.tokens.vocabulary import EOS
+from glassformer.data.rows import pad
+from glassformer.data.tokens.vocabulary import BLANK, EOS, SEP
+from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
-from glassformer.decode.blanks import fill_blanks
-from glassformer.decode.choose.context import Filter
-from glassformer.decode.choose.draw import filters_of
-from glassformer.decode.choose.sampling import GREEDY, Sampling
-from glassformer.decode.choose.unwritten import without
-from glassformer.decode.forced import Forced, check_forced
-from glassformer.decode.method import Method, method_of, search_of
-from glassformer.decode.rows import check_sources, check_writes
+from glassformer.decode.choose import chooser, filters_of
+from glassformer.decode.contrastive import contrastive
+from glassformer.decode.filters import Context, Filter, check_numbers, forbid, without
+from glassformer.decode.generate import Emitted, check_sources, check_writes, generate
+from glassformer.decode.hypotheses import Forced, Hypothesis, check_forced
+from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
+
+
+@torch.no_grad()
+def fill_blanks(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    lengths: Sequence[int],
+    never: Sequence[int] = (),
+    numbers: Sequence[int] | None = None,
+) -> list[list[int]]:
+    """Answers of an encoder-only model: row i reads [source, <sep>, blanks] and fills its `lengths[i]` blanks at once.
+
+    No blank gets an id of `never`. `numbers` name the rows in errors (None: their places in the call). Errors:
+    `DataError`, also if a logit is NaN or +inf.
+    """
+    check_writes(model)
+    check_sources(model, sources)
+    device = next(model.parameters()).device
+    rows = [[*source, SEP, *[BLANK] * length] for source, length in zip(sources, lengths, strict=True)]
+    tokens, keep = pad(rows)
+    with Evaluation(model):
+        logits = model(tokens.to(device), keep=None if keep is None else keep.to(device))
+    ids = forbid(logits, never).argmax(-1)
+    highest = logits.gather(-1, ids[..., None])[..., 0]
+    check_numbers(highest, Context(numbers or range(len(rows)), sources, []))
+    filled = zip(ids.tolist(), rows, lengths, strict=True)
+    return [each[len(row) - length : len(row)] for each, row, length in filled]
+
+
+Method = Callable[..., Iterator[Emitted]]
+"""`generate` or a replacement for it: takes all its arguments except `choose`, and yields the same."""
+
+USUAL_K = 4
+"""How many tokens contrastive search chooses among if top_k is not set."""
+
+
+def method_of(sampling: Sampling, first: Sequence[Filter] = ()) -> Method:
+    """Return the method that the settings describe; the filters in `first` apply before all others."""
+    if sampling.contrastive_alpha:
+        filters = [*first, *filters_of(sampling)]
+        return partial(contrastive, alpha=sampling.contrastive_alpha, k=sampling.top_k or USUAL_K, filters=filters)
+    return partial(generate, choose=chooser(sampling, first))
+
+
+def search_of(search: BeamSettings) -> Callable[..., list[list[Hypothesis]]]:
+    """Return the `beam_search` that the settings describe."""
+    return partial(
+        beam_search,
+        beam=search.beam,
+        lengths=length_penalty(search.length_penalty),
+        coverage=search.coverage_penalty,
+        groups=search.beam_groups,
+        diversity=search.diversity,
+        early_stop=search.early_stop,
+    )
 
 
 class Answer(NamedTuple):

@@ -11,10 +11,21 @@ import torch.nn.functional as F
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.data.tokens.vocabulary import EOS
-from glassformer.decode.choose.context import Context, Filter
-from glassformer.decode.choose.draw import apply
-from glassformer.decode.rows import Emitted, Rows, Stop, begin_rows, check_writes
-from glassformer.decode.run import Run, begin_of, check_context, forward, read_anew, read_first
+from glassformer.decode.choose import apply
+from glassformer.decode.filters import Context, Filter
+from glassformer.decode.generate import (
+    Emitted,
+    Rows,
+    Run,
+    Stop,
+    begin_of,
+    begin_rows,
+    check_context,
+    check_writes,
+    forward,
+    read_anew,
+    read_first,
+)
 from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 

@@ -12,7 +12,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer
-from glassformer.decode.coverage import reading
+from glassformer.decode.beam import reading
 from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 

@@ -17,9 +17,8 @@ from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[repo
 from glassformer.base.shapes import Float, Tensor
 from glassformer.base.tracing import differentiated, followed
 from glassformer.fast.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, there_and_back
-from glassformer.nn.attention import Attention
-from glassformer.nn.cache import LayerCache
-from glassformer.nn.mask import Lowered, Mask, mask_or_all
+from glassformer.nn.attention import Attention, LayerCache
+from glassformer.nn.mask import Lowered, Mask
 from glassformer.nn.norm import LayerNorm, RMSNorm, rms_norm
 from glassformer.nn.positions import Rotation, rotate
 from glassformer.nn.rules import ATTEND
@@ -43,7 +42,7 @@ class FastAttention(Attention):
         self,
         x: Float[Tensor, "B T D"],
         *,
-        mask: Mask | None = None,
+        mask: Mask | Tensor | None = None,
         source: Float[Tensor, "B S D"] | None = None,
         rotation: Rotation | None = None,
         cache: LayerCache | None = None,
@@ -51,13 +50,14 @@ class FastAttention(Attention):
         """As `Attention.forward`."""
         if not self.training or cache is not None or self.attend is not AUTO:
             return super().forward(x, mask=mask, source=source, rotation=rotation, cache=cache)
-        mask = mask_or_all(mask, "Attention")
-        q, k, v = (self.heads(each) for each in self.projected(x, source))
-        if serves(q, k, v, mask, norms := (self.query_norm, self.key_norm), rotation):
-            mixed = attend(q, k, v, mask, norms, rotation, scale=self.scale)
+        source = x if source is None else source
+        q, k, v = (self.heads(each) for each in (self.query(x), self.key(source), self.value(source)))
+        rules = Mask.of(mask, len(q), self.n_heads, q.shape[2], k.shape[2])
+        if serves(q, k, v, rules, norms := (self.query_norm, self.key_norm), rotation):
+            mixed = attend(q, k, v, rules, norms, rotation, scale=self.scale)
         else:
             q, k = (rotate(norm(each), rotation) for norm, each in zip(norms, (q, k), strict=True))
-            mixed = self.attend(q, k, v, mask, scale=self.scale, dropout=0.0)
+            mixed = self.attend(q, k, v, rules, scale=self.scale, dropout=0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     def backend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> tuple[str, str] | None:
@@ -71,7 +71,7 @@ class FastAttention(Attention):
 
 def plain(module: Attention) -> bool:
     """Whether it chooses how it computes, and drops or adds nothing."""
-    return module.attend is AUTO and module.relation is None and module.dropout == 0 and module.joined is None
+    return module.attend is AUTO and module.relation is None and module.dropout == 0
 
 
 class CPlaces(ctypes.Structure):

@@ -11,8 +11,9 @@ from torch import nn
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Tensor
+from glassformer.nn.attention import LayerCache
 from glassformer.nn.block import Block
-from glassformer.nn.cache import Cache, Claimable, LayerCache
+from glassformer.nn.cache import Cache, Claimable
 from glassformer.nn.stack import Context, Stack, through
 from glassformer.nn.transformer import Transformer
 

@@ -20,9 +20,9 @@ from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
 from glassformer.base.runtime import has_bfloat16
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.decode.choose.context import Choose
+from glassformer.decode.filters import Choose
+from glassformer.decode.generate import Emitted, Rows, Stop
 from glassformer.decode.prepare import chosen_precision, device_of, plain, sharing_weights, with_cache
-from glassformer.decode.rows import Emitted, Rows, Stop
 from glassformer.fast import graphs
 from glassformer.fast import linear as likely
 from glassformer.fast.compiled import compile_steps
@@ -31,11 +31,13 @@ from glassformer.fast.linear import Int8Linear, NativeLinear, PackedLinear, can_
 from glassformer.fast.native import CPP, has_cpp
 from glassformer.fast.stack import with_native_stacks
 from glassformer.fast.training import SWITCH
-from glassformer.nn.attention import Attention
+from glassformer.nn.attention import Attention, LayerCache
 from glassformer.nn.block import Block
 from glassformer.nn.ensemble import Ensemble
 from glassformer.nn.feed_forward import Experts
 from glassformer.nn.heads import Head
+from glassformer.nn.mask import Mask
+from glassformer.nn.positions import Rotation, rotate
 from glassformer.nn.transformer import Transformer
 
 LOG = logging.getLogger(__name__)
@@ -203,6 +205,35 @@ def self_attentions(model: Transformer) -> list[Attention]:
     return [cast(Attention, cast(Block, each).self_attention.branch) for stack in stacks for each in stack.blocks]
 
 
+class JoinedAttention(Attention):
+    """Self-attention with one map, `joined`, for query, key and value: a step calls one product in place of three."""
+
+    exchanges = Attention
+    joined: nn.Module
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        *,
+        mask: Mask | Tensor | None = None,
+        source: Float[Tensor, "B S D"] | None = None,
+        rotation: Rotation | None = None,
+        cache: LayerCache | None = None,
+    ) -> Float[Tensor, "B T D"]:
+        """As `Attention.forward`, of x itself."""
+        assert source is None, "the maps of self-attention are joined"
+        inner, shared = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
+        q, k, v = (self.heads(each) for each in self.joined(x).split([inner, shared, shared], dim=-1))
+        q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        rules = Mask.of(mask, len(q), self.n_heads, q.shape[2], k.shape[2])
+        if self.relation is not None:
+            rules = self.relation(q, k, rules, scale=self.scale)
+        mixed = self.attend(q, k, v, rules, scale=self.scale, dropout=self.dropout if self.training else 0.0)
+        return self.output(mixed.transpose(1, 2).flatten(2))
+
+
 def join_projections(attention: Attention) -> None:
     """Join the maps of query, key and value into one, so that a step calls one product instead of three.
 
@@ -217,7 +248,8 @@ def join_projections(attention: Attention) -> None:
     joined.weight = nn.Parameter(weight, requires_grad=False)
     if biases:
         joined.bias = nn.Parameter(torch.cat(biases), requires_grad=False)
-    attention.joined = joined
+    attention.__class__ = JoinedAttention
+    cast(JoinedAttention, attention).joined = joined
     for name in ("query", "key", "value"):
         delattr(attention, name)
 

@@ -18,11 +18,9 @@ import torch
 
 from glassformer.base.recording import Constants, as_recorded
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.decode.choose.context import ByLogits, Choose, Context
-from glassformer.decode.choose.draw import Chooser, draw, own_uniforms
-from glassformer.decode.choose.greedy import greedy
-from glassformer.decode.rows import Emitted, Rows, Stop
-from glassformer.decode.run import Run, forward, read_first
+from glassformer.decode.choose import Chooser, draw, greedy, own_uniforms
+from glassformer.decode.filters import ByLogits, Choose, Context
+from glassformer.decode.generate import Emitted, Rows, Run, Stop, forward, read_first
 from glassformer.fast.native import Hooks
 from glassformer.nn.attention import Attention
 from glassformer.nn.cache import FixedCache

@@ -24,7 +24,8 @@ from glassformer.base.errors import ConfigError, ResourceError
 from glassformer.base.shapes import Float, Num, Tensor
 from glassformer.base.tracing import followed
 from glassformer.fast.compiler import library
-from glassformer.nn.cache import Growing, LayerCache
+from glassformer.nn.attention import LayerCache
+from glassformer.nn.cache import Growing
 from glassformer.nn.compact_cache import Rolling, Rounded, Slotted
 from glassformer.nn.mask import Mask
 

@@ -36,9 +36,9 @@ from glassformer.fast.native import (
     may_go_on,
     reading,
 )
-from glassformer.nn.attention import Attention
+from glassformer.nn.attention import Attention, LayerCache
 from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, StochasticDepth, columns_of
-from glassformer.nn.cache import Cache, LayerCache
+from glassformer.nn.cache import Cache
 from glassformer.nn.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward
 from glassformer.nn.mask import Mask
 from glassformer.nn.norm import LayerNorm, RMSNorm
@@ -228,7 +228,7 @@ class _Telling:
             raise _Unknown
         self.attentions.append(attention)
         self.drops(attention, attention.dropout)
-        joined = attention.joined
+        joined = getattr(attention, "joined", None)
         maps = [self.map(getattr(attention, name)) for name in names] if joined is None else [self.map(joined)]
         return CAttention(
             *(attention.n_heads, attention.n_kv_heads, attention.d_head, attention.scale),

@@ -12,8 +12,7 @@ from torch import nn
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Tensor
 from glassformer.base.tensors import check_function, check_size, check_vectors
-from glassformer.nn.cache import LayerCache
-from glassformer.nn.mask import Mask, mask_or_all
+from glassformer.nn.mask import Mask
 from glassformer.nn.positions import Relation, Rotation, rotate
 
 
@@ -90,6 +89,38 @@ def share_among_heads(x: Float[Tensor, "B G S K"], n_heads: int) -> Float[Tensor
     return x if x.shape[1] == n_heads else x.repeat_interleave(n_heads // x.shape[1], dim=1)
 
 
+@runtime_checkable
+class LayerCache(Protocol):
+    """What attention needs from the cache of one layer."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all keys are already held, so that none need projecting."""
+        ...
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds the keys and values of new tokens [B, G, T, K]; returns all keys and values that may be read."""
+        ...
+
+    def read(self) -> tuple[Tensor, Tensor]:
+        """Returns all keys and values."""
+        ...
+
+    def select(self, rows: Tensor) -> None:
+        """Keeps the given rows of the batch, in the order given."""
+        ...
+
+
+def remembered(
+    cache: LayerCache | None, make: Callable[..., tuple[Tensor, Tensor]], *given: object
+) -> tuple[Tensor, Tensor]:
+    """The keys and values that `make(*given)` gives, after those in the cache; a complete cache needs no new ones."""
+    if cache is not None and cache.complete:
+        return cache.read()
+    k, v = make(*given)
+    return (k, v) if cache is None else cache.append(k, v)
+
+
 class Attention(nn.Module):
     """Concat(head_1, ..., head_H) W_output with head_i = attention(x W_query_i, source W_key_i, source W_value_i).
 
@@ -102,8 +133,6 @@ class Attention(nn.Module):
     - `relation` is what a position scheme adds in this layer only.
     - `scale` multiplies the scores, 1/sqrt(K) by default. T5 uses 1 and puts the scale into the initial weights (Raffel
       et al. 2020, the code of its models).
-
-    Decoding may set `joined`, one map that gives query, key and value of self-attention together.
     """
 
     def __init__(
@@ -147,7 +176,6 @@ class Attention(nn.Module):
         self.key = nn.Linear(d_model, shared, bias=bias)
         self.value = nn.Linear(d_model, shared, bias=bias)
         self.output = nn.Linear(inner, d_model, bias=bias)
-        self.joined: nn.Module | None = None
         self.query_norm, self.key_norm = qk_norm(self.d_head), qk_norm(self.d_head)
         self.relation = relation
 
@@ -155,40 +183,33 @@ class Attention(nn.Module):
         self,
         x: Float[Tensor, "B T D"],
         *,
-        mask: Mask | None = None,
+        mask: Mask | Tensor | None = None,
         source: Float[Tensor, "B S D"] | None = None,
         rotation: Rotation | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Attend from each position of x to `source`, or else to x itself; without a `mask`, to every position there.
 
-        A `complete` cache already holds all keys and values (of a source); any other takes in the new ones.
+        `mask` may be a tensor, as `Mask.of` reads it. A `cache` takes in the keys and values of new tokens, or already
+        holds all those of a source.
         """
         check_vectors("x", x, self.d_model, "Attention")
         if source is not None:
             check_vectors("source", source, self.d_model, "Attention")
-        rules = mask_or_all(mask, "Attention")
-        if cache is not None and cache.complete:
-            q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
-            k, v = cache.read()
-        else:
-            q, k, v = (self.heads(each) for each in self.projected(x, source))
-            q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
-            if cache is not None:
-                k, v = cache.append(k, v)
+        q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
+        k, v = remembered(cache, self.keys_and_values, x if source is None else source, rotation)
+        rules = Mask.of(mask, len(q), self.n_heads, q.shape[2], k.shape[2])
         if self.relation is not None:
             rules = self.relation(q, k, rules, scale=self.scale)
         mixed = self.attend(q, k, v, rules, scale=self.scale, dropout=self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
-    def projected(self, x: Float[Tensor, "B T D"], source: Float[Tensor, "B S D"] | None) -> tuple[Tensor, ...]:
-        """Query, key and value for all heads side by side; by one product if the maps were joined."""
-        if self.joined is not None:
-            assert source is None, "the maps of self-attention are joined"
-            inner, shared = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
-            return self.joined(x).split([inner, shared, shared], dim=-1)
-        source = x if source is None else source
-        return self.query(x), self.key(source), self.value(source)
+    def keys_and_values(
+        self, source: Float[Tensor, "B S D"], rotation: Rotation | None
+    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+        """The keys and values of all positions of a source, by head."""
+        k, v = self.heads(self.key(source)), self.heads(self.value(source))
+        return rotate(self.key_norm(k), rotation), v
 
     def heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
         """Split the vector of each position into one vector per head."""

@@ -12,12 +12,15 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.base.tracing import traced
 from glassformer.nn.mask import Lowered, Mask, refuse
 
+NOTHING = Lowered(None, None, None)
 SHORT = 32
 """Up to this many keys, elementwise steps beat torch's CPU kernel, which does rows shorter than a vector one by one."""
 
 
-def softmax(scores: Float[Tensor, "*rows S"]) -> Float[Tensor, "*rows S"]:
-    """exp(score), divided by its sum over the row, in the dtype of the scores."""
+def softmax(scores: Float[Tensor, "*rows S"], lowered: Lowered = NOTHING) -> Float[Tensor, "*rows S"]:
+    """exp(score), divided by its sum over the row, in the dtype of the scores: the weights of the softmax rule."""
+    if lowered.added is not None:
+        scores = scores + lowered.added
     if traced() or scores.shape[-1] > SHORT or scores.device.type != "cpu":
         return scores.softmax(-1)
     return _ShortSoftmax.apply(scores)
@@ -49,11 +52,6 @@ Normalise = Callable[[Tensor, Lowered], Tensor]
 """Turns scores [..., S] and the mask, in the same layout, into weights; outputs of blind queries are zeroed later."""
 
 
-def softmax_of_scores(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Float[Tensor, "*rows S"]:
-    """Weights of the softmax rule."""
-    return softmax(scores if lowered.added is None else scores + lowered.added)
-
-
 def matmul(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],
@@ -62,7 +60,7 @@ def matmul(
     *,
     scale: float,
     dropout: float = 0.0,
-    normalise: Normalise = softmax_of_scores,
+    normalise: Normalise = softmax,
 ) -> Float[Tensor, "B H T K"]:
     """The equation of `reference`, in the dtype of the inputs and without copying keys for grouped heads.
 

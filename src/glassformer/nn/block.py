@@ -12,9 +12,9 @@ from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.typed import expect
-from glassformer.nn.cache import LayerCache, Step, columns_before, steps_back
+from glassformer.nn.attention import LayerCache
 from glassformer.nn.mask import Mask
-from glassformer.nn.positions import Rotation
+from glassformer.nn.positions import Rotation, Step, columns_before, steps_back
 
 
 class Nearby(NamedTuple):
@@ -238,14 +238,13 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        *,
-        mask: Mask | None = None,
+        mask: Mask | Tensor | None = None,
         rotation: Rotation | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
-        memory_mask: Mask | None = None,
+        memory_mask: Mask | Tensor | None = None,
+        nearby: Nearby | None = None,
         cache: LayerCache | None = None,
         cross_cache: LayerCache | None = None,
-        nearby: Nearby | None = None,
         convolved: tuple[LayerCache, LayerCache] | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Return the residual stream after this block. Without a mask, all of x, or all of the memory, may be read.

@@ -1,42 +1,24 @@
 """The key/value cache of a decoder: what all its layers keep, and the position of each key.
 
-Positions count real tokens only, so rows of unequal length can share a batch.
+Positions count real tokens only, so rows of unequal length can share a batch. Each layer keeps keys and values in
+columns: `Growing`, for texts of any length; `Once`, for an encoder's memory; `Fixed`, in constant shapes. Those of
+compact_cache.py and slots.py take their place; attention uses them all in the same way.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Bool, Int, Num, Tensor
+from glassformer.nn.attention import LayerCache
+from glassformer.nn.positions import Step, columns_before
 
 SHORT = 16
 """Columns that a buffer begins with at the least: while an answer is shorter, it never moves."""
-
-
-@runtime_checkable
-class LayerCache(Protocol):
-    """What attention needs from the cache of one layer."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether all keys are already held, so that none need projecting."""
-        ...
-
-    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Adds the keys and values of new tokens [B, G, T, K]; returns all keys and values that may be read."""
-        ...
-
-    def read(self) -> tuple[Tensor, Tensor]:
-        """Returns all keys and values."""
-        ...
-
-    def select(self, rows: Tensor) -> None:
-        """Keeps the given rows of the batch, in the order given."""
-        ...
 
 
 @runtime_checkable
@@ -248,16 +230,6 @@ class Once(Growing):
         return n  # no more will come
 
 
-class Step(NamedTuple):
-    """The positions of the tokens of one forward pass, and of all keys."""
-
-    positions: Int[Tensor, "*batch T"]
-    keys: Int[Tensor, "*batch S"]
-    """-1 where a column holds no key."""
-    in_order: bool
-    """Whether the queries are the last T of S consecutive keys, so that a mask needs no positions."""
-
-
 class Cache:
     """The cache of a decoder: for each layer, one `LayerCache` of its own keys and one of the encoder's memory.
 
@@ -391,27 +363,6 @@ class Cache:
         if not torch.equal(self._memories, before):
             for layer in self.cross:
                 layer.select(rows)
-
-
-def columns_before(step: Step, count: int, places: Int[Tensor, "*batch T"] | None = None) -> Int[Tensor, "N *batch T"]:
-    """The columns of the `count` tokens before each new one; -1 for those before the first of its text.
-
-    `places` are positions within documents; None: as the step's positions.
-    """
-    earlier = step.positions - steps_back(count, step.positions)
-    if step.in_order:  # columns are positions
-        return earlier.clamp(min=-1)
-    # Up to each column the last real token's position, so the first column that reaches a position holds it.
-    reached = step.keys.cummax(-1).values
-    wide = earlier.movedim(0, -2).flatten(-2)
-    columns = torch.searchsorted(reached, wide.contiguous()).unflatten(-1, (count, -1)).movedim(-2, 0)
-    begun = earlier >= 0 if places is None else places >= steps_back(count, places)
-    return torch.where(begun, columns, -1)
-
-
-def steps_back(count: int, like: Int[Tensor, "*batch T"]) -> Int[Tensor, "N *ones"]:
-    """1 to `count`, along a new first dimension."""
-    return torch.arange(1, count + 1, device=like.device).view(-1, *[1] * like.ndim)
 
 
 class Fixed(Columns):

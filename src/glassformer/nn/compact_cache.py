@@ -1,4 +1,11 @@
-"""Caches of constant shapes or bounded size: for recorded steps, windows, linear attention, and in 8 bits."""
+"""Caches that take less memory, or constant memory: for windows, for linear attention, and in 8 bits.
+
+With a causal window, only the last keys are in reach (Longformer, Beltagy et al. 2020, section 3.1). The first keys
+stay too if they are sinks (StreamingLLM, Xiao et al. 2023, section 3.2) or global tokens. In 8 bits, keys and values
+take a quarter of float32's memory, with errors up to 1/254 of a vector's largest number. Each head's vector of each
+token has its own step, so a token with large numbers does not make others less exact ("per-token" in Xiao et al. 2023,
+SmoothQuant, section 3).
+"""
 
 from __future__ import annotations
 
@@ -10,18 +17,10 @@ import torch
 from glassformer.base.errors import ConfigError
 from glassformer.base.pattern import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Int8, Num, Tensor
-from glassformer.nn.cache import (
-    Cache,
-    Claimable,
-    Fixed,
-    FixedCache,
-    Growing,
-    LayerCache,
-    Once,
-    Step,
-    steps_back,
-)
+from glassformer.nn.attention import LayerCache
+from glassformer.nn.cache import Cache, Claimable, Fixed, FixedCache, Growing, Once
 from glassformer.nn.linear import features, from_features, nonzero
+from glassformer.nn.positions import Step, steps_back
 
 LARGEST = 127
 """The numbers are -127 to 127, so that x and -x are equally exact."""

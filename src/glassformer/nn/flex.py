@@ -47,6 +47,10 @@ def flex(
     which holds all scores and has no gradient. Errors: `ConfigError` for a value bias, and for what `obstacle` names.
     """
     refuse(mask.value_bias, "flex")
+    if mask.table is not None:
+        raise ConfigError(
+            f"{ASKED} needs a Mask made of rules; got a table of keys. Give rules, or try attention='auto'."
+        )
     learns = any(each is not None and each.requires_grad for each in (q, k, v, mask.bias)) and torch.is_grad_enabled()
     if reason := obstacle(q.device.type, q.shape[-1], q.dtype, learns=learns, dropout=dropout):
         raise ConfigError(reason)
@@ -91,7 +95,14 @@ def obstacle(device: str, width: int, dtype: torch.dtype, *, learns: bool, dropo
 def pays(mask: Mask, T: int, S: int) -> bool:
     """Whether packed documents leave enough blocks unread for skipping them to be worth a compiled kernel."""
     documents = mask.documents
-    if documents is None or mask.bias is not None or T != S or S < LEAST or torch.compiler.is_compiling():
+    if (
+        documents is None
+        or mask.bias is not None
+        or mask.table is not None
+        or T != S
+        or S < LEAST
+        or torch.compiler.is_compiling()
+    ):
         return False
     _, share = blocks_of(mask, T, S, documents.device)
     return mask.kept(("flex share", T, S), share.item) <= SHARE

@@ -103,7 +103,8 @@ def sums(
     """
     check(mask, dropout)
     T, S = q.shape[2], k.shape[2]
-    if mask.documents is not None or mask.prefix is not None or (mask.causal and (mask.placed or T > S)):
+    apart = any(each is not None for each in (mask.documents, mask.prefix, mask.table))
+    if apart or (mask.causal and (mask.placed or T > S)):
         parts = range(0, T, ROWS)
         masks = [mask.of_queries(first, min(first + ROWS, T), T, S, q.device) for first in parts]
         pairs = zip(q.split(ROWS, dim=2), masks, strict=True)

@@ -110,6 +110,8 @@ class Mask:
     prefix: Int[Tensor, " #B"] | None = None
     """Every query may read the keys at positions below this, even those after it: a prefix LM (Raffel et al. 2020,
     section 3.2.1, figure 4). It relaxes only the causal rule."""
+    table: Bool[Tensor, "#B #H T S"] | None = None
+    """False where a query may not read a key, whatever the other rules say."""
     _lowered: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -141,6 +143,29 @@ class Mask:
                 "Remove the pattern or the prefix."
             )
 
+    @staticmethod
+    def of(given: Mask | Tensor | None, B: int, H: int, T: int, S: int) -> Mask:
+        """The mask that is given for B rows, H heads, T queries and S keys; None: everything may be read.
+
+        A boolean tensor is True where a key may be read; whole numbers 0 and 1 say the same. Floats are added to the
+        scores, and where they are -inf a key may not be read. Shapes: [T, S], [B, T, S] or [B, H, T, S], where B, H and
+        T may be 1; or [B, S], for the keys of each row. Errors: `ConfigError` for anything else, and for a shape that
+        could be [T, S] or [B, S].
+        """
+        if given is None:
+            return Mask()
+        if isinstance(given, Mask):
+            return given
+        if not isinstance(given, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(f"A mask must be a Mask or a tensor; got {came(given)}. {WAYS}")
+        table = _spread(given, B, H, T, S)
+        if table.is_floating_point():
+            readable = table > -torch.inf
+            return Mask(bias=table.masked_fill(~readable, 0.0), table=readable)
+        if table.dtype != torch.bool and table.device.type == "cpu" and bool(((table != 0) & (table != 1)).any()):
+            raise ConfigError(f"A mask of whole numbers holds 1 where a key may be read, else 0; got others. {WAYS}")
+        return Mask(table=table.bool())
+
     @property
     def sparse(self) -> Pattern | None:
         """The sparse pattern, whether given as `pattern` or as `window`; None if there is none."""
@@ -156,16 +181,16 @@ class Mask:
     @property
     def hides_nothing(self) -> bool:
         """Whether every query reads every key and no bias is added."""
-        others = (self.sparse, self.keep, self.bias, self.value_bias, self.key_positions, self.documents)
+        others = (self.sparse, self.keep, self.bias, self.value_bias, self.key_positions, self.documents, self.table)
         return not self.causal and all(other is None for other in others)
 
     @property
     def only_causal(self) -> bool:
         """Whether the causal rule, over consecutive positions, is the only rule."""
-        others = (self.sparse, self.keep, self.bias, self.value_bias, self.documents, self.prefix)
+        others = (self.sparse, self.keep, self.bias, self.value_bias, self.documents, self.prefix, self.table)
         return self.causal and not self.placed and all(other is None for other in others)
 
-    def allowed(self, T: int, S: int, device: torch.device) -> Bool[Tensor, "#B 1 #T S"] | None:
+    def allowed(self, T: int, S: int, device: torch.device) -> Bool[Tensor, "#B #H #T S"] | None:
         """True where query t may read key s; None if every query may read every key."""
         rules: list[Tensor] = []  # each [#B, #T, S]
         if self.keep is not None:
@@ -185,11 +210,11 @@ class Mask:
         if self.documents is not None:
             rules.append(self.documents_of_queries(T, S)[:, :, None] == torch.atleast_2d(self.documents)[:, None, :])
         if not rules:
-            return None
+            return self.table
         allowed = rules[0]
         for rule in rules[1:]:
             allowed = allowed & rule
-        return allowed[:, None]
+        return allowed[:, None] if self.table is None else allowed[:, None] & self.table
 
     def places(self, T: int, S: int, device: torch.device) -> tuple[Int[Tensor, "*#batch T"], Int[Tensor, "*#batch S"]]:
         """The positions of queries and keys: those given, or else 0 to S - 1, with the queries as the last T."""
@@ -216,7 +241,7 @@ class Mask:
 
     def _always_reads(self, T: int, S: int) -> bool:
         """Whether every query certainly reads at least itself; decided without looking at tensor values."""
-        others = (self.keep, self.key_positions, self.query_positions, self.query_documents)
+        others = (self.keep, self.key_positions, self.query_positions, self.query_documents, self.table)
         return T <= S and all(other is None for other in others)
 
     def lower(self, T: int, S: int, like: Float[Tensor, "..."]) -> Lowered:
@@ -255,6 +280,7 @@ class Mask:
         return replace(
             self,
             bias=None if self.bias is None else self.bias[..., first:end, :],
+            table=None if self.table is None else self.table[..., first:end, :],
             query_positions=positions[..., first:end],
             query_documents=None if self.documents is None else self.documents_of_queries(T, S)[:, first:end],
         )
@@ -292,15 +318,24 @@ class Lowered:
         return output if self.blind is None else output.masked_fill(self.blind, 0.0)
 
 
-def mask_or_all(given: object, owner: str) -> Mask:
-    """The mask; without one, everything may be read. Errors: `ConfigError` for a plain tensor, or anything else."""
-    if given is None:
-        return Mask()
-    if isinstance(given, Mask):
-        return given
-    kind = f"{given.dtype} of shape {list(given.shape)}" if isinstance(given, Tensor) else came(given)
-    raise ConfigError(
-        f"mask of {owner} must be a Mask, which says what may be read; got {kind}. Give Mask(keep=keep) for padding "
-        "(boolean [B, S], True at real keys), Mask(causal=True) for the causal rule, Mask(bias=numbers) for numbers "
-        "[B, H, T, S] that are added to the scores, or leave it out to read everything."
-    )
+WAYS = (
+    "Give a boolean tensor [B, H, T, S], [B, T, S] or [T, S], True where a query may read a key; Mask(keep=keep) for "
+    "padding (boolean [B, S], True at real keys); Mask(causal=True) for the causal rule; floats [B, H, T, S] are added "
+    "to the scores."
+)
+
+
+def _spread(given: Tensor, B: int, H: int, T: int, S: int) -> Tensor:
+    """A table as [#B, #H, T, S]. Errors: `ConfigError` for another shape, and for one that has two meanings."""
+    shape = list(given.shape)
+    if shape == [B, S] == [T, S] and B > 1:
+        raise ConfigError(
+            f"A mask of shape {shape} could be [B, S], for the keys of each row, or [T, S], for each query. Give "
+            "mask[:, None] for the first, mask[None] for the second."
+        )
+    if given.ndim in (2, 3):
+        given = given[:, None, None] if shape == [B, S] else given[None, None] if given.ndim == 2 else given[:, None]
+    sizes = zip(given.shape, (B, H, T, S), strict=False)
+    if given.ndim != 4 or given.shape[3] != S or any(has not in (1, whole) for has, whole in sizes):
+        raise ConfigError(f"A mask for {B} rows, {H} heads, {T} queries and {S} keys cannot have shape {shape}. {WAYS}")
+    return given.expand(-1, -1, T, -1)

@@ -23,7 +23,7 @@ from glassformer.nn.attention import (
     softmax_over_readable,
     weighted_sum,
 )
-from glassformer.nn.backends import Normalise, matmul, sdpa, softmax_of_scores
+from glassformer.nn.backends import Normalise, matmul, sdpa, softmax
 from glassformer.nn.flex import flex, obstacle
 from glassformer.nn.flex import pays as skipping_pays
 from glassformer.nn.mask import Lowered, Mask
@@ -217,7 +217,7 @@ def softcap_rule(cap: float = CAP) -> Rule:
 
     def softcap_of_scores(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Float[Tensor, "*rows S"]:
         wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        return softmax_of_scores(capped(wide), lowered).to(scores.dtype)
+        return softmax(capped(wide), lowered).to(scores.dtype)
 
     return rule_of_scores(softcap_weights, softcap_of_scores)
 

@@ -12,8 +12,10 @@ from typing import Protocol, cast, runtime_checkable
 import torch
 
 from glassformer.base.shapes import Bool, Int, Tensor
-from glassformer.nn.cache import Cache, LayerCache, Step, steps_back
+from glassformer.nn.attention import LayerCache
+from glassformer.nn.cache import Cache
 from glassformer.nn.compact_cache import Slotted, State, StateCache, moved_up
+from glassformer.nn.positions import Step, steps_back
 
 
 class Recent(Cache):

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from glassformer.base.pattern import Pattern
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.nn.backends import Normalise, matmul, softmax_of_scores
+from glassformer.nn.backends import Normalise, matmul, softmax
 from glassformer.nn.mask import Lowered, Mask, lower, refuse
 
 ROWS = 256
@@ -30,7 +30,7 @@ def sparse(
     *,
     scale: float,
     dropout: float = 0.0,
-    normalise: Normalise = softmax_of_scores,
+    normalise: Normalise = softmax,
 ) -> Float[Tensor, "B H T K"]:
     """The result of `reference` under the mask's pattern, without holding the T x S scores.
 
@@ -39,7 +39,7 @@ def sparse(
     """
     refuse(mask.value_bias, "sparse")
     S, pattern = k.shape[2], mask.sparse
-    if pattern is None or mask.placed or q.shape[2] != S:
+    if pattern is None or mask.placed or mask.table is not None or q.shape[2] != S:
         return by_rows(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
     parts = parts_of(pattern, S, causal=mask.causal)
     found = [part.scores(q * scale, k) for part in parts]
@@ -65,7 +65,7 @@ def by_rows(
     *,
     scale: float,
     dropout: float = 0.0,
-    normalise: Normalise = softmax_of_scores,
+    normalise: Normalise = softmax,
 ) -> Float[Tensor, "B H T K"]:
     """`matmul` over `ROWS` queries at a time, so that not all scores are held at once."""
     T, S = q.shape[2], k.shape[2]
@@ -93,7 +93,9 @@ FEW = "on {device}: the pattern reads few of {T} x {S} scores, and blocks comput
 def pays(mask: Mask, T: int, S: int) -> bool:
     """Whether blocks beat full matrix products: a pattern over columns, long enough and sparse enough."""
     pattern = mask.sparse
-    if pattern is None or mask.placed or mask.bias is not None or mask.value_bias is not None or T != S or S < LEAST:
+    if pattern is None or mask.placed or T != S or S < LEAST:
+        return False
+    if any(each is not None for each in (mask.bias, mask.value_bias, mask.table)):
         return False
     return sum(part.met for part in parts_of(pattern, S, causal=mask.causal)) <= SHARE * S
 

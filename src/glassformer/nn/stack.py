@@ -16,15 +16,15 @@ from glassformer.base.pattern import Pattern
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import check_beside, check_documents, check_keep, check_prefix, check_shape
-from glassformer.nn.attention import Attention
+from glassformer.nn.attention import Attention, LayerCache
 from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, beside, drop_chance
-from glassformer.nn.cache import Cache, LayerCache, Step
+from glassformer.nn.cache import Cache
 from glassformer.nn.config import StackConfig, blocks_of
 from glassformer.nn.embedding import Embedding, FeatureMap, Segments
 from glassformer.nn.feed_forward import ACTIVATIONS, EXPERTS, FEED_FORWARDS
 from glassformer.nn.mask import Mask
 from glassformer.nn.norm import NORMS
-from glassformer.nn.positions import POSITIONS, Positions, Relation, Rotation, Sizes
+from glassformer.nn.positions import POSITIONS, Positions, Relation, Rotation, Sizes, Step, whole, within
 from glassformer.nn.rules import choose
 
 
@@ -376,23 +376,6 @@ def through(
             convolved=convolved,
         )
     return x
-
-
-def whole(tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None) -> Step:
-    """The step of a forward pass without a cache, where the keys are the tokens themselves."""
-    columns = torch.arange(tokens.shape[1], device=tokens.device)
-    if keep is None:
-        return Step(columns, columns, in_order=True)
-    positions = keep.long().cumsum(1) - 1
-    return Step(positions.clamp(min=0), torch.where(keep, positions, -1), in_order=False)
-
-
-def within(documents: Int[Tensor, "B T"], keys: Int[Tensor, "*#B T"]) -> Int[Tensor, "B T"]:
-    """Positions counted from the first real token of each document; a document begins where the number changes."""
-    begins, real = torch.ones_like(documents, dtype=torch.bool), (keys >= 0).expand_as(documents).long()
-    begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
-    counted = real.cumsum(1)
-    return (counted - 1 - torch.where(begins, counted - real, 0).cummax(1).values).clamp(min=0)
 
 
 @contextmanager

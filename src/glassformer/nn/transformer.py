@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
 from glassformer.base.errors import ConfigError
@@ -68,7 +66,8 @@ class Transformer(nn.Module):
         """Return the encoder's output (the memory) for `hidden(..., memory=)`: encode once, then decode many steps."""
         if self.encoder is None or self.decoder is None:
             raise ConfigError("encode() belongs to an encoder-decoder; this model has one stack. Call hidden(tokens).")
-        return self._read(self.encoder, "source", source, keep=keep)
+        check_read("source", source, features=self.encoder.config.n_features is not None)
+        return self.encoder(source, keep=keep)
 
     def hidden(
         self,
@@ -92,14 +91,15 @@ class Transformer(nn.Module):
         texts packed in a row so that none reads another; if causal, also `prefix`, the number of tokens at the start of
         each row that every token may read.
         """
-        told = {"keep": keep, "segments": segments, "documents": documents, "prefix": prefix, "cache": cache}
+        given = {"keep": keep, "segments": segments, "documents": documents, "prefix": prefix, "cache": cache}
         if self.decoder is None or self.encoder is None:
             if source is not None or memory is not None or source_keep is not None:
                 raise ConfigError(
                     "source, source_keep and memory belong to an encoder-decoder; this model has one stack. "
                     "Give tokens and keep."
                 )
-            return self._read(self.reader, "tokens", tokens, **told)
+            check_read("tokens", tokens, features=self.reader.config.n_features is not None)
+            return self.reader(tokens, **given)
         if documents is not None or prefix is not None:
             raise ConfigError(
                 "documents and prefix belong to a model of one stack; in an encoder-decoder the source is the prefix, "
@@ -112,14 +112,9 @@ class Transformer(nn.Module):
                 "Give one."
             )
         if source is not None:
-            memory = self._read(self.encoder, "source", source, keep=source_keep)
-        return self._read(self.decoder, "tokens", tokens, **told, memory=memory, memory_keep=source_keep)
-
-    @staticmethod
-    def _read(stack: Stack, name: str, given: Tensor, **more: Any) -> Tensor:
-        """Run a stack on tokens or features. Errors: `DataError` for any other input."""
-        check_read(name, given, features=stack.config.n_features is not None)
-        return stack(given, **more)
+            memory = self.encode(source, source_keep)
+        check_read("tokens", tokens, features=self.decoder.config.n_features is not None)
+        return self.decoder(tokens, **given, memory=memory, memory_keep=source_keep)
 
     def forward(
         self,

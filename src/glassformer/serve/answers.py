@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from glassformer.decode.engine.requests import FAILED
+from glassformer.decode.requests import FAILED
 from glassformer.decode.stream import LIMITED
 from glassformer.serve.http import Message, Receive, RefusalError, Scope, Send, answer, refusal_of, too_late
 from glassformer.serve.request import Wanted, completion, read_object, translation

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, NoReturn, cast
 from glassformer.base.errors import ConfigError, DataError, GlassformerError
 from glassformer.base.registry import suggestion
 from glassformer.data.tokens.vocabulary import utf8
-from glassformer.decode.choose.constrained import Constraint, States, of_regex, of_schema
-from glassformer.decode.choose.context import Filter
-from glassformer.decode.choose.sampling import Sampling
+from glassformer.decode.constraints import Constraint, States, of_regex, of_schema
+from glassformer.decode.filters import Filter
+from glassformer.decode.sampling import Sampling
 from glassformer.serve import trial
 from glassformer.serve.http import RefusalError, no_model
 from glassformer.serve.settings import ServeConfig

@@ -17,15 +17,12 @@ from glassformer.base.errors import GlassformerError, TooLongError
 from glassformer.data.tokens.decoding import Decoding, begins_in
 from glassformer.data.tokens.vocabulary import BOS, EOS, Tokenizer
 from glassformer.decode.answer import limit_of
-from glassformer.decode.choose.constrained import States
-from glassformer.decode.choose.context import Choose, Filter, Named
-from glassformer.decode.choose.draw import chooser
-from glassformer.decode.choose.penalties import logit_bias
-from glassformer.decode.choose.sampling import Sampling
-from glassformer.decode.choose.unwritten import without
-from glassformer.decode.engine.batching import Engine
-from glassformer.decode.engine.requests import FAILED, Likely, Limits, Request, Ticket, Written
-from glassformer.decode.engine.warm_up import warm_up
+from glassformer.decode.choose import chooser
+from glassformer.decode.constraints import States
+from glassformer.decode.engine import Engine, warm_up
+from glassformer.decode.filters import Choose, Filter, Named, logit_bias, without
+from glassformer.decode.requests import FAILED, Likely, Limits, Request, Ticket, Written
+from glassformer.decode.sampling import Sampling
 from glassformer.decode.stream import LIMITED, TextStream
 from glassformer.serve.http import RefusalError, Say, draining
 from glassformer.serve.request import USUAL_TOKENS, Wanted, Wish, followed

@@ -12,11 +12,17 @@ from hypothesis import strategies as st
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.corrupt.batches import BATCHES, Corruption, batch_of_windows, prefix_length
-from glassformer.data.corrupt.coins import Coins
-from glassformer.data.corrupt.masked import masked
-from glassformer.data.corrupt.noise import noise, poisson_lengths
-from glassformer.data.corrupt.spans import spans
+from glassformer.data.corrupt import (
+    BATCHES,
+    Coins,
+    Corruption,
+    batch_of_windows,
+    masked,
+    noise,
+    poisson_lengths,
+    prefix_length,
+    spans,
+)
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, UNK
 from glassformer.data.tokens.whole_words import NO_WORD

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.corrupt.batches import Corruption, batch_of_windows
-from glassformer.data.corrupt.lengths import longest
+from glassformer.data.corrupt import Corruption, batch_of_windows, longest
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.corrupt.coins import Coins
-from glassformer.data.corrupt.noise import fitting, noise
+from glassformer.data.corrupt import Coins, fitting, noise
 from glassformer.data.tokens.vocabulary import BLANK
 
 TEXT = np.arange(6, 106)

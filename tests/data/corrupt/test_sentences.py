@@ -9,9 +9,7 @@ import pytest
 
 from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.corrupt.batches import Corruption, batch_of_windows
-from glassformer.data.corrupt.coins import Coins
-from glassformer.data.corrupt.sentences import permuted, sentence_ends
+from glassformer.data.corrupt import Coins, Corruption, batch_of_windows, permuted, sentence_ends
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS
 

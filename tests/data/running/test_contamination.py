@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.data.running import contamination
+from glassformer.data.running import corpus as contamination
 from glassformer.data.running import text as reading
-from glassformer.data.running.contamination import CHARACTERS, WORDS, Overlap, overlap
-from glassformer.data.running.corpus import Part, measure
+from glassformer.data.running.corpus import CHARACTERS, RUN_OF_WORDS, Overlap, Part, measure, overlap
 
 
 def part(path: Path, text: str) -> Part:
@@ -26,15 +25,15 @@ def words(first: int, last: int) -> str:
 def test_windows_of_words_by_hand(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "PIECE", size)
     train = part(tmp_path / "train", words(0, 100))
-    assert overlap(train, part(tmp_path / "a", words(200, 300))) == Overlap("words", WORDS, 88, 0)
-    assert overlap(train, part(tmp_path / "b", words(40, 60))) == Overlap("words", WORDS, 8, 8)
+    assert overlap(train, part(tmp_path / "a", words(200, 300))) == Overlap("words", RUN_OF_WORDS, 88, 0)
+    assert overlap(train, part(tmp_path / "b", words(40, 60))) == Overlap("words", RUN_OF_WORDS, 8, 8)
     # words 88 to 99 are twelve: one fewer than a window; then 87 to 99 are one window
     assert overlap(train, part(tmp_path / "c", words(88, 120))).found == 0
     assert overlap(train, part(tmp_path / "d", words(87, 120))).found == 1
     backwards = " ".join(reversed(words(0, 100).split()))
     assert overlap(train, part(tmp_path / "e", backwards)).found == 0
     both = overlap(train, part(tmp_path / "f", f"{words(0, 50)} {words(0, 50)}"))
-    assert both == Overlap("words", WORDS, 88, 2 * 38)  # a window that stands twice counts twice
+    assert both == Overlap("words", RUN_OF_WORDS, 88, 2 * 38)  # a window that stands twice counts twice
 
 
 def test_windows_of_characters_where_words_are_not_written_apart(tmp_path: Path) -> None:
@@ -50,7 +49,7 @@ def test_no_window_lies_across_documents(tmp_path: Path) -> None:
         (tmp_path / "train").mkdir(exist_ok=True)
         (tmp_path / "train" / name).write_text(text)
     train = measure(str(tmp_path / "train")).part()
-    assert overlap(train, part(tmp_path / "dev", words(0, 20))) == Overlap("words", WORDS, 8, 1)
+    assert overlap(train, part(tmp_path / "dev", words(0, 20))) == Overlap("words", RUN_OF_WORDS, 8, 1)
 
 
 def lines(path: Path, texts: list[str]) -> Part:
@@ -66,18 +65,20 @@ def test_a_document_shorter_than_a_window_is_compared_as_a_whole(
     notes = [words(10 * number, 10 * number + 5) for number in range(20)]
     train = lines(tmp_path / "train.jsonl", notes)
     same = overlap(train, lines(tmp_path / "dev.jsonl", [*notes[:4], words(300, 305)]))
-    assert (same, same.share) == (Overlap("words", WORDS, 5, 4), 0.8)
+    assert (same, same.share) == (Overlap("words", RUN_OF_WORDS, 5, 4), 0.8)
     assert overlap(train, lines(tmp_path / "less.jsonl", [words(0, 4), words(1, 5)])).found == 0
-    assert overlap(train, lines(tmp_path / "more.jsonl", [words(0, 6), words(0, 20)])) == Overlap("words", WORDS, 9, 0)
+    assert overlap(train, lines(tmp_path / "more.jsonl", [words(0, 6), words(0, 20)])) == Overlap(
+        "words", RUN_OF_WORDS, 9, 0
+    )
     # the last words of a long document are no short document
     long = lines(tmp_path / "long.jsonl", [f"{words(500, 520)} {notes[0]}" + 20 * " "])
-    assert overlap(train, long) == Overlap("words", WORDS, 13, 0)
+    assert overlap(train, long) == Overlap("words", RUN_OF_WORDS, 13, 0)
     assert overlap(long, lines(tmp_path / "end.jsonl", [notes[0], words(508, 520)])).found == 0
 
 
 def test_a_text_of_one_character_has_one_window(tmp_path: Path) -> None:
     train = lines(tmp_path / "train.jsonl", ["x", "yes"])
-    assert overlap(train, lines(tmp_path / "dev.jsonl", ["x"])) == Overlap("words", WORDS, 1, 1)
+    assert overlap(train, lines(tmp_path / "dev.jsonl", ["x"])) == Overlap("words", RUN_OF_WORDS, 1, 1)
     assert overlap(train, lines(tmp_path / "two.jsonl", [" z ", "  x "])).share == 0.5
 
 

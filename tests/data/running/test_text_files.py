@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import DataError
-from glassformer.data.running.text_files import stamps, text_files
+from glassformer.data.running.text import stamps, text_files
 
 
 def shelves(root: Path, *names: str) -> None:

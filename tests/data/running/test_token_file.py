@@ -19,10 +19,20 @@ from glassformer.base.cache_folder import cache_folder, unwritable
 from glassformer.base.errors import ConfigError, DataError, ResourceError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.running import text as reading
-from glassformer.data.running import token_cache, token_file
+from glassformer.data.running import token_file
+from glassformer.data.running import token_file as token_cache
 from glassformer.data.running.corpus import Part, measure
-from glassformer.data.running.token_cache import ABANDONED, key_of, tokens_of
-from glassformer.data.running.token_file import SMALL, TokenCounts, TokenFile, open_tokens, token_type, write_tokens
+from glassformer.data.running.token_file import (
+    ABANDONED,
+    SMALL,
+    TokenCounts,
+    TokenFile,
+    key_of,
+    open_tokens,
+    token_type,
+    tokens_of,
+    write_tokens,
+)
 from glassformer.data.tokenizer import BOS, EOS, TOKENIZERS, UNK, ByteTokenizer, CharacterTokenizer, Tokenizer
 from glassformer.data.tokens import vocabulary
 from glassformer.data.tokens.encode import encoder, joined
@@ -236,7 +246,7 @@ def test_two_processes_that_make_the_same_file_at_once_both_end_well(tmp_path: P
     path.write_text("some words and a line\n" * 50_000)
     program = (
         "import sys; from glassformer.data.running.corpus import measure;"
-        "from glassformer.data.running.token_cache import tokens_of;"
+        "from glassformer.data.running.token_file import tokens_of;"
         "from glassformer.data.tokenizer import ByteTokenizer;"
         "print(len(tokens_of(measure(sys.argv[1]).part(), ByteTokenizer(), documents=False)))"
     )
@@ -290,8 +300,8 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_data_side_of_text_loads_no_torch() -> None:
     program = (
-        "import sys; import glassformer.data.running.token_cache, glassformer.data.running.windows;"
-        "import glassformer.data.running.contamination;"
+        "import sys; import glassformer.data.running.token_file, glassformer.data.running.windows;"
+        "import glassformer.data.running.corpus;"
         "print('torch' in sys.modules)"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}

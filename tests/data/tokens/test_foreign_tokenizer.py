@@ -11,10 +11,11 @@ import pytest
 import tokenizers
 
 from glassformer.base.errors import DataError
-from glassformer.data.config import MOST_ENTRIES, TokenizerConfig
+from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import SPECIALS, TOKENIZERS, tokenizer_from_json
 from glassformer.data.tokens import byte_level
 from glassformer.data.tokens.subword import Subword
+from glassformer.data.tokens.vocabulary import MOST_ENTRIES
 
 KINDS = {kind: cls for kind, cls in TOKENIZERS.items() if issubclass(cls, Subword)}
 

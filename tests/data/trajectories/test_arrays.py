@@ -13,7 +13,7 @@ import pytest
 
 from data.trajectories.episodes import made
 from glassformer.base.errors import DataError
-from glassformer.data.trajectories.files import ENDS, npz_bytes, read_episodes, read_npz
+from glassformer.data.trajectories.episodes import ENDS, npz_bytes, read_episodes, read_npz
 
 GOOD = {
     "observations": np.array([[0.5, -1.0], [0.25, 2.0], [0.1, 2.0], [7.0, 8.0]]),

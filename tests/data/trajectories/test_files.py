@@ -12,7 +12,7 @@ import pytest
 
 from data.trajectories.episodes import csv_of, made, same
 from glassformer.base.errors import DataError
-from glassformer.data.trajectories.files import npz_bytes, read_csv, read_episodes, read_npz
+from glassformer.data.trajectories.episodes import npz_bytes, read_csv, read_episodes, read_npz
 
 NAMES: str = "episode,t,obs0,obs1,action,reward,done"
 GOOD = [NAMES, "0,0,0.5,-1,1,1.0,0", "0,1,0.25,2,0,1.0,1", "1,0,0.1,2,2,0.5,0"]

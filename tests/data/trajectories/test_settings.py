@@ -11,8 +11,7 @@ import pytest
 from data.trajectories.episodes import csv_of, made, same
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import DataConfig
-from glassformer.data.trajectories.read import action_names, read_split
-from glassformer.data.trajectories.rooms import ACTIONS, make_episodes
+from glassformer.data.trajectories.rooms import ACTIONS, action_names, make_episodes, read_split
 from glassformer.data.trajectories.settings import MOST_EPISODES, MOST_STEPS
 
 

@@ -14,8 +14,8 @@ from data.trajectories.episodes import OBSERVED, made
 from glassformer.base.errors import DataError
 from glassformer.data.tokenizer import tokenizer_from_json
 from glassformer.data.trajectories.episodes import Episodes
-from glassformer.data.trajectories.scales import spaces_of
 from glassformer.data.trajectories.spaces import TIMES, Spaces
+from glassformer.data.trajectories.windows import spaces_of
 
 BOTH = pytest.mark.parametrize("discrete", [True, False])
 

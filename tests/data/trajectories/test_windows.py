@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from data.trajectories.episodes import OBSERVED, made
 from glassformer.data.batch import Batch
 from glassformer.data.trajectories.episodes import Episodes
-from glassformer.data.trajectories.scales import spaces_of
 from glassformer.data.trajectories.spaces import TIMES, Spaces
-from glassformer.data.trajectories.windows import as_done, as_read, waves, windows_batch
+from glassformer.data.trajectories.windows import as_done, as_read, spaces_of, waves, windows_batch
 
 BOTH = pytest.mark.parametrize("discrete", [True, False])
 LENGTHS = [5, 1, 8, 3]

@@ -9,7 +9,7 @@ from glassformer.data.kinds import LAYOUTS
 from glassformer.data.tokens.vocabulary import UNK
 from glassformer.decode import answer as decode
 from glassformer.decode.answer import answer, answers
-from glassformer.decode.choose.unwritten import unwritten
+from glassformer.decode.filters import unwritten
 from glassformer.store.checkpoint import load
 from glassformer.train.finished.use import groups, translate
 from glassformer.train.run.session import start

@@ -10,8 +10,8 @@ from glassformer.base.errors import ConfigError, TooLongError
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.answer import ASKED, CONTEXTS
 from glassformer.decode.beam import beam_search, length_penalty
-from glassformer.decode.choose.draw import filters_of
-from glassformer.decode.choose.words import Wishes
+from glassformer.decode.choose import filters_of
+from glassformer.decode.constraints import Constraints
 from glassformer.decode.stream import Piece
 from glassformer.train.finished import writing
 from glassformer.train.finished.guessing import Guessing
@@ -51,7 +51,7 @@ def test_texts_are_those_of_the_search(run):
 
 
 def test_a_beam_of_one_is_greedy(run):
-    given = {"stops": ["bc"], "wishes": Wishes(banned=["aa"])}
+    given = {"stops": ["bc"], "wishes": Constraints(banned=["aa"])}
     greedy = [*Writer(run, of_run(run, temperature=0.0, max_new_tokens=6)).write(["ab", "c"], **given)]
     assert texts(greedy) == texts([*searching(run, beam=1, max_new_tokens=6).write(["ab", "c"], **given)])
 
@@ -80,7 +80,7 @@ def test_prompt_and_text_share_the_context(run):
         with pytest.raises(TooLongError, match=most):
             list(searching(run, max_new_tokens=99).write(["a", "abc" * crop], crop=crop))
     with pytest.raises(ConfigError, match=r"a text may have 5 \(what the prompt leaves of the context\). Shorten the"):
-        list(searching(run, max_new_tokens=None).write([prompt], wishes=Wishes(begin="abcabc")))
+        list(searching(run, max_new_tokens=None).write([prompt], wishes=Constraints(begin="abcabc")))
 
 
 @pytest.mark.parametrize(("asked", "read"), [(None, WINDOW - WINDOW // 4), (3, WINDOW - 2), (WINDOW, 1)])
@@ -121,19 +121,25 @@ def test_texts_before_a_prompt_without_one_are_written(run):
     """Of one batch, too: a context that is full can hold nothing more."""
     written: list[Piece] = []
     with pytest.raises(ConfigError, match="none of the text of prompt 3 did within its 2 tokens"):
-        written.extend(searching(run, batch_size=9).write(["a", "b", "abcabc", "c"], 2, wishes=Wishes(forced=["dab"])))
+        written.extend(
+            searching(run, batch_size=9).write(["a", "b", "abcabc", "c"], 2, wishes=Constraints(forced=["dab"]))
+        )
     assert [each.row for each in written] == [0, 1, 2, 3]
 
 
 def test_forced_texts_and_stops(run):
-    wishes = Wishes(forced=["da"])
+    wishes = Constraints(forced=["da"])
     for piece in searching(run, max_new_tokens=7).write(["a"], n=2, stops=["c"], wishes=wishes):
         assert "da" in piece.text
         assert "c" not in piece.text
     with pytest.raises(ConfigError, match="Forced texts need a beam of at least 2"):
         next(Writer(run, of_run(run)).write(["a"], wishes=wishes))
     with pytest.raises(ConfigError, match="none of the text of prompt 1 did within its 2 tokens"):
-        list(searching(run, max_new_tokens=2, batch_size=1).write(["d", "b"], wishes=Wishes(forced=["dab"], begin="d")))
+        list(
+            searching(run, max_new_tokens=2, batch_size=1).write(
+                ["d", "b"], wishes=Constraints(forced=["dab"], begin="d")
+            )
+        )
 
 
 def test_what_a_search_does_not_take(run):

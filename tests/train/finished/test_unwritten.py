@@ -10,9 +10,8 @@ import torch
 from glassformer.base.errors import ConfigError
 from glassformer.data.kinds import LAYOUTS
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
-from glassformer.decode.choose.context import Context
-from glassformer.decode.choose.unwritten import unwritten, without
-from glassformer.decode.choose.words import Wishes
+from glassformer.decode.constraints import Constraints
+from glassformer.decode.filters import Context, unwritten, without
 from glassformer.train.finished import committee
 from glassformer.train.finished.use import translate
 from glassformer.train.finished.writing import Writer
@@ -99,11 +98,11 @@ def test_only_a_model_of_hidden_spans_writes_what_separates_them(tmp_path, objec
 def test_a_beginning_counts_apart_where_no_length_is_asked_for(tmp_path):
     """The source and ten more are 12 tokens, and the beginning has 15."""
     run = trained(tmp_path, decode__max_new_tokens=None)
-    [told] = translate(run, [(1, "a")], 1, wishes=Wishes(begin=BEGIN))
+    [told] = translate(run, [(1, "a")], 1, wishes=Constraints(begin=BEGIN))
     assert told.text.startswith(BEGIN)
     assert told.cut is None or len(told.text.split()) == 15 + 12
     writer = Writer(run, load_recipe(run / "recipe.toml"))
-    assert "".join(piece.text for piece in writer.write(["a"], wishes=Wishes(begin=BEGIN))) == told.text
+    assert "".join(piece.text for piece in writer.write(["a"], wishes=Constraints(begin=BEGIN))) == told.text
 
 
 @pytest.mark.parametrize(
@@ -117,4 +116,4 @@ def test_a_beginning_counts_apart_where_no_length_is_asked_for(tmp_path):
 def test_a_beginning_that_has_no_room_is_refused(tmp_path, asked, says):
     run = trained(tmp_path, model__max_len=9, decode__max_new_tokens=asked)
     with pytest.raises(ConfigError, match=rf"has 15 tokens, and a text .*{says}"):
-        next(translate(run, [(1, "a")], 1, wishes=Wishes(begin=BEGIN)))
+        next(translate(run, [(1, "a")], 1, wishes=Constraints(begin=BEGIN)))

@@ -181,7 +181,7 @@ def test_best_checkpoint_is_not_replaced_in_silence(run, tmp_path, capsys, harm)
 def test_a_cut_answer_says_which_limit_cut_it(tmp_path, monkeypatch, asked, longest, said):
     settings = {"decode__max_new_tokens": asked, "model__max_len": longest, "training__steps": 1}
     follow(start(recipe(**settings), tmp_path / "run"))
-    monkeypatch.setattr("glassformer.decode.method.chooser", lambda *_: never_ends)
+    monkeypatch.setattr("glassformer.decode.answer.chooser", lambda *_: never_ends)
     [told] = translate(tmp_path / "run", [(1, "a b")], 1)
     assert told.cut == said
 

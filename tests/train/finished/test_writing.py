@@ -10,8 +10,8 @@ import torch
 
 from glassformer.base.errors import ConfigError, DataError, RowError
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
-from glassformer.decode.choose.sampling import Sampling
-from glassformer.decode.choose.words import Wishes
+from glassformer.decode.constraints import Constraints
+from glassformer.decode.sampling import Sampling
 from glassformer.decode.stream import Piece
 from glassformer.fast import put_on_decoding
 from glassformer.train.finished import loading
@@ -121,9 +121,9 @@ def test_a_draft_has_the_threads_of_the_run_that_writes(run, monkeypatch):
 
 def test_a_beginning_that_has_no_room_is_refused(run):
     writer = Writer(run, of_run(run, max_new_tokens=5))
-    assert texts([*writer.write(["ab"], wishes=Wishes(begin="abcab"))]) == ["abcab"]
+    assert texts([*writer.write(["ab"], wishes=Constraints(begin="abcab"))]) == ["abcab"]
     with pytest.raises(ConfigError, match="'abcabc' has 6 tokens, and a text may have 5"):
-        next(writer.write(["ab"], wishes=Wishes(begin="abcabc")))
+        next(writer.write(["ab"], wishes=Constraints(begin="abcabc")))
 
 
 @pytest.mark.parametrize(

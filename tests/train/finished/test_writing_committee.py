@@ -105,7 +105,7 @@ def test_the_shortest_member_says_how_long_a_text_may_be_and_is_named(runs, tmp_
     said = override(own(runs[0]), {"data.task": "pairs", "data.test": str(test)})
     with pytest.raises(DataError, match=rf"^{runs[2]}: {test}:2: the source has 7 tokens, .*at most model\.max_len=6"):
         evaluate(runs[0], said, others=runs[1:])
-    monkeypatch.setattr("glassformer.decode.method.chooser", lambda *_: never_ends)
+    monkeypatch.setattr("glassformer.decode.answer.chooser", lambda *_: never_ends)
     longer = override(own(runs[0]), {"decode.max_new_tokens": 99})
     [told] = translate(runs[0], [(1, "s0")], 1, longer, others=runs[1:])
     assert told.cut == f"model.max_len=6, the most that {runs[2]} reads"

@@ -11,13 +11,12 @@ from glassformer import Batch
 from glassformer.base.errors import DataError
 from glassformer.data.batch import collate
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, encode_pairs
+from glassformer.data.dataset import Encoded, Sequences, Tokenizers, build_tokenizers, encode_pairs
 from glassformer.data.pairs import Pair
-from glassformer.data.sequences import Sequences
 from glassformer.decode.answer import Answer, nothing
 from glassformer.decode.beam_settings import ONE_BEAM
-from glassformer.decode.choose.sampling import GREEDY
-from glassformer.decode.choose.unwritten import unwritten
+from glassformer.decode.filters import unwritten
+from glassformer.decode.sampling import GREEDY
 from glassformer.train.objective import objective_for
 from glassformer.train.score import evaluate
 from glassformer.train.score.bleu import Choice

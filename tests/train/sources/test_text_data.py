@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.data.running.text_settings import OBJECTIVES
+from glassformer.data.config import OBJECTIVES
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
 from glassformer.train.recipe import override

@@ -12,7 +12,7 @@ from data.trajectories.episodes import made
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokenizer import ByteTokenizer, tokenizer_from_json
-from glassformer.data.trajectories.files import npz_bytes
+from glassformer.data.trajectories.episodes import npz_bytes
 from glassformer.data.trajectories.windows import windows_batch
 from glassformer.nn.outputs import Regress, Tag
 from glassformer.train.sources.prepare import model_config, prepare, prepare_split

@@ -9,8 +9,8 @@ import torch
 
 from data.trajectories.episodes import made
 from glassformer.base.errors import CheckpointError, ConfigError
-from glassformer.data.trajectories.scales import spaces_of
 from glassformer.data.trajectories.spaces import Spaces
+from glassformer.data.trajectories.windows import spaces_of
 from glassformer.store.checkpoint import load
 from glassformer.train.estimate.outlook import look_ahead
 from glassformer.train.finished.use import evaluate

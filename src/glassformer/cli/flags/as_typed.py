@@ -22,7 +22,7 @@ OF_SETTINGS = r"--(?:allow-change|change|vary|test) "
 KEPT = rf"(?<!\w)'[^']*'|{OF_SETTINGS}\S+"
 """What is left as it is: quoted text of the user, and the names of settings that flags take."""
 OF_WISHES = {"banned": "ban", "begin": "begin", "biases": "bias", "regex": "regex", "schema": "json-schema"}
-"""The flags of the fields of `Wishes`."""
+"""The flags of the fields of `Constraints`."""
 CAME = r"(?<=\bgot )(?P<flag>--[\w.-]+ )?(?P<number>-?(?:\d+\.\d+(?:e[+-]?\d+)?|\d+e[+-]?\d+|inf|nan))(?!\w)"
 """A number that came, as Python writes it: the `-1.0` of "got -1.0" and of "got --top-p -1.0"."""
 
@@ -88,7 +88,7 @@ def names_of(verb: Verb, words: Sequence[str]) -> dict[str, str]:
             names[key] = (own or flags)[0]
     for option in verb.options:  # those that are no settings of a recipe, such as those of a server
         names.setdefault(option.name.replace("-", "_"), f"--{option.name}")
-    names |= {f"Wishes.{field}": f"--{flag}" for field, flag in OF_WISHES.items() if flag in short}
+    names |= {f"Constraints.{field}": f"--{flag}" for field, flag in OF_WISHES.items() if flag in short}
     return names
 
 

@@ -11,10 +11,10 @@ from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.flags.example import bias_for
 from glassformer.data.lines import read_lines
-from glassformer.decode.choose.installed import llguidance
+from glassformer.decode.installed import llguidance
 
 if TYPE_CHECKING:
-    from glassformer.decode.choose.words import Wishes
+    from glassformer.decode.constraints import Constraints
 
 
 ESCAPES = {"a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
@@ -45,7 +45,7 @@ def stops_of(arguments: Arguments) -> list[str]:
     return [unescaped(each) for each in arguments.lists.get("stop", [])]
 
 
-def wished(arguments: Arguments, run: Path) -> Wishes:
+def wished(arguments: Arguments, run: Path) -> Constraints:
     """Return the constraints that the flags ask for. `run` is the one that writes, whose vocabulary examples are from.
 
     Errors: `ConfigError`; `DataError` for an unreadable schema.
@@ -57,10 +57,10 @@ def wished(arguments: Arguments, run: Path) -> Wishes:
     if {"regex", "json-schema"} & given.keys():
         llguidance()
     schema = "\n".join(read_lines(given["json-schema"])) if "json-schema" in given else ""
-    from glassformer.decode.choose.words import Wishes  # after the checks, as importing torch takes a second
+    from glassformer.decode.constraints import Constraints  # after the checks, as importing torch takes a second
 
     banned, forced = ([unescaped(each) for each in lists.get(name, [])] for name in ("ban", "force"))
-    return Wishes(banned, unescaped(given.get("begin", "")), biases, given.get("regex", ""), schema, forced)
+    return Constraints(banned, unescaped(given.get("begin", "")), biases, given.get("regex", ""), schema, forced)
 
 
 def bias_of(given: str, run: Path) -> tuple[str, float]:

@@ -4,6 +4,11 @@ If no dev text is named, dev is the end of the training text. It starts `dev_sha
 with several documents, at the boundary between two of them that is nearest to that, unless this would change dev by
 more than half of its size (few documents, or one very long): then the document is cut, and counts as one in either
 part.
+
+How much of a held-out text occurs word for word in the training text, so that it may be memorised, is measured by
+windows of 13 words, as Brown et al. 2020 (GPT-3, appendix C) do, but without removing punctuation or case. If white
+space separates fewer than one word per 20 characters, it compares windows of 50 characters. A document that is shorter
+than a window is one window: it is compared as a whole with the other short ones.
 """
 
 from __future__ import annotations
@@ -13,15 +18,27 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import SPLITS, DataConfig
-from glassformer.data.running.text import LEARN, SCORE, TOPICS, DocumentPiece, holds_json, pieces
-from glassformer.data.running.text_files import Stamp, changed_while_read, opened, stamps, text_files
+from glassformer.data.running.text import (
+    LEARN,
+    SCORE,
+    TOPICS,
+    DocumentPiece,
+    Stamp,
+    changed_while_read,
+    holds_json,
+    opened,
+    pieces,
+    stamps,
+    text_files,
+)
+from glassformer.data.tokens.code_points import codes_of
 from glassformer.data.tokens.vocabulary import ANYWHERE, WORDS, Cuts, shares
 
 END = b"\0"
@@ -204,3 +221,83 @@ def has_documents(config: DataConfig, train: Part) -> bool:
             "folder or a .jsonl file, set data.documents=True, or remove data.document_mask."
         )
     return several
+
+
+RUN_OF_WORDS, CHARACTERS = 13, 50
+LONG_WORDS = 20
+"""Characters per word; if there are more, white space does not separate words."""
+MOST = 2**20
+"""Most windows of the held-out text to look for, evenly spread; more would fill memory."""
+ODD = np.uint64(0x9E3779B97F4A7C15)
+
+Hashes = NDArray[np.uint64]
+
+
+class Overlap(NamedTuple):
+    """The number of windows of a held-out text, and of those among them that occur in the training text."""
+
+    unit: str
+    """"words" or "characters"."""
+    size: int
+    """How many words or characters a window has."""
+    n: int
+    """Windows that were looked for, at least 1."""
+    found: int
+
+    @property
+    def share(self) -> float:
+        """The share of windows that were found, 0 to 1."""
+        return self.found / self.n
+
+
+def overlap(train: Part, held_out: Part) -> Overlap:
+    """Look for windows of the held-out text in the training text; none crosses from one document to the next.
+
+    They are compared by hashes of 64 bits. Errors: `DataError` from reading.
+    """
+    n_words = sum(len(text.split()) for text in held_out.texts(ANYWHERE))
+    unit = "words" if n_words * LONG_WORDS >= held_out.n_characters else "characters"
+    size, most = (RUN_OF_WORDS, n_words) if unit == "words" else (CHARACTERS, held_out.n_characters)
+    step = -(-most // MOST)
+    asked: list[Hashes] = []
+    n = 0
+    for each in hashes(held_out, unit, size):
+        asked.append(each[-n % step :: step].copy())
+        n += len(each)
+    windows, counts = np.unique(np.concatenate(asked), return_counts=True)
+    seen = np.zeros(len(windows), np.bool_)
+    for each in hashes(train, unit, size):
+        places = np.searchsorted(windows, each).clip(max=len(windows) - 1)
+        seen[places[windows[places] == each]] = True
+    return Overlap(unit, size, int(counts.sum()), int(counts[seen].sum()))
+
+
+def hashes(part: Part, unit: str, size: int) -> Iterator[Hashes]:
+    """A hash for each window of a text, piece by piece; the next piece's first windows start at the end of this one."""
+    before, shorter = np.zeros(0, np.uint64), True
+    for piece in part.pieces(ANYWHERE):
+        here = word_hashes(piece.text) if unit == "words" else character_hashes(piece.text)
+        values = np.concatenate([before, here])
+        shorter = shorter and len(values) < size
+        yield rolled(values, max(1, len(values)) if shorter and piece.ends else size)
+        before, shorter = (values[:0], True) if piece.ends else (values[max(0, len(values) - size + 1) :], shorter)
+
+
+def word_hashes(text: str) -> Hashes:
+    """A number for each word, the same within this process."""
+    return np.fromiter(map(hash, text.split()), np.int64).view(np.uint64)
+
+
+def character_hashes(text: str) -> Hashes:
+    """A number for each character."""
+    mixed = codes_of(text).astype(np.uint64) * ODD
+    return (mixed ^ (mixed >> np.uint64(29))) * ODD
+
+
+def rolled(values: Hashes, size: int) -> Hashes:
+    """A hash for each window of `size` values that depends on their order: a polynomial modulo 2^64."""
+    count = max(0, len(values) - size + 1)
+    total = np.zeros(count, np.uint64)
+    for place in range(size):
+        total = total * ODD + values[place : place + count]
+    return total ^ (total >> np.uint64(32))

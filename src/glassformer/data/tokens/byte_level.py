@@ -15,8 +15,17 @@ from typing import NamedTuple, cast
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from glassformer.base.errors import DataError
-from glassformer.data.config import MOST_ENTRIES
-from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, WORDS, Cuts, read_json, shares, utf8
+from glassformer.data.tokens.vocabulary import (
+    MOST_ENTRIES,
+    SPECIALS,
+    THE_FILE,
+    UNK,
+    WORDS,
+    Cuts,
+    read_json,
+    shares,
+    utf8,
+)
 
 _PRINTING = (*range(33, 127), *range(161, 173), *range(174, 256))
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTING]

@@ -15,9 +15,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokens.subword import Subword, join_pieces, piece_of
-from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, Cuts, read_json
+from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, UNK, Cuts, VocabularySettings, read_json
 
 if TYPE_CHECKING:
     import tokenizers
@@ -158,7 +157,7 @@ class SentencePieceTokenizer(Subword):
         return cls(text)
 
     @classmethod
-    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> NoReturn:
+    def train(cls, texts: Iterable[str], config: VocabularySettings) -> NoReturn:
         raise ConfigError("A tokenizer of SentencePiece is imported, not trained. Train tokenizer.kind='bpe'.")
 
     def _with_front(self, text: str) -> str:

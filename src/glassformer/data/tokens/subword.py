@@ -12,13 +12,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from glassformer.base.errors import DataError
-from glassformer.data.config import BYTES_AND_SPECIALS, TokenizerConfig
 from glassformer.data.tokens.vocabulary import (
     ANYWHERE,
+    BYTES_AND_SPECIALS,
     SPECIALS,
     THE_FILE,
     UNK,
     Tokenizer,
+    VocabularySettings,
     check_ids_known,
     read_json,
     shares,
@@ -92,7 +93,7 @@ class ByteTokenizer(Tokenizer):
         return cls()
 
     @classmethod
-    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> ByteTokenizer:
+    def train(cls, texts: Iterable[str], config: VocabularySettings) -> ByteTokenizer:
         return cls()  # nothing to learn: the vocabulary is all bytes, whatever the texts
 
 
@@ -234,7 +235,7 @@ class BytePairTokenizer(Subword):
         return cls(text)
 
     @classmethod
-    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> BytePairTokenizer:
+    def train(cls, texts: Iterable[str], config: VocabularySettings) -> BytePairTokenizer:
         """Learn as many merges as fill `vocab_size`, or fewer if no pair repeats any more."""
         from tokenizers import trainers
 
@@ -296,7 +297,7 @@ class WordPieceTokenizer(Subword):
         return cls(text)
 
     @classmethod
-    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> WordPieceTokenizer:
+    def train(cls, texts: Iterable[str], config: VocabularySettings) -> WordPieceTokenizer:
         """Learn as many pieces as fill `vocab_size`, or fewer if no pair repeats any more."""
         from tokenizers import trainers
 
@@ -344,7 +345,7 @@ class UnigramTokenizer(Subword):
         return cls(text)
 
     @classmethod
-    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> UnigramTokenizer:
+    def train(cls, texts: Iterable[str], config: VocabularySettings) -> UnigramTokenizer:
         """Learn the most probable pieces that fill `vocab_size`, or fewer, in order of their probability."""
         from tokenizers import trainers
 

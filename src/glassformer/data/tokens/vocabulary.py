@@ -14,11 +14,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 from unicodedata import normalize
 
 from glassformer.base.errors import DataError
-from glassformer.data.config import TokenizerConfig
 
 # Where text may be cut, so that the tokens of its parts are those of the whole.
 
@@ -82,6 +81,25 @@ MOST_NAMED = 5
 """The most parts of texts that a message names."""
 THE_FILE = "Use the tokenizer.json of a glassformer run or export."
 """The remedy for a file that holds no such tokenizer."""
+
+BYTES_AND_SPECIALS = 256 + 6  # the smallest byte-level vocabulary: every byte, and the six special tokens
+MOST_ENTRIES = 2**20
+"""Most entries of a vocabulary, and most symbols of a task: no model here has a wider head."""
+
+
+@runtime_checkable
+class VocabularySettings(Protocol):
+    """What training a vocabulary needs to know of `TokenizerConfig`."""
+
+    @property
+    def vocab_size(self) -> int:
+        """The size of a subword vocabulary, special tokens included."""
+        ...
+
+    @property
+    def min_count(self) -> int:
+        """How often a word or character must occur to have an entry."""
+        ...
 
 
 class Tokenizer(ABC):
@@ -200,7 +218,7 @@ class Tokenizer(ABC):
 
     @classmethod
     @abstractmethod
-    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
+    def train(cls, texts: Iterable[str], config: VocabularySettings) -> Tokenizer:
         """Train a tokenizer whose vocabulary covers `texts`; the same texts give the same tokenizer."""
 
 

@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokens.vocabulary import (
     ANYWHERE,
     SPECIALS,
     THE_FILE,
     UNK,
     Tokenizer,
+    VocabularySettings,
     check_ids_known,
     read_json,
     utf8,
@@ -113,7 +113,7 @@ class _Listed(Tokenizer):
         return entries
 
     @classmethod
-    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> _Listed:
+    def train(cls, texts: Iterable[str], config: VocabularySettings) -> _Listed:
         found: Counter[str] = Counter()
         for text in texts:
             utf8(text)

@@ -20,7 +20,7 @@ from glassformer.base.errors import ConfigError, DataError, GlassformerError
 from glassformer.base.loopback import is_loopback, is_own_page, read_host
 from glassformer.base.registry import suggestion
 from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.choose.sampling import Sampling
+from glassformer.decode.sampling import Sampling
 from glassformer.lens.page.bundle import POLICY
 from glassformer.lens.trace.reading import MOST_TOKENS, Manner, Text
 

@@ -19,7 +19,7 @@ from glassformer.base.errors import CheckpointError, GlassformerError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.decode.answer import answer
-from glassformer.decode.choose.unwritten import unwritten
+from glassformer.decode.filters import unwritten
 from glassformer.lens.ablate import Means, silence
 from glassformer.lens.roles.diagnosis import usual_outputs
 from glassformer.lens.roles.probe import Probe

@@ -16,7 +16,7 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
 from glassformer.decode.answer import nothing
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
-from glassformer.decode.choose.sampling import GREEDY, Sampling
+from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.lens.observe import LETTERS
 from glassformer.lens.trace.file import Array, encode, finite
 from glassformer.lens.trace.reading import USUAL, Layout, Manner, Reading, Text, as_ids, both, read

@@ -11,16 +11,14 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.shapes import Float, Tensor
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Tokenizer
-from glassformer.decode.answer import check_choice, limit_of, nothing
+from glassformer.decode.answer import check_choice, fill_blanks, limit_of, nothing, search_of
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
-from glassformer.decode.blanks import fill_blanks
-from glassformer.decode.choose.context import Context
-from glassformer.decode.choose.draw import chooser, filters_of
-from glassformer.decode.choose.sampling import GREEDY, Sampling
-from glassformer.decode.choose.words import begins_with
+from glassformer.decode.choose import chooser, filters_of
+from glassformer.decode.constraints import begins_with
+from glassformer.decode.filters import Context
 from glassformer.decode.generate import generate
 from glassformer.decode.hypotheses import Hypothesis
-from glassformer.decode.method import search_of
+from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.lens.trace.file import brief
 from glassformer.nn.outputs import Classify, Lm, Tag
 from glassformer.nn.transformer import Transformer

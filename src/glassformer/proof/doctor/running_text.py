@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from glassformer.data.config import SPLITS
-from glassformer.data.running.contamination import Overlap, overlap
-from glassformer.data.running.corpus import Part
+from glassformer.data.running.corpus import Overlap, Part, overlap
 from glassformer.data.tokens.vocabulary import ANYWHERE, UNK
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case

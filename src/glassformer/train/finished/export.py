@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from glassformer.base.errors import ConfigError
-from glassformer.decode.choose.unwritten import unwritten
+from glassformer.decode.filters import unwritten
 from glassformer.store.export import Exported, Text, refuse_used, write_pretrained
 from glassformer.train.finished.loading import load_run
 from glassformer.train.recipe import Recipe, load_recipe

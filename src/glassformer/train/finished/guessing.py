@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from glassformer.base.errors import ConfigError
-from glassformer.decode.choose.context import Filter
-from glassformer.decode.method import Method
+from glassformer.decode.answer import Method
+from glassformer.decode.filters import Filter
 from glassformer.decode.prepare import prepared
 from glassformer.decode.speculative import Tally, check_guessing, speculative
 from glassformer.store.checkpoint import Loaded

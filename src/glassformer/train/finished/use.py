@@ -10,9 +10,9 @@ from typing import NamedTuple, TypeVar
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.base.runtime import Threads, choose_threads, threads_kept
 from glassformer.decode.answer import ASKED, MODELS, USUAL, Answer, answers, limit_of, nothing
-from glassformer.decode.choose.unwritten import unwritten
-from glassformer.decode.choose.words import NO_WISHES, Wishes
 from glassformer.decode.committee import Member, shared_labels
+from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints
+from glassformer.decode.filters import unwritten
 from glassformer.decode.prepare import prepared
 from glassformer.nn.count import Row, count_parameters
 from glassformer.nn.transformer import Transformer
@@ -116,7 +116,7 @@ def translate(
     recipe: Recipe | None = None,
     average: int | None = None,
     asked: Asked | None = None,
-    wishes: Wishes = NO_WISHES,
+    wishes: Constraints = NO_CONSTRAINTS,
     others: Sequence[Path] = (),
 ) -> Iterator[Translated]:
     """Answer each (number, line) with a run's best checkpoint, in order, in batches of `batch_size` like lines.
@@ -141,7 +141,7 @@ def _translated(
     recipe: Recipe,
     average: int | None,
     asked: Asked | None,
-    wishes: Wishes,
+    wishes: Constraints,
     others: Sequence[Path],
     threads: str,
 ) -> Generator[Translated]:

@@ -11,18 +11,14 @@ from pathlib import Path
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.base.runtime import Threads
 from glassformer.data.tokens.vocabulary import BOS, EOS, lacking
-from glassformer.decode.answer import ASKED, Limit, limit_of, nothing
-from glassformer.decode.choose.conflict import refuse_certain
-from glassformer.decode.choose.context import Filter, Named
-from glassformer.decode.choose.draw import filters_of
-from glassformer.decode.choose.unwritten import one_end, unwritten, without
-from glassformer.decode.choose.words import NO_WISHES, Wishes, can_spell, shown_of
-from glassformer.decode.forced import check_forced
-from glassformer.decode.method import Method, method_of
+from glassformer.decode.answer import ASKED, Limit, Method, limit_of, method_of, nothing
+from glassformer.decode.choose import filters_of, refuse_certain
+from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints, can_spell, shown_of
+from glassformer.decode.filters import Filter, Named, one_end, unwritten, without
+from glassformer.decode.hypotheses import check_forced
 from glassformer.decode.prepare import prepared
-from glassformer.decode.search_texts import search_texts
 from glassformer.decode.speculative import Tally
-from glassformer.decode.stream import LIMITED, Piece, check_stops, goes_on, write
+from glassformer.decode.stream import LIMITED, Piece, check_stops, goes_on, search_texts, write
 from glassformer.train.finished.committee import load_runs, shortest_of
 from glassformer.train.finished.guessing import Guessing, guessed
 from glassformer.train.finished.loading import tell_decoding
@@ -106,7 +102,7 @@ class Writer:
         n: int = 1,
         stops: Sequence[str] = (),
         crop: bool = False,
-        wishes: Wishes = NO_WISHES,
+        wishes: Constraints = NO_CONSTRAINTS,
         poll: Callable[[], None] = nothing,
     ) -> Iterator[Piece]:
         """Write `n` texts for each prompt, piece by piece: row i * n + k is text k of prompt i.
@@ -125,7 +121,7 @@ class Writer:
         n: int,
         stops: Sequence[str],
         crop: bool,
-        wishes: Wishes,
+        wishes: Constraints,
         poll: Callable[[], None],
     ) -> Generator[Piece]:
         """What `write` yields, with torch's threads as they are."""

@@ -14,9 +14,9 @@ from glassformer.data.kinds import LAYOUTS
 from glassformer.data.tokens.vocabulary import UNK, Tokenizer
 from glassformer.decode.answer import Answer, answer, nothing
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
-from glassformer.decode.choose.sampling import GREEDY, Sampling
-from glassformer.decode.choose.unwritten import unwritten
+from glassformer.decode.filters import unwritten
 from glassformer.decode.prepare import prepared
+from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.nn.outputs import Classify
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective, objective_for

@@ -19,7 +19,7 @@ from glassformer.data.dataset import (
     refuse_missing_files,
 )
 from glassformer.data.pairs import Origin, Pair
-from glassformer.data.warming import WarmingSampler
+from glassformer.data.sampler import WarmingSampler
 from glassformer.decode.answer import nothing
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from glassformer.data.batch import Batch
 from glassformer.data.config import DataConfig
-from glassformer.data.corrupt.batches import Corruption, batch_of_windows
-from glassformer.data.corrupt.sentences import sentence_ends
+from glassformer.data.corrupt import Corruption, batch_of_windows, sentence_ends
 from glassformer.data.running.token_file import TokenFile
 from glassformer.data.tokens.vocabulary import Tokenizer
 

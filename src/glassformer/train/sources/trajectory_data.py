@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from glassformer.base.errors import ConfigError
 from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.growth import Growth
+from glassformer.data.sampler import Growth
 from glassformer.data.trajectories.episodes import Episodes
-from glassformer.data.trajectories.read import Source, action_names, read_split
-from glassformer.data.trajectories.scales import spaces_of
+from glassformer.data.trajectories.rooms import Source, action_names, read_split
 from glassformer.data.trajectories.settings import PLACES
 from glassformer.data.trajectories.spaces import Spaces
-from glassformer.data.trajectories.windows import windows_batch
+from glassformer.data.trajectories.windows import spaces_of, windows_batch
 from glassformer.decode.answer import nothing
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective

@@ -97,8 +97,7 @@ class Pairs(Task):
 
     def of_ids(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Batch:
         """The batch of samples that are ids already, as tests of a model make them."""
-        from glassformer.data.dataset import Encoded
-        from glassformer.data.sequences import Sequences
+        from glassformer.data.dataset import Encoded, Sequences
 
         encoded = Encoded(Sequences([each for each, _ in pairs]), Sequences([each for _, each in pairs]))
         return self.batch(encoded, range(len(pairs)))

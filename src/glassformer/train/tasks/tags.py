@@ -148,8 +148,7 @@ class Tags(Labels):
 
     def encode(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> Encoded:
         """Pieces of words, and beside each first one the id of its tag."""
-        from glassformer.data.dataset import Encoded
-        from glassformer.data.sequences import Sequences
+        from glassformer.data.dataset import Encoded, Sequences
         from glassformer.data.tagged import first_pieces
         from glassformer.data.tokens.words import FIRST_LABEL
 

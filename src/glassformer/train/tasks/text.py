@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
 from glassformer.data.config import DataConfig
-from glassformer.data.corrupt.lengths import longest
+from glassformer.data.corrupt import longest
 from glassformer.data.running.text_settings import TEXT
 from glassformer.train.tasks.task import EXPLORE, GENERATE, LOSS, Cut, Measure, Task
 

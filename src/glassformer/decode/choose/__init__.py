@@ -1,1 +1,0 @@
-"""From logits to the next token: settings, filters, draws."""

@@ -1,0 +1,60 @@
+"""The settings of sampling: temperature, filters, penalties and the random seed. Imports no torch.
+
+`decode/choose.py` makes from them the function that `generate` calls to choose tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from glassformer.base.contradictions import SAMPLING, refuse
+from glassformer.base.settings import check, setting
+
+MOST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen; a frozen dataclass, checked when made.
+
+    The settings apply in this order: min_new_tokens, repetition, frequency and presence penalty, no_repeat_ngram; then
+    temperature, top_k, top_p, typical_p, min_p. At temperature 0 the most likely token is chosen; the last four, which
+    only affect sampling, are then refused (except top_k with contrastive search). Errors: `ConfigError`.
+    """
+
+    section: ClassVar[str] = ""
+
+    temperature: float = setting(1.0, 0, advice="0.8; 0 is greedy decoding")
+    """Sampling temperature, by which logits are divided; 0: greedy decoding, which takes the most probable token."""
+    top_k: int | None = setting(None, 1, MOST, advice="50, or leave it out for no limit")
+    """Top-k sampling: from this many most probable tokens; unset: all."""
+    top_p: float = setting(1.0, above=0, most=1, advice="0.9; 1 keeps all tokens")
+    """Nucleus sampling: from the fewest most probable tokens that together have this probability; 1: all."""
+    min_p: float = setting(0.0, 0, 1, advice="0.05; 0 keeps all tokens")
+    """Min-p sampling: from tokens at least this share as probable as the most probable one; 0: all."""
+    typical_p: float = setting(1.0, above=0, most=1, advice="0.9; 1 keeps all tokens")
+    """Typical sampling: from the tokens nearest the expected surprise that together have this probability; 1: all."""
+    repetition_penalty: float = setting(1.0, above=0, advice="1.2; 1 turns it off")
+    """Divides the logits of tokens already read or written (multiplies negative ones); above 1: fewer repeats."""
+    frequency_penalty: float = setting(0.0, above=-math.inf, advice="0.5; 0 turns it off")
+    """Subtracted from a token's logit for each time it has been written."""
+    presence_penalty: float = setting(0.0, above=-math.inf, advice="0.5; 0 turns it off")
+    """Subtracted once from the logit of a token already written."""
+    no_repeat_ngram: int | None = setting(None, 1, MOST, advice="3, or leave it out to allow repetition")
+    """No n-gram of this length comes twice, prompt included."""
+    min_new_tokens: int = setting(0, 0, MOST)
+    """Shortest answer, in tokens."""
+    contrastive_alpha: float = setting(0.0, 0, 1, advice="0.6; 0 turns it off")
+    """Contrastive search among top_k: weight of the penalty for tokens similar to the text so far; 0: off."""
+    seed: int = setting(1, 0, 2**64 - 1)
+    """Random seed of sampling; each answer has random numbers of its own, whatever batch it is in."""
+
+    def __post_init__(self) -> None:
+        check(self, self.section)
+        refuse(self, SAMPLING, self.section)
+
+
+GREEDY = Sampling(temperature=0.0)
+"""Greedy decoding: the most likely token at each step."""

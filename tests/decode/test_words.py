@@ -1,0 +1,176 @@
+"""Constraints: what is banned is nowhere in the text, however its tokens are cut; what begins it, and biases."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from data.tokens.published_examples import json_of
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.data.config import TokenizerConfig
+from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.tokens.exported import adopt
+from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
+from glassformer.decode.answer import answer, answers
+from glassformer.decode.beam import beam_search
+from glassformer.decode.beam_settings import BeamSettings
+from glassformer.decode.choose import chooser
+from glassformer.decode.constraints import Constraints, banned_texts, begins_with, can_spell, matches
+from glassformer.decode.filters import Context, banned
+from glassformer.decode.generate import generate
+from glassformer.decode.sampling import Sampling
+from glassformer.decode.stream import TextStream, check_stops
+from train.examples import model, sequences
+
+TEXTS = ["the cat sat on the mat, the cats scattered", "a cation is no cat; naïve déjà vu", "concatenate the caterer"]
+
+
+def tokenizer(kind: str):
+    return TOKENIZERS[kind].train(TEXTS, TokenizerConfig(kind=kind, vocab_size=540))
+
+
+@pytest.mark.parametrize("kind", sorted(TOKENIZERS))
+def test_the_bytes_of_the_ids_are_the_text(kind):
+    """So a text is the bytes of its ids put together; of words with the space before the first one."""
+    made = tokenizer(kind)
+    spelled = made.spelling()
+    assert len(spelled) == made.vocab_size
+    assert spelled[: len(SPECIALS)] == [b""] * len(SPECIALS)
+    for text in TEXTS:
+        whole = b"".join(spelled[id] for id in made.encode(text)).decode()
+        assert whole == (" " + text if kind == "word" else text)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "byte", "character", "unigram"])
+def test_what_is_banned_is_nowhere_in_the_text(kind):
+    """Random texts over all tokens: a token is forbidden just where it would complete what is banned."""
+    made, draw = tokenizer(kind), random.Random(1)
+    words, spelled = ["cat", "the", "ï", " s"], made.spelling()
+    spelled[UNK] = b"<unk>"
+    step = banned_texts(made, words)
+    refused = 0
+    for _ in range(150):
+        prompt = [draw.randrange(len(SPECIALS), made.vocab_size) for _ in range(2)]
+        if any(word in made.decode(prompt) for word in words):
+            continue
+        ids: list[int] = []
+        for _ in range(12):
+            logits = step(torch.zeros(1, made.vocab_size), Context([0], [prompt], [ids]))[0]
+            before = b"".join(spelled[id] for id in (*prompt, *ids))
+            for id, value in enumerate(logits.tolist()):
+                completes = any(word.encode() in before + spelled[id] for word in words)
+                assert (value != 0) == completes
+                refused += completes
+            ids.append(draw.choice([id for id, value in enumerate(logits.tolist()) if value == 0]))
+    assert refused > 10
+
+
+@pytest.mark.parametrize("kind", ["character", "word"])
+def test_an_unknown_part_is_banned_as_it_is_shown(kind):
+    """Answers show <unk>: it can be banned, and what stands around it is not one text."""
+    made = tokenizer(kind)
+    step = banned_texts(made, ["<unk>", "thecat"])
+    assert step(torch.zeros(1, made.vocab_size), Context([0], [[BOS]], [[]]))[0].isneginf().nonzero().tolist() == [
+        [UNK]
+    ]
+    [*parted, last] = [*made.encode("the")[:1], UNK, made.encode("cat")[-1]]
+    again = banned_texts(made, [made.decode([parted[0], last])])
+    assert again(torch.zeros(1, made.vocab_size), Context([0], [[BOS]], [parted]))[0, last] == 0
+
+
+HALF = "x\udcff"
+"""What an argument that is not UTF-8 comes as."""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Constraints(banned=[HALF]),
+        lambda: Constraints(forced=[HALF]),
+        lambda: Constraints(begin=HALF),
+        lambda: Constraints(biases={HALF: 1.0}),
+        lambda: Constraints(regex=HALF),
+        lambda: Constraints(schema=HALF),
+        lambda: banned_texts(tokenizer("character"), [HALF]),
+        lambda: matches(tokenizer("character"), HALF),
+        lambda: check_stops([HALF]),
+    ],
+    ids=["banned", "forced", "begin", "bias", "regex", "schema", "filter", "grammar", "stop"],
+)
+def test_half_a_character_is_no_text(made):
+    with pytest.raises(DataError, match=r"must be Unicode .* character 2 is the lone surrogate U\+DCFF"):
+        made()
+
+
+def test_a_text_begins_as_it_is_told():
+    network, sources = model(seed=3), sequences([3, 1, 4])
+    for search in (BeamSettings(), BeamSettings(beam=3)):
+        for each in answer(network, sources, max_new_tokens=5, search=search, filters=[begins_with([9, 7])]):
+            assert each.ids[:2] == [9, 7]
+    plain = answer(network, sources, max_new_tokens=5, filters=[begins_with([9, 7])])
+    for source, each in zip(sources, plain, strict=True):
+        steps = generate(network, sources=[source], prompts=[[1, 9, 7]], max_new_tokens=3)
+        rest = [step.tokens[0] for step in steps]
+        assert each.ids[2:] == [id for id in rest if id != EOS]
+
+
+def test_biases_and_their_order():
+    made = tokenizer("character")
+    filters = Constraints(begin="ca", biases={"t": 50.0}).filters(made)
+    choose = chooser(Sampling(temperature=1.0), filters)
+    ids: list[int] = []
+    for _ in range(4):
+        ids.append(int(choose(torch.zeros(1, made.vocab_size), Context([0], [[1]], [ids]))))
+    assert made.decode(ids) == "catt"
+
+
+def test_a_beam_of_which_nothing_may_go_on_is_refused():
+    network, (source,) = model(seed=3), sequences([3])
+    with pytest.raises(ConfigError, match="all hypotheses came to a step without one"):
+        beam_search(network, sources=[source], max_new_tokens=5, beam=2, filters=[banned([[id] for id in range(13)])])
+    found = answers(network, [source], n_best=2, max_new_tokens=3, search=BeamSettings(beam=2), filters=[banned([[7]])])
+    assert all(7 not in each.ids and abs(each.score) < 99 for each in found[0])
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (lambda: Constraints([""]), "A banned text must have at least one character"),
+        (lambda: Constraints(begin="Ω").filters(tokenizer("character")), "parts of 'Ω' are not"),
+        (
+            lambda: Constraints(biases={"cat": 1.0}).filters(tokenizer("character")),
+            "is for one token; 'cat' is 3 tokens",
+        ),
+    ],
+    ids=["empty", "unknown", "several tokens"],
+)
+def test_wishes_that_cannot_be(made, says):
+    with pytest.raises(ConfigError, match=says):
+        made()
+
+
+def test_texts_are_compared_as_they_are_encoded():
+    """By a tokenizer that composes characters: with an accent of its own, é is banned, forced and stops, too."""
+    made, apart, whole = adopt(json_of("GPT-NeoX"), {}).tokenizer, "cafe\u0301", "caf\u00e9"
+    stream = TextStream(made, [apart])
+    assert "".join(map(stream.add, made.encode(f"un {whole} noir"))) == "un "
+    assert stream.stopped
+    context = Context([0], [made.encode(f"un {whole}")[:-1]], [[]])
+    free = torch.zeros(1, made.vocab_size)
+    left = banned_texts(made, [apart])(free, context)
+    assert torch.equal(left, banned_texts(made, [whole])(free, context))
+    assert left.isneginf().any()
+    forced = Constraints(forced=[apart]).held(made)
+    assert forced is not None
+    assert [*forced.texts] == [whole]
+
+
+@pytest.mark.parametrize(
+    ("text", "can"),
+    [("abc", True), ("bcbc", True), ("bcabcab", True), ("bb", True), ("d", False), ("bd", False), ("ac", False)],
+)
+def test_what_tokens_can_spell_by_hand(text, can):
+    """Of the tokens ab, cab and bc, one after another: the text may begin and end inside of one."""
+    assert can_spell([b"", b"ab", b"cab", b"bc"], text) is can

@@ -1,0 +1,73 @@
+"""A plain tensor as mask: a boolean one, 0 and 1, or numbers that are added mean what the rules of a `Mask` mean."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer import ATTEND, Attention, Mask
+from glassformer.nn.config import StackConfig
+from glassformer.nn.stack import build_block
+
+AUTO = ATTEND["softmax"]["auto"]
+B, H, T = 3, 2, 5
+CAUSAL = torch.ones(T, T).tril().bool()
+ADDED = torch.zeros(T, T, dtype=torch.float64).masked_fill(~CAUSAL, -torch.inf)
+FORMS = {
+    "a table": CAUSAL,
+    "a table for each row": CAUSAL.expand(B, T, T),
+    "a table for each head": CAUSAL.expand(B, H, T, T),
+    "0 and 1": CAUSAL.long(),
+    "0 and 1 as bytes": CAUSAL.to(torch.uint8),
+    "added": ADDED,
+    "added for each head": ADDED.expand(1, H, T, T),
+}
+
+
+def vectors(rows=B):
+    return torch.rand(rows, T, 8, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_tensor_means_what_the_rule_means(form):
+    attention, x = Attention(8, H, AUTO).double(), vectors()
+    torch.testing.assert_close(attention(x, mask=form), attention(x, mask=Mask(causal=True)), rtol=0, atol=1e-12)
+
+
+def test_keys_of_each_row():
+    attention, x, keep = Attention(8, H, AUTO).double(), vectors(), torch.rand(B, T) > 0.4
+    expected = attention(x, mask=Mask(keep=keep))
+    for given in (keep, keep[:, None], keep.long()):
+        torch.testing.assert_close(attention(x, mask=given), expected, rtol=0, atol=1e-12)
+
+
+def test_numbers_are_added():
+    attention, x, bias = Attention(8, H, AUTO).double(), vectors(), torch.randn(B, H, T, T, dtype=torch.float64)
+    torch.testing.assert_close(attention(x, mask=bias), attention(x, mask=Mask(bias=bias)), rtol=0, atol=1e-12)
+
+
+def test_a_block_understands_it():
+    config = StackConfig(d_model=8, n_heads=H, n_layers=1, d_ff=16, dropout=0.0)
+    block, x = build_block(config, reads_memory=True).double(), vectors()
+    memory, keep = vectors(), torch.tensor([[True] * 5, [True] * 3 + [False] * 2, [True] * 4 + [False]])
+    given = block(x, mask=CAUSAL, memory=memory, memory_mask=keep)
+    rules = block(x, mask=Mask(causal=True), memory=memory, memory_mask=Mask(keep=keep))
+    torch.testing.assert_close(given, rules, rtol=0, atol=1e-12)
+
+
+BACKENDS = [(rule, name) for rule, names in ATTEND.items() for name in names if name != "flex"]
+
+
+@pytest.mark.parametrize(("rule", "backend"), BACKENDS)
+def test_every_backend_reads_the_table(rule, backend):
+    """Also a query that may read nothing: zeros, in value and gradient."""
+    table = torch.rand(B, 1, T, T) > 0.4
+    table[:, :, 2] = False
+    mask = Mask.of(table, B, H, T, T)
+    q, k, v = (torch.rand(B, H, T, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    out, expected = (ATTEND[rule][name](q, k, v, mask, scale=0.5) for name in (backend, "reference"))
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+    assert out[:, :, 2].abs().max() == 0
+    (gradient,) = torch.autograd.grad(out.square().sum(), q)
+    assert gradient.isfinite().all()
+    assert gradient[:, :, 2].abs().max() == 0
