@@ -10,6 +10,7 @@ from glassformer.base.registry import lookup, suggestion
 from glassformer.base.settings import check, setting
 from glassformer.data.kinds import EQUAL_LENGTHS, KINDS, LAYOUTS, MADE, PAIRED, PAIRS, Kind, readers, unused
 from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXTS
+from glassformer.data.tokens.vocabulary import MOST_ENTRIES
 
 SPLITS = ("train", "dev", "test")
 MOST_PAIRS = {"train_size": 10_000_000, "dev_size": 1_000_000, "test_size": 1_000_000}
