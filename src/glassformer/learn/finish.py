@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -22,7 +23,6 @@ from glassformer.learn.experiments import GRADUATION
 from glassformer.learn.report import minutes_told
 from glassformer.learn.workspace import Workspace
 from glassformer.lens.picture import Picture, cross_attention_picture
-from glassformer.nn.config import ModelConfig
 from glassformer.nn.transformer import Transformer
 from glassformer.proof.check.calling import built, scramble
 from glassformer.proof.check.examine import load
@@ -64,9 +64,10 @@ class Trained(NamedTuple):
 class Adapter(nn.Module):
     """The learner's module, called as the training loop calls ours: the vectors that its head reads are the logits."""
 
-    def __init__(self, model: nn.Module, config: ModelConfig) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model, self.config = model, config
+        self.model = model
+        self.config = SimpleNamespace(encoder=None, decoder=None)  # no stacks of ours, whose experts would be counted
         self.encoder = self.decoder = None
         self.head = nn.Identity()
 
@@ -163,7 +164,7 @@ def learned(kind: Any, reading: Reading, task: str, say: Say) -> Trained:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
         model = built(kind, sizes, {"dropout": 0.0})
-    adapter = cast(Any, Adapter(model, reading.config))
+    adapter = cast(Any, Adapter(model))
     losses: list[float] = []
     began = time.monotonic()
     steps = train_steps(
