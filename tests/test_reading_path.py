@@ -54,22 +54,23 @@ def test_it_can_be_read_in_a_sitting():
 
 
 @pytest.mark.shapes(False)
-def test_eight_calls_to_the_softmax(monkeypatch):
+def test_ten_calls_to_the_softmax():
     stack = StackConfig(d_model=32, n_heads=4, n_layers=1, d_ff=64, causal=True)
     model, calls = Transformer(ModelConfig(vocab_size=50, decoder=stack)), []
 
-    def softmax(*given):
-        frame = sys._getframe(1)
-        while frame is not None:
-            if str(architecture.SOURCE) in frame.f_code.co_filename:
-                calls.append((frame.f_code.co_filename, frame.f_code.co_name))
-            frame = frame.f_back
-        return own(*given)
+    def look(frame, event, _):
+        code = frame.f_code
+        if event == "call" and code.co_name == "softmax" and code.co_filename == backends.__file__ and not calls:
+            while (frame := frame.f_back) is not None:
+                if frame.f_code.co_filename.startswith(str(architecture.SOURCE)):
+                    calls.append((frame.f_code.co_filename, frame.f_code.co_name))
 
-    own = backends.softmax
-    monkeypatch.setitem(backends.matmul.__kwdefaults__, "normalise", softmax)
-    model(torch.tensor([[1, 2, 3]]))
+    sys.setprofile(look)
+    try:
+        model(torch.tensor([[1, 2, 3]]))
+    finally:
+        sys.setprofile(None)
     assert calls[0][1] == "matmul"
     assert calls[-1][1] == "forward"
-    assert len(calls) <= 8
-    assert len({file for file, _ in calls}) <= 8
+    assert len(calls) <= 10
+    assert len({file for file, _ in calls}) <= 6
