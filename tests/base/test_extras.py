@@ -17,7 +17,7 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_the_packages_of_an_extra_are_named(extra, monkeypatch):
     listed = ["torch>=2.11", *(f'{each}; extra == "{name}"' for name, all in EXTRAS.items() for each in all)]
-    monkeypatch.setattr(errors, "requires", lambda name: listed)
+    monkeypatch.setattr(errors.metadata, "requires", lambda name: listed)
     assert errors.install(extra) == "pip install " + " ".join(f"'{each}'" for each in EXTRAS[extra])
 
 
@@ -25,7 +25,7 @@ def test_a_folder_without_metadata_names_the_clone(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(errors, "requires", missing)
+    monkeypatch.setattr(errors.metadata, "requires", missing)
     assert errors.install("plot") == "pip install '.[plot]' (in the clone of glassformer)"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, requires
+from importlib import metadata
 
 
 class GlassformerError(ValueError):
@@ -99,8 +99,8 @@ def install(extra: str) -> str:
     The name of glassformer itself is not in it, as a copy from a clone or a wheel need not be the one on an index.
     """
     try:
-        packages = packages_of(extra, requires("glassformer") or ())
-    except PackageNotFoundError:  # imported from a folder
+        packages = packages_of(extra, metadata.requires("glassformer") or ())
+    except metadata.PackageNotFoundError:  # imported from a folder
         packages = []
     if not packages:
         return f"pip install '.[{extra}]' (in the clone of glassformer)"
