@@ -108,7 +108,7 @@ def test_no_cooldown_fits_a_run_that_ends_in_its_warmup():
 
 
 def test_cooldown_of_another_schedule_is_refused():
-    with pytest.raises(ConfigError, match="belongs to the schedule 'wsd'; got cooldown=5 with 'cosine'"):
+    with pytest.raises(ConfigError, match="belongs to name='wsd'; got cooldown=5 and name='cosine'"):
         Schedule("cosine", 1.0, 10, cooldown=5)
 
 

@@ -70,8 +70,8 @@ def test_a_dry_run_counts_epochs_by_samples(tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("batch_start", 0.0, "from 0.001 to 1; got 0.0"),
-        ("batch_start", 1.5, "from 0.001 to 1; got 1.5"),
+        ("batch_start", 0.0, "at least 0.001 and at most 1, .*; got 0.0"),
+        ("batch_start", 1.5, "at least 0.001 and at most 1, .*; got 1.5"),
         ("length_start", 0, "length_start must be at least 1"),
         ("batch_warmup", -1, "batch_warmup must be at least 0"),
         ("length_warmup", 2**31, "length_warmup must be at most 1000000"),
