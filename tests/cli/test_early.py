@@ -23,7 +23,7 @@ CASES = {
     "a seed": (["generate", "RUN", "--prompt", "a", "--greedy", "--seed", "3"], "so --seed 3 would have no effect"),
     "a cache": (
         ["serve", "RUN", "--decode.compile", "--decode.cache", "int8"],
-        "Compiled steps need an exact KV cache; got --decode.compile with --decode.cache int8. Set --decode.no-compile",
+        "Compiled steps need an exact KV cache; got --decode.compile and --decode.cache int8. Set --decode.no-compile",
     ),
     "a library": (
         ["generate", "RUN", "--prompt", "a", "--regex", "a+"],

@@ -16,6 +16,7 @@ from glassformer.data.pairs import Pair
 from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXTS
 from glassformer.data.synthetic import TASKS
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, Labels
+from glassformer.data.tokens.vocabulary import BYTES_AND_SPECIALS
 
 
 @pytest.mark.parametrize("task", ["pairs", *TASKS])
@@ -223,7 +224,7 @@ def test_files_of_a_split() -> None:
 
 def test_every_layout_of_the_config_has_a_batch_and_lengths() -> None:
     encoded = encode_pairs([Pair("ab", "c")], _bytes())
-    for layout in [each for each in LAYOUTS if each not in (*TEXT_LAYOUTS, "actions")]:  # those have no pairs
+    for layout in [each for each in LAYOUTS if each not in (*TEXT_LAYOUTS, "actions", "tags")]:  # those have no pairs
         if layout == "label":
             encoded = encode_pairs([Pair("ab", "c")], Tokenizers(ByteTokenizer(), Labels(["b", "c"])))
         source, target = encoded.lengths(layout)
@@ -233,7 +234,7 @@ def test_every_layout_of_the_config_has_a_batch_and_lengths() -> None:
 
 
 def test_the_smallest_byte_vocabulary_is_that_of_bytes() -> None:
-    assert ByteTokenizer().vocab_size == config.BYTES_AND_SPECIALS
+    assert ByteTokenizer().vocab_size == BYTES_AND_SPECIALS
 
 
 def test_configs_load_no_heavy_library() -> None:

@@ -24,6 +24,7 @@ from glassformer.base.errors import DataError
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Tensor
 from glassformer.data.batch import Batch
+from glassformer.data.corrupt_lengths import n_hidden, n_spans
 from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, SPECIALS, Tokenizer
 from glassformer.data.tokens.whole_words import NO_WORD
@@ -47,51 +48,6 @@ class Coins:
     def some_of(self, n: int, count: int) -> NDArray[np.int64]:
         """`count` different numbers below n, in ascending order; all such sets are equally likely."""
         return np.sort(np.argsort(self._raw.random_raw(n), kind="stable")[:count])
-
-
-RARE = math.log(1e-12)
-"""Log of the probability that a row is longer after all: the number of spans that are drawn has no upper bound."""
-
-
-def n_hidden(n: int, share: float) -> int:
-    """How many of n tokens are hidden: the share, and at least one."""
-    return min(n, max(1, round(share * n)))
-
-
-def n_spans(n: int, hidden: int, mean: float) -> int:
-    """The number of spans for the hidden ones of n tokens, if it is not drawn."""
-    return min(max(1, round(hidden / mean)), n - hidden + 1)
-
-
-def most_noise_spans(hidden: int, mean: float) -> int:
-    """The most spans of Poisson lengths, empty ones included, in a row of noise (except for 1e-12 of all rows)."""
-    # k spans hold fewer than `hidden` tokens with the probability that Poisson(k * mean) is below it: Chernoff's bound
-    below, most = hidden - 1, max(1, int(hidden / mean))
-    while (sum_of := most * mean) <= below or below - sum_of + below * math.log(sum_of / max(below, 1)) > RARE:
-        most += 1
-    return most
-
-
-def longest(objective: str, window: int, share: float, mean: float, specials: int = 0) -> int:
-    """The most tokens that a stack reads of a window, with <bos> or <eos>; up to `specials` of its tokens are special.
-
-    A special token is never hidden and splits a span in two, so that there may be one <blank> more for each.
-    """
-    if objective not in ("spans", "noise"):
-        return window
-    found = window + 1 if objective == "noise" else 0  # a decoder writes the whole text
-    for special in range(min(specials, window) + 1):
-        n = window - special
-        if n == 0:
-            return max(found, window + 1)
-        hidden = n_hidden(n, share)
-        if objective == "spans":
-            blanks = min(n_spans(n, hidden, mean) + special, hidden)
-            found = max(found, hidden + blanks)  # <bos>, what was hidden, and <sep> between
-        else:
-            blanks = min(most_noise_spans(hidden, mean), n - hidden + 1) + min(special, hidden)
-        found = max(found, window - hidden + blanks + 1)
-    return found
 
 
 HIDDEN, REPLACED = 0.8, 0.1

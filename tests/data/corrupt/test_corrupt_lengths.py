@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.corrupt import Corruption, batch_of_windows, longest
+from glassformer.data.corrupt import Corruption, batch_of_windows
+from glassformer.data.corrupt_lengths import longest
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
 from glassformer.data.config import DataConfig
+from glassformer.data.corrupt_lengths import longest
 from glassformer.data.running.text_settings import TEXT
 from glassformer.train.tasks.task import EXPLORE, GENERATE, LOSS, Cut, Measure, Task
 
@@ -142,8 +143,6 @@ class Text(Task):
 
 def check_length(data: DataConfig, model: ModelRecipe, specials: int = 0) -> None:
     """Refuse a model whose `max_len` is below the longest window, of whose tokens up to `specials` are special."""
-    from glassformer.data.corrupt import longest  # here: it loads torch, for which `--help` need not wait
-
     most = longest(data.objective, data.window, data.mask_share, data.mean_span, specials)
     if model.max_len is not None and model.max_len < most:
         makes = f", which data.objective={data.objective!r} can turn into {most}" if most > data.window else ""
