@@ -144,7 +144,7 @@ def test_translate_with_figures(trained, run, refused, monkeypatch):
     given = ("translate", str(trained), "--n-best", "2")
     assert "got 2 with a beam of 1. Give --beam 2 or more" in refused(*given)
     assert "--n-best takes a whole number from 1 to 1024" in refused(*given[:3], str(10**9), "--beam", "2")
-    needs = "--decode.coverage-penalty needs beam search; got --beam 1"
+    needs = "--decode.coverage-penalty needs beam-search decoding; got --beam 1"
     assert needs in refused(*given[:2], "--decode.coverage-penalty", "0.2")
 
 

@@ -69,7 +69,7 @@ def test_settings(writes_as, of_run, words, expected):
         (("--beam", "x"), "--beam takes a whole number; got 'x'"),
         (("--beam", "4", "--decode.beam-groups", "3"), "--decode.beam-groups must divide --beam evenly"),
         (("--decode.length-penalty", "1"), "ranks the answers of a beam, but --beam is 1, so 1.0 would have no effect"),
-        (("--decode.early-stop",), "--decode.early-stop needs beam search; got --beam 1. Try --beam 4"),
+        (("--decode.early-stop",), "--decode.early-stop needs beam-search decoding; got --beam 1. Try --beam 4"),
         (("--beam", "4", "--decode.diversity", "1"), "there is only one, so 1.0 would have no effect"),
     ],
     ids=[str(i) for i in range(15)],

@@ -21,6 +21,10 @@ VERBS = ("translate", "classify")
 
 def ask(run, monkeypatch, data: bytes, verb: str, *words: str):
     monkeypatch.setattr(sys, "stdin", Input(data))
+    if verb == "classify":
+        labels = {"data.task": "labelled", "data.layout": "label", "data.train": "a", "data.dev": "b"}
+        recipe = override(Recipe("old"), labels | {"training.metric": "accuracy"})
+        Path("runs/old/recipe.toml").write_text(dumps_recipe(recipe))
     return run(verb, "runs/old", *words)
 
 

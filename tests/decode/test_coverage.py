@@ -85,12 +85,12 @@ def test_a_model_of_one_stack_reads_no_source():
     ("given", "says"),
     [
         ({"beam": 4, "beam_groups": 3}, "beam_groups must divide beam evenly; got beam=4"),
-        ({"coverage_penalty": 0.2}, "coverage_penalty needs beam search; got beam=1"),
-        ({"early_stop": True}, "early_stop needs beam search; got beam=1"),
+        ({"coverage_penalty": 0.2}, "coverage_penalty needs beam-search decoding; got beam=1"),
+        ({"early_stop": True}, "early_stop needs beam-search decoding; got beam=1"),
         ({"beam": 10**9}, "beam must be at most 1024"),
         ({"beam": 2, "coverage_penalty": math.nan}, "coverage_penalty must be at least 0"),
         ({"beam": 2, "diversity": -1.0}, "diversity must be at least 0"),
-        ({"beam": 2, "length_penalty": math.nan}, "length_penalty must be from -10 to 10"),
+        ({"beam": 2, "length_penalty": math.nan}, "length_penalty must be at least -10 and at most 10"),
     ],
     ids=["groups", "coverage", "early", "wide", "not a number", "negative", "no length"],
 )

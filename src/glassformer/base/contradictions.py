@@ -487,7 +487,7 @@ BEAM = (
         Contradiction(
             ("beam",),
             lambda c, name=name: c.beam == 1 and getattr(c, name),
-            f"{{at}}{name} needs beam search",
+            f"{{at}}{name} needs beam-search decoding",
             f"Try {{at}}beam=4, or remove {{at}}{name}.",
         )
         for name in ("coverage_penalty", "early_stop")

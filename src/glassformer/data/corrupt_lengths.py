@@ -1,4 +1,4 @@
-"""How many tokens a corrupted window has at most: what is hidden, its spans, and what a stack reads. Imports no torch."""
+"""How many tokens a corrupted window has at most: what is hidden, its spans, what a stack reads. Imports no torch."""
 
 from __future__ import annotations
 
