@@ -24,7 +24,10 @@ ROOT = Path(__file__).parents[2]
         (["trian"], ["no verb 'trian'", "Did you mean 'train'?", "glassformer --help"]),
         (
             ["reverse"],
-            ["no verb 'reverse'", "train, resume, evaluate, generate, translate, serve, classify, tag, rollout, explore, "],
+            [
+                "no verb 'reverse'",
+                "train, resume, evaluate, generate, translate, serve, classify, tag, rollout, explore, ",
+            ],
         ),
         (["--trian"], ["no verb '--trian'"]),
         ([""], ["no verb ''"]),

@@ -135,7 +135,10 @@ def test_settings(writes_as, of_run, words, expected):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--temperature", "-1"), "--temperature must be at least 0 and finite; got -1. Try --temperature 0.8; 0 is greedy"),
+        (
+            ("--temperature", "-1"),
+            "--temperature must be at least 0 and finite; got -1. Try --temperature 0.8; 0 is greedy",
+        ),
         (("--temperature", "nan"), "--temperature must be at least 0 and finite; got nan"),
         (("--temperature", "0", "--top-k", "3"), "--top-k selects the tokens to sample from, but --temperature 0"),
         (("--top-p", "0"), "--top-p must be above 0 and at most 1; got 0. Try --top-p 0.9; 1 keeps all tokens."),

@@ -142,7 +142,10 @@ def test_filters_hold():
             lambda: Sampling(contrastive_alpha=0.5),
             "Contrastive search does not sample; got contrastive_alpha=0.5 and temp",
         ),
-        (lambda: Sampling(temperature=0.0, contrastive_alpha=1.5), "contrastive_alpha must be at least 0 and at most 1"),
+        (
+            lambda: Sampling(temperature=0.0, contrastive_alpha=1.5),
+            "contrastive_alpha must be at least 0 and at most 1",
+        ),
         (lambda: Sampling(temperature=0.0, contrastive_alpha=float("nan")), "contrastive_alpha must be at least 0"),
         (
             lambda: Sampling(temperature=0.0, contrastive_alpha=0.5, top_p=0.9),
