@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.sampler import BatchSampler, Growth, WarmingSampler
+from glassformer.data.growth import Growth
+from glassformer.data.sampler import BatchSampler, WarmingSampler
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=200)
 GROWTHS = st.builds(

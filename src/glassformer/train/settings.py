@@ -8,7 +8,7 @@ from typing import ClassVar
 from glassformer.base.contradictions import BEAM, DECODE, TRAINING, refuse
 from glassformer.base.processors import MOST_THREADS
 from glassformer.base.settings import check, like, setting
-from glassformer.data.sampler import Growth
+from glassformer.data.growth import Growth
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.sampling import Sampling
 from glassformer.train.breaks.table import break_names

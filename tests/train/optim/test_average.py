@@ -10,7 +10,7 @@ from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.store.folders import step_folder
 from glassformer.train.optim.average import Average
 from glassformer.train.run.session import start
-from glassformer.train.sources import pairs_data
+from glassformer.train.score import evaluate as evaluate_module
 from train.examples import assert_close, assert_same, follow, model, recipe, weights
 
 MEMORY = 0.7
@@ -75,7 +75,7 @@ def test_averaging_changes_no_step(tmp_path):
 
 def test_the_average_is_what_is_scored(tmp_path, monkeypatch):
     session = start(recipe(optimizer__average=MEMORY), tmp_path / "run")
-    scored, evaluate = [], pairs_data.evaluate_model
+    scored, evaluate = [], evaluate_module.evaluate_model
 
     def seen(network, *arguments, **settings):
         with session.average.in_place(session.step):
@@ -83,7 +83,7 @@ def test_the_average_is_what_is_scored(tmp_path, monkeypatch):
         scored.append(all(torch.equal(each, average[name]) for name, each in weights(network).items()))
         return evaluate(network, *arguments, **settings)
 
-    monkeypatch.setattr(pairs_data, "evaluate_model", seen)
+    monkeypatch.setattr(evaluate_module, "evaluate_model", seen)
     follow(session)
     assert scored == [True, True, True]
 

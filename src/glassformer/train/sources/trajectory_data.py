@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from glassformer.base.errors import ConfigError
 from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.sampler import Growth
+from glassformer.data.growth import Growth
 from glassformer.data.trajectories.episodes import Episodes
 from glassformer.data.trajectories.rooms import Source, action_names, read_split
 from glassformer.data.trajectories.settings import PLACES
