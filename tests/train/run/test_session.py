@@ -16,8 +16,8 @@ from glassformer.train.ranks.distributed import ALONE
 from glassformer.train.record.events import Evaluated, Finished, Progress, Saved, Stopped
 from glassformer.train.run import session
 from glassformer.train.run.session import resume, start
+from glassformer.train.score import evaluate as evaluate_module
 from glassformer.train.score.evaluate import Scores
-from glassformer.train.sources import pairs_data
 from train.examples import STEPS, assert_same, follow, recipe, weights
 
 
@@ -30,7 +30,7 @@ def script(monkeypatch, values: list[float], name: str = "exact_match", losses: 
     def evaluate_model(network, encoded, *rest, **settings):
         return Scores(left.pop(0), ["a"] * len(encoded))
 
-    monkeypatch.setattr(pairs_data, "evaluate_model", evaluate_model)
+    monkeypatch.setattr(evaluate_module, "evaluate_model", evaluate_model)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ ALONE = {"data__task": "text", "data__layout": "decoder", "training__accumulate"
         ({"model__pooling": "attention"}, r"model\.pooling belongs to data\.layout='label'; got .*='attention'"),
         (
             {"model__head_dropout": 0.3},
-            r"model\.head_dropout belongs to data\.layout='label' or 'actions'; got .*=0\.3",
+            r"model\.head_dropout belongs to data\.layout='label' .*; got .*=0\.3",
         ),
         ({"model__softcap": 30.0}, r"softcap belongs to attention_rule='softcap'; got softcap=30\.0 .*'softmax'"),
         ({"model__softcap": 30.0, "model__attention_rule": "linear"}, r"got softcap=30\.0 and .*'linear'"),
