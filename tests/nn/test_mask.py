@@ -96,7 +96,7 @@ def test_lowered_once_for_all_layers_but_not_where_the_bias_learns():
 
 @pytest.mark.parametrize("window", [0, -3])
 def test_window_refused(window):
-    with pytest.raises(ConfigError, match=rf"at least 1 .* got {window}"):
+    with pytest.raises(ConfigError, match=rf"at least 1.* got {window}"):
         Mask(window=window)
 
 

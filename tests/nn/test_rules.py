@@ -76,5 +76,5 @@ def test_a_backend_that_the_rule_has_not(rule, backend):
 def test_a_cap_below_zero(cap):
     with pytest.raises(ConfigError, match="softcap must be above 0"):
         choose("softcap", "auto", cap=cap)
-    with pytest.raises(ConfigError, match="softcap, the bound on the scores, must be above 0"):
+    with pytest.raises(ConfigError, match="softcap must be above 0"):
         StackConfig(attention_rule="softcap", softcap=cap)

@@ -30,7 +30,7 @@ TASKS = {
     "text": ("denoise", "lm", "mlm"),
     "trajectories": ("decision",),
 }
-OWN = ("copy", "numbers", "reverse", "sort", "spell")
+OWN = ("copy", "numbers", "reverse", "sort", "spell", "tag")
 NAMES = tuple(sorted([*OWN, *(name for names in TASKS.values() for name in names)]))
 
 
