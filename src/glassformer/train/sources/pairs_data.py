@@ -26,6 +26,7 @@ from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.recipe import Recipe
 from glassformer.train.record.events import Sample
+from glassformer.train.sample_lengths import SampleLengths
 from glassformer.train.score.bleu import Choice, bleu_choice
 from glassformer.train.sources.run_data import RunData, Scored, Split, Summary
 from glassformer.train.tasks import task_of
@@ -119,6 +120,12 @@ class PairsData(RunData):
         more = f" and {len(rows) - most} more" if len(rows) > most else ""
         first = f"; the first is {self.train.origin.place(int(rows.min()), 'source')}" if self.train.origin else ""
         return f"Its batch, in epoch {epoch}, is made of the training pairs {shown}{more}{first}."
+
+    def lengths(self) -> SampleLengths:
+        """Of source and target, or of the texts that get labels."""
+        source, target = self.train.encoded.source.lengths, self.train.encoded.target.lengths
+        sides = {"source": source, "target": target} if task_of(self.recipe.data).decoded else {"text": source}
+        return {side: [int(each.min()), int(each.max())] for side, each in sides.items()}
 
     def extremes(self) -> list[Batch]:
         """The pair with the most tokens and the one with the fewest."""
