@@ -7,33 +7,18 @@ import linecache
 import re
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import glassformer
+from glassformer.learn.pages import Cell, cells
 
 FOLDER = Path(glassformer.__file__).parent / "learn" / "chapters"
 CHAPTERS = sorted(FOLDER.glob("*.md"))
-HEAD = re.compile(r"\A---\njupytext:\n.*?\n---\n", re.S)
-FENCE = re.compile(r"^```\{code-cell\} ipython3\n((?::[^\n]*\n)*)(.*?)^```$\n?", re.S | re.M)
-
-
-class Cell(NamedTuple):
-    """One cell: `options` holds the lines `:name: value` of a code cell; Markdown has none."""
-
-    text: str
-    is_code: bool
-    options: str = ""
 
 
 def cells_of(text: str) -> list[Cell]:
     """Return the cells of a chapter in order. Errors: AssertionError without the head that jupytext writes."""
-    head = HEAD.match(text)
-    assert head, "a chapter begins with jupytext's head"
-    found, end = [], head.end()
-    for fence in FENCE.finditer(text):
-        found += [Cell(text[end : fence.start()], is_code=False), Cell(fence[2], True, fence[1])]
-        end = fence.end()
-    return [*found, Cell(text[end:], is_code=False)]
+    assert text.startswith("---\njupytext:\n"), "a chapter begins with jupytext's head"
+    return [*cells(text, checks=True)]
 
 
 def sentences(markdown: str) -> list[str]:

@@ -42,7 +42,7 @@ def plain_markdown(cells: list[Cell]) -> list[str]:
 
 
 def fits(cells: list[Cell]) -> list[str]:
-    lines = sum(cell.text.count("\n") for cell in cells if not cell.is_code)
+    lines = sum(cell.text.count("\n") + 3 for cell in cells if not cell.is_code)  # with the blank ones around it
     return [f"{lines} lines of Markdown; at most 400"] * (lines > 400)
 
 

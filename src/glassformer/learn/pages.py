@@ -33,14 +33,14 @@ class Cell:
     options: str = ""
 
 
-def cells(text: str) -> Iterator[Cell]:
-    """Yield the cells of a chapter that readers get: those that only check the page's numbers are left out."""
+def cells(text: str, *, checks: bool = False) -> Iterator[Cell]:
+    """Yield the cells of a chapter; those that check the numbers of the page are for its tests, with `checks`."""
     text = HEAD.sub("", text)
     end = 0
     for fence in FENCE.finditer(text):
         if prose := text[end : fence.start()].strip():
             yield Cell(prose, is_code=False)
-        if "[check]" not in fence[1]:
+        if checks or "[check]" not in fence[1]:
             yield Cell(fence[2].rstrip("\n"), True, fence[1])
         end = fence.end()
     if prose := text[end:].strip():
