@@ -121,7 +121,7 @@ def test_piece_that_cannot_be_probed(tmp_path, text, facts):
     [
         (GREEDY.replace("return ids", "ids"), ["ends", "the result is not a row of ids", "returns NoneType"]),
         (GREEDY.replace("return ids", "return str(ids)"), ["ends", "the result is not a row of ids", "returns str"]),
-        (STACK.replace("x = layer(x, mask)", "layer(x, mask)"), ["used-layers", "some layers are not run", "None of"]),
+        (STACK.replace("x = layer(x, mask)", "layer(x, mask)"), ["used-layers", "some layers are not run", "48 of 50 tensors"]),
     ],
 )  # fmt: skip
 def test_a_result_of_another_kind_is_a_verdict_of_its_own(tmp_path, text, facts):
@@ -402,7 +402,8 @@ def test_arguments_are_matched_by_name(tmp_path, text):
     piece = check_file(path, names_in(path)).pieces[-1]
     assert piece.problem is None
     assert [each.mistake for each in piece.faults] == []
-    assert [each.property for each in piece.properties if each.state == "not tested"] == []
+    untested = {each.property for each in piece.properties if each.state == "not tested"}
+    assert untested <= {"norm-first", "named-activation"}, "only what the signature has no argument for"
 
 
 def test_what_is_optional_is_noted_and_no_failure(tmp_path, capfd):

@@ -179,7 +179,7 @@ def test_without_the_library_it_says_what_to_install(wire, monkeypatch):
     def missing(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr("importlib.import_module", missing)
+    monkeypatch.setattr("glassformer.decode.installed.import_module", missing)
     heard = wire.ask(PATH, {"prompt": "ab"} | regex_of("abc?d"))
     assert (heard.status, heard.error["param"]) == (400, "structured_outputs")
     assert "pip install 'llguidance" in heard.error["message"]

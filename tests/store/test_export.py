@@ -18,6 +18,7 @@ from glassformer.nn.outputs import Classify, Lm
 from glassformer.store import export
 from glassformer.store.export import Text, write_pretrained
 from glassformer.store.families import FAMILIES
+from glassformer.store.family import ACTIVATIONS as FAMILY_ACTIVATIONS
 from glassformer.store.family import NOT_COMPARED
 from glassformer.store.pretrained import read_pretrained
 from specimens import close, model

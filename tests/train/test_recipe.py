@@ -28,9 +28,10 @@ TASKS = {
     "pairs": ("multi30k", "seq2seq"),
     "labelled": ("classify",),
     "text": ("denoise", "lm", "mlm"),
+    "tags": ("tag",),
     "trajectories": ("decision",),
 }
-OWN = ("copy", "numbers", "reverse", "sort", "spell", "tag")
+OWN = ("copy", "numbers", "reverse", "sort", "spell")
 NAMES = tuple(sorted([*OWN, *(name for names in TASKS.values() for name in names)]))
 
 

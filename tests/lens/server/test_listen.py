@@ -119,7 +119,7 @@ def test_the_usual_port_gives_way_and_one_that_was_asked_for_does_not(ipv6, monk
             told.append(places(sockets))
 
     told = []
-    monkeypatch.setattr("glassformer.lens.server.subject.subject_of", lambda *_, **__: None)
+    monkeypatch.setattr(explore, "subject_in", lambda *_: None)
     monkeypatch.setattr(served, "make_app", lambda *_: None)
     monkeypatch.setattr(served, "make_server", lambda *_: Server())
     with free_at_the_first_alone() as taken:
