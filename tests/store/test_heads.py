@@ -72,7 +72,10 @@ def test_another_label_set_is_refused(tmp_path):
     [
         ({"kind": "clasify", "n_labels": 2}, "head.kind='clasify' is not known.*Did you mean 'classify'"),
         ({"n_labels": 2}, "head.kind='None'"),
-        ({"kind": "tag", "n_labels": 2, "pooling": "mean"}, "head.pooling is not a setting. Known: 'dropout', 'n_labels'"),
+        (
+            {"kind": "tag", "n_labels": 2, "pooling": "mean"},
+            "head.pooling is not a setting. Known: 'dropout', 'n_labels'",
+        ),
         ({"kind": "classify", "n_labels": 1}, "n_labels must be at least 2"),
     ],
 )
