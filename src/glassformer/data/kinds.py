@@ -42,6 +42,9 @@ class Kind:
     line: str = ""
     """What a line of its files is, where nothing is learned without them; empty: it makes its own data, or has others.
     """
+    stored: str = ""
+    """The class of what a run keeps in a tokenizer's place, as "module:Class", where its data are no text; the kind
+    that its file names is that of the task."""
 
 
 MADE = Kind(SIZES)
@@ -56,7 +59,12 @@ KINDS: dict[str, Kind] = {
     LABELLED: Kind(("text_column", "label_column", "header", *OF_FILES), (LABEL,), files=1, line="text, TAB, label"),
     TAGS: Kind(("text_column", "label_column", "header", "json", *SIZES), (TAGS,), files=1),
     TEXT: Kind((*TEXT_SETTINGS, "window", "dev_share", *OF_FILES)),
-    TRAJECTORIES: Kind((*TRAJECTORY_SETTINGS, "window", "dev_share", *SIZES), (ACTIONS,), files=1),
+    TRAJECTORIES: Kind(
+        (*TRAJECTORY_SETTINGS, "window", "dev_share", *SIZES),
+        (ACTIONS,),
+        files=1,
+        stored="glassformer.data.trajectories.spaces:Spaces",
+    ),
 }
 """The kinds by `data.task`; every other task of `data/synthetic.py` is `MADE`."""
 

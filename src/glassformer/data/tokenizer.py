@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import cast
 
 from glassformer.base.errors import DataError
+from glassformer.data.kinds import KINDS
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
 from glassformer.data.tokens.subword import (
     BytePairTokenizer,
@@ -15,7 +17,6 @@ from glassformer.data.tokens.subword import (
 )
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, THE_FILE, UNK, Tokenizer, read_json
 from glassformer.data.tokens.words import CharacterTokenizer, Labels, WordTokenizer
-from glassformer.data.trajectories.spaces import Spaces
 
 __all__ = [
     "BLANK",
@@ -46,26 +47,30 @@ TOKENIZERS: dict[str, type[Tokenizer]] = {
     "unigram": UnigramTokenizer,
 }
 
-_STORED: dict[str, type[Tokenizer]] = {
-    **TOKENIZERS,
-    "sentencepiece": SentencePieceTokenizer,
-    Labels.kind: Labels,
-    Spaces.kind: Spaces,
-}
-"""What a file may hold: also an imported vocabulary of SentencePiece, a label set, made from labels, and the spaces of
-trajectories; none of them can be chosen."""
+_STORED: dict[str, type[Tokenizer]] = {**TOKENIZERS, "sentencepiece": SentencePieceTokenizer, Labels.kind: Labels}
+"""What a file may hold: also an imported vocabulary of SentencePiece, and a label set, made from labels; neither can be
+chosen. Further ones belong to a kind of task: `Kind.stored`."""
 
 
 def tokenizer_from_json(text: str) -> Tokenizer:
     """Read the tokenizer that any `to_json` wrote. A file of the `tokenizers` library tells its kind by its model."""
     record = read_json(text)
     kind = record.get("kind", _kind_of(record["model"]) if "model" in record else None)
-    if not isinstance(kind, str) or kind not in _STORED:
+    found = stored_as(kind) if isinstance(kind, str) else None
+    if found is None:
         raise DataError(
             f"A tokenizer file must name its kind ({', '.join(TOKENIZERS)}) or be one of the `tokenizers` library, "
             f"but this one has kind {kind!r}. {THE_FILE}"
         )
-    return _STORED[kind].from_json(text)
+    return found.from_json(text)
+
+
+def stored_as(kind: str) -> type[Tokenizer] | None:
+    """The class of what a file of this kind holds; None if there is none."""
+    if kind in KINDS and (place := KINDS[kind].stored):
+        module, _, name = place.partition(":")
+        return getattr(import_module(module), name)
+    return _STORED.get(kind)
 
 
 def _kind_of(model: object) -> str:

@@ -13,7 +13,6 @@ from glassformer.data.lines import no_such_file
 from glassformer.data.tokenizer import TOKENIZERS, tokenizer_from_json
 from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, Cuts, Tokenizer, read_json
 from glassformer.data.tokens.words import Labels
-from glassformer.data.trajectories.spaces import Spaces
 
 LOG = logging.getLogger(__name__)
 LARGEST = 2**28
@@ -61,7 +60,7 @@ def read_tokenizer_file(path: Path) -> Tokenizer:
     except DataError as error:
         reason = str(error).removesuffix(THE_FILE).removesuffix(AGAIN).removesuffix(ANOTHER)
         raise DataError(f"{path}: {reason.rstrip()} {OTHER}") from None
-    if isinstance(found, Labels | Spaces):
+    if isinstance(found, Labels):
         raise DataError(f"{path} holds no vocabulary of texts, but {type(found).__name__.lower()}. {OTHER}")
     if found.vocab_size < len(SPECIALS) + 2:
         least = f"a vocabulary has at least two tokens besides the {len(SPECIALS)} special ones"
