@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -90,6 +91,14 @@ class Encoded:
         Special tokens count, see `places`.
         """
         return places(layout, self.source.lengths, self.target.lengths)
+
+    def digest(self) -> str:
+        """SHA-256 of all ids and of the ends of the sequences."""
+        digest = hashlib.sha256()
+        for side in (self.source, self.target):
+            digest.update(side.flat.tobytes())
+            digest.update(side.offsets.tobytes())
+        return digest.hexdigest()
 
 
 def load_pairs(config: DataConfig, split: str, seed: int = 0, labels: Labels | None = None) -> Loaded:

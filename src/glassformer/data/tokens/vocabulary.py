@@ -114,6 +114,8 @@ class Tokenizer(ABC):
     """Whether <bos> comes before a text that is a document; a published tokenizer may put nothing there."""
     ends: tuple[int, ...] = ()
     """Ids besides <eos> that end a text, as chat models have them; no text has them, and they add none."""
+    spells: ClassVar[bool] = True
+    """Whether a text comes back from its ids."""
     least_vocab_size: ClassVar[int] = 0
     """The smallest `vocab_size` that it can be trained to; 0 if the texts alone determine the size."""
 

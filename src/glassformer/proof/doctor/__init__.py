@@ -16,6 +16,7 @@ from glassformer.proof.doctor import (
 from glassformer.proof.doctor.finding import Probe
 from glassformer.train.tasks import Task
 from glassformer.train.tasks.text import Text
+from glassformer.train.tasks.trajectories import Trajectories
 
 __all__ = ["PROBES", "Probe", "probes_for"]
 
@@ -29,15 +30,16 @@ OF_THE_MODEL: tuple[Probe, ...] = (
     *learning.PROBES,
 )
 """Probes of the model, in order: each comes after the probes it needs."""
-OF_TOKENS = ("labels", "padding-in-loss", "embedding", "pooling", "source", "order", "cache")
-"""Probes of a model that reads tokens, or that reads or writes a text."""
+OF_TOKENS = ("embedding", "source", "order", "cache")
+"""Probes of a model that reads tokens."""
 PROBES = (*finding.PROBES, *texts.PROBES, *OF_THE_MODEL)
 """The probes of a run on pairs or labelled texts."""
 
 
 def probes_for(task: Task) -> tuple[Probe, ...]:
     """Return the probes of a run on this task."""
-    if not task.layout.tokens:
-        model = (each for each in OF_THE_MODEL if each.name not in OF_TOKENS)
-        return (*finding.PROBES, *trajectory_case.PROBES, *model)
-    return (*finding.PROBES, *running_text.PROBES, *OF_THE_MODEL) if isinstance(task, Text) else PROBES
+    own = {Text: running_text.PROBES, Trajectories: trajectory_case.PROBES}.get(type(task))
+    left_out = () if task.layout.tokens else OF_TOKENS
+    left_out += trajectory_case.LEFT_OUT if isinstance(task, Trajectories) else ()
+    every = PROBES if own is None else (*finding.PROBES, *own, *OF_THE_MODEL)
+    return tuple(each for each in every if each.name not in left_out)

@@ -179,14 +179,7 @@ class Case:
             encoded = self.split("train").encoded
         except NotTestedError:
             return self.made([(3 + i % 6, 3 + i % 5) for i in range(n)])
-        found: dict[tuple[int, ...], list[int]] = {}
-        for source, target in zip(encoded.source, encoded.target, strict=True):
-            if source and target:
-                read = source[: self.room]
-                found.setdefault(tuple(read), target[: self.target_length(len(read), self.room)])
-            if len(found) == n:
-                break
-        return self.batch([(list(source), target) for source, target in found.items()])
+        return self.pairs.shortened(encoded, n, self.room)
 
 
 def logits(model: Transformer, batch: Batch) -> Float[Tensor, "B *T V"]:

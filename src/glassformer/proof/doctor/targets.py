@@ -8,6 +8,7 @@ from glassformer.base.shapes import Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.nn.heads import PlaceHead
+from glassformer.nn.outputs import Regress
 from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case, answers_once
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
@@ -45,11 +46,11 @@ COUNTED = Ailment(
 def labels(case: Case) -> Seen:
     """Find out, on a row of counting ids, which of its tokens each position has to predict."""
     if answers_once(case.model):
-        batch = Batch.labelled([[8], [9], [10]], [0, 2, 1])
-        same = torch.equal(case.objective(batch).ids, torch.tensor([0, 2, 1]))
-        return Seen(
-            f"3 texts must predict {'their own labels' if same else 'other labels'}", None if same else WRONG_LABEL
-        )
+        numbers = isinstance(case.model.config.head, Regress)
+        wanted, what = ([0.0, 2.0, 1.0], "numbers") if numbers else ([0, 2, 1], "labels")
+        batch = Batch.labelled([[8], [9], [10]], wanted)
+        same = torch.equal(case.objective(batch).ids.flatten(), torch.tensor(wanted))
+        return Seen(f"3 texts must predict {'their own' if same else 'other'} {what}", None if same else WRONG_LABEL)
     if isinstance(case.model.head, PlaceHead):
         batch = Batch.tagged([COUNTING], [[100 + each for each in COUNTING]])
         assert batch.labels is not None

@@ -111,4 +111,6 @@ def readable(case: Case) -> Iterator[Seen]:
         yield Seen(", ".join(told) + (", with the same digests as in training" if isinstance(saved, dict) else ""))
 
 
+LEFT_OUT = ("labels", "padding-in-loss", "pooling")
+"""Probes of the model that windows of episodes have nothing for."""
 PROBES = (Probe("data", "The episodes can be read and are those used in training.", readable),)

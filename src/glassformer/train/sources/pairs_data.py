@@ -46,14 +46,6 @@ class PairsSplit(Split):
     bleu: Choice | None = None
     """How BLEU is computed, of pairs from files; None for other data."""
 
-    def digest_of_ids(self) -> str:
-        """SHA-256 of all ids and of the ends of the sequences."""
-        digest = hashlib.sha256()
-        for side in (self.encoded.source, self.encoded.target):
-            digest.update(side.flat.tobytes())
-            digest.update(side.offsets.tobytes())
-        return digest.hexdigest()
-
     def digest(self) -> str:
         """SHA-256 of the pairs as text."""
         return hashlib.sha256(json.dumps(self.pairs).encode("ascii")).hexdigest()
@@ -103,7 +95,7 @@ class PairsData(RunData):
 
     def fingerprints(self) -> dict[str, str]:
         """A digest of the training ids, and one of the dev pairs as text, which the scores are computed from."""
-        return {"train": self.train.digest_of_ids(), "dev": self.dev.digest()}
+        return {"train": self.train.encoded.digest(), "dev": self.dev.digest()}
 
     def sides(self) -> dict[str, str]:
         """Digests of each side's texts in each split, such as "train source": they tell which file has changed."""

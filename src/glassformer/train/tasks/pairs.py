@@ -102,6 +102,17 @@ class Pairs(Task):
         encoded = Encoded(Sequences([each for each, _ in pairs]), Sequences([each for _, each in pairs]))
         return self.batch(encoded, range(len(pairs)))
 
+    def shortened(self, encoded: Encoded, n: int, most: int) -> Batch:
+        """The batch of the first `n` samples with different sources, each cut to at most `most` ids a side."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for source, target in zip(encoded.source, encoded.target, strict=True):
+            if source and target:
+                read = source[:most]
+                found.setdefault(tuple(read), target[: self.target_length(len(read), most)])
+            if len(found) == n:
+                break
+        return self.of_ids([(list(source), target) for source, target in found.items()])
+
     def sizes(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> str:
         """How large the vocabularies are, for the user."""
         source, target = tokenizers
