@@ -13,7 +13,7 @@ from glassformer.data.tokens.words import Labels
 from glassformer.lens.ablate import silence
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.reading import Layout
-from glassformer.nn.outputs import Classify
+from glassformer.nn.outputs import Classify, Regress
 from lens.explored import LETTERS, small
 from lens.page.conftest import METRICS
 
@@ -27,13 +27,20 @@ def classifier():
     return Subject("judge", model, Tokenizers(LETTERS, Labels(NAMES)), examples=[("abc", None)])
 
 
+def measurer():
+    """Three numbers of a text."""
+    stack = StackConfig(d_model=16, n_heads=4, n_layers=2, d_ff=32, dropout=0.0)
+    model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Regress(len(NAMES)))).eval()
+    return Subject("judge", model, Tokenizers(LETTERS, Labels(NAMES)), examples=[("abc", None)])
+
+
 def filler():
     """An encoder that says a token at each place."""
     both = Tokenizers(LETTERS, LETTERS)
     return Subject("fill", small("encoder"), both, examples=[("abc", None)])
 
 
-@pytest.mark.parametrize("made", [classifier, filler], ids=["labels", "fill"])
+@pytest.mark.parametrize("made", [classifier, measurer, filler], ids=["labels", "numbers", "fill"])
 def test_a_text_alone_is_asked(watched, serving, made):
     """No settings, nothing of them in the request, and the answer is there once it has come."""
     subject = made()
@@ -55,7 +62,9 @@ def test_a_text_alone_is_asked(watched, serving, made):
         if labels := header.get("labels"):
             assert page.locator(".answer .bars .chip").all_text_contents() == [name for name, _ in labels]
             told = page.locator(".answer .bars .figure").all_text_contents()
-            assert [float(each.strip(" %")) / 100 for each in told] == pytest.approx([p for _, p in labels], abs=1e-3)
+            part = 1 if header["run"]["mode"] == "number" else 100
+            given = [float(each.strip(" %")) / part for each in told]
+            assert given == pytest.approx([value for _, value in labels], abs=1e-3)
         else:
             assert page.locator(".steps .chip").count() == len(header["steps"]) > 0
         assert not view.complaints

@@ -172,6 +172,16 @@ def test_a_classifier_gives_labels():
     assert made.header["steps"] == []
 
 
+def test_numbers_of_a_text_have_names():
+    stack = StackConfig(d_model=16, n_heads=2, n_layers=1, d_ff=16)
+    model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Regress(2))).eval()
+    made = trace(model, Tokenizers(LETTERS, Labels(["price", "area"])), TEXT)
+    assert made.header["run"]["mode"] == "number"
+    with torch.no_grad():
+        (given,) = model(torch.tensor([made.header["sequences"]["source"]["ids"]])).tolist()
+    assert made.header["labels"] == [["price", pytest.approx(given[0], rel=1e-5)], ["area", pytest.approx(given[1], rel=1e-5)]]
+
+
 def test_parameters_are_counted_once():
     model = small()
     rows = trace(model, LETTERS, TEXT, "a").header["params"]
@@ -182,7 +192,7 @@ def test_parameters_are_counted_once():
 def test_what_cannot_be_traced_is_refused():
     stack = StackConfig(d_model=16, n_heads=2, n_layers=1, d_ff=16)
     with pytest.raises(ConfigError, match="head 'regress'"):
-        trace(Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Regress(1))), LETTERS, TEXT)
+        trace(Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Regress(1, "none"))), LETTERS, TEXT)
     with pytest.raises(DataError, match="at most 4096"):
         trace(small(), LETTERS, "a" * 5000)
     with pytest.raises(DataError, match="at most 4 tokens"):

@@ -201,5 +201,9 @@ class Labels(_Listed):
     def cut(text: str) -> list[str]:
         return [text]
 
+    def in_units(self, outputs: Sequence[float]) -> list[float]:
+        """The outputs of a head in the units of the data, one for each entry: as they are, where they are scores."""
+        return [*outputs]
+
 
 FIRST_LABEL = len(SPECIALS)

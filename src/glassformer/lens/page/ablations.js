@@ -73,7 +73,7 @@ function bench(context) {
       const told = await source.post("ablate", { heads: out, kind: kind(), trace: idOf(trace, run) });
       const moved = await movedHeads(context, told.same, new Set(out.map(({ block, layer, head }) => headName(block, layer, head))));
       const same = told.before.join("\n") === told.after.join("\n");
-      outcome.say(trace.header.labels ? `It gives ${same ? "the same" : "another"} label ${called}.`
+      outcome.say(trace.header.labels ? `It gives ${same ? "the same" : "another"} ${trace.header.run.mode} ${called}.`
         : forced(trace) ? `${same ? "The same" : "Other"} tokens are the most likely ones ${called}.` : `It writes ${same ? "the same" : "other"} tokens ${called}.`);
       outcome.show(compared(told, read ?? target, called), moved);
     } catch (error) {

@@ -77,7 +77,7 @@ export function generate(context) {
         h("section", { class: "card" }, h("h2", {}, "Next token"), places.dials, places.bars, lines.branch.element),
         h("section", { class: "card" }, h("h2", {}, "What it reads here"), places.sees),
         h("section", { class: "card" }, h("h2", {}, "What wrote it"), places.wrote)),
-      beamCard(context, lines.beam), lens(context), stepTable(context)] : labels ? h("section", { class: "card answer" }, h("h2", {}, "What it answers"), labelBars(labels)) : h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no steps.")));
+      beamCard(context, lines.beam), lens(context), stepTable(context)] : labels ? h("section", { class: "card answer" }, h("h2", {}, "What it answers"), labelBars(context.trace.header)) : h("section", { class: "card" }, h("p", { class: "quiet" }, "This trace has no steps.")));
   element.addEventListener("keydown", (event) => {
     if (event.target instanceof Element && event.target.closest("input, textarea, select")) return;
     if (event.key === "ArrowLeft") go(-1);

@@ -73,7 +73,7 @@ function answer(trace) {
   const { source, target } = sequences;
   if (labels) {
     return [line("reads", (source ?? { text: [] }).text.map((text) => chip(text))),
-      labelBars(labels, 6)];
+      labelBars(trace.header, 6)];
   }
   const begun = target ? target.n_prompt ?? 1 : 0;
   const written = trace.written;

@@ -126,6 +126,8 @@ def repeated(known: Kept) -> Manner:
 def answered(trace: Trace) -> list[str]:
     """Return the model's own answer: its label, the tokens it wrote or, for a given target, its most likely tokens."""
     header = trace.header
+    if header["run"]["mode"] == "number":
+        return [f"{name}: {number:.6g}" for name, number in header["labels"]]
     if "labels" in header:
         return [header["labels"][0][0]]
     if header["run"]["mode"] == "forced":

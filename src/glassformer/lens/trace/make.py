@@ -14,11 +14,12 @@ from glassformer import __version__
 from glassformer.base.errors import DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
+from glassformer.data.tokens.words import Labels
 from glassformer.decode.answer import nothing
 from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.lens.observe import LETTERS
-from glassformer.lens.trace.file import Array, encode, finite
+from glassformer.lens.trace.file import Array, brief, encode, finite
 from glassformer.lens.trace.reading import USUAL, Layout, Manner, Reading, Text, as_ids, both, read
 from glassformer.lens.trace.sight import SIDE, Sight, decided, look, shrunk
 from glassformer.lens.trace.steps import lens_of, steps_of, terms_of_logits
@@ -27,7 +28,7 @@ from glassformer.nn.config import blocks_of
 from glassformer.nn.count import count_parameters
 from glassformer.nn.ensemble import refuse_ensemble
 from glassformer.nn.observe import Evaluation
-from glassformer.nn.outputs import Lm, Tag
+from glassformer.nn.outputs import Lm, Regress, Tag
 from glassformer.nn.transformer import Transformer
 
 MOST_WEIGHTS = 2**26
@@ -60,8 +61,8 @@ def trace(
     `beams` has the whole search tree. `heard` is called with each written token and `poll` before each step; if they
     raise, the writing ends. `encoding` is for attention weights: "sqrt255", "u16" or "f32" (exact). `about` adds to the
     header's `model` (`name`, `task`, `step`).
-    Errors: `ConfigError` for a model that reads features or predicts numbers, and for a committee; `DataError` for a
-    text that is too long.
+    Errors: `ConfigError` for a model that reads features or gives numbers at each place, and for a committee;
+    `DataError` for a text that is too long.
     """
     refuse_ensemble(model, "A trace", "Trace each member.")
     tokenizers = both(tokenizer)
@@ -141,13 +142,19 @@ def answers(
 
 
 def labels_of(model: Transformer, tokenizers: Tokenizers, reading: Reading, seen: Sight) -> list[list[Any]]:
-    """Return what a head that is not over tokens gives, as names with probabilities.
+    """Return what a head that is not over tokens gives, as names with probabilities, or with the numbers themselves.
 
-    Labels of the whole sequence, the likeliest first; or, of a head for each place, its token and likeliest label.
+    Labels of the whole sequence, the likeliest first; or, of a head for each place, its token and likeliest label; or
+    all numbers, in the units of the data.
     """
-    chances: list[list[float]] = seen.logits.double().softmax(-1).reshape(-1, seen.logits.shape[-1]).tolist()
-    names = tokenizers.target.tokens(range(len(SPECIALS), tokenizers.target.vocab_size))
-    names = names if len(names) == len(chances[0]) else [str(i) for i in range(len(chances[0]))]
+    given, target = seen.logits.double().reshape(-1, seen.logits.shape[-1]), tokenizers.target
+    names = target.tokens(range(len(SPECIALS), target.vocab_size))
+    names = names if len(names) == given.shape[1] else [str(i) for i in range(given.shape[1])]
+    if isinstance(model.config.head, Regress):
+        numbers: list[float] = given[0].tolist()
+        numbers = target.in_units(numbers) if isinstance(target, Labels) else numbers
+        return [[name, brief(number)] for name, number in zip(names, numbers, strict=True)]
+    chances: list[list[float]] = given.softmax(-1).tolist()
     order = [sorted(range(len(names)), key=row.__getitem__, reverse=True) for row in chances]
     if isinstance(model.config.head, Tag):
         tokens = tokenizers.source.tokens(reading.tokens)

@@ -20,7 +20,7 @@ from glassformer.decode.generate import generate
 from glassformer.decode.hypotheses import Hypothesis
 from glassformer.decode.sampling import GREEDY, Sampling
 from glassformer.lens.trace.file import brief
-from glassformer.nn.outputs import Classify, Lm, Tag
+from glassformer.nn.outputs import Classify, Lm, Regress, Tag
 from glassformer.nn.transformer import Transformer
 
 Ids = Sequence[int]
@@ -200,7 +200,7 @@ class Reading(NamedTuple):
     """The input of a model and its output, position by position."""
 
     mode: str
-    """"generate", "forced" (the tokens were given), "fill" (an encoder's blanks) or "label"."""
+    """"generate", "forced" (the tokens were given), "fill" (an encoder's blanks), "label" or "number"."""
     source: list[int] | None
     """What the encoder of an encoder-decoder reads, <eos> included."""
     tokens: list[int]
@@ -231,14 +231,14 @@ def read(
     check_manner(model, target, manner)
     if not config.reads_tokens or any(s is not None and s.n_features for s in (config.encoder, config.decoder)):
         raise ConfigError("A trace shows tokens; this model reads features. Use observe(model) to see its attention.")
-    if isinstance(config.head, Classify):
-        return Reading("label", None, [BOS, *source], [None] * (len(source) + 1), [None] * (len(source) + 1))
+    if isinstance(config.head, Classify) or (isinstance(config.head, Regress) and config.head.pooling != "none"):
+        mode, places = "label" if isinstance(config.head, Classify) else "number", [None] * (len(source) + 1)
+        return Reading(mode, None, [BOS, *source], [*places], [*places])
     if isinstance(config.head, Tag):
-        places: list[int | None] = [None] * len(source)
-        return Reading("label", None, [*source], places, places)
+        return Reading("label", None, [*source], [None] * len(source), [None] * len(source))
     if not isinstance(config.head, Lm):
         raise ConfigError(
-            f"A trace shows tokens or a label; this model has head {config.head.kind!r}. Use observe(model) instead."
+            f"A trace shows tokens, labels, or the numbers of a whole text; this model has head {config.head.kind!r}. Use observe(model) instead."
         )
     if not config.stack.causal:
         return _masked(model, source) if layout.masked else _blanks(model, source, target, gold)
