@@ -38,7 +38,8 @@ PROBES = (*finding.PROBES, *texts.PROBES, *OF_THE_MODEL)
 
 def probes_for(task: Task) -> tuple[Probe, ...]:
     """Return the probes of a run on this task."""
-    own = {Text: running_text.PROBES, Trajectories: trajectory_case.PROBES}.get(type(task))
+    of_data: dict[type[Task], tuple[Probe, ...]] = {Text: running_text.PROBES, Trajectories: trajectory_case.PROBES}
+    own = of_data.get(type(task))
     left_out = () if task.layout.tokens else OF_TOKENS
     left_out += trajectory_case.LEFT_OUT if isinstance(task, Trajectories) else ()
     every = PROBES if own is None else (*finding.PROBES, *own, *OF_THE_MODEL)
