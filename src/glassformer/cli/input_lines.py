@@ -9,6 +9,7 @@ from glassformer.cli.arguments import Arguments
 from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.data.records import FIRST_KEY, object_in, text_in
 from glassformer.train.recipe import Recipe
+from glassformer.train.tasks import task_of
 
 STDIN = "Standard input, line "
 OPENINGS = ("[", "{", "[{")
@@ -26,12 +27,12 @@ def texts_of(lines: Iterable[str], where: str, arguments: Arguments, recipe: Rec
 
     `where` and a line's number tell its place. Errors: `ConfigError` for --field with --plain; `DataError` for a line
     that is no object or lacks the field, and without either flag if the first text seems to be JSON, which a model is
-    seldom trained on: unless its recipe says data.json = false.
+    seldom trained on: unless its recipe says data.json = false, or its task reads objects.
     """
     field, plain = arguments.options.get("field"), "plain" in arguments.options
     if plain and field is not None:
         raise ConfigError("--field reads JSON objects, --plain reads each line as it is. Give only one of them.")
-    looked = plain or recipe.data.json is False
+    looked = plain or recipe.data.json is False or task_of(recipe.data).reads_objects
     for number, line in enumerate(lines, start=1):
         place = f"{where}{number}"
         if field is not None:

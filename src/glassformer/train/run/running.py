@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from glassformer.base.errors import DivergedError
+from glassformer.base.errors import ConfigError, DivergedError
 from glassformer.base.runtime import threads_kept
 from glassformer.data.batch import Batch
 from glassformer.nn.transformer import Transformer
@@ -203,6 +203,11 @@ class Session:
             raise DivergedError(
                 f"Training must stay finite; after step {self.step} the loss on the dev split is {loss}. {blame} "
                 "Try a lower training.learning_rate or a longer training.warmup."
+            )
+        if (metric := self.recipe.training.metric) not in scores.metrics:
+            raise ConfigError(
+                f"training.metric={metric!r} chooses the best checkpoint, but these dev data have none: they give "
+                f"{', '.join(scores.metrics)}. Choose one of them, or other dev data."
             )
         is_best = self.ranks.of_first(self._is_better(scores.metrics)) == 1.0
         constant = still_constant(self.best, scores.metrics)

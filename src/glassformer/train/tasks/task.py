@@ -131,6 +131,8 @@ class Task(ABC):
     """The verbs that apply, of those that do not apply to every run."""
     line_verb: ClassVar[LineVerb | None] = None
     """The verb that answers lines by `answer`, if there is one that needs nothing else."""
+    reads_objects: bool = False
+    """Whether `read_line` may get a JSON object, and reads its fields."""
     joins: ClassVar[bool] = True
     """Whether several runs can be scored or used together, as an ensemble."""
     averages: ClassVar[bool] = False
