@@ -179,7 +179,10 @@ def test_numbers_of_a_text_have_names():
     assert made.header["run"]["mode"] == "number"
     with torch.no_grad():
         (given,) = model(torch.tensor([made.header["sequences"]["source"]["ids"]])).tolist()
-    assert made.header["labels"] == [["price", pytest.approx(given[0], rel=1e-5)], ["area", pytest.approx(given[1], rel=1e-5)]]
+    assert made.header["labels"] == [
+        ["price", pytest.approx(given[0], rel=1e-5)],
+        ["area", pytest.approx(given[1], rel=1e-5)],
+    ]
 
 
 def test_parameters_are_counted_once():
