@@ -238,7 +238,8 @@ def read(
         return Reading("label", None, [*source], [None] * len(source), [None] * len(source))
     if not isinstance(config.head, Lm):
         raise ConfigError(
-            f"A trace shows tokens, labels, or the numbers of a whole text; this model has head {config.head.kind!r}. Use observe(model) instead."
+            "A trace shows tokens, labels, or the numbers of a whole text; this model has head "
+            f"{config.head.kind!r}. Use observe(model) instead."
         )
     if not config.stack.causal:
         return _masked(model, source) if layout.masked else _blanks(model, source, target, gold)

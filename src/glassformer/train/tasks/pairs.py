@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import DataConfig
+from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.kinds import EQUAL_LENGTHS, PAIRS
 from glassformer.train.tasks.task import EXPLORE, GENERATE, LOSS, TRANSLATE, Measure, Task
 
@@ -74,6 +74,30 @@ class Pairs(Task):
                 "data.layout='encoder' needs one vocabulary for source and target; got tokenizer.shared=False, which "
                 "makes two. Try tokenizer.shared=True, or data.layout='encoder-decoder'."
             )
+
+    def refuse_made_and_read(self) -> None:
+        """Refuse sizes of samples that are read and not made, for a task that may do either; and a file alone."""
+        data, what = self.data, self.samples
+        for split in SPLITS:
+            size, path = f"{split}_size", getattr(data, split)
+            if path is not None and getattr(data, size) != getattr(type(data), size):
+                raise ConfigError(
+                    f"data.{size} is the number of {what} to make, but data.{split} names a file; got data.{size}="
+                    f"{getattr(data, size)}. Remove data.{size}."
+                )
+        named = [split for split in ("train", "dev") if getattr(data, split) is not None]
+        if len(named) == 1:
+            raise ConfigError(
+                f"{what.capitalize()} are read from files or made, but data.{named[0]} alone names a file. Set "
+                "data.train and data.dev, or neither."
+            )
+
+    def file_of(self, split: str) -> str | None:
+        """The file of a split, for a task that may make its samples; None: they are made. Errors: `ConfigError`."""
+        path: str | None = getattr(self.data, split)
+        if path is None and self.data.train is not None:
+            raise ConfigError(f"There is no file for the {split} {self.samples}. Set data.{split} to a file.")
+        return path
 
     # --- the samples, each a source and a target as text, and as ids
 

@@ -93,20 +93,7 @@ class Tags(Labels):
     def check(self, recipe: Recipe) -> None:
         """Refuse metrics of other tasks, and sizes of sentences that are read and not made."""
         self.refuse_metric(recipe, "a tag for each word")
-        data = self.data
-        for split in ("train", "dev", "test"):
-            size, path = f"{split}_size", getattr(data, split)
-            if path is not None and getattr(data, size) != getattr(type(data), size):
-                raise ConfigError(
-                    f"data.{size} is the number of sentences to make, but data.{split} names a file; got data.{size}="
-                    f"{getattr(data, size)}. Remove data.{size}."
-                )
-        named = [split for split in ("train", "dev") if getattr(data, split) is not None]
-        if len(named) == 1:
-            raise ConfigError(
-                f"Sentences are read from files or made, but data.{named[0]} alone names a file. Set data.train and "
-                "data.dev, or neither."
-            )
+        self.refuse_made_and_read()
 
     # --- the samples
 
@@ -116,11 +103,9 @@ class Tags(Labels):
         from glassformer.data.tagged import make_tagged, read_tagged
 
         data, labels = self.data, label_set(tokenizers)
-        path = getattr(data, split)
-        if path is None and data.train is None:
-            return Loaded(make_tagged(data, split, seed), skipped=0)
+        path = self.file_of(split)
         if path is None:
-            raise ConfigError(f"There is no file for the {split} sentences. Set data.{split} to a file.")
+            return Loaded(make_tagged(data, split, seed), skipped=0)
         columns = Columns(data.text_column, data.label_column, data.header, data.json)
         return read_tagged(path, columns, None if labels is None else labels.entries)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import DataConfig
+from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.kinds import LAYOUTS
 from glassformer.train.sample_lengths import Untrained
 
@@ -159,6 +159,15 @@ class Task(ABC):
                 f"training.metric={metric!r} does not fit data.layout={self.data.layout!r}, which gives {gives}. Try "
                 f"training.metric={self.usual_metric!r}."
             )
+
+    def refuse_tokenizer(self, recipe: Recipe, what: str) -> None:
+        """Refuse settings of a tokenizer where numbers are read; `what` they are of."""
+        for each in fields(TokenizerConfig):
+            if (value := getattr(recipe.tokenizer, each.name)) != each.default:
+                raise ConfigError(
+                    f"{what} are numbers and have no tokens; got tokenizer.{each.name}={value!r} with "
+                    f"data.task={self.data.task!r}, which does not use it. Remove tokenizer.{each.name}."
+                )
 
     def sketch(self, recipe: Recipe) -> ModelConfig:
         """The model's config for made-up data: it refuses what is impossible before the data are read."""

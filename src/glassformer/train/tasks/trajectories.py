@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.config import TokenizerConfig
 from glassformer.data.trajectories.settings import PLACES, TRAJECTORIES
 from glassformer.train.tasks.task import ROLLOUT, Cut, Task
 
@@ -29,14 +27,9 @@ class Trajectories(Task):
 
     def check(self, recipe: Recipe) -> None:
         """Refuse settings that do not fit trajectories."""
-        data, tokenizer, model, training = recipe.data, recipe.tokenizer, recipe.model, recipe.training
+        data, model, training = recipe.data, recipe.model, recipe.training
         least = PLACES * data.window
-        for each in fields(TokenizerConfig):
-            if (value := getattr(tokenizer, each.name)) != each.default:
-                raise ConfigError(
-                    f"Episodes are numbers and have no tokens; got tokenizer.{each.name}={value!r} with "
-                    f"data.task={TRAJECTORIES!r}, which does not use it. Remove tokenizer.{each.name}."
-                )
+        self.refuse_tokenizer(recipe, "Episodes")
         if training.metric != "loss":
             raise ConfigError(
                 f"With data.task={TRAJECTORIES!r}, training.metric must be loss; got {training.metric!r}. Try "
