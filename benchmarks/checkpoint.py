@@ -23,14 +23,13 @@ from glassformer import Batch, ModelConfig, StackConfig, Transformer
 from glassformer.data.config import DataConfig
 from glassformer.store.lock import RunLock
 from glassformer.train.loop import train_steps
-from glassformer.train.optim.optimizer import build_optimizer
-from glassformer.train.optim.optimizer_config import OptimizerConfig
-from glassformer.train.optim.schedule import Schedule
+from glassformer.train.optimizer import build_optimizer
 from glassformer.train.recipe import Recipe
+from glassformer.train.run.beginning import prepare
 from glassformer.train.run.resumable import Best, Standing
 from glassformer.train.run.saving import Saver
-from glassformer.train.settings import CheckpointConfig
-from glassformer.train.sources.prepare import prepare
+from glassformer.train.schedule import Schedule
+from glassformer.train.settings import CheckpointConfig, OptimizerConfig
 
 MINUTE = 60.0
 MODES = {"in the background": True, "waited for": False}

@@ -24,10 +24,10 @@ from common import arguments, begin, fail, machine, markdown
 from glassformer import Batch, ModelConfig, Schedule, StackConfig, Transformer, train_steps
 from glassformer.base.runtime import choose_threads
 from glassformer.nn.outputs import Classify
-from glassformer.train.estimate.memory import THRESHOLD, estimate
 from glassformer.train.objective import objective_for
-from glassformer.train.optim.optimizer import build_optimizer
-from glassformer.train.optim.optimizer_config import OptimizerConfig
+from glassformer.train.optimizer import build_optimizer
+from glassformer.train.run.memory import THRESHOLD, estimate
+from glassformer.train.settings import OptimizerConfig
 
 BOUND = 0.15
 STEPS = 6

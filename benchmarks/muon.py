@@ -13,7 +13,7 @@ import torch
 from common import Row, arguments, begin, compare, finish
 
 from glassformer.fast.orthogonal import by_cpp, serves
-from glassformer.train.optim.muon import by_products, scaled
+from glassformer.train.muon import by_products, scaled
 
 MATRICES = 8
 

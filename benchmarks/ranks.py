@@ -27,11 +27,11 @@ from glassformer import Batch, ModelConfig, StackConfig, Transformer, train_step
 from glassformer.base.launched import launched
 from glassformer.base.processors import free_processors
 from glassformer.data.tokens.vocabulary import SPECIALS
-from glassformer.train.optim.optimizer import build_optimizer
-from glassformer.train.optim.optimizer_config import OptimizerConfig
-from glassformer.train.optim.schedule import Schedule
+from glassformer.train.optimizer import build_optimizer
 from glassformer.train.ranks.distributed import Ranks, joined
 from glassformer.train.ranks.sharded import cut
+from glassformer.train.schedule import Schedule
+from glassformer.train.settings import OptimizerConfig
 
 PATIENCE = 900
 """Seconds."""

@@ -21,9 +21,9 @@ from glassformer import Batch, ModelConfig, StackConfig, Transformer, train_step
 from glassformer.data.tokens.vocabulary import SPECIALS
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import next_token
-from glassformer.train.optim.optimizer import build_optimizer
-from glassformer.train.optim.optimizer_config import OptimizerConfig
-from glassformer.train.optim.schedule import Schedule
+from glassformer.train.optimizer import build_optimizer
+from glassformer.train.schedule import Schedule
+from glassformer.train.settings import OptimizerConfig
 
 RATE, CLIP, SMOOTHING = 1e-4, 1.0, 0.1
 

@@ -213,7 +213,7 @@ TERMINAL = {"sys.stdout", "sys.stderr", "sys.__stdout__", "sys.__stderr__"}
 
 def loud_lines(module: str, text: str) -> list[str]:
     """Only the command line, the progress report and what a notebook calls write to the terminal."""
-    if module.startswith("cli/") or module in ("train/record/report.py", "learn/__init__.py"):
+    if module.startswith("cli/") or module in ("train/report.py", "learn/__init__.py"):
         return []
     found: list[str] = []
     for node in ast.walk(ast.parse(text)):

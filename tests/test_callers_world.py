@@ -57,14 +57,14 @@ from glassformer.lens.roles.probe import induction_probe
 from glassformer.lens.roles.run import open_run, over_checkpoints
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.transformer import Transformer
-from glassformer.train.estimate.outlook import look_ahead
-from glassformer.train.estimate.trial import noise_over, search
 from glassformer.train.finished.loading import load_run
 from glassformer.train.finished.use import answer_lines, evaluate, parameters, translate
 from glassformer.train.finished.writing import Writer
 from glassformer.train.objective import next_token
 from glassformer.train.recipe import Recipe, load_recipe, override
+from glassformer.train.run.outlook import look_ahead
 from glassformer.train.run.session import resume, start
+from glassformer.train.run.trial import noise_over, search
 from lens.learners import backwards, probe_of
 from lens.test_roles_of_a_run import SMALL, TINY, untrained_run
 from train.test_classifier import asked as classifier

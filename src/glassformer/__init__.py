@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # the same names as in `_HOMES`, for type checkers and editor
     from glassformer.store.checkpoint import load as load
     from glassformer.store.checkpoint import save as save
     from glassformer.train.loop import train_steps as train_steps
-    from glassformer.train.optim.schedule import Schedule as Schedule
+    from glassformer.train.schedule import Schedule as Schedule
 
 __version__ = "0.1.0"
 
@@ -92,7 +92,7 @@ _HOMES = {
     "POSITIONS": "glassformer.nn.positions",
     "PRESETS": "glassformer.nn.presets",
     "Residual": "glassformer.nn.block",
-    "Schedule": "glassformer.train.optim.schedule",
+    "Schedule": "glassformer.train.schedule",
     "StackConfig": "glassformer.nn.config",
     "Tokenizer": "glassformer.data.tokenizer",
     "Transformer": "glassformer.nn.transformer",

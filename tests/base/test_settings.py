@@ -20,9 +20,13 @@ from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.outputs import OUTPUTS
 from glassformer.nn.recipe import ModelRecipe
 from glassformer.serve.settings import ServeConfig
-from glassformer.train.optim.optimizer_config import OptimizerConfig
-from glassformer.train.ranks.distributed_settings import DistributedConfig
-from glassformer.train.settings import CheckpointConfig, DecodeConfig, TrainingConfig
+from glassformer.train.settings import (
+    CheckpointConfig,
+    DecodeConfig,
+    DistributedConfig,
+    OptimizerConfig,
+    TrainingConfig,
+)
 
 KINDS = (
     *(Pattern, RotaryConfig, RelativeConfig, StackConfig, ModelConfig, *OUTPUTS.values(), ModelRecipe),

@@ -14,8 +14,8 @@ from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.outputs import Classify, Regress, Tag
 from glassformer.nn.recipe import ModelRecipe
-from glassformer.train.optim.schedule import Schedule
 from glassformer.train.recipe import Recipe
+from glassformer.train.schedule import Schedule
 from glassformer.train.settings import CheckpointConfig, DecodeConfig, TrainingConfig
 from specimens import production
 

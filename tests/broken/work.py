@@ -68,7 +68,7 @@ def labels_are_never_smoothed(original):
     return cross_entropy
 
 
-@breaks("glassformer.train.loss_scale:LossScale.unscale", "tests/train/test_loss_scale.py")
+@breaks("glassformer.train.precision:LossScale.unscale", "tests/train/test_loss_scale.py")
 def gradients_stay_scaled(original):
     return lambda self, optimizer: None
 
@@ -76,12 +76,12 @@ def gradients_stay_scaled(original):
 # --- one update
 
 
-@breaks(f"{LOOP}:stream_of", f"tests/train/test_loop.py {RESUME}")
+@breaks("glassformer.base.runtime:stream_of", f"tests/train/test_loop.py {RESUME}")
 def dropout_falls_alike_in_every_step(original):
     return lambda *parts: original(parts[0])
 
 
-@breaks(f"{LOOP}:seeded", "tests/train/test_loop.py")
+@breaks("glassformer.base.runtime:seeded", "tests/train/test_loop.py")
 def training_leaves_torchs_generator_moved(original):
     import contextlib
 
@@ -98,17 +98,17 @@ def the_mean_is_over_rows(original):
     return lambda batch, objective, step: original(batch, objective, step) and len(batch.tokens)
 
 
-@breaks("glassformer.train.optim.schedule:Schedule.__call__", f"{OPTIM}/test_schedule.py")
+@breaks("glassformer.train.schedule:Schedule.__call__", f"{OPTIM}/test_schedule.py")
 def there_is_no_warm_up(original):
     return lambda self, step: original(self, max(step, self.warmup))
 
 
-@breaks("glassformer.train.optim.average:Average.update", f"{OPTIM}/test_average.py")
+@breaks("glassformer.train.optimizer:Average.update", f"{OPTIM}/test_average.py")
 def the_average_is_the_last_weights(original):
     return lambda self: None
 
 
-@breaks("glassformer.train.optim.muon:scaled", f"{OPTIM}/test_orthogonal.py")
+@breaks("glassformer.train.muon:scaled", f"{OPTIM}/test_orthogonal.py")
 def a_matrix_is_made_orthogonal_at_any_size(original):
     return lambda x: x
 

@@ -16,10 +16,9 @@ from glassformer.decode.answer import CONTEXTS
 from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints
 from glassformer.decode.stream import Piece
 from glassformer.nn.count import Row
-from glassformer.train.finished.ranked import Asked
-from glassformer.train.finished.use import Translated
+from glassformer.train.finished.use import Asked, Translated
 from glassformer.train.recipe import Recipe, dumps_recipe, override
-from glassformer.train.record.events import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
+from glassformer.train.records import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
 from glassformer.train.sample_lengths import Untrained
 from glassformer.train.tasks.labels import Classified
 

@@ -13,9 +13,7 @@ import pytest
 
 from glassformer.cli.main import TOGETHER, main
 from glassformer.cli.verbs import VERBS
-from glassformer.train.estimate.find_rate import Found, Tried
-from glassformer.train.estimate.gradient_noise import Noise
-from glassformer.train.estimate.trial import NoiseAt
+from glassformer.train.run.trial import Found, Noise, NoiseAt, Tried
 from train.text_examples import book
 
 SMALL = ["--data.train-size", "400", "--data.dev-size", "20", "--model.d-model", "16", "--model.d-ff", "32"]
@@ -82,7 +80,7 @@ def test_of_several_processes_the_first_says_it(capsys, monkeypatch, flag):
     for name, value in (places | {"RANK": "1", "LOCAL_RANK": "1"}).items():
         monkeypatch.setenv(name, value)
     for module in ("outlook", "trial"):
-        monkeypatch.setitem(sys.modules, f"glassformer.train.estimate.{module}", None)
+        monkeypatch.setitem(sys.modules, f"glassformer.train.run.{module}", None)
     assert main(["train", "reverse", flag]) == 0
     assert capsys.readouterr().out == ""
     monkeypatch.setenv("RANK", "0")
@@ -118,10 +116,11 @@ def test_of_several_processes_one_helps(capsys, monkeypatch, words):
 
 
 class Trial(ModuleType):
-    """In place of `glassformer.train.estimate.trial`: what was found is made up."""
+    """In place of `glassformer.train.run.trial`: what was found is made up."""
 
     def __init__(self, losses: list[float]) -> None:
         super().__init__("trial")
+        self.Found = Found
         tried = [Tried(10.0**n, loss, loss) for n, loss in enumerate(losses, start=-4)]
         lowest = min(tried, key=lambda each: each.smoothed).rate
         self.search = lambda recipe, *_: Found(tried, lowest, lowest / 10)
@@ -136,7 +135,7 @@ class Trial(ModuleType):
     ],
 )
 def test_rates_for_people_and_for_programs(run, monkeypatch, losses, rises, said):
-    monkeypatch.setitem(sys.modules, "glassformer.train.estimate.trial", Trial(losses))
+    monkeypatch.setitem(sys.modules, "glassformer.train.run.trial", Trial(losses))
     assert said in run("train", "reverse", "--find-learning-rate").out
     told = json.loads(run("train", "reverse", "--find-learning-rate", "--json").out)
     assert told["tried"] == [
@@ -148,7 +147,7 @@ def test_rates_for_people_and_for_programs(run, monkeypatch, losses, rises, said
 
 
 def test_without_matplotlib_there_is_no_picture(run, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "glassformer.train.estimate.trial", Trial([3.0, 1.0, float("nan")]))
+    monkeypatch.setitem(sys.modules, "glassformer.train.run.trial", Trial([3.0, 1.0, float("nan")]))
     monkeypatch.setattr("glassformer.cli.before.find_spec", lambda name: None)
     told = json.loads(
         run("train", "reverse", "--find-learning-rate", "--json").out, parse_constant=lambda name: pytest.fail(name)
@@ -158,7 +157,7 @@ def test_without_matplotlib_there_is_no_picture(run, monkeypatch, tmp_path):
 
 
 def test_noise_for_people_and_for_programs(run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "glassformer.train.estimate.trial", Trial([1.0]))
+    monkeypatch.setitem(sys.modules, "glassformer.train.run.trial", Trial([1.0]))
     assert "   20                   inf               64\n" in run("train", "reverse", "--gradient-noise").out
     told = json.loads(
         run("train", "reverse", "--gradient-noise", "--json").out, parse_constant=lambda name: pytest.fail(name)

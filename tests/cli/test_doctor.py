@@ -9,7 +9,7 @@ import pytest
 
 from glassformer.cli.main import main
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
-from glassformer.train.breaks.table import BREAKS
+from glassformer.train.breaks import BREAKS
 
 TINY = (
     *("--model.d-model", "16", "--model.n-heads", "2", "--model.d-ff", "16", "--training.threads", "1"),

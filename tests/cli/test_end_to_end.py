@@ -17,7 +17,7 @@ from glassformer.cli.follow import Signals, follow
 from glassformer.cli.main import main
 from glassformer.store.folders import newest
 from glassformer.train.recipe import load_recipe
-from glassformer.train.record.events import Event, Progress
+from glassformer.train.records import Event, Progress
 
 TINY = (
     *("--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"),

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from glassformer.cli.main import main
-from glassformer.train.run.imported import import_run
+from glassformer.train.run.beginning import import_run
 from store.pretrained_examples import pretrained
 
 

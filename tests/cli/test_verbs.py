@@ -20,7 +20,7 @@ from glassformer.cli.input_lines import lines_of
 from glassformer.cli.lines import answers, on_one_line
 from glassformer.cli.main import main
 from glassformer.train.recipe import load_recipe, override
-from glassformer.train.record.events import Evaluated, Sample
+from glassformer.train.records import Evaluated, Sample
 
 
 def test_train(run, session):

@@ -18,11 +18,10 @@ from torch.distributed.checkpoint.filesystem import FileSystem
 
 from glassformer.store.checkpoint import Snapshot
 from glassformer.store.files import write_text_atomically
-from glassformer.train.optim.average import merged
-from glassformer.train.optim.optimizer import optimizer_state
+from glassformer.train.optimizer import merged, optimizer_state
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.ranks.sharded import whole, write_parts
-from glassformer.train.run import savers
+from glassformer.train.run import saving
 from glassformer.train.run.session import Session, resume, start
 from train.examples import STEPS, follow, recipe
 from train.text_examples import text_recipe
@@ -125,7 +124,7 @@ def run_hindered(ranks: Ranks, out: Path) -> None:
             write_parts(folder, snapshot, others)
 
     events: list[str] = []
-    with patch.object(savers, "write_parts", hindered):
+    with patch.object(saving, "write_parts", hindered):
         asked = recipe(distributed__shard=True, checkpoint__background=True)
         for event in start(asked, run_of(out, "hindered"), ranks).train():
             events.append(f"{type(event).__name__} {event.step}")

@@ -18,16 +18,15 @@ from distributed.runs import leave, weights_of
 from glassformer.base.errors import DivergedError, GlassformerError
 from glassformer.base.launched import launched
 from glassformer.store.files import write_text_atomically
+from glassformer.train.evaluate import evaluate_model
 from glassformer.train.loop import train_steps
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
-from glassformer.train.optim.average import Average
-from glassformer.train.optim.schedule import Schedule
+from glassformer.train.optimizer import Average
 from glassformer.train.ranks.distributed import Ranks, joined
 from glassformer.train.ranks.sharded import cut, local
-from glassformer.train.run.build import new_model
-from glassformer.train.score.evaluate import evaluate_model
-from glassformer.train.sources.prepare import prepare
+from glassformer.train.run.beginning import new_model, prepare
+from glassformer.train.schedule import Schedule
 from train.examples import batch, model, recipe
 
 UNEVEN = [(3, 5), (1, 1), (6, 2), (2, 8), (7, 7), (1, 9), (4, 3), (5, 1), (2, 2)]

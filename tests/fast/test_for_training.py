@@ -17,8 +17,8 @@ from glassformer.fast.native import has_cpp
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import ShortConvolution
 from glassformer.train.loss import loss_of
+from glassformer.train.muon import Muon, by_products
 from glassformer.train.objective import objective_for
-from glassformer.train.optim.muon import Muon, by_products
 from specimens import model, native_cpp
 
 SETTINGS = {"convolution": 2, "qk_norm": "rms", "positions": "rotary"}

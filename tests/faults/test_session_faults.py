@@ -19,8 +19,8 @@ import pytest
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import Recipe
-from glassformer.train.record.events import Evaluated, Event, Progress, Saved, Unsaved
-from glassformer.train.record.report import Reporter
+from glassformer.train.records import Evaluated, Event, Progress, Saved, Unsaved
+from glassformer.train.report import Reporter
 from glassformer.train.run.session import resume, start
 from store.faults import CRASHES, Crash, trapped
 from train.examples import assert_same_end, follow, recipe
@@ -141,8 +141,8 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from glassformer.train.record.events import Progress
-from glassformer.train.record.report import Reporter
+from glassformer.train.records import Progress
+from glassformer.train.report import Reporter
 from glassformer.train.run.session import start
 from faults.test_session_faults import tiny
 run = Path(sys.argv[1])

@@ -14,8 +14,7 @@ import pytest
 
 from glassformer.cli.main import main
 from glassformer.store.folders import newest, step_folder
-from glassformer.train.record.events import Progress
-from glassformer.train.record.records import Records
+from glassformer.train.records import Progress, Records
 
 WORDS = {
     "dog": "Hund",

@@ -13,9 +13,9 @@ from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.lens.roles.probe import Pairs, Probe, decoder_rows, next_of_answer, pairs_probe
 from glassformer.train.loop import train_steps
 from glassformer.train.objective import Objective, masked_token, next_token
-from glassformer.train.optim.optimizer import build_optimizer
-from glassformer.train.optim.optimizer_config import OptimizerConfig
-from glassformer.train.optim.schedule import Schedule
+from glassformer.train.optimizer import build_optimizer
+from glassformer.train.schedule import Schedule
+from glassformer.train.settings import OptimizerConfig
 
 SYMBOLS = 10
 IDS = range(len(SPECIALS), len(SPECIALS) + SYMBOLS)

@@ -18,9 +18,9 @@ from glassformer.lens.roles.roles import similar
 from glassformer.nn.observe import Attended, attentions, watch_attention
 from glassformer.train.loop import train_steps
 from glassformer.train.loss import loss_of
-from glassformer.train.optim.optimizer import build_optimizer
-from glassformer.train.optim.optimizer_config import OptimizerConfig
-from glassformer.train.optim.schedule import Schedule
+from glassformer.train.optimizer import build_optimizer
+from glassformer.train.schedule import Schedule
+from glassformer.train.settings import OptimizerConfig
 from lens.learners import IDS, LAYOUTS, backwards, some_pairs, untrained
 
 TOLERANCE = {"atol": 1e-12, "rtol": 0.0}

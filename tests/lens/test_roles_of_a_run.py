@@ -15,8 +15,7 @@ from glassformer.lens.roles.probe import spread
 from glassformer.lens.roles.run import open_run, over_checkpoints
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import dumps_recipe, load_recipe, override
-from glassformer.train.run.build import new_model
-from glassformer.train.sources.prepare import prepare
+from glassformer.train.run.beginning import new_model, prepare
 
 TINY = {
     "model.d_model": 16, "model.n_heads": 2, "model.d_ff": 16, "model.n_layers": 1, "model.dropout": 0.0,

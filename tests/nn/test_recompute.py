@@ -9,7 +9,7 @@ import torch
 
 from glassformer import ATTEND, Transformer, generate, observe, recompute
 from glassformer.base.errors import ConfigError
-from glassformer.train.loop import seeded
+from glassformer.base.runtime import seeded
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
 from specimens import ENDS, FORWARD_ONLY, INSIDES, ORDERS, PATTERNS, RULES, SHAPES, model, tokens

@@ -26,7 +26,7 @@ from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.store.pretrained import read_pretrained
 from glassformer.train.finished.writing import Writer
 from glassformer.train.recipe import load_recipe, override
-from glassformer.train.run.imported import import_run
+from glassformer.train.run.beginning import import_run
 
 pytestmark = pytest.mark.slow
 VARIABLE = "GLASSFORMER_REAL"

@@ -9,7 +9,7 @@ import pytest
 
 from glassformer.proof.doctor import PROBES
 from glassformer.proof.doctor.finding import FAILURE, OK, examine
-from glassformer.train.breaks.table import BREAKS
+from glassformer.train.breaks import BREAKS
 from proof.doctor_runs import QUICK, case_of, found, named, trained
 
 SOURCES = Path(__file__).parents[2] / "src" / "glassformer" / "proof" / "doctor"

@@ -17,7 +17,7 @@ from glassformer.proof.doctor.text_case import TextCase, case_of
 from glassformer.proof.doctor.texts import there_and_back
 from glassformer.store.export import write_pretrained
 from glassformer.train.recipe import dumps_recipe, load_recipe, override
-from glassformer.train.run.imported import import_run
+from glassformer.train.run.beginning import import_run
 from glassformer.train.run.session import start
 from glassformer.train.tasks import task_of
 from store.export_examples import NEOX, READING, decoder

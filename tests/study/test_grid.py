@@ -7,7 +7,7 @@ import pytest
 from glassformer.base.errors import ConfigError
 from glassformer.study.grid import arms, refuse_impossible_models, single_changes
 from glassformer.train.recipe import Recipe, load_recipe
-from glassformer.train.sources.prepare import prepare
+from glassformer.train.run.beginning import prepare
 from train.examples import recipe
 
 

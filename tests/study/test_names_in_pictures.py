@@ -19,7 +19,7 @@ from glassformer.nn.count import Row
 from glassformer.store.pictures import save_figure
 from glassformer.study import plot
 from glassformer.study.plot import Curves, draw_curves, draw_rates
-from glassformer.train.estimate.find_rate import Found, Tried
+from glassformer.train.run.trial import Found, Tried
 from study.examples import result
 
 pytest.importorskip("matplotlib")

@@ -18,13 +18,12 @@ from glassformer.nn.outputs import Classify, Regress, Tag
 from glassformer.nn.positions import POSITIONS
 from glassformer.nn.recipe import ModelRecipe
 from glassformer.store.folders import MANIFEST, checkpoints, step_folder
-from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.recipe import Recipe, load_recipe, override
-from glassformer.train.record.events import Event
-from glassformer.train.record.report import Reporter
+from glassformer.train.records import Event
+from glassformer.train.report import Reporter
 from glassformer.train.run.session import Session
-from glassformer.train.settings import CheckpointConfig, DecodeConfig, TrainingConfig
+from glassformer.train.settings import CheckpointConfig, DecodeConfig, OptimizerConfig, TrainingConfig
 
 VOCAB = 13
 STEPS = 12

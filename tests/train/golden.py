@@ -30,7 +30,7 @@ from glassformer.fast import for_training
 from glassformer.fast.native import has_cpp
 from glassformer.fast.training import SWITCH
 from glassformer.train.recipe import known_recipes, load_recipe, override
-from glassformer.train.record.events import Progress
+from glassformer.train.records import Progress
 from glassformer.train.run.session import start
 
 STEPS = 20

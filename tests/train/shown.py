@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from glassformer.train.record.events import Evaluated, Progress, Sample, Saved, Started
-from glassformer.train.record.report import Reporter
+from glassformer.train.records import Evaluated, Progress, Sample, Saved, Started
+from glassformer.train.report import Reporter
 
 STEPS = 40
 

@@ -10,7 +10,7 @@ import torch
 from glassformer import Batch, Transformer, train_steps
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
-from glassformer.train.optim.schedule import Schedule
+from glassformer.train.schedule import Schedule
 from train.examples import LAYOUTS, assert_close, batch, gradients, model
 
 ROWS = 11

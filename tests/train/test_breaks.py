@@ -11,14 +11,13 @@ import torch
 
 from glassformer.base.errors import ConfigError
 from glassformer.store.checkpoint import load
-from glassformer.train.breaks.surgery import OBJECTIVE, SURGERY, WEIGHTS
-from glassformer.train.breaks.table import BREAKS, CONTRARY, break_names
+from glassformer.train.breaks import BREAKS, CONTRARY, break_names
 from glassformer.train.finished.use import evaluate, translate
 from glassformer.train.recipe import dumps_recipe, read_recipe
-from glassformer.train.record.events import Evaluated
-from glassformer.train.run.build import broken_notes, new_model, objective_of
+from glassformer.train.records import Evaluated
+from glassformer.train.run.beginning import broken_notes, new_model, objective_of, prepare
 from glassformer.train.run.session import resume, start
-from glassformer.train.sources.prepare import prepare
+from glassformer.train.surgery import OBJECTIVE, SURGERY, WEIGHTS
 from train.examples import assert_same_end, follow, killed_after, recipe
 
 RANDOM = "dropout-in-evaluation"
@@ -161,14 +160,14 @@ def test_a_right_run_pays_nothing():
     """Neither the surgery nor an object of the model that is not as its class has it."""
     body = (
         "import sys; from glassformer.data.config import DataConfig; from glassformer.train.recipe import Recipe;"
-        "from glassformer.train.sources.prepare import prepare;"
-        "from glassformer.train.run.build import new_model, objective_of;"
+        "from glassformer.train.run_data import prepare;"
+        "from glassformer.train.run.beginning import new_model, objective_of;"
         "from glassformer.train.objective import next_token;"
         "recipe = Recipe('x', data=DataConfig(task='copy', train_size=9, dev_size=2));"
         "model = new_model(recipe, prepare(recipe).tokenizers);"
         "assert objective_of(model, recipe) is next_token;"
         "assert not any('forward' in vars(each) or 'train' in vars(each) for each in model.modules());"
-        "assert not {'glassformer.train.breaks.surgery', 'glassformer.train.breaks.surgery'} & {*sys.modules}"
+        "assert not {'glassformer.train.surgery', 'glassformer.train.surgery'} & {*sys.modules}"
     )
     source = str(Path(sys.modules["glassformer"].__file__).parents[1])
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r}); {body}"]

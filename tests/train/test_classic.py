@@ -6,8 +6,7 @@ from dataclasses import asdict
 
 import pytest
 
-from glassformer.train.classic import KEPT, RATE, classic
-from glassformer.train.recipe import Recipe, known_recipes, load_recipe, override
+from glassformer.train.recipe import KEPT, RATE, Recipe, classic, known_recipes, load_recipe, override
 
 
 @pytest.mark.parametrize("name", known_recipes())

@@ -17,8 +17,8 @@ from glassformer.decode.classify import label_probabilities
 from glassformer.decode.generate import generate
 from glassformer.store.checkpoint import load
 from glassformer.train.finished.use import answer_lines, evaluate, translate
+from glassformer.train.run.beginning import model_config, prepare
 from glassformer.train.run.session import resume, start
-from glassformer.train.sources.prepare import model_config, prepare
 from train.examples import assert_same_end, follow, model, recipe, sequences
 
 TEXTS = [f"{a} {b} {c}" for a in ("red", "blue") for b in ("cat", "dog", "cow") for c in ("runs", "sleeps far away")]

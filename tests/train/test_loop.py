@@ -12,12 +12,11 @@ import torch
 from glassformer import Batch, train_steps
 from glassformer.base.busy import Crowding
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.base.runtime import threads_kept
-from glassformer.train.loop import seeded, stream_of
+from glassformer.base.runtime import seeded, stream_of, threads_kept
 from glassformer.train.objective import OBJECTIVES
-from glassformer.train.optim.schedule import Schedule
 from glassformer.train.ranks.distributed import ALONE
 from glassformer.train.ranks.team import team_of
+from glassformer.train.schedule import Schedule
 from train.examples import LAYOUTS, assert_close, assert_same, batch, gradients, model, weights
 
 CPU = torch.device("cpu")

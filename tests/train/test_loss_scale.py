@@ -10,11 +10,11 @@ import torch
 from glassformer import Schedule, train_steps
 from glassformer.base.errors import DivergedError
 from glassformer.store.checkpoint import load
-from glassformer.train.loss_scale import MOST_SKIPPED, LossScale
-from glassformer.train.optim.optimizer import build_optimizer
-from glassformer.train.optim.optimizer_config import OptimizerConfig
-from glassformer.train.record.events import Overflowed
+from glassformer.train.optimizer import build_optimizer
+from glassformer.train.precision import MOST_SKIPPED, LossScale
+from glassformer.train.records import Overflowed
 from glassformer.train.run.session import resume, start
+from glassformer.train.settings import OptimizerConfig
 from train.examples import assert_same, assert_same_end, batch, follow, killed_after, model, recipe, weights
 
 CPU = torch.device("cpu")

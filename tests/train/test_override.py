@@ -8,8 +8,8 @@ import pytest
 
 from glassformer.base.errors import ConfigError
 from glassformer.data.kinds import LAYOUTS
-from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import Recipe, anchored, load_recipe, override
+from glassformer.train.settings import OptimizerConfig
 
 
 def test_override():

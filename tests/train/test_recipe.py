@@ -12,7 +12,6 @@ from hypothesis import strategies as some
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.typed import annotations_of
-from glassformer.train.optim.optimizer_config import OptimizerConfig
 from glassformer.train.recipe import (
     Recipe,
     dumps_recipe,
@@ -21,7 +20,7 @@ from glassformer.train.recipe import (
     override,
     read_recipe,
 )
-from glassformer.train.settings import CheckpointConfig, DecodeConfig, TrainingConfig
+from glassformer.train.settings import CheckpointConfig, DecodeConfig, OptimizerConfig, TrainingConfig
 from glassformer.train.tasks import METRICS
 
 TASKS = {

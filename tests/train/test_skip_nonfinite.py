@@ -10,7 +10,7 @@ import torch
 
 from glassformer.base.errors import DivergedError
 from glassformer.store.checkpoint import load
-from glassformer.train.record.events import Finished, Progress, Skipped
+from glassformer.train.records import Finished, Progress, Skipped
 from glassformer.train.run.session import Session, resume, start
 from train.examples import assert_same, assert_same_end, follow, recipe, texts, weights
 

@@ -1,7 +1,9 @@
-"""Choosing the device and the number of threads, with the reason as text. Importing this changes nothing."""
+"""Choosing the device and the number of threads, with the reason as text; seeding. Importing this changes nothing."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
@@ -120,3 +122,18 @@ def autocast_dtype(device: str) -> torch.dtype | None:
 def without_autocast(device: str) -> AbstractContextManager[object]:
     """The context in which nothing is narrowed."""
     return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
+
+
+@contextlib.contextmanager
+def seeded(*parts: int, device: torch.device) -> Generator[None]:
+    """Within the `with`, make torch's random numbers a function of `parts`; afterwards restore CPU's and CUDA's."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(stream_of(*parts))
+        yield
+
+
+def stream_of(*parts: int) -> int:
+    """The random seed that belongs to `parts` and to no other parts."""
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

@@ -28,9 +28,9 @@ from glassformer.study.grid import Arm, arms, single_changes
 from glassformer.study.plot import draw
 from glassformer.study.pool import Begun, Ended, Pool, Task, Told, with_threads
 from glassformer.study.result import LOGS, Result, StudyFolder, figure, table, write_results
-from glassformer.train.finished.other_data import refuse_unscorable
+from glassformer.train.finished.loading import refuse_unscorable
 from glassformer.train.recipe import dumps_recipe, override
-from glassformer.train.record.records import duration
+from glassformer.train.records import duration
 
 FAILED = 1
 MOST_SEEDS = 1000

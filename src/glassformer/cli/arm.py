@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from glassformer.cli.main import complain, debugging, explained
 from glassformer.store.files import write_text_atomically
 from glassformer.train.recipe import Recipe, read_table
-from glassformer.train.record.events import Evaluated, Event
+from glassformer.train.records import Evaluated, Event
 
 
 def main() -> int:

@@ -12,13 +12,13 @@ from glassformer.store.pictures import save_figure
 from glassformer.train.recipe import Recipe
 
 if TYPE_CHECKING:
-    from glassformer.train.estimate.outlook import Outlook
+    from glassformer.train.run.outlook import Outlook
 
 
 def dry_run(recipe: Recipe, out: Path, *, as_json: bool) -> int:
     """Print the outlook of a run. Nothing is written except the tokens of a text."""
     from glassformer.fast import for_training
-    from glassformer.train.estimate.outlook import look_ahead  # here, as importing torch takes a second
+    from glassformer.train.run.outlook import look_ahead  # here, as importing torch takes a second
 
     outlook = look_ahead(recipe, out, for_training)
     print(json.dumps(outlook.to_dict()) if as_json else "\n".join(lines(recipe, outlook)))
@@ -27,7 +27,7 @@ def dry_run(recipe: Recipe, out: Path, *, as_json: bool) -> int:
 
 def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
     """Return the outlook as lines of text."""
-    from glassformer.train.record.records import bytes_text, duration
+    from glassformer.train.records import bytes_text, duration
 
     memory, disk, pace, data, training = outlook.memory, outlook.disk, outlook.pace, outlook.data, recipe.training
     parts = [("weights", memory.weights), ("gradients", memory.gradients), ("optimizer", memory.optimizer)]
@@ -77,7 +77,7 @@ def find_rate(recipe: Recipe, *, as_json: bool) -> int:
     """Print every fifth learning rate with its losses, and the recommendation. Plot it if matplotlib is installed."""
     from glassformer.fast import for_training
     from glassformer.study.plot import draw_rates
-    from glassformer.train.estimate.trial import search
+    from glassformer.train.run.trial import search
 
     found, picture = search(recipe, for_training), Path(f"{recipe.name}-rate.png")
     drawn = find_spec("matplotlib") is not None
@@ -102,7 +102,7 @@ def find_rate(recipe: Recipe, *, as_json: bool) -> int:
 def noise(recipe: Recipe, *, as_json: bool) -> int:
     """Print the gradient noise scale at the initial weights and after some training."""
     from glassformer.fast import for_training
-    from glassformer.train.estimate.trial import noise_over
+    from glassformer.train.run.trial import noise_over
 
     if as_json:
         rows = [

@@ -11,8 +11,7 @@ from statistics import fmean
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import RUNS, check_room, free_name, room_for, run_folder
 from glassformer.train.recipe import Recipe, load_recipe, override
-from glassformer.train.record.events import Evaluated, Event, Progress
-from glassformer.train.record.records import printable
+from glassformer.train.records import Evaluated, Event, Progress, printable
 
 INTRODUCTION = """\
 A transformer learns to write a sequence of letters backwards. Nobody tells it how: it sees pairs such as

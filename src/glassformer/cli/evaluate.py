@@ -16,7 +16,7 @@ from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import flag_of
 from glassformer.data.config import SPLITS
 from glassformer.train.recipe import override
-from glassformer.train.record.records import figure
+from glassformer.train.records import figure
 from glassformer.train.tasks import task_of
 
 if TYPE_CHECKING:

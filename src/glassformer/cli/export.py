@@ -18,7 +18,7 @@ def run(arguments: Arguments) -> int:
         )
     folder = existing_run(str(arguments.target))
     average, out = averaged(arguments), Path(arguments.second)
-    from glassformer.train.finished.export import export_run  # after the checks, as importing torch takes a second
+    from glassformer.train.finished.loading import export_run  # after the checks, as importing torch takes a second
 
     made = export_run(folder, out, average)
     print(f"{made.family}: {made.parameters:,} parameters, {made.tokens:,} tokens")

@@ -11,8 +11,7 @@ from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.train.sample_lengths import untrained_field
 
 if TYPE_CHECKING:
-    from glassformer.train.finished.ranked import Asked, Ranked
-    from glassformer.train.finished.use import Translated
+    from glassformer.train.finished.use import Asked, Ranked, Translated
 
 
 def asked_of(arguments: Arguments, beam: int) -> Asked | None:
@@ -22,7 +21,7 @@ def asked_of(arguments: Arguments, beam: int) -> Asked | None:
         return None
     n_best = whole_number("n-best", given.get("n-best", "1"), 1024)
     refuse_more("n-best", n_best, beam)
-    from glassformer.train.finished.ranked import Asked  # here, as importing torch takes a second
+    from glassformer.train.finished.use import Asked  # here, as importing torch takes a second
 
     return Asked(n_best, "scores" in given, "alignments" in given)
 

@@ -14,8 +14,8 @@ from typing import Protocol, runtime_checkable
 from glassformer.base.errors import ResourceError
 from glassformer.base.launched import launched
 from glassformer.cli.notes import notes_to
-from glassformer.train.record.events import Event, Finished
-from glassformer.train.record.report import Reporter
+from glassformer.train.records import Event, Finished
+from glassformer.train.report import Reporter
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -23,7 +23,7 @@ from glassformer.train.sample_lengths import Untrained, untrained_field
 
 if TYPE_CHECKING:
     from glassformer.decode.stream import Piece
-    from glassformer.train.finished.guessing import Guessing
+    from glassformer.train.finished.writing import Guessing
 
 SHORT = (
     "max-new-tokens",
@@ -101,7 +101,7 @@ def guessing_of(arguments: Arguments) -> Guessing | None:
     lookup = whole_number("lookup", given["lookup"], MOST_GUESSES) if "lookup" in given else 0
     guesses = whole_number("guesses", given.get("guesses", "4"), MOST_GUESSES)
     draft = existing_run(given["draft"]) if "draft" in given else None
-    from glassformer.train.finished.guessing import Guessing  # here, as importing torch takes a second
+    from glassformer.train.finished.writing import Guessing  # here, as importing torch takes a second
 
     return Guessing(draft, lookup, guesses)
 

@@ -17,7 +17,7 @@ def run(arguments: Arguments) -> int:
     folder = Path(str(arguments.target))
     out = run_folder(arguments.options.get("out"), RUNS / absolute(folder).name)
     check_room(out, "overwrite" in arguments.options, trains=False)
-    from glassformer.train.run.imported import import_run
+    from glassformer.train.run.beginning import import_run
 
     with room_for(out):
         found = import_run(folder, out)

@@ -9,9 +9,9 @@ from glassformer.decode.answer import answer
 from glassformer.decode.filters import unwritten
 from glassformer.lens.picture import cross_attention_picture
 from glassformer.nn.transformer import Transformer
-from glassformer.train.record.events import Evaluated, Sample
-from glassformer.train.sources.pairs_data import PairsData
-from glassformer.train.sources.run_data import RunData
+from glassformer.train.pairs_data import PairsData
+from glassformer.train.records import Evaluated, Sample
+from glassformer.train.run_data import RunData
 
 PAGE = "explorer.html"
 

@@ -7,7 +7,7 @@ from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.store.folders import checkpoints
 from glassformer.train.recipe import override
-from glassformer.train.record.records import refuse_unusable
+from glassformer.train.records import refuse_unusable
 from glassformer.train.tasks import task_of
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glassformer.base.shapes import Float
 from glassformer.fast.native import CPP, declared
-from glassformer.train.optim.muon import COEFFICIENTS, TURNS, by_products
+from glassformer.train.muon import COEFFICIENTS, TURNS, by_products
 
 SOURCE = CPP.with_name("orthogonal.cpp")
 NATIVE = {torch.float32: "orthogonal_float", torch.float64: "orthogonal_double"}

@@ -17,7 +17,7 @@ from glassformer.fast.convolution import FastConvolution
 from glassformer.fast.dropout import FastDropout, FastStochasticDepth
 from glassformer.fast.native import has_cpp
 from glassformer.nn.transformer import Transformer
-from glassformer.train.optim.muon import Muon
+from glassformer.train.muon import Muon
 
 SWITCH = "GLASSFORMER_FAST"
 """An environment variable: 0 leaves every model as it is, in plain torch."""

@@ -32,8 +32,7 @@ from glassformer.store.folders import step_folder
 from glassformer.train.loop import train_steps
 from glassformer.train.objective import OBJECTIVES
 from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
-from glassformer.train.run.build import optimizer_of
-from glassformer.train.sources.prepare import prepare
+from glassformer.train.run.beginning import optimizer_of, prepare
 
 TASKS = ("copy", "reverse")
 STEPS = 450

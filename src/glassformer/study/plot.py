@@ -15,8 +15,8 @@ from glassformer.base.registry import suggestion
 from glassformer.store.pictures import finished, save_figure
 from glassformer.study.grid import shown
 from glassformer.study.result import SHARES, Result, short_combination, short_names, splits
-from glassformer.train.estimate.find_rate import Found
-from glassformer.train.record.records import step_of
+from glassformer.train.records import step_of
+from glassformer.train.run.trial import Found
 
 # The learning curves of one or several runs in one plot.
 

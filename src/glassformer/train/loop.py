@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import math
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -17,17 +15,15 @@ from torch import nn
 from glassformer.base.busy import Crowding
 from glassformer.base.errors import ConfigError, DataError, DivergedError
 from glassformer.base.registry import lookup
+from glassformer.base.runtime import seeded
 from glassformer.data.batch import Batch
 from glassformer.nn.stack import recompute as recomputed
 from glassformer.nn.transformer import Transformer
-from glassformer.train.loss_scale import LossScale
 from glassformer.train.objective import Objective, objective_for
-from glassformer.train.optim.schedule import Schedule
+from glassformer.train.precision import ARITHMETIC, LossScale, compute_in
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.team import Team, pieces_of, team_of
-
-ARITHMETIC = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": None}
-"""The arithmetics of a forward pass, and the dtype to which autocast narrows for each; see `compute_in`."""
+from glassformer.train.schedule import Schedule
 
 
 class StepReport(NamedTuple):
@@ -179,24 +175,3 @@ def count_targets(batch: Batch, objective: Objective, step: int) -> int:
             "tokens or more, masked-token batches a blank. Remove the rows without targets."
         )
     return n_targets
-
-
-def compute_in(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """The context of a forward pass: autocast for a narrow precision (weights stay float32), otherwise no change."""
-    narrow = ARITHMETIC[precision]
-    return contextlib.nullcontext() if narrow is None else torch.autocast(device.type, dtype=narrow)
-
-
-@contextlib.contextmanager
-def seeded(*parts: int, device: torch.device) -> Generator[None]:
-    """Within the `with`, make torch's random numbers a function of `parts`; afterwards restore CPU's and CUDA's."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(stream_of(*parts))
-        yield
-
-
-def stream_of(*parts: int) -> int:
-    """The random seed that belongs to `parts` and to no other parts."""
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1

@@ -10,7 +10,7 @@ import json
 import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, cast
@@ -23,12 +23,12 @@ from glassformer.data.config import SPLITS, DataConfig, TokenizerConfig, kind_of
 from glassformer.data.kinds import LAYOUTS, unused
 from glassformer.data.running.text_settings import TEXTS
 from glassformer.nn.recipe import ModelRecipe, unread
-from glassformer.train.breaks.table import break_names, check_possible
-from glassformer.train.optim.optimizer_config import OptimizerConfig
-from glassformer.train.ranks.distributed_settings import DistributedConfig
+from glassformer.train.breaks import break_names, check_possible
 from glassformer.train.settings import (
     CheckpointConfig,
     DecodeConfig,
+    DistributedConfig,
+    OptimizerConfig,
     TrainingConfig,
 )
 from glassformer.train.tasks import METRICS, task_of
@@ -248,3 +248,25 @@ def written(value: object) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)
+
+
+# The classic settings: those of Vaswani et al. 2017, in place of what a recipe has from later papers.
+
+KEPT = (
+    *("d_model", "n_heads", "d_head", "n_layers", "encoder_layers", "decoder_layers", "d_ff", "max_len"),
+    *("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "head_dropout"),
+    *("pooling", "silent", "share_embeddings", "attention"),
+)
+"""Settings of [model] that a classic recipe keeps."""
+RATE = ("learning_rate", "schedule", "warmup", "min_learning_rate", "cooldown")
+"""Settings of [training] that a classic recipe does not keep."""
+
+
+def classic(recipe: Recipe) -> Recipe:
+    """The recipe with the classic settings; its data, sizes, steps, dropout and decoding stay."""
+    usual = {
+        **{f"model.{each.name}": each.default for each in fields(ModelRecipe) if each.name not in KEPT},
+        **{f"training.{each.name}": each.default for each in fields(TrainingConfig) if each.name in RATE},
+        **{f"optimizer.{each.name}": each.default for each in fields(OptimizerConfig)},
+    }
+    return override(recipe, usual)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError
-from glassformer.train.estimate.find_rate import Sweep, find_learning_rate
+from glassformer.train.run.trial import Sweep, find_learning_rate
 from train.examples import assert_same, batch, model, weights
 
 DATA = [batch("encoder-decoder", [(3, 5), (1, 1), (6, 2)])] * 60

@@ -7,9 +7,9 @@ import torch
 
 from glassformer import train_steps
 from glassformer.base.errors import ConfigError
-from glassformer.train.estimate.gradient_noise import Norms, gradient_noise, noise_of
 from glassformer.train.objective import objective_for
-from glassformer.train.optim.schedule import Schedule
+from glassformer.train.run.trial import Norms, gradient_noise, noise_of
+from glassformer.train.schedule import Schedule
 from train.examples import assert_same, batch, model, weights
 
 

@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from glassformer import Schedule, recompute, train_steps
-from glassformer.train.estimate.memory import (
+from glassformer.train.loss import loss_of
+from glassformer.train.objective import objective_for
+from glassformer.train.optimizer import build_optimizer
+from glassformer.train.run.memory import (
     FIRST_PRODUCT,
     PRODUCT,
     Stretch,
@@ -15,10 +18,7 @@ from glassformer.train.estimate.memory import (
     in_groups,
     kept_by,
 )
-from glassformer.train.loss import loss_of
-from glassformer.train.objective import objective_for
-from glassformer.train.optim.optimizer import build_optimizer
-from glassformer.train.optim.optimizer_config import OptimizerConfig
+from glassformer.train.settings import OptimizerConfig
 from train.examples import batch, model
 
 ROWS = [(6, 9), (5, 8), (6, 7), (2, 3)]

@@ -10,10 +10,10 @@ import torch
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.decode.classify import label_probabilities
 from glassformer.store.checkpoint import load, load_mean
+from glassformer.train.evaluate import evaluate_committee
 from glassformer.train.finished.use import answer_lines, evaluate
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.session import start
-from glassformer.train.score.labels import evaluate_committee
 from train.examples import follow, recipe
 from train.test_classifier import DEV, TEXTS, asked, write
 
@@ -141,7 +141,7 @@ def test_other_labels_are_refused_before_a_line_is_read(runs, tmp_path, monkeypa
     said = f"{tmp_path / 'run'} lacks 'cat', which {runs[0]} has"
     with pytest.raises(ConfigError, match=said):
         next(answer_lines(runs[0], (pytest.fail("read") for _ in "x"), 1, others=[tmp_path / "run"]))
-    monkeypatch.setattr("glassformer.train.finished.committee.read_pairs_split", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("glassformer.train.finished.loading.read_pairs_split", lambda *_: pytest.fail("read"))
     with pytest.raises(ConfigError, match=said):
         evaluate(runs[0], load_recipe(runs[0] / "recipe.toml"), others=[tmp_path / "run"])
 
@@ -153,6 +153,6 @@ def test_all_run_with_the_threads_of_the_first(runs, monkeypatch):
         seen.append(torch.get_num_threads())
         return evaluate_committee(*given, **more)
 
-    monkeypatch.setattr("glassformer.train.finished.committee.evaluate_committee", score)
+    monkeypatch.setattr("glassformer.train.finished.loading.evaluate_committee", score)
     evaluate(runs[0], override(load_recipe(runs[0] / "recipe.toml"), {"decode.threads": 2}), others=runs[1:])
     assert seen == [2]

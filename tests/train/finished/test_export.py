@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from glassformer.base.errors import GlassformerError
 from glassformer.store.checkpoint import load, load_mean
 from glassformer.store.folders import checkpoints
-from glassformer.train.finished.export import export_run
+from glassformer.train.finished.loading import export_run
 from glassformer.train.run.session import start
 from train.examples import follow, recipe
 from train.text_examples import book, shelf, text_recipe

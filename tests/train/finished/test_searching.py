@@ -14,9 +14,7 @@ from glassformer.decode.choose import filters_of
 from glassformer.decode.constraints import Constraints
 from glassformer.decode.stream import Piece
 from glassformer.train.finished import writing
-from glassformer.train.finished.guessing import Guessing
-from glassformer.train.finished.room import Room
-from glassformer.train.finished.writing import Writer
+from glassformer.train.finished.writing import Guessing, Room, Writer
 from train.finished.test_writing import WINDOW, of_run, text_run, texts
 
 

@@ -12,13 +12,13 @@ from glassformer.data.kinds import LAYOUTS
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
 from glassformer.decode.constraints import Constraints
 from glassformer.decode.filters import Context, unwritten, without
-from glassformer.train.finished import committee
+from glassformer.train.evaluate import evaluate_model
+from glassformer.train.finished import loading
 from glassformer.train.finished.use import translate
 from glassformer.train.finished.writing import Writer
 from glassformer.train.recipe import load_recipe, override
+from glassformer.train.run.beginning import prepare_split
 from glassformer.train.run.session import start
-from glassformer.train.score.evaluate import evaluate_model
-from glassformer.train.sources.prepare import prepare_split
 from train.examples import follow, recipe
 from train.text_examples import book, text_recipe
 
@@ -39,7 +39,7 @@ def run(request, tmp_path_factory) -> Path:
 def written(run: Path) -> dict[str, list[str]]:
     """What a run says to the same sources by each way to ask it."""
     own = load_recipe(run / "recipe.toml")
-    found = committee.load_run(run, own)
+    found = loading.load_run(run, own)
     split = prepare_split(own, found.tokenizers, "dev")
     asked = {"layout": own.data.layout, "max_new_tokens": 4}
     targets = [pair.target for pair in split.pairs]
@@ -59,7 +59,7 @@ def written(run: Path) -> dict[str, list[str]]:
 
 def test_what_a_model_likes_best_is_not_written_where_it_is_special(run, monkeypatch):
     never = unwritten(LAYOUTS[load_recipe(run / "recipe.toml").data.layout].decoder)
-    plain, load_run = written(run), committee.load_run
+    plain, load_run = written(run), loading.load_run
 
     def liking(*given):
         found = load_run(*given)
@@ -68,7 +68,7 @@ def test_what_a_model_likes_best_is_not_written_where_it_is_special(run, monkeyp
         found.model.head.register_forward_hook(lambda module, inputs, output: output + liked)
         return found
 
-    monkeypatch.setattr(committee, "load_run", liking)
+    monkeypatch.setattr(loading, "load_run", liking)
     assert written(run) == plain
     assert all("<unk>" not in each for texts in plain.values() for each in texts)
 

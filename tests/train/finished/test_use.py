@@ -61,7 +61,7 @@ def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch, precis
         return for_decoding(model, precision, cache)
 
     monkeypatch.setattr("glassformer.train.finished.use.prepared", watched)
-    monkeypatch.setattr("glassformer.train.score.evaluate.prepared", watched)
+    monkeypatch.setattr("glassformer.train.evaluate.prepared", watched)
     asked = override(plain, {"decode.precision": precision})
     assert len(list(translate(run, numbered(LINES), 2, asked))) == len(LINES)
     assert rounded.keys() == {precision}
@@ -78,7 +78,7 @@ def test_steps_are_compiled_where_that_is_asked_for_and_never_in_training(run, t
         return model
 
     monkeypatch.setattr("glassformer.train.finished.use.prepared", watched)
-    monkeypatch.setattr("glassformer.train.score.evaluate.prepared", watched)
+    monkeypatch.setattr("glassformer.train.evaluate.prepared", watched)
     plain = load_recipe(run / "recipe.toml")
     asked = override(plain, {"decode.compile": True})
     for given in (plain, asked):

@@ -15,8 +15,7 @@ from glassformer.decode.sampling import Sampling
 from glassformer.decode.stream import Piece
 from glassformer.fast import put_on_decoding
 from glassformer.train.finished import loading
-from glassformer.train.finished.guessing import Guessing
-from glassformer.train.finished.writing import USUAL_TOKENS, Writer
+from glassformer.train.finished.writing import USUAL_TOKENS, Guessing, Writer
 from glassformer.train.recipe import Recipe, load_recipe, override
 from glassformer.train.run.session import start
 from specimens import native_cpp
@@ -113,7 +112,7 @@ def test_a_draft_has_the_threads_of_the_run_that_writes(run, monkeypatch):
         seen.append(torch.get_num_threads())
         return loading.load_run(*given)
 
-    monkeypatch.setattr("glassformer.train.finished.guessing.load_run", load_run)
+    monkeypatch.setattr("glassformer.train.finished.writing.load_run", load_run)
     own = override(of_run(run, max_new_tokens=5), {"decode.threads": 2})
     assert texts([*Writer(run, own, Guessing(run)).write(["ab"])])
     assert seen == [2]

@@ -12,14 +12,13 @@ from glassformer.data.kinds import LABEL
 from glassformer.decode.answer import answer
 from glassformer.nn.ensemble import Ensemble
 from glassformer.store.checkpoint import load, load_mean
-from glassformer.train.finished.committee import load_runs
-from glassformer.train.finished.ranked import Asked
-from glassformer.train.finished.use import evaluate, translate
+from glassformer.train.evaluate import evaluate_model
+from glassformer.train.finished.loading import load_runs
+from glassformer.train.finished.use import Asked, evaluate, translate
 from glassformer.train.finished.writing import Writer
 from glassformer.train.recipe import Recipe, load_recipe, override
+from glassformer.train.run.beginning import prepare_split
 from glassformer.train.run.session import start
-from glassformer.train.score.evaluate import evaluate_model
-from glassformer.train.sources.prepare import prepare_split
 from train.examples import follow, recipe
 from train.finished.test_use import never_ends
 from train.test_classifier import asked
@@ -118,7 +117,7 @@ def test_the_device_is_that_of_the_first(runs, monkeypatch):
         seen.append(its.training.device)
         return load(run)
 
-    monkeypatch.setattr("glassformer.train.finished.committee.load_run", note)
+    monkeypatch.setattr("glassformer.train.finished.loading.load_run", note)
     load_runs(runs[0], override(own(runs[0]), {"training.device": "auto"}), runs[1:])
     assert seen == ["auto"] * 3
 

@@ -8,9 +8,9 @@ import torch
 from glassformer.base.errors import CheckpointError
 from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.store.folders import step_folder
-from glassformer.train.optim.average import Average
+from glassformer.train import evaluate as evaluate_module
+from glassformer.train.optimizer import Average
 from glassformer.train.run.session import start
-from glassformer.train.score import evaluate as evaluate_module
 from train.examples import assert_close, assert_same, follow, model, recipe, weights
 
 MEMORY = 0.7

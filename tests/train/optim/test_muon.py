@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.train.optim.optimizer import build_optimizer
-from glassformer.train.optim.optimizer_config import OptimizerConfig
+from glassformer.train.optimizer import build_optimizer
+from glassformer.train.settings import OptimizerConfig
 from train.examples import model, weights
 
 RATE, MOMENTUM, DECAY = 0.01, 0.9, 0.3

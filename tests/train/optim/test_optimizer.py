@@ -15,10 +15,10 @@ from glassformer.nn.outputs import Lm
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.train.loop import train_steps
-from glassformer.train.optim.optimizer import OPTIMIZERS, build_optimizer, load_optimizer_state, optimizer_state
-from glassformer.train.optim.optimizer_config import OPTIMIZERS as NAMES
-from glassformer.train.optim.optimizer_config import OptimizerConfig
-from glassformer.train.optim.schedule import Schedule
+from glassformer.train.optimizer import OPTIMIZERS, build_optimizer, load_optimizer_state, optimizer_state
+from glassformer.train.schedule import Schedule
+from glassformer.train.settings import OPTIMIZERS as NAMES
+from glassformer.train.settings import OptimizerConfig
 from train.examples import LAYOUTS, assert_same, batch, model, weights
 
 RATE, BETAS, EPSILON, DECAY = 0.01, (0.9, 0.98), 1e-9, 0.3

@@ -9,7 +9,7 @@ from glassformer.base.errors import ConfigError, ResourceError
 from glassformer.fast import native
 from glassformer.fast import orthogonal as module
 from glassformer.fast.orthogonal import by_cpp, iterate, serves
-from glassformer.train.optim.muon import by_products, orthogonal, scaled
+from glassformer.train.muon import by_products, orthogonal, scaled
 
 SHAPES = [(5, 5), (3, 8), (8, 3)]
 SIDES = [(1, 1), (1, 5), (7, 7), (16, 16), (17, 33), (33, 17), (6, 300), (300, 6), (70, 530), (130, 130)]

@@ -9,7 +9,7 @@ import pytest
 
 from glassformer.base.errors import ConfigError
 from glassformer.train import settings
-from glassformer.train.optim.schedule import SCHEDULES, Schedule
+from glassformer.train.schedule import SCHEDULES, Schedule
 
 PEAK, LEAST, STEPS = 3e-3, 1e-4, 10_000
 FALL = 8_000

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.train.optim.muon import Adafactor, AdamW
+from glassformer.train.muon import Adafactor, AdamW
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.train.estimate.outlook import look_ahead
+from glassformer.train.run.beginning import prepare
+from glassformer.train.run.outlook import look_ahead
 from glassformer.train.run.session import resume, start
-from glassformer.train.sources.prepare import prepare
 from train.examples import STEPS, assert_same_end, follow, killed_after, recipe
 
 WARM = {
@@ -53,7 +53,7 @@ def test_time_is_measured_on_full_batches(tmp_path, monkeypatch):
     seen = []
     real = prepare(recipe(**WARM)).__class__.batches
     monkeypatch.setattr(
-        "glassformer.train.sources.pairs_data.PairsData.batches",
+        "glassformer.train.pairs_data.PairsData.batches",
         lambda self, start: (seen.append(start), real(self, start))[1],
     )
     look_ahead(recipe(**WARM), tmp_path)

@@ -7,9 +7,9 @@ import pytest
 from glassformer.base.errors import ConfigError
 from glassformer.base.launched import Launched
 from glassformer.train.ranks.distributed import Ranks
-from glassformer.train.ranks.distributed_settings import DistributedConfig
 from glassformer.train.recipe import Recipe, override
 from glassformer.train.run.session import resume, start
+from glassformer.train.settings import DistributedConfig
 from train.examples import recipe, texts
 
 

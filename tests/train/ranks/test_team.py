@@ -9,9 +9,9 @@ from glassformer import Batch
 from glassformer.base.launched import Launched
 from glassformer.train.loop import train_steps
 from glassformer.train.objective import objective_for
-from glassformer.train.optim.schedule import Schedule
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.ranks.team import Team, pieces_of
+from glassformer.train.schedule import Schedule
 from train.examples import Told, batch, model
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import ConfigError
+from glassformer.train import records as records
 from glassformer.train.recipe import load_recipe
-from glassformer.train.record import records
-from glassformer.train.record.report import Reporter
+from glassformer.train.report import Reporter
 from glassformer.train.run.session import resume, start
 from train.examples import STEPS, assert_same_end, killed_after, recipe
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import CheckpointError
-from glassformer.train.record.events import Progress
-from glassformer.train.record.records import Lines, drop_beyond
+from glassformer.train.records import Lines, Progress, drop_beyond
 from train.shown import events, follow, report
 
 

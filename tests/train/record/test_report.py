@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from glassformer.train.record.events import Evaluated, Finished, Progress, Sample, Started, Stopped
-from glassformer.train.record.report import Reporter
+from glassformer.train.records import Evaluated, Finished, Progress, Sample, Started, Stopped
+from glassformer.train.report import Reporter
 from train.shown import STEPS, Terminal, evaluated, events, follow, report
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from glassformer.train.record.records import bytes_text, duration, figure, line_interval, printable
+from glassformer.train.records import bytes_text, duration, figure, line_interval, printable
 
 
 def test_printable():

@@ -10,7 +10,7 @@ from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import dumps_recipe, load_recipe
-from glassformer.train.record.events import Saved, Started
+from glassformer.train.records import Saved, Started
 from glassformer.train.run.session import resume, start
 from train.examples import STEPS, assert_same, assert_same_end, follow, killed_after, recipe, texts, weights
 

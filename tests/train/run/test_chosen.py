@@ -9,11 +9,11 @@ from glassformer.fast import for_training
 from glassformer.nn.mask import Mask
 from glassformer.nn.rules import ATTEND, RULES
 from glassformer.nn.transformer import Transformer
-from glassformer.train.record.events import Started
-from glassformer.train.run import chosen as module
-from glassformer.train.run.chosen import attention, chosen
+from glassformer.train.records import Started
+from glassformer.train.run import outlook as module
+from glassformer.train.run.beginning import model_config, prepare
+from glassformer.train.run.outlook import attention, chosen
 from glassformer.train.run.session import start
-from glassformer.train.sources.prepare import model_config, prepare
 from specimens import native_cpp
 from train.examples import assert_same, follow, recipe, weights
 

@@ -9,9 +9,9 @@ import torch
 
 from glassformer import train_steps
 from glassformer.base.errors import DivergedError
-from glassformer.train.optim.optimizer import build_optimizer
-from glassformer.train.optim.optimizer_config import OptimizerConfig
-from glassformer.train.optim.schedule import Schedule
+from glassformer.train.optimizer import build_optimizer
+from glassformer.train.schedule import Schedule
+from glassformer.train.settings import OptimizerConfig
 from train.examples import VOCAB, batch, model, weights
 
 DATA = batch("encoder-decoder", [(3, 5), (1, 1), (6, 2)])

@@ -14,11 +14,9 @@ from glassformer.store.export import write_pretrained
 from glassformer.train.finished.use import evaluate
 from glassformer.train.finished.writing import Writer
 from glassformer.train.recipe import load_recipe, override
-from glassformer.train.run import imported
-from glassformer.train.run.beginning import begin
-from glassformer.train.run.imported import import_run
+from glassformer.train.run import beginning
+from glassformer.train.run.beginning import begin, import_run, model_config
 from glassformer.train.run.session import resume, start
-from glassformer.train.sources.prepare import model_config
 from store.export_examples import EXAMPLES, READING, decoder, tokenizer
 from store.pretrained_examples import END, TEXT, pretrained
 from train.examples import follow
@@ -107,7 +105,7 @@ def test_the_recipe_of_each_family_builds_its_model(tmp_path, family, chosen):
 
 
 def test_a_window_too_long_to_train_with_is_shorter_and_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(imported, "LONGEST", 16)
+    monkeypatch.setattr(beginning, "LONGEST", 16)
     pretrained(tmp_path / "gpt2", begun)
     assert import_run(tmp_path / "gpt2", tmp_path / "run").notes == [
         "window: 16 of the 32 tokens that the model reads (data.window in recipe.toml)"
@@ -118,7 +116,7 @@ def test_a_window_too_long_to_train_with_is_shorter_and_told(tmp_path, monkeypat
 
 def test_nothing_is_left_of_a_run_that_could_not_be_written(tmp_path, monkeypatch):
     pretrained(tmp_path / "gpt2")
-    monkeypatch.setattr(imported, "save", full)
+    monkeypatch.setattr(beginning, "save", full)
     with pytest.raises(ResourceError):
         import_run(tmp_path / "gpt2", tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -18,7 +18,7 @@ from glassformer.nn.presets import preset
 from glassformer.store.checkpoint import load, save
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import anchored, dumps_recipe
-from glassformer.train.record.events import Evaluated, Finished, Progress, Saved, Started, Stopped
+from glassformer.train.records import Evaluated, Finished, Progress, Saved, Started, Stopped
 from glassformer.train.run import running
 from glassformer.train.run import session as module
 from glassformer.train.run.resumable import refuse_other_model

@@ -12,8 +12,8 @@ import pytest
 from glassformer.base.errors import CheckpointError, ResourceError
 from glassformer.store.checkpoint import write_snapshot
 from glassformer.store.folders import checkpoints
-from glassformer.train.record.events import Finished, Progress, Saved
-from glassformer.train.record.report import Reporter
+from glassformer.train.records import Finished, Progress, Saved
+from glassformer.train.report import Reporter
 from glassformer.train.run import saving
 from glassformer.train.run.session import resume, start
 from store import examples
@@ -72,7 +72,7 @@ def test_read_only_folder_is_told(tmp_path, monkeypatch):
 def test_figures_are_on_the_disk_before_the_checkpoint(tmp_path, monkeypatch):
     """Else a power cut could take those of steps that are never trained again."""
     order, run = [], tmp_path / "run"
-    monkeypatch.setattr("glassformer.train.record.records.sync_file", lambda path: order.append(path.name))
+    monkeypatch.setattr("glassformer.train.records.sync_file", lambda path: order.append(path.name))
 
     def write(folder: Path, snapshot):
         assert f'"step": {int(folder.name[5:])},' in (run / "metrics.jsonl").read_text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from glassformer.base.launched import Launched
 from glassformer.store.checkpoint import load
 from glassformer.train.ranks.distributed import Ranks
-from glassformer.train.record.events import Progress, Saved, Stopped
+from glassformer.train.records import Progress, Saved, Stopped
 from glassformer.train.run.session import start
 from train.examples import follow, recipe
 

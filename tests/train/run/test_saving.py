@@ -14,10 +14,10 @@ import torch
 from glassformer.base.errors import ResourceError
 from glassformer.store.checkpoint import load, load_optimizer, take_snapshot, write_snapshot
 from glassformer.store.folders import checkpoints, newest, step_folder
-from glassformer.train.record.events import Evaluated, Finished, Progress, Saved, Stopped, Unsaved
+from glassformer.train.evaluate import Scores
+from glassformer.train.records import Evaluated, Finished, Progress, Saved, Stopped, Unsaved
 from glassformer.train.run import saving
 from glassformer.train.run.session import resume, start
-from glassformer.train.score.evaluate import Scores
 from store import examples
 from train.examples import assert_same, assert_same_end, follow, recipe, weights
 
@@ -185,7 +185,7 @@ def script(monkeypatch, values: list[float]) -> None:
     def evaluate_model(network, encoded, *rest, **settings):
         return Scores({"loss": left.pop(0), "n": 6}, ["a"] * len(encoded))
 
-    monkeypatch.setattr("glassformer.train.score.evaluate.evaluate_model", evaluate_model)
+    monkeypatch.setattr("glassformer.train.evaluate.evaluate_model", evaluate_model)
 
 
 def test_the_best_is_kept_until_the_next_best_is_on_the_disk(tmp_path, monkeypatch, disk):

@@ -12,12 +12,12 @@ from glassformer.base.errors import DivergedError
 from glassformer.store import folders
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import check, checkpoints, sha256, step_folder
+from glassformer.train import evaluate as evaluate_module
+from glassformer.train.evaluate import Scores
 from glassformer.train.ranks.distributed import ALONE
-from glassformer.train.record.events import Evaluated, Finished, Progress, Saved, Stopped
+from glassformer.train.records import Evaluated, Finished, Progress, Saved, Stopped
 from glassformer.train.run import session
 from glassformer.train.run.session import resume, start
-from glassformer.train.score import evaluate as evaluate_module
-from glassformer.train.score.evaluate import Scores
 from train.examples import STEPS, assert_same, follow, recipe, weights
 
 

@@ -10,9 +10,8 @@ import torch
 from glassformer.data.trajectories.windows import as_done, as_read
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
-from glassformer.train.score.actions import action_scores
-from glassformer.train.sources.prepare import model_config, prepare
-from glassformer.train.sources.trajectory_data import windows_of
+from glassformer.train.run.beginning import model_config, prepare
+from glassformer.train.trajectory_data import action_scores, windows_of
 from train.trajectory_examples import acting, log
 
 

@@ -7,9 +7,9 @@ from sacrebleu.metrics import BLEU
 
 from glassformer.base.errors import ConfigError
 from glassformer.data.config import DataConfig
+from glassformer.train.evaluate import Choice, bleu_and_chrf, bleu_choice, tokenizer_for
 from glassformer.train.run.resumable import Best
 from glassformer.train.run.running import deciding, rank, still_constant
-from glassformer.train.score.bleu import Choice, bleu_and_chrf, bleu_choice, tokenizer_for
 from glassformer.train.tasks.pairs import Pairs
 
 REFERENCES = {
@@ -51,7 +51,7 @@ def test_short_references_are_scored_up_to_the_longest_and_say_so():
 
 def test_a_setting_comes_first_and_what_is_not_installed_is_refused_by_name(monkeypatch):
     assert bleu_choice(["猫坐在垫子上"], "char").tokenizer == "char"
-    monkeypatch.setattr("glassformer.train.score.bleu.find_spec", lambda name: None if name == "mecab_ko" else name)
+    monkeypatch.setattr("glassformer.train.evaluate.find_spec", lambda name: None if name == "mecab_ko" else name)
     with pytest.raises(ConfigError, match=r"'ko-mecab'.*mecab_ko, .* pip install 'sacrebleu\[ko\]'"):
         bleu_choice(["나는 학교에 갔습니다"], "ko-mecab")
     for settings, words in (

@@ -17,11 +17,9 @@ from glassformer.decode.answer import Answer, nothing
 from glassformer.decode.beam_settings import ONE_BEAM
 from glassformer.decode.filters import unwritten
 from glassformer.decode.sampling import GREEDY
+from glassformer.train import evaluate as evaluate
+from glassformer.train.evaluate import Choice, any_match, as_written, evaluate_model, mean_loss, token_accuracy
 from glassformer.train.objective import objective_for
-from glassformer.train.score import evaluate
-from glassformer.train.score.bleu import Choice
-from glassformer.train.score.evaluate import any_match, as_written, evaluate_model, token_accuracy
-from glassformer.train.score.outputs import mean_loss
 from train.examples import model, sequences
 
 PAIRS = [

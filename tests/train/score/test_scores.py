@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from glassformer.base.errors import DataError
-from glassformer.train.score.scores import (
+from glassformer.train.evaluate import (
     accuracy,
     class_scores,
     confusion,

@@ -8,11 +8,11 @@ import torch
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.generate import generate
 from glassformer.nn.transformer import Transformer
+from glassformer.train import text_score as text_samples
 from glassformer.train.objective import objective_for
-from glassformer.train.record.records import printable
-from glassformer.train.score import text_samples
-from glassformer.train.score.text_samples import shown
-from glassformer.train.sources.prepare import model_config, prepare
+from glassformer.train.records import printable
+from glassformer.train.run.beginning import model_config, prepare
+from glassformer.train.text_score import shown
 from train.text_examples import WINDOW, book, shelf, text_recipe, words
 
 

@@ -11,11 +11,10 @@ import torch
 from glassformer.base.errors import DataError, GlassformerError
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.nn.transformer import Transformer
+from glassformer.train import text_score as text_score
 from glassformer.train.objective import objective_for
-from glassformer.train.score import text_score
-from glassformer.train.score.text_score import exponential, text_scores
-from glassformer.train.sources.prepare import model_config, prepare, prepare_split
-from glassformer.train.sources.text_batches import reader_of
+from glassformer.train.run.beginning import model_config, prepare, prepare_split
+from glassformer.train.text_score import exponential, reader_of, text_scores
 from train.text_examples import WINDOW, book, shelf, text_recipe, words
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.train.sources.prepare import prepare
+from glassformer.train.run.beginning import prepare
 from train.text_examples import book, text_recipe, words
 
 

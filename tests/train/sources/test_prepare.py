@@ -10,7 +10,7 @@ import torch
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.nn.transformer import Transformer
-from glassformer.train.sources.prepare import model_config, prepare, prepare_split
+from glassformer.train.run.beginning import model_config, prepare, prepare_split
 from train.examples import recipe, texts
 
 SOURCE = ["a b c", "b", "c a b", "a a", "b c", "c"]

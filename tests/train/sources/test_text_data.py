@@ -13,7 +13,7 @@ from glassformer.data.config import OBJECTIVES
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
 from glassformer.train.recipe import override
-from glassformer.train.sources.prepare import model_config, prepare, prepare_split
+from glassformer.train.run.beginning import model_config, prepare, prepare_split
 from glassformer.train.tasks.text import places
 from train.text_examples import WINDOW, book, shelf, text_recipe, words
 

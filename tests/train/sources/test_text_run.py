@@ -10,12 +10,12 @@ import torch
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.store.checkpoint import load
 from glassformer.study.result import score
-from glassformer.train.estimate.outlook import look_ahead
-from glassformer.train.estimate.trial import noise_over, search
 from glassformer.train.finished.use import answer_lines, evaluate, parameters, translate
 from glassformer.train.recipe import load_recipe, override
-from glassformer.train.record.events import Evaluated, Finished
+from glassformer.train.records import Evaluated, Finished
+from glassformer.train.run.outlook import look_ahead
 from glassformer.train.run.session import resume, start
+from glassformer.train.run.trial import noise_over, search
 from train.examples import STEPS, assert_same_end, follow
 from train.text_examples import book, shelf, text_recipe, words
 

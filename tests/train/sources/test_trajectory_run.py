@@ -12,12 +12,12 @@ from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.data.trajectories.spaces import Spaces
 from glassformer.data.trajectories.windows import spaces_of
 from glassformer.store.checkpoint import load
-from glassformer.train.estimate.outlook import look_ahead
 from glassformer.train.finished.use import evaluate
 from glassformer.train.recipe import load_recipe, override
-from glassformer.train.record.events import Evaluated, Finished, Progress
+from glassformer.train.records import Evaluated, Finished, Progress
+from glassformer.train.run.beginning import prepare
+from glassformer.train.run.outlook import look_ahead
 from glassformer.train.run.session import resume, start
-from glassformer.train.sources.prepare import prepare
 from train.examples import STEPS, assert_same_end, follow
 from train.text_examples import text_recipe
 from train.trajectory_examples import acting, log

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from glassformer.base.errors import ConfigError
-from glassformer.train.classic import classic
-from glassformer.train.recipe import Recipe, load_recipe
+from glassformer.train.recipe import Recipe, classic, load_recipe
 
 
 def recipe_of(target: str, options: Mapping[str, str]) -> Recipe:

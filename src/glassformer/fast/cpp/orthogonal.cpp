@@ -1,4 +1,4 @@
-// Newton-Schulz iterations of many matrices, for Muon (train/optim/orthogonal.py).
+// Newton-Schulz iterations of many matrices, for Muon (train/muon.py).
 //
 // Each multiplies X by the polynomial P = a I + b Y + c Y^2 of Y = X X^T. Polynomials of one matrix commute, so their
 // product T can be kept instead of X, and P (P Y) is the next Y: the long rows of X are read once to make the first Y

@@ -22,8 +22,8 @@ from glassformer.lens.ablate import all_heads
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective, Targets, next_token
 from glassformer.train.recipe import Recipe
-from glassformer.train.sources.text_batches import reader_of
-from glassformer.train.sources.text_data import SCORED_WITH, TextSplit
+from glassformer.train.text_data import SCORED_WITH, TextSplit
+from glassformer.train.text_score import reader_of
 
 TRIES = 400
 """How many draws to try for one source before giving up on its length; a twentieth is held out for testing."""

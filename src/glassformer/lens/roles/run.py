@@ -19,15 +19,14 @@ from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.folders import checkpoints
 from glassformer.train.finished.loading import dev_split, load_run
 from glassformer.train.objective import objective_for
+from glassformer.train.pairs_data import PairsSplit
 from glassformer.train.recipe import Recipe, load_recipe
-from glassformer.train.run.build import as_recipe, objective_of
-from glassformer.train.sources.pairs_data import PairsSplit
-from glassformer.train.sources.prepare import prepare_split
-from glassformer.train.sources.text_data import TextSplit
+from glassformer.train.run.beginning import as_recipe, objective_of, prepare_split
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.pairs import Pairs
 from glassformer.train.tasks.task import EXPLORE
 from glassformer.train.tasks.text import Text
+from glassformer.train.text_data import TextSplit
 
 SEQUENCES, SCORED = 400, 1000
 """The number of sequences for scoring roles, and the number to answer with and without each head."""

@@ -21,9 +21,9 @@ from glassformer.nn.transformer import Transformer
 from glassformer.proof.check.table import NotTestedError
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.objective import Objective
+from glassformer.train.pairs_data import PairsSplit, read_pairs_split
 from glassformer.train.recipe import Recipe
-from glassformer.train.run.build import as_recipe, new_model, objective_of, refuse_changed
-from glassformer.train.sources.pairs_data import PairsSplit, read_pairs_split
+from glassformer.train.run.beginning import as_recipe, new_model, objective_of, refuse_changed
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.pairs import Pairs as PairsTask
 

@@ -11,7 +11,7 @@ from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import Loaded
 from glassformer.store.folders import check, checkpoints
-from glassformer.train.record.records import FIGURES, dated_lines, step_of
+from glassformer.train.records import FIGURES, dated_lines, step_of
 
 OK, WARNING, FAILURE, NOT_PROBED = "ok", "warning", "failure", "not probed"
 STATES = (OK, WARNING, FAILURE, NOT_PROBED)

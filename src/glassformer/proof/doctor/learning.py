@@ -19,10 +19,10 @@ from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.train.loop import Update
 from glassformer.train.loss import loss_of
-from glassformer.train.optim.optimizer import build_optimizer
-from glassformer.train.optim.optimizer_config import OptimizerConfig
-from glassformer.train.optim.schedule import Schedule
+from glassformer.train.optimizer import build_optimizer
 from glassformer.train.ranks.team import Team
+from glassformer.train.schedule import Schedule
+from glassformer.train.settings import OptimizerConfig
 
 NEAR, FAR = 0.25, 0.4
 """In nats: a first loss further than NEAR from that of guessing is a warning, further than FAR a failure."""

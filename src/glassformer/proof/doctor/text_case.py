@@ -17,13 +17,13 @@ from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import LONGEST, Case, Pairs
 from glassformer.proof.doctor.trajectory_case import TrajectoryCase
 from glassformer.store.checkpoint import Loaded
+from glassformer.train.pairs_data import PairsSplit
 from glassformer.train.recipe import Recipe
-from glassformer.train.sources.pairs_data import PairsSplit
-from glassformer.train.sources.text_batches import reader_of
-from glassformer.train.sources.text_data import TextSplit, text_split, text_tokenizers
 from glassformer.train.tasks import Task, task_of
 from glassformer.train.tasks.text import Text
 from glassformer.train.tasks.trajectories import Trajectories
+from glassformer.train.text_data import TextSplit, text_split, text_tokenizers
+from glassformer.train.text_score import reader_of
 
 
 def case_of(run: Path, recipe: Recipe) -> Case:

@@ -10,7 +10,7 @@ from glassformer.proof.check.table import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.store.checkpoint import Loaded
-from glassformer.train.sources.pairs_data import PairsSplit
+from glassformer.train.pairs_data import PairsSplit
 
 SAMPLE = 1000
 """How many texts per side are encoded and decoded."""

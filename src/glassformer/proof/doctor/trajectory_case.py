@@ -19,8 +19,8 @@ from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Probe, Seen
 from glassformer.proof.doctor.texts import CHANGED, UNREADABLE
 from glassformer.store.checkpoint import Loaded
-from glassformer.train.sources.pairs_data import PairsSplit
-from glassformer.train.sources.trajectory_data import (
+from glassformer.train.pairs_data import PairsSplit
+from glassformer.train.trajectory_data import (
     TrajectorySplit,
     prepare_trajectories,
     prepare_trajectory_split,

@@ -10,34 +10,88 @@ from typing import NamedTuple, TypeVar
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.base.runtime import Threads, choose_threads, threads_kept
 from glassformer.decode.answer import ASKED, MODELS, USUAL, Answer, answers, limit_of, nothing
+from glassformer.decode.beam import length_penalty
 from glassformer.decode.committee import Member, shared_labels
 from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints
 from glassformer.decode.filters import unwritten
 from glassformer.decode.prepare import prepared
+from glassformer.decode.read_back import Link, read_back
 from glassformer.nn.count import Row, count_parameters
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
-from glassformer.train.finished.committee import (
+from glassformer.train.evaluate import BY_LENGTH
+from glassformer.train.finished.loading import (
     as_long,
+    dev_split,
     load_members,
     load_runs,
     naming,
     recipes_of,
+    refuse_unscorable,
     score_committee,
     shortest_of,
+    tell_decoding,
+    with_report,
 )
-from glassformer.train.finished.loading import dev_split, tell_decoding
-from glassformer.train.finished.other_data import refuse_unscorable
-from glassformer.train.finished.passed_over import told
-from glassformer.train.finished.ranked import Asked, Ranked, ranked
 from glassformer.train.recipe import Recipe, load_recipe
-from glassformer.train.record.events import Metric
-from glassformer.train.run.build import objective_of, refuse_changed
+from glassformer.train.records import Metric
+from glassformer.train.run.beginning import objective_of, prepare_split, refuse_changed
 from glassformer.train.sample_lengths import Untrained, untrained
-from glassformer.train.score.evaluate import BY_LENGTH
-from glassformer.train.sources.prepare import prepare_split
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.task import TRANSLATE, LineAnswer, ReadLine
+
+
+class Asked(NamedTuple):
+    """What is asked for with the answers to each line."""
+
+    n_best: int = 1
+    scores: bool = False
+    alignments: bool = False
+
+
+class Ranked(NamedTuple):
+    """One of the answers to a line."""
+
+    text: str
+    log_probability: float | None
+    score: float | None
+    complete: bool
+    tokens: list[str]
+    links: list[Link]
+
+
+def ranked(
+    loaded: Loaded,
+    sources: Sequence[Sequence[int]],
+    answers: Sequence[Sequence[Answer]],
+    asked: Asked,
+    alpha: float,
+    batch_size: int,
+) -> list[list[Ranked]]:
+    """The answers to each source, with what was asked for.
+
+    A beam's scores are its own. Without a beam the log-probability is the model's, and the score is that divided by the
+    length penalty with `alpha`. Errors: `ConfigError` if the model cannot give them.
+    """
+    flat = [(source, each) for source, found in zip(sources, answers, strict=True) for each in found]
+    unscored = asked.scores and any(each.score is None for _, each in flat)
+    again = None
+    if asked.alignments or unscored:
+        of, written = [source for source, _ in flat], [each for _, each in flat]
+        again = read_back(loaded.model, of, written, batch_size=batch_size, linked=asked.alignments)
+    penalty, target = length_penalty(alpha), loaded.tokenizers.target
+    told: list[Ranked] = []
+    for place, (_, each) in enumerate(flat):
+        total, score = each.log_probability, each.score
+        if again is not None and total is None:
+            chances = again[place].log_probabilities
+            total = sum(chances)
+            score = total / penalty(len(chances))
+        links = [] if again is None else again[place].links
+        told.append(Ranked(target.decode(each.ids), total, score, each.complete, target.names(each.ids), links))
+    rest = iter(told)
+    return [[next(rest) for _ in found] for found in answers]
+
 
 Line = TypeVar("Line")
 Written = TypeVar("Written")
@@ -231,7 +285,7 @@ def _answered(
 
 def best_model(run: Path) -> Transformer:
     """Load the model of the best checkpoint."""
-    loaded = told(load(run))
+    loaded = with_report(load(run))
     refuse_changed(run, loaded, load_recipe(run / "recipe.toml"))
     return loaded.model
 

@@ -7,26 +7,97 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.base.runtime import Threads
 from glassformer.data.tokens.vocabulary import BOS, EOS, lacking
-from glassformer.decode.answer import ASKED, Limit, Method, limit_of, method_of, nothing
+from glassformer.decode.answer import ASKED, CONTEXTS, Limit, Method, limit_of, method_of, nothing
 from glassformer.decode.choose import filters_of, refuse_certain
 from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints, can_spell, shown_of
 from glassformer.decode.filters import Filter, Named, one_end, unwritten, without
 from glassformer.decode.hypotheses import check_forced
 from glassformer.decode.prepare import prepared
-from glassformer.decode.speculative import Tally
+from glassformer.decode.speculative import Tally, check_guessing, speculative
 from glassformer.decode.stream import LIMITED, Piece, check_stops, goes_on, search_texts, write
-from glassformer.train.finished.committee import load_runs, shortest_of
-from glassformer.train.finished.guessing import Guessing, guessed
-from glassformer.train.finished.loading import tell_decoding
-from glassformer.train.finished.room import CROP, Room
-from glassformer.train.recipe import Recipe
+from glassformer.store.checkpoint import Loaded
+from glassformer.train.finished.loading import load_run, load_runs, placed_like, shortest_of, tell_decoding
+from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.sample_lengths import LENGTHS, Untrained, in_words, untrained
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.task import GENERATE
+
+CROP = " With --crop its end is read."
+"""Advice for a user of the command line."""
+
+
+class Room(NamedTuple):
+    """How much is read at once. A beam search reads prompt and text as a whole and drops nothing at the front."""
+
+    longest: int
+    """In tokens."""
+    drop: int
+    """A prompt that is cropped makes room for one token more than this, if nothing says how long its text may be."""
+    setting: str
+    """What it is called in a recipe."""
+
+    def fitted(self, ids: list[int], number: int, asked: int | None, usual: int, crop: bool) -> tuple[list[int], Limit]:
+        """What is read of a prompt, and the limit of its text: what was asked for, else the usual one or what fits.
+
+        The last token of a text is not read, so it needs no room. With `crop`, the end of the prompt is read that
+        leaves room. Errors: `TooLongError` with the `number` of a prompt that leaves too little.
+        """
+        together = f"A beam search reads a prompt and its text together, at most {self.longest} tokens here"
+        if asked is not None and asked > self.longest:
+            raise TooLongError(
+                f"{together} ({self.setting}), so a text may have at most {self.longest}; got max_new_tokens={asked}. "
+                f"Set max_new_tokens={self.longest} or less."
+            )
+        if crop:
+            needed = min(usual, self.drop + 1, self.longest) if asked is None else asked
+            ids = ids[-(self.longest + 1 - needed) :]
+        room = self.longest + 1 - len(ids)
+        if asked is None:
+            return ids, Limit(usual, ASKED) if usual <= room else Limit(room, CONTEXTS)
+        if asked > room:
+            raise TooLongError(
+                f"{together} ({self.setting}); prompt {number} has {len(ids)}, which leaves room for {room}; got "
+                f"max_new_tokens={asked}. Set max_new_tokens={room} or less, or shorten the prompt.{CROP}"
+            )
+        return ids, Limit(asked, ASKED)
+
+
+# Draft tokens for speculative decoding, from another run or from the text itself.
+
+
+class Guessing(NamedTuple):
+    """The draft run, or the number of tokens that must be in the text already; and the number of guesses at a time."""
+
+    draft: Path | None = None
+    lookup: int = 0
+    guesses: int = 4
+
+
+def guessed(asked: Guessing, loaded: Loaded, recipe: Recipe, first: Sequence[Filter], tally: Tally) -> Method:
+    """The speculative decoding that was asked for; a draft is on the device of the run that writes.
+
+    Errors: `ConfigError` for a draft with other tokenizers, and those of loading it.
+    """
+    draft = None
+    if asked.draft is not None:
+        found = load_run(asked.draft, placed_like(load_recipe(asked.draft / "recipe.toml"), recipe))
+        pairs = zip(found.tokenizers, loaded.tokenizers, strict=True)
+        if any(theirs.to_json() != ours.to_json() for theirs, ours in pairs):
+            raise ConfigError(
+                f"A draft must have the same vocabulary as the run that it guesses for; {asked.draft} has another. "
+                "Train it on the same texts with the same [tokenizer]."
+            )
+        decode = recipe.decode
+        draft = prepared(found.model, decode.precision, decode.cache, compile=decode.compile)
+    check_guessing(loaded.model, draft, asked.lookup, asked.guesses, recipe.decode)
+    of = {"draft": draft, "lookup": asked.lookup, "guesses": asked.guesses}
+    return partial(speculative, **of, sampling=recipe.decode, filters=first, tally=tally)
+
 
 USUAL_TOKENS = 200
 """Tokens of a continuation, if no other number is asked for."""

@@ -2,23 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import shutil
+from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+
+import torch
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.settings import flattened
+from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.dataset import Tokenizers
+from glassformer.data.kinds import LAYOUTS
+from glassformer.data.running.text_settings import TEXT
 from glassformer.data.tokens.words import Labels
+from glassformer.nn.config import ModelConfig
 from glassformer.nn.recipe import ModelRecipe, unread
 from glassformer.nn.transformer import Transformer
-from glassformer.store.checkpoint import Loaded, load
-from glassformer.train.recipe import Recipe, load_recipe
-from glassformer.train.run.build import new_model
+from glassformer.store.checkpoint import Loaded, load, save
+from glassformer.store.files import write_text_atomically
+from glassformer.store.folders import step_folder
+from glassformer.store.lock import RunLock
+from glassformer.store.pretrained import Pretrained, read_pretrained
+from glassformer.train.breaks import BREAKS, break_names
+from glassformer.train.objective import Objective, objective_for
+from glassformer.train.optimizer import build_optimizer
+from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe
+from glassformer.train.run.resumable import IMPORTED, refuse_other_model
+from glassformer.train.run_data import RunData, Split
 from glassformer.train.sample_lengths import LENGTHS, SampleLengths, joined
-from glassformer.train.sources.prepare import prepare
-from glassformer.train.sources.run_data import RunData
+from glassformer.train.settings import TrainingConfig
 from glassformer.train.tasks import task_of
+
+
+class Noted(Protocol):
+    """What was exchanged in a model."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines for the user."""
+        ...
+
+
+Speed = Callable[..., Noted]
+"""Exchanges parts of a model, and of its optimizer if one is given, for faster equals, as `fast.for_training` does."""
+
+
+class Plain(NamedTuple):
+    """Nothing was exchanged."""
+
+    notes: list[str]
+
+
+def plain(model: Transformer, optimizer: torch.optim.Optimizer | None = None) -> Plain:
+    """Leave model and optimizer as they are."""
+    return Plain([])
+
+
+def new_model(recipe: Recipe, tokenizers: Tokenizers) -> Transformer:
+    """The model before its first step, on the CPU; it depends only on the recipe and the vocabularies."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(recipe.training.seed)  # not `torch.manual_seed`: it seeds other devices too
+        model = Transformer(model_config(recipe, tokenizers))
+        if names := break_names(recipe.training.broken):
+            from glassformer.train.surgery import WEIGHTS  # here: only runs with mistakes need it
+
+            for name in names:
+                if name in WEIGHTS:
+                    WEIGHTS[name](model)
+        return as_recipe(model, recipe)
+
+
+def as_recipe(model: Transformer, recipe: Recipe) -> Transformer:
+    """Make the mistakes that the recipe asks for in a model that was built right."""
+    if names := break_names(recipe.training.broken):
+        from glassformer.train.surgery import SURGERY
+
+        for name in names:
+            if name in SURGERY:
+                SURGERY[name](model)
+    return model
+
+
+def refuse_changed(run: Path, loaded: Loaded, recipe: Recipe) -> None:
+    """Refuse a run whose recipe now asks for another model than its checkpoint holds."""
+    refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))
+
+
+def objective_of(model: Transformer, recipe: Recipe) -> Objective:
+    """The objective of the model's head, with the mistakes that the recipe asks for."""
+    objective = objective_for(model)
+    if names := break_names(recipe.training.broken):
+        from glassformer.train.surgery import OBJECTIVE
+
+        for name in names:
+            objective = OBJECTIVE[name](objective) if name in OBJECTIVE else objective
+    return objective
+
+
+def optimizer_of(model: Transformer, recipe: Recipe) -> torch.optim.Optimizer:
+    """The optimizer that the recipe asks for; it computes its own products in bfloat16 if the run does."""
+    training = recipe.training
+    dtype = torch.bfloat16 if training.precision == "bfloat16" else None
+    return build_optimizer(model, recipe.optimizer, learning_rate=training.learning_rate, dtype=dtype)
+
+
+def broken_notes(recipe: Recipe) -> list[str]:
+    """Lines for the user: each mistake that the run makes on purpose, and the symptom to watch for."""
+    return [
+        f"broken on purpose ({name}): {BREAKS[name].what} Watch: {BREAKS[name].symptom}"
+        for name in break_names(recipe.training.broken)
+    ]
+
 
 OWN = (
     *("dropout", "attention_dropout", "feed_forward_dropout", "token_dropout", "stochastic_depth", "head_dropout"),
@@ -71,11 +167,11 @@ def begin(recipe: Recipe) -> Beginning:
     recipe, changed = as_before(recipe, theirs)
     data = prepare(recipe, task.begins_with(before.tokenizers))
     model = new_model(recipe, data.tokenizers)
-    told = take_over(model, before, fresh_labels(data.tokenizers, before.tokenizers))
+    taken = take_over(model, before, fresh_labels(data.tokenizers, before.tokenizers))
     settings = [f"as {run.name} has it: {', '.join(changed)}"] if changed else []
     passed = [f"skipped: {each.reason}" for each in before.skipped]
     lengths = joined(before.state.get(LENGTHS, {}), data.lengths())
-    return Beginning(data, model, [*passed, f"starts from {before.folder}", *settings, *told], lengths)
+    return Beginning(data, model, [*passed, f"starts from {before.folder}", *settings, *taken], lengths)
 
 
 def refuse_overruled(recipe: Recipe, asked: Collection[str]) -> None:
@@ -152,3 +248,73 @@ def some(names: list[str]) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
+
+
+# A run of a model that another library trained, so that every command for runs takes it.
+
+LONGEST = 4096
+"""The longest window of an imported run, in tokens: training and scoring need memory that grows with it."""
+
+
+def import_run(folder: Path, out: Path) -> Pretrained:
+    """Read a model that another library saved, and write it as a run that has made no step.
+
+    Errors: those of `read_pretrained` and of writing.
+    """
+    found = read_pretrained(folder)
+    recipe = recipe_for(found, out.name, folder)
+    found = found._replace(notes=[*found.notes, *window_note(found.model.config, recipe)])
+    new, lock = not out.exists(), RunLock(out)
+    lock.take()
+    try:
+        write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
+        tokenizers = Tokenizers(found.tokenizer, found.tokenizer)
+        save(step_folder(out, 0), found.model, tokenizers, state={IMPORTED: found.family})
+    except BaseException:
+        if new:
+            shutil.rmtree(out, ignore_errors=True)
+        raise
+    finally:
+        lock.release()
+    return found
+
+
+def recipe_for(found: Pretrained, name: str, folder: Path) -> Recipe:
+    """The recipe that such a run would have: a language model of documents, if it knows where one ends."""
+    config = found.model.config
+    assert config.stack.max_len is not None  # each family has a setting for it
+    window = min(config.stack.max_len, LONGEST)
+    recipe = Recipe(
+        name,
+        f"{found.family}, imported from {folder.name}.",
+        data=DataConfig(task=TEXT, layout="decoder", window=window, documents=found.documents),
+        tokenizer=TokenizerConfig(kind=found.tokenizer.kind, vocab_size=found.tokenizer.vocab_size),
+        model=ModelRecipe(**flattened(config.stack) | flattened(config)),
+        training=TrainingConfig(batch_tokens=window, metric="loss", precision="float32"),
+    )
+    built = recipe.model.build(LAYOUTS["decoder"], found.tokenizer.vocab_size)
+    assert built == config, (built, config)
+    return recipe
+
+
+def window_note(config: ModelConfig, recipe: Recipe) -> list[str]:
+    """What a user should know about the window of a run, if the model reads more."""
+    longest, window = config.stack.max_len, recipe.data.window
+    if longest == window:
+        return []
+    return [f"window: {window:,} of the {longest:,} tokens that the model reads (data.window in recipe.toml)"]
+
+
+def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> RunData:
+    """Read and encode the training and dev splits; train tokenizers on the training split unless they are given."""
+    return task_of(recipe.data).prepare(recipe, tokenizers)
+
+
+def prepare_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> Split:
+    """Prepare one split for scoring. Errors: those of reading; `DataError` for data that the model does not take."""
+    return task_of(recipe.data).split(recipe, tokenizers, name)
+
+
+def model_config(recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
+    """The configuration of the model that the recipe asks for, with the vocabularies of the data."""
+    return task_of(recipe.data).config(recipe, tokenizers)

@@ -1,16 +1,23 @@
-"""Check whether a run can resume from a checkpoint: the recipe must now say what the run was made with."""
+"""Check whether a run can resume from a checkpoint: what its state holds, and what of the recipe may have changed."""
 
 from __future__ import annotations
 
+import hashlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.base.errors import CheckpointError
+from glassformer.base.errors import CheckpointError, ConfigError
+from glassformer.data.config import SPLITS
+from glassformer.data.running.text_settings import TEXTS
 from glassformer.nn.config import ModelConfig
 from glassformer.store.folders import step_number
-from glassformer.train.record.events import Metric
+from glassformer.train.ranks.distributed import Ranks
+from glassformer.train.recipe import Recipe, settings_of, written
+from glassformer.train.records import Metric
+from glassformer.train.run_data import RunData
 from glassformer.train.sample_lengths import LENGTHS, SampleLengths
 
 LOSS_SCALE = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker", "skipped", "in_a_row"}
@@ -173,3 +180,171 @@ def flat(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:
     for name, value in values.items():
         found |= flat(value, f"{within}{name}.") if isinstance(value, dict) else {f"{within}{name}": value}
     return found
+
+
+# What may differ when a run is resumed: only what was allowed by name; and what never may.
+
+FILES = (
+    *(f"data.{split}{side}" for split in SPLITS for side in ("", "_source", "_target")),
+    *(f"data.{name}" for name in TEXTS.values()),
+)
+"""Settings that name a file. Its path does not matter as long as its content is the same."""
+FREE = ("checkpoint.", "distributed.")
+"""Sections that do not influence what is learned."""
+SAME_BITS = ("training.recompute", "training.track", "decode.threads")
+"""Settings that change how a run is computed or tracked, but no bit of its result."""
+AVERAGE = "optimizer.average"
+"""The memory of the average of the weights."""
+DATA = ("data.", "training.seed")
+"""Settings that determine the content of the data, if no file holds it."""
+SCORED = ("data.bleu_tokenizer", "data.bleu_order")
+"""Settings of the data that change how answers are scored, but not what is read."""
+
+
+class Change(NamedTuple):
+    """A setting that differs from the run so far."""
+
+    name: str
+    old: object
+    new: object
+
+    def __str__(self) -> str:
+        old, new = ("none" if value is None else written(value) for value in (self.old, self.new))
+        return f"{self.name} {old} -> {new}"
+
+
+def settings_by_name(recipe: Recipe) -> dict[str, Any]:
+    """Each setting that a run depends on, by its full name, such as `training.steps`: all but those in `FREE`."""
+    places = (name.split(".") for name in settings_of(recipe) if not name.startswith(FREE))
+    return {f"{section}.{key}": getattr(getattr(recipe, section), key) for section, key in places}
+
+
+def changes(before: Mapping[str, Any], recipe: Recipe) -> list[Change]:
+    """What differs from the run so far; a setting that the run did not know counts as its default."""
+    if not before:  # saved by a version that stored no recipe
+        return []
+    defaults = settings_by_name(Recipe("defaults"))
+    now = settings_by_name(recipe).items()
+    found = (Change(name, before.get(name, defaults[name]), value) for name, value in now)
+    return [each for each in found if each.old != each.new]
+
+
+def refuse_other_recipe(recipe: Recipe, ranks: Ranks) -> None:
+    """Refuse processes of one run that were given different settings, naming the section.
+
+    Call it before anything that depends on the recipe: the processes match their messages to each other by order, which
+    follows from its evaluations and saves.
+    """
+    sections: dict[str, list[str]] = {}
+    for name in settings_of(recipe):
+        section, key = name.split(".")
+        if name not in FILES:  # the contents of files are compared instead
+            sections.setdefault(section, []).append(f"{key} = {getattr(getattr(recipe, section), key)!r}")
+    for section, settings in sections.items():
+        digest = hashlib.blake2b("\n".join(settings).encode(), digest_size=6).digest()
+        ranks.refuse_difference(f"[{section}] of the recipe", int.from_bytes(digest, "little"))
+
+
+def refuse_unknown(allowed: Iterable[str], recipe: Recipe) -> None:
+    """Refuse a name that is not a setting. Errors: `ConfigError` with the nearest one."""
+    known = settings_of(recipe)
+    for name in allowed:
+        if name not in known:
+            nearest = get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"Did you mean {nearest[0]!r}?" if nearest else "See glassformer resume --help."
+            raise ConfigError(f"--allow-change {name}: there is no such setting. {hint}")
+
+
+def refuse_undecided(recipe: Recipe, asked: Collection[str]) -> None:
+    """Refuse values that are only decided when a run starts, and then recorded. Errors: `ConfigError`."""
+    settings = recipe.training
+    if settings.precision == "auto":
+        raise ConfigError(
+            "A resumed run needs the precision that was chosen when it began; got training.precision='auto'. Set it to "
+            "bfloat16, float16 or float32."
+        )
+    if settings.threads == 0 and "training.threads" in asked:
+        raise ConfigError("A resumed run needs a fixed number of threads; got training.threads=0. Give a number.")
+
+
+def refuse_other_vocabulary(run: Path, found: Iterable[Change]) -> None:
+    """Refuse another tokenizer, which nothing can allow. Errors: `CheckpointError`."""
+    never = [str(each) for each in found if each.name.startswith("tokenizer.")]
+    if never:
+        raise CheckpointError(
+            f"A run keeps the vocabulary that its weights were trained with, but {run / 'recipe.toml'} or the command "
+            f"line asks for another: {'; '.join(never)}. Undo that change, or train a new run with --out."
+        )
+
+
+def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str], asked: Collection[str] = ()) -> None:
+    """Refuse settings that differ without permission, showing both values of each. Errors: `CheckpointError`.
+
+    `asked`: the settings that came from the command line, which are in no file.
+    """
+    for each in found:
+        if each.name == AVERAGE:
+            raise CheckpointError(
+                f"optimizer.average cannot change during a run, as the average so far depends on it; got {each}. Undo "
+                "that change, or train a new run with --out and --training.start-from."
+            )
+    differing = [each for each in found if each.name not in (*FILES, *SAME_BITS)]
+    refused = [each for each in differing if each.name not in allowed]
+    if refused:
+        typed = [(each.name, "none" if each.new is None else str(each.new)) for each in differing if each.name in asked]
+        words = " ".join(
+            [f"--allow-change {each.name}" for each in differing]
+            + [f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in typed]
+        )
+        raise CheckpointError(
+            f"{run} was trained with other settings than {run / 'recipe.toml'} or the command line has now: "
+            f"{'; '.join(map(str, refused))}. Undo the changes; or, to make them on purpose, allow them by name: "
+            f"glassformer resume {shlex.quote(str(run))} {words}."
+        )
+
+
+def refuse_useless(allowed: Iterable[str], found: Iterable[Change], others: Collection[str]) -> None:
+    """Refuse to allow what does not change: the user believes that something does. Errors: `ConfigError`."""
+    needed = {each.name for each in found} | (set(FILES) if others else set())
+    for name in allowed:
+        if name not in needed:
+            raise ConfigError(
+                f"--allow-change {name}: its value is the same as in the run so far. Remove the flag, or give the new "
+                "value too."
+            )
+
+
+def refuse_fewer_steps(run: Path, recipe: Recipe, step: int) -> None:
+    """Refuse a number of steps that the run has passed already. Errors: `ConfigError`."""
+    if recipe.training.steps < step:
+        raise ConfigError(
+            f"training.steps must be at least the steps that {run} has taken, {step}; got {recipe.training.steps}. "
+            f"Give at least {step}, or evaluate the run as it is: glassformer evaluate {shlex.quote(str(run))}."
+        )
+
+
+def data_follow(found: Iterable[Change]) -> bool:
+    """Whether other data follow from the settings that differ, all of which are allowed."""
+    return any(each.name.startswith(DATA) and each.name not in (*FILES, *SCORED) for each in found)
+
+
+def other_data(
+    run: Path, before: Standing, now: Standing, data: RunData, *, follows: bool, allowed: Collection[str]
+) -> list[str]:
+    """Refuse data that differ from the run so far, naming the files; return what differs if it is allowed.
+
+    It is allowed if the setting that names the file is, or if the data follow from settings that are. Errors:
+    `CheckpointError`.
+    """
+    told: list[str] = []
+    for split in (each for each in now.data if before.data[each] != now.data[each]):
+        what, names = data.differing(split, before.sides, now.sides), data.settings(split)
+        if not follows and not set(names) & set(allowed):
+            named = [name for name in names if now.recipe[name] is not None]
+            hint = f"; or, to use them on purpose, add --allow-change {named[0]}" if named else ""
+            raise CheckpointError(
+                f"{run} was trained on other data than its recipe now names: {what} have changed since. Restore the "
+                f"old files{hint}; or train a new run with --out."
+            )
+        told.append(what)
+    return told

@@ -17,12 +17,13 @@ from glassformer.data.batch import Batch
 from glassformer.nn.transformer import Transformer
 from glassformer.store.folders import newest
 from glassformer.store.lock import RunLock
-from glassformer.train.loop import StepReport, compute_in, train_steps
-from glassformer.train.loss_scale import LossScale
-from glassformer.train.optim.average import Average, averaged
+from glassformer.train.loop import StepReport, train_steps
+from glassformer.train.optimizer import Average, averaged
+from glassformer.train.precision import LossScale, compute_in
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.sharded import is_sharded
-from glassformer.train.record.events import (
+from glassformer.train.ranks.team import first_bad_weight
+from glassformer.train.records import (
     Evaluated,
     Event,
     Finished,
@@ -32,14 +33,13 @@ from glassformer.train.record.events import (
     Skipped,
     Started,
     Stopped,
+    figure,
 )
-from glassformer.train.record.records import figure
-from glassformer.train.run.build import Speed, objective_of, optimizer_of, plain
-from glassformer.train.run.diverged import first_bad_weight
-from glassformer.train.run.out_of_memory import ANY, enough_beside, half_batch, memory_ran_out
+from glassformer.train.run.beginning import Speed, objective_of, optimizer_of, plain
+from glassformer.train.run.memory import ANY, enough_beside, half_batch, memory_ran_out
 from glassformer.train.run.resumable import Best, Standing
-from glassformer.train.run.savers import saver_of
-from glassformer.train.sources.run_data import RunData
+from glassformer.train.run.saving import saver_of
+from glassformer.train.run_data import RunData
 from glassformer.train.tasks import Task, task_of
 
 

@@ -12,6 +12,7 @@ import torch
 
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.base.runtime import choose_threads, threads_kept
+from glassformer.data.config import SPLITS, DataConfig
 from glassformer.nn.flex import obstacle
 from glassformer.nn.stack import recompute
 from glassformer.nn.transformer import Transformer
@@ -19,34 +20,34 @@ from glassformer.store.checkpoint import Loaded, load, load_optimizer
 from glassformer.store.files import RESTORE, write_text_atomically
 from glassformer.store.folders import newest
 from glassformer.store.lock import RunLock
-from glassformer.train.optim.optimizer import load_optimizer_state
+from glassformer.train.optimizer import load_optimizer_state
 from glassformer.train.precision import choose_precision
 from glassformer.train.ranks.distributed import ALONE, Ranks, device_of, notes_on
 from glassformer.train.ranks.sharded import cut, parts_of
 from glassformer.train.recipe import Recipe, anchored, dumps_recipe, load_recipe, override
-from glassformer.train.record.records import refuse_untrackable, step_of
-from glassformer.train.run.beginning import begin
-from glassformer.train.run.build import Speed, as_recipe, plain
-from glassformer.train.run.changes import (
+from glassformer.train.records import refuse_untrackable, step_of
+from glassformer.train.run.beginning import Speed, as_recipe, begin, model_config, plain, prepare
+from glassformer.train.run.outlook import chosen
+from glassformer.train.run.resumable import (
+    Best,
+    Standing,
     changes,
     data_follow,
     other_data,
     refuse_changes,
     refuse_fewer_steps,
+    refuse_other_model,
     refuse_other_recipe,
     refuse_other_vocabulary,
     refuse_undecided,
     refuse_unknown,
     refuse_useless,
     settings_by_name,
+    standing,
 )
-from glassformer.train.run.chosen import chosen
-from glassformer.train.run.resumable import Best, Standing, refuse_other_model, standing
 from glassformer.train.run.running import Session
+from glassformer.train.run_data import RunData
 from glassformer.train.sample_lengths import SampleLengths, joined
-from glassformer.train.sources.apart import refuse_among_texts
-from glassformer.train.sources.prepare import model_config, prepare
-from glassformer.train.sources.run_data import RunData
 
 __all__ = ["Session", "resume", "start"]
 
@@ -258,3 +259,21 @@ def _runtime(recipe: Recipe, ranks: Ranks) -> tuple[torch.device, int, list[str]
             raise ConfigError(reason)
     number, threads = choose_threads(recipe.training.threads, ranks.local_count)
     return device, number, [f"device: {why}; {threads}", *notes_on(ranks, recipe.distributed.shard)]
+
+
+def refuse_among_texts(data: DataConfig, out: Path) -> None:
+    """Refuse a run folder inside a folder of texts, unless hidden. Errors: `ConfigError` naming both, before all else.
+
+    The run would train, but its weights are not text: resuming or scoring it later would be refused.
+    """
+    for split in SPLITS:
+        name = data.text_file(split)
+        if name is None or not (folder := Path(name)).is_dir():
+            continue
+        inside, whole = out.resolve(), folder.resolve()
+        if inside.is_relative_to(whole) and not any(p.startswith(".") for p in inside.relative_to(whole).parts):
+            raise ConfigError(
+                "The run folder must not be in a folder of texts, as every file there is read as text; got the "
+                f"{split} text {name} and the run folder {out} in it. Choose another run folder with --out, or move "
+                "the texts to a folder of their own."
+            )

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from glassformer.data.dataset import Encoded, Tokenizers
     from glassformer.data.pairs import Loaded, Pair
     from glassformer.nn.transformer import Transformer
+    from glassformer.train.evaluate import Scores
     from glassformer.train.objective import Objective
+    from glassformer.train.pairs_data import PairsData, PairsSplit
     from glassformer.train.ranks.distributed import Ranks
     from glassformer.train.recipe import Recipe
-    from glassformer.train.score.evaluate import Scores
-    from glassformer.train.sources.pairs_data import PairsData, PairsSplit
 
 OF_TEXT = (Measure("bleu"), Measure("chrf", decides=True))
 """Metrics of texts that people wrote."""
@@ -155,7 +155,7 @@ class Pairs(Task):
         ranks: Ranks,
     ) -> Scores:
         """Score a model on a split: see `Split.score`."""
-        from glassformer.train.score.evaluate import evaluate_model
+        from glassformer.train.evaluate import evaluate_model
 
         decode = recipe.decode
         return evaluate_model(
@@ -179,13 +179,13 @@ class Pairs(Task):
 
     def prepare(self, recipe: Recipe, tokenizers: Tokenizers | None = None) -> PairsData:
         """Read, encode and plan the pairs."""
-        from glassformer.train.sources.pairs_data import prepare_pairs
+        from glassformer.train.pairs_data import prepare_pairs
 
         return prepare_pairs(recipe, tokenizers)
 
     def split(self, recipe: Recipe, tokenizers: Tokenizers, name: str) -> PairsSplit:
         """Read and encode the pairs of a split."""
-        from glassformer.train.sources.pairs_data import prepare_pairs_split
+        from glassformer.train.pairs_data import prepare_pairs_split
 
         return prepare_pairs_split(recipe, tokenizers, name)
 

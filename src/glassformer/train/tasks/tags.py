@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
-from glassformer.train.record.events import Metric
+from glassformer.train.records import Metric
 from glassformer.train.sample_lengths import Untrained
 from glassformer.train.tasks.labels import Labels, label_set, label_sizes
 from glassformer.train.tasks.task import EXPLORE, LOSS, LineAnswer, LineVerb, Measure, ReadLine
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from glassformer.data.pairs import Loaded, Pair
     from glassformer.decode.committee import Member
     from glassformer.nn.transformer import Transformer
+    from glassformer.train.evaluate import Scores
     from glassformer.train.objective import Objective
+    from glassformer.train.pairs_data import PairsSplit
     from glassformer.train.ranks.distributed import Ranks
     from glassformer.train.recipe import Recipe
-    from glassformer.train.score.evaluate import Scores
-    from glassformer.train.sources.pairs_data import PairsSplit
 
 TAG = LineVerb(
     "tag",
@@ -196,9 +196,8 @@ class Tags(Labels):
     ) -> Scores:
         """Score the likeliest tag of each word: see `tag_scores`. `loss` is in nats per word."""
         from glassformer.data.tokens.vocabulary import UNK
+        from glassformer.train.evaluate import Scores, mean_loss, outputs
         from glassformer.train.ranks.team import rows_of_all
-        from glassformer.train.score.evaluate import Scores
-        from glassformer.train.score.outputs import mean_loss, outputs
 
         encoded, size = split.encoded, recipe.decode.batch_size
         lengths = encoded.source.lengths.tolist()
@@ -237,7 +236,7 @@ class Tags(Labels):
         from glassformer.data.batch import Batch
         from glassformer.data.rows import pad
         from glassformer.data.tagged import first_pieces
-        from glassformer.train.score.outputs import outputs
+        from glassformer.train.evaluate import outputs
 
         model, tokenizers = members[0].model, members[0].tokenizers
         read = [line for (line,) in lines]
@@ -292,7 +291,7 @@ def tag_scores(
     `accuracy`: share of words with the right tag. `macro_f1`: mean F1 of the tags that occur. Where all tags are of
     spans, `span_f1` = 2 · right / (given + wanted), over all spans; one is right if kind, first and last word are.
     """
-    from glassformer.train.score.scores import accuracy, class_scores, confusion, macro_f1
+    from glassformer.train.evaluate import accuracy, class_scores, confusion, macro_f1
 
     names = sorted({tag for row in (*given, *wanted) for tag in row})
     number = {name: place for place, name in enumerate(names)}

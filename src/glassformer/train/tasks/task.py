@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from glassformer.nn.config import ModelConfig
     from glassformer.nn.recipe import Layout
     from glassformer.train.recipe import Recipe
-    from glassformer.train.sources.run_data import RunData, Split
+    from glassformer.train.run_data import RunData, Split
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from glassformer.data.dataset import Tokenizers
     from glassformer.nn.recipe import ModelRecipe
     from glassformer.train.recipe import Recipe
-    from glassformer.train.sources.text_data import TextData, TextSplit
+    from glassformer.train.text_data import TextData, TextSplit
 
 
 class Text(Task):
@@ -83,13 +83,13 @@ class Text(Task):
 
     def prepare(self, recipe: Recipe, tokenizers: Tokenizers | None = None) -> TextData:
         """Read the texts, as token files."""
-        from glassformer.train.sources.text_data import prepare_text
+        from glassformer.train.text_data import prepare_text
 
         return prepare_text(recipe, tokenizers)
 
     def split(self, recipe: Recipe, tokenizers: Tokenizers, name: str) -> TextSplit:
         """The tokens of a split."""
-        from glassformer.train.sources.text_data import prepare_text_split
+        from glassformer.train.text_data import prepare_text_split
 
         return prepare_text_split(recipe, tokenizers, name)
 

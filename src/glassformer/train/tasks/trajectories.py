@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from glassformer.data.dataset import Tokenizers
     from glassformer.nn.config import ModelConfig
     from glassformer.train.recipe import Recipe
-    from glassformer.train.sources.trajectory_data import TrajectoryData, TrajectorySplit
+    from glassformer.train.trajectory_data import TrajectoryData, TrajectorySplit
 
 
 class Trajectories(Task):
@@ -58,13 +58,13 @@ class Trajectories(Task):
 
     def prepare(self, recipe: Recipe, tokenizers: Tokenizers | None = None) -> TrajectoryData:
         """Read the episodes."""
-        from glassformer.train.sources.trajectory_data import prepare_trajectories
+        from glassformer.train.trajectory_data import prepare_trajectories
 
         return prepare_trajectories(recipe, tokenizers)
 
     def split(self, recipe: Recipe, tokenizers: Tokenizers, name: str) -> TrajectorySplit:
         """The episodes of a split."""
-        from glassformer.train.sources.trajectory_data import prepare_trajectory_split
+        from glassformer.train.trajectory_data import prepare_trajectory_split
 
         return prepare_trajectory_split(recipe, tokenizers, name)
 

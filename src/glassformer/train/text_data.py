@@ -25,12 +25,10 @@ from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.recipe import Recipe
-from glassformer.train.score.text_samples import text_samples
-from glassformer.train.score.text_score import asked_of, check_scored, text_scores
-from glassformer.train.sources.run_data import RunData, Scored, Split, Summary
-from glassformer.train.sources.text_batches import Reader, reader_of
+from glassformer.train.run_data import RunData, Scored, Split, Summary
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.text import check_length, places
+from glassformer.train.text_score import Reader, asked_of, check_scored, reader_of, text_samples, text_scores
 
 FULL = Growth()
 DRAWS = 100

@@ -12,12 +12,12 @@ from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.answer import nothing
 from glassformer.nn.transformer import Transformer
+from glassformer.train.evaluate import Details
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.recipe import Recipe
-from glassformer.train.record.events import Metric, Sample
+from glassformer.train.records import Metric, Sample
 from glassformer.train.sample_lengths import SampleLengths
-from glassformer.train.score.labels import Details
 
 
 class Scored(NamedTuple):

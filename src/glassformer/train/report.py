@@ -12,19 +12,23 @@ from rich import progress
 from rich.console import Console
 from rich.text import Text
 
-from glassformer.train.record.events import (
+from glassformer.train.records import (
     Evaluated,
     Event,
     Finished,
     Overflowed,
     Progress,
+    Records,
     Saved,
     Skipped,
     Started,
     Stopped,
     Unsaved,
+    duration,
+    figures,
+    line_interval,
+    sample_text,
 )
-from glassformer.train.record.records import Records, duration, figures, line_interval, sample_text
 
 
 class Screen(Console):

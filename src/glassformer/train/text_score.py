@@ -1,10 +1,11 @@
-"""Score running text: every token of it exactly once, or the tokens that were hidden."""
+"""Score running text: batches of its windows, every token scored once, and samples of what the model writes."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, islice
 
 import numpy as np
@@ -14,17 +15,63 @@ from numpy.typing import NDArray
 from glassformer.base.errors import DataError
 from glassformer.data.batch import Batch
 from glassformer.data.config import DataConfig
+from glassformer.data.corrupt import Corruption, batch_of_windows, sentence_ends
 from glassformer.data.running.token_file import TokenFile
 from glassformer.data.running.windows import EvaluationWindow, evaluation_windows
-from glassformer.decode.answer import nothing
+from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, Tokenizer
+from glassformer.decode.answer import answer, nothing
+from glassformer.decode.generate import generate
 from glassformer.nn.heads import SequenceHead
 from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import asked_for, hidden, likeliest, loss_in_places
 from glassformer.train.objective import Objective, Targets, masked_token, next_token
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.team import sum_of_batches
-from glassformer.train.record.events import Metric
-from glassformer.train.sources.text_batches import Reader
+from glassformer.train.recipe import Recipe
+from glassformer.train.records import Metric, Sample
+
+FOLLOWED = ("next_token", "prefix")
+"""Objectives that also need the token after the window, which its last token predicts."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Turns windows of token files into the batches of one objective."""
+
+    objective: str
+    how: Corruption
+    seed: int
+
+    def n_read(self, tokens: TokenFile) -> int:
+        """How many tokens of a text can be read: all, or all but the last where each predicts the next."""
+        return len(tokens) - (self.objective in FOLLOWED)
+
+    def batch(
+        self,
+        tokens: TokenFile,
+        starts: NDArray[np.int64],
+        length: int,
+        *,
+        step: int = 0,
+        rows: Sequence[int] | None = None,
+    ) -> Batch:
+        """Rows of `length` tokens to read. Their random choices depend only on (seed, step, row)."""
+        windows = tokens.take(starts, length + (self.objective in FOLLOWED))
+        return batch_of_windows(self.objective, list(windows), self.how, seed=self.seed, step=step, rows=rows)
+
+
+def reader_of(data: DataConfig, tokenizer: Tokenizer, seed: int) -> Reader:
+    """The reader that makes the batches of a recipe."""
+    how = Corruption(
+        tokenizer.vocab_size,
+        data.mask_share,
+        data.mean_span,
+        tokenizer.words_of if data.whole_words else None,
+        sentence_ends(tokenizer) if data.permute_sentences else None,
+        data.document_mask,
+    )
+    return Reader(data.objective, how, seed)
+
 
 LARGEST = math.log(sys.float_info.max)
 PLACES = {"cpu": 2048}
@@ -183,3 +230,101 @@ def behind(objective: Objective, skip: int) -> Objective:
 def exponential(name: str, value: float) -> dict[str, Metric]:
     """{name: e^value}, or nothing if that is too large for a float, as for text that has no words."""
     return {name: math.exp(value)} if value < LARGEST else {}
+
+
+USUAL = 64
+"""Tokens of a continuation if decode.max_new_tokens is not set."""
+
+
+@torch.no_grad()
+def text_samples(
+    model: Transformer,
+    tokens: TokenFile,
+    reader: Reader,
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    poll: Callable[[], None] = nothing,
+) -> list[Sample]:
+    """Samples at places far apart: continuations of the text, or what was hidden in a window of it.
+
+    As many as the recipe's `training.samples`.
+    """
+    count, window = recipe.training.samples, min(recipe.data.window, len(tokens))
+    if not count:
+        return []
+    starts = (len(tokens) - window) * np.arange(count) // max(1, count - 1)
+    if reader.objective in FOLLOWED:
+        limit = recipe.decode.max_new_tokens or USUAL
+        rows, prefix = tokens.take(starts, window).tolist(), reader.objective == "prefix"
+        return continuations(model, rows, limit, tokenizer, poll, prefix, apart=reader.how.document_mask)
+    batch = reader.batch(tokens, starts, window)
+    if batch.labels is not None:
+        return filled(model, batch, batch.labels, tokenizer)
+    assert batch.source is not None
+    sources, targets = ([real(row) for row in side.tolist()] for side in (batch.source, batch.tokens))
+    longest = max(map(len, targets)) + 1
+    answers = answer(model, sources, max_new_tokens=min(longest, recipe.decode.max_new_tokens or longest), poll=poll)
+    rows = zip(sources, targets, (each.ids for each in answers), strict=True)
+    return [Sample(*(shown(ids, tokenizer) for ids in row)) for row in rows]
+
+
+def continuations(
+    model: Transformer,
+    rows: Sequence[Sequence[int]],
+    limit: int,
+    tokenizer: Tokenizer,
+    poll: Callable[[], None],
+    prefix: bool,
+    apart: bool,
+) -> list[Sample]:
+    """Half a window as the prompt, the text that follows it, and the model's greedy continuation.
+
+    Prompt and continuation fit in one window, because the model was trained on nothing longer. If documents are kept
+    `apart`, the prompt is cut to its last document.
+    """
+    read = max(1, len(rows[0]) // 2)
+    write = min(len(rows[0]) - read, limit)
+    prompts = [last_document(row[:read]) if apart else row[:read] for row in rows]
+    written: list[list[int]] = [[] for _ in rows]
+    for step in generate(model, prompts=prompts, max_new_tokens=write, prefix=prefix):
+        poll()
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            written[row].append(token)
+    return [
+        Sample(*(shown(ids, tokenizer) for ids in (prompt, row[read : read + write], own)))
+        for prompt, row, own in zip(prompts, rows, written, strict=True)
+    ]
+
+
+def last_document(ids: Sequence[int]) -> Sequence[int]:
+    """The ids from the last <bos> on; all of them if there is none."""
+    return ids[max((place for place, id in enumerate(ids) if id == BOS), default=0) :]
+
+
+def filled(model: Transformer, batch: Batch, labels: torch.Tensor, tokenizer: Tokenizer) -> list[Sample]:
+    """Windows with hidden tokens, the original windows, and the model's guesses for the hidden tokens."""
+    there = batch.to(next(model.parameters()).device)
+    best = model(there.tokens, keep=there.keep, documents=there.documents).argmax(-1).cpu()
+    guess = torch.where(batch.tokens == labels, batch.tokens, best)
+    rows = zip(batch.tokens.tolist(), labels.tolist(), guess.tolist(), strict=True)
+    return [Sample(*(shown(ids, tokenizer) for ids in row)) for row in rows]
+
+
+def real(ids: Sequence[int]) -> list[int]:
+    """The ids without the special ones that a batch adds at both ends."""
+    ends = {PAD, BOS, EOS}
+    inner = [place for place, id in enumerate(ids) if id not in ends]
+    return list(ids[inner[0] : inner[-1] + 1]) if inner else []
+
+
+def shown(ids: Sequence[int], tokenizer: Tokenizer) -> str:
+    """The text of ids, with the names of special tokens."""
+    parts: list[str] = []
+    stretch: list[int] = []
+    for id in ids:
+        if id < len(SPECIALS):
+            parts += [tokenizer.decode(stretch), SPECIALS[id]]
+            stretch = []
+        else:
+            stretch.append(id)
+    return "".join([*parts, tokenizer.decode(stretch)])

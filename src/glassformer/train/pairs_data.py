@@ -22,13 +22,13 @@ from glassformer.data.pairs import Origin, Pair
 from glassformer.data.sampler import WarmingSampler
 from glassformer.decode.answer import nothing
 from glassformer.nn.transformer import Transformer
+from glassformer.train.evaluate import Choice, bleu_choice
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.recipe import Recipe
-from glassformer.train.record.events import Sample
+from glassformer.train.records import Sample
+from glassformer.train.run_data import RunData, Scored, Split, Summary
 from glassformer.train.sample_lengths import SampleLengths
-from glassformer.train.score.bleu import Choice, bleu_choice
-from glassformer.train.sources.run_data import RunData, Scored, Split, Summary
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.pairs import Pairs
 

@@ -1,1 +1,0 @@
-"""Estimate, before a run, what it will need and how to set it."""

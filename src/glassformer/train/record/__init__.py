@@ -1,1 +1,0 @@
-"""Show and record the events of a run."""

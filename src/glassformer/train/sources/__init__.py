@@ -1,1 +1,0 @@
-"""The sources of training data: pairs, labelled texts or running text, as batches."""
