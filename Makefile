@@ -20,10 +20,10 @@ demo: $(READY) ## train a small transformer (under a minute) and show what it le
 	@$(BIN)/glassformer demo $(ARGS)
 
 test: $(READY) ## the tests, as on every push
-	@$(BIN)/python -m pytest -m "not slow" -n auto $(ARGS)
+	@$(BIN)/python -m pytest -m "not slow" -n auto -rfEs $(ARGS)
 
 test-all: $(READY) ## the tests, and those that take long
-	@$(BIN)/python -m pytest -n auto $(ARGS)
+	@$(BIN)/python -m pytest -n auto -rfEs $(ARGS)
 
 test-plain: $(READY) ## model, training and decoding in plain torch, as without a C++ compiler (minutes)
 	@GLASSFORMER_FAST=0 $(BIN)/python -m pytest tests/nn tests/train tests/decode tests/contract -m "not slow" -n auto $(ARGS)

@@ -79,7 +79,16 @@ def compare(
     ratios = {
         peer: spread([theirs / own for theirs, own in zip(seconds[peer], seconds[ours], strict=True)]) for peer in peers
     }
-    return Row(case, {name: spread([1e3 * each for each in times]) for name, times in seconds.items()}, ratios)
+    row = Row(case, {name: spread([1e3 * each for each in times]) for name, times in seconds.items()}, ratios)
+    print(one_line(row), file=sys.stderr, flush=True)  # on stdout the table stands, once all rows are known
+    return row
+
+
+def one_line(row: Row) -> str:
+    """Return a row in one line, for whoever waits for the next."""
+    times = [f"{name} {times.median:.3f} ms" for name, times in row.milliseconds.items()]
+    ratios = [f"{ratio} × over {peer}" for peer, ratio in row.times_as_fast.items()]
+    return f"done: {', '.join(map(str, row.case.values()))}: {', '.join([*times, *ratios])}"
 
 
 def warm_up(run: Callable[[], object], at_least: float) -> int:
