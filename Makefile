@@ -8,7 +8,7 @@ ARGS ?=
 TSC := npx --yes --package typescript@7.0.2 tsc
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help setup demo test test-all test-plain real contract lint lint-js tsc pictures format types bench laws clean python
+.PHONY: help setup demo test test-all test-plain real contract lint lint-js tsc pictures format types bench laws house clean python
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -46,6 +46,9 @@ tsc: # whether the tool of lint-js can be had
 
 pictures: $(READY) ## the pictures of README.md, of a run: make pictures ARGS=runs/reverse (needs chromium)
 	@$(BIN)/python docs/pictures.py $(ARGS)
+
+house: $(READY) ## the picture of the house in docs/architecture.md, from the imports
+	@$(BIN)/python docs/house.py
 
 format: $(READY) ## mend what lint can mend by itself
 	@$(BIN)/python -m ruff check --fix .
