@@ -224,6 +224,73 @@ class StateEncoder(nn.Module):
     def forward(self, x):
         return self.proj((x - self.mean) * self.scale)
 """
+SILENT = """
+from contextlib import contextmanager
+
+@contextmanager
+def ablated(model, layer, head):
+    part = [each for each in model.modules() if hasattr(each, "n_heads")][layer]
+    width = part.output.in_features // part.n_heads
+
+    def hush(module, inputs):
+        x = inputs[0].clone()
+        x[..., head * width : (head + 1) * width] = 0
+        return (x,)
+
+    hook = part.output.register_forward_pre_hook(hush)
+    try:
+        yield
+    finally:
+        hook.remove()
+"""
+SILENT_BY_WEIGHTS = """
+import torch
+from torch import nn
+
+class MultiHeadAttention(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.h, self.w_qkv, self.w_o = n_heads, nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)
+
+    def forward(self, q, k, v, mask=None):
+        B, T, D = q.shape
+        q, k, v = self.w_qkv(q).reshape(B, T, 3, self.h, D // self.h).permute(2, 0, 3, 1, 4)
+        weights = (q @ k.mT / (D // self.h) ** 0.5).softmax(-1)
+        return self.w_o((weights @ v).transpose(1, 2).reshape(B, T, D)), weights
+
+class ablated:
+    def __init__(self, model, layer, head):
+        every = [each for each in model.modules() if isinstance(each, MultiHeadAttention)]
+        self.weight, self.h, self.head = every[layer].w_o.weight, every[layer].h, head
+
+    def __enter__(self):
+        self.kept = self.weight.detach().clone()
+        with torch.no_grad():
+            self.weight.unflatten(1, (self.h, -1))[:, self.head] = 0
+
+    def __exit__(self, *error):
+        with torch.no_grad():
+            self.weight.copy_(self.kept)
+"""
+SILENT_BY_VALUES = """
+from contextlib import contextmanager
+
+@contextmanager
+def ablated(model, layer, head):
+    every = [each for each in model.modules() if hasattr(each, "value")]
+    K = every[layer].value.out_features // every[layer].n_heads
+
+    def quiet(part, given, values):
+        values = values.clone()
+        values[:, :, head * K : head * K + K] = 0
+        return values
+
+    hook = every[layer].value.register_forward_hook(quiet)
+    try:
+        yield model
+    finally:
+        hook.remove()
+"""
 
 PARTS = [
     Part("alibi_bias", "clamped", ALIBI, [
@@ -342,5 +409,30 @@ PARTS = [
         ("the scale comes from other data", "(x - self.mean) * self.scale",
          "(x - x.mean((0, 1))) / x.std((0, 1), correction=0)"),
         ("a constant feature gives NaN", "std.clamp(min=1e-6)", "std"),
+    ]),
+    Part("ablated", "what enters the last map", SILENT, [
+        ("the head stays silent", "        hook.remove()", "        pass"),
+        ("the head stays silent", "    try:\n        yield\n    finally:\n        hook.remove()",
+         "    yield\n    hook.remove()"),
+        ("more than one head is silent", "x[..., head * width : (head + 1) * width] = 0", "x[:] = 0"),
+        ("more than one head is silent", "hook = part.output.register_forward_pre_hook(hush)",
+         'every = [each for each in model.modules() if hasattr(each, "n_heads")]\n'
+         "    hooks = [each.output.register_forward_pre_hook(hush) for each in every]",
+         "hook.remove()", "[each.remove() for each in hooks]"),
+        ("another head is silent", "head * width : (head + 1) * width", "(head - 1) * width : head * width"),
+        ("another head is silent", "][layer]", "][layer - 1]"),
+        ("no head is silent", "return (x,)", "return None"),
+        ("it is no context manager", "@contextmanager\n", ""),
+        ("the result is not the documented one", "] = 0", "] = 1"),
+    ]),
+    Part("ablated", "the learner's own weights", SILENT_BY_WEIGHTS, [
+        ("the head stays silent", "self.weight.copy_(self.kept)", "pass"),
+        ("more than one head is silent", "[:, self.head] = 0", "[:] = 0"),
+        ("no head is silent", "self.weight.unflatten", "self.weight.clone().unflatten"),
+    ]),
+    Part("ablated", "the values of the head", SILENT_BY_VALUES, [
+        ("more than one head is silent", "head * K : head * K + K", "0 :"),
+        ("another head is silent", "every[layer].value.register", "every[-1].value.register"),
+        ("the head stays silent", "    finally:\n        hook.remove()", "    finally:\n        del hook"),
     ]),
 ]  # fmt: skip

@@ -1,8 +1,11 @@
-"""Tests what a learner does with heads: one programmed by hand, the maps of a model, the score of a role."""
+"""Tests what a learner does with heads: one programmed by hand, the maps of a model, a role's score, one silenced."""
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -12,13 +15,14 @@ from glassformer.base.shapes import Tensor
 from glassformer.nn.attention import attention_weights
 from glassformer.nn.mask import Mask
 from glassformer.proof.check.attention import WEIGHTS
-from glassformer.proof.check.calling import called
+from glassformer.proof.check.calling import accepts, built, called, scramble
 from glassformer.proof.check.labels import drawn
+from glassformer.proof.check.listen import listening
 from glassformer.proof.check.measures import RESTORED, SWAPPED, B, Measured, T
-from glassformer.proof.check.reading import Choice, aspect, distance, read
+from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
 from glassformer.proof.check.signatures import HOME
 from glassformer.proof.check.small_parts import EQUATION, UNKNOWN
-from glassformer.proof.check.table import CrashError, Fault, Mistake, Property, Subject, crash_of
+from glassformer.proof.check.table import CrashError, Fault, Mistake, NotTestedError, Property, Subject, ask, crash_of
 
 # --- a head programmed by hand
 
@@ -153,13 +157,24 @@ HOLDS_GRAPH = Mistake(
 IDS, LAYERS, HEADS = torch.tensor([[3, 1, 4, 1, 5], [2, 6, 5, 3, 5]]), 3, 2
 
 
-def double_of(globals_: dict[str, Any]) -> type[nn.Module]:
+def own_attention(function: Callable[..., Any]) -> type[nn.Module] | None:
+    """Return the learner's own class of attention, if the file of a function or class has one."""
+    methods = (
+        [each for each in vars(function).values() if inspect.isfunction(each)] if inspect.isclass(function) else ()
+    )
+    globals_ = getattr(inspect.unwrap(next(iter(methods), function)), "__globals__", {})
+    found = [
+        each for name, each in globals_.items() if HOME.get(name) == "MultiHeadAttention" and isinstance(each, type)
+    ]
+    return next((each for each in found if issubclass(each, nn.Module)), None)
+
+
+def double_of(own: type[nn.Module] | None) -> type[nn.Module]:
     """Return our attention with kept weights, as a subclass of the learner's own class if there is one.
 
     The learner may look for modules of that class.
     """
-    own = [each for name, each in globals_.items() if HOME.get(name) == "MultiHeadAttention" and isinstance(each, type)]
-    base = next((each for each in own if issubclass(each, nn.Module)), nn.Module)
+    base = own or nn.Module
 
     class Attending(base):  # pyright: ignore[reportGeneralTypeIssues, reportUntypedBaseClass]
         """Attention with fixed maps, which keeps its weights."""
@@ -207,7 +222,7 @@ class Maps(Measured):
     """The learner's `attention_maps`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.kind = double_of(getattr(function, "__globals__", {}))
+        self.kind = double_of(own_attention(function))
         self.x = IDS.clone()
 
         def call(model: nn.Module, ids: Tensor) -> Any:
@@ -338,4 +353,167 @@ class HeadScore:
 HEAD_SCORE = Subject(
     HeadScore,
     (EQUATION, Property("score", "1 for always, 0 for even weights.", aspect("way"), ("equation",))),
+)
+
+
+# --- a head that is silent for a while
+
+NONE_SILENT = Mistake(
+    "no head is silent",
+    "Inside the context the model gives what it gives without it.",
+    "Through which map do the numbers of a head reach the rest of the model?",
+)
+MORE_SILENT = Mistake(
+    "more than one head is silent",
+    "Other heads of the layer, or the same head of other layers, are lost too.",
+    "Which columns of the joined heads belong to this head, and in which layer?",
+)
+OTHER_SILENT = Mistake(
+    "another head is silent",
+    "What is lost belongs to another head or another layer.",
+    "Head 0 of layer 0 is the first: which columns are those of head h?",
+)
+STAYS_SILENT = Mistake(
+    "the head stays silent",
+    "After the context the model does not give what it gave before.",
+    "What must run when the context ends, also if an error ends it?",
+)
+NO_CONTEXT = Mistake(
+    "it is no context manager",
+    "What it returns cannot stand behind `with`.",
+    "Which decorator of contextlib makes a context of a function with one yield?",
+)
+WIDTH, LAYER, HEAD = 4 * HEADS, 1, 1
+EVERY = [(layer, head) for layer in range(LAYERS) for head in range(HEADS)]
+LOST: list[tuple[Choice, list[tuple[int, int]]]] = [
+    (Choice("right"), [(LAYER, HEAD)]),
+    (Choice("none", "all heads heard", NONE_SILENT), []),
+    (Choice("layer", "all heads of the layer silent", MORE_SILENT), [each for each in EVERY if each[0] == LAYER]),
+    (Choice("head", "the head silent in every layer", MORE_SILENT), [each for each in EVERY if each[1] == HEAD]),
+    (Choice("all", "all heads silent", MORE_SILENT), EVERY),
+    *(
+        (Choice(f"{layer}.{head}", f"head {head} of layer {layer} silent", OTHER_SILENT), [(layer, head)])
+        for layer, head in EVERY
+        if (layer, head) != (LAYER, HEAD)
+    ),
+]
+"""Which heads are silent under each reading."""
+
+
+class Joining(nn.Module):
+    """Attention as the stub of the course describes it, for a file without its own: `output` maps the joined heads."""
+
+    def __init__(self, d_model: int, n_heads: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.query, self.key, self.value, self.output = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return what the heads read."""
+        q, k, v = (
+            each(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for each in (self.query, self.key, self.value)
+        )
+        return self.output(((q @ k.mT).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+
+class Talking(nn.Module):
+    """A model of attentions, one after another, each added to what there was."""
+
+    def __init__(self, kind: type[nn.Module]) -> None:
+        super().__init__()
+        self.table = nn.Parameter(drawn(8, WIDTH))
+        self.layers = nn.ModuleList([built(kind, {"d_model": WIDTH, "n_heads": HEADS}) for _ in range(LAYERS)])
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return vectors, as an encoder does."""
+        x = self.table[ids]
+        for each in self.layers:
+            answer = each(x) if accepts(each.forward, "x") else each(x, x, x)
+            x = x + (answer[0] if isinstance(answer, tuple) else answer)
+        return x
+
+
+class Silencing:
+    """The learner's `ablated`, around a model of the learner's own attentions, or of ours."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.model = scramble(Talking(own_attention(function) or Joining))
+        self.reading: Reading | None = None
+        self.context = self.asked(copy.deepcopy(self.model))
+        if not self.is_context:
+            return
+        used = copy.deepcopy(self.model)
+        context = self.asked(used)
+        ask(context.__enter__)
+        self.seen = gives(used)
+        ask(context.__exit__, None, None, None)
+        self.after = gives(used)
+        ways = dict((choice.value, heads) for choice, heads in LOST)
+        self.reading = read(self.seen, {"way": [each for each, _ in LOST]}, lambda way: self.without(ways[way]))
+
+    @property
+    def is_context(self) -> bool:
+        """Whether the result can stand behind `with`."""
+        return hasattr(self.context, "__enter__") and hasattr(self.context, "__exit__")
+
+    def asked(self, model: nn.Module) -> Any:
+        """Return what the learner's function gives for a model."""
+        return called(self.function, {"model": model, "layer": LAYER, "head": HEAD})
+
+    def without(self, heads: Sequence[tuple[int, int]]) -> Tensor:
+        """Return the output of a copy in which the last map of these layers reads nothing of these heads."""
+        model, each = copy.deepcopy(self.model), WIDTH // HEADS
+        for layer, head in heads:
+            with listening(model.layers[layer]) as heard:  # pyright: ignore[reportIndexIssue, reportArgumentType]
+                gives(model)
+            last = [call.module for call in heard if isinstance(call.module, nn.Linear)]
+            if not last:
+                raise NotTestedError("the map behind the heads of its attention (nn.Linear) could not be found")
+            with torch.no_grad():
+                last[-1].weight[:, head * each : (head + 1) * each] = 0
+        return gives(model)
+
+
+def gives(model: nn.Module) -> Tensor:
+    """Return a model's output."""
+    with torch.no_grad():
+        return ask(model, IDS)
+
+
+def context(learner: Silencing) -> Fault | None:
+    """Check that the result is a context manager."""
+    told = f"It returns {type(learner.context).__name__}."
+    return None if learner.is_context else Fault(NO_CONTEXT, told)
+
+
+def known_loss(learner: Silencing) -> Fault | None:
+    """Check that the output inside was understood."""
+    gap = distance(learner.seen, gives(learner.model))
+    told = f"Inside the context the output differs by {gap:.2g}, as no head of the model explains."
+    return None if learner.reading is not None else Fault(UNKNOWN, told)
+
+
+def restored_after(learner: Silencing) -> Fault | None:
+    """Check that the model is as before, after a quiet end and after an error."""
+    before = gives(learner.model)
+    gap = distance(learner.after, before)
+    if gap > 1e-12:
+        return Fault(STAYS_SILENT, f"After the context, the output differs by {gap:.2g} from that before.")
+    used = copy.deepcopy(learner.model)
+    with suppress(ZeroDivisionError), learner.asked(used):
+        raise ZeroDivisionError
+    gap = distance(gives(used), before)
+    told = f"After an error inside the context, the output differs by {gap:.2g} from that before."
+    return Fault(STAYS_SILENT, told) if gap > 1e-12 else None
+
+
+ABLATED = Subject(
+    Silencing,
+    (
+        Property("context", "It can stand behind `with`.", context),
+        Property("equation", "A head's part of the output is lost, and nothing else.", known_loss, ("context",)),
+        Property("silent", "This head of this layer is silent, and no other.", aspect("way"), ("equation",)),
+        Property("restored", "Afterwards, also after an error, the model is as before.", restored_after, ("context",)),
+    ),
 )

@@ -266,6 +266,11 @@ DOCUMENTED: dict[str, Documented] = {
         "StateEncoder(n_features, d_model) with fit(mean, std) and forward(states)",
         "states [B, T, n_features], scaled by what was fitted, to [B, T, d_model].",
     ),
+    "ablated": Documented(
+        "ablated(model, layer, head)",
+        "A context in which one head of one attention (in the order of model.modules(), from 0) adds nothing.",
+        ("head_ablated", "without_head"),
+    ),
     "greedy_decode": Documented(
         "greedy_decode(model, prompt, eos_id, max_new_tokens)",
         "model: ids [1, T] to logits [1, T, V]; prompt [1, T]. Gives the prompt and what follows, eos_id included.",

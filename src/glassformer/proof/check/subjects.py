@@ -18,7 +18,7 @@ from glassformer.proof.check.further import (
 from glassformer.proof.check.further_modules import CLASSIFIER, RECOMPUTED, STATE_ENCODER, TRAIN_STEP_BF16
 from glassformer.proof.check.labels import ACCURACY, LOSS, POOL, SHIFT, SHIFT_RIGHT
 from glassformer.proof.check.language_model import LANGUAGE_MODEL
-from glassformer.proof.check.looking import ATTENTION_MAPS, HEAD_SCORE, REVERSING_HEAD
+from glassformer.proof.check.looking import ABLATED, ATTENTION_MAPS, HEAD_SCORE, REVERSING_HEAD
 from glassformer.proof.check.mask_makers import CAUSAL, DOCUMENT_MASK, PADDING, POSITION_IDS
 from glassformer.proof.check.measures import INFLUENCE, ORDER_GAP
 from glassformer.proof.check.multi_head import MULTI_HEAD, SELF_ATTENTION
@@ -88,6 +88,7 @@ SUBJECTS: dict[str, Subject] = {
     "train_step_bf16": TRAIN_STEP_BF16,
     "Classifier": CLASSIFIER,
     "StateEncoder": STATE_ENCODER,
+    "ablated": ABLATED,
     "greedy_decode": GREEDY,
     "greedy_translate": TRANSLATE,
 }
