@@ -449,8 +449,7 @@ class Silencing:
         self.seen = gives(used)
         ask(context.__exit__, None, None, None)
         self.after = gives(used)
-        ways = dict((choice.value, heads) for choice, heads in LOST)
-        self.reading = read(self.seen, {"way": [each for each, _ in LOST]}, lambda way: self.without(ways[way]))
+        self.reading = read(self.seen, {"way": [each for each, _ in LOST]}, self.without)
 
     @property
     def is_context(self) -> bool:
@@ -461,10 +460,10 @@ class Silencing:
         """Return what the learner's function gives for a model."""
         return called(self.function, {"model": model, "layer": LAYER, "head": HEAD})
 
-    def without(self, heads: Sequence[tuple[int, int]]) -> Tensor:
-        """Return the output of a copy in which the last map of these layers reads nothing of these heads."""
+    def without(self, way: str) -> Tensor:
+        """Return the output under a reading, of a copy whose last maps read nothing of the lost heads."""
         model, each = copy.deepcopy(self.model), WIDTH // HEADS
-        for layer, head in heads:
+        for layer, head in next(heads for choice, heads in LOST if choice.value == way):
             with listening(model.layers[layer]) as heard:  # pyright: ignore[reportIndexIssue, reportArgumentType]
                 gives(model)
             last = [call.module for call in heard if isinstance(call.module, nn.Linear)]
