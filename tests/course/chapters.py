@@ -12,7 +12,8 @@ import glassformer
 from glassformer.learn.pages import Cell, cells
 
 FOLDER = Path(glassformer.__file__).parent / "learn" / "chapters"
-CHAPTERS = sorted(FOLDER.glob("*.md"))
+FURTHER = FOLDER.parent / "further" / "chapters"
+CHAPTERS = [*sorted(FOLDER.glob("*.md")), *sorted(FURTHER.glob("*.md"))]
 
 
 def cells_of(text: str) -> list[Cell]:

@@ -59,6 +59,32 @@ def test_a_first_evening(typed, tmp_path):
     assert (tmp_path / out.strip()).read_text("utf-8").startswith("<!doctype html>")
 
 
+def test_a_further_page(typed, tmp_path):
+    """A page goes into a file of its own, with the same words as a chapter."""
+    assert "13 further pages: glassformer learn further" in typed()[1]
+    assert "F13 Looking deeper" in typed("further")[1]
+    code, out = typed("F4")
+    assert code == 0
+    assert "2 stubs in a new file" in out
+    assert "glassformer learn F4.1 --watch" in out
+    folder = tmp_path / "course"
+    assert (folder / "chapter-F4.ipynb").is_file()
+    path = folder / "further.py"
+    right = COURSE.holding("F4").solutions["F4.1"]
+    path.write_text(f"import torch\n\n\n{right.replace('back < window', 'back <= window')}")
+    code, out = typed("F4", "--check")
+    assert code == 3
+    assert "1 fails, 1 not written" in out
+    assert "off by one: the window has one key too many" in out
+    assert typed("F4.1", "--hint")[1].startswith("Hint 1 of 3")
+    typed("F4.1", "--reset")
+    assert "exercise F4.1" in path.read_text()
+    code, out = typed("F13")
+    assert "my_transformer.py" in out
+    assert "has no MultiHeadAttention yet" in out
+    assert not (folder / COURSE.file).exists()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -15,41 +15,59 @@ from glassformer.proof.check.signatures import HOME
 from glassformer.proof.check.subjects import SUBJECTS
 
 COURSE = read_course()
+FURTHER = COURSE.holding("further")
+BOTH = pytest.mark.parametrize("course", [COURSE, FURTHER], ids=["chapters", "further"])
 
 
 def test_shape():
     assert [sum(each.chapter == str(n) for each in COURSE.exercises) for n in range(1, 6)] == [8, 9, 6, 9, 7]
     assert sum(each.side for each in COURSE.exercises) == 9
     assert len([each for each in COURSE.exercises if each.experiment]) == 2
-    for each in COURSE.exercises:
-        assert each.id in COURSE.solutions or each.experiment
+    assert [each.number for each in FURTHER.chapters] == [f"F{n}" for n in range(1, 14)]
+    assert {each.chapter for each in FURTHER.exercises} == {each.number for each in FURTHER.chapters}
+
+
+@BOTH
+def test_each_exercise_has_a_solution_and_names_files_that_are_there(course):
+    for each in course.exercises:
+        assert each.id in course.solutions or each.experiment
         for file in each.reads:
             assert (Path(__file__).parents[2] / "src" / "glassformer" / file).is_file(), file
 
 
-def test_properties_are_known():
-    for each in COURSE.exercises:
+def test_what_further_pages_use_is_written_in_the_chapters():
+    written = {name for each in COURSE.exercises for name in each.names}
+    assert {name for each in FURTHER.exercises for name in each.uses} <= written
+    assert COURSE.holding("F3.1") == COURSE.holding("alibi_bias") == FURTHER
+    assert COURSE.holding("1.1") == COURSE.holding("attention") == COURSE.holding("F99") == COURSE
+    assert (FURTHER.before, COURSE.before) == (COURSE, None)
+
+
+@BOTH
+def test_properties_are_known(course):
+    for each in course.exercises:
         subjects = [SUBJECTS[HOME[name]] for name in each.names if name in HOME]
         known = {law.name for subject in subjects for law in subject.properties}
         if len(subjects) == len(each.names):
             assert {*each.properties} <= known, each.id
 
 
-def test_hints_do_not_contain_the_solution():
-    for each in COURSE.exercises:
-        lines = {line.strip() for line in COURSE.solutions.get(each.id, "").splitlines() if len(line.strip()) > 12}
+@BOTH
+def test_hints_do_not_contain_the_solution(course):
+    for each in course.exercises:
+        lines = {line.strip() for line in course.solutions.get(each.id, "").splitlines() if len(line.strip()) > 12}
         text = " ".join(each.hints)
         assert not any(line in text for line in lines), each.id
         assert each.hints[0].endswith(("?", ".")), each.id
 
 
 @pytest.mark.slow
-def test_solutions_pass(tmp_path):
+@BOTH
+def test_solutions_pass(course, tmp_path):
     """All solutions in one file: no exercise that the checker knows is open, and nothing stands there twice."""
-    path = tmp_path / COURSE.file
-    path.write_text(COURSE.solution_file(), "utf-8")
+    path = course.write(tmp_path, course.solution_file())
     assert len(path.read_text("utf-8").splitlines()) <= 350
-    found = Checker(COURSE, path).check([each for each in COURSE.exercises if not each.experiment])
+    found = Checker(course, path).check([each for each in course.exercises if not each.experiment])
     assert not found.problem
     assert not found.remarks
     assert [

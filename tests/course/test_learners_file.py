@@ -56,6 +56,38 @@ def test_stubs_stand_below_what_is_there(place, data, chapter):
     assert place.path.read_bytes() == now
 
 
+@pytest.fixture
+def further(tmp_path):
+    return Workspace(COURSE.holding("further"), tmp_path)
+
+
+@pytest.mark.parametrize("data", FILES.values(), ids=FILES)
+def test_stubs_of_a_further_page_import_from_the_first_file(further, place, data):
+    """Only what that file has: without it the stubs wait, and neither file is touched."""
+    further.path.write_bytes(data)
+    assert further.add_stubs("F1") == ["shift_labels", "greedy_decode"]
+    assert further.lacking(further.course.exercise("F1.2"))
+    assert not place.path.exists()
+    place.path.write_text(COURSE.solution_file(), "utf-8")
+    now, first = further.path.read_bytes(), place.path.read_bytes()
+    assert now.startswith(data)
+    assert further.add_stubs("F1") == ["LanguageModel"]
+    assert further.add_stubs("F1") == []
+    assert further.path.read_bytes().startswith(now)
+    assert place.path.read_bytes() == first
+    assert {"EncoderBlock", "causal_mask"} <= read_source(further.path).names
+    assert read_source(further.path).beside == [place.path]
+
+
+def test_a_change_of_the_first_file_changes_what_imports_from_it(further, place):
+    place.path.write_text(COURSE.solution_file(), "utf-8")
+    further.add_stubs("F13")
+    before = read_source(further.path).digest(["ablated"])
+    assert read_source(further.path).digest(["ablated"]) == before
+    place.path.write_text(place.path.read_text("utf-8") + "\n# later\n", "utf-8")
+    assert read_source(further.path).digest(["ablated"]) != before
+
+
 def test_a_file_that_python_cannot_read_is_left_alone(place):
     place.path.write_text("def attention(q:\n")
     with pytest.raises(GlassformerError, match=r"line 1: .*Python cannot read the file"):

@@ -7,7 +7,7 @@ import os
 import sys
 import webbrowser
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from glassformer.base.errors import ConfigError
@@ -15,7 +15,7 @@ from glassformer.cli.arguments import Arguments
 from glassformer.cli.check import seconds
 from glassformer.cli.help import width
 from glassformer.learn.checking import LIMIT, Checked, Checker, in_new_process, warmed
-from glassformer.learn.course import OURS, read_course
+from glassformer.learn.course import FURTHER, OURS, read_course
 from glassformer.learn.grade import as_csv, grades
 from glassformer.learn.pages import section, whole, write_notebook, write_page
 from glassformer.learn.report import as_json, counted, following, listing, minutes_told, verdict_lines
@@ -49,6 +49,11 @@ def run(arguments: Arguments) -> int:
         found = list(complaints(course, say=say))
         print(*found, f"{course.title}: {len(found) or 'no'} complaints.", sep="\n")
         return 3 if found else 0
+    if action != "grade":
+        course = course.holding(arguments.target or "")
+    if course.before is not None and arguments.target == FURTHER:
+        arguments = replace(arguments, target=None)
+        action = "overview" if action == "begin" else action
     place = workspace(course, Path(options["into"]) if "into" in options else None)
     return DO[action](place, arguments)
 
@@ -82,12 +87,16 @@ def overview(place: Workspace, arguments: Arguments) -> int:
         print(f"{course.title}: {len(course.exercises)} exercises in {len(course.chapters)} chapters.\n")
         for each in course.chapters:
             print(f" {each.number} {each.title}" + (f" ({each.hours:g} h)" if each.hours else ""))
+        if course.further is not None:
+            print(f"   and {len(course.further.chapters)} further pages: glassformer learn {FURTHER}")
         print(f"\nBegin with:  glassformer learn {course.chapters[0].number}")
         return 0
     found = checker(place, arguments).check(course.exercises)
     trails, remark = place.trails()
     ahead = following(course, found, trails)
     print(*listing(place, found, trails, ahead, columns(), plain(arguments)), sep="\n")
+    if course.further is not None:
+        print(f" and {len(course.further.chapters)} further pages: glassformer learn {FURTHER}")
     for text in filter(None, (remark, *found.remarks)):
         print(f" NOTE {text}")
     if found.problem:
@@ -97,6 +106,7 @@ def overview(place: Workspace, arguments: Arguments) -> int:
     held = f" Held again just now: all {done} ({found.seconds:.1f} s)." if done else ""
     print(f" {place.path.name}: {lines_of(place.path)} lines.{held}")
     last = "glassformer learn --finish" if ahead and ahead.experiment == "graduation" else "glassformer learn --watch"
+    last = f"glassformer learn {ahead.chapter}" if ahead and course.before is not None else last
     print(f" Go on:  {last}" if ahead else " All is done. Read ours: nn/ in the order of docs/architecture.md.")
     return 0
 
@@ -118,15 +128,21 @@ def begin(place: Workspace, arguments: Arguments) -> int:
         notebook, new = write_notebook(course, chapter, place.folder)
         how = f"jupyter lab {notebook.name}, or read it here: glassformer learn {chapter.number} --explain"
         print(f"  {notebook.name:20} {'new: ' + how if new else 'is there already and stays as it is'}")
+    exercises = course.within(chapter.number)
+    waiting = {name: each for each in exercises for name in place.lacking(each)}
     where = f"appended below line {lines}; nothing above was touched" if lines else "in a new file"
     stubs = f"{len(added)} stubs {where}" if added else "has all names of this chapter already"
-    print(f"  {course.file:20} {stubs}")
-    exercises = course.within(chapter.number)
+    if any(each.names for each in exercises) and (added or not waiting):
+        print(f"  {course.file:20} {stubs}")
+    if waiting and course.before is not None:
+        print(f"  {course.before.file:20} has no {', '.join(waiting)} yet; with them, type this again for the stubs")
     print("Exercises: " + " · ".join(each.label + " (side step)" * each.side for each in exercises))
     rewritten = [each.label for each in exercises if each.names and not {*each.names} & {*added}]
     if added and rewritten:
         print("Without a stub, because they go on with what you have: " + " · ".join(rewritten))
-    print("Now type:  glassformer learn --watch")
+    coded = [each.id for each in exercises if each.names]
+    first = f"{coded[0]} " if coded and course.before is not None else ""
+    print(f"Now type:  glassformer learn {f'{first}--watch' if coded else f'{chapter.number} --explain'}")
     return 0
 
 
@@ -291,10 +307,11 @@ def watch(place: Workspace, arguments: Arguments) -> int:
     from glassformer.cli.keys import Keys
     from glassformer.learn.watch import KEYS, watching
 
+    first = place.course.within(arguments.target)[0] if arguments.target else place.course.exercises[0]
     if not place.path.is_file():
-        print(f"There is no {place.path} yet. Begin with:  glassformer learn {place.course.chapters[0].number}")
+        print(f"There is no {place.path} yet. Begin with:  glassformer learn {first.chapter}")
         return 2
-    asked = place.course.exercise(arguments.target) if arguments.target else None
+    asked = first if arguments.target else None
     say("Starting (a few seconds, once) ...")
     watched, screen = watching(place, checker(place, arguments, warm=True), columns(), asked)
     clear = "" if plain(arguments) else "\x1b[2J\x1b[H"

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import sys
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -21,14 +24,15 @@ from glassformer.learn.workspace import Workspace, definition, workspace
 if TYPE_CHECKING:
     from glassformer.lens.shapes import Shapes
 
-_modules: dict[str, Any] = {}
-"""Files that were imported here, by their text."""
+_modules: dict[bytes, Any] = {}
+"""Files that were imported here, by their text and that of what they import."""
 _checked: dict[tuple[bytes, str], bool] = {}
 """Whether an exercise is done, by the text of the learner's file and its number."""
 
 
-def _here() -> Workspace:
-    return workspace(read_course())
+def _here(asked: str = "") -> Workspace:
+    """Return the learner's folder, with the course that has the exercise or the name that is asked for."""
+    return workspace(read_course().holding(asked))
 
 
 def status() -> Status:
@@ -49,19 +53,26 @@ def mine(name: str, exercise: str = "") -> Any:
     It passes if the first exercise that asks for it is done, or the one named. Prints which of the two it is. Errors:
     `ConfigError` for a name that no exercise asks for.
     """
-    place = _here()
+    place = _here(name)
     asked = place.course.exercise(exercise) if exercise else place.course.named(name)[0]
     passed = place.path.is_file() and _passes(place, asked.id)
-    text = place.path.read_text("utf-8") if passed else place.course.solution_file()
     print(f"{name}: {'yours' if passed else f'ours, until yours passes exercise {asked.id}'}")
-    return getattr(_imported(text, place.path if passed else None), name)
+    return getattr(_imported(place.path if passed else _ours(place.course.folder)), name)
+
+
+def _text(path: Path) -> bytes:
+    """Return the text of a file and of those that it imports from beside."""
+    source = read_source(path)
+    with suppress(GlassformerError):
+        return b"".join([source.data, *(each.read_bytes() for each in source.beside)])
+    return source.data
 
 
 def _passes(place: Workspace, number: str) -> bool:
     """Whether an exercise is done in the learner's file; one run of the file decides all exercises."""
     from glassformer.learn.checking import Checker
 
-    data = place.path.read_bytes()
+    data = _text(place.path)
     if (data, number) not in _checked:
         found = Checker(place.course, place.path).check(place.course.exercises)
         for each in place.course.exercises:
@@ -70,15 +81,29 @@ def _passes(place: Workspace, number: str) -> bool:
     return _checked[data, number]
 
 
-def _imported(text: str, path: Path | None) -> Any:
-    """Return the module of a text, from its file or from one made for it, imported once."""
+@cache
+def _ours(folder: Path) -> Path:
+    """Return a file with the solutions of the course in `folder`, beside what it imports."""
+    course = read_course(folder)
+    return course.write(Path(mkdtemp(prefix="glassformer-")), course.solution_file())
+
+
+def _imported(path: Path) -> Any:
+    """Return the module of a file, imported once, with the files that it imports from beside as they are now."""
     from glassformer.proof.check.examine import load
 
+    text = _text(path)
     if text not in _modules:
-        if path is None:
-            path = Path(mkdtemp(prefix="glassformer-")) / "our_transformer.py"
-            path.write_text(text, "utf-8")
-        _modules[text] = load(path)
+        names = [each.stem for each in read_source(path).beside]
+        others = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+        sys.path.insert(0, str(path.parent.resolve()))
+        try:
+            _modules[text] = load(path)
+        finally:
+            sys.path.remove(str(path.parent.resolve()))
+            for name in names:
+                sys.modules.pop(name, None)
+            sys.modules.update(others)
     return _modules[text]
 
 
@@ -88,7 +113,8 @@ def check(thing: Any, exercise: str = "") -> Shown:
     Without a number it is the first exercise of this name that is not done. What else an exercise asks for is taken
     from beside `thing`. Never raises for what the learner's code does.
     """
-    place = _here()
+    name = thing if isinstance(thing, str) else str(getattr(thing, "__name__", type(thing).__name__))
+    place = _here(exercise or name)
     try:
         if isinstance(thing, str):
             return _in_file(place, place.course.exercise(thing))
@@ -130,7 +156,8 @@ def keep(thing: Any) -> Shown:
     The old file is kept in .learn/backup. If it needs names that the file lacks, nothing is written. The exercise is
     then checked in the file, in a process of its own.
     """
-    place, name = _here(), str(getattr(thing, "__name__", type(thing).__name__))
+    name = str(getattr(thing, "__name__", type(thing).__name__))
+    place = _here(name)
     try:
         exercise = place.course.named(name)[0]
         file = read_source(place.path)
@@ -157,7 +184,7 @@ def _text_file(thing: Any) -> str:
 
 def hint(exercise: str) -> Shown:
     """Return the next hint of an exercise; there are three."""
-    place = _here()
+    place = _here(exercise)
     asked = place.course.exercise(exercise)
     trails, _ = place.trails()
     level = min(trails[exercise].hints if exercise in trails else 0, 2)

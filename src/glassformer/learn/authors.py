@@ -42,14 +42,14 @@ def complaints(course: Course, say: Callable[[str], None]) -> Iterator[str]:
     for chapter in course.chapters:
         if chapter.page:
             as_notebook(course.text_of(chapter.page))
+    if course.further is not None:
+        yield from complaints(course.further, say)
 
 
 def checked(course: Course, text: str, run: Run) -> Checked:
     """Check all exercises of a text as if it were a learner's file."""
     with tempfile.TemporaryDirectory(prefix="glassformer-course-") as name:
-        path = Path(name) / course.file
-        path.write_text(text, "utf-8")
-        return Checker(course, path, run=run).check(course.exercises)
+        return Checker(course, course.write(Path(name), text), run=run).check(course.exercises)
 
 
 def mistakes(course: Course) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,8 @@ from glassformer.base.registry import suggestion
 
 OURS = Path(__file__).parent
 """The folder of the course that comes with the package."""
+FURTHER = "further"
+"""The folder in a course with its further pages: a course too, whose file imports from the first one's."""
 HEADING = re.compile(r"^# ([A-Z0-9]+\.\d+) .+$", re.MULTILINE)
 """The line above an exercise's code in skeleton and solutions."""
 
@@ -34,6 +36,8 @@ class Exercise:
     names: tuple[str, ...] = ()
     properties: tuple[str, ...] = ()
     """Empty: all that the checker knows."""
+    uses: tuple[str, ...] = ()
+    """Names of the file of the course before, which the file of a further page imports."""
     subject: str = ""
     """`FILE.py:NAME` of a subject beside course.toml; empty: the checker's own, by the name."""
     experiment: str = ""
@@ -80,6 +84,25 @@ class Course:
     """The name of the learner's file."""
     chapters: tuple[Chapter, ...]
     exercises: tuple[Exercise, ...] = field(repr=False)
+
+    @cached_property
+    def further(self) -> Course | None:
+        """The course of further pages that goes on from this one, if there is one."""
+        folder = self.folder / FURTHER
+        return read_course(folder) if (folder / "course.toml").is_file() else None
+
+    @cached_property
+    def before(self) -> Course | None:
+        """The course whose file the file of these further pages imports from; None for a course of chapters."""
+        return read_course(self.folder.parent) if self.folder.name == FURTHER else None
+
+    def holding(self, what: str) -> Course:
+        """Return the course of further pages if `what` is one of its chapters, exercises or names; else this one."""
+        if self.further is None:
+            return self
+        known = {each.number for each in self.further.chapters}
+        names = {name for each in self.further.exercises for name in each.names}
+        return self.further if what.partition(".")[0] in known or what in {FURTHER, *names} else self
 
     def exercise(self, number: str) -> Exercise:
         """Return the exercise with this number. Errors: `ConfigError` with the nearest number."""
@@ -131,7 +154,23 @@ class Course:
         """Return our file after the exercise `last` (default: after all), each name as it was written last."""
         numbers = [each.id for each in self.exercises]
         numbers = numbers[: numbers.index(last) + 1] if last else numbers
-        return self.head + assembled([self.solutions[each] for each in numbers if each in self.solutions])
+        used = [name for number in numbers for name in self.exercise(number).uses]
+        code = assembled([self.solutions[each] for each in numbers if each in self.solutions])
+        return self.head + self.import_of(used) + code
+
+    def import_of(self, names: Collection[str]) -> str:
+        """Return the line that imports names from the file of the course before; "" for no names."""
+        if not names or self.before is None:
+            return ""
+        return f"from {Path(self.before.file).stem} import {', '.join(dict.fromkeys(names))}\n"
+
+    def write(self, folder: Path, text: str) -> Path:
+        """Write a text as the learner's file into a folder, beside ours that it may import from; return its path."""
+        if self.before is not None:
+            self.before.write(folder, self.before.solution_file())
+        path = folder / self.file
+        path.write_text(text, "utf-8")
+        return path
 
     def text_of(self, page: str) -> str:
         """Return a chapter's Markdown. Errors: `DataError` if it is not there."""

@@ -28,8 +28,17 @@ NEAR = 0.15
 
 def judged(exercise: Exercise, folder: Path) -> Verdict:
     """Return the verdict on an experiment, from the files in the learner's folder."""
-    verdict, why = EXPERIMENTS[exercise.experiment](exercise, folder)
-    return Verdict(exercise.id, verdict, why)
+    try:
+        state, why = EXPERIMENTS[exercise.experiment](exercise, folder)
+    except UnansweredError as found:
+        state, why = found.args
+    except (TypeError, ValueError):
+        state, why = "fails", f'{ANSWERS}, ["{exercise.id}"]: a number is asked for where another thing stands'
+    return Verdict(exercise.id, state, why)
+
+
+class UnansweredError(Exception):
+    """An experiment that cannot be judged: the state of the exercise, and why."""
 
 
 def graduation(exercise: Exercise, folder: Path) -> tuple[str, str]:
@@ -43,27 +52,37 @@ def graduation(exercise: Exercise, folder: Path) -> tuple[str, str]:
     return ("done", "") if passed else ("fails", "the last `--finish` did not pass, or was --quick")
 
 
-def depth(exercise: Exercise, folder: Path) -> tuple[str, str]:
-    """Whether the answers on depth are those of the learner's own study, computed from its results.jsonl again."""
+def answers(exercise: Exercise, folder: Path, names: Sequence[str]) -> dict[str, Any]:
+    """Return the learner's answers to an exercise. Errors: `UnansweredError` if one of those asked for is missing."""
     path = folder / ANSWERS
     try:
         given: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))[exercise.id] if path.is_file() else {}
     except (tomllib.TOMLDecodeError, KeyError, UnicodeDecodeError) as error:
-        return "fails", f"{ANSWERS} cannot be read: {error}" if str(error) else f'{ANSWERS} has no ["{exercise.id}"]'
-    missing = [name for name in ("study", "first_to_99", "step_ratio", "parameters") if name not in given]
-    if missing:
-        return "not written", f'{ANSWERS}, ["{exercise.id}"]: {missing[0]} is missing'
-    results = folder / str(given["study"]) / "results.jsonl"
+        why = f"{ANSWERS} cannot be read: {error}" if str(error) else f'{ANSWERS} has no ["{exercise.id}"]'
+        raise UnansweredError("fails", why) from None
+    if missing := [name for name in names if name not in given]:
+        raise UnansweredError("not written", f'{ANSWERS}, ["{exercise.id}"]: {missing[0]} is missing')
+    return given
+
+
+def results_of(study: Path) -> list[Result]:
+    """Return the results of a study. Errors: `UnansweredError` if there are none."""
+    results = study / "results.jsonl"
     if not results.is_file():
-        return "fails", f"there is no {results}"
+        raise UnansweredError("fails", f"there is no {results}")
     from glassformer.study.result import result_from  # here: it imports torch
 
     try:
         lines = results.read_text("utf-8").splitlines()
-        rows = [result_from(json.loads(line), str(results)) for line in lines if line.strip()]
+        return [result_from(json.loads(line), str(results)) for line in lines if line.strip()]
     except (GlassformerError, ValueError) as error:
-        return "fails", str(error)
-    return compared(given, rows)
+        raise UnansweredError("fails", str(error)) from None
+
+
+def depth(exercise: Exercise, folder: Path) -> tuple[str, str]:
+    """Whether the answers on depth are those of the learner's own study, computed from its results.jsonl again."""
+    given = answers(exercise, folder, ("study", "first_to_99", "step_ratio", "parameters"))
+    return compared(given, results_of(folder / str(given["study"])))
 
 
 def compared(given: dict[str, Any], rows: Sequence[Result]) -> tuple[str, str]:
@@ -96,5 +115,45 @@ def compared(given: dict[str, Any], rows: Sequence[Result]) -> tuple[str, str]:
     return ("done", "") if given["first_to_99"] == first else ("fails", "another depth reaches 99 % first")
 
 
-EXPERIMENTS = {"graduation": graduation, "depth": depth}
+def remedies(exercise: Exercise, folder: Path) -> tuple[str, str]:
+    """Whether the answers on deep post-norm are those of the learner's own study of single changes."""
+    given = answers(exercise, folder, ("study", "alone", "best"))
+    shares: dict[str, list[float]] = defaultdict(list)
+    for row in results_of(folder / str(given["study"])):
+        shares[str(row.values.get("change"))].append(float(row.test[row.metric]))
+    if "none" not in shares or len(shares) < 3:
+        return "fails", "the study must have post-norm as it is (none), and at least two changes"
+    if any(len(each) < SEEDS for each in shares.values()):
+        return "fails", "too few seeds to say"
+    means = {change: fmean(each) for change, each in shares.items()}
+    if abs(float(given["alone"]) - means["none"]) > 0.005:
+        percent = abs(float(given["alone"]) / 100 - means["none"]) <= 0.005
+        return "fails", "the share is from 0 to 1, not a percentage" if percent else "post-norm alone has another share"
+    top = max(means.values())
+    best = [change for change, mean in means.items() if mean == top]
+    return ("done", "") if given["best"] in best else ("fails", "another change has the highest share")
+
+
+def captions(exercise: Exercise, folder: Path) -> tuple[str, str]:
+    """Whether the answers on real data are those of the learner's own run, read from its metrics.jsonl again."""
+    given = answers(exercise, folder, ("run", "bleu", "step", "fine"))
+    metrics = folder / str(given["run"]) / "metrics.jsonl"
+    if not metrics.is_file():
+        return "fails", f"there is no {metrics}"
+    try:
+        rows: list[dict[str, Any]] = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
+        scores = {int(row["step"]): float(row["bleu"]) for row in rows if row["kind"] == "dev"}
+    except (ValueError, KeyError, TypeError):
+        return "fails", f"{metrics} is no log of a run that is measured in BLEU"
+    if not scores:
+        return "fails", "the run has no evaluation yet"
+    if given["fine"] not in range(11):
+        return "fails", "fine is a number of translations, of ten"
+    best = max(scores, key=lambda step: scores[step])
+    if given["step"] != best:
+        return "fails", "the last step is not the best" if given["step"] == max(scores) else "another step is the best"
+    return ("done", "") if abs(float(given["bleu"]) - scores[best]) <= 0.05 else ("fails", "the best BLEU is another")
+
+
+EXPERIMENTS = {"graduation": graduation, "depth": depth, "remedies": remedies, "captions": captions}
 """What decides each kind of experiment."""

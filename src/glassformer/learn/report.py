@@ -115,6 +115,7 @@ def listing(
     course = place.course
     done = {number for number, each in found.verdicts.items() if each.done}
     lines = [f"{course.title}: {len(done)} of {len(course.exercises)} done, in {place.folder}/"]
+    wide = max(len(each.number) for each in course.chapters)
     for chapter in course.chapters:
         within = course.within(chapter.number)
         count = sum(each.id in done for each in within)
@@ -127,7 +128,7 @@ def listing(
         elif not count and chapter.page and not (place.folder / f"chapter-{chapter.number}.ipynb").exists():
             note = f"glassformer learn {chapter.number} opens it"
         bar = "" if plain or width < 70 else f"{'█' * round(8 * count / len(within)):8} "
-        line = f"{chapter.number} {chapter.title:28} {bar}{count} of {len(within)}  {note}"
+        line = f"{chapter.number:{wide}} {chapter.title:28} {bar}{count} of {len(within)}  {note}"
         lines += wrapped(line.rstrip(), " ", width)
     return lines
 

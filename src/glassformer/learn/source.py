@@ -89,11 +89,27 @@ class Source:
         read = dict.fromkeys(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
         return [each for each in read if each not in bound_here and not hasattr(builtins, each)]
 
+    @cached_property
+    def beside(self) -> list[Path]:
+        """The files of the same folder that it imports, and those that these import."""
+        found: dict[Path, None] = {}
+        waiting: list[Source] = [self]
+        while waiting:
+            source = waiting.pop()
+            nodes = [*source.imported.values()]
+            names = [each.module or "" for each in nodes if isinstance(each, ast.ImportFrom)]
+            names += [alias.name for each in nodes if isinstance(each, ast.Import) for alias in each.names]
+            paths = [self.path.parent / f"{name.split('.')[0]}.py" for name in dict.fromkeys(names)]
+            new = [each for each in paths if each.is_file() and each not in (self.path, *found)]
+            found |= dict.fromkeys(new)
+            waiting += [read_source(each) for each in new]
+        return [*found]
+
     def digest(self, names: Collection[str]) -> str:
         """Return a hash of all that the outcome for these names depends on: equal hash, equal outcome."""
         loose = [node for node in self.tree.body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
         text = "\n".join(map(ast.unparse, [*loose, *self.needed(names)]))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(b"".join([text.encode(), *(each.read_bytes() for each in self.beside)])).hexdigest()
 
     def borrowed(self, names: Collection[str], not_with: Collection[str]) -> str | None:
         """Return the call with which the code for these names lets another library do the work; None without one."""

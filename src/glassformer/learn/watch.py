@@ -52,12 +52,12 @@ class Watch:
         return self.screen()
 
     def seen(self) -> tuple[int, int]:
-        """Return time and size of the file; (0, 0) while it is not there."""
+        """Return time and size of the file, and of what it may import; (0, 0) while it is not there."""
         try:
-            status = self.place.path.stat()
+            states = [each.stat() for each in self.place.files if each == self.place.path or each.exists()]
         except OSError:
             return 0, 0
-        return status.st_mtime_ns, status.st_size
+        return max(each.st_mtime_ns for each in states), sum(each.st_size for each in states)
 
     def look(self, sleep: Callable[[float], None] = time.sleep) -> str | None:
         """Return a new screen if the file was saved since the last look, once the save has settled; else None."""

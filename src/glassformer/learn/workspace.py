@@ -45,6 +45,12 @@ class Workspace:
         return self.folder / self.course.file
 
     @property
+    def files(self) -> list[Path]:
+        """The learner's files that a verdict may depend on: the one above and, for further pages, the first."""
+        before = self.course.before
+        return [self.path] if before is None else [self.path, self.folder / before.file]
+
+    @property
     def backups(self) -> Path:
         """Where old copies of the file are kept."""
         return self.folder / HIDDEN / "backup"
@@ -68,17 +74,27 @@ class Workspace:
         bound = set(source.names)
         added: list[str] = []
         parts: list[str] = []
+        used: list[str] = []
         for exercise in self.course.within(chapter):
             stub = self.course.stubs.get(exercise.id, "")
             missing = [name for name in exercise.names if name not in bound]
-            if stub and missing:
+            if stub and missing and not self.lacking(exercise):
                 parts.append(f"# {exercise.label}\n" + "\n\n".join(definition(stub, name) for name in missing))
                 added += missing
                 bound |= {*missing}
+                used += [name for name in exercise.uses if name not in source.names]
         if parts:
             head = self.course.head if not source.data else imports(self.course.head, source.names)
+            head += self.course.import_of(used)
             append(self.path, self.backups, head + "".join(f"\n\n{part}" for part in parts))
         return added
+
+    def lacking(self, exercise: Exercise) -> list[str]:
+        """Return the names that an exercise uses of the file of the course before, and that this file lacks."""
+        if self.course.before is None or not exercise.uses:
+            return []
+        names = read_source(self.folder / self.course.before.file).names
+        return [name for name in exercise.uses if name not in names]
 
     def reset(self, exercise: Exercise) -> list[str]:
         """Put the stubs of an exercise in the place of what the file has. Returns the names; the old file is kept."""

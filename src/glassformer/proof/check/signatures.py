@@ -122,7 +122,7 @@ DOCUMENTED: dict[str, Documented] = {
         "LanguageModel(vocab_size, d_model, n_heads, n_layers, max_len) with forward(tokens) or "
         "forward(tokens, cache=None)",
         "A causal nn.Module: ids [B, T] to logits [B, T, vocab_size], or to (logits, cache for the ids that follow).",
-        ("TransformerLanguageModel",),
+        ("TransformerLanguageModel", "CachedLanguageModel"),
     ),
     "causal_mask": Documented(
         "causal_mask(n)",
