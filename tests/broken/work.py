@@ -201,7 +201,7 @@ def ngrams_repeat(original):
     return lambda n: original(n + 1)
 
 
-@breaks("glassformer.cli.input_lines:refuse_json", "tests/cli/test_input_lines.py")
+@breaks("glassformer.cli.lines:refuse_json", "tests/cli/test_input_lines.py")
 def braces_and_keys_are_translated(original):
     return lambda line, place: None
 

@@ -59,7 +59,7 @@ class Session(ModuleType):
 
     def __init__(self) -> None:
         super().__init__("session")
-        self.Translated = Translated
+        self.Asked, self.Translated = Asked, Translated
         self.calls: list[tuple[object, ...]] = []
         self.at: dict[int, Callable[[], None]] = {}
         self.failure: BaseException | None = None
@@ -168,9 +168,9 @@ def session(monkeypatch) -> Session:
     monkeypatch.setitem(sys.modules, "glassformer.train.run.session", fake)
     monkeypatch.setitem(sys.modules, "glassformer.train.finished.use", fake)
     first = Evaluated(0, {}, [Sample("a b", "b a", "a 0")])
-    monkeypatch.setattr("glassformer.cli.pictures.untrained", lambda model, prepared: first)
-    monkeypatch.setattr("glassformer.cli.pictures.gaze", lambda model, prepared: "Where it looks: nowhere.\n")
-    monkeypatch.setattr("glassformer.cli.pictures.explorer", lambda out: f"open {out}/explorer.html\n")
+    monkeypatch.setattr("glassformer.cli.demo.untrained", lambda model, prepared: first)
+    monkeypatch.setattr("glassformer.cli.demo.gaze", lambda model, prepared: "Where it looks: nowhere.\n")
+    monkeypatch.setattr("glassformer.cli.demo.explorer", lambda out: f"open {out}/explorer.html\n")
     return fake
 
 

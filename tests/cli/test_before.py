@@ -148,7 +148,7 @@ def test_rates_for_people_and_for_programs(run, monkeypatch, losses, rises, said
 
 def test_without_matplotlib_there_is_no_picture(run, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "glassformer.train.run.trial", Trial([3.0, 1.0, float("nan")]))
-    monkeypatch.setattr("glassformer.cli.before.find_spec", lambda name: None)
+    monkeypatch.setattr("glassformer.cli.train.find_spec", lambda name: None)
     told = json.loads(
         run("train", "reverse", "--find-learning-rate", "--json").out, parse_constant=lambda name: pytest.fail(name)
     )

@@ -273,7 +273,7 @@ def test_run_without_a_checkpoint(trained, tmp_path, run, verb):
 
 
 def test_pictures_of_the_demo(trained):
-    from glassformer.cli.pictures import gaze, untrained
+    from glassformer.cli.demo import gaze, untrained
     from glassformer.train.run.session import resume
 
     session = resume(trained)

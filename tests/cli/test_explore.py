@@ -103,7 +103,7 @@ def test_a_file_holds_what_was_asked_for(trained, run, tmp_path, monkeypatch):
 
 
 def test_the_demo_ends_with_a_page(trained, monkeypatch):
-    from glassformer.cli.pictures import explorer
+    from glassformer.cli.demo import explorer
 
     monkeypatch.setattr("glassformer.lens.server.subject.EXAMPLES", 1)
     told = explorer(trained)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.cli.idle import refuse_idle_search
+from glassformer.cli.typed_recipe import refuse_idle_search
 from glassformer.train.settings import DecodeConfig
 
 

@@ -11,7 +11,7 @@ import pytest
 from cli.conftest import Input
 from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.input_lines import texts_of
+from glassformer.cli.lines import texts_of
 from glassformer.train.recipe import Recipe, dumps_recipe, override
 
 NESTED = [{"id": 7, "translation": {"en": "ein Hund"}}, {"id": 8, "translation": {"en": "grün"}}]

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from glassformer.cli.notes import notes_to
+from glassformer.cli.terminal import notes_to
 from glassformer.train.run.session import start
 from train.examples import follow, recipe
 

@@ -16,8 +16,7 @@ from hypothesis import strategies as some
 from cli.conftest import Input
 from glassformer.base.errors import DataError
 from glassformer.cli.demo import curve, milestones, scene
-from glassformer.cli.input_lines import lines_of
-from glassformer.cli.lines import answers, on_one_line
+from glassformer.cli.lines import answers, lines_of, on_one_line
 from glassformer.cli.main import main
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.records import Evaluated, Sample

@@ -10,7 +10,7 @@ import pytest
 from cli.conftest import Answer
 from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import read_arguments
-from glassformer.cli.flags.wished import bias_of, unescaped
+from glassformer.cli.constraints import bias_of, unescaped
 from glassformer.cli.verbs import VERBS
 from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
 

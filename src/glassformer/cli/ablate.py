@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -16,10 +17,10 @@ from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.base.processors import free_processors
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.evaluate import refuse_other_splits
-from glassformer.cli.flags.base import recipe_of, refuse_not_taken
-from glassformer.cli.flags.varied import read_change, read_values
 from glassformer.cli.follow import Signals
 from glassformer.cli.runs import RUNS, check_place, run_folder
+from glassformer.cli.settings import converted, is_switch, kind_of
+from glassformer.cli.typed_recipe import named_recipe, refuse_not_taken
 from glassformer.cli.verbs import SECTIONS
 from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.dataset import refuse_missing_files
@@ -88,7 +89,7 @@ def read_study(arguments: Arguments) -> Study:
 
     Errors: `ConfigError`, before any training.
     """
-    recipe = recipe_of(str(arguments.target), arguments.options)
+    recipe = named_recipe(str(arguments.target), arguments.options)
     axes: dict[str, list[object]] = {}
     for text in arguments.lists.get("vary", []):
         place, values = read_values("vary", text, SECTIONS)
@@ -273,3 +274,49 @@ def finish(study: Study) -> None:
         except ConfigError as error:
             print(f"No pictures: {error}", file=sys.stderr)
     print(f"Figures of each run: {root / 'results.jsonl'}", file=sys.stderr)
+
+
+# Reads what differs between the runs of a study: the values of --vary and of --test, the settings of --change.
+
+
+def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, list[object]]:
+    """Split SETTING=V1,V2 into the setting and its typed values. Errors: `ConfigError` with the nearest setting."""
+    name, equals, behind = text.partition("=")
+    section, dot, key = name.removeprefix("--").replace("-", "_").partition(".")
+    texts = behind.split(",")
+    if equals and dot and not all(texts):
+        raise ConfigError(
+            f"--{flag} {name} needs a value after = and between commas; got {text!r}. Add the missing value."
+        )
+    if not (equals and dot):
+        raise ConfigError(f"--{flag} takes SECTION.SETTING=VALUE, as in --{flag} data.max_length=32; got {text!r}.")
+    try:
+        place, kind, on = kind_of(section, key, sections)
+        if is_switch(kind) and not on:
+            raise ConfigError(f"A switch takes true or false. Write {place}=false.")
+        return place, [converted(place, kind, each) for each in texts]
+    except ConfigError as error:
+        raise ConfigError(f"--{flag} {text}: {error}") from None
+
+
+def read_change(text: str) -> dict[str, object]:
+    """Split SETTING=VALUE,SETTING=VALUE into typed settings. A comma that no setting follows is part of the value."""
+    found: dict[str, object] = {}
+    for part in re.split(r",(?=[\w-]+\.[\w-]+=)", text):
+        name, equals, value = part.partition("=")
+        section, dot, key = name.removeprefix("--").replace("-", "_").partition(".")
+        if not (equals and dot and value):
+            raise ConfigError(
+                f"--change takes SECTION.SETTING=VALUE, and others after commas, as in --change model.norm=rms; got "
+                f"{text!r}."
+            )
+        try:
+            place, kind, on = kind_of(section, key, SECTIONS)
+            if not on:
+                raise ConfigError(f"A switch takes true or false. Write {place}=false.")
+            if place in found:
+                raise ConfigError(f"{place} is given twice. Give it once.")
+            found[place] = converted(place, kind, value)
+        except ConfigError as error:
+            raise ConfigError(f"--change {text}: {error}") from None
+    return found

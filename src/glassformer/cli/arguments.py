@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from glassformer.base.errors import ConfigError
-from glassformer.cli.flags.near import asked, meant_flag
+from glassformer.cli.near import asked, meant_flag
 from glassformer.cli.settings import converted, flags_of, is_switch, kind_of
 from glassformer.cli.verbs import COMMON, Verb
 

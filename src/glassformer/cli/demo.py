@@ -7,12 +7,19 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from glassformer.cli.arguments import Arguments
+from glassformer.cli.explore import EXAMPLES_ALONE, page_of
 from glassformer.cli.runs import RUNS, check_room, free_name, room_for, run_folder
 from glassformer.train.recipe import Recipe, load_recipe, override
-from glassformer.train.records import Evaluated, Event, Progress, printable
+from glassformer.train.records import Evaluated, Event, Progress, Sample, printable
 
+if TYPE_CHECKING:
+    from glassformer.nn.transformer import Transformer
+    from glassformer.train.run_data import RunData
+
+PAGE = "explorer.html"
 INTRODUCTION = """\
 A transformer learns to write a sequence of letters backwards. Nobody tells it how: it sees pairs such as
   a b c d e f g h  ->  h g f e d c b a
@@ -36,7 +43,6 @@ def run(arguments: Arguments) -> int:
 def show(recipe: Recipe, out: Path) -> int:
     """Train, then show what was learned and what to type next."""
     from glassformer.cli.follow import Signals, follow  # here, as importing torch takes a second
-    from glassformer.cli.pictures import explorer, gaze, untrained
     from glassformer.fast import for_training
     from glassformer.train.run.session import start
 
@@ -100,3 +106,39 @@ def next_commands(out: Path) -> str:
             f"  glassformer evaluate {run}",
         )
     )
+
+
+def untrained(model: Transformer, prepared: RunData) -> Evaluated:
+    """Return the answers to the first few dev sources, as an evaluation after 0 steps."""
+    from glassformer.decode.answer import answer
+    from glassformer.decode.filters import unwritten
+    from glassformer.train.pairs_data import PairsData
+
+    assert isinstance(prepared, PairsData)  # as the demo's recipe says
+    pairs = prepared.dev.pairs[: prepared.recipe.training.samples]
+    sources = [prepared.dev.encoded.source[index] for index in range(len(pairs))]
+    found = answer(model, sources, never=unwritten())
+    outputs = [prepared.tokenizers.target.decode(each.ids) for each in found]
+    return Evaluated(0, {}, [Sample(*pair, output) for pair, output in zip(pairs, outputs, strict=True)])
+
+
+def gaze(model: Transformer, prepared: RunData) -> str:
+    """Show what the most decided head of the decoder reads while the model answers the first dev source."""
+    from glassformer.lens.picture import cross_attention_picture
+    from glassformer.train.pairs_data import PairsData
+
+    assert isinstance(prepared, PairsData)
+    picture = cross_attention_picture(model, prepared.tokenizers, prepared.dev.pairs[0].source)
+    return "\n".join(
+        (
+            f"Where it looks: {picture.head}. A line for each letter it writes, a column for each letter it reads:",
+            *(f"  {line}".rstrip() for line in picture.text.splitlines()),
+            "",
+        )
+    )
+
+
+def explorer(out: Path) -> str:
+    """Write the page of the run into its folder; return a sentence about its heads, and where the page is."""
+    found = page_of(out, out / PAGE, EXAMPLES_ALONE).sentences[:1]
+    return "\n".join([*found, f"Every head, step and number of it: open {out / PAGE} in a browser.", ""])

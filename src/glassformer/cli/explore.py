@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from glassformer.base.errors import ConfigError, install
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.notes import say
 from glassformer.cli.runs import existing_runs, recipe_of
+from glassformer.cli.terminal import say
 from glassformer.store.files import write_text_atomically
 from glassformer.train.tasks import task_of
 

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from glassformer.base.errors import ResourceError
 from glassformer.base.launched import launched
-from glassformer.cli.notes import notes_to
+from glassformer.cli.terminal import notes_to
 from glassformer.train.records import Event, Finished
 from glassformer.train.report import Reporter
 

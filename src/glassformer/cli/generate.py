@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.cli.arguments import Arguments, whole_number
-from glassformer.cli.figures import refuse_more
-from glassformer.cli.flags.beamed import NO_BEAM, beamed
-from glassformer.cli.flags.wished import stops_of, wished
-from glassformer.cli.idle import drawless, refuse_idle_search, refuse_idle_seed
-from glassformer.cli.input_lines import texts_of
+from glassformer.cli.constraints import constraints_of, stops_of
+from glassformer.cli.lines import refuse_more, texts_of
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
+from glassformer.cli.typed_recipe import NO_BEAM, beamed, drawless, refuse_idle_search, refuse_idle_seed
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
 from glassformer.train.recipe import Recipe, override
 from glassformer.train.sample_lengths import Untrained, untrained_field
@@ -55,7 +53,7 @@ def run(arguments: Arguments) -> int:
     n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
     refuse_alike(n, recipe)
     guessing = guessing_of(arguments)
-    prompts, wishes = prompts_of(arguments, recipe), wished(arguments, folder)
+    prompts, wishes = prompts_of(arguments, recipe), constraints_of(arguments, folder)
     from glassformer.train.finished.writing import Writer, note_of  # after the checks: importing torch takes a second
 
     writer, stops = Writer(folder, recipe, guessing, others), stops_of(arguments)

@@ -304,7 +304,7 @@ def finish(place: Workspace, arguments: Arguments) -> int:
 
 def watch(place: Workspace, arguments: Arguments) -> int:
     """Check at each save until q or Ctrl-C."""
-    from glassformer.cli.keys import Keys
+    from glassformer.cli.terminal import Keys
     from glassformer.learn.watch import KEYS, watching
 
     first = place.course.within(arguments.target)[0] if arguments.target else place.course.exercises[0]

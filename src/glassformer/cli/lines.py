@@ -7,17 +7,21 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from glassformer.base.errors import GlassformerError
+from glassformer.base.errors import ConfigError, DataError, GlassformerError
 from glassformer.cli.arguments import Arguments, whole_number
-from glassformer.cli.input_lines import STDIN, lines_of, texts_of
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
+from glassformer.data.lines import HasLines, bounded_lines, decoded
+from glassformer.data.records import FIRST_KEY, object_in, text_in
 from glassformer.data.tokens.vocabulary import lacking
 from glassformer.train.recipe import Recipe
 from glassformer.train.sample_lengths import Untrained, in_words, untrained_field
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.task import LineAnswer, LineVerb
+
+if TYPE_CHECKING:
+    from glassformer.train.finished.use import Asked, Ranked, Translated
 
 
 class Noted(Protocol):
@@ -158,3 +162,115 @@ def note_untrained(found: dict[int, Untrained]) -> None:
     """Report the lines, by their numbers, that are shorter or longer than every one in training."""
     if found:
         note([*found], in_words([*found.values()]))
+
+
+# Output of `translate` with several answers per line, scores and alignments, as columns or JSON.
+
+
+def asked_of(arguments: Arguments, beam: int) -> Asked | None:
+    """Return the figures that the flags ask for, or None if only the answer is wanted. Errors: `ConfigError`."""
+    given = arguments.options
+    if not {"n-best", "scores", "alignments", "json"} & given.keys():
+        return None
+    n_best = whole_number("n-best", given.get("n-best", "1"), 1024)
+    refuse_more("n-best", n_best, beam)
+    from glassformer.train.finished.use import Asked  # here, as importing torch takes a second
+
+    return Asked(n_best, "scores" in given, "alignments" in given)
+
+
+def refuse_more(flag: str, n: int, beam: int) -> None:
+    """Refuse to answer more often than the beam is wide. Errors: `ConfigError`."""
+    if n > beam:
+        raise ConfigError(
+            f"--{flag} can be at most the beam width; got {n} with a beam of {beam}. Give --beam {n} or more."
+        )
+
+
+def line_of(number: int, answer: Translated | None, arguments: Arguments) -> str:
+    """Return the output for an input line, without the last line end. `answer` is None for a blank line."""
+    best = answer.best if answer else ()
+    if "json" in arguments.options:
+        record = {"line": number, "source_tokens": answer.source if answer else [], "answers": [*map(as_record, best)]}
+        return json.dumps(record | untrained_field(answer.untrained if answer else None), ensure_ascii=False)
+    rows = [columns(each, arguments) for each in best] or [empty(arguments)]
+    return "\n".join(f"{number}\t{row}" if "n-best" in arguments.options else row for row in rows)
+
+
+def empty(arguments: Arguments) -> str:
+    """Return the columns of a blank line, all of them empty."""
+    return "\t" * (("scores" in arguments.options) + ("alignments" in arguments.options))
+
+
+def columns(each: Ranked, arguments: Arguments) -> str:
+    """Return text, score and alignment as asked for, separated by tabs.
+
+    Tabs and line ends in the text become spaces.
+    """
+    from glassformer.decode.read_back import pharaoh
+
+    shown = ["".join(" " if letter in "\t\r\n" else letter for letter in each.text)]
+    shown += [f"{each.score:.6f}"] if "scores" in arguments.options else []
+    shown += [pharaoh(each.links)] if "alignments" in arguments.options else []
+    return "\t".join(shown)
+
+
+def as_record(each: Ranked) -> dict[str, object]:
+    """Return an answer for JSON, without the figures that are not known."""
+    figures: dict[str, float | Sequence[object] | None] = {
+        "score": each.score,
+        "log_probability": each.log_probability,
+        "alignment": [list(link) for link in each.links] or None,
+    }
+    known = {name: value for name, value in figures.items() if value is not None}
+    return {"text": each.text, "tokens": each.tokens, "complete": each.complete, **known}
+
+
+# The lines that are read: plain text, or a field of JSON objects.
+
+STDIN = "Standard input, line "
+OPENINGS = ("[", "{", "[{")
+"""First lines of JSON that is spread over many."""
+
+
+def lines_of(file: HasLines) -> Iterator[str]:
+    """Yield the lines of a UTF-8 stream as text. LF and CRLF end a line; a leading byte order mark is removed."""
+    for number, line in enumerate(bounded_lines(file, STDIN), start=1):
+        yield decoded(line, f"{STDIN}{number}")
+
+
+def texts_of(lines: Iterable[str], where: str, arguments: Arguments, recipe: Recipe) -> Iterator[str]:
+    """Yield each line, or with `--field` that field of the JSON object in it; a blank line stays blank.
+
+    `where` and a line's number tell its place. Errors: `ConfigError` for --field with --plain; `DataError` for a line
+    that is no object or lacks the field, and without either flag if the first text seems to be JSON, which a model is
+    seldom trained on: unless its recipe says data.json = false, or its task reads objects.
+    """
+    field, plain = arguments.options.get("field"), "plain" in arguments.options
+    if plain and field is not None:
+        raise ConfigError("--field reads JSON objects, --plain reads each line as it is. Give only one of them.")
+    looked = plain or recipe.data.json is False or task_of(recipe.data).reads_objects
+    for number, line in enumerate(lines, start=1):
+        place = f"{where}{number}"
+        if field is not None:
+            remedy = "Give one of them to --field."
+            yield text_in(object_in(line, place), field, place, remedy) if line.strip() else ""
+            continue
+        if not looked and line.strip():
+            looked = True
+            refuse_json(line, place)
+        yield line
+
+
+def refuse_json(line: str, place: str) -> None:
+    """Refuse a line that seems to be JSON. Errors: `DataError` with the fields that it has."""
+    if line.strip() not in OPENINGS and not FIRST_KEY.match(line):
+        return
+    try:
+        names = f", here {', '.join([*object_in(line, place)][:8])}"
+    except DataError:  # an array, an object of several lines, or a broken one
+        names = "; an object a line, as jq -c writes them"
+    raise DataError(
+        f"{place}: this seems to be JSON, but would be read as plain text, with its braces and keys. Give --field NAME "
+        f"to read a field of each line{names}; --plain if it is meant as plain text."
+    )

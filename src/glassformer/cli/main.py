@@ -22,6 +22,8 @@ REQUIRED = ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizer
 """The packages that glassformer cannot work without."""
 TOGETHER = ("train", "resume")
 """The verbs that several processes of torchrun run together."""
+SHARED = {"resume": ("train", "run_resume"), "import": ("export", "run_import"), "verify": ("doctor", "run_verify")}
+"""Module and function of the verbs that stand in the module of another one."""
 BROKEN_PIPE = 128 + 13
 """The exit code of a program that SIGPIPE ended: the reader of our output went away before the end."""
 
@@ -105,7 +107,7 @@ def dispatch(words: list[str]) -> int:
 
 
 def run_verb(name: str, words: list[str]) -> int:
-    """Run a verb, or print its help. Each verb is a module of its own, imported only when it is used."""
+    """Run a verb, or print its help. Its module is imported only when it is used."""
     verb = VERBS[name]
     from glassformer.cli.arguments import asks_for_help, read_arguments, usage
 
@@ -125,7 +127,7 @@ def run_verb(name: str, words: list[str]) -> int:
         raise ConfigError(f"`glassformer {name}` needs {examples[verb.target]}. {usage(name, verb)}")
     check_environment()  # both before a verb imports torch
     shorten_waits()
-    from glassformer.cli.notes import notes_to, say
+    from glassformer.cli.terminal import notes_to, say
     from glassformer.fast import put_on_decoding
 
     with notes_to(say), put_on_decoding():
@@ -133,7 +135,8 @@ def run_verb(name: str, words: list[str]) -> int:
             from glassformer.cli.lines import run_line_verb
 
             return run_line_verb(LINE_VERBS[name], arguments)
-        return import_module(f"glassformer.cli.{name}").run(arguments)
+        module, function = SHARED.get(name, (name, "run"))
+        return getattr(import_module(f"glassformer.cli.{module}"), function)(arguments)
 
 
 def explained(error: Exception, words: Sequence[str]) -> tuple[str, int] | None:
@@ -173,7 +176,7 @@ def in_flags(error: GlassformerError, words: Sequence[str]) -> str:
     """Return the message of an error, with flags for settings, except where it is about a recipe file."""
     if isinstance(error, RecipeError) or not words or words[0] not in VERBS:
         return str(error)
-    from glassformer.cli.flags.as_typed import as_typed
+    from glassformer.cli.settings import as_typed
 
     setting = error.setting if isinstance(error, ConfigError) else None
     return as_typed(str(error), VERBS[words[0]], words[1:], setting)

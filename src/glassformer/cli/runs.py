@@ -14,7 +14,7 @@ from pathlib import Path
 
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.cli.arguments import Arguments, whole_number
-from glassformer.cli.flags.near import meant_run
+from glassformer.cli.near import meant_run
 from glassformer.store.files import LEFTOVER, absolute, alive, beside, leftovers, refuse_unnamable
 from glassformer.store.folders import CONFIG, MANIFEST, OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STATE, STEP, checkpoints
 from glassformer.store.lock import LOCK, RunLock, refuse_in_training

@@ -9,9 +9,9 @@ from pathlib import Path
 from glassformer.base.errors import ConfigError, install
 from glassformer.base.typed import annotations_of, types_in
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.notes import say
 from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.cli.settings import converted, flag_of
+from glassformer.cli.terminal import say
 from glassformer.cli.verbs import VERBS
 from glassformer.decode.beam_settings import BeamSettings
 from glassformer.serve.settings import KEY, ServeConfig, open_socket

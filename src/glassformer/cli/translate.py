@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.figures import asked_of, line_of
-from glassformer.cli.flags.beamed import beamed
-from glassformer.cli.flags.wished import wished
-from glassformer.cli.idle import refuse_idle_decoding, refuse_idle_search, refuse_idle_seed
-from glassformer.cli.lines import batch_size, on_one_line, write_answers
+from glassformer.cli.constraints import constraints_of
+from glassformer.cli.lines import asked_of, batch_size, line_of, on_one_line, write_answers
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.cli.settings import converted
+from glassformer.cli.typed_recipe import beamed, refuse_idle_decoding, refuse_idle_search, refuse_idle_seed
 from glassformer.train.tasks import task_of
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def run(arguments: Arguments) -> int:
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
     asked = asked_of(arguments, recipe.decode.beam)
     refuse_idle_search(recipe.decode, changes, scored=asked is not None)
-    wishes = wished(arguments, folder)
+    wishes = constraints_of(arguments, folder)
 
     def translated(lines: Iterator[tuple[int, str]]) -> Iterator[Translated]:
         from glassformer.train.finished.use import translate  # after the checks, as importing torch takes a second

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.flags.as_typed import as_typed
+from glassformer.cli.settings import as_typed
 from glassformer.cli.verbs import VERBS
 
 CASES = [

@@ -6,7 +6,7 @@ import pytest
 
 from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import read_arguments
-from glassformer.cli.flags.near import ELSEWHERE
+from glassformer.cli.near import ELSEWHERE
 from glassformer.cli.settings import flags_of
 from glassformer.cli.verbs import SECTIONS, VERBS
 

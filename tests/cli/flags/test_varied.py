@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.cli.flags.varied import read_change
+from glassformer.cli.ablate import read_change
 
 
 def test_a_change_has_one_setting_or_several_with_commas():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.cli.flags.wished import unescaped
+from glassformer.cli.constraints import unescaped
 
 
 @pytest.mark.parametrize(

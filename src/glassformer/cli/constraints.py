@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glassformer.base.errors import ConfigError
+from glassformer.base.errors import ConfigError, GlassformerError
 from glassformer.cli.arguments import Arguments
-from glassformer.cli.flags.example import bias_for
 from glassformer.data.lines import read_lines
+from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
 from glassformer.decode.installed import llguidance
+from glassformer.store.folders import TOKENIZER, best_or_newest
 
 if TYPE_CHECKING:
     from glassformer.decode.constraints import Constraints
@@ -45,7 +48,7 @@ def stops_of(arguments: Arguments) -> list[str]:
     return [unescaped(each) for each in arguments.lists.get("stop", [])]
 
 
-def wished(arguments: Arguments, run: Path) -> Constraints:
+def constraints_of(arguments: Arguments, run: Path) -> Constraints:
     """Return the constraints that the flags ask for. `run` is the one that writes, whose vocabulary examples are from.
 
     Errors: `ConfigError`; `DataError` for an unreadable schema.
@@ -76,3 +79,42 @@ def bias_of(given: str, run: Path) -> tuple[str, float]:
             f"{bias_for(run, text if equals else given)}."
         )
     return unescaped(text), bias
+
+
+# An example of a flag's value that works for the vocabulary of a run. Imports no torch.
+
+
+def bias_for(run: Path, text: str) -> str:
+    """Return a value for `--bias`, quoted for a shell: of `text` if it is a token of the run, else of one like it.
+
+    A run whose vocabulary cannot be read is not complained about here: then it is `text`, whatever its tokens are.
+    """
+    quoted = shlex.quote(f"{token_like(run, text) or text or 'e'}=-2.5")
+    return quoted if quoted.startswith("'") else f"'{quoted}'"
+
+
+def token_like(run: Path, text: str) -> str | None:
+    """Return a text that is one token of the run's vocabulary: `text`, a part of it, or any; None if none is found."""
+    from glassformer.data.tokenizer import tokenizer_from_json  # here, as only a mistake needs it
+
+    try:
+        found = best_or_newest(run, read=(TOKENIZER,), hashed=False).folder
+        if found is None:
+            return None
+        tokenizer = tokenizer_from_json((found / TOKENIZER).read_text("utf-8"))
+        return next((each for each in candidates(tokenizer, text) if is_token(tokenizer, each)), None)
+    except (GlassformerError, OSError, UnicodeDecodeError):
+        return None
+
+
+def candidates(tokenizer: Tokenizer, text: str) -> Iterator[str]:
+    """Yield `text`, its tokens, and then all tokens of the vocabulary."""
+    yield text
+    for id in (*tokenizer.encode(text), *range(len(SPECIALS), tokenizer.vocab_size)):
+        yield tokenizer.decode([id])
+
+
+def is_token(tokenizer: Tokenizer, text: str) -> bool:
+    """Whether a text is one token, and can be read in a message."""
+    ids = tokenizer.encode(text) if text.strip() and text.isprintable() else []
+    return len(ids) == 1 and ids[0] != UNK

@@ -1,14 +1,51 @@
-"""Reads single keys where a terminal allows it, else words with Enter; nothing where there is no terminal."""
+"""What commands read from a terminal or pipe, and what they say to the user: single keys, notes."""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, Self
+
+# Notes of the library for the user of a command: what it chose, and slow work that begins. It logs them at INFO.
+
+
+class Notes(logging.Handler):
+    """Passes the text of each note on."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        super().__init__()
+        self.say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass a note on."""
+        self.say(record.getMessage())
+
+
+@contextmanager
+def notes_to(say: Callable[[str], None]) -> Generator[None]:
+    """Context manager: each note of the library goes to `say`, and nowhere else it went before."""
+    log = logging.getLogger("glassformer")
+    handlers, level = log.handlers, log.level
+    log.handlers = [Notes(say)]
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.handlers = handlers
+        log.setLevel(level)
+
+
+def say(text: str) -> None:
+    """Print a message to standard error, so that it does not mix with output."""
+    print(text, file=sys.stderr, flush=True)
+
+
+# Reads single keys where a terminal allows it, else words with Enter; nothing where there is no terminal.
 
 
 class Keys:
