@@ -283,7 +283,7 @@ GIVEN_BACK = {
     "base/runtime.py": "`choose_threads` itself, and what gives them back",
     "cli/": "a command has its process for itself",
     "learn/child.py": "a process of its own",
-    "proof/check/child.py": "a process of its own",
+    "proof/check/examine.py": "a process of its own",
     "train/run/session.py: _runtime": "`start` and `resume`, which call it, give them back",
 }
 """Where torch's threads may be set for good, and why."""

@@ -224,6 +224,6 @@ def attention_with_a_mask_of_its_own_is_blamed(original):
     return lambda self: False
 
 
-@breaks("glassformer.proof.check.stack:adopt", "tests/proof/test_check_planted.py::test_mistake_in_a_part_is_named")
+@breaks("glassformer.proof.check.block:adopt", "tests/proof/test_check_planted.py::test_mistake_in_a_part_is_named")
 def layers_in_a_plain_list_are_not_noticed(original):
     return lambda module: []

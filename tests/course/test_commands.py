@@ -154,7 +154,7 @@ statement = "halved(x) is half of x."
 hints = ["What is half?", "Divide.", "x / ___"]
 """
 SUBJECT = """
-from glassformer.proof.check.table import Fault, Mistake, Property, Subject, ask
+from glassformer.proof.check.property import Fault, Mistake, Property, Subject, ask
 
 TWICE = Mistake("it doubles", "the number is multiplied", "which way?")
 

@@ -11,8 +11,8 @@ import pytest
 from glassformer.base.errors import DataError
 from glassformer.learn.checking import Checker
 from glassformer.learn.course import read_course
-from glassformer.proof.check.signatures import HOME
-from glassformer.proof.check.subjects import SUBJECTS
+from glassformer.proof.check.examine import SUBJECTS
+from glassformer.proof.check.file import HOME
 
 COURSE = read_course()
 FURTHER = COURSE.holding("further")

@@ -14,11 +14,9 @@ import pytest
 from documents import TEXTS, section, tables
 from glassformer.base.errors import DataError
 from glassformer.cli.main import main
-from glassformer.proof.check.examine import check_file
-from glassformer.proof.check.file import check, names_in, run_child
-from glassformer.proof.check.report import Report, as_text
-from glassformer.proof.check.signatures import DOCUMENTED
-from glassformer.proof.check.subjects import SUBJECTS
+from glassformer.proof.check.examine import SUBJECTS, check_file
+from glassformer.proof.check.file import DOCUMENTED, check, names_in, run_child
+from glassformer.proof.check.property import Report, as_text
 from proof.learners import ATTENTION, BLOCK, CAUSAL, ENCODING, GREEDY, HEADS, SHIFT, STACK
 from proof.planted import FILL
 

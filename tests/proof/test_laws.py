@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.proof.laws import LAWS, code_cells, hugging_face
-from glassformer.proof.laws import notebooks as notebook_flaws
-from glassformer.proof.laws import notebooks as notebook_parts
+from glassformer.proof.laws import LAWS, hugging_face, notebooks
 from glassformer.proof.laws.law import Law, NotHere, Setting, apart, judge, same_gradients
 
 NOTEBOOKS = Path(__file__).parents[2].parent / "shared" / "notebooks"
@@ -138,10 +136,9 @@ def test_a_notebook_without_its_flaw_is_seen(law, mended, monkeypatch):
         "PositionalEncoding": MendedEncoding if mended else Encoding,
         "MultiHeadSelfAttention": MendedHeads if mended else Heads,
     }
-    for module in (notebook_parts, notebook_flaws):
-        monkeypatch.setattr(module, "notebook", lambda setting, number: classes)
-    monkeypatch.setattr(notebook_flaws, "ATTENTIONS", {"000": notebook_parts.ATTENTIONS["000"]})
-    verdict = judge(Law("notebooks", law, getattr(notebook_flaws, law)), SETTING)
+    monkeypatch.setattr(notebooks, "notebook", lambda setting, number: classes)
+    monkeypatch.setattr(notebooks, "ATTENTIONS", {"000": notebooks.ATTENTIONS["000"]})
+    verdict = judge(Law("notebooks", law, getattr(notebooks, law)), SETTING)
     assert verdict.holds == (not mended), verdict
     assert verdict.cases > 3
 
@@ -176,13 +173,13 @@ def test_code_cells_of_a_notebook_an_export_and_a_module(tmp_path):
         folder = tmp_path / name.replace(".", "-")
         folder.mkdir()
         (folder / name).write_text(text, "utf-8")
-        found = code_cells.notebook_file(folder, "003")
+        found = notebooks.notebook_file(folder, "003")
         assert found == folder / name, name
-        assert {"TransformerEncoderBlock", "TransformerDecoderBlock", "after"} <= {*code_cells.definitions(found)}
-        assert code_cells.notebook_file(folder, "004") is None
+        assert {"TransformerEncoderBlock", "TransformerDecoderBlock", "after"} <= {*notebooks.definitions(found)}
+        assert notebooks.notebook_file(folder, "004") is None
 
 
 def test_a_notebook_that_is_not_there_is_named_with_what_is(tmp_path):
     (tmp_path / "lesson.py").write_text("def attention(): ...\n", "utf-8")
-    verdict = judge(Law("notebooks", "claim", notebook_flaws.odd_width), SETTING._replace(notebooks=tmp_path))
+    verdict = judge(Law("notebooks", "claim", notebooks.odd_width), SETTING._replace(notebooks=tmp_path))
     assert all(word in verdict.missing for word in ("000*.ipynb", "PositionwiseFFN", "it holds lesson.py"))

@@ -9,7 +9,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.help import width
 from glassformer.proof.check.file import LIMIT, check
-from glassformer.proof.check.report import as_text
+from glassformer.proof.check.property import as_text
 
 
 def run(arguments: Arguments) -> int:

@@ -12,7 +12,7 @@ from glassformer.base.registry import one_of
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.help import width
 from glassformer.cli.runs import existing_run, recipe_of
-from glassformer.proof.check.report import wrapped
+from glassformer.proof.check.property import wrapped
 from glassformer.train.tasks import task_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from glassformer.cli.arguments import usage
 from glassformer.cli.generate import sampled
 from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import COMMON, LINE_VERBS, VERBS, Option
-from glassformer.proof.check.signatures import DOCUMENTED
+from glassformer.proof.check.file import DOCUMENTED
 from glassformer.train.breaks import BREAKS
 from glassformer.train.recipe import Recipe, known_recipes, load_recipe, read_recipe
 

@@ -177,7 +177,7 @@ def keep(thing: Any) -> Shown:
 
 def _text_file(thing: Any) -> str:
     """Return the name under which the text of a thing's cell or file is known."""
-    from glassformer.proof.check.place import file_of
+    from glassformer.proof.check.examine import file_of
 
     return file_of(thing) or ""
 

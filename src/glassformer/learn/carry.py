@@ -18,7 +18,7 @@ from glassformer.base.errors import DataError
 from glassformer.base.shapes import Tensor
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.transformer import Transformer
-from glassformer.proof.check.listen import is_norm, role_of
+from glassformer.proof.check.calling import is_norm, role_of
 
 SIZES = {"source_vocab": 13, "target_vocab": 11, "d_model": 24, "n_heads": 4, "n_layers": 2, "d_ff": 40, "max_len": 20}
 """The sizes at which a model is read; all that could be confused differ."""

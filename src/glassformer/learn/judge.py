@@ -13,11 +13,9 @@ from glassformer.base.errors import DataError
 from glassformer.learn.course import Course, Exercise
 from glassformer.learn.source import Source
 from glassformer.learn.verdict import Verdict, absent, not_own
-from glassformer.proof.check.examine import check_part, stub
-from glassformer.proof.check.report import Piece
-from glassformer.proof.check.signatures import DOCUMENTED, HOME, Documented
-from glassformer.proof.check.subjects import SUBJECTS
-from glassformer.proof.check.table import Subject
+from glassformer.proof.check.examine import SUBJECTS, check_part, stub
+from glassformer.proof.check.file import DOCUMENTED, HOME, Documented
+from glassformer.proof.check.property import Piece, Subject
 
 
 def judge(course: Course, exercise: Exercise, things: Mapping[str, object], source: Source | None) -> Verdict:

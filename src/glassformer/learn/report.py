@@ -10,8 +10,7 @@ from glassformer.learn.checking import Checked
 from glassformer.learn.course import Course, Exercise
 from glassformer.learn.verdict import STATES, Verdict
 from glassformer.learn.workspace import Trail, Workspace
-from glassformer.proof.check.report import wrapped
-from glassformer.proof.check.table import Outcome
+from glassformer.proof.check.property import Outcome, wrapped
 
 
 @dataclass(frozen=True)

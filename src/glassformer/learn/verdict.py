@@ -9,8 +9,7 @@ from typing import Any
 
 from glassformer.learn.course import Exercise
 from glassformer.learn.source import Source
-from glassformer.proof.check.report import Piece, Report
-from glassformer.proof.check.table import Outcome
+from glassformer.proof.check.property import Outcome, Piece, Report
 
 STATES = {
     "done": "done",

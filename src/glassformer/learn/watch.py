@@ -15,7 +15,7 @@ from glassformer.learn.checking import Checked, Checker
 from glassformer.learn.course import Exercise
 from glassformer.learn.report import STATES, following, minutes_told, verdict_lines
 from glassformer.learn.workspace import Workspace
-from glassformer.proof.check.report import wrapped
+from glassformer.proof.check.property import wrapped
 
 EACH, SETTLED, ACTIVE = 0.3, 0.1, 300.0
 """Seconds between looks, until a save has settled, and for which a save counts as work."""

@@ -1,4 +1,4 @@
-"""Tests a learner's `attention(q, k, v, mask=None)`, against the equation and its known mistakes."""
+"""Tests a learner's attention: the function of q, k, v and mask; biased, windowed, linear and in blocks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,28 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from glassformer.base.shapes import Tensor
 from glassformer.nn.attention import attention_weights
 from glassformer.nn.mask import Mask
-from glassformer.proof.check.calling import accepts, mask_argument
-from glassformer.proof.check.mask import BATCH, HEADS, WIDTH, Attending, Masking, T, mask_properties
-from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
-from glassformer.proof.check.table import (
+from glassformer.proof.check.calling import (
+    EQUATION,
+    FUTURE,
+    RANDOM,
+    Choice,
+    Computed,
+    Reading,
+    accepts,
+    aspect,
+    called,
+    distance,
+    drawn,
+    mask_argument,
+    read,
+)
+from glassformer.proof.check.mask import BATCH, HEADS, INVERTED, NUMBERS, WIDTH, Attending, Masking, T, mask_properties
+from glassformer.proof.check.property import (
     CrashError,
     Fault,
     Mistake,
@@ -168,11 +182,6 @@ SHAPE = Mistake(
     "the output has the wrong shape",
     "There must be one vector of the values' width for each query.",
     "Write the shape beside each line, for sizes that all differ.",
-)
-RANDOM = Mistake(
-    "dropout is active in evaluation",
-    "Two calls with the same input give different output: something random runs although nothing is trained.",
-    "Who tells your dropout whether the model is training?",
 )
 UNKNOWN = Mistake(
     "the output is not that of the equation",
@@ -338,5 +347,249 @@ ATTENTION = Subject(
         Property("lengths", "There may be more keys than queries.", lengths, ("parts", "softmax", "scale")),
         Property("weights", "The weights returned are those used.", returned, ("parts",)),
         *mask_properties(),
+    ),
+)
+
+
+# --- biases and windows
+
+B, H, N, K, BLOCK, WINDOW = 2, 4, 7, 5, 3, 3
+QKV = drawn(3, B, H, N, K)
+
+
+FAR = Mistake(
+    "far keys are favoured",
+    "The bias grows with the distance, so the furthest key gets the largest weight.",
+    "Which key should a query read more easily: the one beside it, or the first one?",
+)
+LINEAR_SLOPES = Mistake(
+    "the slopes are not a geometric series",
+    "From head to head the slope changes by the same difference and not by the same factor.",
+    "What do you multiply the slope of one head by, to get that of the next?",
+)
+ONE_MORE = Mistake(
+    "off by one: the window has one key too many",
+    "A query reads window keys before itself, and itself as well.",
+    "With a window of 1, which keys may be read?",
+)
+LOWER = torch.ones(N, N).tril().double()
+
+
+def alibi(way: str) -> Tensor:
+    """Return the bias at keys that a causal mask leaves, under a reading."""
+    heads = torch.arange(1, H + 1).double()
+    slopes = {"linear": heads / H, "falling": (H + 1 - heads) / H, "linear, small": heads * 2 ** (-8 / H)}.get(
+        way, 2 ** (-8 * heads / H)
+    )
+    away = (torch.arange(N)[None] - torch.arange(N)[:, None]).double()
+    bias = slopes[:, None, None] * away * LOWER
+    return -bias if way == "sign" else bias
+
+
+ALIBI = Subject(
+    lambda function: Computed(
+        lambda: called(function, {"n_heads": H, "length": N}).double() * LOWER,
+        [
+            Choice("right"),
+            Choice("sign", "the other sign", FAR),
+            Choice("linear", "slopes 1/H, 2/H, ...", LINEAR_SLOPES),
+            Choice("falling", "slopes 1, 1 - 1/H, ...", LINEAR_SLOPES),
+            Choice("linear, small", "slopes in even steps", LINEAR_SLOPES),
+        ],
+        alibi,
+    ),
+    (EQUATION, Property("bias", "Head h loses 2^(-8h/H) a step of distance.", aspect("way"), ("equation",))),
+)
+
+
+def window(way: str) -> Tensor:
+    """Return the mask [N, N] under a reading, as numbers."""
+    back = torch.arange(N)[:, None] - torch.arange(N)[None]
+    mask = {
+        "one more": (back >= 0) & (back <= WINDOW),
+        "both": back.abs() < WINDOW,
+        "both, one more": back.abs() <= WINDOW,
+        "no window": back >= 0,
+    }.get(way, (back >= 0) & (back < WINDOW))
+    return (~mask if way == "inverted" else mask).double()
+
+
+class Windowed(Computed):
+    """The learner's `window_mask`, compared as numbers."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.raw: Any = None
+
+        def asked() -> Any:
+            self.raw = called(function, {"length": N, "window": WINDOW})
+            return self.raw.double() if isinstance(self.raw, Tensor) else self.raw
+
+        ways = [
+            Choice("right"),
+            Choice("one more", "window + 1 keys", ONE_MORE),
+            Choice("both", "keys on both sides", FUTURE),
+            Choice("both, one more", "keys on both sides", FUTURE),
+            Choice("inverted", "True as 'hide'", INVERTED),
+        ]
+        super().__init__(asked, ways, window)
+
+
+def boolean(learner: Windowed) -> Fault | None:
+    """Check that the mask holds True and False."""
+    return None if learner.raw.dtype == torch.bool else Fault(NUMBERS, f"It is {learner.raw.dtype}.")
+
+
+WINDOW_MASK = Subject(
+    Windowed,
+    (
+        EQUATION,
+        Property("boolean", "It holds True and False.", boolean, ("equation",)),
+        Property("window", "A query reads itself and the window - 1 keys before it.", aspect("way"), ("equation",)),
+    ),
+)
+
+
+# --- linear attention
+
+
+class Tabled(Computed, TorchFunctionMode):
+    """A learner's function of tensors, called once; `squares` counts the whole tables of scores that it made."""
+
+    squares = 0
+
+    def __init__(self, call: Callable[[], Any], ways: list[Choice], made: Callable[[str], Tensor]) -> None:
+        TorchFunctionMode.__init__(self)
+        with self:
+            seen = call()
+        Computed.__init__(self, lambda: seen, ways, made)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call the function, and count its result if it has the axis of length N twice."""
+        answer = func(*args, **(kwargs or {}))
+        self.squares += isinstance(answer, Tensor) and [*answer.shape].count(N) > 1
+        return answer
+
+
+NOT_ONE = Mistake(
+    "the weights do not sum to 1",
+    "The sum over keys is not divided by the sum of their weights.",
+    "What did the softmax divide by, and what takes its place here?",
+)
+WHOLE_TABLE = Mistake(
+    "it computes the whole table",
+    "Scores of each query with each key are made, so time and memory grow with the square of the length.",
+    "Which product can be summed up along the sequence before any query is known?",
+)
+OTHER_FEATURES = Mistake(
+    "the feature map is another one",
+    "Queries and keys go through another function than elu(x) + 1, or only one of them does.",
+    "Which function makes the features positive, and to what is it applied?",
+)
+
+
+def linear(way: str) -> Tensor:
+    """Return the output under a reading."""
+    q, k, v = QKV
+    features: dict[str, Callable[[Tensor], Tensor]] = {
+        "exp": torch.exp,
+        "elu": torch.nn.functional.elu,
+        "right": lambda x: torch.nn.functional.elu(x) + 1,
+    }
+    feature = features.get(way, features["right"])
+    q = q if way == "keys only" else feature(q)
+    weights = q @ feature(k).mT
+    weights = weights if way == "all" else weights * LOWER
+    return (weights if way == "bare" else weights / weights.sum(-1, keepdim=True)) @ v
+
+
+def no_table(mistake: Mistake) -> Callable[[Tabled], Fault | None]:
+    """Return a check that no tensor has the length twice."""
+    told = f"tensors of {N} queries by {N} keys are made."
+    return lambda learner: Fault(mistake, f"{learner.squares} {told}") if learner.squares else None
+
+
+LINEAR_ATTENTION = Subject(
+    lambda function: Tabled(
+        partial(called, function, dict(zip("qkv", QKV.clone(), strict=True))),
+        [
+            Choice("right"),
+            Choice("bare", "no division", NOT_ONE),
+            Choice("all", "a sum over all keys", FUTURE),
+            *(Choice(each, f"other features ({each})", OTHER_FEATURES) for each in ("exp", "elu", "keys only")),
+        ],
+        linear,
+    ),
+    (
+        EQUATION,
+        Property("linear", "Causal, with the features elu(x) + 1.", aspect("way"), ("equation",)),
+        Property("table", "No table of scores is made.", no_table(WHOLE_TABLE), ("equation",)),
+    ),
+)
+
+
+# --- attention in blocks
+
+NOT_RESCALED = Mistake(
+    "old blocks are not rescaled",
+    "When a later block has a larger score, what was added up before it still counts by the old maximum.",
+    "By what must the sums so far be multiplied when the maximum grows from a to b?",
+)
+SUM_NOT_RESCALED = Mistake(
+    "the sum is not rescaled",
+    "The values are multiplied when the maximum grows, but the sum of weights is not.",
+    "Which two sums are carried from block to block?",
+)
+MADE_WHOLE = Mistake(
+    "the whole table is made",
+    "Scores of all queries with all keys stand in memory at once.",
+    "How many keys may be looked at in one round?",
+)
+LAST_LOST = Mistake(
+    "the last block is lost",
+    "The keys behind the last full block are never read.",
+    "How many rounds do 7 keys need in blocks of 3?",
+)
+
+
+def blocks(way: str) -> Tensor:
+    """Return the output of blockwise attention under a reading."""
+    q, k, v = QKV
+    scores = q @ k.mT * K**-0.5
+    most = torch.full((B, H, N, 1), float("-inf"), dtype=torch.float64)
+    total, summed = torch.zeros(B, H, N, 1, dtype=torch.float64), torch.zeros(B, H, N, K, dtype=torch.float64)
+    for begin in range(0, N - (N % BLOCK if way == "last" else 0), BLOCK):
+        part = scores[..., begin : begin + BLOCK]
+        own = part.amax(-1, keepdim=True)
+        new = own if way == "own maximum" else torch.maximum(most, own)
+        shrink = (most - new).exp()
+        weights = (part - new).exp()
+        total = total * (1 if way in ("sum", "neither", "own maximum") else shrink) + weights.sum(-1, keepdim=True)
+        summed = (
+            summed * (1 if way in ("values", "neither", "own maximum") else shrink)
+            + weights @ v[..., begin : begin + BLOCK, :]
+        )
+        most = new
+    return summed / total
+
+
+BLOCKWISE_ATTENTION = Subject(
+    lambda function: Tabled(
+        partial(called, function, {**dict(zip("qkv", QKV.clone(), strict=True)), "block": BLOCK}),
+        [
+            Choice("right"),
+            Choice("neither", "sums kept as they were", NOT_RESCALED),
+            Choice("own maximum", "each block's own maximum", NOT_RESCALED),
+            Choice("values", "the sum of weights alone rescaled", NOT_RESCALED),
+            Choice("sum", "the values alone rescaled", SUM_NOT_RESCALED),
+            Choice("last", "full blocks alone", LAST_LOST),
+        ],
+        blocks,
+    ),
+    (
+        EQUATION,
+        Property("blocks", "It equals attention over all keys.", aspect("way"), ("equation",)),
+        Property("table", "No table is wider than a block.", no_table(MADE_WHOLE), ("equation",)),
     ),
 )

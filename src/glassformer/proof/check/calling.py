@@ -1,16 +1,21 @@
-"""Calls a learner's functions and classes: arguments by their usual names where those are known, else in order."""
+"""Calls a learner's code, records what its linear maps receive and return, and recognises what it computed."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import product
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
-from glassformer.proof.check.table import SignatureError, ask
+from glassformer.base.shapes import Tensor
+from glassformer.proof.check.property import Fault, Mistake, NotTestedError, Property, SignatureError, ask
 
 SPELLINGS = {
     "d_model": "d_model dim embed_dim emb_dim embedding_dim n_embd embed_size d_embed d_embedding model_dim width size "
@@ -152,3 +157,245 @@ def forward_of(module: nn.Module, *inputs: str) -> Callable[..., Any]:
     if not accepts(module.forward, *inputs):
         raise SignatureError(f"forward{inspect.signature(module.forward)}")
     return module.forward
+
+
+# --- what linear maps and norms receive and return
+
+
+class Heard(NamedTuple):
+    """One call of a submodule of the learner's module."""
+
+    name: str
+    module: nn.Module
+    given: Tensor
+    gave: Tensor
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """The widths of input and output."""
+        return self.given.shape[-1], self.gave.shape[-1]
+
+
+def is_norm(module: nn.Module) -> bool:
+    """Whether a module is a norm, judging by the name of its class."""
+    return "norm" in type(module).__name__.lower() and not any(
+        "norm" in type(m).__name__.lower() for m in module.children()
+    )
+
+
+@contextmanager
+def listening(module: nn.Module) -> Generator[list[Heard]]:
+    """Record, while the context lasts, every call of a linear map, a norm or torch's own attention, in order."""
+    heard: list[Heard] = []
+
+    def hook(name: str) -> Any:
+        def note(part: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], answer: Any) -> None:
+            given = next((x for x in (*inputs, *named.values()) if isinstance(x, Tensor)), None)
+            gave = answer[0] if isinstance(answer, tuple) else answer
+            if given is not None and isinstance(gave, Tensor):
+                heard.append(Heard(name, part, given.clone(), gave.clone()))  # later code may write in place
+
+        return note
+
+    with ExitStack() as hooks:
+        for name, part in module.named_modules():
+            if isinstance(part, nn.Linear | nn.MultiheadAttention) or is_norm(part):
+                hooks.enter_context(part.register_forward_hook(hook(name), with_kwargs=True))
+        yield heard
+
+
+FILLER = re.compile(r"proj(ection)?s?|linear|lin|layer|dense|weights?|heads?|map|net|attn|fc|to_|_|\d|^w|w$")
+ROLES = {
+    "q": "q", "query": "q", "queries": "q",
+    "k": "k", "key": "k", "keys": "k",
+    "v": "v", "value": "v", "values": "v", "val": "v",
+    "o": "o", "out": "o", "output": "o",
+}  # fmt: skip
+
+
+def role_of(name: str) -> str | None:
+    """Return the role of a map by its name: `W_q`, `query`, `q_proj` and `to_q` are q.
+
+    None if the name says nothing.
+    """
+    return ROLES.get(FILLER.sub("", name.rpartition(".")[2].lower()))
+
+
+class Maps(NamedTuple):
+    """The recorded linear maps of one attention."""
+
+    projections: tuple[Heard, ...]
+    """The maps for q, k and v, or one map for all three."""
+    output: Heard | None
+    named: bool
+    """Whether q, k and v are known from names, and not just guessed from the order of the calls."""
+
+
+def maps_of(heard: list[Heard], width: int) -> Maps | None:
+    """Identify the calls. None if they are not those of one attention with q, k, v and output."""
+    linear = [each for each in heard if isinstance(each.module, nn.Linear) and each.widths[0] == width]
+    fused = [each for each in linear if each.widths[1] == 3 * width]
+    square = [each for each in linear if each.widths[1] == width]
+    if len(fused) == 1 and len(square) <= 1 and len(linear) == 1 + len(square):
+        return Maps((fused[0],), square[0] if square else None, False)
+    if fused or len(linear) != len(square) or len(square) not in (3, 4):
+        return None
+    by_role = {role_of(each.name): each for each in square}
+    if all(role in by_role for role in "qkv"):
+        return Maps(tuple(by_role[role] for role in "qkv"), by_role.get("o", rest(square, by_role)), True)
+    return Maps(tuple(square[:3]), square[3] if len(square) == 4 else None, False)
+
+
+def rest(square: list[Heard], by_role: dict[str | None, Heard]) -> Heard | None:
+    """Return the first map that is not q, k or v, if there is one."""
+    others = [each for each in square if all(each is not by_role[role] for role in "qkv")]
+    return others[0] if others else None
+
+
+# --- which computation the learner wrote: the known reading that gives the learner's numbers
+
+TOLERANCE = 1e-7
+"""Above float64 rounding from another order of operations, and above a fill such as 1e-9; far below any mistake."""
+MOST_MISTAKES = 2
+"""The most mistakes that are looked for at once."""
+
+
+class Choice(NamedTuple):
+    """One option for an aspect. `words` describe it in the evidence; without a mistake it is right."""
+
+    value: Any
+    words: str = ""
+    mistake: Mistake | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One choice for each aspect, which together reproduce the output."""
+
+    choices: dict[str, Choice]
+    distance: float
+    """Distance of the output from the nearest right reading."""
+    residue: float
+    """Distance of the output from this reading."""
+
+    def value(self, aspect: str) -> Any:
+        """Return the choice found for the aspect."""
+        return self.choices[aspect].value
+
+    def fault(self, aspect: str) -> Fault | None:
+        """Return the mistake in one aspect, if there is one."""
+        _, words, mistake = self.choices[aspect]
+        if mistake is None:
+            return None
+        match = f"to {self.residue:.0e}" if self.residue else "to the last bit"
+        off = (
+            f"they are {self.distance:.2g} off"
+            if self.distance < float("inf")
+            else "there would be other numbers, or more or fewer of them"
+        )
+        told = f"With {words}, your numbers are reproduced {match}; as documented, {off}."
+        return Fault(mistake, told)
+
+
+def read(
+    seen: Tensor,
+    aspects: Mapping[str, Sequence[Choice]],
+    compute: Callable[..., Tensor],
+    tolerance: float = TOLERANCE,
+) -> Reading | None:
+    """Return the reading with the fewest mistakes that reproduces `seen`, or None if no known one does.
+
+    `compute` takes the value of each aspect by name. Combinations that torch cannot compute (shapes) are skipped.
+    """
+    combinations = sorted(product(*aspects.values()), key=mistakes)
+    nearest = float("inf")
+    for choices in combinations:
+        wrong = mistakes(choices)
+        if wrong > MOST_MISTAKES:
+            break
+        try:
+            gap = distance(seen, compute(**{name: each.value for name, each in zip(aspects, choices, strict=True)}))
+        except (RuntimeError, IndexError):
+            continue
+        if wrong == 0:
+            nearest = min(nearest, gap)
+        if gap <= tolerance:
+            return Reading(dict(zip(aspects, choices, strict=True)), nearest, gap)
+    return None
+
+
+def mistakes(choices: Sequence[Choice]) -> int:
+    """Return how many choices are wrong."""
+    return sum(each.mistake is not None for each in choices)
+
+
+def distance(one: Tensor, other: Tensor) -> float:
+    """Return the largest difference. Infinite for unequal shapes or a NaN."""
+    if one.shape != other.shape:
+        return float("inf")
+    gap = (one.double() - other.double()).abs().max().item() if one.numel() else 0.0
+    return gap if gap == gap else float("inf")
+
+
+def aspect(name: str) -> Callable[[Any], Fault | None]:
+    """Return a probe for one aspect of a learner's `reading`."""
+
+    def probe(learner: Any) -> Fault | None:
+        if learner.reading is None:
+            raise NotTestedError("the computation was not recognised; see `equation`")
+        return learner.reading.fault(name)
+
+    return probe
+
+
+# --- what many kinds of code have in common
+
+
+def drawn(*shape: int) -> Tensor:
+    """Return random numbers that are the same each time."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+
+
+FUTURE = Mistake(
+    "queries read the future",
+    "A later token changes an earlier logit, so in training the model can simply read the answer.",
+    "Where does the causal mask enter, and is it given to every layer?",
+)
+RANDOM = Mistake(
+    "dropout is active in evaluation",
+    "Two calls with the same input give different output: something random runs although nothing is trained.",
+    "Who tells your dropout whether the model is training?",
+)
+UNKNOWN = Mistake(
+    "the result is not the documented one",
+    "The numbers differ, and no mistake known here explains them.",
+    "Take two tokens and compute the result by hand.",
+)
+
+
+class Computed:
+    """The result of a learner's function, called once, and which of the known `ways` gives it."""
+
+    def __init__(self, call: Callable[[], Any], ways: Sequence[Choice], made: Callable[[str], Tensor]) -> None:
+        self.seen = call()
+        self.wanted = made(ways[0].value)
+        self.reading: Reading | None = None
+        if isinstance(self.seen, Tensor):
+            self.seen = self.seen.reshape(self.wanted.shape) if self.seen.numel() == self.wanted.numel() else self.seen
+            self.reading = read(self.seen, {"way": ways}, made, 1e-6)
+
+
+def known(learner: Any) -> Fault | None:
+    """Check that the result is the documented one, or that of a known mistake."""
+    if learner.reading is not None:
+        return None
+    seen = learner.seen
+    if not isinstance(seen, Tensor):
+        return Fault(UNKNOWN, f"It returns {type(seen).__name__}.")
+    wanted = learner.wanted
+    if seen.shape != wanted.shape:
+        return Fault(UNKNOWN, f"It is {tuple(seen.shape)} and must be {tuple(wanted.shape)}.")
+    return Fault(UNKNOWN, f"The largest difference is {distance(seen, wanted):.2g}.")
+
+
+EQUATION = Property("equation", "The result is the documented one.", known)

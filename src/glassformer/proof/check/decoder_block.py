@@ -10,16 +10,45 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
+from glassformer.proof.check import heads
 from glassformer.proof.check.attention import first
-from glassformer.proof.check.block import FEED_FORWARD, Block, Branch, assembled, branch, feed_maps, in_order, order
+from glassformer.proof.check.block import (
+    FEED_FORWARD,
+    Block,
+    Branch,
+    assembled,
+    branch,
+    feed_maps,
+    in_order,
+    order,
+)
 from glassformer.proof.check.block import attention_maps as attention_calls
-from glassformer.proof.check.calling import forward_of, mask_argument, means
-from glassformer.proof.check.heads import CAUSAL, ROWS, D, heads_properties, repeatable, rows, shape
-from glassformer.proof.check.listen import Heard, Maps, is_norm, maps_of
-from glassformer.proof.check.mask import BATCH, BEFORE, IGNORED, INVERTED, UNCLEAR, T, needs_mask, polarity
+from glassformer.proof.check.calling import (
+    Heard,
+    Maps,
+    distance,
+    forward_of,
+    is_norm,
+    maps_of,
+    mask_argument,
+    means,
+)
+from glassformer.proof.check.heads import CAUSAL, D, heads_properties
+from glassformer.proof.check.language_model import (
+    SAME,
+)
+from glassformer.proof.check.mask import (
+    BATCH,
+    BEFORE,
+    IGNORED,
+    INVERTED,
+    UNCLEAR,
+    T,
+    needs_mask,
+    polarity,
+)
 from glassformer.proof.check.multi_head import CROSS, CROSS_LENGTH
-from glassformer.proof.check.reading import distance
-from glassformer.proof.check.table import (
+from glassformer.proof.check.property import (
     CrashError,
     Fault,
     Mistake,
@@ -30,7 +59,6 @@ from glassformer.proof.check.table import (
     crash_of,
 )
 
-SAME = 1e-9
 Run = list[tuple[int, Heard]]
 """The calls of one attention's maps, each with its place among all calls."""
 
@@ -54,7 +82,7 @@ ONE_ATTENTION = Mistake(
     "The same module, with the same weights, reads both the text and the memory.",
     "How many attentions does your constructor make?",
 )
-FUTURE = Mistake(
+UNMASKED = Mistake(
     "queries read the future",
     "The mask does not reach self-attention, so a position reads those after it.",
     "Which of the two attentions must be given the causal mask?",
@@ -170,7 +198,7 @@ class Decoder(Block):
 
 def decoder_rows(learner: Decoder) -> Fault | None:
     """Check that row 0 depends neither on row 1 of x nor on that of the memory."""
-    if (fault := rows(learner)) is not None:
+    if (fault := heads.rows(learner)) is not None:
         return fault
     for moved, other in ((1, 0), (0, 1)):
         memory = learner.memory.clone()
@@ -178,7 +206,7 @@ def decoder_rows(learner: Decoder) -> Fault | None:
         gap = distance(learner.with_memory(memory)[other], learner.seen[other])
         if gap > 0:
             told = f"Changing row {moved} of the memory changes row {other} of the output by {gap:.2g}."
-            return Fault(ROWS, told)
+            return Fault(heads.ROWS, told)
     return None
 
 
@@ -228,7 +256,7 @@ def own_mask(learner: Decoder) -> Fault | None:
     told = f"Under a causal mask, {hidden} of {T * T} pairs of a position and a place of the memory are cut."
     if unmasked:
         assert fault is not None
-        return Fault(MASKS_EXCHANGED, told) if hidden else Fault(FUTURE, fault.evidence)
+        return Fault(MASKS_EXCHANGED, told) if hidden else Fault(UNMASKED, fault.evidence)
     return Fault(REACHES, told) if hidden else None
 
 
@@ -279,8 +307,10 @@ def properties() -> list[Property]:
 DECODER = Subject(
     Decoder,
     (
-        Property("shape", "There is one vector of width d_model for each position.", shape),
-        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
+        Property("shape", "There is one vector of width d_model for each position.", heads.shape),
+        Property(
+            "repeatable", "In evaluation mode the same input gives the same output.", heads.repeatable, ("shape",)
+        ),
         *properties(),
         Property("own-attention", "Each attention has maps of its own.", own_attention, ("rows",)),
         Property("lengths", "The memory may have another length.", lengths, ("memory",)),

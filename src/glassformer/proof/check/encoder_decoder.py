@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
 import torch
@@ -12,9 +12,22 @@ from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import first
-from glassformer.proof.check.calling import built_either, forward_of, means, scramble
-from glassformer.proof.check.language_model import (
+from glassformer.proof.check.block import (
+    IDLE_LAYERS,
+    adopt,
+    differ,
+    grows,
+    keeps_lists,
+)
+from glassformer.proof.check.calling import (
     FUTURE,
+    built_either,
+    distance,
+    forward_of,
+    means,
+    scramble,
+)
+from glassformer.proof.check.language_model import (
     LAYERS,
     MAX_LEN,
     NARROW,
@@ -29,15 +42,27 @@ from glassformer.proof.check.language_model import (
     repeatable,
     shape,
 )
-from glassformer.proof.check.mask import FAILS, INVERTED, NO_BROADCAST, ROW_NAN
-from glassformer.proof.check.reading import distance
-from glassformer.proof.check.stack import IDLE_LAYERS, adopt, differ, grows, keeps_lists
-from glassformer.proof.check.table import CrashError, Fault, Mistake, NotTestedError, Property, Subject, ask, crash_of
+from glassformer.proof.check.mask import (
+    FAILS,
+    INVERTED,
+    NO_BROADCAST,
+    ROW_NAN,
+)
+from glassformer.proof.check.property import (
+    CrashError,
+    Fault,
+    Mistake,
+    NotTestedError,
+    Property,
+    Subject,
+    ask,
+    crash_of,
+)
 
-SOURCE_VOCAB, TARGET_VOCAB, B, S, T, F = 31, 23, 3, 7, 5, 20
+SOURCE_VOCAB, TARGET_VOCAB, B, S, F = 31, 23, 3, 7, 20
 DRAW = torch.Generator().manual_seed(12)
 SOURCE = torch.randint(TARGET_VOCAB, (B, S), generator=DRAW)
-TARGET = torch.randint(TARGET_VOCAB, (B, T), generator=DRAW)
+TARGET = torch.randint(TARGET_VOCAB, (B, 5), generator=DRAW)
 LONG = torch.randint(TARGET_VOCAB, (B, S), generator=DRAW)
 """A target as long as the source."""
 KEEP = torch.arange(S) < torch.tensor([7, 4, 5])[:, None]
@@ -128,7 +153,7 @@ class Translator(TokenModel):
         return (module or self.module)(source, target, **named)
 
 
-def rows(learner: Translator) -> Fault | None:
+def alone(learner: Translator) -> Fault | None:
     """Check that every row gets the same logits alone."""
     for row in range(B):
         gap = distance(learner.answer(SOURCE[row : row + 1], TARGET[row : row + 1])[0], learner.seen[row])
@@ -151,12 +176,11 @@ def two_tables(learner: Translator) -> Fault | None:
 
         return hook
 
-    hooks = [each.register_forward_hook(note(name)) for name, each in learner.module.named_modules() if name]
-    try:
+    with ExitStack() as hooks:
+        for name, each in learner.module.named_modules():
+            if name:
+                hooks.enter_context(each.register_forward_hook(note(name)))
         learner.logits(TARGET)
-    finally:
-        for each in hooks:
-            each.remove()
     both = [name for name, sides in seen.items() if len(sides) == 2]
     if both:
         return Fault(ONE_TABLE, f"`{both[-1]}` is called with the source and with the target.")
@@ -200,7 +224,7 @@ def all_run(learner: Translator) -> Fault | None:
     return Fault(IDLE_LAYERS, f"{told}, among them `{idle[0]}`.") if idle else None
 
 
-def heads(learner: Translator) -> Fault | None:
+def head_count(learner: Translator) -> Fault | None:
     """Check that the number of heads matters."""
     width, few = NARROW
     gap = distance(
@@ -280,12 +304,11 @@ def along_the_source(module: nn.Module) -> Any:
         if isinstance(gave, Tensor) and gave.ndim == 3 and gave.shape[1] == S:
             found.append(gave.clone())
 
-    hooks = [each.register_forward_hook(note) for each in module.modules() if each is not module]
-    try:
+    with ExitStack() as hooks:
+        for each in module.modules():
+            if each is not module:
+                hooks.enter_context(each.register_forward_hook(note))
         yield found
-    finally:
-        for each in hooks:
-            each.remove()
 
 
 def padding(learner: Translator) -> Fault | None:
@@ -330,7 +353,7 @@ ENCODER_DECODER = Subject(
         Property("registered", "Its layers are parts of the module.", keeps_lists),
         Property("shape", "There is one logit for each id of the target's vocabulary.", shape),
         Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        Property("rows", "No row of a batch affects another.", rows, ("repeatable",)),
+        Property("rows", "No row of a batch affects another.", alone, ("repeatable",)),
         Property("vocabularies", "Source and target have an embedding each.", two_tables, ("shape",)),
         Property(
             "first-loss", "An untrained model's loss is near the logarithm of its vocabulary.", first_loss, ("shape",)
@@ -342,7 +365,7 @@ ENCODER_DECODER = Subject(
         Property("order", "The order of the target matters.", ordered, ("causal", "rows")),
         Property("own-layers", "Each layer has parameters of its own.", grows),
         Property("fresh-layers", "Layers start different.", differ, ("own-layers",)),
-        Property("heads", "The number of heads matters.", heads, ("repeatable", "source")),
+        Property("heads", "The number of heads matters.", head_count, ("repeatable", "source")),
         Property("parts", "forward gives what decode gives for encode's memory.", parts, ("repeatable",)),
         Property("keep", "A source_keep [B, S] is accepted.", takes_keep, ("rows", "source")),
         Property("keep-causal", "With source_keep, the future stays hidden.", still_causal, ("keep", "causal")),

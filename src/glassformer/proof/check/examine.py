@@ -3,33 +3,62 @@
 from __future__ import annotations
 
 import ast
+import faulthandler
 import importlib.util
 import inspect
+import json
 import sys
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
 
 from glassformer.base.errors import DataError
 from glassformer.base.registry import suggestion
+from glassformer.proof.check.attention import ALIBI, ATTENTION, BLOCKWISE_ATTENTION, LINEAR_ATTENTION, WINDOW_MASK
+from glassformer.proof.check.block import BLOCK, STACK
 from glassformer.proof.check.calling import means, required
-from glassformer.proof.check.place import Calls, file_of, first_line
-from glassformer.proof.check.report import LeftOut, Piece, Report
-from glassformer.proof.check.signatures import DOCUMENTED, HOME
-from glassformer.proof.check.subjects import SUBJECTS
-from glassformer.proof.check.table import (
+from glassformer.proof.check.decoder_block import DECODER
+from glassformer.proof.check.encoder_decoder import ENCODER_DECODER
+from glassformer.proof.check.file import DOCUMENTED, HOME
+from glassformer.proof.check.further_modules import CLASSIFIER, RECOMPUTED, STATE_ENCODER, TRAIN_STEP_BF16
+from glassformer.proof.check.labels import ACCURACY, LOSS, POOL, SHIFT, SHIFT_RIGHT
+from glassformer.proof.check.language_model import GREEDY, LANGUAGE_MODEL, TRANSLATE
+from glassformer.proof.check.looking import ABLATED, ATTENTION_MAPS, HEAD_SCORE, REVERSING_HEAD
+from glassformer.proof.check.mask import CAUSAL_MASK, DOCUMENT_MASK, PADDING_MASK, POSITION_IDS
+from glassformer.proof.check.measures import INFLUENCE, ORDER_GAP
+from glassformer.proof.check.multi_head import MULTI_HEAD, SELF_ATTENTION
+from glassformer.proof.check.positions import ENCODING, ROTARY, TABLE
+from glassformer.proof.check.property import (
     CrashError,
+    LeftOut,
     NotWrittenError,
     Outcome,
+    Piece,
+    Report,
     SignatureError,
+    Subject,
     crash_of,
     examine,
     told,
 )
+from glassformer.proof.check.small_parts import (
+    EMBEDDING,
+    FEED_FORWARD,
+    LAYER_NORM,
+    MERGE_HEADS,
+    SOFTMAX_SUBJECT,
+    SPLIT_HEADS,
+)
+from glassformer.proof.check.tasks import EXACT_MATCH, INTERLEAVE, MAKE_EXAMPLE, PAD_BATCH, RETURNS_TO_GO
+from glassformer.proof.check.token_encoder import INIT_WEIGHTS, PREDICT_PARAMETERS, TOKEN_ENCODER
+from glassformer.proof.check.training import EVALUATE, TRAIN_STEP
 
 ENDED = "its code ends the program (SystemExit) while it is"
 
@@ -160,29 +189,190 @@ def unfit(name: str, thing: Any) -> str | None:
         return f"it is imported from {thing.__module__}"
     signature = DOCUMENTED[name].signature
     needed = required(thing) if inspect.isclass(thing) else []
-    if parts := [each for each in needed if each in MODULES and each not in signature]:
+    if parts := [each for each in needed if each in MODULES.split() and each not in signature]:
         return f"it is given parts ({', '.join(parts)}) and no sizes; the documented signature is {signature}"
     return None
 
 
-MODULES = frozenset(
-    [
-        "layer",
-        "self_attn",
-        "src_attn",
-        "cross_attn",
-        "attn",
-        "attention",
-        "feed_forward",
-        "encoder",
-        "decoder",
-        "src_embed",
-        "tgt_embed",
-        "generator",
-        "encoder_layer",
-        "decoder_layer",
-        "block",
-        "embedding",
-    ]
+MODULES = (
+    "layer self_attn src_attn cross_attn attn attention feed_forward encoder decoder src_embed tgt_embed generator "
+    "encoder_layer decoder_layer block embedding"
 )
 """Names of arguments under which code of the field is given modules that were made elsewhere."""
+
+
+# --- the line that a failing property is about, from the torch functions that the learner's code calls
+
+OPERATIONS = {
+    "softmax": ("softmax", "exp", "sigmoid"),
+    "scale": ("div", "truediv", "sqrt", "mul", "rmul", "scaled_dot_product_attention", "matmul", "einsum"),
+    "parts": ("matmul", "einsum"),
+    "weights": ("matmul", "einsum"),
+    "lengths": ("view", "reshape"),
+    "split": ("view", "reshape", "unflatten"),
+    "merge": ("-view", "-reshape", "-flatten"),
+    "mask": ("masked_fill", "masked_fill_", "where", "add", "mul", "softmax"),
+    "fill": ("masked_fill", "masked_fill_", "where", "add", "mul"),
+    "padding": ("masked_fill", "masked_fill_", "where", "add"),
+    "empty-row": ("softmax",),
+    "empty-gradient": ("softmax",),
+    "float16": ("masked_fill", "masked_fill_", "where", "add", "mul"),
+    "dropout": ("dropout",),
+    "repeatable": ("dropout", "rand", "randn", "bernoulli"),
+    "norm": ("layer_norm", "rms_norm"),
+    "own-norm": ("-layer_norm", "-rms_norm"),
+    "activation": ("relu", "relu_", "gelu", "silu", "linear"),
+    "residual": ("add", "radd", "iadd"),
+    "output": ("-linear",),
+    "along": ("getitem", "add"),
+    "entries": ("tril", "triu", "lt", "le", "ge", "gt", "eq"),
+    "layout": ("sin", "cos"),
+    "exponent": ("exp", "pow", "rpow"),
+    "base": ("exp", "pow", "rpow"),
+    "sign": ("exp", "pow", "rpow", "mul"),
+    "start": ("arange",),
+    "variance": ("std", "var", "sqrt", "rsqrt"),
+    "mean": ("mean", "sum"),
+    "factor": ("mul", "rmul", "div", "truediv", "embedding"),
+}
+"""From a property to the torch functions that decide it, the likeliest first; with a minus, the last call counts."""
+
+
+class Calls(TorchFunctionMode):
+    """While the context lasts, records which torch function each line of the learner's files calls."""
+
+    def __init__(self, files: set[str]) -> None:
+        super().__init__()
+        self.files = files
+        self.found: dict[tuple[str, int], None] = {}
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Record the learner's line, and call the function."""
+        frame: FrameType | None = inspect.currentframe()
+        for _ in range(16):
+            if frame is None or frame.f_code.co_filename in self.files:
+                break
+            frame = frame.f_back
+        idle = (kwargs or {}).get("training", args[2] if len(args) > 2 else True) is False  # dropout in evaluation
+        if frame is not None and frame.f_code.co_filename in self.files and not idle:
+            self.found.setdefault((getattr(func, "__name__", "").strip("_"), frame.f_lineno))
+        return func(*args, **(kwargs or {}))
+
+    def line(self, name: str, thing: object) -> int | None:
+        """Return the line for a property: that of a call which decides it, else where the learner's code begins."""
+        for operation in OPERATIONS.get(name, ()):
+            lines = [line for called, line in self.found if called == operation.strip("-_")]
+            if lines:
+                return lines[-1] if operation.startswith("-") else lines[0]
+        return first_line(thing)
+
+
+def file_of(thing: object) -> str | None:
+    """Return the file in which a function, class or its methods are written. None for other things."""
+    code = code_of(thing)
+    return None if code is None else code.co_filename
+
+
+def code_of(thing: object) -> Any:
+    """Return the code of a function, or of a class's forward, constructor or any other method."""
+    if inspect.isclass(thing):
+        own = vars(thing)
+        methods = [own.get(name) for name in ("forward", "__init__")]
+        thing = next((each for each in [*methods, *own.values()] if inspect.isfunction(each)), None)
+    return getattr(inspect.unwrap(thing), "__code__", None) if callable(thing) else None
+
+
+def first_line(thing: object) -> int | None:
+    """Return the line of a function's definition, or of a class's forward."""
+    code = code_of(thing)
+    if code is not None:
+        return code.co_firstlineno
+    try:
+        return inspect.getsourcelines(thing)[1] if inspect.isclass(thing) else None
+    except (OSError, TypeError):
+        return None
+
+
+# --- every kind of code that can be checked, by the name used in reports
+
+SUBJECTS: dict[str, Subject] = {
+    "softmax": SOFTMAX_SUBJECT,
+    "split_heads": SPLIT_HEADS,
+    "merge_heads": MERGE_HEADS,
+    "FeedForward": FEED_FORWARD,
+    "LayerNorm": LAYER_NORM,
+    "TokenEmbedding": EMBEDDING,
+    "attention": ATTENTION,
+    "SelfAttention": SELF_ATTENTION,
+    "MultiHeadAttention": MULTI_HEAD,
+    "positional_encoding": TABLE,
+    "PositionalEncoding": ENCODING,
+    "apply_rotary": ROTARY,
+    "TransformerBlock": BLOCK,
+    "DecoderBlock": DECODER,
+    "TransformerEncoder": STACK,
+    "TokenEncoder": TOKEN_ENCODER,
+    "Transformer": ENCODER_DECODER,
+    "LanguageModel": LANGUAGE_MODEL,
+    "causal_mask": CAUSAL_MASK,
+    "padding_mask": PADDING_MASK,
+    "document_mask": DOCUMENT_MASK,
+    "position_ids": POSITION_IDS,
+    "shift_labels": SHIFT,
+    "shift_right": SHIFT_RIGHT,
+    "cross_entropy": LOSS,
+    "accuracy": ACCURACY,
+    "mean_pool": POOL,
+    "exact_match": EXACT_MATCH,
+    "make_example": MAKE_EXAMPLE,
+    "pad_batch": PAD_BATCH,
+    "train_step": TRAIN_STEP,
+    "evaluate": EVALUATE,
+    "init_weights": INIT_WEIGHTS,
+    "predict_parameters": PREDICT_PARAMETERS,
+    "order_gap": ORDER_GAP,
+    "influence": INFLUENCE,
+    "reversing_head": REVERSING_HEAD,
+    "attention_maps": ATTENTION_MAPS,
+    "head_score": HEAD_SCORE,
+    "alibi_bias": ALIBI,
+    "window_mask": WINDOW_MASK,
+    "linear_attention": LINEAR_ATTENTION,
+    "blockwise_attention": BLOCKWISE_ATTENTION,
+    "returns_to_go": RETURNS_TO_GO,
+    "interleave": INTERLEAVE,
+    "recomputed": RECOMPUTED,
+    "train_step_bf16": TRAIN_STEP_BF16,
+    "Classifier": CLASSIFIER,
+    "StateEncoder": STATE_ENCODER,
+    "ablated": ABLATED,
+    "greedy_decode": GREEDY,
+    "greedy_translate": TRANSLATE,
+}
+"""To add a kind, add a line here and one in file.py; to add a property, extend its `Subject`."""
+
+
+# --- the process that runs a learner's file
+
+
+def main(words: Sequence[str]) -> None:
+    """Check a file. The words are: file, output folder, seconds, names in the file, names asked for."""
+    path, out, limit, names, only = words
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    sys.path.append(str(Path(path).parent))  # for imports of modules in the same folder
+    with (Path(out) / "stack.txt").open("w") as stack:
+        faulthandler.dump_traceback_later(float(limit), exit=True, file=stack)
+        found: dict[str, Any]
+        try:
+            found = check_file(Path(path), names.split(","), list(filter(None, only.split(",")))).as_json()
+        except DataError as error:
+            found = {"problem": str(error)}
+        faulthandler.cancel_dump_traceback_later()
+    (Path(out) / "found.json").write_text(json.dumps(found), "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

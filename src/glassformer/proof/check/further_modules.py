@@ -9,13 +9,23 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.calling import built, called, forward_of, scramble
+from glassformer.proof.check.calling import (
+    UNKNOWN,
+    Choice,
+    Heard,
+    aspect,
+    built,
+    called,
+    distance,
+    drawn,
+    forward_of,
+    listening,
+    read,
+    scramble,
+)
 from glassformer.proof.check.encoder_decoder import IN_ENCODER
-from glassformer.proof.check.labels import DIVISOR, PADS, SOFTMAX_TWICE, drawn
-from glassformer.proof.check.listen import Heard, listening
-from glassformer.proof.check.reading import Choice, aspect, distance, read
-from glassformer.proof.check.small_parts import UNKNOWN
-from glassformer.proof.check.table import Fault, Mistake, NotTestedError, Property, Subject, ask
+from glassformer.proof.check.labels import DIVISOR, PADS, SOFTMAX_TWICE
+from glassformer.proof.check.property import Fault, Mistake, NotTestedError, Property, Subject, ask
 from glassformer.proof.check.training import BATCHES, STILL, VOCAB, Recording, mean_loss, number
 
 B, T, D, LABELS = 2, 6, 8, 5

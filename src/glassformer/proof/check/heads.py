@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import permutations
 from typing import Any
@@ -12,11 +12,21 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.attention import RANDOM, SOFTMAX, UNKNOWN, first, mixed, scales
-from glassformer.proof.check.listen import Heard, Maps, listening, maps_of
+from glassformer.proof.check.attention import SOFTMAX, UNKNOWN, first, mixed, scales
+from glassformer.proof.check.calling import (
+    RANDOM,
+    Choice,
+    Heard,
+    Maps,
+    Reading,
+    aspect,
+    distance,
+    listening,
+    maps_of,
+    read,
+)
 from glassformer.proof.check.mask import BATCH, HEADS, RIGHT, WIDTH, Attending, Masking, T, mask_properties
-from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
-from glassformer.proof.check.table import (
+from glassformer.proof.check.property import (
     CrashError,
     Fault,
     Mistake,
@@ -249,7 +259,10 @@ class Heads(Attending):
         sign[1] = -1.0
         mask = torch.zeros(T, T, dtype=torch.bool)
         mask[:, 1] = True
-        with giving(self.maps.projections, lambda gave: torch.ones_like(gave) * sign * size), torch.no_grad():
+        with (
+            giving([each.module for each in self.maps.projections], lambda gave: torch.ones_like(gave) * sign * size),
+            torch.no_grad(),
+        ):
             output, maps = self.heard_with(self.x, mask)
         given = output if maps is None or maps.output is None else maps.output.given
         return (given[:, 0] / size + 1).abs().max().item() / 2
@@ -292,19 +305,17 @@ FORMS: tuple[Callable[[Tensor], Tensor], ...] = (
 
 
 @contextmanager
-def giving(heard: tuple[Heard, ...], number: Callable[[Tensor], Tensor]) -> Generator[None]:
-    """While the context lasts, replace the output of these maps by what `number` returns for it."""
+def giving(modules: Iterable[nn.Module], number: Callable[[Tensor], Tensor]) -> Generator[None]:
+    """While the context lasts, replace the output of these modules by what `number` returns for it."""
 
     def instead(module: nn.Module, given: Any, gave: Tensor) -> Tensor:
         del module, given
         return number(gave)
 
-    hooks = [each.module.register_forward_hook(instead) for each in heard]
-    try:
+    with ExitStack() as hooks:
+        for each in modules:
+            hooks.enter_context(each.register_forward_hook(instead))
         yield
-    finally:
-        for each in hooks:
-            each.remove()
 
 
 def repeats(learner: Heads) -> bool:
@@ -383,7 +394,7 @@ def dropout_place(learner: Heads) -> Fault | None:
     learner.module.train()
     try:
         acts = distance(trained(learner), maps.output.given) > 0
-        with giving((maps.projections[2],), torch.ones_like):
+        with giving([maps.projections[2].module], torch.ones_like):
             plain = trained(learner)
     finally:
         learner.module.eval()

@@ -15,14 +15,33 @@ from glassformer.base.shapes import Tensor
 from glassformer.nn.attention import attention_weights
 from glassformer.nn.mask import Mask
 from glassformer.proof.check.attention import WEIGHTS
-from glassformer.proof.check.calling import accepts, built, called, scramble
-from glassformer.proof.check.labels import drawn
-from glassformer.proof.check.listen import listening
+from glassformer.proof.check.calling import (
+    EQUATION,
+    UNKNOWN,
+    Choice,
+    Reading,
+    accepts,
+    aspect,
+    built,
+    called,
+    distance,
+    drawn,
+    listening,
+    read,
+    scramble,
+)
+from glassformer.proof.check.file import HOME
 from glassformer.proof.check.measures import RESTORED, SWAPPED, B, Measured, T
-from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
-from glassformer.proof.check.signatures import HOME
-from glassformer.proof.check.small_parts import EQUATION, UNKNOWN
-from glassformer.proof.check.table import CrashError, Fault, Mistake, NotTestedError, Property, Subject, ask, crash_of
+from glassformer.proof.check.property import (
+    CrashError,
+    Fault,
+    Mistake,
+    NotTestedError,
+    Property,
+    Subject,
+    ask,
+    crash_of,
+)
 
 # --- a head programmed by hand
 

@@ -9,11 +9,8 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.calling import called
-from glassformer.proof.check.labels import drawn
-from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
-from glassformer.proof.check.small_parts import EQUATION
-from glassformer.proof.check.table import Fault, Mistake, Property, Subject
+from glassformer.proof.check.calling import EQUATION, Choice, Reading, aspect, called, distance, drawn, read
+from glassformer.proof.check.property import Fault, Mistake, Property, Subject
 from glassformer.proof.check.training import LEFT_EVALUATING, LEFT_TRAINING
 
 B, T, D = 2, 5, 3

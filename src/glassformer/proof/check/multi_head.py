@@ -11,7 +11,19 @@ from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import SOFTMAX, WEIGHTS, first, mixed, normalise, scales
-from glassformer.proof.check.calling import accepts, constructed, forward_of, mask_argument, required
+from glassformer.proof.check.calling import (
+    Maps,
+    Reading,
+    accepts,
+    constructed,
+    distance,
+    forward_of,
+    listening,
+    mask_argument,
+    read,
+    required,
+    role_of,
+)
 from glassformer.proof.check.heads import (
     D,
     Heads,
@@ -23,10 +35,8 @@ from glassformer.proof.check.heads import (
     split,
     unfuse,
 )
-from glassformer.proof.check.listen import Maps, listening, role_of
 from glassformer.proof.check.mask import BATCH, FAILS, HEADS, RIGHT, TRANSPOSED, T, masked
-from glassformer.proof.check.reading import Reading, distance, read
-from glassformer.proof.check.table import (
+from glassformer.proof.check.property import (
     CrashError,
     Fault,
     Mistake,

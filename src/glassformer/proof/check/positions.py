@@ -12,10 +12,9 @@ from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.nn.positions import Sinusoidal, Sizes
-from glassformer.proof.check.calling import built, called, forward_of
-from glassformer.proof.check.labels import KNOWN, Answered
-from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
-from glassformer.proof.check.table import (
+from glassformer.proof.check.calling import EQUATION, Choice, Reading, aspect, built, called, distance, forward_of, read
+from glassformer.proof.check.labels import Answered
+from glassformer.proof.check.property import (
     CrashError,
     Fault,
     Mistake,
@@ -472,7 +471,7 @@ class Rotary(Answered):
 ROTARY = Subject(
     Rotary,
     (
-        KNOWN,
+        EQUATION,
         Property("pairs", "Numbers and angles are paired alike.", aspect("pairs"), ("equation",)),
         Property("positions", "A token is rotated by the position given for it.", aspect("places"), ("equation",)),
         Property("speeds", "Pair i rotates by position / 10000^(2i / d_head).", aspect("speeds"), ("equation",)),

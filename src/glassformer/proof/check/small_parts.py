@@ -10,13 +10,25 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.attention import RANDOM
-from glassformer.proof.check.calling import built, called, constructed, forward_of, scramble
+from glassformer.proof.check.calling import (
+    EQUATION,
+    RANDOM,
+    Choice,
+    Reading,
+    aspect,
+    built,
+    called,
+    constructed,
+    distance,
+    drawn,
+    forward_of,
+    listening,
+    read,
+    scramble,
+)
 from glassformer.proof.check.heads import ACROSS, MERGE, SPLIT, D, merge, split
-from glassformer.proof.check.listen import listening
 from glassformer.proof.check.mask import HEADS, WIDTH
-from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
-from glassformer.proof.check.table import (
+from glassformer.proof.check.property import (
     CrashError,
     Fault,
     Mistake,
@@ -29,35 +41,7 @@ from glassformer.proof.check.table import (
 
 B, T, F, VOCAB = 2, 5, 20, 30
 
-UNKNOWN = Mistake(
-    "the result is not the documented one",
-    "The numbers differ, and no mistake known here explains them.",
-    "Take two tokens and compute the result by hand.",
-)
-
-
-def drawn(*shape: int) -> Tensor:
-    """Return random numbers that are the same each time."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
-
-
 X = drawn(B, T, D)
-
-
-def known(learner: Any) -> Fault | None:
-    """Check that the result is the documented one, or that of a known mistake."""
-    if learner.reading is not None:
-        return None
-    seen = learner.seen
-    if not isinstance(seen, Tensor):
-        return Fault(UNKNOWN, f"It returns {type(seen).__name__}.")
-    wanted = learner.wanted
-    if seen.shape != wanted.shape:
-        return Fault(UNKNOWN, f"It is {tuple(seen.shape)} and must be {tuple(wanted.shape)}.")
-    return Fault(UNKNOWN, f"The largest difference is {distance(seen, wanted):.2g}.")
-
-
-EQUATION = Property("equation", "The result is the documented one.", known)
 
 
 # --- softmax
@@ -561,7 +545,9 @@ EMBEDDING = Subject(
     Embedding,
     (
         Property("parameter", "The table is a parameter.", learned),
-        Property("equation", "The result is a row of the table for each id, times a factor.", known, ("parameter",)),
+        Property(
+            "equation", "The result is a row of the table for each id, times a factor.", EQUATION.probe, ("parameter",)
+        ),
         Property("factor", "The factor is √d_model.", factor, ("equation",)),
     ),
 )

@@ -1,17 +1,16 @@
-"""Tests what surrounds training: examples of a task, batches of unequal rows, and the share of whole answers."""
+"""Tests what surrounds a model: examples of a task, batches, the share of whole answers, an episode's steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.calling import called
-from glassformer.proof.check.reading import Choice, aspect, read
-from glassformer.proof.check.small_parts import EQUATION
-from glassformer.proof.check.table import Fault, Mistake, Property, Subject
+from glassformer.proof.check.calling import EQUATION, Choice, Computed, aspect, called, drawn, read
+from glassformer.proof.check.property import Fault, Mistake, Property, Subject
 
 BETWEEN = -7
 """A number that no id has, between results that are compared side by side."""
@@ -280,4 +279,84 @@ EXACT_MATCH = Subject(
         exact,
     ),
     (EQUATION, Property("rows", "A row counts if all its real targets are right.", aspect("way"), ("equation",))),
+)
+
+
+# --- returns and steps of an episode
+
+FROM_START = Mistake(
+    "returns are summed from the start",
+    "At each step the rewards so far are added up, not those that are still to come.",
+    "What does a policy want to know: what it has got, or what it will get?",
+)
+RUN_TOGETHER = Mistake(
+    "episodes run into each other",
+    "The rewards of the next episode are added to those of this one.",
+    "At which step must the sum begin anew?",
+)
+ACTION_EARLY = Mistake(
+    "the action is read before it is taken",
+    "The action stands before the state in which it is chosen.",
+    "In which order do the three become known?",
+)
+IN_BLOCKS = Mistake(
+    "the three stand in blocks",
+    "All returns stand first, then all states, then all actions: a step's three are far apart.",
+    "Which three vectors belong to step 0, and where do they stand?",
+)
+REWARDS = torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0, 32.0], dtype=torch.float64)
+ENDS = torch.tensor([False, False, True, False, False, True])
+
+
+def returns(way: str) -> Tensor:
+    """Return the returns-to-go under a reading."""
+    if way == "together":
+        return REWARDS.flip(0).cumsum(0).flip(0)
+    if way == "start, together":
+        return REWARDS.cumsum(0)
+    halves = [each.cumsum(0) if way == "start" else each.flip(0).cumsum(0).flip(0) for each in REWARDS.split(3)]
+    if way == "without now":
+        return torch.cat(halves) - REWARDS
+    if way == "end excluded":
+        return torch.tensor([3.0, 2.0, 28.0, 24.0, 16.0, 32.0], dtype=torch.float64)
+    return torch.cat(halves)
+
+
+RETURNS_TO_GO = Subject(
+    lambda function: Computed(
+        partial(called, function, {"rewards": REWARDS.clone(), "ends": ENDS.clone()}),
+        [
+            Choice("right"),
+            Choice("start", "sums from the start", FROM_START),
+            Choice("start, together", "sums from the start", FROM_START),
+            Choice("together", "one sum over both episodes", RUN_TOGETHER),
+            Choice("end excluded", "the last step of an episode in the next one", RUN_TOGETHER),
+        ],
+        returns,
+    ),
+    (EQUATION, Property("returns", "Rewards from this step to the episode's end.", aspect("way"), ("equation",))),
+)
+
+STEPS = drawn(3, 2, 7, 5)
+
+
+def interleaved(way: str) -> Tensor:
+    """Return the three sequences as one under a reading."""
+    r, s, a = STEPS
+    order = {"early": (r, a, s), "first": (a, r, s)}.get(way, (r, s, a))
+    return torch.cat(order, 1) if way == "blocks" else torch.stack(order, 2).flatten(1, 2)
+
+
+INTERLEAVE = Subject(
+    lambda function: Computed(
+        partial(called, function, dict(zip(("returns", "states", "actions"), STEPS.clone(), strict=True))),
+        [
+            Choice("right"),
+            Choice("early", "return, action, state", ACTION_EARLY),
+            Choice("first", "action, return, state", ACTION_EARLY),
+            Choice("blocks", "one after another", IN_BLOCKS),
+        ],
+        interleaved,
+    ),
+    (EQUATION, Property("steps", "Return, state, action; then those of the next step.", aspect("way"), ("equation",))),
 )

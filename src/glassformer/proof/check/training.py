@@ -15,11 +15,9 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.calling import called
-from glassformer.proof.check.labels import BY_ROW, DIVISOR, PADS, SUM, drawn
-from glassformer.proof.check.reading import Choice, Reading, aspect, distance, read
-from glassformer.proof.check.small_parts import UNKNOWN
-from glassformer.proof.check.table import CrashError, Fault, Mistake, Property, Subject, crash_of
+from glassformer.proof.check.calling import UNKNOWN, Choice, Reading, aspect, called, distance, drawn, read
+from glassformer.proof.check.labels import BY_ROW, DIVISOR, PADS, SUM
+from glassformer.proof.check.property import CrashError, Fault, Mistake, Property, Subject, crash_of
 
 VOCAB, STEEP, RATE, CLIP = 7, 30.0, 0.1, 1.0
 """`STEEP` makes the gradient longer than `CLIP`."""

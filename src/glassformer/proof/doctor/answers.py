@@ -12,7 +12,7 @@ from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import PAD
 from glassformer.nn.heads import SequenceHead
 from glassformer.nn.transformer import Transformer
-from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.check.property import NotTestedError
 from glassformer.proof.doctor.case import Case, answers_once, hidden, logits
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.proof.laws.law import apart

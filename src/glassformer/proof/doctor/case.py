@@ -18,7 +18,7 @@ from glassformer.nn.block import Block
 from glassformer.nn.heads import SequenceHead
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
-from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.check.property import NotTestedError
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.objective import Objective
 from glassformer.train.pairs_data import PairsSplit, read_pairs_split

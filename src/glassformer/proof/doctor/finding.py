@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from glassformer.base.errors import CheckpointError, GlassformerError
-from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.check.property import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import Loaded
 from glassformer.store.folders import check, checkpoints

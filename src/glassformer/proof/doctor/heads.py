@@ -17,9 +17,9 @@ from glassformer.nn.observe import Attended, attentions, watch_attention
 from glassformer.nn.rules import choose
 from glassformer.nn.transformer import Transformer
 from glassformer.proof.check.attention import scales
+from glassformer.proof.check.calling import Choice, Reading, distance, read
 from glassformer.proof.check.heads import MERGE, SPLIT
-from glassformer.proof.check.reading import Choice, Reading, distance, read
-from glassformer.proof.check.table import Mistake, NotTestedError
+from glassformer.proof.check.property import Mistake, NotTestedError
 from glassformer.proof.doctor.case import Case, logits, stack_of
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 

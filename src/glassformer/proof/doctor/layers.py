@@ -16,7 +16,7 @@ from glassformer.nn.block import Block, Residual
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
-from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.check.property import NotTestedError
 from glassformer.proof.doctor.case import Case, logits, stack_of
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.proof.laws.law import apart

@@ -14,7 +14,7 @@ from glassformer.nn.block import Block
 from glassformer.nn.outputs import Regress
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
-from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.check.property import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.train.loop import Update

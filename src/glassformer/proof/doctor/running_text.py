@@ -8,7 +8,7 @@ from itertools import islice
 from glassformer.data.config import SPLITS
 from glassformer.data.running.corpus import Overlap, Part, overlap
 from glassformer.data.tokens.vocabulary import ANYWHERE, UNK
-from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.check.property import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.proof.doctor.text_case import TextCase

@@ -9,7 +9,7 @@ from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.nn.heads import PlaceHead
 from glassformer.nn.outputs import Regress
-from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.check.property import NotTestedError
 from glassformer.proof.doctor.case import Case, answers_once
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 

@@ -13,7 +13,7 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.rows import pad
 from glassformer.data.running.corpus import Part, read_parts
 from glassformer.data.tokens.vocabulary import BOS
-from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.check.property import NotTestedError
 from glassformer.proof.doctor.case import LONGEST, Case, Pairs
 from glassformer.proof.doctor.trajectory_case import TrajectoryCase
 from glassformer.store.checkpoint import Loaded

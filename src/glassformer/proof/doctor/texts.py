@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from glassformer.data.config import SPLITS
 from glassformer.data.tokens.vocabulary import UNK, Tokenizer
-from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.check.property import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.store.checkpoint import Loaded

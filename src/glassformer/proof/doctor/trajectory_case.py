@@ -14,7 +14,7 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.trajectories.episodes import Episodes
 from glassformer.data.trajectories.spaces import Spaces
 from glassformer.data.trajectories.windows import windows_batch
-from glassformer.proof.check.table import NotTestedError
+from glassformer.proof.check.property import NotTestedError
 from glassformer.proof.doctor.case import Case
 from glassformer.proof.doctor.finding import Probe, Seen
 from glassformer.proof.doctor.texts import CHANGED, UNREADABLE
