@@ -8,7 +8,7 @@ ARGS ?=
 TSC := npx --yes --package typescript@7.0.2 tsc
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help setup demo test test-all test-plain real contract lint lint-js tsc pictures format types bench laws house clean python
+.PHONY: help setup demo test test-all test-plain real contract lint lint-js tsc pictures docs format types bench laws house clean python
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -50,6 +50,11 @@ pictures: $(READY) ## the pictures of README.md, of a run: make pictures ARGS=ru
 house: $(READY) ## the picture of the house in docs/architecture.md, from the imports
 	@$(BIN)/python docs/house.py
 
+docs: .venv/.docs ## the site, in build/site; it runs the chapters (minutes): ARGS="-D nb_execution_mode=off" does not
+	@$(BIN)/python docs/generate.py build/pages
+	@$(BIN)/python -m sphinx -q -n -W --keep-going -c docs -d build/doctrees build/pages build/site $(ARGS)
+	@echo "Read build/site/index.html."
+
 format: $(READY) ## mend what lint can mend by itself
 	@$(BIN)/python -m ruff check --fix .
 	@$(BIN)/python -m ruff format .
@@ -75,6 +80,10 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check -c constraints.txt torch==2.13.0
 	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(READY)
+
+.venv/.docs: $(READY)
+	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
 
 # Prints the first Python that is new enough and can make a .venv, or says what is missing.
 python:

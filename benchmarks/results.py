@@ -1,4 +1,4 @@
-"""README's table of expected results: every recipe trained and scored, for several seeds, by the command line itself.
+"""Expected results, the first table of docs/results.md: every recipe trained and scored, for several seeds.
 
 Each run is `glassformer train` in a folder of its own, then `glassformer evaluate --json` on the test split. Training
 seconds come from the run's timing.jsonl: from the first step to the last, including evaluations and checkpoints in

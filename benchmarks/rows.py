@@ -89,7 +89,7 @@ EXPERIMENTS = (
     Experiment("trec", "classify", "labels right; TREC, six kinds of questions", metric="accuracy", data="trec"),
     Experiment("scan", "seq2seq", "whole answers right; SCAN, simple split", settings=SIMPLE, data="scan"),
 )
-"""README's table."""
+"""The table of docs/results.md, "Results to expect"."""
 FURTHER = (
     *(
         Experiment(

@@ -8,7 +8,10 @@ from collections.abc import Iterator
 import architecture
 
 ROOT = architecture.ROOT
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 TEXTS = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in DOCUMENTS}
 README, ARCHITECTURE, GLOSSARY = (TEXTS[name] for name in ("README.md", "docs/architecture.md", "docs/glossary.md"))
 
@@ -23,7 +26,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 def section(text: str, heading: str) -> str:
     """What stands under a heading, up to the next of its rank."""
-    return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return f"\n{text}".partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
 def tables(text: str) -> Iterator[list[str]]:

@@ -102,8 +102,8 @@ def test_wrong_command_is_seen(line):
     assert refused(words)
 
 
-def test_readme_shows_every_verb():
-    assert {words[1] for name, words in SPELLED if name == "README.md"} | {"demo"} == {*VERBS}
+def test_the_tour_shows_every_verb():
+    assert {words[1] for name, words in SPELLED if name == "docs/command_line.md"} | {"demo"} == {*VERBS}
 
 
 @pytest.mark.parametrize(("name", "words"), MADE, ids=[" ".join(words[:2]) for _, words in MADE])
@@ -120,11 +120,47 @@ def test_results_are_those_of_the_benchmark(monkeypatch):
     """The table's head and rows, and the command that fills it."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     results = importlib.import_module("results")
-    rows = list(tables(section(README, "Results to expect")))
+    rows = list(tables(section(TEXTS["docs/results.md"], "Results to expect")))
     assert [row[:2] for row in rows] == [[f"`{each.name}`", each.measures] for each in results.EXPERIMENTS]
-    assert [cell.strip() for cell in re.search(r"^\| (recipe .*) \|$", README, re.M)[1].split("|")] == [*results.HEAD]
+    assert [
+        cell.strip() for cell in re.search(r"^\| (recipe .*) \|$", TEXTS["docs/results.md"], re.M)[1].split("|")
+    ] == [*results.HEAD]
     [given] = [word for _, words in MADE for word in words if word.startswith("ARGS=results")]
     assert results.reader().parse_args(shlex.split(given.removeprefix("ARGS="))[1:]).data == "data"
+
+
+def test_readme_repeats_results():
+    """Each figure of its short table stands in the long one's row of the same recipe, with the same seconds."""
+    known = {row[0].strip("`"): row[2:] for row in tables(section(TEXTS["docs/results.md"], "Results to expect"))}
+    short = [row for row in tables(README) if {*INLINE.findall(row[0])} & {*known}]
+    assert len(short) == 6
+    for recipe, measured, seconds in short:
+        names = INLINE.findall(recipe)
+        figure = re.search(r"[\d.]+", measured.rpartition(":")[2])[0]
+        assert [known[name][0].split()[0] for name in names] == [figure] * len(names)
+        assert [known[name][1].split()[0] for name in names] == seconds.split(", ")
+
+
+def test_readme_is_one_page():
+    assert len(README.splitlines()) <= 110
+
+
+@pytest.mark.slow
+def test_readme_shows_what_check_says(tmp_path):
+    """The scale over the whole width, in line 6: that one finding, as the README has it."""
+    (tmp_path / "attention.py").write_text(
+        "import math\nimport torch\n\n\ndef attention(q, k, v, mask=None):\n"
+        "    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[1] * q.shape[-1])\n"
+        "    if mask is not None:\n        scores = scores.masked_fill(mask == 0, float('-inf'))\n"
+        "    return scores.softmax(-1) @ v\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(architecture.SOURCE.parent), "COLUMNS": "120"}
+    command = [sys.executable, "-m", "glassformer", "check", "attention.py"]
+    said = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path).stdout
+    [shown] = [body for body in blocks(README, "text") if "FAILS" in body]
+    assert " ".join(said.split()).count(" ".join(shown.split()[:5])) == 1
+    for line in shown.splitlines():
+        assert " ".join(line.split()).rstrip(".") in " ".join(said.split())
 
 
 TINY = {
@@ -213,7 +249,7 @@ def defined(path: Path) -> set[str]:
     return names
 
 
-WHERE = [place for _, _, place in tables(section(ARCHITECTURE, "Adding a variant"))]
+WHERE = [place for _, _, place in tables(TEXTS["docs/variants.md"])]
 PLACES = [(re.findall(r"\]\(([^)]+)\)", text)[0], INLINE.findall(text)[0]) for text in WHERE]
 
 
@@ -223,7 +259,7 @@ def test_where_is(path, name):
 
 
 def test_where_is_can_fail():
-    assert len(PLACES) > 15
+    assert 15 < len(PLACES) <= 60
     assert not {"nothing", "Mask.nothing"} & defined(architecture.SOURCE / "nn/mask.py")
 
 
@@ -243,7 +279,7 @@ def test_reading_path_is_as_long_as_it_says():
 
 
 def test_run_folder_is_as_it_is_written():
-    tree = section(ARCHITECTURE, "A run on disk").partition("```")[2].partition("```")[0]
+    tree = section(TEXTS["docs/run_folder.md"], "A run on disk").partition("```")[2].partition("```")[0]
     names = {word.strip("/") for line in tree.splitlines() for word in re.findall(r"[├└]─ (\S+)", line)}
     checkpoint = {*folders.REQUIRED, folders.OPTIMIZER, MANIFEST}
     assert names == CONTENT | checkpoint | {"step-000000200"}
@@ -254,4 +290,6 @@ def test_run_folder_is_as_it_is_written():
 
 
 def test_documents_name_every_public_name():
-    assert {*glassformer.__all__} <= {*INLINE.findall(README), *INLINE.findall(ARCHITECTURE)}
+    assert {*glassformer.__all__} == {
+        each for row in tables(TEXTS["docs/python.md"]) for each in INLINE.findall(row[0])
+    }

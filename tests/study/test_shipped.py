@@ -35,8 +35,8 @@ def test_commands_are_those_of_the_page(studies):
 
 
 def test_commands_of_the_documents_make_a_grid():
-    """README and page alike: nothing in them is refused before training."""
-    for path in (PAGE, architecture.ROOT / "README.md"):
+    """The tour and the page alike: nothing in them is refused before training."""
+    for path in (PAGE, architecture.ROOT / "docs/command_line.md"):
         found = commands(path.read_text("utf-8"))
         assert found
         for words in found:

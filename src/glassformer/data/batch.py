@@ -42,7 +42,15 @@ from glassformer.data.tokens.words import FIRST_LABEL
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of ids, and which of them are real tokens. A `keep` of None means all, which keeps the fast kernels."""
+    """Rows of ids, and which of them are real tokens. A `keep` of None means all, which keeps the fast kernels.
+
+    >>> from glassformer import Batch
+    >>> batch = Batch.pairs([[7, 8, 9], [7]], [[9, 8, 7], [7]])  # ids of two sources and of their targets
+    >>> batch.source.tolist()  # with <eos> 2, filled up with <pad> 0
+    [[7, 8, 9, 2], [7, 2, 0, 0]]
+    >>> batch.keep.tolist()
+    [[True, True, True, True, True], [True, True, True, False, False]]
+    """
 
     tokens: Int[Tensor, "B T"] | Float[Tensor, "B T I"]
     """What the model reads: <bos> y1 ... yn <eos> for a decoder, or the encoder's sequence; or features, not ids."""

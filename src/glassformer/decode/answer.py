@@ -123,7 +123,16 @@ def answer(
     forced: Forced | None = None,
     poll: Callable[[], None] = nothing,
 ) -> list[Answer]:
-    """Return the answer to each source, in order: the best one of `answers`, which explains the arguments."""
+    """Return the answer to each source, in order: the best one of `answers`, which explains the arguments.
+
+    >>> import torch
+    >>> from glassformer import ModelConfig, StackConfig, Transformer, answer
+    >>> stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8)
+    >>> model = Transformer(ModelConfig(vocab_size=9, encoder=stack, decoder=stack))
+    >>> [first, second] = answer(model, [[5, 6], [7]], max_new_tokens=4)
+    >>> len(first.ids) <= 4
+    True
+    """
     found = answers(
         model,
         sources,

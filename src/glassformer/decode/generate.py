@@ -298,6 +298,13 @@ def generate(
     than the model takes is refused. `numbers` identify the rows to `choose` (None: their places in the call). With
     `prefix`, the tokens of a prompt read each other in both directions, as the objective "prefix" trains (Raffel et al.
     2020, section 3.2.1). Errors: `ConfigError`, `DataError`, also where a logit is NaN or +inf.
+
+    >>> import torch
+    >>> from glassformer import ModelConfig, StackConfig, Transformer, generate
+    >>> model = Transformer(ModelConfig(vocab_size=9, decoder=StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8)))
+    >>> steps = list(generate(model, prompts=[[1, 7], [1]], max_new_tokens=3))
+    >>> len(steps) <= 3
+    True
     """
     check_writes(model)
     check_context(model, max_context, drop)

@@ -63,6 +63,12 @@ def sharpest_head(seen: Mapping[str, Float[Tensor, "B H T S"]], kind: str) -> tu
     """Return the module of this kind ("cross_attention", "self_attention") and its head with the sharpest attention.
 
     That is the head with the highest mean, over queries, of the largest weight. `seen` is what `observe` collected.
+
+    >>> import torch
+    >>> from glassformer import sharpest_head
+    >>> even, sharp = torch.full((3, 3), 1 / 3), torch.eye(3)
+    >>> sharpest_head({"encoder.blocks.0.self_attention": torch.stack([even, sharp])[None]}, "self_attention")
+    ('encoder.blocks.0.self_attention', 1)
     """
     best = {name: weights.amax(-1).mean((0, 2)) for name, weights in seen.items() if name.endswith(kind)}
     name = max(best, key=lambda each: float(best[each].max()))
@@ -70,7 +76,15 @@ def sharpest_head(seen: Mapping[str, Float[Tensor, "B H T S"]], kind: str) -> tu
 
 
 def heat_map(weights: Float[Tensor, "T S"], rows: Sequence[str], columns: Sequence[str]) -> str:
-    """Draw one line per query: its label, and a shade for each key, from blank (below 1/8) to full (from 7/8)."""
+    """Draw one line per query: its label, and a shade for each key, from blank (below 1/8) to full (from 7/8).
+
+    >>> import torch
+    >>> from glassformer import heat_map
+    >>> print(heat_map(torch.tensor([[0.0, 1.0], [0.5, 0.5]]), ["new", "old"], ["old", "new"]))  # doctest: +NORMALIZE_WHITESPACE
+         old new
+    new      ███
+    old  ▒▒▒ ▒▒▒
+    """
     margin, width = max(map(len, rows)), max(map(len, columns))
     levels = torch.clamp(weights * (len(SHADES) - 1) + 0.5, 0, len(SHADES) - 1).int().tolist()
     lines = [" " * margin + "  " + " ".join(f"{label:^{width}}" for label in columns)]

@@ -66,6 +66,10 @@ def plot_attention(
     collected: then there is a row of maps for each attention, with names like x.1.3. `head` picks one head. `queries`
     and `keys` are the tokens; keys None: the queries' tokens, if their number fits. `file` is .png, .svg or .pdf.
     Errors: `DataError` if the number of tokens differs from that of rows or columns; `ConfigError` without matplotlib.
+
+    >>> import torch
+    >>> from glassformer import plot_attention
+    >>> figure = plot_attention(torch.eye(3), ["a", "b", "c"], title="each reads itself")
     """
     named = dict(weights) if isinstance(weights, Mapping) else {title or "": weights}
     if not named:
@@ -161,6 +165,9 @@ def plot_positions(
     `positions` is one of `POSITIONS` that adds vectors: sinusoidal or sinusoidal_halves. Or give `vectors`, such as the
     learned ones of a model, `model.encoder.positions.weight`. `file` is .png, .svg or .pdf.
     Errors: `ConfigError` for a scheme that adds no vectors or learns them.
+
+    >>> from glassformer import plot_positions
+    >>> figure = plot_positions(length=20, d_model=8)
     """
     if vectors is None:
         vectors = added(positions, length, d_model)

@@ -133,6 +133,12 @@ class Attention(nn.Module):
     - `relation` is what a position scheme adds in this layer only.
     - `scale` multiplies the scores, 1/sqrt(K) by default. T5 uses 1 and puts the scale into the initial weights (Raffel
       et al. 2020, the code of its models).
+
+    >>> import torch
+    >>> from glassformer import ATTEND, Attention, Mask
+    >>> attention = Attention(d_model=8, n_heads=2, attend=ATTEND["softmax"]["reference"])
+    >>> attention(torch.zeros(1, 3, 8), mask=Mask(causal=True)).shape
+    torch.Size([1, 3, 8])
     """
 
     def __init__(

@@ -149,9 +149,11 @@ PLACEMENTS: dict[str, tuple[str, ...]] = {
 class Residual(nn.Module):
     """norm_sum(scale x + dropout(norm_out(branch(convolution(norm_in(x)))))); a slot without a norm is the identity.
 
-      pre                        post                                  output
-    x ─┬─ norm_in ─ branch ─┐    x ─┬─ branch ─┐                       x ─┬─ branch ─ norm_out ─┐
-       └────────────────── + ─      └──────── + ─ norm_sum ─              └─────────────────── + ─
+    The placements pre, post and output::
+
+          pre                        post                                  output
+        x ─┬─ norm_in ─ branch ─┐    x ─┬─ branch ─┐                       x ─┬─ branch ─ norm_out ─┐
+           └────────────────── + ─      └──────── + ─ norm_sum ─              └─────────────────── + ─
 
     "sandwich" has norm_in and norm_out. With parallel branches, the branch reads the block's input, not x, to which its
     output is added all the same. `scale` multiplies the skip connection (alpha of Wang et al. 2022). `stochastic_depth`
@@ -215,6 +217,15 @@ class Block(nn.Module):
 
     In an encoder there is no cross-attention and the mask is not causal. In a decoder the mask is causal. The decoder
     of an encoder-decoder also has cross-attention, which reads the encoder's output (the memory).
+
+    >>> import torch
+    >>> from torch import nn
+    >>> from glassformer import ATTEND, Attention, Block, FeedForward, Mask, Residual
+    >>> attention = Attention(8, 2, ATTEND["softmax"]["reference"])
+    >>> branches = attention, FeedForward(8, 16, nn.functional.relu)
+    >>> first, second = (Residual(each, lambda: nn.LayerNorm(8)) for each in branches)
+    >>> Block(first, None, second)(torch.zeros(1, 3, 8), Mask()).shape
+    torch.Size([1, 3, 8])
     """
 
     def __init__(

@@ -37,6 +37,10 @@ class StackConfig:
 
     `max_len` counts positions. Errors: `ConfigError` for values that contradict each other. Names (`norm`,
     `activation`, `positions`, `attention_rule`, ...) are looked up later, when the stack is built.
+
+    >>> from glassformer import StackConfig
+    >>> StackConfig(d_model=32, n_heads=4).head_width
+    8
     """
 
     d_model: int = setting(256, 1, MOST_WIDE)
@@ -256,7 +260,13 @@ def changed(config: StackConfig, changes: dict[Flat, object]) -> StackConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A whole model: an encoder, a decoder or both, and a head over `vocab_size` tokens, labels or numbers."""
+    """A whole model: an encoder, a decoder or both, and a head over `vocab_size` tokens, labels or numbers.
+
+    >>> from glassformer import ModelConfig, StackConfig
+    >>> stack = StackConfig(d_model=32, n_heads=4, n_layers=2, d_ff=64)
+    >>> ModelConfig(vocab_size=50, encoder=stack, decoder=stack).decoder.causal
+    True
+    """
 
     vocab_size: int | None = setting(None, 1, MOST_WIDE, recipe=False)
     """Tokens that the model reads or writes; None: neither."""

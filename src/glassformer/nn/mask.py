@@ -83,6 +83,10 @@ class Mask:
 
     If no positions are given, the queries are the last T of the S keys, so one mask serves a whole sequence and a
     decoding step with a cache. A key at position -1 is empty and never read. A query that may read no key gets zeros.
+
+    >>> from glassformer import Mask
+    >>> Mask(causal=True, window=2).allowed(3, 3, torch.device("cpu"))[0, 0].int().tolist()
+    [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     """
 
     causal: bool = False

@@ -1,4 +1,9 @@
-"""Normalisation of vectors: of the residual stream, or of queries and keys."""
+"""Normalisation of vectors: of the residual stream, or of queries and keys.
+
+>>> from glassformer import NORMS
+>>> NORMS["rms"](8, 1e-5)(torch.ones(2, 8)).shape
+torch.Size([2, 8])
+"""
 
 from __future__ import annotations
 

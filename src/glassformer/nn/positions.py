@@ -1,4 +1,9 @@
-"""Positions: four ways in which order enters; attention never asks which scheme is in use."""
+"""Positions: four ways in which order enters; attention never asks which scheme is in use.
+
+>>> from glassformer import POSITIONS
+>>> [name for name in POSITIONS if name.startswith("sinusoidal")]
+['sinusoidal', 'sinusoidal_halves']
+"""
 
 from __future__ import annotations
 

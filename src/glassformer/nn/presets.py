@@ -25,6 +25,10 @@ The parameters of each, as `glassformer params NAME` counts them (shared ones on
 
 A notebook's preset is the model that it builds (in 004: that it trains). 000 and 001 output vectors; here they get a
 tied head, which adds no parameters. 003 reads and outputs vectors; here it gets a map of 32 features and two labels.
+
+>>> from glassformer import PRESETS
+>>> PRESETS["gpt2"].decoder.n_layers
+12
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Attention rules, by name: what is computed. Each is specified by its weights and has backends that compute it."""
+"""Attention rules, by name: what is computed. Each is specified by its weights and has backends that compute it.
+
+>>> from glassformer import ATTEND
+>>> sorted(ATTEND["softmax"]) == sorted(RULES["softmax"].backends)
+True
+"""
 
 from __future__ import annotations
 

@@ -256,6 +256,18 @@ def save(
     `state` may be any plain JSON and is loaded back equal. Tied weights are stored once.
     Errors: `DivergedError` for NaN or infinity, `ResourceError` for a full disk, `CheckpointError` for a folder that
     cannot be written or holds something else. After an error, every earlier checkpoint is as it was.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from glassformer import ModelConfig, StackConfig, Transformer, load, save
+    >>> from glassformer.data.config import TokenizerConfig
+    >>> from glassformer.data.dataset import build_tokenizers
+    >>> from glassformer.data.pairs import Pair
+    >>> words = build_tokenizers(TokenizerConfig(kind="word"), [Pair("a b", "b a")])
+    >>> stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8)
+    >>> model = Transformer(ModelConfig(words.target.vocab_size, encoder=stack, decoder=stack))
+    >>> with TemporaryDirectory() as folder:
+    ...     load(save(f"{folder}/kept", model, words, state={"note": "any JSON"})).state["note"]
+    'any JSON'
     """
     return write_snapshot(Path(folder), take_snapshot(model, tokenizers, optimizer=optimizer, state=state))
 
@@ -267,6 +279,19 @@ def load(folder: Path | str, *, device: str | torch.device = "cpu", verify: bool
     not read, so it may be missing.
     Errors: `CheckpointError` naming the file, what was expected and what was found; `ConfigError` for the device;
     `ResourceError` if the model does not fit into memory.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from glassformer import ModelConfig, StackConfig, Transformer, load, save
+    >>> from glassformer.data.config import TokenizerConfig
+    >>> from glassformer.data.dataset import build_tokenizers
+    >>> from glassformer.data.pairs import Pair
+    >>> words = build_tokenizers(TokenizerConfig(kind="word"), [Pair("a b", "b a")])
+    >>> stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8)
+    >>> model = Transformer(ModelConfig(words.target.vocab_size, encoder=stack, decoder=stack))
+    >>> with TemporaryDirectory() as folder:
+    ...     loaded = load(save(f"{folder}/kept", model, words))
+    >>> loaded.model.config == model.config, loaded.tokenizers.target.decode(words.target.encode("b a"))
+    (True, 'b a')
     """
     place = usable(device)
     found, skipped = find(Path(folder), hashed=verify)

@@ -132,6 +132,15 @@ def train_steps(
 
     Errors: `ConfigError` before the first batch is read; `DivergedError` at the first update that is not finite and may
     not be skipped, or at the twentieth overflow in a row; `DataError` for a batch without targets.
+
+    >>> import torch
+    >>> from glassformer import Batch, ModelConfig, Schedule, StackConfig, Transformer, train_steps
+    >>> stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8)
+    >>> model = Transformer(ModelConfig(vocab_size=9, encoder=stack, decoder=stack))
+    >>> batches = [Batch.pairs([[5, 6, 7]], [[7, 6, 5]])] * 3
+    >>> optimizer = torch.optim.AdamW(model.parameters())
+    >>> [report.number for report in train_steps(model, batches, optimizer, Schedule("constant", 1e-3, steps=3))]
+    [1, 2, 3]
     """
     team = team_of(model, objective or objective_for(model), label_smoothing, ranks)
     if precision == "float16" and loss_scale is None:

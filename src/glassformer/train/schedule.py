@@ -17,6 +17,11 @@ class Schedule:
     """schedule(step) for steps counted from 1: a linear warm-up to `peak`, then the named decay towards `least`.
 
     cosine, linear and wsd would be at `least` one step after the last, so that every update counts where `least` is 0.
+
+    >>> from glassformer import Schedule
+    >>> rate = Schedule("linear", peak=1.0, steps=10, warmup=2)
+    >>> [round(rate(step), 2) for step in (1, 2, 6, 10)]
+    [0.5, 1.0, 0.56, 0.11]
     """
 
     name: str

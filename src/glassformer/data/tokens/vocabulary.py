@@ -103,7 +103,14 @@ class VocabularySettings(Protocol):
 
 
 class Tokenizer(ABC):
-    """Text to ids and back. Immutable once made; `to_json` holds all of it."""
+    """Text to ids and back. Immutable once made; `to_json` holds all of it.
+
+    >>> from glassformer.data.config import TokenizerConfig
+    >>> from glassformer.data.tokenizer import TOKENIZERS
+    >>> letters = TOKENIZERS["character"].train(["garden"], TokenizerConfig())
+    >>> letters.decode(letters.encode("near"))
+    'near'
+    """
 
     kind: ClassVar[str]
     cuts: Cuts = WORDS

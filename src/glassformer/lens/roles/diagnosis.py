@@ -101,6 +101,13 @@ def diagnose(
 
     `effects=False` skips everything that silences heads. `between` is called between parts of the work, which ends if
     it raises. The model is read in evaluation mode and left as it was.
+
+    >>> from glassformer import ModelConfig, StackConfig, Transformer
+    >>> from glassformer.lens.roles import diagnose, induction_probe
+    >>> model = Transformer(ModelConfig(vocab_size=30, decoder=StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8)))
+    >>> found = diagnose(model, induction_probe(range(6, 30), lengths=(3, 4), n=4), effects=False)
+    >>> len(found.heads)
+    2
     """
     with Evaluation(model):
         own = read(model, probe.own, probe.objective)

@@ -77,6 +77,20 @@ def diagnose_run(
     The tasks copy, reverse and sort are probed with held-out sources without repeated symbols and, as a control, with
     repeated ones; other tasks and files with their dev pairs; a decoder of running text with repeated random tokens.
     Errors: those of loading a run; `ConfigError` for a model that reads no tokens.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from glassformer import diagnose_run, save
+    >>> from glassformer.store.folders import step_folder
+    >>> from glassformer.train.recipe import dumps_recipe, load_recipe, override
+    >>> from glassformer.train.run.beginning import begin
+    >>> tiny = {"model.n_layers": 1, "model.d_model": 8, "model.d_ff": 8, "data.dev_size": 9, "data.test_size": 9}
+    >>> recipe = override(load_recipe("copy"), {**tiny, "data.train_size": 99})
+    >>> begun = begin(recipe)  # `glassformer train copy` writes such a folder, with a trained model
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "recipe.toml").write_text(dumps_recipe(recipe), "utf-8")
+    ...     kept = save(step_folder(Path(folder), 1), begun.model, begun.data.tokenizers, state={"step": 1, "best": 1})
+    ...     len(diagnose_run(folder, sequences=9, effects=False).heads)
+    12
     """
     with threads_kept():
         opened = open_run(folder)

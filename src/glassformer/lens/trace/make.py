@@ -63,6 +63,15 @@ def trace(
     header's `model` (`name`, `task`, `step`).
     Errors: `ConfigError` for a model that reads features or gives numbers at each place, and for a committee;
     `DataError` for a text that is too long.
+
+    >>> from glassformer import ModelConfig, StackConfig, Transformer, trace
+    >>> from glassformer.data.config import TokenizerConfig
+    >>> from glassformer.data.tokenizer import TOKENIZERS
+    >>> letters = TOKENIZERS["character"].train(["abc"], TokenizerConfig())
+    >>> stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8)
+    >>> model = Transformer(ModelConfig(letters.vocab_size, encoder=stack, decoder=stack))
+    >>> trace(model, letters, "abc", target="cba").attention("cross").shape  # layer, head, query, key
+    (1, 2, 4, 4)
     """
     refuse_ensemble(model, "A trace", "Trace each member.")
     tokenizers = both(tokenizer)

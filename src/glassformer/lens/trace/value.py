@@ -91,7 +91,21 @@ class Page:
 
 
 def read_trace(path: Path | str) -> Trace:
-    """Read a trace from a file. Errors: `DataError` naming the damaged field, or for a file that cannot be read."""
+    """Read a trace from a file. Errors: `DataError` naming the damaged field, or for a file that cannot be read.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from glassformer import ModelConfig, StackConfig, Transformer, read_trace, trace
+    >>> from glassformer.data.config import TokenizerConfig
+    >>> from glassformer.data.tokenizer import TOKENIZERS
+    >>> letters = TOKENIZERS["character"].train(["abc"], TokenizerConfig())
+    >>> stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8)
+    >>> model = Transformer(ModelConfig(letters.vocab_size, encoder=stack, decoder=stack))
+    >>> with TemporaryDirectory() as folder:
+    ...     path = trace(model, letters, "abc", target="cba").save(Path(folder) / "seen.gft")
+    ...     read_trace(path).attention("cross").shape
+    (1, 2, 4, 4)
+    """
     try:
         data = Path(path).read_bytes()
     except OSError as error:

@@ -1,0 +1,57 @@
+"""How Sphinx builds the site: Markdown by MyST-NB, which runs the chapters, and formulas as MathML. No network."""
+
+from __future__ import annotations
+
+from docutils.nodes import Element, SkipNode, TextElement, math, math_block
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.writers.html5 import HTML5Translator
+
+import glassformer
+
+project, author, copyright, release = "glassformer", "The glassformer authors", "The authors", glassformer.__version__
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+nb_execution_mode = "force"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_merge_streams = True
+
+default_role = "code"
+autodoc_member_order = "bysource"
+maximum_signature_line_length = 88
+
+html_theme = "furo"
+html_title = "glassformer"
+html_copy_source = html_show_sourcelink = False
+html_math_renderer = "mathml"
+
+
+def formula(self: HTML5Translator, node: math | math_block) -> None:
+    """Write a formula as MathML. One that stands alone may be wider than the page, so that keys must reach it."""
+    alone = isinstance(node, math_block)
+    text = tex2mathml(node.astext(), as_block=alone)
+    self.body.append(f'<div class="math" tabindex="0">{text}</div>' if alone else text)
+    raise SkipNode
+
+
+def type_shown(app: Sphinx, env: BuildEnvironment, node: pending_xref, shown: TextElement) -> Element | None:
+    """Return what a type in a signature links: a public name its place, and all others nothing."""
+    if node["refdomain"] != "py" or node["reftype"] not in ("class", "obj", "data", "exc"):
+        return None
+    name = node["reftarget"].rpartition(".")[2]
+    if name not in glassformer.__all__:
+        return shown
+    domain = env.domains["py"]
+    return domain.resolve_xref(env, node["refdoc"], app.builder, "obj", f"glassformer.{name}", node, shown)
+
+
+def setup(app: Sphinx) -> None:
+    """Register the formulas and the types."""
+    app.add_html_math_renderer("mathml", (formula, None), (formula, None))
+    app.connect("missing-reference", type_shown)

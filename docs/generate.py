@@ -1,0 +1,329 @@
+"""The site's pages, gathered in a folder for Sphinx: `python docs/generate.py FOLDER`; `make docs` does both.
+
+What stands in the repository is plain Markdown that reads well in a repository's viewer: docs/, the chapters of the
+course, the changelog. Here links between these places become links between pages, a link to a file of the code leads
+to a page that shows the file, and the lists of docs/index.md become the navigation. The pages of reference are written
+from the tables that the code reads; nothing that is generated is kept.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+import glassformer
+from glassformer.cli.help import EXITS, flag_line, verb_help
+from glassformer.cli.settings import setting_lines
+from glassformer.cli.verbs import COMMON, SECTIONS, VERBS
+from glassformer.learn.course import read_course
+from glassformer.proof import check
+from glassformer.proof.check.signatures import DOCUMENTED
+from glassformer.proof.check.subjects import SUBJECTS
+from glassformer.proof.check.table import Mistake
+from glassformer.proof.doctor import PROBES
+from glassformer.train.breaks.table import BREAKS
+from glassformer.train.recipe import Recipe
+
+ROOT = Path(__file__).resolve().parents[1]
+CHAPTERS = "src/glassformer/learn/chapters"
+FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.M | re.S)
+LINK = re.compile(r"\]\(([^)\s:]+)\)")
+QUIET = "---\norphan: true\nnosearch: true\n---\n\n"
+"""The head of a page that is reached by links alone."""
+
+API = {
+    "model": (
+        "The model and its parts",
+        "ModelConfig StackConfig Transformer Block Residual Attention FeedForward Mask preset PRESETS ATTEND NORMS "
+        "POSITIONS recompute",
+    ),
+    "training": ("Data, training and checkpoints", "Tokenizer Batch train_steps Schedule save load"),
+    "decoding": ("Decoding", "generate answer"),
+    "looking": (
+        "Looking inside",
+        "observe sharpest_head heat_map plot_attention plot_positions trace read_trace diagnose diagnose_run silence",
+    ),
+    "course": (
+        "The course and its checks",
+        "learn.status learn.mine learn.check learn.hint learn.shapes learn.diagram learn.keep",
+    ),
+}
+"""The pages of the Python reference: file, title, and the public names on it."""
+
+
+# --- pages of the repository
+
+
+def gathered() -> dict[str, str]:
+    """From each file of the repository that is a page of the site to the page's name."""
+    names = {f"docs/{path.name}": path.stem for path in sorted((ROOT / "docs").glob("*.md"))}
+    names |= {f"{CHAPTERS}/{path.name}": f"learn/{path.stem}" for path in sorted((ROOT / CHAPTERS).glob("*.md"))}
+    further = ROOT / "src/glassformer/learn/further"
+    names |= {f"src/glassformer/learn/further/{each.name}": f"learn/{each.stem}" for each in further.glob("*.md")}
+    return names | {f"{name}.md": name.lower() for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")}
+
+
+def mapped(text: str, change: Callable[[str], str]) -> str:
+    """Return a text with `change` applied to what stands outside fenced blocks."""
+    parts, end = [], 0
+    for fence in FENCED.finditer(text):
+        parts += [change(text[end : fence.start()]), fence[0]]
+        end = fence.end()
+    return "".join([*parts, change(text[end:])])
+
+
+class Site:
+    """The pages as they are gathered; `shown` are the files of the code that a page links to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pages = gathered()
+        self.shown: dict[str, str] = {}
+        self.written: set[Path] = set()
+
+    def write(self, name: str, text: str) -> None:
+        """Write a page, unless it is there with this text, so that Sphinx reads again only what changed."""
+        path = self.folder / f"{name}.md"
+        self.written.add(path)
+        if not path.is_file() or path.read_text("utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+
+    def linked(self, text: str, origin: str, name: str) -> str:
+        """Return a file's text as the page `name`: its links lead to pages."""
+
+        def target(found: re.Match[str]) -> str:
+            path, _, anchor = found[1].partition("#")
+            place = posixpath.normpath(posixpath.join(posixpath.dirname(origin), path))
+            if not path or origin == place:
+                return found[0]
+            if place == "README.md":
+                to = "index"
+            elif place in self.pages:
+                to = self.pages[place]
+            elif place.startswith("docs/") and (ROOT / place).suffix in (".png", ".svg"):
+                return f"]({posixpath.relpath(place.removeprefix('docs/'), posixpath.dirname(name) or '.')})"
+            else:
+                to = self.shown.setdefault(place, f"source/{place}")
+            return f"]({posixpath.relpath(to, posixpath.dirname(name) or '.')}.md{'#' * bool(anchor)}{anchor})"
+
+        # A page that is linked by the name of its file gets its title there.
+        return mapped(text, lambda prose: re.sub(r"\[[\w/]+\.md\]\(", "[](", LINK.sub(target, prose)))
+
+    def gather(self) -> None:
+        """Write the pages that stand in the repository, and those that show a file that they link to."""
+        for origin, name in self.pages.items():
+            text = (ROOT / origin).read_text("utf-8")
+            text = text.replace(":tags: [check]\n", ":tags: [remove-cell]\n")
+            text = self.linked(text, origin, name)
+            text = with_navigation(text) if name == "index" else text
+            self.write(name, with_solutions(text) if origin.startswith(CHAPTERS) else text)
+        for kind in ("pictures", "studies"):
+            shutil.copytree(ROOT / "docs" / kind, self.folder / kind, dirs_exist_ok=True)
+        for place, name in sorted(self.shown.items()):
+            self.write(name, source_page(place))
+
+    def clear(self) -> None:
+        """Remove pages that are no more."""
+        for path in self.folder.rglob("*.md"):
+            if path not in self.written:
+                path.unlink()
+
+
+def source_page(place: str) -> str:
+    """Return the page that shows a file of the code, or the names in a folder."""
+    path = ROOT / place
+    if path.is_dir():
+        listed = sorted(each.name + "/" * each.is_dir() for each in path.iterdir() if each.name[0] not in "._")
+        return f"{QUIET}# {place}/\n\n" + "".join(f"- `{each}`\n" for each in listed)
+    language = {".py": "python", ".toml": "toml"}.get(path.suffix, "text")
+    return f"{QUIET}# {place}\n\n``````{language}\n{path.read_text('utf-8')}``````\n"
+
+
+def with_solutions(text: str) -> str:
+    """Return a chapter with a fold below each exercise, which links our solution."""
+    known = read_course().solutions
+
+    def fold(found: re.Match[str]) -> str:
+        if found[2] not in known:
+            return found[0]
+        link = f"[Our solution of {found[2]}](solution-{found[2].replace('.', '-')}.md)"
+        return (
+            f"{found[0].rstrip()}\n\n<details><summary>Done, or stuck for good?</summary>\n\n{link}\n\n</details>\n\n"
+        )
+
+    return re.sub(r"^(### Exercise (\S+) .*?)(?=^##|\Z)", fold, text, flags=re.M | re.S)
+
+
+def with_navigation(text: str) -> str:
+    """Return the first page with a table of contents for each of its lists, and the generated pages in the third."""
+
+    def contents(found: re.Match[str]) -> str:
+        heading, body = found[1], found[2]
+        pages = re.findall(r"\]\(([^)#]+)\.md\)", body)
+        if heading == "Reference":
+            extra = [(name, title) for name, (title, _) in GENERATED.items()]
+            body = body.rstrip() + "\n" + "".join(f"- [{title}]({name}.md)\n" for name, title in extra) + "\n"
+            pages[:0] = [name for name, _ in extra]
+        inner = "".join(f"{page}\n" for page in pages)
+        return f"## {heading}\n{body}```{{toctree}}\n:hidden:\n:caption: {heading}\n\n{inner}```\n\n"
+
+    return re.sub(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", contents, text, flags=re.M | re.S)
+
+
+# --- pages of reference, from the tables that the code reads
+
+
+def row(*cells: str) -> str:
+    """Return a row of a table."""
+    return "| " + " | ".join(each.replace("|", "\\|").replace("\n", " ") for each in cells) + " |\n"
+
+
+def code(text: str) -> str:
+    """Return a text as code."""
+    return f"`{text}`"
+
+
+def settings() -> Iterator[str]:
+    """Yield the page of all settings of a recipe."""
+    yield (
+        "# Settings\n\nEach setting is declared once, in a dataclass. Its key stands in a recipe under `[section]`, "
+        "and as a flag it is `--section.key`. In brackets: the default.\n\n"
+    )
+    for section in SECTIONS:
+        yield f"## {section}\n\n| setting | meaning |\n| --- | --- |\n"
+        for flag, meaning in setting_lines(section, Recipe("NAME")):
+            yield row(code(flag), prose(meaning))
+        yield "\n"
+
+
+def prose(text: str) -> str:
+    """Return a sentence of the code as Markdown that shows it as it is."""
+    return re.sub(r"([<>*_\[\]])", r"\\\1", text)
+
+
+def commands() -> Iterator[str]:
+    """Yield the page of all verbs."""
+    yield f"# Command line\n\n`glassformer VERB [TARGET] [flags] [--section.key value]`. {EXITS}\n\n"
+    yield "| every verb takes | meaning |\n| --- | --- |\n"
+    yield "".join(row(code(flag), prose(meaning)) for flag, meaning in map(flag_line, COMMON))
+    for name, verb in VERBS.items():
+        yield f"\n## glassformer {name}\n\n{prose(verb.about)}\n\n"
+        if verb.options:
+            yield "| flag | meaning |\n| --- | --- |\n"
+            yield "".join(row(code(flag), prose(meaning)) for flag, meaning in map(flag_line, verb.options))
+        if verb.sections:
+            links = ", ".join(f"[{each}](settings.md#{each})" for each in verb.sections)
+            yield f"\nSettings of the sections {links} are flags too.\n"
+        examples = verb_help(name, None).rpartition("Examples\n")[2]
+        yield "\n```text\n" + "".join(f"{line.strip()}\n" for line in examples.splitlines()) + "```\n"
+
+
+def taught(subject: str) -> str:
+    """Return the exercises in which a subject is written."""
+    found = [each.id for each in read_course().exercises if subject in each.names]
+    return ", ".join(found) or "not in a chapter"
+
+
+def home_of(subject: object) -> str:
+    """Return the module of the checker that defines a subject."""
+    for each in iter_modules(check.__path__):
+        module = f"{check.__name__}.{each.name}"
+        if each.name != "subjects" and any(value is subject for value in vars(import_module(module)).values()):
+            return module
+    raise LookupError(subject)
+
+
+def mistakes() -> Iterator[str]:
+    """Yield the page of what `check` knows: subjects with their properties, then mistakes."""
+    yield (
+        "# Subjects and mistakes of check\n\n`glassformer check FILE` knows these functions and classes, and "
+        "`glassformer learn` asks for them in its exercises. [Checking your own code](check.md) says how it is used.\n\n"
+    )
+    known: dict[str, tuple[Mistake, list[str]]] = {}
+    for name, subject in SUBJECTS.items():
+        documented = DOCUMENTED[name]
+        yield f"## {name}\n\n`{documented.signature}`: {prose(documented.meaning)}\n\n"
+        yield f"Exercises: {taught(name)}.\n\n| property | law |\n| --- | --- |\n"
+        yield "".join(row(code(each.name), prose(each.law)) for each in subject.properties) + "\n"
+        for value in vars(import_module(home_of(subject))).values():
+            if isinstance(value, Mistake):
+                known.setdefault(value.name, (value, []))[1].append(name)
+    yield "## Mistakes\n\nEach is named like this by the checker, with the figures that show it.\n\n"
+    for name in sorted(known):
+        mistake, subjects = known[name]
+        yield f"### {prose(name)}\n\n{prose(mistake.cause)}. Hint: {prose(mistake.hint)}\n\n"
+        yield f"Looked for in: {', '.join(map(code, dict.fromkeys(subjects)))}.\n\n"
+
+
+def probes() -> Iterator[str]:
+    """Yield the page of the doctor's probes and of the mistakes that are made on purpose."""
+    yield "# Probes and breaks\n\n[What is wrong with a run](doctor.md) says how they are used.\n\n## Probes\n\n"
+    yield "| probe | law | after |\n| --- | --- | --- |\n"
+    for probe in PROBES:
+        yield row(code(probe.name), prose(probe.law), ", ".join(map(code, probe.needs)))
+    yield "\n## Breaks\n\n| `--break` | what is broken | what to watch |\n| --- | --- | --- |\n"
+    for name, each in BREAKS.items():
+        yield row(code(name), prose(each.what), prose(each.symptom))
+
+
+def api(group: str) -> Iterator[str]:
+    """Yield one page of the Python reference: autodoc has classes and functions, and a table its module's docstring."""
+    title, names = API[group]
+    yield f"# {title}\n\n"
+    for name in names.split():
+        module, _, last = name.rpartition(".")
+        home = f"glassformer.{module}" if module else "glassformer"
+        value = getattr(import_module(home), last)
+        if isinstance(value, dict):
+            known = ", ".join(map(code, value))
+            about = str(import_module(glassformer._HOMES[name]).__doc__)
+            about = re.sub(r"^>>> .*", r"```pycon\n\g<0>```", about, flags=re.M | re.S)
+            yield f"```{{eval-rst}}\n.. py:data:: glassformer.{name}\n```\n\n{about}\n\nNames: {known}.\n\n"
+        else:
+            kind = "class" if isinstance(value, type) else "function"
+            members = "   :members:\n" * (kind == "class")
+            yield f"```{{eval-rst}}\n.. auto{kind}:: {home}.{last}\n{members}```\n\n"
+
+
+def solution_pages() -> Iterator[tuple[str, str]]:
+    """Yield name and text of each exercise's page with our solution; no search finds them."""
+    course = read_course()
+    for exercise in course.exercises:
+        if exercise.id in course.solutions:
+            head = f"{QUIET}# Our solution of {exercise.label}\n\n"
+            yield (
+                f"learn/solution-{exercise.id.replace('.', '-')}",
+                (f"{head}```python\n{course.solutions[exercise.id]}```\n"),
+            )
+
+
+GENERATED: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
+    **{f"api-{name}": (f"Python: {API[name][0].lower()}", lambda name=name: api(name)) for name in API},
+    "commands": ("Command line", commands),
+    "settings": ("Settings", settings),
+    "mistakes": ("Subjects and mistakes of check", mistakes),
+    "probes": ("Probes and breaks", probes),
+}
+"""The pages that the code's tables give: name, title, and what writes them."""
+
+
+def main(folder: Path) -> None:
+    """Write all pages into `folder`."""
+    site = Site(folder)
+    site.gather()
+    for name, (_, write) in GENERATED.items():
+        site.write(name, "".join(write()))
+    for name, text in solution_pages():
+        site.write(name, text)
+    site.clear()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,87 @@
+"""The site: each public name on one page and with an example, each page in the navigation, each link to a page."""
+
+from __future__ import annotations
+
+import importlib
+import posixpath
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+
+import glassformer
+from documents import FENCED, ROOT
+from glassformer.proof.check.subjects import SUBJECTS
+
+
+@pytest.fixture(scope="module")
+def generate():
+    """The script that gathers the pages."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        yield importlib.import_module("generate")
+    finally:
+        sys.path.remove(str(ROOT / "docs"))
+
+
+@pytest.fixture(scope="module")
+def pages(generate, tmp_path_factory):
+    """The text of each page, by its name."""
+    folder = tmp_path_factory.mktemp("pages")
+    generate.main(folder)
+    return {
+        path.relative_to(folder).with_suffix("").as_posix(): path.read_text("utf-8") for path in folder.rglob("*.md")
+    }
+
+
+def test_each_public_name_is_on_one_page(generate):
+    names = [name for _, group in generate.API.values() for name in group.split() if "." not in name]
+    assert sorted(names) == sorted(glassformer.__all__)
+
+
+@pytest.mark.parametrize("name", glassformer.__all__)
+def test_each_public_name_has_an_example(name):
+    """In its docstring or, for a table, in that of its module; pytest runs it with all others."""
+    value = getattr(glassformer, name)
+    text = importlib.import_module(glassformer._HOMES[name]).__doc__ if isinstance(value, dict) else value.__doc__
+    assert ">>> " in text
+
+
+def test_links_of_the_pages_lead_to_pages(pages):
+    for name, text in pages.items():
+        for link in re.findall(r"\]\(([^)\s:#]+)", FENCED.sub("", text)):
+            to = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
+            assert to.removesuffix(".md") in pages or (ROOT / "docs" / to).suffix in (".png", ".svg"), (name, link)
+
+
+def test_each_page_is_in_the_navigation_once(pages):
+    """But for those that show a file or a solution, which no search finds either."""
+    listed = re.findall(r"^[\w/-]+$", "".join(re.findall(r"```\{toctree\}.*?```", pages["index"], re.S)), re.M)
+    quiet = {name for name, text in pages.items() if "orphan: true\nnosearch: true" in text}
+    assert sorted(listed) == sorted(pages.keys() - quiet - {"index"})
+    assert {name.partition("-")[0].partition("/")[0] for name in quiet} == {"learn", "source"}
+
+
+def test_pages_of_reference_have_what_the_code_has(pages):
+    assert [*SUBJECTS] == re.findall(r"^## (?!Mistakes)(\w+)$", pages["mistakes"], re.M)
+    assert "### heads are mixed: they are split without a transpose\n" in pages["mistakes"]
+    assert "`--model.n-layers INT`" in pages["settings"]
+    assert "solution-1-2.md" in pages["learn/1-looking-things-up"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not find_spec("sphinx"), reason="sphinx is not installed (make docs)")
+def test_site_builds_without_a_warning(generate, tmp_path):
+    """All but running the chapters, which `make docs` does."""
+    generate.main(tmp_path / "pages")
+    options = ["-q", "-n", "-W", "--keep-going", "-D", "nb_execution_mode=off", "-c"]
+    command = [sys.executable, "-m", "sphinx", *options, ROOT / "docs", tmp_path / "pages", tmp_path / "site"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    for path in (tmp_path / "site").rglob("*.html"):
+        fetched = re.findall(
+            r'<(?:script|img|iframe)[^>]* src="(http[^"]*)|<link[^>]* href="(http[^"]*)', path.read_text("utf-8")
+        )
+        assert fetched == [], path
