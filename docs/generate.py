@@ -21,17 +21,19 @@ import glassformer
 from glassformer.cli.help import EXITS, flag_line, verb_help
 from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import COMMON, SECTIONS, VERBS
-from glassformer.learn.course import read_course
+from glassformer.learn.course import Course, read_course
 from glassformer.proof import check
 from glassformer.proof.check.signatures import DOCUMENTED
 from glassformer.proof.check.subjects import SUBJECTS
 from glassformer.proof.check.table import Mistake
 from glassformer.proof.doctor import PROBES
-from glassformer.train.breaks.table import BREAKS
+from glassformer.train.breaks import BREAKS
 from glassformer.train.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[1]
-CHAPTERS = "src/glassformer/learn/chapters"
+COURSES = [each for each in (read_course(), read_course().further) if each]
+"""The five chapters, and the further pages."""
+SOLUTIONS = {number: text for course in COURSES for number, text in course.solutions.items()}
 FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s:]+)\)")
 QUIET = "---\norphan: true\nnosearch: true\n---\n\n"
@@ -60,12 +62,18 @@ API = {
 # --- pages of the repository
 
 
+def chapters(course: Course) -> list[tuple[Path, str]]:
+    """The chapters of a course that are written: file, and number with title."""
+    folder = ROOT / "src/glassformer" / course.folder.relative_to(Path(glassformer.__file__).parent) / "chapters"
+    named = [(folder / each.page, f"{each.number}. {each.title}") for each in course.chapters if each.page]
+    return [each for each in named if each[0].is_file()]
+
+
 def gathered() -> dict[str, str]:
     """From each file of the repository that is a page of the site to the page's name."""
     names = {f"docs/{path.name}": path.stem for path in sorted((ROOT / "docs").glob("*.md"))}
-    names |= {f"{CHAPTERS}/{path.name}": f"learn/{path.stem}" for path in sorted((ROOT / CHAPTERS).glob("*.md"))}
-    further = ROOT / "src/glassformer/learn/further"
-    names |= {f"src/glassformer/learn/further/{each.name}": f"learn/{each.stem}" for each in further.glob("*.md")}
+    for course in COURSES:
+        names |= {path.relative_to(ROOT).as_posix(): f"learn/{path.stem}" for path, _ in chapters(course)}
     return names | {f"{name}.md": name.lower() for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")}
 
 
@@ -123,7 +131,7 @@ class Site:
             text = text.replace(":tags: [check]\n", ":tags: [remove-cell]\n")
             text = self.linked(text, origin, name)
             text = with_navigation(text) if name == "index" else text
-            self.write(name, with_solutions(text) if origin.startswith(CHAPTERS) else text)
+            self.write(name, with_solutions(text) if name.startswith("learn/") else text)
         for kind in ("pictures", "studies"):
             shutil.copytree(ROOT / "docs" / kind, self.folder / kind, dirs_exist_ok=True)
         for place, name in sorted(self.shown.items()):
@@ -148,29 +156,28 @@ def source_page(place: str) -> str:
 
 def with_solutions(text: str) -> str:
     """Return a chapter with a fold below each exercise, which links our solution."""
-    known = read_course().solutions
 
-    def fold(found: re.Match[str]) -> str:
-        if found[2] not in known:
+    def folded(found: re.Match[str]) -> str:
+        if found[2] not in SOLUTIONS:
             return found[0]
         link = f"[Our solution of {found[2]}](solution-{found[2].replace('.', '-')}.md)"
-        return (
-            f"{found[0].rstrip()}\n\n<details><summary>Done, or stuck for good?</summary>\n\n{link}\n\n</details>\n\n"
-        )
+        fold = f"<details><summary>Done, or stuck for good?</summary>\n\n{link}\n\n</details>"
+        return f"{found[0].rstrip()}\n\n{fold}\n\n"
 
-    return re.sub(r"^(### Exercise (\S+) .*?)(?=^##|\Z)", fold, text, flags=re.M | re.S)
+    return re.sub(r"^(### Exercise (\S+) .*?)(?=^##|\Z)", folded, text, flags=re.M | re.S)
 
 
 def with_navigation(text: str) -> str:
-    """Return the first page with a table of contents for each of its lists, and the generated pages in the third."""
+    """Return the first page with a table of contents for each of its lists, which get further and generated pages."""
+    further = {f"learn/{path.stem}": title for course in COURSES[1:] for path, title in chapters(course)}
 
     def contents(found: re.Match[str]) -> str:
         heading, body = found[1], found[2]
+        extra = {"Learn": further, "Reference": {name: title for name, (title, _) in GENERATED.items()}}.get(
+            heading, {}
+        )
+        body = body.rstrip() + "\n" + "".join(f"- [{title}]({name}.md)\n" for name, title in extra.items()) + "\n"
         pages = re.findall(r"\]\(([^)#]+)\.md\)", body)
-        if heading == "Reference":
-            extra = [(name, title) for name, (title, _) in GENERATED.items()]
-            body = body.rstrip() + "\n" + "".join(f"- [{title}]({name}.md)\n" for name, title in extra) + "\n"
-            pages[:0] = [name for name, _ in extra]
         inner = "".join(f"{page}\n" for page in pages)
         return f"## {heading}\n{body}```{{toctree}}\n:hidden:\n:caption: {heading}\n\n{inner}```\n\n"
 
@@ -227,8 +234,8 @@ def commands() -> Iterator[str]:
 
 def taught(subject: str) -> str:
     """Return the exercises in which a subject is written."""
-    found = [each.id for each in read_course().exercises if subject in each.names]
-    return ", ".join(found) or "not in a chapter"
+    found = [each.id for course in COURSES for each in course.exercises if subject in each.names]
+    return ", ".join(found) or "none"
 
 
 def home_of(subject: object) -> str:
@@ -243,8 +250,8 @@ def home_of(subject: object) -> str:
 def mistakes() -> Iterator[str]:
     """Yield the page of what `check` knows: subjects with their properties, then mistakes."""
     yield (
-        "# Subjects and mistakes of check\n\n`glassformer check FILE` knows these functions and classes, and "
-        "`glassformer learn` asks for them in its exercises. [Checking your own code](check.md) says how it is used.\n\n"
+        "# Subjects and mistakes of check\n\n`glassformer check FILE` knows these functions and classes, and the "
+        "exercises of `glassformer learn` ask for them. [Checking your own code](check.md) says how it is used.\n\n"
     )
     known: dict[str, tuple[Mistake, list[str]]] = {}
     for name, subject in SUBJECTS.items():
@@ -294,14 +301,9 @@ def api(group: str) -> Iterator[str]:
 
 def solution_pages() -> Iterator[tuple[str, str]]:
     """Yield name and text of each exercise's page with our solution; no search finds them."""
-    course = read_course()
-    for exercise in course.exercises:
-        if exercise.id in course.solutions:
-            head = f"{QUIET}# Our solution of {exercise.label}\n\n"
-            yield (
-                f"learn/solution-{exercise.id.replace('.', '-')}",
-                (f"{head}```python\n{course.solutions[exercise.id]}```\n"),
-            )
+    for exercise in (each for course in COURSES for each in course.exercises if each.id in SOLUTIONS):
+        head = f"{QUIET}# Our solution of {exercise.label}\n\n"
+        yield f"learn/solution-{exercise.id.replace('.', '-')}", f"{head}```python\n{SOLUTIONS[exercise.id]}```\n"
 
 
 GENERATED: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
