@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from docutils.nodes import Element, SkipNode, TextElement, math, math_block
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.addnodes import pending_xref
@@ -35,7 +37,7 @@ html_math_renderer = "mathml"
 def formula(self: HTML5Translator, node: math | math_block) -> None:
     """Write a formula as MathML. One that stands alone may be wider than the page, so that keys must reach it."""
     alone = isinstance(node, math_block)
-    text = tex2mathml(node.astext(), as_block=alone)
+    text = tex2mathml(re.sub(r"\\[bB]igg?[lr]?(?![a-z])", "", node.astext()), as_block=alone)  # MathML sizes brackets
     self.body.append(f'<div class="math" tabindex="0">{text}</div>' if alone else text)
     raise SkipNode
 

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 import pytest
 
 import glassformer
-from documents import FENCED, ROOT
+from documents import ROOT
 from glassformer.proof.check.subjects import SUBJECTS
 
 
@@ -49,9 +49,9 @@ def test_each_public_name_has_an_example(name):
     assert ">>> " in text
 
 
-def test_links_of_the_pages_lead_to_pages(pages):
+def test_links_of_the_pages_lead_to_pages(generate, pages):
     for name, text in pages.items():
-        for link in re.findall(r"\]\(([^)\s:#]+)[)#]", FENCED.sub("", text)):
+        for link in re.findall(r"\]\(([^)\s:#]+)[)#]", generate.FENCED.sub("", text)):
             to = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
             assert to.removesuffix(".md") in pages or (ROOT / "docs" / to).suffix in (".png", ".svg"), (name, link)
 
