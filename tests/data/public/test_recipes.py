@@ -130,7 +130,9 @@ def content(path: Path) -> bytes:
 
 @EVERY
 def test_its_figures_are_the_published_ones(of, recipe):
-    texts = [(ROOT / name).read_text("utf-8") for name in ("docs/command_line.md", "docs/results.md", "docs/benchmarks.md")]
+    texts = [
+        (ROOT / name).read_text("utf-8") for name in ("docs/command_line.md", "docs/results.md", "docs/benchmarks.md")
+    ]
     name, paragraphs = f"`{recipe.name}`", parts("\n\n".join(texts))
     told = " ".join(each for each in paragraphs if TOLD_AS.get(recipe.name, name) in each)
     figures = SPREAD.findall(recipe.expected)
