@@ -80,7 +80,8 @@ def heat_map(weights: Float[Tensor, "T S"], rows: Sequence[str], columns: Sequen
 
     >>> import torch
     >>> from glassformer import heat_map
-    >>> print(heat_map(torch.tensor([[0.0, 1.0], [0.5, 0.5]]), ["new", "old"], ["old", "new"]))  # doctest: +NORMALIZE_WHITESPACE
+    >>> weights = torch.tensor([[0.0, 1.0], [0.5, 0.5]])
+    >>> print(heat_map(weights, ["new", "old"], ["old", "new"]))  # doctest: +NORMALIZE_WHITESPACE
          old new
     new      ███
     old  ▒▒▒ ▒▒▒
