@@ -13,7 +13,7 @@ import pytest
 
 import glassformer
 from documents import ROOT
-from glassformer.proof.check.subjects import SUBJECTS
+from glassformer.proof.check.examine import SUBJECTS
 
 
 @pytest.fixture(scope="module")
