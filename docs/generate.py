@@ -23,8 +23,8 @@ from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import COMMON, SECTIONS, VERBS
 from glassformer.learn.course import Course, read_course
 from glassformer.proof import check
-from glassformer.proof.check.file import DOCUMENTED
 from glassformer.proof.check.examine import SUBJECTS
+from glassformer.proof.check.file import DOCUMENTED
 from glassformer.proof.check.property import Mistake
 from glassformer.proof.doctor import PROBES
 from glassformer.train.breaks import BREAKS
