@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -171,7 +172,8 @@ def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, seque
         assert isinstance(split, PairsSplit)
         answered = real_pairs(split.encoded, scored)
         own, control, name = real_pairs(split.encoded, sequences, model), [], f"{data.task}/dev"
-    return pairs_probe(name, own, control, answered, task.of_ids, objective_of(model, recipe), ids, metric=metric)
+    collate = partial(task.of_ids, tokenizers=tokenizers)
+    return pairs_probe(name, own, control, answered, collate, objective_of(model, recipe), ids, metric=metric)
 
 
 def text_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int, scored: int) -> Probe:

@@ -171,7 +171,7 @@ class Case:
 
     def batch(self, pairs: Pairs) -> Batch:
         """Return a batch of these pairs in the layout of the run."""
-        return self.pairs.of_ids(pairs)
+        return self.pairs.of_ids(pairs, self.tokenizers)
 
     def real(self, n: int) -> Batch:
         """Return the first `n` training pairs with distinct sources, truncated to `room`; random pairs without data."""
@@ -179,7 +179,7 @@ class Case:
             encoded = self.split("train").encoded
         except NotTestedError:
             return self.made([(3 + i % 6, 3 + i % 5) for i in range(n)])
-        return self.pairs.shortened(encoded, n, self.room)
+        return self.pairs.shortened(encoded, self.tokenizers, n, self.room)
 
 
 def logits(model: Transformer, batch: Batch) -> Float[Tensor, "B *T V"]:

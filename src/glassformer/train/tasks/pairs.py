@@ -119,14 +119,14 @@ class Pairs(Task):
 
         return encode_pairs(pairs, tokenizers)
 
-    def of_ids(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Batch:
-        """The batch of samples that are ids already, as tests of a model make them."""
+    def of_ids(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], tokenizers: Tokenizers) -> Batch:
+        """The batch of samples that are ids of these tokenizers already, as tests of a model make them."""
         from glassformer.data.dataset import Encoded, Sequences
 
         encoded = Encoded(Sequences([each for each, _ in pairs]), Sequences([each for _, each in pairs]))
         return self.batch(encoded, range(len(pairs)))
 
-    def shortened(self, encoded: Encoded, n: int, most: int) -> Batch:
+    def shortened(self, encoded: Encoded, tokenizers: Tokenizers, n: int, most: int) -> Batch:
         """The batch of the first `n` samples with different sources, each cut to at most `most` ids a side."""
         found: dict[tuple[int, ...], list[int]] = {}
         for source, target in zip(encoded.source, encoded.target, strict=True):
@@ -135,7 +135,7 @@ class Pairs(Task):
                 found.setdefault(tuple(read), target[: self.target_length(len(read), most)])
             if len(found) == n:
                 break
-        return self.of_ids([(list(source), target) for source, target in found.items()])
+        return self.of_ids([(list(source), target) for source, target in found.items()], tokenizers)
 
     def sizes(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> str:
         """How large the vocabularies are, for the user."""
