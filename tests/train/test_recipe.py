@@ -28,6 +28,7 @@ TASKS = {
     "labelled": ("classify",),
     "text": ("denoise", "lm", "mlm"),
     "tags": ("tag",),
+    "regression": ("regression",),
     "trajectories": ("decision",),
 }
 OWN = ("copy", "numbers", "reverse", "sort", "spell")

@@ -15,11 +15,16 @@ EQUAL_LENGTHS = ("copy", "reverse", "sort")
 LABEL = "label"
 TAGS = "tags"
 """The task that tags words, and its layout."""
+REGRESSION = "regression"
+"""The task that predicts numbers, of texts or of rows of features."""
+NUMBERS = ("feature-numbers", "text-numbers")
 LAYOUTS = {
     "encoder-decoder": Layout(encoder=True, decoder=True),
     "encoder": Layout(encoder=True, blanks=True),
     LABEL: Layout(encoder=True, head="classify"),
     TAGS: Layout(encoder=True, head="tag"),
+    NUMBERS[0]: Layout(encoder=True, head="regress", tokens=False),
+    NUMBERS[1]: Layout(encoder=True, head="regress"),
     "decoder": Layout(decoder=True),
     "masked": Layout(encoder=True, blanks=True),
     ACTIONS: Layout(decoder=True, head=ACTING, tokens=False),
@@ -58,6 +63,12 @@ KINDS: dict[str, Kind] = {
     ),
     LABELLED: Kind(("text_column", "label_column", "header", *OF_FILES), (LABEL,), files=1, line="text, TAB, label"),
     TAGS: Kind(("text_column", "label_column", "header", "json", *SIZES), (TAGS,), files=1),
+    REGRESSION: Kind(
+        ("text_column", "label_column", "header", "json", *SIZES),
+        NUMBERS,
+        files=1,
+        stored="glassformer.data.regression:Scale",
+    ),
     TEXT: Kind((*TEXT_SETTINGS, "window", "dev_share", *OF_FILES)),
     TRAJECTORIES: Kind(
         (*TRAJECTORY_SETTINGS, "window", "dev_share", *SIZES),

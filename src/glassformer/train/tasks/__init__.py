@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from glassformer.base.registry import lookup
 from glassformer.data.config import DataConfig
-from glassformer.data.kinds import LABELLED, PAIRS, TAGS
+from glassformer.data.kinds import LABELLED, PAIRS, REGRESSION, TAGS
 from glassformer.data.running.text_settings import TEXT
 from glassformer.data.synthetic import TASKS as MADE
 from glassformer.data.trajectories.settings import TRAJECTORIES
 from glassformer.train.tasks.labels import Labels
 from glassformer.train.tasks.pairs import Pairs
+from glassformer.train.tasks.regression import Regression
 from glassformer.train.tasks.tags import Tags
 from glassformer.train.tasks.task import Measure, Task
 from glassformer.train.tasks.text import Text
@@ -21,6 +22,7 @@ TASKS: dict[str, type[Task]] = {
     **dict.fromkeys((PAIRS, *MADE), Pairs),
     LABELLED: Labels,
     TAGS: Tags,
+    REGRESSION: Regression,
     TEXT: Text,
     TRAJECTORIES: Trajectories,
 }
