@@ -62,7 +62,7 @@ REFUSED = {
     "window": ("mistral", {"sliding_window": 0}, "sliding_window must be a whole number of at least 1; got 0"),
     "usual heads": ("mistral", {"num_key_value_heads": MISSING}, r"n_kv_heads \(8\)"),
     "no pairs": ("gpt_neox", {"rotary_pct": 0.7}, "share times d_head must be an even whole number of at least 2; got"),
-    "no part": ("gpt_neox", {"rotary_pct": 1.5}, "share, the part of each head .* at most 1; got 1.5"),
+    "no part": ("gpt_neox", {"rotary_pct": 1.5}, "share must be above 0 and at most 1; got 1.5"),
     "no bias": ("gpt_neox", {"attention_bias": False}, "attention_bias must be True.*got False"),
     "class": ("llama", {"architectures": ["LlamaModel"]}, r"LlamaForCausalLM can be .* is \['LlamaModel'\]"),
     "family": ("llama", {"model_type": "qwen2"}, "type gpt2, gpt_neox, llama, mistral can be .* is 'qwen2'"),
