@@ -8,7 +8,7 @@ ARGS ?=
 TSC := npx --yes --package typescript@7.0.2 tsc
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help setup demo test test-all test-plain real contract lint lint-js tsc pictures docs format types bench laws house clean python
+.PHONY: help setup demo test test-all slow test-plain real contract lint lint-js tsc pictures docs format types bench laws house clean python
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -24,6 +24,10 @@ test: $(READY) ## the tests, as on every push
 
 test-all: $(READY) ## the tests, and those that take long
 	@$(BIN)/python -m pytest -n auto -rfEs $(ARGS)
+
+slow: $(READY) ## choose anew what `make test` leaves to `make test-all`, by what each test takes (an hour)
+	@rm -f .pytest_cache/durations
+	@$(BIN)/python -m pytest -n auto -m "not slow" --durations-to $(CURDIR)/.pytest_cache/durations $(ARGS); $(BIN)/python tests/durations.py .pytest_cache/durations
 
 test-plain: $(READY) ## model, training and decoding in plain torch, as without a C++ compiler (minutes)
 	@GLASSFORMER_FAST=0 $(BIN)/python -m pytest tests/nn tests/train tests/decode tests/contract -m "not slow" -n auto $(ARGS)

@@ -19,6 +19,7 @@ import hypothesis
 import numpy
 import pytest
 
+import durations
 import each_two
 import some_shapes
 
@@ -34,6 +35,8 @@ collect_ignore = ["broken"]  # rows of `make laws`, which are no tests
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Which tests execute the shapes of our signatures, and which are slow: before pytest leaves out what is."""
     each_two.thin(items)
+    if not config.getoption("durations_to"):
+        durations.thin(items)
     some_shapes.choose(items, of_each_file=config.getoption("markexpr") == "not slow")
 
 
@@ -42,11 +45,20 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--durations-to", type=Path, metavar="FILE", help="write what each test takes, for make slow")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Around the fixtures too, so that what many tests share is checked when the first of them asks for it."""
     some_shapes.switch(item)
-    return (yield)
+    before = durations.processor_time()
+    try:
+        return (yield)
+    finally:
+        if path := item.config.getoption("durations_to"):
+            durations.write(path, item, durations.processor_time() - before)
 
 
 @pytest.fixture(autouse=True)
