@@ -57,7 +57,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     try:
         return (yield)
     finally:
-        if path := item.config.getoption("durations_to"):
+        if (path := item.config.getoption("durations_to")) and not item.get_closest_marker("promise"):
             durations.write(path, item, durations.processor_time() - before)
 
 

@@ -28,6 +28,7 @@ def typed(tmp_path, monkeypatch, capsys):
     return run
 
 
+@pytest.mark.promise
 def test_a_first_evening(typed, tmp_path):
     code, out = typed()
     assert code == 0

@@ -26,6 +26,7 @@ def said(script: str, *words: str) -> str:
 @pytest.mark.parametrize(
     ("number", "more"), [(1, ("--no-shard", "--grace", "1")), pytest.param(50, (), marks=pytest.mark.slow)]
 )
+@pytest.mark.promise
 def test_a_killed_process_is_named_and_its_run_goes_on_to_the_same_bits(number, more):
     told = said(deaths.__file__, "--kills", str(number), *more)
     assert told.startswith(f"{number} of {number} processes were killed in a run")

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="runs are forked")
 @pytest.mark.parametrize("number", [4, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.promise
 def test_killed_runs_end_the_same(number):
     """In a process of its own, as one with threads must not be forked."""
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])

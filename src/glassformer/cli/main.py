@@ -18,8 +18,11 @@ from glassformer.base.launched import NAMES, launched
 from glassformer.base.processors import check_environment, shorten_waits
 from glassformer.cli.verbs import LINE_VERBS, VERBS
 
-REQUIRED = ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch")
-"""The packages that glassformer cannot work without."""
+REQUIRED = {
+    **{each: each for each in ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch")},
+    "markdown_it": "markdown-it-py",
+}
+"""The packages that glassformer cannot work without: the name that is imported, and the one that is installed."""
 TOGETHER = ("train", "resume")
 """The verbs that several processes of torchrun run together."""
 SHARED = {"resume": ("train", "run_resume"), "import": ("export", "run_import"), "verify": ("doctor", "run_verify")}
@@ -148,8 +151,8 @@ def explained(error: Exception, words: Sequence[str]) -> tuple[str, int] | None:
         return in_flags(error, words), error.exit_code
     if isinstance(error, ModuleNotFoundError) and error.name in REQUIRED:
         return (
-            f"The package {error.name} is needed, but it is not installed. Install it: {shlex.quote(sys.executable)} "
-            f"-m pip install {error.name}. In a clone of glassformer, `pip install .` installs all that is needed."
+            f"The package {(package := REQUIRED[error.name])} is needed, but it is not installed. Install it: "
+            f"{shlex.quote(sys.executable)} -m pip install {package}. In a clone of glassformer, `pip install .` installs all that is needed."
         ), 2
     if is_out_of_memory(error):
         return (
