@@ -15,8 +15,7 @@ import pytest
 
 LIST = Path(__file__).with_name("slow.txt")
 CASE, TEST = 0.2, 3.0
-"""A case that takes more seconds of processor time is slow, unless it is the quickest of its test; and a test is slow as
-a whole where even that takes more."""
+"""Seconds of processor time: a case that takes more is slow, but for the quickest of a test that takes no more than that."""
 
 
 def thin(items: Sequence[pytest.Item]) -> None:
