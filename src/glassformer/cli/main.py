@@ -152,7 +152,8 @@ def explained(error: Exception, words: Sequence[str]) -> tuple[str, int] | None:
     if isinstance(error, ModuleNotFoundError) and error.name in REQUIRED:
         return (
             f"The package {(package := REQUIRED[error.name])} is needed, but it is not installed. Install it: "
-            f"{shlex.quote(sys.executable)} -m pip install {package}. In a clone of glassformer, `pip install .` installs all that is needed."
+            f"{shlex.quote(sys.executable)} -m pip install {package}. In a clone of glassformer, "
+            "`pip install .` installs all that is needed."
         ), 2
     if is_out_of_memory(error):
         return (
