@@ -15,7 +15,7 @@ import pytest
 
 LIST = Path(__file__).with_name("slow.txt")
 CASE, TEST = 0.2, 3.0
-"""Seconds of processor time: a case that takes more than `CASE` is slow, but for the quickest of a test, up to `TEST`."""
+"""Seconds of a processor: a case that takes more than `CASE` is slow, but for the quickest of a test, up to `TEST`."""
 
 
 def thin(items: Sequence[pytest.Item]) -> None:
