@@ -129,6 +129,7 @@ class Site:
         for origin, name in self.pages.items():
             text = (ROOT / origin).read_text("utf-8")
             text = text.replace(":tags: [check]\n", ":tags: [remove-cell]\n")
+            text = with_places(text) if name == "from_the_notebooks" else text
             text = self.linked(text, origin, name)
             text = with_navigation(text) if name == "index" else text
             self.write(name, with_solutions(text) if name.startswith("learn/") else text)
@@ -165,6 +166,22 @@ def with_solutions(text: str) -> str:
         return f"{found[0].rstrip()}\n\n{fold}\n\n"
 
     return re.sub(r"^(### Exercise (\S+) .*?)(?=^##|\Z)", folded, text, flags=re.M | re.S)
+
+
+def with_places(text: str) -> str:
+    """Return the table of the notebooks with a link at each step, exercise and further page that it names."""
+    places: dict[str, str] = {}
+    for path, title in (each for course in COURSES for each in chapters(course)):
+        number, file = title.partition(".")[0], f"../{path.relative_to(ROOT).as_posix()}"
+        places |= {f"step {number}.0": file, f"page {number}": file}
+        for heading in re.findall(r"^#+ (.+)$", FENCED.sub("", path.read_text("utf-8")), re.M):
+            found = re.match(r"(?:Exercise (\S+)|(\d+)\.) ", heading)
+            if found:
+                place = f"exercise {found[1]}" if found[1] else f"step {number}.{found[2]}"
+                anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+                places[place] = f"{file}#{anchor}"
+    pattern = r"(?<=[|·] )(?:step|exercise|page) [\w.]+(?= [|·])"
+    return re.sub(pattern, lambda found: f"[{found[0]}]({places[found[0]]})" if found[0] in places else found[0], text)
 
 
 def with_navigation(text: str) -> str:
