@@ -89,20 +89,19 @@ def _ours(folder: Path) -> Path:
 
 
 def _imported(path: Path) -> Any:
-    """Return the module of a file, imported once, with the files that it imports from beside as they are now."""
+    """Return the module of a file, imported once, with the files beside that it imports from as they are now."""
     from glassformer.proof.check.examine import load
 
     text = _text(path)
     if text not in _modules:
-        names = [each.stem for each in read_source(path).beside]
-        others = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-        sys.path.insert(0, str(path.parent.resolve()))
+        beside = {each.stem: _imported(each) for each in read_source(path).beside}
+        others = {name: sys.modules[name] for name in beside if name in sys.modules}
+        sys.modules.update(beside)  # one module for each text: a class is the same wherever `mine` gives it
         try:
             _modules[text] = load(path)
         finally:
-            sys.path.remove(str(path.parent.resolve()))
-            for name in names:
-                sys.modules.pop(name, None)
+            for name in beside:
+                del sys.modules[name]
             sys.modules.update(others)
     return _modules[text]
 
