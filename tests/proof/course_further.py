@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from proof.parts import Part
+from proof.parts import Part, ours
 
-ALIBI = """
-import torch
-
-def alibi_bias(n_heads, length):
-    slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
-    back = torch.arange(length)[:, None] - torch.arange(length)
-    return -slopes[:, None, None] * back.clamp(min=0)
-"""
 ALIBI_BY_LIST = """
 import torch
 
@@ -20,29 +12,12 @@ def alibi_bias(H, T):
     away = torch.tensor([[abs(s - t) for s in range(T)] for t in range(T)])
     return torch.stack([-(ratio ** (h + 1)) * away for h in range(H)])
 """
-WINDOW = """
-import torch
-
-def window_mask(n, window):
-    back = torch.arange(n)[:, None] - torch.arange(n)
-    return (back >= 0) & (back < window)
-"""
 WINDOW_BY_TRIANGLES = """
 import torch
 
 def window_mask(n, window):
     full = torch.ones(n, n, dtype=torch.bool)
     return full.tril() & full.triu(1 - window)
-"""
-LINEAR = """
-import torch
-
-def linear_attention(q, k, v):
-    q, k = (torch.nn.functional.elu(x) + 1 for x in (q, k))
-    sums = torch.einsum("bhtk,bhtv->bhtkv", k, v).cumsum(2)
-    weights = k.cumsum(2)
-    above = torch.einsum("bhtk,bhtkv->bhtv", q, sums)
-    return above / torch.einsum("bhtk,bhtk->bht", q, weights)[..., None]
 """
 LINEAR_BY_STEPS = """
 import torch
@@ -59,23 +34,6 @@ def linear_attention(q, k, v):
         out.append((a[..., None, :] @ state)[..., 0, :] / (a * norm).sum(-1, keepdim=True))
     return torch.stack(out, -2)
 """
-BLOCKS = """
-import torch
-
-def blockwise_attention(q, k, v, block):
-    most = torch.full(q.shape[:-1] + (1,), float("-inf"), dtype=q.dtype)
-    total = torch.zeros_like(most)
-    summed = torch.zeros_like(q)
-    for begin in range(0, k.size(-2), block):
-        keys, values = k[..., begin : begin + block, :], v[..., begin : begin + block, :]
-        scores = q @ keys.mT * q.size(-1) ** -0.5
-        new = torch.maximum(most, scores.amax(-1, keepdim=True))
-        shrink, weights = (most - new).exp(), (scores - new).exp()
-        total = total * shrink + weights.sum(-1, keepdim=True)
-        summed = summed * shrink + weights @ values
-        most = new
-    return summed / total
-"""
 BLOCKS_BY_LOGS = """
 import torch
 
@@ -88,16 +46,6 @@ def blockwise_attention(q, k, v, block):
     shares = torch.stack(logs).softmax(0)
     return (torch.stack(outs) * shares).sum(0)
 """
-RETURNS = """
-import torch
-
-def returns_to_go(rewards, ends):
-    out, ahead = torch.zeros_like(rewards), 0.0
-    for t in reversed(range(len(rewards))):
-        ahead = rewards[t] + (0.0 if ends[t] else ahead)
-        out[t] = ahead
-    return out
-"""
 RETURNS_BY_SUMS = """
 import torch
 
@@ -105,13 +53,6 @@ def returns_to_go(rewards, ends):
     episode = (ends.long().cumsum(0) - ends.long())
     same = (episode[:, None] == episode) & torch.ones(len(rewards), len(rewards)).triu().bool()
     return (same * rewards).sum(1)
-"""
-WOVEN = """
-import torch
-
-def interleave(returns, states, actions):
-    B, T, D = states.shape
-    return torch.stack([returns, states, actions], dim=2).reshape(B, 3 * T, D)
 """
 WOVEN_BY_STEPS = """
 import torch
@@ -126,54 +67,6 @@ from torch.utils.checkpoint import checkpoint
 
 def recomputed(block, x):
     return checkpoint(block, x, use_reentrant=False)
-"""
-AGAIN_BY_HAND = """
-import torch
-
-class Again(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, block, x, *weights):
-        ctx.block, ctx.state, ctx.weights = block, torch.get_rng_state(), weights
-        ctx.save_for_backward(x)
-        return block(x)
-
-    @staticmethod
-    def backward(ctx, slope):
-        x = ctx.saved_tensors[0].detach().requires_grad_()
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            torch.set_rng_state(ctx.state)
-            y = ctx.block(x)
-        return None, *torch.autograd.grad(y, (x, *ctx.weights), slope)
-
-def recomputed(block, x):
-    return Again.apply(block, x, *block.parameters())
-"""
-HALF = """
-import torch
-import torch.nn.functional as F
-
-def train_step_bf16(model, inputs, targets, optimizer):
-    optimizer.zero_grad()
-    with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
-        logits = model(inputs)
-    loss = F.cross_entropy(logits.float().flatten(0, 1), targets.flatten(), ignore_index=0)
-    loss.backward()
-    optimizer.step()
-    return loss.item()
-"""
-LABELS = """
-import torch
-from torch import nn
-
-class Classifier(nn.Module):
-    def __init__(self, encoder, n_labels):
-        super().__init__()
-        self.encoder, self.head = encoder, nn.Linear(encoder.d_model, n_labels)
-
-    def forward(self, ids, lengths):
-        keep = torch.arange(ids.size(1)) < lengths[:, None]
-        x = self.encoder(ids, keep[:, None, None])
-        return self.head((x * keep[..., None]).sum(1) / lengths[:, None])
 """
 LABELS_BY_FILL = """
 import torch
@@ -190,24 +83,6 @@ class SequenceClassifier(nn.Module):
         x = self.encoder(ids, places < lengths[:, None])
         x = x.masked_fill((places >= lengths[:, None])[..., None], 0.0)
         return self.classify(x.sum(dim=1) / lengths[:, None].to(x.dtype))
-"""
-STATES = """
-import torch
-from torch import nn
-
-class StateEncoder(nn.Module):
-    def __init__(self, n_features, d_model):
-        super().__init__()
-        self.map = nn.Linear(n_features, d_model)
-        self.register_buffer("mean", torch.zeros(n_features))
-        self.register_buffer("std", torch.ones(n_features))
-
-    def fit(self, mean, std):
-        self.mean.copy_(mean)
-        self.std.copy_(torch.where(std > 0, std, 1.0))
-
-    def forward(self, states):
-        return self.map((states - self.mean) / self.std)
 """
 STATES_BY_EPS = """
 import torch
@@ -293,7 +168,7 @@ def ablated(model, layer, head):
 """
 
 PARTS = [
-    Part("alibi_bias", "clamped", ALIBI, [
+    Part("alibi_bias", "clamped", ours("F3.2"), [
         ("far keys are favoured", "-slopes", "slopes"),
         ("the slopes are not a geometric series", "2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)",
          "torch.arange(1, n_heads + 1) / n_heads"),
@@ -304,7 +179,7 @@ PARTS = [
         ("the slopes are not a geometric series", "(ratio ** (h + 1))", "((h + 1) / H)"),
         ("the slopes are not a geometric series", "(ratio ** (h + 1))", "(ratio * (h + 1))"),
     ]),
-    Part("window_mask", "distances", WINDOW, [
+    Part("window_mask", "distances", ours("F4.1"), [
         ("off by one: the window has one key too many", "back < window", "back <= window"),
         ("queries read the future", "(back >= 0) & (back < window)", "back.abs() < window"),
         ("the mask is inverted", "return (back >= 0) & (back < window)", "return ~((back >= 0) & (back < window))"),
@@ -316,45 +191,44 @@ PARTS = [
         ("off by one: the window has one key too many", "1 - window", "-window"),
         ("queries read the future", "full.tril()", "full.tril(window - 1)"),
     ]),
-    Part("linear_attention", "sums along the sequence", LINEAR, [
-        ("the weights do not sum to 1", '/ torch.einsum("bhtk,bhtk->bht", q, weights)[..., None]', ""),
-        ("queries read the future", ".cumsum(2)", ".sum(2, keepdim=True).expand(-1, -1, q.size(2), *[-1] * 2)",
-         "weights = k.sum(2, keepdim=True).expand(-1, -1, q.size(2), *[-1] * 2)",
-         "weights = k.sum(2, keepdim=True).expand(q.shape)"),
-        ("it computes the whole table", "    sums = ", "    (q @ k.mT).tril()\n    sums = "),
-        ("the feature map is another one", "torch.nn.functional.elu(x) + 1", "x.exp()"),
-        ("the result is not the documented one", "return above", "return 2 * above"),
+    Part("linear_attention", "sums along the sequence", ours("F4.2"), [
+        ("the weights do not sum to 1", " / (q * k.cumsum(2)).sum(-1, keepdim=True)", ""),
+        ("queries read the future", ".cumsum(2)\n", ".sum(2, keepdim=True).expand(-1, -1, q.size(2), -1, -1)\n",
+         "k.cumsum(2)", "k.sum(2, keepdim=True)"),
+        ("it computes the whole table", "    memory = ", "    (q @ k.mT).tril()\n    memory = "),
+        ("the feature map is another one", "nn.functional.elu(each) + 1", "each.exp()"),
+        ("the result is not the documented one", "return answer", "return 2 * answer"),
     ]),
     Part("linear_attention", "step by step", LINEAR_BY_STEPS, [
         ("the weights do not sum to 1", " / (a * norm).sum(-1, keepdim=True)", ""),
         ("the feature map is another one", "torch.where(x > 0, x + 1, x.exp())", "x.exp()"),
         ("it computes the whole table", "state, norm, out", "table = q @ k.mT\n    state, norm, out"),
     ]),
-    Part("blockwise_attention", "one maximum", BLOCKS, [
+    Part("blockwise_attention", "one maximum", ours("F5.1"), [
         ("old blocks are not rescaled", "total * shrink", "total", "summed * shrink", "summed"),
         ("old blocks are not rescaled", "summed * shrink", "summed"),
         ("the sum is not rescaled", "total * shrink", "total"),
         ("the whole table is made", "    for begin", "    q @ k.mT\n    for begin"),
         ("the last block is lost", "range(0, k.size(-2), block)", "range(0, k.size(-2) // block * block, block)"),
-        ("the result is not the documented one", " * q.size(-1) ** -0.5", ""),
+        ("the result is not the documented one", " / math.sqrt(q.size(-1))", ""),
     ]),
     Part("blockwise_attention", "shares of blocks", BLOCKS_BY_LOGS, [
         ("the last block is lost", "outs, logs = [], []",
          "outs, logs, n = [], [], k.size(-2) // block * block\n    k, v = k[..., :n, :], v[..., :n, :]"),
         ("the whole table is made", "outs, logs = [], []", "outs, logs = [], []\n    (q @ k.mT).softmax(-1)"),
     ]),
-    Part("returns_to_go", "backwards", RETURNS, [
+    Part("returns_to_go", "backwards", ours("F9.1"), [
         ("returns are summed from the start", "reversed(range(len(rewards)))", "range(len(rewards))",
          "(0.0 if ends[t] else ahead)", "(0.0 if t and ends[t - 1] else ahead)"),
         ("episodes run into each other", "(0.0 if ends[t] else ahead)", "ahead"),
-        ("the result is not the documented one", "out[t] = ahead", "out[t] = 2 * ahead"),
+        ("the result is not the documented one", "found[t] = ahead", "found[t] = 2 * ahead"),
     ]),
     Part("returns_to_go", "a table", RETURNS_BY_SUMS, [
         ("returns are summed from the start", ".triu()", ".tril()"),
         ("episodes run into each other", "episode[:, None] == episode", "episode[:, None] >= 0"),
         ("episodes run into each other", " - ends.long()", ""),
     ]),
-    Part("interleave", "stacked", WOVEN, [
+    Part("interleave", "stacked", ours("F9.2"), [
         ("the action is read before it is taken", "[returns, states, actions]", "[returns, actions, states]"),
         ("the three stand in blocks", "dim=2", "dim=1"),
         ("the result is not the documented one", "[returns, states, actions]", "[states, states, actions]"),
@@ -370,12 +244,12 @@ PARTS = [
          "checkpoint(block, x, use_reentrant=False)", "block(x).detach()"),
         ("the result is not the documented one", "return ", "return 2 * "),
     ]),
-    Part("recomputed", "by hand", AGAIN_BY_HAND, [
+    Part("recomputed", "by hand", ours("F6.1"), [
         ("the second forward drops other units", "torch.set_rng_state(ctx.state)", "pass"),
         ("the gradient is lost at the block", "x, *block.parameters())", "x)",
          "return None, *torch", "return None, torch", "(x, *ctx.weights), slope)", "x, slope)[0]"),
     ]),
-    Part("train_step_bf16", "autocast", HALF, [
+    Part("train_step_bf16", "autocast", ours("F6.2"), [
         ("nothing runs in bfloat16", "torch.autocast(inputs.device.type, dtype=torch.bfloat16)", "torch.enable_grad()"),
         ("the weights themselves are rounded", "    optimizer.step()",
          "    optimizer.step()\n    with torch.no_grad():\n        for p in model.parameters():\n"
@@ -383,12 +257,13 @@ PARTS = [
         ("the loss is computed in half precision", "logits.float()", "logits"),
         ("the weights do not move", "    optimizer.step()\n", ""),
     ]),
-    Part("Classifier", "division by the lengths", LABELS, [
-        ("padding is counted", "(x * keep[..., None]).sum(1) / lengths[:, None]", "x.mean(1)"),
-        ("padding is counted in the divisor", "/ lengths[:, None])", "/ ids.size(1))"),
+    Part("Classifier", "division by the lengths", ours("F7.1", "F7.2"), [
+        ("padding is counted", "(x * keep[..., None]).sum(1) / keep.sum(1, keepdim=True)", "x.mean(1)"),
+        ("padding is counted in the divisor", "/ keep.sum(1, keepdim=True)", "/ x.size(1)"),
         ("padding is read in the encoder", "self.encoder(ids, keep[:, None, None])", "self.encoder(ids)"),
-        ("the softmax is applied twice", "lengths[:, None])\n", "lengths[:, None]).softmax(-1)\n"),
-        ("the result is not the documented one", "(x * keep[..., None]).sum(1) / lengths[:, None]", "x[:, -1]"),
+        ("the softmax is applied twice", ", keep))\n", ", keep)).softmax(-1)\n"),
+        ("the result is not the documented one", "mean_pool(self.encoder(ids, keep[:, None, None]), keep)",
+         "self.encoder(ids, keep[:, None, None])[:, -1]"),
     ]),
     Part("Classifier", "filled, two maps", LABELS_BY_FILL, [
         ("padding is read in the encoder", "self.encoder(ids, places < lengths[:, None])", "self.encoder(ids)"),
@@ -396,7 +271,7 @@ PARTS = [
          "        x = x.masked_fill((places >= lengths[:, None])[..., None], 0.0)\n", ""),
         ("the softmax is applied twice", "x.dtype))\n", "x.dtype)).log_softmax(-1)\n"),
     ]),
-    Part("StateEncoder", "buffers", STATES, [
+    Part("StateEncoder", "buffers", ours("F8.1"), [
         ("the scale comes from other data", "(states - self.mean) / self.std",
          "(states - states.mean((0, 1))) / states.std((0, 1))"),
         ("a constant feature gives NaN", "torch.where(std > 0, std, 1.0)", "std",

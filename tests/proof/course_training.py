@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proof.parts import Part
+from proof.parts import Part, ours
 
 STEP = """
 import torch
@@ -124,17 +124,6 @@ def predict_parameters(V, D, L, F):
     return V * D + L * block + D + D
 """
 
-GAP = """
-import torch
-
-@torch.no_grad()
-def order_gap(model, x, order):
-    was = model.training
-    model.eval()
-    gap = (model(x[:, order]) - model(x)[:, order]).abs().max().item()
-    model.train(was)
-    return gap
-"""
 GAP_BACK = """
 import torch
 
@@ -197,17 +186,6 @@ def reversing_head(n):
     return 4000 * point, point.flip(0)
 """
 
-MAPS = """
-import torch
-
-@torch.no_grad()
-def attention_maps(model, ids, mask=None):
-    was = model.training
-    model.eval()
-    model(ids, mask)
-    model.train(was)
-    return [each.weights for each in model.modules() if torch.is_tensor(getattr(each, "weights", None))]
-"""
 MAPS_BY_CLASS = """
 import torch
 from torch import nn
@@ -349,7 +327,7 @@ PARTS = [
         ("the count of layers is off by one", "L * block", "(L + 1) * block"),
         ("buffers are counted", "V * D", "(V + 1000) * D"),
     ]),
-    Part("order_gap", "run both", GAP, [
+    Part("order_gap", "run both", ours("3.2"), [
         ("the output is not put back in order", "model(x)[:, order]", "model(x)"),
         ("the batch is reordered", "model(x[:, order]) - model(x)[:, order]", "model(x[order]) - model(x)[order]"),
         ("differences cancel", ".abs().max()", ".mean()"),
@@ -397,7 +375,7 @@ PARTS = [
         ("the weights are not sharp", "4000 * ", ""),
         ("it works for one length only", "torch.arange(n)", "torch.arange(8)"),
     ]),
-    Part("attention_maps", "any part with weights", MAPS, [
+    Part("attention_maps", "any part with weights", ours("4.7"), [
         ("only one layer is seen", "None))]", "None))][-1:]"),
         ("layers stand in another order", "None))]", "None))][::-1]"),
         ("weights are dropped ones", "    model.eval()\n", ""),
