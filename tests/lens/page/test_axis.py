@@ -12,7 +12,7 @@ from glassformer.lens.page.bundle import standalone
 from lens.explored import planted
 
 PLACES = """ranges => ranges.map(each => {
-  const { places, written } = modules["axis.js"];
+  const { places, written } = modules["chart.js"];
   return places(...each).map(at => [at, written(at)]);
 })"""
 LABELS = """place => [...document.querySelectorAll(`${place} svg.chart`)].map(svg => {

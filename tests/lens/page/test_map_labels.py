@@ -10,7 +10,7 @@ import pytest
 from glassformer.lens.page.bundle import standalone
 from lens.explored import planted
 
-LAID = "cases => cases.map(each => modules['maplabels.js'].layout(...each, 560))"
+LAID = "cases => cases.map(each => modules['heatmap.js'].layout(...each, 560))"
 DRAWN = """() => {
   window.drawn = [];
   const before = CanvasRenderingContext2D.prototype.fillText;

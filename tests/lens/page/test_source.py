@@ -36,4 +36,4 @@ def test_exported_names_are_told_apart():
         name: set(re.findall(r"^(?:export )?(?:async )?function (\w+)", resources()[name].decode(), re.MULTILINE))
         for name in MODULES
     }
-    assert [name for name in MODULES if "apart" in declared[name]] == ["beside.js"]
+    assert [name for name in MODULES if "apart" in declared[name]] == ["data.js"]

@@ -50,7 +50,7 @@ def test_all_modules_come_in_one_answer():
     page, joined = served(), script()
     assert sorted(re.findall(r'(?:src|href)="(/[^"]+)"', page)) == [f"/static/{name}" for name in sorted(static())]
     places = {name: joined.find(f'modules["{name}"] = ') for name in resources() if name.endswith(".js")}
-    assert [name for name, place in places.items() if place < 0] == ["types.js"]  # types alone
+    assert [name for name, place in places.items() if place < 0] == []
     assert max(places, key=lambda name: places[name]) == FIRST
     for name, place in places.items():
         for _, imported in IMPORT.findall(resources()[name].decode()):

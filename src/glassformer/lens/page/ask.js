@@ -1,5 +1,4 @@
 /** Asking the model for an answer: one question at a time, told token by token, and then shown. */
-
 import { announce, byId, h, mistake, put } from "lens/dom.js";
 import { now, set } from "lens/state.js";
 import { token, whole } from "lens/text.js";
@@ -105,6 +104,6 @@ export function writes({ header }) {
 
 /** The tokens that were written before a place. @param {Trace} trace @param {number} pos */
 export function writtenBefore({ header }, pos) {
-  const { ids, n_prompt = 1 } = /** @type {import("./types.js").Sequence} */ (header.sequences.target);
+  const { ids, n_prompt = 1 } = /** @type {import("./trace.js").Sequence} */ (header.sequences.target);
   return ids.slice(n_prompt, pos + 1);
 }

@@ -1,28 +1,249 @@
-/** The screen of attention: all heads of a kind, and one of them in detail. */
-
-import { Arcs } from "lens/arcs.js";
-import { arranged, arrangements } from "lens/arrange.js";
-import { besideOf, besidePicker } from "lens/beside.js";
-import { Comparison } from "lens/compare.js";
-import { mapCsv } from "lens/csv.js";
-import { h, picker, put, putControls, switcher, whenIdle, whenPainted } from "lens/dom.js";
-import { onPaper, saving } from "lens/files.js";
-import { HeadGrid } from "lens/grid.js";
+/** The screen of attention: all heads of a kind, and one in detail, as a map, as arcs, compared or patched. */
+import { difference, ground } from "lens/colour.js";
+import { besideOf, besidePicker } from "lens/data.js";
+import { Outcome, acts, h, picker, put, putControls, s, scroller, switcher, whenIdle, whenPainted } from "lens/dom.js";
+import { mapCsv, mapsCsv, onPaper, saving } from "lens/files.js";
+import { HeadGrid, arranged, arrangements, ranges } from "lens/grid.js";
 import { HeatMap, legend } from "lens/heatmap.js";
-import { inspector } from "lens/inspector.js";
-import { ASIDE, Marginals } from "lens/marginals.js";
-import { Patches } from "lens/patching.js";
-import { mapSvg } from "lens/picture.js";
-import { ranges } from "lens/range.js";
+import { ASIDE, Marginals, inspector, shade, strip } from "lens/inspector.js";
+import { inRow, mapSvg } from "lens/picture.js";
 import { roleLine } from "lens/role.js";
 import { focus, lock, locked, now, point, set } from "lens/state.js";
-import { shade, strip } from "lens/strip.js";
 import { headTable } from "lens/table.js";
-import { mapData, movedData, partOf, placesOf } from "lens/view.js";
+import { headName, number, token, weight, whole } from "lens/text.js";
+import { mapData, movedData, partOf, placesOf, wordsOf } from "lens/view.js";
+
+/* --- one head as arcs between two lines of tokens: the keys above, the queries below. */
+
+/** @typedef {import("./heatmap.js").MapData} MapData */
+/** @typedef {{q: number | null, k: number | null}} At */
+
+/** From token to token, in CSS pixels; where there is not the room for the least, the picture is scrolled. */
+const STEP = 46;
+const LEAST_STEP = 22;
+/** Left and right of all tokens. */
+const SIDE = 40;
+const TALL = 260;
+const LEAST = 0.1;
+const MOST = 3;
+
+/** The picture stays where it is, and is scrolled to, as long as the screen does; only its lines are drawn anew. */
+export class Arcs {
+  /** @param {{hover: (q: number | null, k: number | null) => void, choose: (q: number | null, k: number | null) => void}} callbacks */
+  constructor(callbacks) {
+    this.callbacks = callbacks;
+    this.place = h("div", { class: "scroll" });
+    this.note = h("figcaption", { class: "quiet" });
+    this.element = h("figure", { class: "arcs" }, this.place, this.note);
+    this.lines = s("g", { class: "lines" });
+    /** @type {{text: SVGElement, isKey: boolean, i: number}[]} */
+    this.labels = [];
+    /** Where a query stands, and a key. @type {[(q: number) => number, (k: number) => number]} */
+    this.x = [() => 0, () => 0];
+    /** @type {MapData | undefined} */
+    this.data = undefined;
+  }
+
+  /** The two lines of tokens. @param {MapData} data @param {number} room in CSS pixels */
+  draw(data, room) {
+    this.data = data;
+    const { q0, k0, rows, columns } = data.part;
+    const step = Math.max(LEAST_STEP, Math.min(STEP, (room - SIDE) / Math.max(rows, columns)));
+    const width = Math.max(rows, columns) * step + SIDE;
+    const [shiftQ, shiftK] = [(width - rows * step) / 2 - q0 * step, (width - columns * step) / 2 - k0 * step];
+    this.x = [(q) => shiftQ + (q + 0.5) * step, (k) => shiftK + (k + 0.5) * step];
+    const [queries, keys] = placesOf(data);
+    this.labels = [...keys.map((k) => this.label(data.keys[k], k, true, null)), ...queries.map((q) => this.label(data.read[q], q, false, data.said[q]))];
+    put(this.place, s("svg", { viewBox: `0 0 ${width} ${TALL}`, width, height: TALL, role: "group", "aria-label": data.name }, this.lines, this.labels.map(({ text }) => text)));
+  }
+
+  /** @param {string} text @param {number} i @param {boolean} isKey @param {string | null} said */
+  label(text, i, isKey, said) {
+    /** @type {[number | null, number | null]} */
+    const at = isKey ? [null, i] : [i, null];
+    return { isKey, i, text: s("text", {
+      x: this.x[isKey ? 1 : 0](i), y: isKey ? 20 : TALL - 12, "text-anchor": "middle", tabindex: "0", role: "button", class: "arc-token",
+      "aria-label": `${isKey ? "key" : "query"} ${i}: ${whole(text)}${said ? `, predicts ${whole(said)}` : ""}`,
+      on: { pointerenter: () => this.callbacks.hover(...at), pointerleave: () => this.callbacks.hover(null, null), ...acts(() => this.callbacks.choose(...at)) },
+    }, token(text)) };
+  }
+
+  /** The arcs of the query (or key) that is pointed at; without one the strongest of each query. @param {At} at */
+  mark(at) {
+    const data = /** @type {MapData} */ (this.data);
+    put(this.lines, drawn(data, at).map(({ q, k, value }) => {
+      const [from, to] = [this.x[0](q), this.x[1](k)];
+      return s("path", {
+        d: `M${from} ${TALL - 30} C${from} ${TALL / 2} ${to} ${TALL / 2} ${to} 30`, class: "arc", "stroke-width": 0.75 + 5 * value,
+        "stroke-opacity": 0.25 + 0.75 * value,
+      }, s("title", {}, `${whole(data.read[q])} ${wordsOf(data).reads} ${whole(data.keys[k])}: ${weight(value)}`));
+    }));
+    for (const { text, isKey, i } of this.labels) text.classList.toggle("marked", (isKey ? at.k : at.q) === i);
+    const shown = at.q === null && at.k === null ? `the ${MOST} strongest arcs of each query, if at least ${LEAST}` : "all arcs of the marked token";
+    put(this.note, `Keys above, queries below. Shown: ${shown}. The thicker the arc, the larger the ${wordsOf(data).value}.`);
+  }
+}
+
+/**
+ * @param {MapData} data
+ * @param {At} at
+ * @returns {{q: number, k: number, value: number}[]}
+ */
+function drawn(data, at) {
+  const found = [];
+  const [queries, keys] = placesOf(data);
+  for (const q of queries) {
+    if (at.q !== null && at.q !== q) continue;
+    const row = [];
+    for (const k of keys) {
+      const value = data.value(q, k);
+      if (data.allowed(q, k) && value > 0.005 && (at.k === null || at.k === k || at.q !== null)) row.push({ q, k, value });
+    }
+    row.sort((a, b) => b.value - a.value);
+    found.push(...(at.q === null && at.k === null ? row.filter((each) => each.value >= LEAST).slice(0, MOST) : row));
+  }
+  return found;
+}
+
+/* --- between two inputs: what of the run with A, put into a run with B, brings A's answer back (activation patching). */
 
 /** @typedef {import("./trace.js").Trace} Trace */
+/** @typedef {{one: number, other: number, heads: {id: string, block: string, layer: number, head: number, effect: number}[],
+ *   streams: {side: string, effects: number[][]}[]}} Patching */
+
+const SHOWN = 10;
+
+/** A card that asks the model when it is told to, or a copy for what it holds; it stays as long as the two inputs do. */
+export class Patches {
+  /** @param {import("./data.js").Source} source */
+  constructor(source) {
+    this.source = source;
+    this.element = h("div", { class: "patches" });
+    this.shown = "";
+  }
+
+  /** @param {Trace} one @param {Trace} other */
+  draw(one, other) {
+    const ids = [one, other].map((trace) => trace.header.run.id);
+    if (this.shown === ids.join(" ")) return;
+    this.shown = ids.join(" ");
+    const outcome = new Outcome();
+    const ask = async () => {
+      outcome.say("Running …");
+      outcome.show();
+      try {
+        const found = await this.source.patching(ids[0], ids[1]);
+        outcome.say(`Log probability of A’s answer: ${number(found.one)} with input A, ${number(found.other)} with input B.`);
+        outcome.show(told(found, one));
+      } catch (error) {
+        outcome.fail(error, this.source.live);
+      }
+    };
+    put(this.element, h("h3", {}, "What carries the difference"),
+      h("p", { class: "quiet" }, "The model reads B, and one part of its run with A is put in. Shown is how much of A’s answer this brings back: 0 is nothing, 1 is all of it."),
+      this.source.live && h("button", { type: "button", id: "patch", on: { click: ask } }, "Patch every head and every position"), outcome.element);
+    if (!this.source.live) ask();
+  }
+}
+
+/** @param {Patching} found @param {Trace} one */
+function told(found, one) {
+  const open = (/** @type {{block: string, layer: number, head: number}} */ { block, layer, head }) => set({ block, layer, head, q: null, k: null }, true);
+  const bars = h("ol", { class: "bars terms", "aria-label": "Share that each head brings back" }, found.heads.slice(0, SHOWN).map((each) => h("li", {},
+    h("button", { type: "button", class: "plain-button", on: { click: () => open(each) } }, headName(each.block, each.layer, each.head)),
+    h("span", { class: `signed${each.effect < 0 ? " below" : ""}` }, h("i", { style: { width: `${50 * Math.min(1, Math.abs(each.effect))}%` } })),
+    h("span", { class: "figure", "data-id": each.id }, each.effect.toFixed(3)))));
+  return [bars, ...found.streams.map((stream) => streams(stream, one))];
+}
+
+/** A stack's stream, behind so many blocks, place by place. @param {{side: string, effects: number[][]}} stream @param {Trace} one */
+function streams({ side, effects }, one) {
+  const tokens = one.tokens(side === "decoder" ? "target_in" : "source");
+  const cell = (/** @type {number} */ effect, /** @type {number} */ at, /** @type {number} */ depth) => {
+    const share = Math.max(-1, Math.min(1, effect));
+    return h("td", { title: `${whole(tokens[at])} at ${at}, after ${depth} blocks: ${effect.toFixed(3)}`,
+      style: ground((name) => difference(share, name)) }, Math.abs(effect) >= 0.005 ? effect.toFixed(2) : "");
+  };
+  return [h("h4", {}, `Residual stream of the ${side}`), scroller(`What each position of the ${side} brings back`, h("table", { class: "lens" },
+    h("thead", {}, h("tr", {}, h("th", {}, "after"), tokens.map((text) => h("th", { scope: "col" }, h("span", { class: "chip" }, token(text)))))),
+    h("tbody", {}, effects.map((row, depth) => h("tr", {}, h("th", { scope: "row" }, depth ? `block ${depth - 1}` : "input"), row.map((effect, at) => cell(effect, at, depth)))).reverse())))];
+}
+
+/* --- the same head on two inputs: one beside the other, and their difference where the texts are of one length. */
+
+/** @typedef {import("./heatmap.js").Callbacks} Callbacks */
+/** @typedef {{block: string, layer: number, head: number, scale: string, q0: number, k0: number}} Chosen */
+
+const NARROWEST = 240;
+
+/** Up to three maps that are pointed at together. */
+export class Comparison {
+  /** @param {Callbacks} callbacks */
+  constructor(callbacks) {
+    this.maps = [new HeatMap(callbacks), new HeatMap(callbacks), new HeatMap(callbacks)];
+    this.titles = this.maps.map(() => h("h3", {}));
+    this.sections = this.maps.map((map, i) => h("section", {}, this.titles[i], h("div", { class: "scroll" }, map.element)));
+    this.row = h("div", { class: "maps" });
+    this.said = h("p", { class: "quiet" });
+    this.element = h("div", { class: "beside" }, this.row, this.said);
+    /** @type {MapData[]} */
+    this.shown = [];
+    /** @type {string[]} */
+    this.names = [];
+    this.note = "";
+  }
+
+  /** @param {Trace} one @param {Trace} other @param {Chosen} chosen @param {number} room @param {number} tall */
+  draw(one, other, chosen, room, tall) {
+    const data = [one, other].map((trace) => dataOf(trace, chosen)).filter((each) => each !== null);
+    const delta = data.length === 2 ? minus(data[0], data[1]) : null;
+    if (delta) data.push(delta);
+    this.shown = data;
+    const names = this.names = [`A: ${whole(one.title)}`, `B: ${whole(other.title)}`, "A − B"];
+    this.note = delta ? "Blue: A reads more. Orange: B reads more." : "There is no difference to show: the texts differ in length.";
+    data.forEach((_, i) => {
+      this.sections[i].setAttribute("aria-label", names[i]);
+      put(this.titles[i], names[i]);
+    });
+    put(this.row, this.sections.slice(0, data.length));
+    put(this.said, this.note);
+    const columns = Math.max(1, Math.min(data.length, Math.floor(room / NARROWEST)));
+    data.forEach((each, i) => this.maps[i].draw(each, room / columns - 44, tall));
+  }
+
+  /** @param {{q: number | null, k: number | null}} at @param {boolean} fixed */
+  mark({ q, k }, fixed) {
+    for (const map of this.maps.slice(0, this.shown.length)) map.mark(q, k, fixed);
+  }
+
+  /** All that is shown, as one picture. @param {{q: number | null, k: number | null}} at */
+  svg(at) {
+    return inRow(this.shown[0].name, this.shown.map((data, i) => mapSvg(data, at, { title: this.names[i], sums: false })), this.note);
+  }
+
+  csv() {
+    return mapsCsv(this.shown.map((data, i) => [["A", "B", "A-B"][i], data]));
+  }
+}
+
+/** @param {Trace} trace @param {Chosen} chosen @returns {MapData | null} */
+function dataOf(trace, { block, layer, head, scale, q0, k0 }) {
+  const attention = trace.attention.get(/** @type {import("./trace.js").Block} */ (block));
+  return attention && layer < attention.group.layers && head < attention.group.heads ? mapData(trace, attention, layer, head, scale, partOf(attention, { q0, k0 })) : null;
+}
+
+/** What one reads more than the other, from -1 to 1; none where the maps differ in size. @param {MapData} one @param {MapData} other */
+function minus(one, other) {
+  if (one.rows !== other.rows || one.columns !== other.columns) return null;
+  const value = (/** @type {number} */ q, /** @type {number} */ k) => one.value(q, k) - other.value(q, k);
+  const { q0, k0, rows, columns } = one.part;
+  const levels = Uint8Array.from({ length: rows * columns }, (_, i) => 128 + Math.round(127 * value(q0 + Math.floor(i / columns), k0 + (i % columns))));
+  return { ...one, name: `${one.name}, difference`, value, levels, paint: (/** @type {number} */ level, /** @type {string | undefined} */ theme) => difference((level - 128) / 127, theme) };
+}
+
+/* --- the screen of attention: all heads of a kind, and one of them in detail. */
+
 /** @typedef {import("./trace.js").Attention} Attention */
-/** @typedef {import("./heatmap.js").MapData} MapData */
 
 const NAMES = { encoder: "Encoder", decoder: "Decoder", cross: "Cross" };
 /** Tokens up to which both texts are written below the map at once; of longer ones, when there is time. */

@@ -1,14 +1,12 @@
 /** The tree of a beam search: which beginnings went on together, and which answers they came to. */
-
 import { begun } from "lens/ask.js";
-import { csv } from "lens/csv.js";
 import { acts, h, s, scroller } from "lens/dom.js";
-import { onPaper, saving } from "lens/files.js";
+import { csv, onPaper, saving } from "lens/files.js";
 import { sortable } from "lens/table.js";
 import { number, percent, token, whole } from "lens/text.js";
 
 /** @typedef {import("./main.js").Context} Context */
-/** @typedef {import("./types.js").BeamNode} BeamNode */
+/** @typedef {import("./trace.js").BeamNode} BeamNode */
 /** @typedef {BeamNode & {place: number, ids: number[], children: Branch[], best: number, row: number}} Branch best: the rank of the best answer below; Infinity where none is */
 
 const [WIDE, TALL, PAD] = [92, 28, 6];

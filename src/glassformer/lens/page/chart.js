@@ -1,9 +1,55 @@
-/** Lines over steps, as SVG: axes, a cross that follows the pointer, raw values behind smoothed ones. */
-
-import { places, written } from "lens/axis.js";
+/** A chart of curves, and where its axes have their lines. */
 import { h, s } from "lens/dom.js";
 import { address, onScreen } from "lens/state.js";
 import { number } from "lens/text.js";
+
+/* --- where an axis has its lines, and what is written at them. */
+
+/** How many lines there are: four where that can be, and at least three, whatever is to be shown. */
+const [LEAST_LINES, WISHED, MOST_LINES] = [3, 4, 6];
+
+/**
+ * Round numbers from `low` to `high`. Those of a log scale are evenly apart to the eye: 1, 2, 5, 10, ..., or fewer. Within
+ * a decade there are often not enough of these, and it has multiples of a round step, as a linear scale has.
+ * @param {number} low above 0 for a log scale
+ * @param {number} high above `low`
+ * @param {boolean} log
+ * @returns {number[]}
+ */
+export function places(low, high, log) {
+  return (log && best([[1, 2, 5], [1, 3], [1]].map((digits) => powers(low, high, digits)))) || best(multiples(low, high)) || [low, high];
+}
+
+/** Of several sets of places, one with a good number of them. @param {number[][]} sets @returns {number[] | undefined} */
+function best(sets) {
+  const far = (/** @type {number[]} */ { length }) => Math.abs(length - WISHED);
+  return sets.filter(({ length }) => length >= LEAST_LINES && length <= MOST_LINES).sort((a, b) => far(a) - far(b))[0];
+}
+
+/** @param {number} low @param {number} high @param {number[]} digits what stands before a power of ten */
+function powers(low, high, digits) {
+  const first = Math.floor(Math.log10(low));
+  const decades = Math.floor(Math.log10(high)) - first + 1;
+  const apart = digits.length > 1 ? 1 : Math.ceil(decades / MOST_LINES); // of many powers, each second or third
+  return Array.from({ length: decades }, (_, i) => first + i).filter((power) => power % apart === 0)
+    .flatMap((power) => digits.map((digit) => Number(`${digit}e${power}`))).filter((each) => each >= low && each <= high);
+}
+
+/** The multiples of each round step, from the smallest step that is of use here. @param {number} low @param {number} high */
+function multiples(low, high) {
+  const power = Math.ceil(Math.log10(high - low));
+  return [power - 2, power - 1].flatMap((each) => [1, 2, 2.5, 5].map((digit) => Number(`${digit}e${each}`))).map((step) => {
+    const [first, last] = [Math.ceil(low / step - 1e-9), Math.floor(high / step + 1e-9)];
+    return Array.from({ length: last - first + 1 }, (_, i) => Number(((first + i) * step).toPrecision(12)));
+  });
+}
+
+/** A place with all its digits: rounded, two of them could read the same. @param {number} at */
+export function written(at) {
+  return at !== 0 && (Math.abs(at) < 1e-4 || Math.abs(at) >= 1e6) ? at.toExponential() : String(at);
+}
+
+/* --- lines over steps, as SVG: axes, a cross that follows the pointer, raw values behind smoothed ones. */
 
 /** @typedef {{name: string, points: [number, number][], marks?: boolean, c?: number}} Series c: number of its colour, and of its dashes */
 /** @typedef {{log?: boolean, smooth?: number, width?: number, height?: number, label: string, kept?: number[]}} Options kept: steps with a checkpoint */
@@ -114,7 +160,7 @@ function latest(series, step) {
   }).join(series.length > 2 ? "\n" : "   ");
 }
 
-/** Loss in training, on a log scale, small. @param {import("./types.js").Metric[]} metrics */
+/** Loss in training, on a log scale, small. @param {import("./trace.js").Metric[]} metrics */
 export function smallChart(metrics) {
   const points = metrics.filter((line) => line.kind === "train" && line.loss !== null).map((line) => /** @type {[number, number]} */ ([line.step, line.loss]));
   return chart([{ name: "loss", points }], { log: true, smooth: 0.9, width: 500, height: 180, label: "Training loss by step" });

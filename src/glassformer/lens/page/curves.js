@@ -1,21 +1,74 @@
-/** The curves of the run: what was measured at each step, and on the dev split. */
-
+/** The curves of the run: what was measured at each step and on the dev split, and the samples that it wrote. */
 import { chart, look } from "lens/chart.js";
-import { csv } from "lens/csv.js";
-import { curveTable } from "lens/curvetable.js";
-import { h, mistake, picker, put, putControls, switcher } from "lens/dom.js";
-import { onPaper, saving } from "lens/files.js";
-import { samplesCard } from "lens/samples.js";
+import { h, mistake, picker, put, putControls, scroller, switcher } from "lens/dom.js";
+import { csv, onPaper, saving } from "lens/files.js";
 import { address, now, onScreen, set } from "lens/state.js";
+import { number, whole } from "lens/text.js";
+
+/* --- what was measured, as a table: each line of the dev split, and lines of training at even distances. */
+
+/** @typedef {import("./trace.js").Metric} Metric */
+/** @typedef {{name: string, metrics: Metric[]}} Run */
+
+/** Lines of training that are shown of each run; the CSV has all. */
+const MOST = 60;
+
+/** @param {Run[]} runs @param {string[]} names of the figures @param {(name: string) => string} said how a figure is called */
+export function curveTable(runs, names, said) {
+  const several = runs.length > 1;
+  const rows = runs.flatMap(({ name, metrics }) => thinned(metrics).map((line) => h("tr", {}, several && h("td", {}, whole(name)),
+    h("th", { scope: "row", class: "figure" }, String(line.step)), h("td", {}, line.kind), names.map((each) => h("td", { class: "figure" }, number(line[each], 4))))));
+  const all = runs.reduce((sum, { metrics }) => sum + metrics.length, 0);
+  const head = [...(several ? ["run"] : []), "step", "split", ...names.map(said)];
+  return h("section", { class: "card" }, h("h2", {}, "What was measured"),
+    h("p", { class: "quiet" }, rows.length < all ? `${rows.length} of ${all} lines: all of the dev split, and lines of training at even distances. The CSV has every line.` : `All ${all} lines.`),
+    scroller("What was measured", h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Figures by step"),
+      h("thead", {}, h("tr", {}, head.map((each, i) => h("th", { scope: "col", class: each === "step" || i > head.length - names.length - 1 ? "figure" : "" }, each)))), h("tbody", {}, rows))));
+}
+
+/** @param {Metric[]} metrics */
+function thinned(metrics) {
+  const train = metrics.filter((line) => line.kind === "train");
+  const every = Math.max(1, Math.ceil(train.length / MOST));
+  const kept = new Set(train.filter((_, i) => i % every === 0 || i === train.length - 1));
+  return metrics.filter((line) => line.kind !== "train" || kept.has(line));
+}
+
+/* --- what the run wrote when it was evaluated, at the step that is chosen; the newest one until then. */
+
+/** @typedef {{step: number, text: string, cut: boolean}} Sample */
+
+/** A card that is empty where nothing was written; `refresh` asks for what came since. @param {import("./data.js").Source} source */
+export function samplesCard(source) {
+  const element = h("section", { class: "card samples", hidden: true });
+  const [controls, text] = [h("div", { class: "controls" }), h("pre", { class: "sample", tabindex: "0", "aria-label": "What it wrote" })];
+  element.append(h("h2", {}, "What it wrote"), controls, text);
+  /** @type {Sample[]} */
+  let all = [];
+  /** The step that was chosen; none: the newest. */
+  let chosen = "";
+  const draw = () => {
+    element.hidden = !all.length;
+    const shown = all.find((each) => String(each.step) === chosen) ?? all[all.length - 1];
+    if (!shown) return;
+    const steps = /** @type {[string, string][]} */ ([...all].reverse().map((each, i) => [String(each.step), `step ${each.step}${i ? "" : ", the newest"}`]));
+    putControls(controls, picker("Evaluated at", steps, String(shown.step), (value) => { chosen = value === steps[0][0] ? "" : value; draw(); }));
+    put(text, shown.text.split("\n").map((line) => line.trim() && whole(line.trim())).join("\n"), shown.cut && "\n… The rest is in the run's folder samples.");
+  };
+  const refresh = async () => {
+    all = await source.samples().catch(() => all);
+    draw();
+  };
+  return { element, refresh };
+}
+
+/* --- the curves of the run: what was measured at each step, and on the dev split. */
 
 /** @typedef {import("./main.js").Context} Context */
-/** @typedef {import("./types.js").Metric} Metric */
 
 const POLL = 3000;
 const NAMES = /** @type {Record<string, string>} */ ({ learning_rate: "learning rate", grad_norm: "gradient norm", pad_share: "share of padding", exact_match: "exact match", token_accuracy: "token accuracy", tokens_per_second: "tokens per second" });
 const LEFT_OUT = ["step", "epoch", "n", "best", "kind", "cut", "unknown", "tokens"];
-
-/** @typedef {{name: string, metrics: Metric[]}} Run */
 
 /** Figures that jump from step to step. */
 const ROUGH = /loss|norm|second/;

@@ -1,12 +1,12 @@
-/** Where traces come from: the page itself, or the server that gave it. */
+/** Where traces come from (the page itself, or the server that gave it), and a second one beside the first. */
+import { picker } from "lens/dom.js";
+import { now, read, set } from "lens/state.js";
+import { whole } from "lens/text.js";
+import { Buffers, Trace, readHeader } from "lens/trace.js";
 
-import { Buffers, readHeader } from "lens/container.js";
-import { now, read } from "lens/state.js";
-import { Trace } from "lens/trace.js";
-
-/** @typedef {import("./types.js").RunInfo} RunInfo */
-/** @typedef {import("./types.js").TraceInfo} TraceInfo */
-/** @typedef {import("./types.js").Metric} Metric */
+/** @typedef {import("./trace.js").RunInfo} RunInfo */
+/** @typedef {import("./trace.js").TraceInfo} TraceInfo */
+/** @typedef {import("./trace.js").Metric} Metric */
 
 /**
  * @typedef {object} Source
@@ -15,10 +15,10 @@ import { Trace } from "lens/trace.js";
  * @property {() => Promise<TraceInfo[]>} traces
  * @property {(id: string) => Promise<Trace>} trace
  * @property {(since: number) => Promise<{lines: Metric[], next: number, kept?: number[]}>} metrics
- * @property {() => Promise<import("./samples.js").Sample[]>} samples
+ * @property {() => Promise<import("./curves.js").Sample[]>} samples
  * @property {() => Promise<{name: string, metrics: Metric[]}[]>} others the runs whose curves stand beside
- * @property {() => Promise<import("./history.js").History>} history
- * @property {(one: string, other: string) => Promise<import("./patching.js").Patching>} patching of two traces, by their ids
+ * @property {() => Promise<import("./heads.js").History>} history
+ * @property {(one: string, other: string) => Promise<import("./attention.js").Patching>} patching of two traces, by their ids
  * @property {(path: string, body: object) => Promise<any>} post
  * @property {(path: string, body: object, heard: (line: any) => void, signal?: AbortSignal) => Promise<any>} stream each line is told of; the last one is the answer
  */
@@ -183,4 +183,46 @@ function token() {
     history.replaceState(null, "", location.pathname);
   }
   return sessionStorage.getItem("token") ?? "";
+}
+
+/* --- another input beside the one that is shown: chosen here, for every screen that compares. */
+
+/** @typedef {import("./main.js").Context} Context */
+
+/** What chooses it; none where there is one input alone. @param {Context} context */
+export function besidePicker({ traces }) {
+  const { other, trace } = now();
+  if (traces.length < 2) return null;
+  const options = /** @type {[string, string][]} */ ([["", "nothing"], ...traces.filter((each) => each.id !== trace).map((each) => [each.id, whole(each.title)])]);
+  return picker("Compare with", options, other, (id) => set({ other: id }, true));
+}
+
+/** The trace that is chosen; null where there is none, or it is the one that is shown. @param {Context} context @returns {Promise<Trace | null>} */
+export async function besideOf({ traces, source }) {
+  const { other, trace } = now();
+  return other !== trace && traces.some((each) => each.id === other) ? source.trace(other) : null;
+}
+
+/**
+ * How far two maps of one size are apart: the total variation between the weights of a query in one and in the other
+ * (half of the summed differences, 0 to 1), a mean over the queries that read something. Null where the sizes differ.
+ * @param {import("./trace.js").Attention | undefined} one its layer is loaded, and the other's
+ * @param {import("./trace.js").Attention | undefined} other
+ * @param {number} layer
+ * @param {number} head
+ */
+export function apart(one, other, layer, head) {
+  if (!one || !other || one.group.q_len !== other.group.q_len || one.group.k_len !== other.group.k_len) return null;
+  let [sum, queries] = [0, 0];
+  for (let q = 0; q < one.group.q_len; q++) {
+    let [gap, read] = [0, 0];
+    for (let k = 0; k < one.group.k_len; k++) {
+      const [a, b] = [one.weight(layer, head, q, k), other.weight(layer, head, q, k)];
+      gap += Math.abs(a - b);
+      read += a + b;
+    }
+    if (read > 0) queries++;
+    sum += gap / 2;
+  }
+  return queries ? sum / queries : null;
 }

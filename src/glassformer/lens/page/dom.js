@@ -1,4 +1,4 @@
-/** Making elements. Text goes in as text nodes alone, so that no token is ever read as HTML. */
+/** Elements of the page: made and put, focus, announcements, tips, and what comes of a question. */
 
 /** @typedef {Node | string | number | null | undefined | false | any[]} Child any list stands for its entries */
 
@@ -199,4 +199,56 @@ export function picker(label, options, chosen, choose) {
     h("option", { value, selected: value === chosen }, text))));
   select.addEventListener("change", () => choose(select.value));
   return h("label", { class: "picker" }, h("span", {}, label), select);
+}
+
+/* --- a small note beside the pointer, at once: the exact weight of the cell under it. */
+
+/** Show `data-tip` of the map under the pointer; whoever draws sets it. Nothing is measured, so nothing is laid out. */
+export function tooltip() {
+  const tip = byId("tip");
+  /** @type {PointerEvent | undefined} */
+  let last;
+  const draw = () => {
+    if (!last) return;
+    const { target, clientX, clientY } = last;
+    last = undefined;
+    const text = (target instanceof Element ? target.closest("[data-tip]")?.getAttribute("data-tip") : null) ?? "";
+    tip.hidden = !text;
+    if (!text) return;
+    tip.textContent = text;
+    const left = clientX < window.innerWidth / 2;
+    tip.style.transform = `translate(${left ? clientX + 16 : clientX - 12}px, ${clientY + 18}px)${left ? "" : " translateX(-100%)"}`;
+  };
+  document.addEventListener("pointermove", (event) => {
+    if (!last) requestAnimationFrame(draw);
+    last = event;
+  });
+  document.addEventListener("pointerleave", () => { tip.hidden = true; });
+}
+
+/* --- what comes of a question: one sentence, which is read out, and what is shown, which is not. */
+
+export class Outcome {
+  constructor() {
+    this.said = h("p", { role: "status" });
+    this.shown = h("div", {});
+    this.element = h("div", { class: "outcome" }, this.said, this.shown);
+  }
+
+  /** @param {string} text */
+  say(text) {
+    this.said.className = "quiet";
+    put(this.said, text);
+  }
+
+  /** @param {...import("./dom.js").Child} what */
+  show(...what) {
+    putControls(this.shown, what);
+  }
+
+  /** Say what went wrong. @param {unknown} error @param {boolean} [amiss] whether it should have gone well */
+  fail(error, amiss = true) {
+    this.said.className = amiss ? "told" : "";
+    put(this.said, mistake(error));
+  }
 }

@@ -1,22 +1,107 @@
-/** Generation, step by step: the chances of each token, and what the model had in mind block by block. */
-
-import { Line, stopAsking } from "lens/ask.js";
+/** Generation, step by step: the prompt, the chances of each token, and what the model had in mind block by block. */
+import { Line, answered, stopAsking, writes } from "lens/ask.js";
 import { beamCard } from "lens/beams.js";
-import { besideOf, besidePicker } from "lens/beside.js";
 import { shaded } from "lens/colour.js";
+import { besideOf, besidePicker } from "lens/data.js";
 import { h, keepFocus, put, putControls, scroller } from "lens/dom.js";
-import { forced } from "lens/judged.js";
-import { labelBars } from "lens/labels.js";
-import { bars, dialled, dials } from "lens/nexttoken.js";
-import { prompt } from "lens/prompt.js";
+import { csv, saving } from "lens/files.js";
+import { bars, dialled, dials, labelBars, twoSteps } from "lens/nexttoken.js";
 import { now, set } from "lens/state.js";
-import { stepTable } from "lens/steptable.js";
+import { sortable } from "lens/table.js";
 import { headName, number, percent, token, whole } from "lens/text.js";
-import { twoSteps } from "lens/twosteps.js";
-import { writers } from "lens/written.js";
+import { forced } from "lens/trace.js";
+
+/* --- asking the model: a text to answer or to go on from, and how. What it writes is shown as it comes. */
 
 /** @typedef {import("./main.js").Context} Context */
-/** @typedef {import("./types.js").Step} Step */
+
+/** The settings, as they were typed last: the form is made anew with every answer. @type {Record<string, string>} */
+const typed = { temperature: "0", top_k: "", top_p: "", seed: "1", max_new_tokens: "", beam: "1" };
+/** @type {string | undefined} */
+let typedText;
+
+/** @param {Context} context @param {import("./ask.js").Line} line where it is told of */
+export function prompt(context, line) {
+  const { run } = context;
+  const text = /** @type {HTMLTextAreaElement} */ (h("textarea", { rows: 2, id: "prompt", "aria-label": "Text for the model", spellcheck: "false", placeholder: run.examples?.[0] ?? "" }));
+  text.value = typedText ?? run.examples?.[0] ?? "";
+  // What gives labels or fills in what is missing is read once: it writes in no manner.
+  const numbers = /** @type {Record<string, HTMLInputElement>} */ (Object.fromEntries((writes(context.trace) ? Object.entries(typed) : []).map(([name, value]) =>
+    [name, h("input", { type: "number", step: "any", min: "0", value, id: `ask-${name}` })])));
+  const ask = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    typedText = text.value;
+    for (const [name, input] of Object.entries(numbers)) typed[name] = input.value;
+    /** @type {Record<string, number>} */
+    const decode = {};
+    for (const [name, input] of Object.entries(numbers)) if (input.value !== "") decode[name] = Number(input.value);
+    answered(context, { text: text.value, ...(writes(context.trace) ? { decode } : {}) }, line);
+  };
+  return h("form", { class: "card prompt", on: { submit: ask } }, h("h2", {}, run.writes ?? "Ask the model"), text,
+    h("div", { class: "controls" }, Object.entries(numbers).map(([name, input]) => h("label", { class: "picker" }, h("span", {}, name.replaceAll("_", " ")), input)),
+      h("span", { class: "grow" }), h("button", { type: "submit", class: "strong-button" }, "Run")), line.element);
+}
+
+/* --- what wrote a token: the terms of its logit, by head, feed-forward and input (direct logit attribution). */
+
+/** @typedef {import("./trace.js").Trace} Trace */
+/** @typedef {import("./trace.js").Step} Step */
+
+const SHOWN = 12;
+const KINDS = /** @type {Record<string, string>} */ ({ e: "encoder", d: "decoder", x: "cross" });
+
+/** The largest terms of a step, and their sum; nothing where the trace has none. @param {Trace} trace @param {Step} step */
+export function writers(trace, step) {
+  const told = trace.header.attribution;
+  const terms = trace.terms(trace.header.steps.indexOf(step));
+  if (!told || !terms) return h("p", { class: "quiet" }, "The logits of this model are not a sum over its parts, so there are no terms to show.");
+  const order = told.names.map((name, i) => ({ name, value: terms[i] })).sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+  const most = Math.max(...order.map(({ value }) => Math.abs(value)), 1e-9);
+  const shown = order.slice(0, SHOWN);
+  const rest = order.slice(SHOWN).reduce((sum, { value }) => sum + value, 0);
+  const row = (/** @type {Node | string} */ name, /** @type {number} */ value, /** @type {string} */ kind) => h("li", { class: kind }, name,
+    h("span", { class: `signed${value < 0 ? " below" : ""}` }, h("i", { style: { width: `${(50 * Math.min(most, Math.abs(value))) / most}%` } })),
+    h("span", { class: "figure" }, value.toFixed(3)));
+  return [h("ol", { class: "bars terms", "aria-label": "Terms of the logit" }, shown.map(({ name, value }) => row(link(name, step), value, "")),
+    order.length > SHOWN ? row(h("span", { class: "quiet" }, `${order.length - SHOWN} others`), rest, "rest") : null,
+    row(h("b", {}, "logit"), terms.reduce((a, b) => a + b, 0), "sum")),
+  h("p", { class: "quiet" }, "What each part adds directly to the logit, with each norm frozen at this input (Elhage et al. 2021). Its effect through other parts is not included.")];
+}
+
+/** A head leads to its map, at this query. @param {string} name @param {Step} step */
+function link(name, step) {
+  const [letter, layer, head] = name.split(".");
+  if (!head) return h("span", {}, name);
+  if (head === "feed_forward") return h("span", {}, `feed-forward ${layer}`);
+  const open = () => set({ screen: "attention", block: KINDS[letter], layer: Number(layer), head: Number(head), q: step.pos, k: null }, true);
+  return h("button", { type: "button", class: "plain-button", on: { click: open } }, `${KINDS[letter]} ${layer}.${head}`);
+}
+
+/* --- all steps of an answer as a table: what each one reads and writes, how sure it was, and what was right. */
+
+/** A card with the table; a step is opened by its row. @param {import("./main.js").Context} context */
+export function stepTable({ trace, run }) {
+  const { steps } = trace.header;
+  if (!steps.length) return null;
+  const chip = (/** @type {number | null | undefined} */ id) => id !== null && id !== undefined && h("span", { class: "chip", title: whole(trace.text(id)) }, token(trace.text(id)));
+  /** @type {(name: string, of: (step: Step) => number | null | undefined, said: (value: number | null | undefined) => string) => import("./table.js").Column} */
+  const figure = (name, of, said) => ({ name, figure: true, cell: (step) => said(of(step)), by: (step) => of(step) ?? -Infinity });
+  const table = sortable("Steps", [
+    { name: "position", cell: (step) => String(step.pos), by: (step) => -step.pos },
+    { name: "reads", cell: (step) => chip(step.input) },
+    { name: "writes", cell: (step) => chip(step.chosen) },
+    figure("probability", (step) => step.p, percent), figure("rank", (step) => step.rank + 1, (value) => number(value)), figure("entropy", (step) => step.entropy, (value) => number(value)),
+    { name: "correct token", cell: (step) => chip(step.gold) },
+    figure("its probability", (step) => step.gold_p, percent), figure("loss", (step) => step.loss, (value) => number(value)),
+  ], steps, { choose: (step) => set({ step: step.pos }) });
+  const asCsv = () => csv(["place", "reads", "writes", "chance", "rank", "entropy_nats", "right", "chance_of_right", "loss_nats"],
+    steps.map((step) => [step.pos, whole(trace.text(step.input)), whole(trace.text(step.chosen)), step.p, step.rank + 1, step.entropy,
+      step.gold === null || step.gold === undefined ? null : whole(trace.text(step.gold)), step.gold_p, step.loss]));
+  return h("section", { class: "card all-steps" }, h("div", { class: "card-head" }, h("h2", {}, "All steps"), h("span", { class: "grow" }),
+    saving("all steps", [run.name, "generate", trace.title], { csv: asCsv })), table);
+}
+
+/* --- generation, step by step: the chances of each token, and what the model had in mind block by block. */
 
 const PACE = 700;
 /** Heads that the table of a step has room for. */

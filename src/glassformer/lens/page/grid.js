@@ -1,14 +1,100 @@
-/** Heads of one kind at once, in rows, as they are arranged. Each row is a canvas, painted once it can be seen. */
-
+/** The heads as small pictures: which are shown, in which order, and what range of a long map. */
 import { hatching, table, theme, themed } from "lens/colour.js";
 import { announce, h, sized } from "lens/dom.js";
 import { lost } from "lens/role.js";
 import { headName, percent } from "lens/text.js";
 
+/* --- which heads are shown together, and in which order. */
+
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */
-/** @typedef {import("./types.js").Block} Block */
-/** @typedef {import("./arrange.js").Place} Place */
+/** @typedef {import("./trace.js").Head} Head */
+/** @typedef {{layer: number, head: number}} Place */
+/** @typedef {{at: Place, facts?: Head, confidence: number, entropy: number}} Known */
+
+/** A role from this score on counts as sure. */
+const SURE = 0.5;
+
+/** What heads are sorted by: whose figure is largest comes first. @type {Record<string, (known: Known) => number>} */
+const FIGURES = {
+  score: ({ facts }) => facts?.role?.score ?? -Infinity,
+  effect: ({ facts }) => (facts?.ablation ? lost(facts) : -Infinity),
+  confidence: ({ confidence }) => confidence,
+  entropy: ({ entropy }) => entropy,
+};
+
+/** What heads may be left by: each a test, by the name that the address has. @type {Record<string, (known: Known) => boolean>} */
+const TESTS = {
+  sure: ({ facts }) => (facts?.role?.score ?? 0) >= SURE,
+  needed: ({ facts }) => /needs it$|^needed/.test(facts?.ablation?.verdict ?? ""),
+};
+
+/** The role of a head, where it has one. @param {Head | undefined} facts */
+function roleOf(facts) {
+  return facts?.role && facts.role.strength !== "none" ? facts.role.label : "";
+}
+
+/** @param {Trace} trace @param {Attention} attention @returns {Known[]} */
+function all(trace, { block, group: { layers, heads, confidence, entropy } }) {
+  return Array.from({ length: layers * heads }, (_, i) => {
+    const [layer, head] = [Math.floor(i / heads), i % heads];
+    return { at: { layer, head }, facts: trace.head(block, layer, head), confidence: confidence?.[layer][head] ?? NaN, entropy: entropy?.[layer][head] ?? NaN };
+  });
+}
+
+/** Whether a head stays, by `role:NAME`, `layer:NUMBER` or a test's name; by anything else all do. @param {string} only */
+function stays(only) {
+  const [kind, name] = only.split(":");
+  if (kind === "role" && name) return (/** @type {Known} */ { facts }) => roleOf(facts) === name;
+  if (kind === "layer" && name) return (/** @type {Known} */ { at }) => at.layer === Number(name);
+  return Object.hasOwn(TESTS, only) ? TESTS[only] : () => true;
+}
+
+/**
+ * The heads in rows: one for each layer, or as many to a row as a layer has, in the order of a figure.
+ * @param {Trace} trace
+ * @param {Attention} attention
+ * @param {{sort: string, only: string}} asked
+ * @returns {Place[][]}
+ */
+export function arranged(trace, attention, { sort, only }) {
+  const { layers, heads } = attention.group;
+  const found = all(trace, attention).filter(stays(only));
+  if (sort !== "role" && !Object.hasOwn(FIGURES, sort)) {
+    return Array.from({ length: layers }, (_, layer) => found.filter(({ at }) => at.layer === layer).map(({ at }) => at)).filter((row) => row.length);
+  }
+  const figure = FIGURES[sort === "role" ? "score" : sort];
+  const byRole = (/** @type {Known} */ a, /** @type {Known} */ b) => {
+    const [one, other] = [roleOf(a.facts), roleOf(b.facts)];
+    return one === other ? 0 : !one ? 1 : !other ? -1 : one < other ? -1 : 1;
+  };
+  found.sort((a, b) => (sort === "role" && byRole(a, b)) || figure(b) - figure(a) || 0);
+  return Array.from({ length: Math.ceil(found.length / heads) }, (_, row) => found.slice(row * heads, (row + 1) * heads).map(({ at }) => at));
+}
+
+/**
+ * What may be asked of these heads: orders, and what they may be left by, value and text of each.
+ * @param {Trace} trace
+ * @param {Attention} attention
+ * @returns {{orders: [string, string][], filters: [string, string][]}}
+ */
+export function arrangements(trace, attention) {
+  const found = all(trace, attention);
+  const roles = [...new Set(found.map(({ facts }) => roleOf(facts)).filter(Boolean))].sort();
+  const tested = found.some(({ facts }) => facts?.ablation);
+  const told = found.some(({ facts }) => facts?.role);
+  /** @type {([string, string] | false)[]} */
+  const orders = [["layer", "layer"], told && ["role", "role"], told && ["score", "score"], tested && ["effect", "effect"], ["confidence", "confidence"], ["entropy", "entropy"]];
+  /** @type {([string, string] | false)[]} */
+  const filters = [["", "all heads"], ...roles.map((role) => /** @type {[string, string]} */ ([`role:${role}`, role])), told && ["sure", `score of at least ${100 * SURE} %`], tested && ["needed", "needed"],
+    ...(attention.group.layers > 1 ? attention.layers.map((layer) => /** @type {[string, string]} */ ([`layer:${layer}`, `layer ${layer}`])) : [])];
+  const kept = (/** @type {([string, string] | false)[]} */ each) => /** @type {[string, string][]} */ (each.filter(Boolean));
+  return { orders: kept(orders), filters: kept(filters) };
+}
+
+/* --- heads of one kind at once, in rows, as they are arranged. Each row is a canvas, painted once it can be seen. */
+
+/** @typedef {import("./trace.js").Block} Block */
 /** @typedef {{wide: number, tall: number}} Size of a picture, in CSS pixels */
 
 const GAP = 10;
@@ -250,4 +336,42 @@ function maskTile(attention, { wide, tall }) {
     }
   }
   return tile;
+}
+
+/* --- where a text is too long to be shown at once: which part of it is, over a small picture of the whole head. */
+
+/** @typedef {import("./heatmap.js").MapData} MapData */
+
+/** Of the small picture, in CSS pixels. */
+const SIDE = 128;
+
+/**
+ * Two sliders and a picture that is clicked; none where all is shown.
+ * @param {Attention} attention
+ * @param {{layer: number, head: number, scale: string}} chosen
+ * @param {MapData} data
+ * @param {(from: {q0?: number, k0?: number}) => void} move
+ */
+export function ranges(attention, { layer, head, scale }, data, move) {
+  const { part: { q0, k0, rows, columns } } = data;
+  if (rows === data.rows && columns === data.columns) return null;
+  const picture = thumbnail(attention, layer, head, scale, SIDE);
+  picture.setAttribute("aria-hidden", "true");
+  const share = (/** @type {number} */ part, /** @type {number} */ whole) => `${(100 * part) / whole}%`;
+  const frame = h("i", { style: { left: share(k0, data.columns), top: share(q0, data.rows), width: share(columns, data.columns), height: share(rows, data.rows) } });
+  const small = h("div", { class: "whole-map", on: { click: (/** @type {MouseEvent} */ event) => {
+    const box = small.getBoundingClientRect();
+    const at = (/** @type {number} */ place, /** @type {number} */ length, /** @type {number} */ shown) => Math.max(0, Math.min(length - shown, Math.round(place * length - shown / 2)));
+    move({ q0: at((event.clientY - box.top) / box.height, data.rows, rows), k0: at((event.clientX - box.left) / box.width, data.columns, columns) });
+  } } }, picture, frame);
+  /** @param {string} name @param {number} from @param {number} shown @param {number} length @param {(from: number) => void} set */
+  const slider = (name, from, shown, length, set) => {
+    const input = /** @type {HTMLInputElement} */ (h("input", { type: "range", min: 0, max: length - shown, step: 1, value: from,
+      disabled: shown === length, "aria-label": `${name} from`, "data-range": name }));
+    input.addEventListener("change", () => set(Number(input.value)));
+    return h("label", { class: "dial" }, h("span", {}, name), input, h("output", {}, `${from} to ${from + shown - 1} of ${length}`));
+  };
+  return h("div", { class: "ranges" }, small, h("div", { class: "dials" },
+    h("p", { class: "quiet" }, "This text is too long to be shown at once. Move the part that is shown with these sliders, or click into the picture."),
+    slider("Queries", q0, rows, data.rows, (from) => move({ q0: from })), slider("Keys", k0, columns, data.columns, (from) => move({ k0: from }))));
 }

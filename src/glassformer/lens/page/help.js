@@ -1,5 +1,4 @@
 /** What each screen shows and how it is read, and the keys; made when it is asked for. */
-
 import { byId, h, rememberFocus } from "lens/dom.js";
 import { now, screens } from "lens/state.js";
 

@@ -1,20 +1,84 @@
 /** The first screen: what the model is, what it answered, and what its heads do. */
-
 import { smallChart } from "lens/chart.js";
-import { csv } from "lens/csv.js";
-import { h, put, scroller } from "lens/dom.js";
-import { examples } from "lens/examples.js";
-import { onPaper, saving } from "lens/files.js";
+import { h, mistake, put, s, scroller, whenPainted } from "lens/dom.js";
+import { csv, onPaper, saving } from "lens/files.js";
 import { thumbnail } from "lens/grid.js";
-import { forced, judged } from "lens/judged.js";
-import { labelBars } from "lens/labels.js";
+import { labelBars } from "lens/nexttoken.js";
 import { chanceOf, effect, roleLine, roleName, rolesCsv } from "lens/role.js";
-import { plan, planSvg } from "lens/stack.js";
 import { now, set } from "lens/state.js";
 import { count, headName, number, percent, token, whole } from "lens/text.js";
+import { forced, judged } from "lens/trace.js";
+
+/* --- what the model answers to the other inputs: a line for each, which leads to it. */
 
 /** @typedef {import("./main.js").Context} Context */
 /** @typedef {import("./trace.js").Trace} Trace */
+
+const MOST = 3;
+const TOKENS = 24;
+
+/** The inputs beside the one that is shown; their answers come once the page is drawn. @param {Context} context */
+export function examples({ traces, trace, source }) {
+  const others = traces.filter((each) => each.id !== trace.header.run.id).slice(0, MOST);
+  if (!others.length) return null;
+  const rows = others.map(({ id, title }) => {
+    const said = h("span", { class: "tokens" });
+    const later = async () => put(said, answerOf(await source.trace(id)));
+    whenPainted(() => later().catch((error) => put(said, mistake(error))));
+    return h("li", {}, h("button", { type: "button", class: "plain-button", "data-trace": id, on: { click: () => set({ trace: id, step: -1, q: null, k: null }, true) } }, whole(title)), said);
+  });
+  return h("div", { class: "examples" }, h("h3", {}, "Other inputs"), h("ul", {}, rows));
+}
+
+/** What was written, and how much of it is right. @param {Trace} trace */
+function answerOf(trace) {
+  const { labels } = trace.header;
+  if (labels?.length) return ["→ ", h("span", { class: "chip" }, token(labels[0][0])), h("span", { class: "quiet" }, ` ${percent(labels[0][1])}`)];
+  const written = trace.written;
+  const chips = written.slice(0, TOKENS).map((step) => h("span", { class: `chip${step.gold !== null && step.gold !== undefined && step.gold !== step.chosen ? " wrong" : ""}` }, token(trace.text(step.chosen))));
+  return ["→ ", chips, written.length > TOKENS && " …", judged(trace) && h("span", { class: "quiet" }, ` ${judged(trace)}`)];
+}
+
+/* --- the stacks of the model as boxes, from the tokens below to the answer above; each attention opens its maps. */
+
+/** @param {Trace} trace */
+export function plan(trace) {
+  const { model } = trace.header;
+  const stack = (/** @type {string} */ side) => {
+    const both = side === "decoder" && model.layers.encoder;
+    return h("div", { class: "stack" }, h("span", { class: "label" }, side), Array.from({ length: model.layers[side] }, (_, layer) =>
+      h("div", { class: model.parallel_branches ? "block parallel" : "block" },
+        box("self-attention", side, layer, trace), both ? box("cross-attention", "cross", layer, trace) : null, h("span", { class: "box" }, "feed-forward"))));
+  };
+  return h("div", { class: "plan", role: "group", "aria-label": "Blocks of the model" }, Object.keys(model.layers).map(stack));
+}
+
+/** @param {string} text @param {string} block @param {number} layer @param {Trace} trace */
+function box(text, block, layer, trace) {
+  const there = trace.attention.has(/** @type {import("./trace.js").Block} */ (block));
+  return h("button", { type: "button", class: "box", disabled: !there, title: `${block} attention of layer ${layer}`,
+    on: { click: () => set({ screen: "attention", block, layer, head: 0, q: null, k: null }, true) } }, text);
+}
+
+/** The same as a picture: every box where it stands on the page, in the light colours. @param {HTMLElement} shown it is on the page */
+export function planSvg(shown) {
+  const all = shown.getBoundingClientRect();
+  const [width, height] = [Math.ceil(all.width) + 24, Math.ceil(all.height) + 24];
+  const frame = (/** @type {Element} */ each) => {
+    const { left, top, width: w, height: t } = each.getBoundingClientRect();
+    return { x: left - all.left + 12, y: top - all.top + 12, width: w, height: t };
+  };
+  const pieces = [...shown.querySelectorAll(".block, .box, .label")].map((each) => {
+    const place = frame(each);
+    const fill = each.matches("button") ? "#e4ebfb" : each.matches(".box") ? "#f0eee9" : "none";
+    const text = { x: place.x + (each.matches(".box") ? place.width / 2 : 0), y: place.y + place.height / 2 + 4, "text-anchor": each.matches(".box") ? "middle" : "start" };
+    return [!each.matches(".label") && s("rect", { ...place, rx: 7, fill, stroke: each.matches(".block") ? "#e3e0d9" : "none" }),
+      !each.matches(".block") && s("text", { ...text, "font-family": "system-ui, sans-serif", "font-size": 12.5, fill: each.matches("button") ? "#1b1d22" : "#5d626c" }, each.textContent)];
+  });
+  return s("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}` }, s("rect", { width, height, fill: "#ffffff" }), pieces);
+}
+
+/* --- the first screen: what the model is, what it answered, and what its heads do. */
 
 const STRONG = ["strong", "partial"];
 const SHOWN = 4;
@@ -58,7 +122,7 @@ function cardHead(name, control) {
   return h("div", { class: "card-head" }, h("h2", {}, name), h("span", { class: "grow" }), control);
 }
 
-/** @param {import("./types.js").Head[]} known */
+/** @param {import("./trace.js").Head[]} known */
 function rolesTable(known) {
   const rows = known.map((head) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, headName(head.block, head.layer, head.head))), h("td", {}, roleName(head.role)),
     h("td", {}, head.role?.strength), h("td", { class: "figure" }, percent(head.role?.score)), h("td", { class: "figure" }, percent(chanceOf(head))), h("td", {}, effect(head))));
@@ -134,7 +198,7 @@ function diagnosis({ trace, run }) {
     h("div", {}, h("h3", {}, link(head.block, head.layer, head.head)), roleLine(head))))];
 }
 
-/** What is shown first: sure of its role, and much is lost without it. @param {import("./types.js").Head} head */
+/** What is shown first: sure of its role, and much is lost without it. @param {import("./trace.js").Head} head */
 function weight(head) {
   return (head.role?.score ?? 0) + (head.ablation ? head.ablation.base - head.ablation.value : 0);
 }
@@ -147,7 +211,7 @@ function link(block, layer, head) {
 
 /** @param {Trace} trace @param {{block: string, layer: number, head: number}} at */
 function picture(trace, { block, layer, head }) {
-  const attention = trace.attention.get(/** @type {import("./types.js").Block} */ (block));
+  const attention = trace.attention.get(/** @type {import("./trace.js").Block} */ (block));
   if (!attention) return null;
   const canvas = thumbnail(attention, layer, head, now().scale, 160);
   canvas.className = "picture";
@@ -159,7 +223,7 @@ function picture(trace, { block, layer, head }) {
 /**
  * The head whose queries read most decidedly: largest weight, averaged over queries.
  * @param {Trace} trace
- * @param {import("./types.js").Block} block
+ * @param {import("./trace.js").Block} block
  */
 function sharpest(trace, block) {
   const scores = trace.attention.get(block)?.group.confidence;
@@ -186,7 +250,7 @@ function facts(trace) {
   return rows.filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => [name, String(value)]);
 }
 
-/** @param {import("./types.js").Metric[]} metrics @returns {[HTMLElement, ...import("./dom.js").Child[]]} */
+/** @param {import("./trace.js").Metric[]} metrics @returns {[HTMLElement, ...import("./dom.js").Child[]]} */
 function learned(metrics) {
   const dev = metrics.filter((line) => line.kind === "dev");
   const last = dev[dev.length - 1];

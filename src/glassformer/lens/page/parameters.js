@@ -1,14 +1,12 @@
 /** Where the parameters are: an icicle, and every tensor. */
-
-import { csv } from "lens/csv.js";
 import { acts, h, put, s } from "lens/dom.js";
-import { onPaper, saving } from "lens/files.js";
+import { csv, onPaper, saving } from "lens/files.js";
 import { now, set } from "lens/state.js";
 import { sortable } from "lens/table.js";
 import { count, number, percent } from "lens/text.js";
 
 /** @typedef {import("./main.js").Context} Context */
-/** @typedef {import("./types.js").Parameter} Parameter */
+/** @typedef {import("./trace.js").Parameter} Parameter */
 /** @typedef {{name: string, path: string, total: number, children: Map<string, Node>}} Node */
 
 const WIDE = 1000;

@@ -1,12 +1,9 @@
 /** Maps as pictures for a file: one with its sums beside it, or several in a row. */
-
-import { cellsOf } from "lens/cells.js";
-import { ofLevel, rgb } from "lens/colour.js";
+import { cellsOf, ofLevel, rgb } from "lens/colour.js";
 import { s } from "lens/dom.js";
-import { ASIDE, LONG, entropyOf, receivedBy } from "lens/marginals.js";
+import { ASIDE, LONG, entropyOf, receivedBy } from "lens/inspector.js";
 import { number, token } from "lens/text.js";
-import { placesOf } from "lens/view.js";
-import { wordsOf } from "lens/words.js";
+import { placesOf, wordsOf } from "lens/view.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 /** @typedef {{q: number | null, k: number | null}} Place */

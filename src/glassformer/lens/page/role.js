@@ -1,10 +1,9 @@
 /** What a head is said to do, in a line. */
-
-import { csv } from "lens/csv.js";
 import { h } from "lens/dom.js";
+import { csv } from "lens/files.js";
 import { percent } from "lens/text.js";
 
-/** @typedef {import("./types.js").Head} Head */
+/** @typedef {import("./trace.js").Head} Head */
 
 /** A role with its shift, as scores and chances are named. @param {Head["role"]} [role] */
 export function roleName(role) {

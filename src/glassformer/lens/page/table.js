@@ -1,10 +1,8 @@
 /** Tables: of one head's strongest weights, and any other that can be sorted by its columns. */
-
 import { h, putControls, scroller } from "lens/dom.js";
 import { keep, now } from "lens/state.js";
 import { token, weight, whole } from "lens/text.js";
-import { placesOf, strongest } from "lens/view.js";
-import { wordsOf } from "lens/words.js";
+import { placesOf, strongest, wordsOf } from "lens/view.js";
 
 /** @typedef {import("./heatmap.js").MapData} MapData */
 

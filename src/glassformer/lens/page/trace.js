@@ -1,17 +1,247 @@
-/** A trace, ready to be asked: weights by [layer, head, query, key], tokens of each axis, who may read what. */
+/** A trace as the page has it: types, schema, container, weights as levels of colour, and what it says of its input. */
 
-import { DECODE, levelsOf, partLevels } from "lens/levels.js";
+/**
+ * What the modules tell each other.
+ *
+ * @typedef {"encoder" | "decoder" | "cross"} Block
+ * @typedef {{ids: number[], text: string[], special: boolean[], n_prompt?: number, gold?: (number | null)[] | null}} Sequence
+ * @typedef {{block: Block, q: string, k: string, layers: number, heads: number, q_len: number, k_len: number,
+ *   mask: string, mask_buffer?: string | null, buffer: string, thumb?: string | null, value_sizes?: string | null, log_sums?: string | null, confidence?: number[][],
+ *   entropy?: number[][]}} Group
+ * @typedef {{pos: number, input: number, chosen: number, p: number, rank: number, entropy: number, gold?: number | null,
+ *   gold_p?: number | null, loss?: number | null, top: [number, number, number][], rest: number}} Step
+ * @typedef {{label: string, strength: string, score: number, runner_up?: [string, number], shift?: number,
+ *   n_queries?: number, n_sequences?: number, probe?: string}} Role
+ * @typedef {{kind: string, metric: string, base: number, value: number, ci95: [number, number], n: number, verdict?: string}} Ablation
+ * @typedef {{id: string, block: Block, layer: number, head: number, scores?: Record<string, number>,
+ *   chance?: Record<string, number>, role?: Role | null, ablation?: Ablation | null, grad_importance?: number | null}} Head
+ * @typedef {{name: string, shape: number[], count: number, norm?: number | null, tied_to?: string | null}} Parameter
+ * @typedef {{encoding: string, shape: number[], offset: number, nbytes: number}} BufferEntry
+ * @typedef {{token: number, parent: number, p: number, log_p: number, score?: number | null, rank?: number | null}} BeamNode
+ * @typedef {{width: number, length_penalty?: number, nodes: BeamNode[]}} Beams
+ * @typedef {{model: Record<string, any>, run: Record<string, any>, sequences: {source?: Sequence, target?: Sequence},
+ *   vocab: Record<string, string>, attention: Group[], steps: Step[], logits?: string | null,
+ *   labels?: [string, number][], lens?: {names: string[], top: [number, number][][][], p: (number | null)[][]} | null,
+ *   attribution?: {names: string[], buffer: string} | null, beams?: Beams | null, heads?: Head[], params?: Parameter[], buffers: Record<string, BufferEntry>}} Header
+ * @typedef {{id: string, title: string}} TraceInfo
+ * @typedef {Record<string, any> & {kind: string, step: number}} Metric
+ * @typedef {{name: string, sentences?: string[], heads?: Head[], metrics?: Metric[], examples?: string[], live?: boolean, checkpoints?: boolean, kept?: number[],
+ *   writes?: string, similar?: import("./heads.js").Pair[] | null, alike?: number,
+ *   samples?: import("./curves.js").Sample[], others?: string[], beside?: {name: string, metrics: Metric[]}[], study?: import("./ablations.js").Study | null, history?: import("./heads.js").History, patches?: (import("./attention.js").Patching & {traces: [string, string]})[]}} RunInfo */
 
-/** @typedef {import("./types.js").Header} Header */
-/** @typedef {import("./types.js").Group} Group */
-/** @typedef {import("./types.js").Block} Block */
-/** @typedef {import("./types.js").Step} Step */
-/** @typedef {import("./types.js").Head} Head */
-/** @typedef {import("./container.js").Stored} Stored */
+/* --- the part of JSON Schema that `schema.json` uses: the same rules as in Python. */
+
+/** @typedef {Record<string, any>} Schema */
+
+/** @type {Record<string, (value: any) => boolean>} */
+const KINDS = {
+  object: (value) => typeof value === "object" && value !== null && !Array.isArray(value),
+  array: Array.isArray,
+  string: (value) => typeof value === "string",
+  number: (value) => typeof value === "number",
+  integer: Number.isInteger,
+  boolean: (value) => typeof value === "boolean",
+  null: (value) => value === null,
+};
+
+const DEFS = "#/$defs/";
+
+/** @typedef {{where: string, rule: string} | null} Flaw where it lies, behind the value, and what should be there */
+/** @typedef {(value: any) => Flaw} Checker */
+
+/**
+ * Throws an error that names the field where a value is not as the schema says.
+ * @param {any} value
+ * @param {Schema} schema
+ */
+export function check(value, schema) {
+  const found = checker(schema, schema, new Map())(value);
+  if (found) throw new Error(`The trace is damaged: header${found.where} ${found.rule}. Make it again.`);
+}
+
+/**
+ * The first flaw of any value, by one rule: what the rule asks is looked up once, as headers have many numbers.
+ * @param {Schema} rule
+ * @param {Schema} root
+ * @param {Map<string, Checker>} named of `$defs`
+ * @returns {Checker}
+ */
+function checker(rule, root, named) {
+  if (rule.$ref) {
+    const name = rule.$ref.slice(DEFS.length);
+    const found = named.get(name) ?? checker(root.$defs[name], root, named);
+    named.set(name, found);
+    return found;
+  }
+  const kinds = [rule.type ?? []].flat().map((/** @type {string} */ kind) => KINDS[kind]);
+  const flaw = (/** @type {string} */ said) => ({ where: "", rule: said });
+  const ofArray = arrays(rule, root, named);
+  const ofObject = objects(rule, root, named);
+  return (value) => {
+    if (kinds.length && !kinds.some((is) => is(value))) return flaw(`must be of type ${[rule.type].flat().join(" or ")}`);
+    if (rule.const !== undefined && value !== rule.const) return flaw(`must be ${JSON.stringify(rule.const)}`);
+    if (rule.enum && !rule.enum.includes(value)) return flaw(`must be one of ${rule.enum.join(", ")}`);
+    if (typeof value === "number") return value < rule.minimum ? flaw(`must be at least ${rule.minimum}`) : null;
+    if (typeof value !== "object" || value === null) return null;
+    return Array.isArray(value) ? ofArray(value) : ofObject(value);
+  };
+}
+
+/** @param {Schema} rule @param {Schema} root @param {Map<string, Checker>} named @returns {Checker} */
+function arrays({ minItems = 0, maxItems = Infinity, items }, root, named) {
+  const each = items && checker(items, root, named);
+  const numbers = items && takesNumbers(items.$ref ? root.$defs[items.$ref.slice(DEFS.length)] : items);
+  return (value) => {
+    if (value.length < minItems || value.length > maxItems) return { where: "", rule: "has the wrong number of entries" };
+    for (let i = 0; each && i < value.length; i++) {
+      if (numbers && typeof value[i] === "number") continue; // most of what a header holds
+      const found = each(value[i]);
+      if (found) return { where: `[${i}]${found.where}`, rule: found.rule };
+    }
+    return null;
+  };
+}
+
+/** Whether any number will do. @param {Schema} rule */
+function takesNumbers({ type, ...more }) {
+  return [type].flat().includes("number") && !Object.keys(more).length;
+}
+
+/** @param {Schema} rule @param {Schema} root @param {Map<string, Checker>} named @returns {Checker} */
+function objects({ required = [], properties = {}, additionalProperties }, root, named) {
+  const inner = new Map(Object.entries(properties).map(([name, each]) => [name, checker(each, root, named)]));
+  const other = additionalProperties && checker(additionalProperties, root, named);
+  return (value) => {
+    for (const name of required) if (!(name in value)) return { where: `.${name}`, rule: "is missing" };
+    for (const name of Object.keys(value)) {
+      const found = (inner.get(name) ?? other)?.(value[name]);
+      if (found) return { where: `.${name}${found.where}`, rule: found.rule };
+    }
+    return null;
+  };
+}
+
+/* --- what a trace is made of, as `trace/file.py` writes it: a header, and buffers that are asked for where they are seen. */
+
+/** @typedef {Uint8Array | Uint16Array | Float32Array} Stored */
+/** @typedef {(name: string, layer: number | null) => Promise<Uint8Array>} Fetch the bytes of a buffer, or of one layer of it */
+
+/** @type {Record<string, (data: ArrayBuffer) => Stored>} */
+const ARRAYS = {
+  sqrt255: (data) => new Uint8Array(data),
+  u16: (data) => new Uint16Array(data),
+  f32: (data) => new Float32Array(data),
+  flag: (data) => new Uint8Array(data),
+};
+
+/**
+ * The header of a trace in a file; an error names the field that is damaged.
+ * @param {string} text
+ * @returns {Header}
+ */
+export function readHeader(text) {
+  /** @type {Header} */
+  let header;
+  try {
+    header = JSON.parse(text);
+  } catch {
+    throw new Error("The trace is damaged: its header is not JSON. Make it again.");
+  }
+  check(header, JSON.parse(document.getElementById("schema")?.textContent ?? "{}"));
+  return header;
+}
+
+/** The buffers of a trace: each is fetched once, when it is first asked for. */
+export class Buffers {
+  /** @param {Header} header @param {Fetch} fetch */
+  constructor(header, fetch) {
+    this.entries = header.buffers;
+    this.fetch = fetch;
+    /** @type {Map<string, Promise<Stored>>} */
+    this.known = new Map();
+  }
+
+  /** @param {string} name @param {number | null} [layer] null: all of it @returns {Promise<Stored>} */
+  get(name, layer = null) {
+    const key = `${name} ${layer}`;
+    const known = this.known.get(key);
+    if (known) return known;
+    const found = this.read(name, layer);
+    this.known.set(key, found);
+    found.catch(() => this.known.delete(key)); // what failed once may go well
+    return found;
+  }
+
+  /** @param {string} name @param {number | null} layer */
+  async read(name, layer) {
+    const { encoding, shape } = this.entries[name];
+    const bytes = await this.fetch(name, layer);
+    const size = shape.slice(layer === null ? 0 : 1).reduce((a, b) => a * b, 1);
+    const whole = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
+    if (whole.length !== size * ARRAYS[encoding](new ArrayBuffer(0)).BYTES_PER_ELEMENT) throw new Error(`The trace is damaged: header.buffers.${name}.shape does not fit its data. Make it again.`);
+    return ARRAYS[encoding](/** @type {ArrayBuffer} */ (whole.buffer));
+  }
+}
+
+/* --- weights as they are stored, and as levels of a colour scale. */
+
+/** Of each encoding: from what is stored to the weight. @type {Record<string, (stored: number) => number>} */
+export const DECODE = {
+  sqrt255: (stored) => (stored / 255) ** 2,
+  u16: (stored) => stored / 65535,
+  f32: (stored) => stored,
+};
+
+/**
+ * The levels of a part of a map.
+ * @param {Stored} stored
+ * @param {string} encoding
+ * @param {string} scale
+ * @param {[number, number]} shape of the whole
+ * @param {import("./view.js").Part} [part] without it all
+ */
+export function partLevels(stored, encoding, scale, [q_len, k_len], part) {
+  if (!part || (part.rows === q_len && part.columns === k_len)) return levelsOf(stored, encoding, scale, q_len, k_len);
+  const cut = stored.slice(0, part.rows * part.columns);
+  for (let i = 0; i < part.rows; i++) {
+    const at = (part.q0 + i) * k_len + part.k0;
+    cut.set(stored.subarray(at, at + part.columns), i * part.columns);
+  }
+  return levelsOf(cut, encoding, scale, part.rows, part.columns);
+}
+
+/**
+ * @param {Stored} stored
+ * @param {string} encoding
+ * @param {string} scale
+ * @param {number} rows
+ * @param {number} columns
+ * @returns {Uint8Array} levels of a colour scale; not to be written to
+ */
+export function levelsOf(stored, encoding, scale, rows, columns) {
+  if (scale === "sqrt" && stored instanceof Uint8Array) return stored;
+  const decode = DECODE[encoding];
+  const levels = new Uint8Array(rows * columns);
+  for (let q = 0; q < rows; q++) {
+    let most = 1;
+    if (scale === "row") {
+      most = 1e-9;
+      for (let k = 0; k < columns; k++) most = Math.max(most, decode(stored[q * columns + k]));
+    }
+    for (let k = 0; k < columns; k++) {
+      const at = q * columns + k;
+      const share = decode(stored[at]) / most;
+      levels[at] = Math.round(255 * (scale === "sqrt" ? Math.sqrt(share) : share));
+    }
+  }
+  return levels;
+}
+
+/* --- a trace, ready to be asked: weights by [layer, head, query, key], tokens of each axis, who may read what. */
 
 /** The attention of one kind of block; the weights of a layer are there once `load` has brought them. */
 export class Attention {
-  /** @param {Group} group @param {import("./container.js").Buffers} buffers */
+  /** @param {Group} group @param {import("./trace.js").Buffers} buffers */
   constructor(group, buffers) {
     this.group = group;
     this.block = group.block;
@@ -185,7 +415,7 @@ export class Attention {
 
 /** All that a trace says. */
 export class Trace {
-  /** @param {Header} header @param {import("./container.js").Buffers} buffers */
+  /** @param {Header} header @param {import("./trace.js").Buffers} buffers */
   constructor(header, buffers) {
     this.header = header;
     this.buffers = buffers;
@@ -275,4 +505,19 @@ export class Trace {
     const text = words.join(words.every((word) => [...word].length <= 1) ? "" : " ").slice(0, 60) || "(empty)";
     return this.header.run.note ? `${text} · ${this.header.run.note}` : text;
   }
+}
+
+/* --- how much of an answer is right; of tokens that were given, how many the model itself holds likeliest. */
+
+/** Whether the model was made to read the tokens, and wrote none. @param {import("./trace.js").Trace} trace */
+export function forced(trace) {
+  return trace.header.run.mode === "forced";
+}
+
+/** In words; empty where nothing is known to be right. @param {import("./trace.js").Trace} trace */
+export function judged(trace) {
+  const known = trace.written.filter((step) => step.gold !== null && step.gold !== undefined);
+  const given = forced(trace);
+  const right = known.filter((step) => step.gold === (given ? step.top[0]?.[0] : step.chosen)).length;
+  return known.length ? `${right} of ${known.length} tokens ${given ? "are the model’s most likely ones" : "correct"}` : "";
 }

@@ -1,6 +1,5 @@
 /** One head as data that map, arcs, table and files all draw from. */
-
-import { partLevels } from "lens/levels.js";
+import { partLevels } from "lens/trace.js";
 
 /** @typedef {import("./trace.js").Trace} Trace */
 /** @typedef {import("./trace.js").Attention} Attention */
@@ -81,4 +80,23 @@ export function placesOf({ part: { q0, k0, rows, columns } }) {
 export function strongest(data, q) {
   return Array.from({ length: data.columns }, (_, k) => ({ k, value: data.value(q, k) }))
     .filter(({ k }) => data.allowed(q, k)).sort((a, b) => b.value - a.value).slice(0, TOP);
+}
+
+/* --- in which words the values of a map are told: as attention weights, or as shares of what is moved. */
+
+/** @typedef {typeof WEIGHTS} Words */
+
+const WEIGHTS = {
+  value: "weight", column: "weight", reads: "reads", of: "of its attention on", most: "reads most", by: "is read most by",
+  entropy: "entropy of the query", key: "the key receives", receives: "receives", from: "from", received: "received",
+};
+/** @type {Words} */
+const SHARES = {
+  value: "value-weighted share", column: "moved_share", reads: "takes from", of: "of what is moved to it, from", most: "takes most from", by: "gives most to",
+  entropy: "entropy of its shares", key: "the key gives", receives: "gives", from: "to", received: "given",
+};
+
+/** @param {MapData} data @returns {Words} */
+export function wordsOf({ moved }) {
+  return moved ? SHARES : WEIGHTS;
 }
