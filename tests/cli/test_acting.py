@@ -11,8 +11,8 @@ import pytest
 
 from glassformer.cli.main import main
 from glassformer.proof.doctor import probes_for
+from glassformer.proof.doctor.case import case_of
 from glassformer.proof.doctor.finding import FAILURE, OK, WARNING, examine
-from glassformer.proof.doctor.text_case import case_of
 from glassformer.study.grid import Arm, refuse_impossible_models
 from glassformer.study.result import score
 from glassformer.train.recipe import load_recipe, override, read_recipe

@@ -12,8 +12,8 @@ from data.tokens.published_examples import json_of
 from glassformer.data.config import DataConfig
 from glassformer.data.tokens.exported import adopt
 from glassformer.proof.doctor import probes_for
+from glassformer.proof.doctor.case import TextCase, case_of
 from glassformer.proof.doctor.finding import FAILURE, WARNING, Finding, examine, looked
-from glassformer.proof.doctor.text_case import TextCase, case_of
 from glassformer.proof.doctor.texts import there_and_back
 from glassformer.store.export import write_pretrained
 from glassformer.train.recipe import dumps_recipe, load_recipe, override

@@ -31,8 +31,8 @@ def run(arguments: Arguments) -> int:
     recipe = recipe_of(folder)
     from glassformer.base.runtime import choose_threads
     from glassformer.proof.doctor import probes_for
+    from glassformer.proof.doctor.case import case_of
     from glassformer.proof.doctor.finding import FAILURE, STATES, examine
-    from glassformer.proof.doctor.text_case import case_of
 
     choose_threads(1)  # the probes are too small to gain from a second thread
     as_json, found = "json" in arguments.options, list["Finding"]()

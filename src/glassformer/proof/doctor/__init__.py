@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.proof.doctor import (
-    answers,
-    finding,
-    heads,
-    layers,
-    learning,
-    running_text,
-    targets,
-    texts,
-    trajectory_case,
-)
+from glassformer.proof.doctor import answers, finding, learning, parts, texts
 from glassformer.proof.doctor.finding import Probe
 from glassformer.train.tasks import Task
 from glassformer.train.tasks.text import Text
@@ -21,26 +11,26 @@ from glassformer.train.tasks.trajectories import Trajectories
 __all__ = ["PROBES", "Probe", "probes_for"]
 
 OF_THE_MODEL: tuple[Probe, ...] = (
-    *targets.PROBES,
+    *learning.TARGETS,
     answers.REPEATABLE,
-    *heads.EQUATION,
-    *layers.PROBES,
+    *parts.EQUATION,
+    *parts.LAYERS,
     *answers.PROBES,
-    *heads.PROBES,
-    *learning.PROBES,
+    *parts.HEADS,
+    *learning.LEARNING,
 )
 """Probes of the model, in order: each comes after the probes it needs."""
 OF_TOKENS = ("embedding", "source", "order", "cache")
 """Probes of a model that reads tokens."""
-PROBES = (*finding.PROBES, *texts.PROBES, *OF_THE_MODEL)
+PROBES = (*finding.PROBES, *texts.OF_PAIRS, *OF_THE_MODEL)
 """The probes of a run on pairs or labelled texts."""
 
 
 def probes_for(task: Task) -> tuple[Probe, ...]:
     """Return the probes of a run on this task."""
-    of_data: dict[type[Task], tuple[Probe, ...]] = {Text: running_text.PROBES, Trajectories: trajectory_case.PROBES}
+    of_data: dict[type[Task], tuple[Probe, ...]] = {Text: texts.OF_TEXT, Trajectories: texts.OF_EPISODES}
     own = of_data.get(type(task))
     left_out = () if task.layout.tokens else OF_TOKENS
-    left_out += trajectory_case.LEFT_OUT if isinstance(task, Trajectories) else ()
+    left_out += texts.LEFT_OUT if isinstance(task, Trajectories) else ()
     every = PROBES if own is None else (*finding.PROBES, *own, *OF_THE_MODEL)
     return tuple(each for each in every if each.name not in left_out)

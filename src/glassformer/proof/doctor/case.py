@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 from torch import nn
 
 from glassformer.base.errors import CheckpointError, GlassformerError
 from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.tokens.vocabulary import SPECIALS
+from glassformer.data.rows import pad
+from glassformer.data.running.corpus import Part, read_parts
+from glassformer.data.tokens.vocabulary import BOS, SPECIALS
+from glassformer.data.trajectories.episodes import Episodes
+from glassformer.data.trajectories.spaces import Spaces
+from glassformer.data.trajectories.windows import windows_batch
 from glassformer.nn.block import Block
 from glassformer.nn.heads import SequenceHead
 from glassformer.nn.stack import Stack
@@ -24,8 +31,18 @@ from glassformer.train.objective import Objective
 from glassformer.train.pairs_data import PairsSplit, read_pairs_split
 from glassformer.train.recipe import Recipe
 from glassformer.train.run.beginning import as_recipe, new_model, objective_of, refuse_changed
-from glassformer.train.tasks import task_of
+from glassformer.train.tasks import Task, task_of
 from glassformer.train.tasks.pairs import Pairs as PairsTask
+from glassformer.train.tasks.text import Text
+from glassformer.train.tasks.trajectories import Trajectories
+from glassformer.train.text_data import TextSplit, text_split, text_tokenizers
+from glassformer.train.text_score import reader_of
+from glassformer.train.trajectory_data import (
+    TrajectorySplit,
+    prepare_trajectories,
+    prepare_trajectory_split,
+    windows_of,
+)
 
 Pairs = list[tuple[list[int], list[int]]]
 """(source, target) as ids, without special tokens."""
@@ -202,3 +219,147 @@ def stack_of(model: Transformer, name: str) -> Stack:
 def answers_once(model: Transformer) -> bool:
     """Whether the head gives one answer per sequence."""
     return isinstance(model.head, SequenceHead)
+
+
+# --- a run on trajectories, with windows of episodes in place of pairs
+
+STEPS = 6
+"""The most steps of a probing window. More would only take longer."""
+
+
+class TrajectoryCase(Case):
+    """One run on trajectories. Features are float64, as the model is."""
+
+    called = "windows"
+
+    def episodes(self, name: str) -> TrajectorySplit:
+        """Return the episodes of a split. Errors: `NotTestedError` if they are missing or unreadable."""
+        self._refuse_missing("train")
+        self._refuse_missing(name)
+        try:
+            return prepare_trajectory_split(self.recipe, self.tokenizers, name)
+        except GlassformerError as error:
+            raise NotTestedError(f"the {name} episodes cannot be read: {error}") from None
+
+    @cached_property
+    def tokenizers(self) -> Tokenizers:
+        """The spaces of the checkpoint; without a checkpoint, those of the training episodes."""
+        if isinstance(self.loaded, Loaded):
+            return self.loaded.tokenizers
+        self._refuse_missing("train")
+        return prepare_trajectories(self.recipe).tokenizers
+
+    @property
+    def spaces(self) -> Spaces:
+        """What the model reads and does."""
+        assert isinstance(self.tokenizers.target, Spaces)
+        return self.tokenizers.target
+
+    def split(self, name: str) -> PairsSplit:
+        """Raise `NotTestedError`: episodes are no pairs."""
+        raise NotTestedError("episodes are no pairs")
+
+    def made(self, lengths: Sequence[tuple[int, int]], seed: int = 0) -> Batch:
+        """Return a batch of made-up windows with so many steps, shortened to what the run reads at once."""
+        draw, spaces, scales = np.random.default_rng(seed), self.spaces, self.spaces.scales
+        steps = np.array([min(wide, STEPS, self.recipe.data.window) for _, wide in lengths], np.int64)
+        edges = np.concatenate([[0], steps.cumsum()]).astype(np.int64)
+        N, S, A = int(edges[-1]), spaces.n_observed, spaces.n_acted
+        observed = draw.normal(size=(N, S)) * np.array(scales.observed_spread) + np.array(scales.observed)
+        acted = draw.integers(A, size=N) if spaces.entries else draw.normal(size=(N, A)).astype(np.float32)
+        episodes = Episodes(observed.astype(np.float32), acted, draw.normal(size=N), edges)
+        return wide_batch(windows_batch(spaces, episodes, episodes.returns_to_go(), edges[:-1], steps))
+
+    def real(self, n: int) -> Batch:
+        """Return the first `n` windows of the training episodes, shortened to fit; made-up ones without data."""
+        try:
+            found = self.episodes("train")
+        except NotTestedError:
+            return self.made([(3 + i % 6, 3 + i % 5) for i in range(n)])
+        firsts, lengths = windows_of(found.episodes, min(STEPS, self.recipe.data.window))
+        return wide_batch(found.batch((firsts[:n], lengths[:n])))
+
+
+def wide_batch(batch: Batch) -> Batch:
+    """Return the batch with features in float64."""
+    return replace(batch, tokens=batch.tokens.double())
+
+
+# --- a run on running text, with windows in place of pairs
+
+
+def case_of(run: Path, recipe: Recipe) -> Case:
+    """Return the case of a run on any kind of data."""
+    kinds: dict[type[Task], type[Case]] = {Text: TextCase, Trajectories: TrajectoryCase}
+    return kinds.get(type(task_of(recipe.data)), Case)(run, recipe)
+
+
+class TextCase(Case):
+    """One run on running text."""
+
+    called = "windows"
+
+    def part(self, name: str) -> Part:
+        """Return the text of a split. Errors: `NotTestedError` if it is missing or unreadable."""
+        for path in (each for split in ("train", name) for each in self.recipe.data.named_files(split)):
+            if not Path(path).exists():
+                raise NotTestedError(f"the data are gone: there is no {path}")
+        try:
+            parts = read_parts(self.recipe.data, (name,))
+        except GlassformerError as error:
+            raise NotTestedError(f"the {name} text cannot be read: {error}") from None
+        if name not in parts:
+            raise NotTestedError(f"the recipe names no {name} text")
+        return parts[name]
+
+    def text(self, name: str) -> TextSplit:
+        """Return the tokens of a split. Errors: as `part`."""
+        part = self.part(name)
+        try:
+            return text_split(self.recipe, self.tokenizers.target, part)
+        except GlassformerError as error:
+            raise NotTestedError(f"the {name} text cannot be read: {error}") from None
+
+    @cached_property
+    def tokenizers(self) -> Tokenizers:
+        """The tokenizers of the checkpoint; without a checkpoint, built from the training text as training does."""
+        if isinstance(self.loaded, Loaded):
+            return self.loaded.tokenizers
+        return text_tokenizers(self.recipe, self.part("train"))
+
+    def split(self, name: str) -> PairsSplit:
+        """Raise `NotTestedError`: running text has no pairs."""
+        raise NotTestedError("running text has no pairs")
+
+    def target_length(self, source: int, wide: int) -> int:
+        """As many as are hidden, or any number."""
+        return source if self.layout.blanks else wide
+
+    @property
+    def room(self) -> int:
+        """How many tokens a side may have.
+
+        Source, target and a mark share the model's length if one stack reads them all.
+        """
+        limit = self.model.config.stack.max_len
+        sides = 1 if self.layout.encoder and self.layout.decoder else 2
+        return LONGEST if limit is None else max(1, min(LONGEST, (limit - 2) // sides))
+
+    def batch(self, pairs: Pairs) -> Batch:
+        """For a decoder, put <bos>, source and target in one row; otherwise batch them as for pairs."""
+        if not self.layout.encoder:
+            return Batch(*pad([[BOS, *source, *target] for source, target in pairs]))
+        build = Batch.blanks if self.layout.blanks else Batch.pairs
+        return build([source for source, _ in pairs], [target for _, target in pairs])
+
+    def real(self, n: int) -> Batch:
+        """Return the first `n` windows of the training text, shortened to fit; random rows without data."""
+        try:
+            tokens = self.text("train").tokens
+        except NotTestedError:
+            return self.made([(3 + i % 6, 3 + i % 5) for i in range(n)])
+        length = min(self.recipe.data.window, 2 * self.room, (len(tokens) - 1) // 2)
+        starts = np.arange(min(n, (len(tokens) - 1) // length)) * length
+        return reader_of(self.recipe.data, self.tokenizers.target, self.recipe.training.seed).batch(
+            tokens, starts, length
+        )

@@ -94,7 +94,7 @@ def finding_of(probe: Probe, seen: Seen) -> Finding:
     return Finding(probe.name, state, seen.ailment.what, seen.evidence, seen.ailment.cause, seen.ailment.remedy)
 
 
-# Probes whether the checkpoints and the metrics files of a run are intact.
+# --- whether the checkpoints and the metrics files of a run are intact
 
 DAMAGED = Ailment(
     "a checkpoint is damaged",
