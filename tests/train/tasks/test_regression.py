@@ -19,8 +19,8 @@ from glassformer.data.tokenizer import tokenizer_from_json
 from glassformer.lens.roles.run import readable
 from glassformer.lens.trace.make import trace
 from glassformer.proof.doctor import probes_for
+from glassformer.proof.doctor.case import case_of
 from glassformer.proof.doctor.finding import FAILURE, examine
-from glassformer.proof.doctor.text_case import case_of
 from glassformer.store.checkpoint import load
 from glassformer.train.finished.use import answer_lines, evaluate
 from glassformer.train.loss import loss_of
