@@ -56,9 +56,10 @@ class DataConfig:
     test_target: str | None = None
     """Target side of the test pairs."""
     text_column: str | None = None
-    """Files with labels: column of the text, by name or number from 1 (JSON: field); unset: first (JSON: text)."""
+    """Files with labels, tags or numbers: column of the text, by name or number from 1 (JSON: field), several with
+    commas where features are read; unset: first (JSON: text), or all others."""
     label_column: str | None = None
-    """Files with labels: column of the label, likewise; unset: second (JSON: label)."""
+    """The same files: column of the label, likewise; unset: second, of tags and numbers last (JSON: label, or tags)."""
     source_field: str | None = None
     """Pairs: column of the source, by name or number from 1 (JSON: field, as translation.en); unset: first (JSON:
     source)."""
