@@ -33,6 +33,19 @@ def the_last_batch_of_an_epoch_is_lost(original):
     return lambda self, order: original(self, order)[:-1] or original(self, order)
 
 
+REGRESSION = "tests/train/tasks/test_regression.py"
+
+
+@breaks("glassformer.data.regression:Scale.standardised", f"{REGRESSION}::test_the_units_of_the_data_do_not_matter")
+def features_keep_their_units(original):
+    return lambda self, rows: rows
+
+
+@breaks("glassformer.train.tasks.regression:number_scores", f"{REGRESSION}::test_scores_as_written_out")
+def r2_is_measured_against_the_predictions(original):
+    return lambda given, wanted, names: original(wanted, given, names)
+
+
 # --- objectives and loss
 
 

@@ -16,6 +16,7 @@ USES = (TRANSLATE, GENERATE, CLASSIFY, ROLLOUT, EXPLORE)
 KINDS = {
     "translate": DataConfig(task="reverse"),
     "classify": DataConfig(task="labelled", layout="label"),
+    "predict": DataConfig(task="regression", layout="text-numbers"),
     "generate": DataConfig(task="text", layout="decoder"),
     "evaluate": DataConfig(task="text", layout="masked", objective="masked"),
     "rollout": DataConfig(task="trajectories", layout="actions", environment="rooms"),
