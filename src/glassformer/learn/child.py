@@ -16,6 +16,7 @@ from glassformer.learn.course import read_course
 from glassformer.learn.judge import judge
 from glassformer.learn.source import read_source
 from glassformer.proof.check.examine import load
+from glassformer.proof.check.property import Piece
 
 
 def work(path: Path, folder: Path, numbers: Sequence[str], out: Path, limit: float) -> None:
@@ -35,11 +36,11 @@ def work(path: Path, folder: Path, numbers: Sequence[str], out: Path, limit: flo
         except DataError as error:
             put({"problem": str(error)})
             return
-        source = read_source(path)
+        source, examined = read_source(path), dict[str, Piece]()
         for number in numbers:
             torch.manual_seed(0)
             put({"begun": number})
-            put(judge(course, course.exercise(number), things, source).as_json())
+            put(judge(course, course.exercise(number), things, source, examined).as_json())
         faulthandler.cancel_dump_traceback_later()
         put({"end": True})
 

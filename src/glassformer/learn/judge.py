@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from glassformer.base.errors import DataError
@@ -18,11 +19,19 @@ from glassformer.proof.check.file import DOCUMENTED, HOME, Documented
 from glassformer.proof.check.property import Piece, Subject
 
 
-def judge(course: Course, exercise: Exercise, things: Mapping[str, object], source: Source | None) -> Verdict:
+def judge(
+    course: Course,
+    exercise: Exercise,
+    things: Mapping[str, object],
+    source: Source | None,
+    examined: dict[str, Piece] | None = None,
+) -> Verdict:
     """Return what is true of an exercise, given the names that the learner's code binds, and its text if there is one.
 
-    Never raises for what the learner's code does.
+    `examined` keeps what was found of each name, for the further exercises on the same one: it is examined once. Never
+    raises for what the learner's code does.
     """
+    examined = {} if examined is None else examined
     pieces: list[Piece] = []
     for name in exercise.names:
         if name not in things:
@@ -36,8 +45,11 @@ def judge(course: Course, exercise: Exercise, things: Mapping[str, object], sour
         chosen = [each for each in exercise.properties if each in known]
         if exercise.properties and not chosen:
             continue
-        piece = check_part(subject, things[name], chosen, name)
-        pieces.append(piece)
+        if name not in examined:
+            examined[name] = check_part(subject, things[name], found_as=name)
+        whole = examined[name]
+        asked = [each for each in whole.properties if not chosen or each.property in chosen]
+        pieces.append(replace(whole, properties=asked))
     return Verdict.of(exercise, pieces) if source is None else not_own(Verdict.of(exercise, pieces), exercise, source)
 
 

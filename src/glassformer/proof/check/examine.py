@@ -69,23 +69,24 @@ def check_part(name: str, thing: object, only: Collection[str] = (), found_as: s
     Never raises for what the learner's code does: a problem that prevents all tests is part of the result.
     """
     place = found_as or getattr(thing, "__name__", name)
-    file = file_of(thing)
     problem, written, outcomes = None, not stub(thing), list[Outcome]()
-    with Calls({file} if file else set()) as calls:
-        try:
-            outcomes = examine(SUBJECTS[name], thing, only) if written else []
-        except NotWrittenError:
-            written = False
-        except SignatureError as found:
-            problem = f"The signature must be {DOCUMENTED[name].signature}; found {found}."
-        except CrashError as crash:
-            problem = f"On plain input it raises {crash_of(crash)}."
-        except SystemExit:
-            problem = f"{ENDED[0].upper()}{ENDED[1:]} called."
-        except Exception as error:  # what it gives no probe foresaw; the other pieces are probed all the same
-            problem = f"What it returns cannot be compared: {told(error)}."
-    for each in outcomes:
-        if each.state == "fails":
+    try:
+        outcomes = examine(SUBJECTS[name], thing, only) if written else []
+    except NotWrittenError:
+        written = False
+    except SignatureError as found:
+        problem = f"The signature must be {DOCUMENTED[name].signature}; found {found}."
+    except CrashError as crash:
+        problem = f"On plain input it raises {crash_of(crash)}."
+    except SystemExit:
+        problem = f"{ENDED[0].upper()}{ENDED[1:]} called."
+    except Exception as error:  # what it gives no probe foresaw; the other pieces are probed all the same
+        problem = f"What it returns cannot be compared: {told(error)}."
+    if fails := [each for each in outcomes if each.state == "fails"]:
+        file = file_of(thing)
+        with suppress(Exception), Calls({file} if file else set()) as calls:  # again, as recording calls is slow
+            examine(SUBJECTS[name], thing, only)
+        for each in fails:
             each.line = calls.line(each.property, thing)
     return Piece(name, place, first_line(thing), problem, written, outcomes)
 
