@@ -20,7 +20,7 @@ from statistics import linear_regression
 import torch
 from common import Row, arguments, begin, compare, fail, finish, markdown, peak
 
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern
 from glassformer.nn.mask import Mask
 from glassformer.nn.rules import ATTEND
 

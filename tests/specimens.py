@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import ATTEND, ModelConfig, Transformer
-from glassformer.base.order import RelativeConfig, RotaryConfig
+from glassformer.base.schemes import RelativeConfig, RotaryConfig
 from glassformer.fast.compiler import compiler
 from glassformer.fast.training import SWITCH
 from glassformer.nn.block import PLACEMENTS

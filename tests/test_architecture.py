@@ -47,7 +47,6 @@ def test_functions_are_short():
 
 
 CIRCLES = (
-    "data/config.py data/file_checks.py data/running/text_checks.py data/trajectories/checks.py",
     "train/recipe.py train/text_score.py train/pairs_data.py train/run_data.py "
     "train/text_data.py train/trajectory_data.py train/tasks/__init__.py train/tasks/labels.py "
     "train/tasks/pairs.py train/tasks/regression.py train/tasks/tags.py train/tasks/task.py train/tasks/text.py "

@@ -7,9 +7,9 @@ import logging
 import pytest
 import torch
 
-from glassformer.base import busy
-from glassformer.base.busy import ENOUGH, LOOK, LOOKS, STEPS, Crowding, share_of_threads, threads_to_use
+from glassformer.base import runtime as busy
 from glassformer.base.processors import SPINS, WAITING
+from glassformer.base.runtime import ENOUGH, LOOK, LOOKS, STEPS, Crowding, share_of_threads, threads_to_use
 
 
 @pytest.mark.parametrize(

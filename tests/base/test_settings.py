@@ -10,12 +10,10 @@ from importlib import import_module
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.order import RelativeConfig, RotaryConfig
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern, RelativeConfig, RotaryConfig
 from glassformer.base.settings import check, flat, like, meaning_of, nested, rule_of, setting
 from glassformer.data.config import DataConfig, TokenizerConfig
-from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import BeamSettings, Sampling
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.outputs import OUTPUTS
 from glassformer.nn.recipe import ModelRecipe

@@ -7,8 +7,7 @@ from dataclasses import fields
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.order import RelativeConfig, RotaryConfig
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern, RelativeConfig, RotaryConfig
 from glassformer.base.typed import annotations_of, expect, types_in
 from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.nn.config import ModelConfig, StackConfig

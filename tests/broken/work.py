@@ -18,7 +18,7 @@ def test_examples_are_trained_on(original):
     return lambda text: "train"
 
 
-@breaks("glassformer.data.rows:pad", "tests/data/test_batch.py")
+@breaks("glassformer.data.batch:pad", "tests/data/test_batch.py")
 def padding_is_not_marked(original):
     return lambda sequences: (original(sequences)[0], None)
 

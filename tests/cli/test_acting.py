@@ -112,7 +112,7 @@ def test_evaluate_refuses_what_would_change_nothing_or_the_task(actor, capsys, f
     assert told in said(capsys, "evaluate", actor, *flags)
 
 
-def test_actors_are_no_committee(actor, reader, capsys):
+def test_actors_are_no_ensemble(actor, reader, capsys):
     assert "Score each run by itself." in said(capsys, "evaluate", actor, reader)
 
 

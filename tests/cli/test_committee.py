@@ -19,7 +19,7 @@ from train.test_classifier import asked
 def trained(tmp_path_factory) -> list[str]:
     made: list[str] = []
     for seed in (1, 2):
-        folder = tmp_path_factory.mktemp("committee")
+        folder = tmp_path_factory.mktemp("ensemble")
         follow(start(asked(folder, training__seed=seed, training__steps=4), folder / "run"))
         made.append(str(folder / "run"))
     return made
@@ -48,7 +48,7 @@ def test_it_labels_and_is_scored(run, trained, monkeypatch):
         assert list(mean) == list(alone)
         assert mean == {label: (share + other[label]) / 2 for label, share in alone.items()}
     told = run("evaluate", *trained, "--json")
-    assert told.err == f"Scoring {trained[0]}, {trained[1]} as a committee on the test split of {trained[0]}.\n"
+    assert told.err == f"Scoring {trained[0]}, {trained[1]} as an ensemble on the test split of {trained[0]}.\n"
     assert {"accuracy", "macro_f1", "loss", "n", "labels", "confusion"} <= json.loads(told.out).keys()
     told = run("evaluate", *trained, "--split", "dev")
     assert "on the dev split of" in told.err
@@ -71,7 +71,7 @@ def test_several_that_write(run, trained_pairs, monkeypatch):
     answer = run("evaluate", *trained_pairs)
     assert (
         answer.err
-        == f"Scoring {trained_pairs[0]}, {trained_pairs[1]} as a committee on the test split of {trained_pairs[0]}.\n"
+        == f"Scoring {trained_pairs[0]}, {trained_pairs[1]} as an ensemble on the test split of {trained_pairs[0]}.\n"
         "decoding: float32, as decode.precision says; 1 thread, as OMP_NUM_THREADS says\n"
     )
 
@@ -81,7 +81,7 @@ def test_a_classifier_beside_one_that_writes(run, trained, trained_pairs, monkey
     for verb in ("translate", "evaluate", "generate"):
         answer = run(verb, trained_pairs[0], trained[0])
         assert (answer.code, answer.out) == (2, "")
-        assert "The members of a committee (an ensemble) must have the same `data." in answer.err
+        assert "The members of an ensemble must have the same `data." in answer.err
 
 
 def test_each_verb_hands_all_runs_on(run, session, a_run, monkeypatch):
@@ -98,7 +98,7 @@ def test_each_verb_hands_all_runs_on(run, session, a_run, monkeypatch):
     run("translate", "runs/old", "runs/other", "--average", "3")
     told = run("evaluate", "runs/old", "runs/other", "--average", "3")
     assert [(call[1], *call[-2:]) for call in session.calls] == [(a_run, 3, [other])] * 3
-    assert "runs/old, runs/other as a committee, the mean of their 3 newest checkpoints, on the test" in told.err
+    assert "runs/old, runs/other as an ensemble, the mean of their 3 newest checkpoints, on the test" in told.err
 
 
 def test_mistakes(run, refused, trained, a_run):

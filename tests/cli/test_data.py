@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from data.server import CONTENT, serving
-from glassformer.data.public import catalogue as names
-from glassformer.data.public.catalogue import DataFile, DataSet, Measured, catalogue
+from glassformer.data import catalogue as names
+from glassformer.data.catalogue import DataFile, DataSet, Measured, catalogue
 
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
@@ -26,7 +26,7 @@ def one(monkeypatch):
         )
         found = DataSet("plays", "Some plays", "free", "Anon, 1600", recipes, files)
         # The verb first: where this imports it, it must find the real catalogue, which it would keep.
-        for module in ("glassformer.cli.data", "glassformer.data.public.catalogue"):
+        for module in ("glassformer.cli.data", "glassformer.data.catalogue"):
             monkeypatch.setattr(f"{module}.catalogue", lambda: {"plays": found})
         yield server
 

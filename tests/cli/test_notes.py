@@ -54,7 +54,7 @@ def test_translate_says_how_it_decodes(trained, run, monkeypatch, tmp_path):
     assert " bfloat16 arithmetic; 1 thread, as OMP_NUM_THREADS says\n" in answer.err
 
 
-def test_a_committee_says_it_once(trained, run, tmp_path):
+def test_a_ensemble_says_it_once(trained, run, tmp_path):
     shutil.copytree(trained, other := tmp_path / "other")
     answer = run("generate", trained, str(other), "--prompt", "a b", "--json", "--decode.threads", "1")
     assert json.loads(answer.out)["prompt"] == "a b"

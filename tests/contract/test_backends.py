@@ -12,7 +12,7 @@ from torch import Tensor
 
 from glassformer import ATTEND, Mask
 from glassformer.base.errors import ConfigError
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern
 from specimens import FORWARD_ONLY, NO_BACKWARD, close, normal
 
 BACKENDS = [(rule, name) for rule, backends in ATTEND.items() for name in backends if name != "reference"]

@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from glassformer import ATTEND, Attention, Mask
 from glassformer.base.errors import ConfigError
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern
 from glassformer.nn.block import PLACEMENTS, Residual
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feed_forward import ACTIVATIONS, FeedForward

@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.data.batch import Batch, collate
+from glassformer.data.batch import Batch, check_ids, collate, pad
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import Tokenizers, build_tokenizers, encode_pairs
 from glassformer.data.features import pad_features
 from glassformer.data.kinds import LABEL
 from glassformer.data.pairs import Pair
-from glassformer.data.rows import check_ids, pad
 from glassformer.data.tokenizer import BLANK, BOS, EOS, PAD, SEP, ByteTokenizer
 
 IDS = st.lists(st.integers(6, 99), max_size=7)

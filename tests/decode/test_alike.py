@@ -11,7 +11,7 @@ from glassformer.decode.beam import beam_search
 from glassformer.decode.choose import chooser
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.generate import memories, read_anew
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from train.examples import SCHEMES, model, sequences
 
 WHICH = [0, 1, 0, 0, 2, 1, 0]

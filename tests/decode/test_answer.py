@@ -10,10 +10,9 @@ import torch
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.answer import USUAL, Answer, answer
-from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.generate import generate
 from glassformer.decode.hypotheses import Forced
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import BeamSettings, Sampling
 from train.examples import VOCAB, model, sequences
 
 LENGTHS = random.Random(1).sample(range(1, 20), 12)

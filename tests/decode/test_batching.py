@@ -14,7 +14,7 @@ from glassformer.decode.engine import Engine
 from glassformer.decode.filters import Context
 from glassformer.decode.generate import generate
 from glassformer.decode.requests import Limits, Request
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from glassformer.nn.positions import POSITIONS
 from specimens import ORDERS, PATTERNS, RULES, VOCAB, close, model
 

@@ -15,11 +15,11 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.answer import answer, answers
 from glassformer.decode.beam import Rule, beam_search, extend, length_penalty
-from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.filters import logit_bias, min_new_tokens, no_repeat_ngram
 from glassformer.decode.generate import Run
 from glassformer.decode.hypotheses import Beginning, Candidates, Hypothesis, Search
 from glassformer.decode.read_back import read_back
+from glassformer.decode.settings import BeamSettings
 from train.examples import SCHEMES, model, sequences
 
 

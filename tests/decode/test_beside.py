@@ -13,7 +13,7 @@ from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose import chooser
 from glassformer.decode.engine import Engine
 from glassformer.decode.requests import Limits, Request
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from glassformer.fast.decoding import for_decoding
 from specimens import VOCAB, model, native_cpp
 

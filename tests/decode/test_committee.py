@@ -8,8 +8,7 @@ import torch
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels, WordTokenizer
-from glassformer.decode.classify import label_probabilities
-from glassformer.decode.committee import Member, committee_probabilities, mean_by_name, shared_labels
+from glassformer.decode.labels import Member, ensemble_probabilities, label_probabilities, mean_by_name, shared_labels
 from train.examples import VOCAB, model, sequences
 
 ORDERS = (("bad", "good", "so"), ("so", "bad", "good"), ("bad", "good", "so"))
@@ -34,10 +33,10 @@ def test_the_mean_of_two_tables_by_hand():
     assert found.tolist() == [[0.3125, 0.1875, 0.5], [0.75, 0.25, 0.0]]
 
 
-def test_a_committee_of_one_is_its_model_to_the_last_bit():
+def test_a_ensemble_of_one_is_its_model_to_the_last_bit():
     one, texts = member(1), read(1)
     alone = label_probabilities(one.model, [text for (text,) in texts])
-    assert torch.equal(committee_probabilities([one], texts), alone.double())
+    assert torch.equal(ensemble_probabilities([one], texts), alone.double())
 
 
 def test_every_member_reads_its_own_ids_and_counts_alike():
@@ -49,7 +48,7 @@ def test_every_member_reads_its_own_ids_and_counts_alike():
         ]
         for place, each in enumerate(members)
     )
-    found = committee_probabilities(members, texts, batch_size=2)
+    found = ensemble_probabilities(members, texts, batch_size=2)
     torch.testing.assert_close(found, expected / 3, rtol=0, atol=1e-7)
     assert found.sum(-1).tolist() == pytest.approx([1.0] * 5, abs=1e-6)
 
@@ -57,10 +56,10 @@ def test_every_member_reads_its_own_ids_and_counts_alike():
 def test_the_order_of_the_members_changes_nothing():
     members = [member(seed, labels) for seed, labels in enumerate(ORDERS)]
     texts = read(3)
-    usual = committee_probabilities(members, texts)
+    usual = ensemble_probabilities(members, texts)
     for order in ((1, 2, 0), (2, 1, 0)):
         turned = [members[place] for place in order]
-        found = committee_probabilities(turned, [tuple(text[place] for place in order) for text in texts])
+        found = ensemble_probabilities(turned, [tuple(text[place] for place in order) for text in texts])
         columns = [shared_labels(turned).index(label) for label in shared_labels(members)]
         torch.testing.assert_close(found[:, columns], usual, rtol=0, atol=1e-12)
 
@@ -75,7 +74,7 @@ def test_the_order_of_the_members_changes_nothing():
     ids=["fewer", "more", "another"],
 )
 def test_other_labels_are_refused_by_name(labels, said):
-    with pytest.raises(ConfigError, match=f"of a committee .* must have the same labels; {said}"):
+    with pytest.raises(ConfigError, match=f"of an ensemble .* must have the same labels; {said}"):
         shared_labels([member(1), member(2, labels)])
 
 
@@ -86,4 +85,4 @@ def test_a_member_without_numbers_is_refused_by_name(count):
     with torch.no_grad():
         members[-1].model.head.bias[1] = torch.nan
     with pytest.raises(DataError, match=f"must be finite numbers; those of runs/{count - 1} are not"):
-        committee_probabilities(members, read(count))
+        ensemble_probabilities(members, read(count))

@@ -11,11 +11,10 @@ from glassformer.base.errors import ConfigError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.decode.answer import answer
-from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.choose import chooser, refuse_certain
 from glassformer.decode.constraints import Constraints
 from glassformer.decode.filters import Context, banned
-from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.settings import GREEDY, BeamSettings, Sampling
 from train.examples import model
 
 TEXT = "abcdz"

@@ -19,12 +19,11 @@ from glassformer.decode import constraints as constrained
 from glassformer.decode import installed
 from glassformer.decode.answer import answer
 from glassformer.decode.beam import beam_search
-from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.choose import chooser
 from glassformer.decode.constraints import Constraints
 from glassformer.decode.filters import Context
 from glassformer.decode.generate import generate
-from glassformer.decode.sampling import GREEDY
+from glassformer.decode.settings import GREEDY, BeamSettings
 from glassformer.decode.speculative import Tally, speculative
 from train.examples import model
 

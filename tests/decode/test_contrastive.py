@@ -12,7 +12,7 @@ from glassformer.decode.answer import answer
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.filters import banned, no_repeat_ngram
 from glassformer.decode.generate import begin_of, generate
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from train.examples import model, sequences
 
 

@@ -12,9 +12,9 @@ from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer, answer, answers
 from glassformer.decode.beam import beam_search, length_penalty, reading_layer
-from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.hypotheses import Hypothesis
 from glassformer.decode.read_back import pharaoh, read_back
+from glassformer.decode.settings import BeamSettings
 from train.examples import model, sequences
 
 

@@ -14,7 +14,7 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.choose import AT_ONCE, chooser, draw, filters_of, greedy, numbers, own_uniforms
 from glassformer.decode.filters import Context, banned, logit_bias
-from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.settings import GREEDY, Sampling
 from train.examples import VOCAB, model, sequences
 
 LAYOUTS = ["encoder-decoder", "decoder"]

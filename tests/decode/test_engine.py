@@ -14,7 +14,7 @@ from glassformer.decode.engine import Engine
 from glassformer.decode.filters import logit_bias
 from glassformer.decode.generate import generate
 from glassformer.decode.requests import Limits, Request
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from specimens import VOCAB, close, model
 
 

@@ -13,7 +13,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.decode import filters
 from glassformer.decode import filters as penalties
 from glassformer.decode.filters import Context
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 
 INF = math.inf
 NOBODY = Context([0], [[1]], [[]])

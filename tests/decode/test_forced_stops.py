@@ -12,9 +12,9 @@ from decode.test_forced import spelling
 from decode.test_stream import tokenizer
 from glassformer.data.tokenizer import TOKENIZERS, WordTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
-from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.constraints import Constraints, shown_of
 from glassformer.decode.hypotheses import Forced
+from glassformer.decode.settings import BeamSettings
 from glassformer.decode.stream import TextStream, search_texts, stop_of
 from train.examples import model
 

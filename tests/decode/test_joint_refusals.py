@@ -1,4 +1,4 @@
-"""What cannot write together, and what a committee is not asked for, is refused by rule and remedy."""
+"""What cannot write together, and what an ensemble is not asked for, is refused by rule and remedy."""
 
 from __future__ import annotations
 

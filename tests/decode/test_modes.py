@@ -9,16 +9,14 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels, WordTokenizer
 from glassformer.decode.answer import answer, answers, fill_blanks
 from glassformer.decode.beam import beam_search
-from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.choose import chooser
-from glassformer.decode.classify import label_probabilities
-from glassformer.decode.committee import Member, committee_probabilities
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.engine import Engine, warm_up
 from glassformer.decode.generate import generate
+from glassformer.decode.labels import Member, ensemble_probabilities, label_probabilities
 from glassformer.decode.read_back import read_back
 from glassformer.decode.requests import Request
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import BeamSettings, Sampling
 from glassformer.decode.speculative import speculative
 from glassformer.decode.stream import search_texts, write
 from glassformer.nn.ensemble import Ensemble
@@ -40,7 +38,7 @@ def searched(network):
 def one_of_two(network):
     """A classifier that answers with itself."""
     labels = Tokenizers(WORDS, Labels(("bad", "good", "so")))
-    return committee_probabilities([Member("a", network, labels), Member("b", network, labels)], [TEXT * 2])
+    return ensemble_probabilities([Member("a", network, labels), Member("b", network, labels)], [TEXT * 2])
 
 
 def batched(network):
@@ -72,7 +70,7 @@ CALLS = {
     "search_texts": ("encoder-decoder", searched),
     "read_back": ("encoder-decoder", lambda net: read_back(net, TEXT, answer(net, TEXT, max_new_tokens=2))),
     "label_probabilities": ("classify", lambda net: label_probabilities(net, TEXT)),
-    "committee_probabilities": ("classify", one_of_two),
+    "ensemble_probabilities": ("classify", one_of_two),
     "Engine": ("decoder", batched),
     "Joint": ("decoder", lambda net: [*generate(Ensemble([net, net]), prompts=TEXT, max_new_tokens=2)]),
 }

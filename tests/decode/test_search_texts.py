@@ -13,10 +13,10 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer, Tokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.beam import beam_search
-from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.constraints import Constraints
 from glassformer.decode.filters import unwritten
 from glassformer.decode.hypotheses import Forced
+from glassformer.decode.settings import BeamSettings
 from glassformer.decode.stream import Piece, TextStream, goes_on, search_texts, stop_of, write
 from glassformer.nn.transformer import Transformer
 from train.examples import model, sequences

@@ -13,7 +13,7 @@ from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.choose import chooser
 from glassformer.decode.filters import Context, no_repeat_ngram
 from glassformer.decode.generate import generate
-from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.settings import GREEDY, Sampling
 from glassformer.decode.speculative import Guess, LookupDraft, Reader, Tally, Text, Wanted, followed, same, speculative
 from train.examples import model, sequences
 

@@ -12,7 +12,7 @@ from decode.test_speculative import written
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.choose import shares
 from glassformer.decode.filters import Context, logit_bias
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from glassformer.decode.speculative import Guess, Tally, settle, speculative
 from train.examples import model
 

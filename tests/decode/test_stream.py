@@ -12,7 +12,7 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
 from glassformer.decode.choose import chooser
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from glassformer.decode.stream import Piece, TextStream, goes_on, write
 from train.examples import model, sequences
 

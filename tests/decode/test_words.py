@@ -15,12 +15,11 @@ from glassformer.data.tokens.exported import adopt
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
 from glassformer.decode.answer import answer, answers
 from glassformer.decode.beam import beam_search
-from glassformer.decode.beam_settings import BeamSettings
 from glassformer.decode.choose import chooser
 from glassformer.decode.constraints import Constraints, banned_texts, begins_with, can_spell, matches
 from glassformer.decode.filters import Context, banned
 from glassformer.decode.generate import generate
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import BeamSettings, Sampling
 from glassformer.decode.stream import TextStream, check_stops
 from train.examples import model, sequences
 

@@ -10,7 +10,7 @@ import torch
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.decode.choose import chooser, greedy, own_uniforms
 from glassformer.decode.filters import Context, without
-from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.settings import GREEDY, Sampling
 from glassformer.fast.graphs import REFUSED, ahead_of
 
 FORBIDS = chooser(GREEDY, [without([0])])

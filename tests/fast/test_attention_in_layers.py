@@ -10,7 +10,7 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from glassformer.base.errors import ConfigError, ResourceError
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern
 from glassformer.fast import attention as native_attention
 from glassformer.fast import for_training, native
 from glassformer.nn.attention import Attention

@@ -13,7 +13,7 @@ from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.choose import chooser, greedy
 from glassformer.decode.filters import ByLogits, logit_bias, without
 from glassformer.decode.generate import generate
-from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.settings import GREEDY, Sampling
 from glassformer.fast import graphs as machine
 from glassformer.fast.decoding import KERNELS
 from glassformer.fast.graphs import REHEARSALS, ahead_of

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from glassformer import Batch, ModelConfig, StackConfig, Transformer
-from glassformer.data.rows import pad
+from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.lens.roles.probe import Pairs, Probe, decoder_rows, next_of_answer, pairs_probe
 from glassformer.train.loop import train_steps

@@ -8,8 +8,7 @@ import torch
 from glassformer import diagnose, trace
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import SPECIALS
-from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import BeamSettings, Sampling
 from glassformer.lens.ablate import silence
 from glassformer.lens.patch import Input, patch
 from glassformer.lens.roles.diagnosis import usual_outputs
@@ -27,7 +26,7 @@ ROWS = ([9, 8, 7], [11, 8, 7])
 @pytest.fixture(autouse=True)
 def known(monkeypatch):
     """A device without float64 is known by its kind."""
-    monkeypatch.setattr("glassformer.base.wide.WITHOUT", (DEVICE.type,))
+    monkeypatch.setattr("glassformer.base.tensors.WITHOUT", (DEVICE.type,))
 
 
 def both(shape, work):

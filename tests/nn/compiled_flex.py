@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern
 from glassformer.nn.flex import _adding, blocks_of, compiled
 from glassformer.nn.mask import Mask
 from glassformer.nn.rules import ATTEND

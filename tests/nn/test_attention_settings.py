@@ -7,7 +7,7 @@ import pytest
 from glassformer import StackConfig, Transformer
 from glassformer.base.contradictions import ADDS_TO_SCORES
 from glassformer.base.errors import ConfigError
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern
 from glassformer.data.kinds import LAYOUTS
 from glassformer.nn.positions import POSITIONS, Positions
 from glassformer.nn.recipe import ModelRecipe

@@ -10,7 +10,7 @@ import pytest
 
 from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.base.errors import ConfigError
-from glassformer.base.order import RelativeConfig, RotaryConfig
+from glassformer.base.schemes import RelativeConfig, RotaryConfig
 from specimens import SHAPES, config, stack
 
 COUNTS = [

@@ -8,7 +8,7 @@ import pytest
 
 from glassformer import Transformer
 from glassformer.base.errors import ConfigError
-from glassformer.base.order import RelativeConfig, RotaryConfig
+from glassformer.base.schemes import RelativeConfig, RotaryConfig
 from glassformer.data.kinds import LAYOUTS
 from glassformer.nn.recipe import ModelRecipe
 from specimens import config

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern
 from glassformer.nn.mask import Mask
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from torch import nn
 from glassformer import ATTEND, Attention, Mask, Transformer, observe
 from glassformer.base.contradictions import SHOWS_WEIGHTS
 from glassformer.base.errors import ConfigError
-from glassformer.base.order import RelativeConfig
+from glassformer.base.schemes import RelativeConfig
 from glassformer.nn.mask import ValueBias
 from glassformer.nn.positions import POSITIONS, Sizes, bucket
 from specimens import close, config, gradients, model, padded, scramble, tokens

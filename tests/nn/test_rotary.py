@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Attention, Mask
-from glassformer.base.order import LAYOUTS, SCALINGS, RotaryConfig
+from glassformer.base.schemes import LAYOUTS, SCALINGS, RotaryConfig
 from glassformer.nn.positions import POSITIONS, ROTARY_LAYOUTS, ROTARY_SCALINGS, Sizes, rotate
 from specimens import ROTARY, close, model, scramble, tokens
 

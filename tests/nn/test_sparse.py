@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Mask
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern
 from glassformer.nn.rules import pick
 from glassformer.nn.sparse import LEAST, ROWS, parts_of, pays
 from nn.largest import largest

@@ -20,7 +20,7 @@ from glassformer import (
     preset,
 )
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.data.rows import check_ids, pad
+from glassformer.data.batch import check_ids, pad
 from glassformer.nn.ensemble import Ensemble
 from glassformer.nn.feed_forward import FeedForward, GatedFeedForward
 from specimens import config, model, production

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.data.rows import pad
+from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD
 from glassformer.decode.beam import beam_search
 from glassformer.decode.choose import chooser, pick
 from glassformer.decode.generate import generate
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from glassformer.proof.laws.hugging_face import bart_pair, carry_over, gpt2, marian_pair, tables
 from glassformer.proof.laws.law import VOCAB, Setting
 from train.examples import sequences

@@ -9,7 +9,7 @@ from glassformer.decode import filters
 from glassformer.decode import filters as penalties
 from glassformer.decode.choose import chooser
 from glassformer.decode.filters import Context
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 
 theirs = pytest.importorskip("transformers.generation.logits_process", reason="transformers is not installed")
 

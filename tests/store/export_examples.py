@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from glassformer import Transformer
-from glassformer.base.order import RotaryConfig
+from glassformer.base.schemes import RotaryConfig
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, Tokenizer
 from glassformer.data.tokens.vocabulary import BLANK, BOS, PAD, SEP, UNK

@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 from glassformer import ModelConfig, StackConfig
 from glassformer.base.errors import GlassformerError, ResourceError
-from glassformer.base.order import RelativeConfig, RotaryConfig
+from glassformer.base.schemes import RelativeConfig, RotaryConfig
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS
 from glassformer.nn.feed_forward import ACTIVATIONS
 from glassformer.nn.outputs import Classify, Lm

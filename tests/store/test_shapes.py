@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import GlassformerError
-from glassformer.base.order import RotaryConfig
+from glassformer.base.schemes import RotaryConfig
 from glassformer.store.export import write_pretrained
 from glassformer.store.pretrained import read_pretrained
 from store.export_examples import GPT2, LLAMA, NEOX, READING, decoder, tokenizer

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from glassformer.base.errors import CheckpointError, ConfigError, DataError
 from glassformer.data.batch import Batch
 from glassformer.decode.answer import answer
-from glassformer.decode.classify import label_probabilities
 from glassformer.decode.generate import generate
+from glassformer.decode.labels import label_probabilities
 from glassformer.store.checkpoint import load
 from glassformer.train.finished.use import answer_lines, evaluate, translate
 from glassformer.train.run.beginning import model_config, prepare

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from glassformer import Batch, train_steps
-from glassformer.base.busy import Crowding
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.base.runtime import seeded, stream_of, threads_kept
+from glassformer.base.runtime import Crowding, seeded, stream_of, threads_kept
 from glassformer.train.objective import OBJECTIVES
 from glassformer.train.ranks.distributed import ALONE
 from glassformer.train.ranks.team import team_of

@@ -1,10 +1,10 @@
-"""Looking up names in a dictionary, with errors that list the known names and suggest the most similar one."""
+"""Names in dictionaries: looked up with errors that suggest the most similar one, and refused twice in one object."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.typed import came
@@ -38,3 +38,15 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     text = "Known: " + ", ".join(repr(each) for each in names) + "."
     nearest = get_close_matches(name, names, n=1, cutoff=0.5)
     return f"{text} Did you mean {nearest[0]!r}?" if nearest else text
+
+
+# Refusing JSON objects with repeated keys, of which Python's reader would silently keep the last value.
+
+
+def refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dict from key-value pairs, as `object_pairs_hook` of `json`. Errors: `ValueError` for a repeated key."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"key {next(name for name in names if names.count(name) > 1)[:60]!r} is given twice")
+    return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.base.shapes import Tensor
+from glassformer.base.shapes import Float, Tensor
 from glassformer.base.typed import came
 
 IDS = (torch.int64, torch.int32)
@@ -139,3 +139,19 @@ def check_function(name: str, given: object, owner: str, such_as: str) -> None:
     """Raise `ConfigError` unless `given` can be called."""
     if not callable(given):
         raise ConfigError(f"{name} of {owner} must be a function; got {came(given)}. Try {such_as}.")
+
+
+# Converting tensors to float64, which not every device supports.
+
+WITHOUT = ("mps",)
+"""Device types without float64."""
+
+
+def in_float64(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Convert to float64: on the same device, or on the CPU if the device has no float64."""
+    return (x.cpu() if x.device.type in WITHOUT else x).double()
+
+
+def widest(device: torch.device) -> torch.dtype:
+    """float64 if the device has it, else float32."""
+    return torch.float32 if device.type in WITHOUT else torch.float64

@@ -1,4 +1,4 @@
-"""`glassformer evaluate RUN ...`: score the answers of a run, or of a committee of several."""
+"""`glassformer evaluate RUN ...`: score the answers of a run, or of an ensemble of several."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(arguments: Arguments) -> int:
     from glassformer.train.finished.use import evaluate
 
     named = changes.get("data.test_text")
-    who = f"{', '.join(map(str, [folder, *others]))} as a committee" if others else str(folder)
+    who = f"{', '.join(map(str, [folder, *others]))} as an ensemble" if others else str(folder)
     which = f", the mean of {'their' if others else 'its'} {average} newest checkpoints," if average else ""
     usual = f"the {split} split of {folder}" if others else f"its {split} split"
     by_length = "by-length" in arguments.options

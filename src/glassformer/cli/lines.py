@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from glassformer.base.errors import ConfigError, DataError, GlassformerError
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
-from glassformer.data.lines import HasLines, bounded_lines, decoded
-from glassformer.data.records import FIRST_KEY, object_in, text_in
+from glassformer.data.lines import FIRST_KEY, HasLines, bounded_lines, decoded, object_in, text_in
 from glassformer.data.tokens.vocabulary import lacking
 from glassformer.train.recipe import Recipe
 from glassformer.train.sample_lengths import Untrained, in_words, untrained_field

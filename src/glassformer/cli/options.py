@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from glassformer.base.settings import meaning_of
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from glassformer.serve.settings import ServeConfig
 
 

@@ -13,7 +13,7 @@ from glassformer.cli.runs import existing_run, recipe_of
 from glassformer.cli.settings import converted, flag_of
 from glassformer.cli.terminal import say
 from glassformer.cli.verbs import VERBS
-from glassformer.decode.beam_settings import BeamSettings
+from glassformer.decode.settings import BeamSettings
 from glassformer.serve.settings import KEY, ServeConfig, open_socket
 from glassformer.train.recipe import Recipe, override
 

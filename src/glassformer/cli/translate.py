@@ -1,4 +1,4 @@
-"""`glassformer translate RUN ...`: read lines, write an answer to each. Several runs answer as a committee."""
+"""`glassformer translate RUN ...`: read lines, write an answer to each. Several runs answer as an ensemble."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 from glassformer.base.errors import ConfigError, all_of
 from glassformer.cli.settings import flag_of
 from glassformer.data.config import DataConfig
-from glassformer.decode.beam_settings import BeamSettings
+from glassformer.decode.settings import BeamSettings
 from glassformer.train.recipe import Recipe, classic, load_recipe, override
 from glassformer.train.settings import DecodeConfig
 from glassformer.train.tasks import task_of

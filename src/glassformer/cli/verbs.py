@@ -95,7 +95,7 @@ VERBS: dict[str, Verb] = {
         tuple(name for name in SECTIONS if name != "tokenizer"),
     ),
     "evaluate": Verb(
-        "score a run, or a committee of runs, on the test split",
+        "score a run, or an ensemble of runs, on the test split",
         "RUN",
         "Score the best checkpoint of a run: it answers every source by itself, and the answers are compared with the "
         "targets. exact_match: share of answers that are entirely right. token_accuracy: share of right tokens. loss: "
@@ -106,8 +106,8 @@ VERBS: dict[str, Verb] = {
         "text: nothing is generated; loss and perplexity of the whole text, bits per byte and per character, and "
         "word_perplexity: e to the loss of a whole word, all its tokens together, so it is large for characters. "
         "--data.text FILE scores another text. Losses are those of the weights as trained, whatever decode.precision. "
-        "Several RUNs, of one kind and with the same labels or vocabularies, are scored as a committee (an ensemble "
-        "that averages their probabilities) on the split of the first; their folders are not written to.",
+        "Several RUNs, of one kind and with the same labels or vocabularies, are scored as an ensemble "
+        "(the mean of their probabilities) on the split of the first; their folders are not written to.",
         (SPLIT, AVERAGE, BY_LENGTH, JSON),
         ("data", "decode"),
         many=True,
@@ -120,7 +120,7 @@ VERBS: dict[str, Verb] = {
         "numbers that depend only on the seed and the number of the text. A line --- separates several texts. A text "
         "longer than the context goes on from its end: a full context drops its first quarter. With --beam a text "
         "appears when it is found, and the context holds prompt and text. Several RUNs with the "
-        "same vocabularies write as a committee (ensemble): each token by the mean of their probabilities.",
+        "same vocabularies write as an ensemble: each token by the mean of their probabilities.",
         GENERATING,
         ("decode",),
         many=True,
@@ -129,7 +129,7 @@ VERBS: dict[str, Verb] = {
         "translate, or answer, line by line",
         "RUN",
         "Read lines from standard input, write one answer for each to standard output. A blank line stays blank. "
-        "Several RUNs with the same vocabularies answer as a committee (an ensemble): each token by the mean of their "
+        "Several RUNs with the same vocabularies answer as an ensemble: each token by the mean of their "
         "probabilities, which is more often right than one model, as a rule.",
         (
             BEAM,

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from glassformer.base.errors import DataError
-from glassformer.base.wide import in_float64
+from glassformer.base.tensors import in_float64
 from glassformer.control.world import World
 from glassformer.data.trajectories.episodes import Episodes, Floats
 from glassformer.data.trajectories.settings import PLACES

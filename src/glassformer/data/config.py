@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, fields
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup, suggestion
-from glassformer.base.settings import check, setting
+from glassformer.base.settings import Rule, check, setting
 from glassformer.data.kinds import EQUAL_LENGTHS, KINDS, LAYOUTS, MADE, PAIRED, PAIRS, Kind, readers, unused
-from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXTS
+from glassformer.data.lines import no_such_file
+from glassformer.data.running.text_settings import (
+    CORRUPTIONS,
+    MOST_WINDOW,
+    OBJECTIVES,
+    ORDERS,
+    TEXT,
+    TEXT_LAYOUTS,
+    TEXTS,
+)
 from glassformer.data.tokens.vocabulary import MOST_ENTRIES
+from glassformer.data.trajectories.settings import MOST_EPISODES, MOST_STEPS, ROOMS, TRAJECTORIES
 
 SPLITS = ("train", "dev", "test")
 MOST_PAIRS = {"train_size": 10_000_000, "dev_size": 1_000_000, "test_size": 1_000_000}
@@ -132,10 +143,6 @@ class DataConfig:
     """Trajectories: discount factor of the returns-to-go, per step."""
 
     def __post_init__(self) -> None:
-        from glassformer.data.file_checks import check_files, check_names
-        from glassformer.data.running.text_checks import check_text
-        from glassformer.data.trajectories.checks import check_trajectories
-
         check(self, "data")
         kind = kind_of(self.task)
         if self.layout not in LAYOUTS:
@@ -264,3 +271,154 @@ class TokenizerConfig:
                     f"the bytes and the 6 special tokens. Set tokenizer.vocab_size to at least {least}, or use "
                     "tokenizer.kind = 'byte'."
                 )
+
+
+# Check the files that a data config names: none for tasks that read none, and one way to name those of a split.
+
+
+def check_names(config: DataConfig) -> None:
+    """Refuse empty names: an empty path is the current folder, and no column has an empty name."""
+    files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
+    columns = ("text_column", "label_column", "source_field", "target_field")
+    whats = dict.fromkeys(files, "file") | dict.fromkeys(columns, "column") | {"field": "field"}
+    for name in [name for name in whats if getattr(config, name) == ""]:
+        raise ConfigError(f"data.{name} must name a {whats[name]}; got ''. Give a name, or remove data.{name}.")
+
+
+def check_files(config: DataConfig) -> None:
+    """Refuse files that the task does not read, and two ways to name those of one split."""
+    for split in SPLITS:
+        tsv, source, target = config.files(split)
+        given = [f"data.{name}" for name, path in named(split, tsv, source, target) if path is not None]
+        if given and config.task == TEXT:
+            raise ConfigError(
+                f"data.task={TEXT!r} reads running text and no pairs, but {given[0]} is set. Set "
+                f"data.{TEXTS[split]} to the text instead, or data.task to {PAIRS!r}."
+            )
+        if given and not config.kind.files:
+            raise ConfigError(
+                f"data.task={config.task!r} makes its own pairs and reads no files, but {given[0]} is set. "
+                f"Remove {given[0]}, or set data.task = {PAIRS!r}."
+            )
+        if config.kind.files == 1 and (source or target):
+            raise ConfigError(
+                f"data.task={config.task!r} reads one file per split, but {given[0]} is set. Set data.{split} instead."
+            )
+        if tsv is not None and len(given) > 1:
+            raise ConfigError(
+                f"The {split} pairs come from one file or from two, but {' and '.join(given)} are set. "
+                f"Keep data.{split} (one file with TABs), or both data.{split}_source and data.{split}_target."
+            )
+        if (source is None) != (target is None):
+            missing = f"data.{split}_source" if source is None else f"data.{split}_target"
+            raise ConfigError(f"Parallel files come in pairs: {given[0]} is set, {missing} is not. Set {missing}.")
+
+
+def refuse_missing(config: DataConfig) -> None:
+    """Raise `DataError` for a file to train on that does not exist; before torch is imported, which takes seconds."""
+    for split in ("train", "dev"):
+        for name in (split, f"{split}_source", f"{split}_target", TEXTS[split]):
+            path = getattr(config, name)
+            try:
+                os.lstat(path or ".")
+            except FileNotFoundError:
+                raise no_such_file(path) from None
+            except (OSError, ValueError):  # what else is wrong is told where it is read
+                continue
+
+
+def named(split: str, tsv: str | None, source: str | None, target: str | None) -> list[tuple[str, str | None]]:
+    """The settings that may name the files of a split, and what each names."""
+    return [(split, tsv), (f"{split}_source", source), (f"{split}_target", target)]
+
+
+# Check the settings of running text, each by itself and together.
+
+
+def check_text(config: DataConfig) -> None:
+    """Refuse impossible settings. Errors: `ConfigError` naming the setting and the way out."""
+    if config.task != TEXT:
+        if config.layout in TEXT_LAYOUTS:
+            raise ConfigError(
+                f"data.layout={config.layout!r} is for running text; got data.task={config.task!r}. "
+                f"Set data.task={TEXT!r}, or choose another layout."
+            )
+        return
+    needed = lookup(OBJECTIVES, config.objective, "data.objective")
+    if config.layout != needed:
+        raise ConfigError(
+            f"data.objective={config.objective!r} needs data.layout={needed!r}; got {config.layout!r}. "
+            f"Set data.layout={needed!r}, or choose another data.objective."
+        )
+    lookup(dict.fromkeys(ORDERS), config.order, "data.order")
+    check_numbers(config)
+    check_documents(config)
+    check_corruption(config)
+
+
+def check_numbers(config: DataConfig) -> None:
+    """Refuse sizes and shares outside their bounds."""
+    Rule(2, MOST_WINDOW).check("data.window", config.window, 256, whole=True)
+    if config.stride is not None and config.stride > config.window:
+        raise ConfigError(
+            f"data.stride must be at most data.window ({config.window}), or tokens between two windows would never be "
+            f"scored; got {config.stride}. Try stride={config.window}."
+        )
+    has_spans = config.objective in CORRUPTIONS["mean_span"]  # otherwise its default may exceed a window
+    if has_spans and not (1 <= config.mean_span <= config.window and math.isfinite(config.mean_span)):
+        raise ConfigError(
+            f"data.mean_span must be from 1 to data.window ({config.window}) tokens; got {config.mean_span}. "
+            f"Try mean_span={min(3, config.window)}."
+        )
+
+
+def check_documents(config: DataConfig) -> None:
+    """Refuse a document mask if the text or the layout has none."""
+    if not config.document_mask:
+        return
+    if config.documents is False:
+        raise ConfigError(
+            "data.document_mask keeps attention inside each document, but data.documents=False joins all documents "
+            "into one text. Set documents=True, or document_mask=False."
+        )
+    if config.layout not in TEXT_LAYOUTS:
+        raise ConfigError(
+            f"data.document_mask is only for the layouts {' and '.join(TEXT_LAYOUTS)}; got "
+            f"data.layout={config.layout!r}. Set document_mask=False."
+        )
+
+
+def check_corruption(config: DataConfig) -> None:
+    """Refuse a setting of another objective, which would be silently ignored."""
+    for name, objectives in CORRUPTIONS.items():
+        value = getattr(config, name)
+        if config.objective not in objectives and value != getattr(type(config), name):
+            raise ConfigError(
+                f"data.{name} belongs to the {'objectives' if len(objectives) > 1 else 'objective'} "
+                f"{', '.join(objectives)}; got data.{name}={value!r} with data.objective={config.objective!r}, which "
+                f"does not use it. Remove data.{name}."
+            )
+
+
+# Check the settings of trajectories, each by itself and together.
+
+
+def check_trajectories(config: DataConfig) -> None:
+    """Refuse impossible settings. Errors: `ConfigError` naming the setting and the way out."""
+    if config.task != TRAJECTORIES:
+        return
+    Rule(most=MOST_STEPS).check("data.window", config.window, 256, whole=True)
+    for name in MOST_PAIRS:
+        Rule(most=MOST_EPISODES).check(f"data.{name}", getattr(config, name), 1, whole=True)
+    if config.train is None and config.dev_share != DataConfig.dev_share:
+        raise ConfigError(
+            f"data.dev_share holds out the end of data.train; got data.dev_share={config.dev_share} and no data.train. "
+            "Remove data.dev_share, or set data.train to a file of episodes."
+        )
+    if config.environment == "":
+        raise ConfigError("data.environment must name an environment; got ''. Give a name, or remove data.environment.")
+    if config.train is None and config.environment != ROOMS:
+        raise ConfigError(
+            f"Only data.environment={ROOMS!r} makes its own episodes; got data.environment={config.environment!r} and "
+            "no data.train. Set data.train to a file of episodes."
+        )

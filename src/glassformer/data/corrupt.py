@@ -23,11 +23,10 @@ from numpy.typing import NDArray
 from glassformer.base.errors import DataError
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Tensor
-from glassformer.data.batch import Batch
+from glassformer.data.batch import Batch, pad
 from glassformer.data.corrupt_lengths import n_hidden, n_spans
-from glassformer.data.rows import pad
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, SPECIALS, Tokenizer
-from glassformer.data.tokens.whole_words import NO_WORD
+from glassformer.data.tokens.words import NO_WORD
 
 
 class Coins:

@@ -21,8 +21,7 @@ from typing import NamedTuple
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.registry import suggestion
-from glassformer.data.lines import Opened, lines_of, opened
-from glassformer.data.records import is_json, records_of, text_in, value_in
+from glassformer.data.lines import Opened, is_json, lines_of, opened, records_of, text_in, value_in
 
 
 class Pair(NamedTuple):

@@ -16,12 +16,11 @@ from typing import NamedTuple
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.registry import suggestion
 from glassformer.data.config import DataConfig
-from glassformer.data.lines import lines_of, opened
+from glassformer.data.lines import is_json, lines_of, opened, records_of, value_in
 from glassformer.data.pairs import ARRAY, JSON_LINES, TABLE, Columns, Loaded, Origin, Pair, by_name
-from glassformer.data.records import is_json, records_of, value_in
 from glassformer.data.synthetic import below, hashed, split_of
 from glassformer.data.tokens.vocabulary import Tokenizer, utf8
-from glassformer.data.tokens.whole_words import NO_WORD
+from glassformer.data.tokens.words import NO_WORD
 
 DOCUMENT = "-DOCSTART-"
 REMEDY = "Set data.text_column and data.label_column to those of words and tags"

@@ -10,16 +10,15 @@ import torch
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.typed import expect
-from glassformer.data.rows import pad
+from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import BLANK, EOS, SEP
 from glassformer.decode.beam import beam_search, length_penalty
-from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.choose import chooser, filters_of
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.filters import Context, Filter, check_numbers, forbid, without
 from glassformer.decode.generate import Emitted, check_sources, check_writes, generate
 from glassformer.decode.hypotheses import Forced, Hypothesis, check_forced
-from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling
 from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 

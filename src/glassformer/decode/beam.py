@@ -78,7 +78,7 @@ def reading_layer(model: Transformer) -> str:
 
 @contextmanager
 def reading(model: Transformer) -> Generator[Reading]:
-    """Inside the `with`, collect the weights of `reading_layer`; for a committee, the mean over its members.
+    """Inside the `with`, collect the weights of `reading_layer`; for an ensemble, the mean over its members.
 
     The model's results are equal bit by bit to those without it.
     """

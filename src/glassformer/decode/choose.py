@@ -13,11 +13,11 @@ import torch
 
 from glassformer.base.errors import ConfigError, RowError, all_of
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.base.wide import in_float64
+from glassformer.base.tensors import in_float64
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode import filters
 from glassformer.decode.filters import Choose, Context, Filter, Named, check_numbers, unbounded
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 
 
 def names_of(steps: Sequence[Filter]) -> list[str]:

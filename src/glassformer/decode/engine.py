@@ -16,7 +16,7 @@ import torch
 
 from glassformer.base.errors import BusyError, ConfigError, DataError
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.data.rows import pad
+from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.filters import Choose, Context
 from glassformer.decode.generate import begin_of, check_context, check_writes

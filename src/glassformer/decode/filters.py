@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 
 from glassformer.base.errors import ConfigError, DataError, RowError
-from glassformer.base.recording import constant
 from glassformer.base.shapes import Bool, Float, Int, Tensor
+from glassformer.base.tracing import constant
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
 
 

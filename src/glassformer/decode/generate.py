@@ -10,7 +10,7 @@ import torch
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.base.typed import came, is_of
-from glassformer.data.rows import check_ids, pad
+from glassformer.data.batch import check_ids, pad
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.choose import greedy
 from glassformer.decode.filters import Choose, Context, ends_with

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.rows import pad
+from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import Answer
 from glassformer.decode.beam import reading

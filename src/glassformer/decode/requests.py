@@ -9,7 +9,7 @@ from typing import NamedTuple
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.settings import in_digits
 from glassformer.base.typed import is_of
-from glassformer.data.rows import check_ids
+from glassformer.data.batch import check_ids
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.choose import greedy
 from glassformer.decode.filters import Choose

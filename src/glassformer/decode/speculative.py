@@ -12,12 +12,12 @@ import torch
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.data.rows import pad
+from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose import own_uniforms, pick, shares
 from glassformer.decode.filters import Context, Filter, ends_alike
 from glassformer.decode.generate import Emitted, Rows, Stop, begin_of, begin_rows, check_context, check_writes, memories
-from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.settings import GREEDY, Sampling
 from glassformer.nn.cache import Cache
 from glassformer.nn.ensemble import members_of
 from glassformer.nn.observe import Evaluation

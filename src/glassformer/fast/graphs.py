@@ -16,8 +16,8 @@ from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 
-from glassformer.base.recording import Constants, as_recorded
 from glassformer.base.shapes import Float, Int, Tensor
+from glassformer.base.tracing import Constants, as_recorded
 from glassformer.decode.choose import Chooser, draw, greedy, own_uniforms
 from glassformer.decode.filters import ByLogits, Choose, Context
 from glassformer.decode.generate import Emitted, Rows, Run, Stop, forward, read_first

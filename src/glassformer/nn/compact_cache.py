@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Int8, Num, Tensor
 from glassformer.nn.attention import LayerCache
 from glassformer.nn.cache import Cache, Claimable, Fixed, FixedCache, Growing, Once

@@ -13,9 +13,8 @@ from typing import Any
 
 from glassformer.base.contradictions import MODEL, STACK, ignored, refuse
 from glassformer.base.errors import ConfigError
-from glassformer.base.order import MOST_PLACES, MOST_WIDE, RelativeConfig, RotaryConfig
-from glassformer.base.pattern import Pattern
 from glassformer.base.registry import suggestion
+from glassformer.base.schemes import MOST_PLACES, MOST_WIDE, Pattern, RelativeConfig, RotaryConfig
 from glassformer.base.settings import Flat, annotations_of, built, check, flat, like, parse, rule_of, setting
 from glassformer.nn.deepnorm import DeepNorm, deepnorm
 from glassformer.nn.outputs import Lm, Output, output_from_dict, output_to_dict

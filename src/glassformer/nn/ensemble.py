@@ -213,7 +213,7 @@ def check_members(members: Sequence[Transformer]) -> None:
         if not isinstance(config.head, Lm):
             raise ConfigError(
                 f"The members of an ensemble that writes must have head=Lm(); member {place} (counted "
-                f"from 0) has head {config.head.kind!r}. For classifiers, use committee_probabilities()."
+                f"from 0) has head {config.head.kind!r}. For classifiers, use ensemble_probabilities()."
             )
         parameter, stacks = next(each.parameters()), [getattr(config, side) for side in SIDES]
         kinds.append(

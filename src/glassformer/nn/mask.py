@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import check_keep
 from glassformer.base.typed import came

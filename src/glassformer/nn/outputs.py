@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass
 from typing import Any, ClassVar
 
-from glassformer.base.order import MOST_WIDE
 from glassformer.base.registry import lookup
+from glassformer.base.schemes import MOST_WIDE
 from glassformer.base.settings import built, check, like, setting
 
 

@@ -18,10 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from glassformer.base.order import RelativeConfig, RotaryConfig
-from glassformer.base.recording import constant
+from glassformer.base.schemes import RelativeConfig, RotaryConfig
 from glassformer.base.shapes import Bool, Float, Int, Tensor
-from glassformer.base.wide import widest
+from glassformer.base.tensors import widest
+from glassformer.base.tracing import constant
 from glassformer.nn.mask import Mask, ValueBias
 
 

@@ -35,8 +35,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from glassformer.base.order import RotaryConfig
 from glassformer.base.registry import lookup
+from glassformer.base.schemes import RotaryConfig
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.outputs import Lm, Tag
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from glassformer.base.contradictions import differs
 from glassformer.base.errors import ConfigError
-from glassformer.base.order import MOST_WIDE
+from glassformer.base.schemes import MOST_WIDE
 from glassformer.base.settings import Section, check, flat, nested, setting
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.outputs import Classify, Lm, Output, Regress, Tag

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from glassformer.base.pattern import Pattern
+from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.nn.backends import Normalise, matmul, softmax
 from glassformer.nn.mask import Lowered, Mask, lower, refuse

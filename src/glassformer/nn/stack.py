@@ -12,8 +12,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.base.pattern import Pattern
 from glassformer.base.registry import lookup
+from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import check_beside, check_documents, check_keep, check_prefix, check_shape
 from glassformer.nn.attention import Attention, LayerCache

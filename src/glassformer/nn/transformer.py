@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import nn
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.pattern import Pattern
 from glassformer.base.registry import lookup
+from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import check_read
 from glassformer.base.typed import expect

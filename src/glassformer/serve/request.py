@@ -17,7 +17,7 @@ from glassformer.base.registry import suggestion
 from glassformer.data.tokens.vocabulary import utf8
 from glassformer.decode.constraints import Constraint, States, of_regex, of_schema
 from glassformer.decode.filters import Filter
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from glassformer.serve import trial
 from glassformer.serve.http import RefusalError, no_model
 from glassformer.serve.settings import ServeConfig

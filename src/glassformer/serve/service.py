@@ -22,7 +22,7 @@ from glassformer.decode.constraints import States
 from glassformer.decode.engine import Engine, warm_up
 from glassformer.decode.filters import Choose, Filter, Named, logit_bias, without
 from glassformer.decode.requests import FAILED, Likely, Limits, Request, Ticket, Written
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from glassformer.decode.stream import LIMITED, TextStream
 from glassformer.serve.http import RefusalError, Say, draining
 from glassformer.serve.request import USUAL_TOKENS, Wanted, Wish, followed

@@ -110,7 +110,7 @@ def take_snapshot(
     """Return what `save` would write now. It changes with the model unless you take its `copied()`.
 
     Errors: `DivergedError` for NaN or infinity, `CheckpointError` for a state that is not plain JSON, `ConfigError`
-    for a committee.
+    for an ensemble.
     """
     refuse_ensemble(model, "A checkpoint", "Save each member.")
     tensors = {MODEL: unique_weights(model)}

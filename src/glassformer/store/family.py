@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from glassformer.base.errors import CheckpointError
-from glassformer.base.order import SCALINGS, RotaryConfig
+from glassformer.base.schemes import SCALINGS, RotaryConfig
 from glassformer.nn.config import ModelConfig, StackConfig
 
 # Reading the settings in another library's config.json: each with its type checked, and none silently ignored.

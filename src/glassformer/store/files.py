@@ -21,7 +21,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from glassformer.base.errors import CheckpointError, ResourceError
-from glassformer.base.keys import refuse_repeated_keys
+from glassformer.base.registry import refuse_repeated_keys
 
 # Leftovers of a process that died while writing: how they are named, found, moved back or removed.
 

@@ -21,12 +21,10 @@ from glassformer.data.kinds import LAYOUTS
 from glassformer.data.tokens.vocabulary import UNK, Tokenizer
 from glassformer.data.tokens.words import FIRST_LABEL
 from glassformer.decode.answer import Answer, answer, nothing
-from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
-from glassformer.decode.classify import label_probabilities
-from glassformer.decode.committee import Member, Read, committee_probabilities, shared_labels
 from glassformer.decode.filters import unwritten
+from glassformer.decode.labels import Member, Read, ensemble_probabilities, label_probabilities, shared_labels
 from glassformer.decode.prepare import prepared
-from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling
 from glassformer.nn.observe import Evaluation
 from glassformer.nn.outputs import Classify
 from glassformer.nn.transformer import Transformer
@@ -435,14 +433,14 @@ def evaluate_labels(
     return label_scores(given, right_labels(encoded), tokenizers.labels, loss, unknown)
 
 
-def evaluate_committee(members: Sequence[Member], encoded: Sequence[Encoded], *, batch_size: int = 128) -> LabelScores:
+def evaluate_ensemble(members: Sequence[Member], encoded: Sequence[Encoded], *, batch_size: int = 128) -> LabelScores:
     """The metrics of `evaluate_labels` for an ensemble; `encoded` are the same texts as each member reads them.
 
     `loss`: the mean over texts of -ln of the mean probability of the right label; it is at most the mean of the
     members' losses.
     """
     texts = list(zip(*(each.source for each in encoded), strict=True))
-    found, wanted = committee_probabilities(members, texts, batch_size=batch_size), right_labels(encoded[0])
+    found, wanted = ensemble_probabilities(members, texts, batch_size=batch_size), right_labels(encoded[0])
     loss = -found[range(len(wanted)), wanted].log().mean().item()
     return label_scores(found.argmax(-1).tolist(), wanted, shared_labels(members), loss, sum(map(lacking, texts)))
 

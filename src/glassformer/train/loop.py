@@ -12,10 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from glassformer.base.busy import Crowding
 from glassformer.base.errors import ConfigError, DataError, DivergedError
 from glassformer.base.registry import lookup
-from glassformer.base.runtime import seeded
+from glassformer.base.runtime import Crowding, seeded
 from glassformer.data.batch import Batch
 from glassformer.nn.stack import recompute as recomputed
 from glassformer.nn.transformer import Transformer

@@ -9,8 +9,7 @@ from glassformer.base.contradictions import BEAM, DECODE, OPTIMIZER, TRAINING, r
 from glassformer.base.processors import MOST_THREADS
 from glassformer.base.settings import check, like, setting
 from glassformer.data.growth import Growth
-from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import BeamSettings, Sampling
 from glassformer.train.breaks import break_names
 from glassformer.train.schedule import SCHEDULES, Schedule
 

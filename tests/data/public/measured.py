@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from glassformer.data.public.catalogue import DataSet, Measured, catalogue
+from glassformer.data.catalogue import DataSet, Measured, catalogue
 
 RECIPES = [(each, recipe) for each in catalogue().values() for recipe in each.recipes]
 FILE = re.compile(r"--data\.(text|(dev|test)-text|(train|dev|test)(-source|-target)?)")

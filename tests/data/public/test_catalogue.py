@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.public.catalogue import DIFFERENT, HERE, MISSING, DataFile, catalogue, data_folder, data_set
+from glassformer.data.catalogue import DIFFERENT, HERE, MISSING, DataFile, catalogue, data_folder, data_set
 
 TEXT = b"to be, or not to be\n" * 5_000
 FILE = DataFile("a.txt", "https://example.org/a.txt", len(TEXT), hashlib.sha256(TEXT).hexdigest())

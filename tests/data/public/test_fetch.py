@@ -14,8 +14,8 @@ import pytest
 
 from data.server import CONTENT, serving
 from glassformer.base.errors import ConfigError, DataError, ResourceError
-from glassformer.data.public import catalogue as fetching
-from glassformer.data.public.catalogue import DataFile, check_address, fetch
+from glassformer.data import catalogue as fetching
+from glassformer.data.catalogue import DataFile, check_address, fetch
 
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 

@@ -16,7 +16,7 @@ from data.public.measured import FILE, RECIPES, as_fetched, ids, row_of, small, 
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.data import steps
 from glassformer.cli.verbs import VERBS
-from glassformer.data.public.catalogue import HERE
+from glassformer.data.catalogue import HERE
 from glassformer.train.recipe import load_recipe, override
 
 EVERY = pytest.mark.parametrize(("of", "recipe"), RECIPES, ids=ids(RECIPES))

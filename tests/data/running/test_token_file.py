@@ -27,6 +27,8 @@ from glassformer.data.running.token_file import (
     SMALL,
     TokenCounts,
     TokenFile,
+    encoder,
+    joined,
     key_of,
     open_tokens,
     token_type,
@@ -35,7 +37,6 @@ from glassformer.data.running.token_file import (
 )
 from glassformer.data.tokenizer import BOS, EOS, TOKENIZERS, UNK, ByteTokenizer, CharacterTokenizer, Tokenizer
 from glassformer.data.tokens import vocabulary
-from glassformer.data.tokens.encode import encoder, joined
 
 TEXTS = ["one two  three\n", "é漢 😀 two", "three\tone", "x"]
 CHARACTERS = st.text(st.sampled_from("abé漢😀 \n\u2003"), min_size=1, max_size=40)

@@ -16,11 +16,11 @@ from tokenizers import Tokenizer as Library
 from data.tokens.published_examples import FORM_NAMES, PUBLISHED, TEXT, WHOLE, json_of
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig
+from glassformer.data.running.token_file import encoder
 from glassformer.data.tokenizer import TOKENIZERS, tokenizer_from_json
 from glassformer.data.tokens import vocabulary
 from glassformer.data.tokens.byte_level import CUTS
 from glassformer.data.tokens.decoding import Decoding
-from glassformer.data.tokens.encode import encoder
 from glassformer.data.tokens.exported import Adopted, adopt, exported, returned
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK, WHITE_SPACE, last_place, shares

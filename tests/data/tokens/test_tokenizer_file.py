@@ -10,10 +10,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig, names_file
-from glassformer.data.dataset import build_tokenizers
+from glassformer.data.dataset import build_tokenizers, read_tokenizer_file
 from glassformer.data.pairs import Pair
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.data.tokens.tokenizer_file import read_tokenizer_file
 from glassformer.data.tokens.vocabulary import SPECIALS
 
 TEXT = ["the cat sat on the mat, and the dog sat on the log."] * 20

@@ -9,7 +9,7 @@ import pytest
 from glassformer import answer, trace
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.answer import nothing
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from glassformer.lens.ablate import silence
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.value import patch_traces, patching_as_json

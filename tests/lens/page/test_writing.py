@@ -14,7 +14,7 @@ import pytest
 
 from glassformer import trace
 from glassformer.data.dataset import Tokenizers
-from glassformer.decode.beam_settings import BeamSettings
+from glassformer.decode.settings import BeamSettings
 from glassformer.lens.ablate import silence
 from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject

@@ -10,7 +10,7 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.data.tokens.words import Labels
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from glassformer.lens.observe import place
 from glassformer.lens.roles.roles import value_weighted
 from glassformer.lens.trace.reading import Layout, Manner, read

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.decode.classify import label_probabilities
+from glassformer.decode.labels import label_probabilities
 from glassformer.store.checkpoint import load, load_mean
-from glassformer.train.evaluate import evaluate_committee
+from glassformer.train.evaluate import evaluate_ensemble
 from glassformer.train.finished.use import answer_lines, evaluate
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.session import start
@@ -119,7 +119,7 @@ def test_a_text_that_is_too_long_is_told_with_the_run(runs, tmp_path):
     assert evaluate(runs[0], changed, others=runs[1:2])["n"] == 2
 
 
-def test_what_gives_no_labels_is_of_no_committee(runs, tmp_path):
+def test_what_gives_no_labels_is_of_no_ensemble(runs, tmp_path):
     follow(start(recipe(training__steps=1), tmp_path / "run"))
     other, own = tmp_path / "run", load_recipe(runs[0] / "recipe.toml")
     with pytest.raises(ConfigError, match=f"{other} .* answers no lines by itself. Use glassformer translate"):
@@ -151,8 +151,8 @@ def test_all_run_with_the_threads_of_the_first(runs, monkeypatch):
 
     def score(*given, **more):
         seen.append(torch.get_num_threads())
-        return evaluate_committee(*given, **more)
+        return evaluate_ensemble(*given, **more)
 
-    monkeypatch.setattr("glassformer.train.finished.loading.evaluate_committee", score)
+    monkeypatch.setattr("glassformer.train.finished.loading.evaluate_ensemble", score)
     evaluate(runs[0], override(load_recipe(runs[0] / "recipe.toml"), {"decode.threads": 2}), others=runs[1:])
     assert seen == [2]

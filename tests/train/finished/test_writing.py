@@ -11,7 +11,7 @@ import torch
 from glassformer.base.errors import ConfigError, DataError, RowError
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.decode.constraints import Constraints
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import Sampling
 from glassformer.decode.stream import Piece
 from glassformer.fast import put_on_decoding
 from glassformer.train.finished import loading

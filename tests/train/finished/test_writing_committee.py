@@ -84,7 +84,7 @@ def test_the_mean_of_checkpoints_is_that_of_every_member(runs):
             assert torch.equal(one, other)
 
 
-def test_one_run_is_no_committee(runs):
+def test_one_run_is_no_ensemble(runs):
     assert not isinstance(load_runs(runs[0], own(runs[0])).model, Ensemble)
 
 

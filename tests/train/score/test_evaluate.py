@@ -14,9 +14,8 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import Encoded, Sequences, Tokenizers, build_tokenizers, encode_pairs
 from glassformer.data.pairs import Pair
 from glassformer.decode.answer import Answer, nothing
-from glassformer.decode.beam_settings import ONE_BEAM
 from glassformer.decode.filters import unwritten
-from glassformer.decode.sampling import GREEDY
+from glassformer.decode.settings import GREEDY, ONE_BEAM
 from glassformer.train import evaluate as evaluate
 from glassformer.train.evaluate import Choice, any_match, as_written, evaluate_model, mean_loss, token_accuracy
 from glassformer.train.objective import objective_for

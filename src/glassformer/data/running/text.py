@@ -21,8 +21,17 @@ from typing import NamedTuple
 
 from glassformer.base.errors import DataError
 from glassformer.data import lines
-from glassformer.data.lines import CHUNK, MARK, Opened, decoded_chunks, no_such_file
-from glassformer.data.records import checked, is_json, records_of, value_in
+from glassformer.data.lines import (
+    CHUNK,
+    MARK,
+    Opened,
+    checked,
+    decoded_chunks,
+    is_json,
+    no_such_file,
+    records_of,
+    value_in,
+)
 from glassformer.data.tokens.vocabulary import ANYWHERE, WORDS, Cuts, last_place
 
 

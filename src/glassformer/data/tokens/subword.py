@@ -25,7 +25,7 @@ from glassformer.data.tokens.vocabulary import (
     shares,
     utf8,
 )
-from glassformer.data.tokens.whole_words import words_of
+from glassformer.data.tokens.words import words_of
 
 if TYPE_CHECKING:
     import tokenizers

@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 
 from glassformer.base.errors import DataError
 from glassformer.base.registry import suggestion
-from glassformer.data.lines import lines_of, no_such_file, opened
-from glassformer.data.records import in_json, looks_like_json
+from glassformer.data.lines import in_json, lines_of, looks_like_json, no_such_file, opened
 
 Floats = NDArray[np.float32]
 Actions = NDArray[Any]

@@ -12,10 +12,9 @@ import torch
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Bool, Tensor
-from glassformer.data.batch import Batch
+from glassformer.data.batch import Batch, pad
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import Encoded, Tokenizers
-from glassformer.data.rows import pad
 from glassformer.data.synthetic import TASKS, make_pairs
 from glassformer.data.tokens.vocabulary import BOS, EOS, SEP
 from glassformer.lens.ablate import all_heads

@@ -19,8 +19,7 @@ from starlette.responses import Response, StreamingResponse
 from glassformer.base.errors import ConfigError, DataError, GlassformerError
 from glassformer.base.loopback import is_loopback, is_own_page, read_host
 from glassformer.base.registry import suggestion
-from glassformer.decode.beam_settings import BeamSettings
-from glassformer.decode.sampling import Sampling
+from glassformer.decode.settings import BeamSettings, Sampling
 from glassformer.lens.page.bundle import POLICY
 from glassformer.lens.trace.reading import MOST_TOKENS, Manner, Text
 

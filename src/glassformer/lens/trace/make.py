@@ -16,8 +16,7 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
 from glassformer.data.tokens.words import Labels
 from glassformer.decode.answer import nothing
-from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
-from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling
 from glassformer.lens.observe import LETTERS
 from glassformer.lens.trace.file import Array, brief, encode, finite
 from glassformer.lens.trace.reading import USUAL, Layout, Manner, Reading, Text, as_ids, both, read
@@ -61,7 +60,7 @@ def trace(
     `beams` has the whole search tree. `heard` is called with each written token and `poll` before each step; if they
     raise, the writing ends. `encoding` is for attention weights: "sqrt255", "u16" or "f32" (exact). `about` adds to the
     header's `model` (`name`, `task`, `step`).
-    Errors: `ConfigError` for a model that reads features or gives numbers at each place, and for a committee;
+    Errors: `ConfigError` for a model that reads features or gives numbers at each place, and for an ensemble;
     `DataError` for a text that is too long.
 
     >>> from glassformer import ModelConfig, StackConfig, Transformer, trace

@@ -12,13 +12,12 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Tokenizer
 from glassformer.decode.answer import check_choice, fill_blanks, limit_of, nothing, search_of
-from glassformer.decode.beam_settings import ONE_BEAM, BeamSettings
 from glassformer.decode.choose import chooser, filters_of
 from glassformer.decode.constraints import begins_with
 from glassformer.decode.filters import Context
 from glassformer.decode.generate import generate
 from glassformer.decode.hypotheses import Hypothesis
-from glassformer.decode.sampling import GREEDY, Sampling
+from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling
 from glassformer.lens.trace.file import brief
 from glassformer.nn.outputs import Classify, Lm, Regress, Tag
 from glassformer.nn.transformer import Transformer

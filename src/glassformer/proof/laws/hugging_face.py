@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from glassformer.base.order import RelativeConfig, RotaryConfig
+from glassformer.base.schemes import RelativeConfig, RotaryConfig
 from glassformer.data.batch import Batch
 from glassformer.nn.outputs import Lm
 from glassformer.nn.transformer import Transformer

@@ -15,14 +15,14 @@ from glassformer.base.errors import CheckpointError, ConfigError, DataError
 from glassformer.base.runtime import choose_device
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import Tokenizers, encode_pairs
-from glassformer.decode.committee import Member, shared_labels
 from glassformer.decode.filters import unwritten
+from glassformer.decode.labels import Member, shared_labels
 from glassformer.decode.prepare import chosen_precision, device_of
 from glassformer.nn.ensemble import Ensemble, members_of
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load, load_mean
 from glassformer.store.export import Exported, Text, refuse_used, write_pretrained
-from glassformer.train.evaluate import evaluate_committee
+from glassformer.train.evaluate import evaluate_ensemble
 from glassformer.train.pairs_data import PairsSplit, check_lengths, read_pairs_split
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.run.beginning import as_recipe, prepare_split, refuse_changed
@@ -178,14 +178,14 @@ def recipes_of(run: Path, recipe: Recipe, others: Sequence[Path]) -> list[tuple[
     recipes = [(run, recipe), *((each, placed_like(load_recipe(each / "recipe.toml"), recipe)) for each in others)]
     if others and not task_of(recipe.data).joins:
         raise ConfigError(
-            f"The members of a committee (an ensemble) write answers or give labels; {run} "
+            f"The members of an ensemble write answers or give labels; {run} "
             f"{task_of(recipe.data).does}. Score each run by itself."
         )
     for other, its in recipes[1:]:
         for name, first in usual.items():
             if (second := task_of(its.data).manner.get(name)) != first:
                 raise ConfigError(
-                    f"The members of a committee (an ensemble) must have the same `data.{name}`; {other} has "
+                    f"The members of an ensemble must have the same `data.{name}`; {other} has "
                     f"{second!r}, {run} has {first!r}. Give runs of the same kind."
                 )
     return recipes
@@ -204,7 +204,7 @@ def load_runs(run: Path, recipe: Recipe, others: Sequence[Path] = (), average: i
         for side, its, own in zip(Tokenizers._fields, each.tokenizers, first.tokenizers, strict=True):
             if its.to_json() != own.to_json():
                 raise ConfigError(
-                    f"The members of a committee (an ensemble) must have the same vocabularies; the {side} vocabulary "
+                    f"The members of an ensemble must have the same vocabularies; the {side} vocabulary "
                     f"of {other} differs from that of {run}. Train both on the same text with the same [tokenizer]."
                 )
     lengths = reduce(joined, (each.state.get(LENGTHS, {}) for each in (first, *more)))
@@ -214,7 +214,7 @@ def load_runs(run: Path, recipe: Recipe, others: Sequence[Path] = (), average: i
 
 
 def as_long(recipe: Recipe, model: Transformer) -> Recipe:
-    """The recipe with the shortest `max_len` of a committee's members; for one model unchanged."""
+    """The recipe with the shortest `max_len` of an ensemble's members; for one model unchanged."""
     if not isinstance(model, Ensemble):
         return recipe
     stacks = (model.config.encoder, model.config.decoder)
@@ -223,7 +223,7 @@ def as_long(recipe: Recipe, model: Transformer) -> Recipe:
 
 
 def shortest_of(model: Transformer, runs: Sequence[Path]) -> str | None:
-    """The run whose `max_len` limits the committee; None for a single run, or if no run has a limit."""
+    """The run whose `max_len` limits the ensemble; None for a single run, or if no run has a limit."""
     longest = [each.config.stack.max_len or math.inf for each in members_of(model)]
     shortest = min(longest)
     return None if len(runs) == 1 or shortest == math.inf else str(runs[longest.index(shortest)])
@@ -238,7 +238,7 @@ def load_members(recipes: Sequence[tuple[Path, Recipe]], average: int | None) ->
     ]
 
 
-def score_committee(
+def score_ensemble(
     run: Path,
     recipe: Recipe,
     others: Sequence[Path],
@@ -260,7 +260,7 @@ def score_committee(
         with naming(member.name):
             check_lengths(own, its, split, data.origin)
     ready()
-    scores = evaluate_committee(members, encoded, batch_size=recipe.decode.batch_size)
+    scores = evaluate_ensemble(members, encoded, batch_size=recipe.decode.batch_size)
     return data, Scored(scores.metrics, [], scores.details)
 
 

@@ -11,9 +11,9 @@ from glassformer.base.errors import ConfigError, DataError, RowError, TooLongErr
 from glassformer.base.runtime import Threads, choose_threads, threads_kept
 from glassformer.decode.answer import ASKED, MODELS, USUAL, Answer, answers, limit_of, nothing
 from glassformer.decode.beam import length_penalty
-from glassformer.decode.committee import Member, shared_labels
 from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints
 from glassformer.decode.filters import unwritten
+from glassformer.decode.labels import Member, shared_labels
 from glassformer.decode.prepare import prepared
 from glassformer.decode.read_back import Link, read_back
 from glassformer.nn.count import Row, count_parameters
@@ -28,7 +28,7 @@ from glassformer.train.finished.loading import (
     naming,
     recipes_of,
     refuse_unscorable,
-    score_committee,
+    score_ensemble,
     shortest_of,
     tell_decoding,
     with_report,
@@ -137,7 +137,7 @@ def evaluate(
 
     For a classifier also `labels` and `confusion`, by label. For answers, if asked for, also `by_length`: exact match
     and number of the pairs for each length of the source in tokens. `others`: runs that answer with this one, as a
-    committee (`score_committee`, `load_runs`), on the split that this one's `recipe` names. `ready` is called once
+    ensemble (`score_ensemble`, `load_runs`), on the split that this one's `recipe` names. `ready` is called once
     model and data are read and fit, before scoring.
     """
     task = task_of(recipe.data)
@@ -147,7 +147,7 @@ def evaluate(
     recipe = replace(recipe, training=replace(recipe.training, samples=0))
     _, threads = choose_threads(recipe.decode.threads)
     if others and task.averages:
-        data, scores = score_committee(run, recipe, others, split, average, ready)
+        data, scores = score_ensemble(run, recipe, others, split, average, ready)
     else:
         loaded = load_runs(run, recipe, others, average)
         longer = as_long(recipe, loaded.model)
@@ -177,7 +177,7 @@ def translate(
 
     Lines are read as `read_ahead` has it. `recipe` is the run's own, with other decoding; None: unchanged. A sampled
     answer depends on its place among the lines. `asked`: several answers per line, and their scores. `wishes` apply to
-    all answers. `others`: runs that write with this one, as a committee (`load_runs`). Errors, which name a line and
+    all answers. `others`: runs that write with this one, as an ensemble (`load_runs`). Errors, which name a line and
     come after the answers to those before it: `DataError` if it is longer than the model takes, `ConfigError` if no
     answer fits these settings.
     """
@@ -253,7 +253,7 @@ def answer_lines(
 ) -> Iterator[LineAnswer]:
     """What the run's task says of each (number, line), in order, in batches of `batch_size` like lines.
 
-    Lines are read as `read_ahead` has it. `others`: runs that answer with this one, as a committee. Errors: `DataError`
+    Lines are read as `read_ahead` has it. `others`: runs that answer with this one, as an ensemble. Errors: `DataError`
     naming a line that is longer than the model takes, or that it cannot read, after the answers to those before it.
     """
     recipe = load_recipe(run / "recipe.toml")

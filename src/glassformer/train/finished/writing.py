@@ -104,7 +104,7 @@ USUAL_TOKENS = 200
 
 
 class Writer:
-    """The best checkpoint of a run, or those of several as a committee, ready to continue prompts.
+    """The best checkpoint of a run, or those of several as an ensemble, ready to continue prompts.
 
     A model with an encoder answers them instead.
     """
@@ -114,7 +114,7 @@ class Writer:
     ) -> None:
         """`recipe` is the run's own, with other decoding; with `guessing` it decodes speculatively.
 
-        `others`: runs that write with this one, as a committee (`load_runs`).
+        `others`: runs that write with this one, as an ensemble (`load_runs`).
 
         Errors: `ConfigError` for a run that writes no text.
         """

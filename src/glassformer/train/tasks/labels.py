@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from glassformer.data.dataset import Tokenizers
     from glassformer.data.pairs import Loaded, Pair
     from glassformer.data.tokens.words import Labels as LabelSet
-    from glassformer.decode.committee import Member
+    from glassformer.decode.labels import Member
     from glassformer.nn.config import ModelConfig
     from glassformer.train.recipe import Recipe
 
@@ -26,7 +26,7 @@ CLASSIFY = LineVerb(
     "gives no labels",
     "label text line by line",
     "Read lines from standard input, write the label of each to standard output. A blank line stays blank; no "
-    "line is truncated. Several RUNs with the same labels answer as a committee (an ensemble), by the mean of "
+    "line is truncated. Several RUNs with the same labels answer as an ensemble, by the mean of "
     "their probabilities, which is more often right than one model, as a rule.",
     (
         ("probabilities", "After the label, TAB and label=probability for every label."),
@@ -124,11 +124,11 @@ class Labels(Pairs):
         self, members: Sequence[Member], lines: Sequence[Sequence[ReadLine]], batch_size: int
     ) -> Iterator[LineAnswer]:
         """The label of each line, by the mean of the members' probabilities."""
-        from glassformer.decode.committee import committee_probabilities, shared_labels
+        from glassformer.decode.labels import ensemble_probabilities, shared_labels
 
         names = shared_labels(members)
         texts = [[each.ids for each in line] for line in lines]
-        rows = committee_probabilities(members, texts, batch_size=batch_size)
+        rows = ensemble_probabilities(members, texts, batch_size=batch_size)
         for line, row in zip(lines, rows.tolist(), strict=True):
             best = max(range(len(names)), key=row.__getitem__)
             unknown = max((each.unknown for each in line), key=len)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from glassformer.data.config import DataConfig
     from glassformer.data.dataset import Encoded, Tokenizers
     from glassformer.data.pairs import Loaded, Pair
-    from glassformer.decode.committee import Member
+    from glassformer.decode.labels import Member
     from glassformer.nn.transformer import Transformer
     from glassformer.train.evaluate import Scores
     from glassformer.train.objective import Objective
@@ -153,8 +153,7 @@ class Tags(Labels):
         """The pieces alone, with the number of a tag at the first one of each word."""
         import torch
 
-        from glassformer.data.batch import Batch
-        from glassformer.data.rows import pad
+        from glassformer.data.batch import Batch, pad
         from glassformer.data.tokens.words import FIRST_LABEL
 
         numbers = [int(row) for row in rows]
@@ -233,8 +232,7 @@ class Tags(Labels):
         self, members: Sequence[Member], lines: Sequence[Sequence[ReadLine]], batch_size: int
     ) -> Iterator[LineAnswer]:
         """The tags of each line."""
-        from glassformer.data.batch import Batch
-        from glassformer.data.rows import pad
+        from glassformer.data.batch import Batch, pad
         from glassformer.data.tagged import first_pieces
         from glassformer.train.evaluate import outputs
 

@@ -16,7 +16,7 @@ from glassformer.train.sample_lengths import Untrained
 
 if TYPE_CHECKING:
     from glassformer.data.dataset import Tokenizers
-    from glassformer.decode.committee import Member
+    from glassformer.decode.labels import Member
     from glassformer.nn.config import ModelConfig
     from glassformer.nn.recipe import Layout
     from glassformer.train.recipe import Recipe
