@@ -25,9 +25,8 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.registry import suggestion
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import Encoded, Sequences, Tokenizers
-from glassformer.data.lines import Opened, lines_of, opened
+from glassformer.data.lines import Opened, is_json, lines_of, object_in, opened, records_of, text_in, value_in
 from glassformer.data.pairs import ARRAY, JSON_LINES, TABLE, Columns, Loaded, Origin, Pair, by_name
-from glassformer.data.records import is_json, object_in, records_of, text_in, value_in
 from glassformer.data.synthetic import below, hashed, split_of
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS, THE_FILE, read_json
 from glassformer.data.tokens.words import FIRST_LABEL, Labels
@@ -380,8 +379,7 @@ def batch_of(
     """
     import torch
 
-    from glassformer.data.batch import Batch
-    from glassformer.data.rows import pad
+    from glassformer.data.batch import Batch, pad
 
     labels = None if numbers is None else torch.tensor(numbers, dtype=torch.float32)
     if values is None:

@@ -13,9 +13,8 @@ from torch import nn
 
 from glassformer.base.errors import CheckpointError, GlassformerError
 from glassformer.base.shapes import Float, Tensor
-from glassformer.data.batch import Batch
+from glassformer.data.batch import Batch, pad
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.rows import pad
 from glassformer.data.running.corpus import Part, read_parts
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.data.trajectories.episodes import Episodes

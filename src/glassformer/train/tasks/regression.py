@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from glassformer.data.dataset import Encoded, Tokenizers
     from glassformer.data.pairs import Loaded, Pair
     from glassformer.data.regression import Scale
-    from glassformer.decode.committee import Member
+    from glassformer.decode.labels import Member
     from glassformer.nn.config import ModelConfig
     from glassformer.nn.transformer import Transformer
     from glassformer.train.evaluate import Scores
@@ -115,9 +115,8 @@ class Regression(Labels):
 
         Errors: `DataError` for a number that is the same in all of them.
         """
-        from glassformer.data.dataset import Tokenizers
+        from glassformer.data.dataset import Tokenizers, tokenizer_of
         from glassformer.data.regression import Scale, names_in, values_of
-        from glassformer.data.tokens.tokenizer_file import tokenizer_of
 
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
         names = names_in(targets[0])
