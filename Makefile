@@ -48,7 +48,7 @@ lint-js: ## types of the explorer's page (needs node; a tool for developers)
 tsc: # whether the tool of lint-js can be had
 	@$(TSC) --version
 
-pictures: $(READY) ## the pictures of README.md, of a run: make pictures ARGS=runs/reverse (needs chromium)
+pictures: $(READY) ## the pictures of docs/explorer.md, of a run: make pictures ARGS=runs/reverse (needs chromium)
 	@$(BIN)/python docs/pictures.py $(ARGS)
 
 house: $(READY) ## the picture of the house in docs/architecture.md, from the imports

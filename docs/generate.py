@@ -228,8 +228,8 @@ def settings() -> Iterator[str]:
 
 
 def prose(text: str) -> str:
-    """Return a sentence of the code as Markdown that shows it as it is."""
-    return re.sub(r"([<>*_\[\]])", r"\\\1", text)
+    """Return a sentence of the code as Markdown that shows it as it is; what stands in backticks stays code."""
+    return re.sub(r"`[^`]*`|[<>*_\[\]]", lambda found: found[0] if len(found[0]) > 1 else f"\\{found[0]}", text)
 
 
 def commands() -> Iterator[str]:

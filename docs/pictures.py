@@ -1,4 +1,4 @@
-"""The pictures of README.md: two screens of the explorer, of a run of the recipe `reverse`.
+"""The pictures of docs/explorer.md: screens, of a run of the recipe `reverse`. README has one of chapter 4's.
 
     glassformer train reverse
     make pictures ARGS=runs/reverse

@@ -19,6 +19,7 @@ FENCE = re.compile(r"^```\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)^```$\n?", re
 STYLE = """
 :root { color-scheme: light dark }
 body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 1.05rem/1.6 system-ui, sans-serif }
+p, li, td { overflow-wrap: anywhere }
 pre { overflow-x: auto; padding: .7rem; border: 1px solid GrayText; border-radius: .3rem }
 table { border-collapse: collapse } td, th { padding: .2rem .7rem; border: 1px solid GrayText }
 """
@@ -102,10 +103,12 @@ def as_page(course: Course, chapter: Chapter) -> str:
     for cell in cells(course.text_of(chapter.page)):
         code = f"<pre><code>{html.escape(cell.text)}</code></pre>"
         parts.append(code if cell.is_code else markdown.render(cell.text))
+    body = "\n".join(parts).replace("<pre>", '<pre tabindex="0">')  # keys reach what is wider than the page
+    body = re.sub(r"<th[^>]*></th>", "<td></td>", body)
     title = html.escape(f"Chapter {chapter.number}: {chapter.title}")
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
     head = f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>'
-    return "\n".join([head, "<body><main>", *parts, "</main></body></html>", ""])
+    return "\n".join([head, "<body><main>", body, "</main></body></html>", ""])
 
 
 def write_page(course: Course, chapter: Chapter, folder: Path) -> Path:
