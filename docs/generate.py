@@ -15,17 +15,15 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 
 import glassformer
 from glassformer.cli.help import EXITS, flag_line, verb_help
 from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import COMMON, SECTIONS, VERBS
 from glassformer.learn.course import Course, read_course
-from glassformer.proof import check
 from glassformer.proof.check.examine import SUBJECTS
 from glassformer.proof.check.file import DOCUMENTED
-from glassformer.proof.check.property import Mistake
+from glassformer.proof.check.property import Mistake, Subject
 from glassformer.proof.doctor import PROBES
 from glassformer.train.breaks import BREAKS
 from glassformer.train.recipe import Recipe
@@ -255,13 +253,11 @@ def taught(subject: str) -> str:
     return ", ".join(found) or "none"
 
 
-def home_of(subject: object) -> str:
-    """Return the module of the checker that defines a subject."""
-    for each in iter_modules(check.__path__):
-        module = f"{check.__name__}.{each.name}"
-        if each.name != "subjects" and any(value is subject for value in vars(import_module(module)).values()):
-            return module
-    raise LookupError(subject)
+def mistakes_of(subject: Subject) -> Iterator[Mistake]:
+    """Yield the mistakes in the modules whose functions test a subject."""
+    tests = [subject.prepare, *(each.probe for each in subject.properties)]
+    for module in dict.fromkeys(getattr(each, "func", each).__module__ for each in tests):
+        yield from (value for value in vars(import_module(module)).values() if isinstance(value, Mistake))
 
 
 def mistakes() -> Iterator[str]:
@@ -276,9 +272,8 @@ def mistakes() -> Iterator[str]:
         yield f"## {name}\n\n`{documented.signature}`: {prose(documented.meaning)}\n\n"
         yield f"Exercises: {taught(name)}.\n\n| property | law |\n| --- | --- |\n"
         yield "".join(row(code(each.name), prose(each.law)) for each in subject.properties) + "\n"
-        for value in vars(import_module(home_of(subject))).values():
-            if isinstance(value, Mistake):
-                known.setdefault(value.name, (value, []))[1].append(name)
+        for mistake in mistakes_of(subject):
+            known.setdefault(mistake.name, (mistake, []))[1].append(name)
     yield "## Mistakes\n\nEach is named like this by the checker, with the figures that show it.\n\n"
     for name in sorted(known):
         mistake, subjects = known[name]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import posixpath
 import re
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 
 import pytest
 
 import glassformer
 from documents import ROOT
+from glassformer.proof import check
 from glassformer.proof.check.examine import SUBJECTS
+from glassformer.proof.check.property import Mistake
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +24,7 @@ def generate():
     """The script that gathers the pages."""
     sys.path.insert(0, str(ROOT / "docs"))
     try:
-        yield importlib.import_module("generate")
+        yield import_module("generate")
     finally:
         sys.path.remove(str(ROOT / "docs"))
 
@@ -45,7 +48,7 @@ def test_each_public_name_is_on_one_page(generate):
 def test_each_public_name_has_an_example(name):
     """In its docstring or, for a table, in that of its module; pytest runs it with all others."""
     value = getattr(glassformer, name)
-    text = importlib.import_module(glassformer._HOMES[name]).__doc__ if isinstance(value, dict) else value.__doc__
+    text = import_module(glassformer._HOMES[name]).__doc__ if isinstance(value, dict) else value.__doc__
     assert ">>> " in text
 
 
@@ -66,7 +69,10 @@ def test_each_page_is_in_the_navigation_once(pages):
 
 def test_pages_of_reference_have_what_the_code_has(pages):
     assert [*SUBJECTS] == re.findall(r"^## (?!Mistakes)(\w+)$", pages["mistakes"], re.M)
-    assert "### heads are mixed: they are split without a transpose\n" in pages["mistakes"]
+    modules = [import_module(f"{check.__name__}.{each.name}") for each in iter_modules(check.__path__)]
+    known = {value.name for module in modules for value in vars(module).values() if isinstance(value, Mistake)}
+    assert "heads are mixed: they are split without a transpose" in known
+    assert known == {each.replace("\\", "") for each in re.findall(r"^### (.+)$", pages["mistakes"], re.M)}
     assert "`--model.n-layers INT`" in pages["settings"]
     assert "solution-1-2.md" in pages["learn/1-looking-things-up"]
 
