@@ -13,7 +13,6 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.batch import Batch, check_ids, collate, pad
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import Tokenizers, build_tokenizers, encode_pairs
-from glassformer.data.features import pad_features
 from glassformer.data.kinds import LABEL
 from glassformer.data.pairs import Pair
 from glassformer.data.tokenizer import BLANK, BOS, EOS, PAD, SEP, ByteTokenizer
@@ -214,8 +213,8 @@ def test_labels_of_places_stand_in_the_places_of_tokens(kind: torch.dtype) -> No
 
 
 def test_features_are_counted_by_place() -> None:
-    tokens, keep = pad_features([[[1.0, 2.0, 3.0]] * 4, [[4.0, 5.0, 6.0]]])
-    batch = Batch(tokens, keep, labels=torch.tensor([1, 0]))
+    keep = torch.arange(4) < torch.tensor([[4], [1]])
+    batch = Batch(torch.ones(2, 4, 3), keep, labels=torch.tensor([1, 0]))
     assert (batch.n_tokens, batch.pad_share) == (5, 3 / 8)
     first, second = batch.split(2)
     assert (first.tokens.shape, second.tokens.shape, second.keep) == ((1, 4, 3), (1, 1, 3), None)

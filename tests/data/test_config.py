@@ -11,9 +11,8 @@ from glassformer.base.errors import ConfigError
 from glassformer.data import batch, config
 from glassformer.data.config import DataConfig, TokenizerConfig, kind_of
 from glassformer.data.dataset import Tokenizers, encode_pairs
-from glassformer.data.kinds import KINDS, LABELLED, LAYOUTS, unused
+from glassformer.data.kinds import KINDS, LABELLED, LAYOUTS, OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXTS, unused
 from glassformer.data.pairs import Pair
-from glassformer.data.running.text_settings import OBJECTIVES, TEXT, TEXT_LAYOUTS, TEXTS
 from glassformer.data.synthetic import TASKS
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, Labels
 from glassformer.data.tokens.vocabulary import BYTES_AND_SPECIALS

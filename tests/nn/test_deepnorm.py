@@ -10,7 +10,7 @@ import torch
 
 from glassformer import ModelConfig, Transformer
 from glassformer.base.errors import ConfigError
-from glassformer.nn.deepnorm import deepnorm
+from glassformer.nn.config import deepnorm
 from specimens import SHAPES, close, config, normal, stack
 
 POST = {"deepnorm": True, "norm_placement": "post"}

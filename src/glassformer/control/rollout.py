@@ -16,8 +16,8 @@ import torch
 from glassformer.base.errors import DataError
 from glassformer.base.tensors import in_float64
 from glassformer.control.world import World
+from glassformer.data.kinds import PLACES
 from glassformer.data.trajectories.episodes import Episodes, Floats
-from glassformer.data.trajectories.settings import PLACES
 from glassformer.data.trajectories.spaces import Spaces
 from glassformer.data.trajectories.windows import ASKED, as_done, features
 from glassformer.decode.choose import AT_ONCE as NUMBERS

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glassformer.base.errors import ConfigError, DataError, install
+from glassformer.data.kinds import ROOMS
 from glassformer.data.trajectories.episodes import Floats
 from glassformer.data.trajectories.rooms import ACTIONS, OBSERVED, Rooms
-from glassformer.data.trajectories.settings import ROOMS
 from glassformer.data.trajectories.spaces import Spaces
 
 

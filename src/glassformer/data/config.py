@@ -9,19 +9,30 @@ from dataclasses import dataclass, fields
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup, suggestion
 from glassformer.base.settings import Rule, check, setting
-from glassformer.data.kinds import EQUAL_LENGTHS, KINDS, LAYOUTS, MADE, PAIRED, PAIRS, Kind, readers, unused
-from glassformer.data.lines import no_such_file
-from glassformer.data.running.text_settings import (
+from glassformer.data.kinds import (
     CORRUPTIONS,
+    EQUAL_LENGTHS,
+    KINDS,
+    LAYOUTS,
+    MADE,
+    MOST_EPISODES,
+    MOST_STEPS,
     MOST_WINDOW,
     OBJECTIVES,
     ORDERS,
+    PAIRED,
+    PAIRS,
+    ROOMS,
     TEXT,
     TEXT_LAYOUTS,
     TEXTS,
+    TRAJECTORIES,
+    Kind,
+    readers,
+    unused,
 )
+from glassformer.data.lines import no_such_file
 from glassformer.data.tokens.vocabulary import MOST_ENTRIES
-from glassformer.data.trajectories.settings import MOST_EPISODES, MOST_STEPS, ROOMS, TRAJECTORIES
 
 SPLITS = ("train", "dev", "test")
 MOST_PAIRS = {"train_size": 10_000_000, "dev_size": 1_000_000, "test_size": 1_000_000}

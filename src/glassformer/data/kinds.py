@@ -4,9 +4,64 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from glassformer.data.running.text_settings import TEXT, TEXT_SETTINGS
-from glassformer.data.trajectories.settings import ACTIONS, TRAJECTORIES, TRAJECTORY_SETTINGS
 from glassformer.nn.recipe import ACTING, Layout
+
+# What the settings of running text can be, by name.
+
+TEXT = "text"
+"""The task that reads running text."""
+TEXTS = {"train": "text", "dev": "dev_text", "test": "test_text"}
+"""The setting that names the text of each split."""
+OBJECTIVES = {
+    "next_token": "decoder",
+    "prefix": "decoder",
+    "masked": "masked",
+    "spans": "encoder-decoder",
+    "noise": "encoder-decoder",
+}
+"""What can be learned from running text, and the layout that it needs."""
+TEXT_LAYOUTS = ("decoder", "masked")
+"""The layouts that only running text has."""
+ORDERS = ("random", "sequential")
+MOST_WINDOW = 2**20
+"""Tokens: no model here reads more at once."""
+CORRUPTIONS = {
+    "mask_share": ("masked", "spans", "noise"),
+    "mean_span": ("spans", "noise"),
+    "whole_words": ("masked",),
+    "permute_sentences": ("noise",),
+}
+"""Settings that not every objective reads, and those that do."""
+TEXT_SETTINGS = (
+    *TEXTS.values(),
+    "field",
+    "stride",
+    "order",
+    "documents",
+    "document_mask",
+    "objective",
+    *CORRUPTIONS,
+)
+
+
+# What the settings of trajectories can be, by name.
+
+TRAJECTORIES = "trajectories"
+"""The task that learns to act from episodes."""
+ACTIONS = "actions"
+"""Its layout: returns-to-go, observations and actions in turn, of which the actions are predicted."""
+TRAJECTORY_SETTINGS = ("environment", "discount")
+"""The settings that only trajectories have."""
+ROOMS = "rooms"
+"""The environment that is built in, and that makes its own episodes."""
+PLACES = 3
+"""Places that a step takes in a sequence: return-to-go, observation, action."""
+MOST_STEPS = 2**18
+"""Most steps that a model reads at once."""
+MOST_EPISODES = 100_000
+"""Most episodes that an environment makes for one split: about a minute of work, and 1 GB."""
+
+# The kinds of task, by name, and their layouts.
 
 PAIRS = "pairs"
 LABELLED = "labelled"

@@ -27,7 +27,7 @@ N(mean, standard deviation) is a normal distribution. The xavier column follows 
 normal column follows Radford et al. 2019, section 2.3. A third column, zero, is the normal one but for output and down,
 which are 0: at first no branch adds anything to the stream (Zhang, Dauphin and Ma 2019, section 3). What is inside a
 branch then learns from the second step on; in an encoder that a decoder reads, from the third. beta is DeepNorm's gain
-(`nn/deepnorm.py`), or 1 without DeepNorm. In a stack without norms, the xavier column too divides output and down by
+(`nn/config.py`), or 1 without DeepNorm. In a stack without norms, the xavier column too divides output and down by
 sqrt(branches); otherwise its stream would grow with each branch. The router starts small, so that all experts are about
 equally likely (Fedus et al. 2022, section 2.4).
 

@@ -20,8 +20,7 @@ from glassformer.base.errors import ConfigError, RecipeError
 from glassformer.base.registry import lookup, suggestion
 from glassformer.base.typed import TYPED, annotations_of, check_types, is_of, types_in
 from glassformer.data.config import SPLITS, DataConfig, TokenizerConfig, kind_of, names_file
-from glassformer.data.kinds import LAYOUTS, unused
-from glassformer.data.running.text_settings import TEXTS
+from glassformer.data.kinds import LAYOUTS, TEXTS, unused
 from glassformer.nn.recipe import ModelRecipe, unread
 from glassformer.train.breaks import break_names, check_possible
 from glassformer.train.settings import (

@@ -14,8 +14,8 @@ from glassformer.base.errors import DataError
 from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers, tokenizer_of
 from glassformer.data.growth import Growth
+from glassformer.data.kinds import TEXTS
 from glassformer.data.running.corpus import Part, has_documents, read_parts
-from glassformer.data.running.text_settings import TEXTS
 from glassformer.data.running.token_file import TokenFile, tokens_of
 from glassformer.data.running.windows import Windows, count_evaluation_windows
 from glassformer.data.tokens.vocabulary import Tokenizer

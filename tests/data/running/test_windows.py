@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.data.running.text_settings import ORDERS
+from glassformer.data.kinds import ORDERS
 from glassformer.data.running.windows import Windows, count_evaluation_windows, evaluation_windows
 
 SIZES = st.tuples(st.integers(2, 60), st.integers(1, 70)).flatmap(

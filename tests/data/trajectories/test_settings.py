@@ -11,8 +11,8 @@ import pytest
 from data.trajectories.episodes import csv_of, made, same
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import DataConfig
+from glassformer.data.kinds import MOST_EPISODES, MOST_STEPS
 from glassformer.data.trajectories.rooms import ACTIONS, action_names, make_episodes, read_split
-from glassformer.data.trajectories.settings import MOST_EPISODES, MOST_STEPS
 
 
 def config(**changes: Any) -> DataConfig:

@@ -15,9 +15,9 @@ import numpy as np
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import DataConfig
+from glassformer.data.kinds import ROOMS
 from glassformer.data.synthetic import below, hashed, split_of
 from glassformer.data.trajectories.episodes import Episodes, Floats, read_episodes
-from glassformer.data.trajectories.settings import ROOMS
 
 PLAN = (
     "#########",

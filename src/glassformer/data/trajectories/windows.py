@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from glassformer.base.errors import DataError
 from glassformer.data.batch import Batch
+from glassformer.data.kinds import PLACES
 from glassformer.data.trajectories.episodes import Actions, Episodes, Floats
-from glassformer.data.trajectories.settings import PLACES
 from glassformer.data.trajectories.spaces import TIMES, Scales, Spaces
 
 FLAT = 1e-6

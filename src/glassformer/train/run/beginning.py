@@ -14,8 +14,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.base.settings import flattened
 from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.kinds import LAYOUTS
-from glassformer.data.running.text_settings import TEXT
+from glassformer.data.kinds import LAYOUTS, TEXT
 from glassformer.data.tokens.words import Labels
 from glassformer.nn.config import ModelConfig
 from glassformer.nn.recipe import ModelRecipe, unread

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.data.config import SPLITS
-from glassformer.data.running.text_settings import TEXTS
+from glassformer.data.kinds import TEXTS
 from glassformer.nn.config import ModelConfig
 from glassformer.store.folders import step_number
 from glassformer.train.ranks.distributed import Ranks

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from glassformer.base.registry import lookup
 from glassformer.data.config import DataConfig
-from glassformer.data.kinds import LABELLED, PAIRS, REGRESSION, TAGS
-from glassformer.data.running.text_settings import TEXT
+from glassformer.data.kinds import LABELLED, PAIRS, REGRESSION, TAGS, TEXT, TRAJECTORIES
 from glassformer.data.synthetic import TASKS as MADE
-from glassformer.data.trajectories.settings import TRAJECTORIES
 from glassformer.train.tasks.labels import Labels
 from glassformer.train.tasks.pairs import Pairs
 from glassformer.train.tasks.regression import Regression

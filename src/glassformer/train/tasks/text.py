@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from glassformer.base.errors import ConfigError
 from glassformer.data.config import DataConfig
 from glassformer.data.corrupt_lengths import longest
-from glassformer.data.running.text_settings import TEXT
+from glassformer.data.kinds import TEXT
 from glassformer.train.tasks.task import EXPLORE, GENERATE, LOSS, Cut, Measure, Task
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
-from glassformer.data.trajectories.settings import PLACES, TRAJECTORIES
+from glassformer.data.kinds import PLACES, TRAJECTORIES
 from glassformer.train.tasks.task import ROLLOUT, Cut, Task
 
 if TYPE_CHECKING:
