@@ -1,11 +1,12 @@
 """Our speed beside that of named peers, in one run: `make bench`, or `python benchmarks/run.py NAME [options]`.
 
 Without a name it runs the quick ones and prints their tables. `checkpoint` measures what saving costs training, `live`
-what it costs to be followed by the explorer, `decode` the speed of generation, `heads` the time of a diagnosis, `page`
-the explorer's page in Chromium, `words` what words alone tell about the reviews that --data holds; `tokenized` scores
-translations as papers do. `memory` starts 24 processes, `ranks` several, `serve` a server, `text` one for each
-tokenizer, `busy` some that keep the processors from it. `language` trains on a text that --data holds; `results` trains
-every recipe and `studies` runs the studies of docs/studies.md, which takes an hour each.
+what it costs to be followed by the explorer, `decode` the speed of generation, `heads` the time of a diagnosis, `learn`
+the time from a save to a verdict, `page` the explorer's page in Chromium, `words` what words alone tell about the
+reviews that --data holds; `tokenized` scores translations as papers do. `memory` starts 24 processes, `ranks` several,
+`serve` a server, `text` one for each tokenizer, `busy` some that keep the processors from it. `language` trains on a
+text that --data holds; `results` trains every recipe and `studies` runs the studies of docs/studies.md, which takes an
+hour each.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ KNOWN = (
         "decode",
         "heads",
         "language",
+        "learn",
         "live",
         "memory",
         "page",
