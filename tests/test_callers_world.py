@@ -52,9 +52,8 @@ from glassformer.lens.ablate import gradient_importance
 from glassformer.lens.attribute import attribute
 from glassformer.lens.patch import Input, keep, patch, patched
 from glassformer.lens.picture import cross_attention_picture
-from glassformer.lens.roles.diagnosis import usual_outputs
+from glassformer.lens.roles.diagnosis import open_run, over_checkpoints, usual_outputs
 from glassformer.lens.roles.probe import induction_probe
-from glassformer.lens.roles.run import open_run, over_checkpoints
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.transformer import Transformer
 from glassformer.train.finished.loading import load_run

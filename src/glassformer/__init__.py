@@ -21,9 +21,9 @@ if TYPE_CHECKING:  # the same names as in `_HOMES`, for type checkers and editor
     from glassformer.lens.plot import plot_attention as plot_attention
     from glassformer.lens.plot import plot_positions as plot_positions
     from glassformer.lens.roles.diagnosis import diagnose as diagnose
-    from glassformer.lens.roles.run import diagnose_run as diagnose_run
+    from glassformer.lens.roles.diagnosis import diagnose_run as diagnose_run
+    from glassformer.lens.trace.make import read_trace as read_trace
     from glassformer.lens.trace.make import trace as trace
-    from glassformer.lens.trace.value import read_trace as read_trace
     from glassformer.nn.attention import Attention as Attention
     from glassformer.nn.block import Block as Block
     from glassformer.nn.block import Residual as Residual
@@ -98,7 +98,7 @@ _HOMES = {
     "Transformer": "glassformer.nn.transformer",
     "answer": "glassformer.decode.answer",
     "diagnose": "glassformer.lens.roles.diagnosis",
-    "diagnose_run": "glassformer.lens.roles.run",
+    "diagnose_run": "glassformer.lens.roles.diagnosis",
     "generate": "glassformer.decode.generate",
     "heat_map": "glassformer.lens.picture",
     "load": "glassformer.store.checkpoint",
@@ -106,7 +106,7 @@ _HOMES = {
     "plot_attention": "glassformer.lens.plot",
     "plot_positions": "glassformer.lens.plot",
     "preset": "glassformer.nn.presets",
-    "read_trace": "glassformer.lens.trace.value",
+    "read_trace": "glassformer.lens.trace.make",
     "recompute": "glassformer.nn.stack",
     "save": "glassformer.store.checkpoint",
     "sharpest_head": "glassformer.lens.picture",

@@ -17,8 +17,7 @@ from glassformer.cli import explore
 from glassformer.cli.main import main
 from glassformer.lens.roles.roles import Pair
 from glassformer.lens.server.subject import HEADS, subject_of
-from glassformer.lens.trace.make import weights_sha256
-from glassformer.lens.trace.value import from_bytes
+from glassformer.lens.trace.make import from_bytes, weights_sha256
 from glassformer.store.checkpoint import load
 from glassformer.study.result import Result, write_results
 

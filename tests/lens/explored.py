@@ -8,8 +8,8 @@ from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.lens.trace.file import encode
+from glassformer.lens.trace.make import Trace
 from glassformer.lens.trace.sight import SIDE, decided, shrunk
-from glassformer.lens.trace.value import Trace
 
 LETTERS = TOKENIZERS["character"].train(["abcdefghij"], TokenizerConfig())
 SCREENS = ("overview", "attention", "generate", "heads", "ablations", "parameters", "curves")

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from glassformer.lens.ablate import all_heads
-from glassformer.lens.roles.copying import Circuit, circuit, written_share
-from glassformer.lens.roles.measure import read
+from glassformer.lens.roles.measure import Circuit, circuit, read, written_share
 from glassformer.nn.observe import attentions
 from lens.learners import IDS, LAYOUTS, backwards, probe_of, untrained
 

@@ -8,7 +8,7 @@ import torch
 
 from glassformer import observe, plot_attention, plot_positions
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.lens.plot_parameters import boxes, fitting, plot_parameters
+from glassformer.lens.plot import boxes, fitting, plot_parameters
 from glassformer.nn.count import Row
 from lens.learners import untrained
 

@@ -11,8 +11,8 @@ from glassformer import diagnose_run, load, save
 from glassformer.base.errors import CheckpointError
 from glassformer.data.synthetic import TASKS
 from glassformer.lens.roles import diagnose
+from glassformer.lens.roles.diagnosis import open_run, over_checkpoints
 from glassformer.lens.roles.probe import spread
-from glassformer.lens.roles.run import open_run, over_checkpoints
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import dumps_recipe, load_recipe, override
 from glassformer.train.run.beginning import new_model, prepare

@@ -16,7 +16,7 @@ from glassformer.data.tokenizer import ByteTokenizer
 from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.app import make_app
 from glassformer.lens.server.subject import Subject, layout_of
-from glassformer.lens.trace.value import from_bytes
+from glassformer.lens.trace.make import from_bytes
 from glassformer.store.checkpoint import load
 from glassformer.train.recipe import load_recipe
 from lens.server.asked import TOKEN, ask

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.lens.trace.value import Page
+from glassformer.lens.trace.make import Page
 from glassformer.store.pictures import save_figure
 
 

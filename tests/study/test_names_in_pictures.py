@@ -13,8 +13,7 @@ import torch
 
 import glassformer
 from glassformer.base.figures import as_label
-from glassformer.lens.plot import plot_attention, plot_positions
-from glassformer.lens.plot_parameters import plot_parameters
+from glassformer.lens.plot import plot_attention, plot_parameters, plot_positions
 from glassformer.nn.count import Row
 from glassformer.store.pictures import save_figure
 from glassformer.study import plot

@@ -19,7 +19,7 @@ from glassformer.train.tasks import task_of
 
 if TYPE_CHECKING:
     from glassformer.lens.server.subject import Subject
-    from glassformer.lens.trace.value import Trace
+    from glassformer.lens.trace.make import Trace
 
 USUAL_PORT = 8642
 PAGES, TITLE = (".html", ".htm"), b"<title>glassformer</title>"
@@ -200,7 +200,7 @@ def subject_in(folder: Path, beside: Sequence[tuple[str, Path]]) -> Subject:
 
 def between(subject: Subject, texts: tuple[str, str]) -> tuple[list[Trace], dict[str, Any]]:
     """Return the traces of two texts, and which patches from the first restore its answer in a run on the second."""
-    from glassformer.lens.trace.value import patch_traces, patching_as_json
+    from glassformer.lens.trace.make import patch_traces, patching_as_json
 
     one, other = (subject.trace(text) for text in texts)
     return [one, other], patching_as_json(patch_traces(subject.model, one, other))

@@ -17,9 +17,8 @@ from glassformer.data.tokens.vocabulary import lacking
 if TYPE_CHECKING:
     from glassformer.lens.ablate import Effect, Head
     from glassformer.lens.roles import Diagnosis
-    from glassformer.lens.roles.diagnosis import Found
-    from glassformer.lens.roles.run import Opened
-    from glassformer.lens.trace.value import Trace
+    from glassformer.lens.roles.diagnosis import Found, Opened
+    from glassformer.lens.trace.make import Trace
 
 
 MOST_PAIRS = 5
@@ -47,7 +46,7 @@ def run(arguments: Arguments) -> int:
             raise ConfigError(f"{out} exists, and --prune overwrites nothing. Choose another with --out.")
     from glassformer.base.runtime import choose_threads
     from glassformer.lens.roles import diagnose
-    from glassformer.lens.roles.run import open_run
+    from glassformer.lens.roles.diagnosis import open_run
 
     opened = open_run(folder)
     choose_threads(opened.recipe.decode.threads)
@@ -141,7 +140,7 @@ def legend(diagnosis: Diagnosis) -> str:
 
 def over_time(folder: Path, as_json: bool) -> int:
     """Print the roles at each checkpoint: one column per checkpoint, one row per head."""
-    from glassformer.lens.roles.run import over_checkpoints
+    from glassformer.lens.roles.diagnosis import over_checkpoints
 
     seen = list(over_checkpoints(folder))
     if as_json:
@@ -218,7 +217,7 @@ def of_texts(folder: Path, options: Mapping[str, Any]) -> int:
 def traced(folder: Path, *texts: str) -> tuple[Any, list[Trace]]:
     """Return the model of a run and its traces of the texts, with a note for each that its vocabulary cannot read."""
     from glassformer.base.runtime import choose_threads
-    from glassformer.lens.roles.run import open_run
+    from glassformer.lens.roles.diagnosis import open_run
     from glassformer.lens.server.subject import layout_of
     from glassformer.lens.trace.make import trace
 
@@ -259,7 +258,7 @@ def attributed(folder: Path, text: str, as_json: bool) -> int:
 
 def brought_back(folder: Path, text: str, other: str, as_json: bool) -> int:
     """Print the heads and the positions of the residual streams that restore the first answer when patched."""
-    from glassformer.lens.trace.value import patch_traces, patching_as_json
+    from glassformer.lens.trace.make import patch_traces, patching_as_json
 
     model, (one, two) = traced(folder, text, other)
     told = patching_as_json(patch_traces(model, one, two))

@@ -27,7 +27,7 @@ def run(arguments: Arguments) -> int:
         check_picture(picture)
     rows, total = counted(str(arguments.target))
     if picture is not None:
-        from glassformer.lens.plot_parameters import plot_parameters
+        from glassformer.lens.plot import plot_parameters
 
         plot_parameters(rows, title=f"{arguments.target}: {total:,} parameters", file=picture)
         print(f"Picture: {picture}", file=sys.stderr if "json" in arguments.options else sys.stdout)

@@ -7,8 +7,7 @@ import struct
 
 import pytest
 
-from glassformer.lens.page.bundle import framed, standalone
-from glassformer.lens.page.script import script, style
+from glassformer.lens.page.bundle import framed, script, standalone, style
 from lens.explored import SCREENS, planted
 
 pytestmark = pytest.mark.slow

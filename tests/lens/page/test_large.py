@@ -9,7 +9,7 @@ import pytest
 from glassformer.data.dataset import Tokenizers
 from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject
-from glassformer.lens.trace.value import Trace
+from glassformer.lens.trace.make import Trace
 from lens.explored import LETTERS, planted, small
 
 

@@ -12,7 +12,7 @@ from glassformer.decode.answer import nothing
 from glassformer.decode.settings import Sampling
 from glassformer.lens.ablate import silence
 from glassformer.lens.server.subject import Subject
-from glassformer.lens.trace.value import patch_traces, patching_as_json
+from glassformer.lens.trace.make import patch_traces, patching_as_json
 from lens.explored import LETTERS, SCREENS, small
 
 pytestmark = pytest.mark.slow

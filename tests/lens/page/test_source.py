@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from glassformer.lens.page.script import resources
+from glassformer.lens.page.bundle import resources
 
 FORBIDDEN = re.compile(
     r"\beval\b|\bFunction\s*\(|\b(?:inner|outer)HTML\b|\binsertAdjacentHTML\b|\bdocument\s*\.\s*write|\bsrcdoc\b"

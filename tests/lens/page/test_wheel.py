@@ -24,7 +24,7 @@ BUILD = "import sys; from hatchling.build import build_wheel; build_wheel(sys.ar
 OPEN = """
 from pathlib import Path
 from glassformer.lens.page.bundle import served, standalone
-from glassformer.lens.page.script import resources
+from glassformer.lens.page.bundle import resources
 from glassformer.lens.trace.file import header_schema
 import glassformer
 assert header_schema() and "page.js" in served() and len(standalone([], {"name": "empty"})) > 50_000

@@ -10,8 +10,8 @@ import pytest
 from starlette.applications import Starlette
 
 from glassformer.base.errors import CheckpointError, GlassformerError
-from glassformer.lens.roles import run as roles_of_a_run
-from glassformer.lens.roles.run import over_checkpoints, run_probe
+from glassformer.lens.roles import diagnosis as roles_of_a_run
+from glassformer.lens.roles.diagnosis import over_checkpoints, run_probe
 from glassformer.lens.server import subject as module
 from glassformer.lens.server.app import make_server
 from glassformer.lens.server.subject import SEQUENCES, History
@@ -75,7 +75,7 @@ def test_a_checkpoint_that_its_run_deletes_meanwhile_is_passed_over(made, tmp_pa
             shutil.rmtree(folder)
         return load(folder)
 
-    monkeypatch.setattr("glassformer.lens.roles.run.load", late)
+    monkeypatch.setattr("glassformer.lens.roles.diagnosis.load", late)
     assert History(run)()["steps"] == [2, 3]
 
 
@@ -108,7 +108,7 @@ def test_what_heads_are_probed_with_is_made_once(made, tmp_path, monkeypatch):
         return probes[-1]
 
     probes = []
-    monkeypatch.setattr("glassformer.lens.roles.run.run_probe", counted)
+    monkeypatch.setattr("glassformer.lens.roles.diagnosis.run_probe", counted)
     shutil.copytree(made, tmp_path / "run")
     last = max((tmp_path / "run" / "checkpoints").iterdir())
     shutil.move(last, tmp_path / "later")

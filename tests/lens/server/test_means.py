@@ -9,12 +9,11 @@ import pytest
 
 from glassformer.base.errors import GlassformerError
 from glassformer.lens.ablate import silence
-from glassformer.lens.roles.diagnosis import usual_outputs
-from glassformer.lens.roles.run import open_run
+from glassformer.lens.roles.diagnosis import open_run, usual_outputs
 from glassformer.lens.server.app import make_app
 from glassformer.lens.server.subject import SEQUENCES, subject_of
+from glassformer.lens.trace.make import from_bytes
 from glassformer.lens.trace.reading import Manner
-from glassformer.lens.trace.value import from_bytes
 from lens.server.asked import TOKEN, ask
 from lens.test_roles_of_a_run import SMALL, untrained_run
 

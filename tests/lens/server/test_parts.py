@@ -8,9 +8,8 @@ import re
 import pytest
 
 from glassformer.base.errors import GlassformerError
-from glassformer.lens.page.bundle import served, static
-from glassformer.lens.page.script import FIRST, IMPORT, resources, script
-from glassformer.lens.trace.value import from_bytes, patch_traces, patching_as_json
+from glassformer.lens.page.bundle import FIRST, IMPORT, resources, script, served, static
+from glassformer.lens.trace.make import from_bytes, patch_traces, patching_as_json
 from lens.server.asked import MODEL, ask
 
 

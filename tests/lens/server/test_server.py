@@ -12,7 +12,7 @@ from glassformer.lens.ablate import silence
 from glassformer.lens.page.bundle import served
 from glassformer.lens.server.app import new_token
 from glassformer.lens.server.requests import MOST_BODY
-from glassformer.lens.trace.value import from_bytes
+from glassformer.lens.trace.make import from_bytes
 from lens.explored import LETTERS
 from lens.server.asked import HEADS, MODEL, PORT, TOKEN, ask, ask_all
 
@@ -225,7 +225,7 @@ def test_a_wrong_request_is_told_why(app, body, word):
 
 
 def test_old_answers_make_room(app, monkeypatch):
-    monkeypatch.setattr("glassformer.lens.server.traces.MOST_TRACES", 4)
+    monkeypatch.setattr("glassformer.lens.server.app.MOST_TRACES", 4)
     for _ in range(4):
         ask(app, "POST", "/api/trace", json.dumps({"text": "a", "decode": {"max_new_tokens": 1}}).encode())
     known = [each["id"] for each in ask(app, "GET", "/api/traces").json["traces"]]

@@ -11,7 +11,7 @@ import pytest
 from glassformer.base.errors import ConfigError
 from glassformer.lens.server import requests
 from glassformer.lens.server.requests import Left, streamed
-from glassformer.lens.trace.value import from_bytes
+from glassformer.lens.trace.make import from_bytes
 from lens.server.asked import ask
 
 

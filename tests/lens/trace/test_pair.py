@@ -7,7 +7,7 @@ import torch
 
 from glassformer import trace
 from glassformer.base.errors import DataError
-from glassformer.lens.trace.value import asked
+from glassformer.lens.trace.make import asked
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.outputs import Classify
 from glassformer.nn.transformer import Transformer

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError
-from glassformer.lens.roles.run import over_checkpoints
+from glassformer.lens.roles.diagnosis import over_checkpoints
 from glassformer.train.finished.use import translate
 from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
 from glassformer.train.run.session import resume, start
@@ -42,7 +42,7 @@ def test_threads_are_not_those_of_training(run, monkeypatch):
 
 def test_each_checkpoint_is_diagnosed_with_these_threads(run, tmp_path, monkeypatch):
     asked_for: list[int] = []
-    monkeypatch.setattr("glassformer.lens.roles.run.choose_threads", asked_for.append)
+    monkeypatch.setattr("glassformer.lens.roles.diagnosis.choose_threads", asked_for.append)
     (again := tmp_path / "run").mkdir()
     (again / "recipe.toml").write_text(dumps_recipe(own(run, threads=3)))
     (again / "checkpoints").symlink_to(run / "checkpoints")

@@ -16,7 +16,7 @@ from glassformer.data.config import DataConfig
 from glassformer.data.pairs import Columns, Pair
 from glassformer.data.regression import Chosen, Scale, batch_of, make_numbers, read_numbers, values_of
 from glassformer.data.tokenizer import tokenizer_from_json
-from glassformer.lens.roles.run import readable
+from glassformer.lens.roles.diagnosis import readable
 from glassformer.lens.trace.make import trace
 from glassformer.proof.doctor import probes_for
 from glassformer.proof.doctor.case import case_of

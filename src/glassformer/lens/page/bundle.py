@@ -1,8 +1,10 @@
 """Assembling the page: served by a process, as one file, or in a frame of a notebook.
 
-Its modules are joined into one script (`script.py`), its styles into one style. A server sends these two; a single file
-contains them. In the file, script and data are zlib in base64: that is small, and a user's text is never part of the
-page's own HTML. Each layer of attention is a part of its own, so that a large one is unpacked only when it is shown.
+A browser fetches modules one by one, each after the one that imports it. To avoid that, we join them into one script:
+each module becomes a function that returns its exports, after the modules that it imports. A server sends this script
+and one style; a single file contains them. In the file, script and data are zlib in base64: that is small, and a user's
+text is never part of the page's own HTML. Each layer of attention is a part of its own, so that a large one is unpacked
+only when it is shown.
 """
 
 from __future__ import annotations
@@ -19,8 +21,52 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from glassformer.lens.page.script import script, style
 from glassformer.lens.trace.file import cut
+
+STYLES = ("base.css", "parts.css", "screens.css")
+FIRST = "main.js"
+"""The entry module."""
+IMPORT = re.compile(r'^import \{ (.+) \} from "lens/(.+)";$', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+
+
+@cache
+def resources() -> Mapping[str, bytes]:
+    """Return every style and module of the page, name to content."""
+    found = {each.name: each for each in files("glassformer.lens.page").iterdir()}
+    return {name: found[name].read_bytes() for name in sorted(found) if name.endswith((".css", ".js"))}
+
+
+@cache
+def style() -> str:
+    """Return the styles, concatenated."""
+    return "".join(resources()[name].decode() for name in STYLES)
+
+
+@cache
+def script() -> str:
+    """Return the page's modules as one script."""
+    joined: dict[str, str] = {}
+
+    def join(name: str) -> None:
+        if name in joined:
+            return
+        text = resources()[name].decode()
+        for _, imported in IMPORT.findall(text):
+            join(imported)
+        joined[name] = _scoped(name, text)
+
+    join(FIRST)
+    return "\n".join(['"use strict";', "const modules = {};", *joined.values()])
+
+
+def _scoped(name: str, text: str) -> str:
+    exported = ", ".join(EXPORT.findall(text))
+    inside = EXPORT.sub("", IMPORT.sub(r'const { \1 } = modules["\2"];', text))
+    return f'modules["{name}"] = (() => {{\n{inside}\nreturn {{ {exported} }};\n}})();\n'
+
+
+# The page with its script, its style and, in a single file, its data.
 
 STYLE, SCRIPT = "page.css", "page.js"
 """The names under which a server sends them."""

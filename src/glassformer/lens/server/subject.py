@@ -21,12 +21,10 @@ from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.decode.answer import answer
 from glassformer.decode.filters import unwritten
 from glassformer.lens.ablate import Means, silence
-from glassformer.lens.roles.diagnosis import usual_outputs
+from glassformer.lens.roles.diagnosis import diagnose_run, over_checkpoints, readable, run_probe, usual_outputs
 from glassformer.lens.roles.probe import Probe
-from glassformer.lens.roles.run import diagnose_run, over_checkpoints, readable, run_probe
-from glassformer.lens.trace.make import trace, weights_sha256
+from glassformer.lens.trace.make import Trace, trace, weights_sha256
 from glassformer.lens.trace.reading import USUAL, USUAL_MANNER, Layout, Manner, Text, as_ids
-from glassformer.lens.trace.value import Trace
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded
 from glassformer.store.files import read_json, write_text_atomically

@@ -1,34 +1,280 @@
-"""Making a trace: let the model answer by cached decoding, then replay the answer once and record everything."""
+"""A trace and its making: the model answers by cached decoding, then reads its answer once while all is recorded."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from glassformer import __version__
 from glassformer.base.errors import DataError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
 from glassformer.data.tokens.words import Labels
 from glassformer.decode.answer import nothing
-from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling
-from glassformer.lens.observe import LETTERS
-from glassformer.lens.trace.file import Array, brief, encode, finite
+from glassformer.decode.settings import ONE_BEAM, BeamSettings
+from glassformer.decode.settings import GREEDY, Sampling
+from glassformer.lens.attribute import attribute
+from glassformer.lens.observe import LETTERS, head_id
+from glassformer.lens.page.bundle import framed, standalone
+from glassformer.lens.patch import Input, Patching, patch
+from glassformer.lens.trace.file import Array, brief, decode, encode, finite, pack, unpack
 from glassformer.lens.trace.reading import USUAL, Layout, Manner, Reading, Text, as_ids, both, read
 from glassformer.lens.trace.sight import SIDE, Sight, decided, look, shrunk
-from glassformer.lens.trace.steps import lens_of, steps_of, terms_of_logits
-from glassformer.lens.trace.value import Trace
 from glassformer.nn.config import blocks_of
 from glassformer.nn.count import count_parameters
 from glassformer.nn.ensemble import refuse_ensemble
+from glassformer.nn.heads import Head
 from glassformer.nn.observe import Evaluation
 from glassformer.nn.outputs import Lm, Regress, Tag
 from glassformer.nn.transformer import Transformer
+from glassformer.store.files import write_bytes, write_text_atomically
+
+# The `Trace` object: its contents, its file and its page.
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """One run of a model over one input. `schema.json` describes `header`; `buffers`: name to (encoding, elements)."""
+
+    header: dict[str, Any]
+    buffers: dict[str, tuple[str, Array]]
+
+    def attention(self, block: str) -> Array:
+        """Return the weights [layer, head, query, key] of "encoder", "decoder" or "cross".
+
+        Errors: `DataError` if the trace has none of that kind.
+        """
+        for group in self.header["attention"]:
+            if group["block"] == block:
+                encoding, stored = self.buffers[group["buffer"]]
+                return decode(stored, encoding)
+        there = ", ".join(group["block"] for group in self.header["attention"])
+        raise DataError(f"block must be one that this trace has ({there}); got {block!r}.")
+
+    @property
+    def sources(self) -> list[str]:
+        """The tokens that the encoder read."""
+        return self.header["sequences"].get("source", {"text": []})["text"]
+
+    @property
+    def output(self) -> list[str]:
+        """The tokens that the model wrote, or those of the given target."""
+        target = self.header["sequences"].get("target")
+        if target is not None:
+            return target["text"][target["n_prompt"] :]
+        return [self.header["vocab"][str(step["chosen"])] for step in self.header["steps"]]
+
+    def to_bytes(self) -> bytes:
+        """Return the trace as the bytes of its file."""
+        return pack({name: each for name, each in self.header.items() if name != "buffers"}, self.buffers)
+
+    def save(self, path: Path | str) -> Path:
+        """Write the trace as a file, by convention NAME.gft, and return its path."""
+        path = Path(path)
+        write_bytes(path, self.to_bytes())
+        return path
+
+    def to_html(self) -> str:
+        """Return a self-contained HTML page that shows the trace; it works from disk, without a network."""
+        return standalone([self.to_bytes()], {"name": self.header["model"]["name"]})
+
+    def show(self) -> Page:
+        """Return the page, for the last line of a notebook's cell."""
+        return Page(self.to_html())
+
+    def _repr_html_(self) -> str:
+        return framed(self.to_html())
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that a notebook shows in a sandboxed frame, from which nothing can reach the notebook."""
+
+    html: str
+
+    def _repr_html_(self) -> str:
+        return framed(self.html)
+
+    def save(self, path: Path | str) -> Path:
+        """Write the page as a file that any browser opens, and return its path."""
+        path = Path(path)
+        write_text_atomically(path, self.html)
+        return path
+
+
+def read_trace(path: Path | str) -> Trace:
+    """Read a trace from a file. Errors: `DataError` naming the damaged field, or for a file that cannot be read.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from glassformer import ModelConfig, StackConfig, Transformer, read_trace, trace
+    >>> from glassformer.data.config import TokenizerConfig
+    >>> from glassformer.data.tokenizer import TOKENIZERS
+    >>> letters = TOKENIZERS["character"].train(["abc"], TokenizerConfig())
+    >>> stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8)
+    >>> model = Transformer(ModelConfig(letters.vocab_size, encoder=stack, decoder=stack))
+    >>> with TemporaryDirectory() as folder:
+    ...     path = trace(model, letters, "abc", target="cba").save(Path(folder) / "seen.gft")
+    ...     read_trace(path).attention("cross").shape
+    (1, 2, 4, 4)
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}. Give a file that trace.save() wrote.") from None
+    return from_bytes(data)
+
+
+def from_bytes(data: bytes) -> Trace:
+    """Read a trace from the bytes of a file. Errors: `DataError` naming the damaged field."""
+    header, buffers = unpack(data)
+    return Trace(header, {name: (encoding, np.asarray(stored)) for name, (encoding, stored) in buffers.items()})
+
+
+# Activation patching between two traces: which parts of one bring its answer back on the other's text (`patch`).
+
+
+class Asked(NamedTuple):
+    """The arguments of `patch`."""
+
+    one: Input
+    other: Input
+    said: list[int | None]
+
+
+def patch_traces(model: Transformer, one: Trace, other: Trace, *, poll: Callable[[], None] = nothing) -> Patching:
+    """Patch activations of one trace into a pass over the other's text with the first one's answer; return the effects.
+
+    `poll` is that of `patch`. Errors: `DataError` if the texts differ in length or the model writes no tokens.
+    """
+    return patch(model, *asked(one.header, other.header, next(model.parameters()).device), poll=poll)
+
+
+def asked(one: Mapping[str, Any], other: Mapping[str, Any], device: torch.device) -> Asked:
+    """Put the answer of one trace after the texts of both. Errors: `DataError` for a model that writes no tokens."""
+    if not one["steps"]:
+        raise DataError("Patching needs a model that writes tokens; this one gives labels. See `glassformer heads`.")
+    texts, others = one["sequences"], other["sequences"]
+    said = {step["pos"]: step["chosen"] for step in one["steps"]}
+    if "target" not in texts:
+        rows = texts["source"]["ids"], others["source"]["ids"]
+        inputs = [Input(torch.tensor([ids], device=device)) for ids in rows]
+    elif "source" in texts:
+        tokens = torch.tensor([texts["target"]["ids"][:-1]], device=device)
+        inputs = [Input(tokens, torch.tensor([each["source"]["ids"]], device=device)) for each in (texts, others)]
+    else:
+        begun = texts["target"]["n_prompt"]
+        answer = texts["target"]["ids"][begun:-1]
+        prompts = (each["target"]["ids"][: each["target"]["n_prompt"]] for each in (texts, others))
+        inputs = [Input(torch.tensor([[*prompt, *answer]], device=device)) for prompt in prompts]
+        said = {place: token for place, token in said.items() if place >= begun - 1}
+    return Asked(inputs[0], inputs[1], [said.get(place) for place in range(inputs[0].tokens.shape[1])])
+
+
+def patching_as_json(found: Patching) -> dict[str, Any]:
+    """Return the effects as JSON: heads with the strongest first, streams by stack and blocks."""
+    heads: list[dict[str, Any]] = [
+        {"id": head_id(*where, head), "block": where[0], "layer": where[1], "head": head, "effect": float(effect)}
+        for where, effects in found.heads.items()
+        for head, effect in enumerate(effects)
+    ]
+    streams = [{"side": side, "effects": effects.tolist()} for side, effects in found.streams.items()]
+    return {
+        "one": found.one,
+        "other": found.other,
+        "heads": sorted(heads, key=lambda each: -abs(each["effect"])),
+        "streams": streams,
+    }
+
+
+# What a model predicted at each step: the chosen token, the top tokens, the logit lens, and the terms of a logit.
+
+TOP = 10
+"""How many of the most likely tokens a step lists."""
+LENS_TOP = 3
+ROWS = 64
+"""How many positions have their probabilities over the vocabulary in memory at once."""
+BUFFER = "attribution"
+
+
+def steps_of(reading: Reading, logits: Float[Tensor, "T V"]) -> list[dict[str, Any]]:
+    """Return one entry for each position at which a token was chosen; probabilities are the model's at temperature 1.
+
+    Entropy and loss are in nats; `rank` counts the tokens that were more likely than the chosen one.
+    """
+    found: list[dict[str, Any]] = []
+    for t, said in enumerate(reading.said):
+        if said is not None:
+            found.append(step_of(reading, t, said, logits[t]))
+    return found
+
+
+def step_of(reading: Reading, t: int, said: int, logits: Float[Tensor, " V"]) -> dict[str, Any]:
+    """Return the entry of one position; one row of the vocabulary at a time, as all together may be large."""
+    log_p = logits.double().log_softmax(-1)
+    p = log_p.exp()
+    gold = reading.gold[t]
+    values, ids = p.topk(min(TOP, len(p)))
+    return {
+        "pos": t,
+        "input": reading.tokens[t],
+        "chosen": said,
+        "p": brief(float(p[said])),
+        "rank": int((p > p[said]).sum()),
+        "entropy": brief(-float((p * log_p.clamp(min=-1e9)).sum())),
+        "gold": gold,
+        "gold_p": None if gold is None else brief(float(p[gold])),
+        "loss": brief(-float(log_p[said if gold is None else gold])),
+        "top": [[i, brief(v), brief(float(logits[i]))] for i, v in zip(ids.tolist(), values.tolist(), strict=True)],
+        "rest": brief(max(0.0, 1.0 - float(values.sum()))),
+    }
+
+
+@torch.no_grad()
+def lens_of(model: Transformer, reading: Reading, streams: Sequence[Float[Tensor, "T D"]]) -> dict[str, Any]:
+    """Compute the logit lens (nostalgebraist 2020): final norm and head on the input and on every block's output.
+
+    `top[layer][place]` are the most likely tokens with their probabilities, `p[layer][place]` that of the chosen token.
+    """
+    stack = model.reader
+    names = ["input", *(f"block {i}" for i in range(len(streams) - 1))]
+    top: list[list[list[list[float]]]] = []
+    chances: list[list[float | None]] = []
+    for stream in streams:
+        rows: list[list[list[float]]] = []
+        of_said: list[float | None] = []
+        for part in stream.split(ROWS):
+            p = model.head(stack.norm(part[None]))[0].cpu().double().softmax(-1)
+            values, ids = p.topk(min(LENS_TOP, p.shape[-1]))
+            for row, best in zip(ids.tolist(), values.tolist(), strict=True):
+                rows.append([[i, brief(v)] for i, v in zip(row, best, strict=True)])
+            for said, row in zip(reading.said[len(of_said) : len(of_said) + len(part)], p, strict=True):
+                of_said.append(None if said is None else brief(float(row[said])))
+        top.append(rows)
+        chances.append(of_said)
+    return {"names": names, "top": top, "p": chances}
+
+
+def terms_of_logits(model: Transformer, reading: Reading) -> tuple[dict[str, Any], Array] | None:
+    """Return the header's `attribution` and the terms [part, step], or None if the head is not linear in the stream."""
+    if not isinstance(model.head, Head) or model.head.transform is not None:
+        return None
+    device = next(model.parameters()).device
+    given = None if reading.source is None else torch.tensor([reading.source], device=device)
+    asked = torch.tensor([0 if said is None else said for said in reading.said], device=device)
+    found = attribute(model, torch.tensor([reading.tokens], device=device), asked, given)
+    places = [place for place, said in enumerate(reading.said) if said is not None]
+    return {"names": list(found.names), "buffer": BUFFER}, found.terms[:, places].float().cpu().numpy()
+
+
+# Making a trace.
 
 MOST_WEIGHTS = 2**26
 MOST_LOGITS = 2**16
