@@ -10,8 +10,7 @@ import torch
 from glassformer import answer, trace
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.decode.settings import BeamSettings
-from glassformer.decode.settings import Sampling
+from glassformer.decode.settings import BeamSettings, Sampling
 from glassformer.lens.trace.make import from_bytes
 from lens.explored import LETTERS, small
 

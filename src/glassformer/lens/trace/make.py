@@ -18,8 +18,7 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
 from glassformer.data.tokens.words import Labels
 from glassformer.decode.answer import nothing
-from glassformer.decode.settings import ONE_BEAM, BeamSettings
-from glassformer.decode.settings import GREEDY, Sampling
+from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling
 from glassformer.lens.attribute import attribute
 from glassformer.lens.observe import LETTERS, head_id
 from glassformer.lens.page.bundle import framed, standalone
