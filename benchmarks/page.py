@@ -27,13 +27,12 @@ from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokenizer import TOKENIZERS
-from glassformer.lens.page.bundle import standalone
-from glassformer.lens.page.bundle import script, style
+from glassformer.lens.page.bundle import script, standalone, style
 from glassformer.lens.server.app import listen, make_app, make_server, new_token
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.file import encode
-from glassformer.lens.trace.sight import SIDE, decided, shrunk
 from glassformer.lens.trace.make import Trace
+from glassformer.lens.trace.sight import SIDE, decided, shrunk
 from glassformer.study.result import markdown
 
 CHROMIUM = "/usr/bin/chromium"
