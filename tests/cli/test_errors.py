@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
             ["reverse"],
             [
                 "no verb 'reverse'",
-                "train, resume, evaluate, generate, translate, serve, classify, tag, rollout, explore, ",
+                "train, resume, evaluate, generate, translate, serve, classify, tag, predict, rollout, explore, ",
             ],
         ),
         (["--trian"], ["no verb '--trian'"]),
