@@ -12,8 +12,8 @@ from decode import choices
 from glassformer import generate
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS
-from glassformer.decode.choose import AT_ONCE, chooser, draw, filters_of, greedy, numbers, own_uniforms
-from glassformer.decode.filters import Context, banned, logit_bias
+from glassformer.decode.choose import AT_ONCE, chooser, draw, greedy, numbers, own_uniforms
+from glassformer.decode.filters import Context, banned, filters_of, logit_bias
 from glassformer.decode.settings import GREEDY, Sampling
 from train.examples import VOCAB, model, sequences
 

@@ -173,8 +173,10 @@ ROTARY = (
 )
 """The scaling of rotary positions."""
 
-ADDS_TO_SCORES = ("alibi", "t5", "shaw")
-"""Position schemes that need scores to add to."""
+BIASED = ("alibi", "t5")
+"""Position schemes that add a bias of its own to each head's scores."""
+ADDS_TO_SCORES = (*BIASED, "shaw")
+"""Position schemes that need scores to add to, and so read the heads."""
 SHOWS_WEIGHTS = ("auto", "reference", "matmul")
 """Attention backends that hold their weights, which a bias on the values (per pair of query and key) needs."""
 STACK = (
@@ -453,7 +455,7 @@ OPTIMIZER = (
 
 def undrawn(c: Any) -> list[str]:
     """The settings of sampling that are given, and that nothing reads where nothing is drawn."""
-    return [name for name in ("top_k", "top_p", "min_p", "typical_p")[bool(c.contrastive_alpha) :] if differs(c, name)]
+    return [name for name in c.drawn[bool(c.contrastive_alpha) :] if differs(c, name)]
 
 
 SAMPLING = (

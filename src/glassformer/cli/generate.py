@@ -9,35 +9,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.settings import declared_in
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.constraints import constraints_of, stops_of
 from glassformer.cli.lines import refuse_more, texts_of
+from glassformer.cli.options import GENERATING
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
 from glassformer.cli.typed_recipe import NO_BEAM, beamed, drawless, refuse_idle_search, refuse_idle_seed
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
+from glassformer.decode.settings import Sampling
 from glassformer.train.recipe import Recipe, override
 from glassformer.train.sample_lengths import Untrained, untrained_field
+from glassformer.train.settings import DecodeConfig
 
 if TYPE_CHECKING:
     from glassformer.decode.stream import Piece
     from glassformer.train.finished.writing import Guessing
 
-SHORT = (
-    "max-new-tokens",
-    "temperature",
-    "top-k",
-    "top-p",
-    "min-p",
-    "typical-p",
-    "repetition-penalty",
-    "no-repeat-ngram",
-    "contrastive-alpha",
-    "seed",
-    "beam",
-)
+SHORT = [each.name for each in GENERATING if each.name.replace("-", "_") in declared_in(DecodeConfig)]
 """Settings of [decode] that are also flags of this verb."""
-OF_DRAWS = {"temperature": 0.0, "contrastive_alpha": 0.0, "top_k": None, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}
+OF_DRAWS = {"temperature": 0.0, "contrastive_alpha": 0.0, **{name: getattr(Sampling, name) for name in Sampling.drawn}}
 """Settings that have no effect where nothing is drawn, each with the value that turns it off."""
 NO_CHANGES: Mapping[str, object] = {}
 MOST_TEXTS = 100_000

@@ -13,9 +13,9 @@ from glassformer.base.typed import expect
 from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import BLANK, EOS, SEP
 from glassformer.decode.beam import beam_search, length_penalty
-from glassformer.decode.choose import chooser, filters_of
+from glassformer.decode.choose import chooser
 from glassformer.decode.contrastive import contrastive
-from glassformer.decode.filters import Context, Filter, check_numbers, forbid, without
+from glassformer.decode.filters import Context, Filter, check_numbers, filters_of, forbid, without
 from glassformer.decode.generate import Emitted, check_sources, check_writes, generate
 from glassformer.decode.hypotheses import Forced, Hypothesis, check_forced
 from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling

@@ -15,8 +15,7 @@ from glassformer.base.errors import ConfigError, RowError, all_of
 from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.base.tensors import in_float64
 from glassformer.data.tokens.vocabulary import EOS
-from glassformer.decode import filters
-from glassformer.decode.filters import Choose, Context, Filter, Named, check_numbers, unbounded
+from glassformer.decode.filters import Choose, Context, Filter, Named, check_numbers, filters_of, unbounded
 from glassformer.decode.settings import Sampling
 
 
@@ -112,8 +111,6 @@ Uniforms = Callable[[Context], Sequence[float]]
 
 AT_ONCE = 256
 """How many random numbers of a row are made at a time."""
-SHORTEST, REPEAT = "min_new_tokens", "no_repeat_ngram"
-"""The settings that forbid tokens, whatever the logits are."""
 
 
 def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms | None = None) -> Choose:
@@ -173,24 +170,6 @@ def filtered(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Con
     if steps:
         check_kept(logits, context)
     return logits
-
-
-def filters_of(sampling: Sampling) -> list[Filter]:
-    """The filters that the settings ask for, in the order in which they apply, without those that change nothing."""
-    s = sampling
-    asked: list[tuple[bool, Callable[[], Filter]]] = [
-        (s.min_new_tokens > 0, lambda: Named(filters.min_new_tokens(s.min_new_tokens), SHORTEST)),
-        (s.repetition_penalty != 1, lambda: filters.repetition_penalty(s.repetition_penalty)),
-        (s.frequency_penalty != 0, lambda: filters.frequency_penalty(s.frequency_penalty)),
-        (s.presence_penalty != 0, lambda: filters.presence_penalty(s.presence_penalty)),
-        (s.no_repeat_ngram is not None, lambda: Named(filters.no_repeat_ngram(s.no_repeat_ngram or 0), REPEAT)),
-        (s.temperature not in (0, 1), lambda: filters.temperature(s.temperature)),
-        (s.top_k is not None and not s.contrastive_alpha, lambda: filters.top_k(s.top_k or 0)),
-        (s.top_p != 1, lambda: filters.top_p(s.top_p)),
-        (s.typical_p != 1, lambda: filters.typical(s.typical_p)),
-        (s.min_p != 0, lambda: filters.min_p(s.min_p)),
-    ]
-    return [make() for wanted, make in asked if wanted]
 
 
 def draw(logits: Float[Tensor, "B V"], uniforms: Sequence[float] | Float[Tensor, " B"]) -> Int[Tensor, " B"]:

@@ -17,6 +17,7 @@ from glassformer.base.errors import ConfigError, DataError, RowError
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tracing import constant
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
+from glassformer.decode.settings import Sampling
 
 
 class Context(NamedTuple):
@@ -382,3 +383,21 @@ def check_known(ids: Sequence[int], logits: Float[Tensor, "B V"], name: str) -> 
         raise ConfigError(
             f"Ids of {name} must be from 0 to {size - 1}; got {wrong[0]}. Encode with the model's own tokenizer."
         )
+
+
+def filters_of(sampling: Sampling) -> list[Filter]:
+    """The filters that the settings ask for, in the order in which they apply, without those that change nothing."""
+    s = sampling
+    asked: list[tuple[bool, Callable[[], Filter]]] = [
+        (s.min_new_tokens > 0, lambda: Named(min_new_tokens(s.min_new_tokens), "min_new_tokens")),
+        (s.repetition_penalty != 1, lambda: repetition_penalty(s.repetition_penalty)),
+        (s.frequency_penalty != 0, lambda: frequency_penalty(s.frequency_penalty)),
+        (s.presence_penalty != 0, lambda: presence_penalty(s.presence_penalty)),
+        (s.no_repeat_ngram is not None, lambda: Named(no_repeat_ngram(s.no_repeat_ngram or 0), "no_repeat_ngram")),
+        (s.temperature not in (0, 1), lambda: temperature(s.temperature)),
+        (s.top_k is not None and not s.contrastive_alpha, lambda: top_k(s.top_k or 0)),
+        (s.top_p != 1, lambda: top_p(s.top_p)),
+        (s.typical_p != 1, lambda: typical(s.typical_p)),
+        (s.min_p != 0, lambda: min_p(s.min_p)),
+    ]
+    return [make() for wanted, make in asked if wanted]

@@ -22,6 +22,8 @@ class Sampling:
     """
 
     section: ClassVar[str] = ""
+    drawn: ClassVar[tuple[str, ...]] = ("top_k", "top_p", "min_p", "typical_p")
+    """Those that have no effect where nothing is drawn; contrastive search reads the first."""
 
     temperature: float = setting(1.0, 0, advice="0.8; 0 is greedy decoding")
     """Sampling temperature, by which logits are divided; 0: greedy decoding, which takes the most probable token."""

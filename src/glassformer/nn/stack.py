@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from glassformer.base.contradictions import ADDS_TO_SCORES
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.registry import lookup
 from glassformer.base.schemes import Pattern
@@ -48,7 +49,7 @@ def scheme_of(config: StackConfig) -> Positions:
 
 def order_of(config: StackConfig) -> tuple[Any, ...]:
     """What tells position schemes of one stack apart: those that read no heads are the same whatever these are."""
-    heads = (config.n_heads,) if config.positions in ("alibi", "t5", "shaw") else ()
+    heads = (config.n_heads,) if config.positions in ADDS_TO_SCORES else ()
     width = (config.head_width,) if config.positions in ("rotary", "shaw") else ()
     return config.positions, config.rotary, config.relative, *heads, *width
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from glassformer.base.contradictions import BIASED
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
 from glassformer.nn.config import ModelConfig, StackConfig
@@ -65,8 +66,8 @@ def same_width(config: ModelConfig) -> str | None:
 
 
 def heads_with_a_bias(config: ModelConfig) -> str | None:
-    """The biases of ALiBi and T5, one per head, already make heads differ."""
-    biased = any(each.positions in ("alibi", "t5") for each in stacks(config))
+    """Biases such as those of ALiBi and T5, one per head, already make heads differ."""
+    biased = any(each.positions in BIASED for each in stacks(config))
     return one_head(config) or (f"positions={config.stack.positions!r} makes heads differ" if biased else None)
 
 

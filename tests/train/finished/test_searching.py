@@ -10,8 +10,8 @@ from glassformer.base.errors import ConfigError, TooLongError
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.answer import ASKED, CONTEXTS
 from glassformer.decode.beam import beam_search, length_penalty
-from glassformer.decode.choose import filters_of
 from glassformer.decode.constraints import Constraints
+from glassformer.decode.filters import filters_of
 from glassformer.decode.stream import Piece
 from glassformer.train.finished import writing
 from glassformer.train.finished.writing import Guessing, Room, Writer

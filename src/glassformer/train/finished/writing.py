@@ -13,9 +13,9 @@ from glassformer.base.errors import ConfigError, DataError, RowError, TooLongErr
 from glassformer.base.runtime import Threads
 from glassformer.data.tokens.vocabulary import BOS, EOS, lacking
 from glassformer.decode.answer import ASKED, CONTEXTS, Limit, Method, limit_of, method_of, nothing
-from glassformer.decode.choose import filters_of, refuse_certain
+from glassformer.decode.choose import refuse_certain
 from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints, can_spell, shown_of
-from glassformer.decode.filters import Filter, Named, one_end, unwritten, without
+from glassformer.decode.filters import Filter, Named, filters_of, one_end, unwritten, without
 from glassformer.decode.hypotheses import check_forced
 from glassformer.decode.prepare import prepared
 from glassformer.decode.speculative import Tally, check_guessing, speculative
