@@ -281,7 +281,7 @@ def text_case(case: Case) -> TextCase:
 OF_TEXT = (
     Probe("data", "The texts can be read and are those used in training.", text_readable),
     Probe("round-trip", "Text comes back from its ids.", text_round_trip),
-    Probe("text_leakage", "No dev or test text is in the training text.", text_leakage),
+    Probe("leakage", "No dev or test text is in the training text.", text_leakage),
 )
 
 
