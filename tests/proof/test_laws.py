@@ -13,7 +13,7 @@ from glassformer.proof.laws import LAWS, hugging_face, notebooks
 from glassformer.proof.laws.law import Law, NotHere, Setting, apart, judge, same_gradients
 
 NOTEBOOKS = Path(__file__).parents[2].parent / "shared" / "notebooks"
-SETTING = Setting(torch.device("cpu"), torch.float64, NOTEBOOKS)
+SETTING = Setting(torch.device("cpu"), torch.float64, NOTEBOOKS if NOTEBOOKS.is_dir() else None)
 
 
 def named(laws):
