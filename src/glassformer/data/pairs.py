@@ -260,7 +260,7 @@ def _from_table(file: Opened, path: str | Path, sides: Sides, columns: Columns) 
     lines = lines_of(file, path)
     first = next(lines)
     comma = str(path).lower().removesuffix(".gz").endswith(".csv") and "\t" not in first
-    rows = _csv(chain([first], lines), path) if comma else _tsv(chain([first], lines))
+    rows = csv_rows(chain([first], lines), path) if comma else _tsv(chain([first], lines))
     names = next(rows)[1]
     named = bool(columns.header) or columns.named
     chosen = named or columns.first is not None or columns.second is not None
@@ -295,16 +295,21 @@ def _tsv(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     return ((number, line.split("\t")) for number, line in enumerate(lines, start=1))
 
 
-def _csv(lines: Iterable[str], path: str | Path) -> Iterator[tuple[int, list[str]]]:
-    """Number and cells of each row: a quoted cell may hold commas, and go over several lines."""
-    reader = csv.reader((f"{line}\n" for line in lines), strict=True)
+def csv_rows(lines: Iterable[str], path: str | Path | None = None, sign: str = ",") -> Iterator[tuple[int, list[str]]]:
+    """Number and cells of each row of a file, or of a line (`path` None), with `sign` between cells.
+
+    With commas, a quoted cell may hold them, and go over several lines. Errors: `DataError`.
+    """
+    quoting = csv.QUOTE_MINIMAL if sign == "," else csv.QUOTE_NONE
+    reader = csv.reader((f"{line}\n" for line in lines), strict=True, delimiter=sign, quoting=quoting)
     number = 1
     try:
         for cells in reader:
             yield number, cells
             number = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(f"{path}:{number}: this is no row of CSV ({error}). Write it again with quotes.") from None
+        place = "" if path is None else f"{path}:{number}: "  # a caller with one line says which it is
+        raise DataError(f"{place}this is no row of CSV ({error}). Write it again with quotes.") from None
 
 
 def by_name(column: str | None) -> bool:

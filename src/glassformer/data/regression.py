@@ -26,7 +26,7 @@ from glassformer.base.registry import suggestion
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import Encoded, Sequences, Tokenizers
 from glassformer.data.lines import Opened, is_json, lines_of, object_in, opened, records_of, text_in, value_in
-from glassformer.data.pairs import ARRAY, JSON_LINES, TABLE, Columns, Loaded, Origin, Pair, by_name
+from glassformer.data.pairs import ARRAY, JSON_LINES, TABLE, Columns, Loaded, Origin, Pair, by_name, csv_rows
 from glassformer.data.synthetic import below, hashed, split_of
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS, THE_FILE, read_json
 from glassformer.data.tokens.words import FIRST_LABEL, Labels
@@ -78,7 +78,7 @@ class Scale(Labels):
             _refuse_others([*fields], self.entries, "the object", "the features in training")
             cells = [json.dumps(fields[name]) for name in self.entries]
         else:
-            cells = next(_csv([text], "this line", ","))[1]
+            cells = next(csv_rows([text]))[1]
             if len(cells) != len(self.entries):
                 raise DataError(
                     f"a line must have {_count(self.entries)}, {', '.join(self.entries)}, with commas between them; "
@@ -177,7 +177,7 @@ def _lines(file: Opened, path: str, columns: Columns) -> Iterator[Row]:
     lines = lines_of(file, path)
     first = next(lines)
     sign = "\t" if "\t" in first else ","
-    rows = _csv(chain([first], lines), f"{path}:", sign)
+    rows = csv_rows(chain([first], lines), path, sign)
     names = [each.strip() for each in next(rows)[1]]
     number = next((each for each in names if _is_number(each)), None)
     if number is not None and not columns.header:
@@ -209,19 +209,6 @@ def _objects(file: Opened, path: str, columns: Columns) -> Iterator[Row]:
         if fields is None:
             raise DataError(f"{place}: each line must be an object; this one is blank. Remove it.")
         yield Row(number, place, fields)
-
-
-def _csv(lines: Iterable[str], where: str, sign: str) -> Iterator[tuple[int, list[str]]]:
-    """Number and cells of each row; a quoted cell may hold the sign, and go over several lines."""
-    quoting = csv.QUOTE_MINIMAL if sign == "," else csv.QUOTE_NONE
-    reader = csv.reader((f"{line}\n" for line in lines), strict=True, delimiter=sign, quoting=quoting)
-    number = 1
-    try:
-        for cells in reader:
-            yield number, cells
-            number = reader.line_num + 1
-    except csv.Error as error:
-        raise DataError(f"{where}{number}: this is no row of CSV ({error}). Write it again with quotes.") from None
 
 
 def _chosen(
@@ -271,9 +258,11 @@ def _refuse_others(found: Sequence[str], wanted: Sequence[str], place: str, whos
     """Refuse other names than `wanted`. Errors: `DataError` with those that are missing and those that are new."""
     missing, new = [each for each in wanted if each not in found], [each for each in found if each not in wanted]
     if missing or new:
-        told = [f"without {', '.join(missing)[:60]}"] if missing else []
-        told += [f"with {', '.join(new)[:60]}"] if new else []
-        raise DataError(f"{place}: names must be those of {whose}; got them {' and '.join(told)}. Give the same ones.")
+        differences = [f"without {', '.join(missing)[:60]}"] if missing else []
+        differences += [f"with {', '.join(new)[:60]}"] if new else []
+        raise DataError(
+            f"{place}: names must be those of {whose}; got them {' and '.join(differences)}. Give the same ones."
+        )
 
 
 def _numbers_in(cells: Mapping[str, object], names: Sequence[str], place: str, form: str) -> str:

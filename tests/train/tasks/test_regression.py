@@ -208,6 +208,7 @@ def test_a_line_is_a_row_of_csv_or_an_object():
         "1": "2 columns, a, b",
         "a,b": "a must be a finite number",
         "1,nan": "b must be a finite number",
+        '1,"2': "^this is no row of CSV",
         '{"a": 1}': "without b",
         '{"a": 1, "b": 2, "c": 3}': "with c",
         '{"a": 1, "b": "2"}': "b must be a finite number",

@@ -174,8 +174,8 @@ class Regression(Labels):
         features, numbers = scales_in(tokenizers)
         assert numbers is not None
         read = f"features {', '.join(features.entries)}" if features else f"{tokenizers.source.vocab_size:,} tokens"
-        told = zip(numbers.entries, numbers.means, numbers.spreads, strict=True)
-        return f"{read}; numbers {', '.join(f'{name} ({mean:.4g} ± {spread:.4g})' for name, mean, spread in told)}"
+        each = zip(numbers.entries, numbers.means, numbers.spreads, strict=True)
+        return f"{read}; numbers {', '.join(f'{name} ({mean:.4g} ± {spread:.4g})' for name, mean, spread in each)}"
 
     def config(self, recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
         """A head with as many numbers as there are; features take two numbers each at their place."""
@@ -273,8 +273,8 @@ class Regression(Labels):
         for given in outputs(model, [len(line.ids) for line in read], batch, batch_size=batch_size):
             found |= dict(zip(given.rows, given.output.tolist(), strict=True))
         for row, line in enumerate(read):
-            told = dict(zip(numbers.entries, numbers.in_units(found[row]), strict=True))
-            yield Predicted(told, line.unknown, line.untrained)
+            predicted = dict(zip(numbers.entries, numbers.in_units(found[row]), strict=True))
+            yield Predicted(predicted, line.unknown, line.untrained)
 
 
 def scales_in(tokenizers: Tokenizers | None) -> tuple[Scale | None, Scale | None]:
