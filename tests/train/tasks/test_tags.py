@@ -17,25 +17,7 @@ from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.session import resume, start
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.tags import Tags, spanned, spans_of, tag_scores
-
-SMALL = {
-    "data.train_size": 300,
-    "data.dev_size": 40,
-    "data.test_size": 40,
-    "model.d_model": 16,
-    "model.n_heads": 2,
-    "model.n_layers": 1,
-    "model.d_ff": 32,
-    "training.steps": 6,
-    "training.warmup": 2,
-    "training.evaluate_every": 3,
-    "training.batch_tokens": 200,
-    "training.threads": 1,
-    "training.device": "cpu",
-    "training.precision": "float32",
-    "checkpoint.every": 3,
-    "checkpoint.keep": 9,
-}
+from train.examples import SMALL
 
 
 def small(**changes):
