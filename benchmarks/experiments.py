@@ -26,9 +26,9 @@ class Result(NamedTuple):
     seed: int
     metrics: dict[str, float | int | str]
     seconds: float
-    """Training time; for a committee, the sum over its members."""
+    """Training time; for an ensemble, the sum over its members."""
     train: list[str]
-    """The training command without the run folder; for a committee, that of its first member."""
+    """The training command without the run folder; for an ensemble, that of its first member."""
 
 
 class Failure(NamedTuple):
@@ -46,7 +46,7 @@ def run_experiment(
 ) -> Result | Failure:
     """Train and score, unless that is done already. Errors: those of the command line's own reader of settings."""
     if experiment.members > 1:
-        return run_committee(experiment, seed, runs, data, settings)
+        return run_ensemble(experiment, seed, runs, data, settings)
     try:
         files = files_of(experiment, runs, data)
     except FileNotFoundError as missing:
@@ -74,7 +74,7 @@ def run_experiment(
     return result
 
 
-def run_committee(
+def run_ensemble(
     experiment: Experiment, seed: int, runs: Path, data: str | None, settings: Sequence[str]
 ) -> Result | Failure:
     """Train and score each member alone, unless that is done already; then score all of them together."""
@@ -94,7 +94,7 @@ def run_committee(
 
 
 def seeds_of(experiment: Experiment, seed: int) -> range:
-    """Return the training seeds of a committee's members. They are distinct across `seed`s, for up to 100 members."""
+    """Return the training seeds of an ensemble's members. They are distinct across `seed`s, for up to 100 members."""
     return range(100 * seed + 1, 100 * seed + 1 + experiment.members)
 
 

@@ -56,7 +56,7 @@ class Experiment:
     after: str | None = None
     """The name of the row whose run of the same seed this one starts from (`training.start_from`); None if none."""
     members: int = 1
-    """Runs that answer together as a committee. Their training seeds are `seeds_of`."""
+    """Runs that answer together as an ensemble. Their training seeds are `seeds_of`."""
 
 
 EXPERIMENTS = (
@@ -78,9 +78,9 @@ EXPERIMENTS = (
     ),
     Experiment("sst2", "classify", "labels right; SST-2, its dev split", metric="accuracy", settings=SST2, data="sst2"),
     Experiment(
-        "sst2 committee",
+        "sst2 ensemble",
         "classify",
-        "labels right; SST-2, its dev split, by nine runs as a committee",
+        "labels right; SST-2, its dev split, by nine runs as an ensemble",
         metric="accuracy",
         settings=SST2,
         data="sst2",
@@ -128,7 +128,7 @@ FURTHER = (
             data="cmudict",
             members=members,
         )
-        for name, by, members in (("cmudict", "", 1), ("cmudict committee", ", by two runs as a committee", 2))
+        for name, by, members in (("cmudict", "", 1), ("cmudict ensemble", ", by two runs as an ensemble", 2))
     ),
     Experiment(
         "wikitext-2 words",

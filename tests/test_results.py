@@ -138,14 +138,14 @@ def test_a_row_whose_run_before_failed_is_not_trained_and_says_why(rows, monkeyp
     assert [recipe for recipe, _ in trained] == ["sort"]
 
 
-def test_a_committee_is_trained_with_seeds_of_its_own_and_scored_together(rows, monkeypatch):
+def test_a_ensemble_is_trained_with_seeds_of_its_own_and_scored_together(rows, monkeypatch):
     experiments, _, runs, trained = rows
     scored = []
     monkeypatch.setattr(
         experiments, "glassformer", lambda *words: scored.append(words) or (0, json.dumps({"exact_match": 1.0}), "")
     )
-    committee = experiments.Experiment("three", "copy", "", members=3)
-    results = [experiments.run_experiment(committee, seed, runs, None, ["--training.steps=5"]) for seed in (1, 2)]
+    ensemble = experiments.Experiment("three", "copy", "", members=3)
+    results = [experiments.run_experiment(ensemble, seed, runs, None, ["--training.steps=5"]) for seed in (1, 2)]
     seeds = [words[-1] for _, words in trained]
     assert seeds == [f"--training.seed={seed}" for seed in (101, 102, 103, 201, 202, 203)]
     assert [(each.experiment, each.seed, each.seconds) for each in results] == [("three", 1, 3.0), ("three", 2, 3.0)]
@@ -153,11 +153,11 @@ def test_a_committee_is_trained_with_seeds_of_its_own_and_scored_together(rows, 
     assert scored[3] == ("evaluate", *folders[0], "--json")
     assert scored[7] == ("evaluate", *folders[1], "--json")
     assert results[0].train == ["copy", "--training.steps=5", "--training.seed=101"]
-    experiments.run_experiment(committee, 1, runs, None, ["--training.steps=5"])
+    experiments.run_experiment(ensemble, 1, runs, None, ["--training.steps=5"])
     assert len(trained) == 6
 
 
-def test_a_committee_with_a_member_that_failed_is_none(rows):
+def test_a_ensemble_with_a_member_that_failed_is_none(rows):
     experiments, _, runs, _ = rows
     failed = experiments.run_experiment(experiments.Experiment("three", "sort", "", members=3), 2, runs, None, [])
     assert failed == experiments.Failure("three", 2, "seed 201: it broke")

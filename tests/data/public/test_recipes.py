@@ -20,8 +20,8 @@ from glassformer.data.catalogue import HERE
 from glassformer.train.recipe import load_recipe, override
 
 EVERY = pytest.mark.parametrize(("of", "recipe"), RECIPES, ids=ids(RECIPES))
-NOT_TOLD = {"sst2 committee", "cmudict committee", "multi30k french", "multi30k lower french"}
-"""Rows without a recipe: several runs answer in a committee, and no result of the two of French is published."""
+NOT_TOLD = {"sst2 ensemble", "cmudict ensemble", "multi30k french", "multi30k lower french"}
+"""Rows without a recipe: several runs answer in an ensemble, and no result of the two of French is published."""
 TOLD_AS = {
     "seconds": "1.886 in 9 s",
     "a minute": "1.52 in 76 s",
