@@ -186,6 +186,19 @@ def test_the_folder(tmp_path, monkeypatch):
         workspace(COURSE, Path("file"))
 
 
+def test_further_pages_go_on_beside_the_first_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    further = COURSE.holding("F3")
+    assert workspace(further).folder == Path("course")
+    (tmp_path / COURSE.file).write_text("")
+    assert workspace(further).folder == Path()
+
+
+def test_a_chapter_that_is_not_there_is_named_with_all_that_are():
+    with pytest.raises(GlassformerError, match=r"no chapter 'F14'.*'5', 'F1'"):
+        COURSE.chapter("F14")
+
+
 def test_what_a_definition_needs():
     source = source_of(
         "import torch\nlimit = 3\ndef a(x):\n    return b(x)\ndef b(y):\n    z = y\n    return torch.relu(z)\n"

@@ -115,9 +115,8 @@ class Course:
         """Return the chapter with this number. Errors: `ConfigError`."""
         found = [each for each in self.chapters if each.number == number]
         if not found:
-            raise ConfigError(
-                f"There is no chapter {number!r}. {suggestion(number, [each.number for each in self.chapters])}"
-            )
+            every = [*self.chapters, *(self.further.chapters if self.further else ())]
+            raise ConfigError(f"There is no chapter {number!r}. {suggestion(number, [each.number for each in every])}")
         return found[0]
 
     def within(self, number: str) -> list[Exercise]:

@@ -130,13 +130,16 @@ class Workspace:
 
 
 def workspace(course: Course, into: Path | None = None) -> Workspace:
-    """Return the learner's folder: `into`, the current one if a course was begun there, else ./course."""
+    """Return the learner's folder: `into`, the current one if a course was begun there, else ./course.
+
+    Further pages go on beside the file that they import from.
+    """
     if into is not None:
         if into.exists() and not into.is_dir():
             raise DataError(f"{into} is a file; --into must name a folder.")
         return Workspace(course, into)
     here = Workspace(course, Path())
-    return here if here.begun else Workspace(course, Path("course"))
+    return here if here.begun or any(each.is_file() for each in here.files) else Workspace(course, Path("course"))
 
 
 def definition(text: str, name: str) -> str:
