@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from law import breaks
 
-LOOP, OBJECTIVE, OPTIM = "glassformer.train.loop", "glassformer.train.objective", "tests/train/optim"
+LOOP, OBJECTIVE = "glassformer.train.loop", "glassformer.train.objective"
 RESUME = "tests/train/run/test_resume.py"
 STORE = "tests/store/test_checkpoint.py tests/store/test_manifest.py"
 
@@ -111,17 +111,17 @@ def the_mean_is_over_rows(original):
     return lambda batch, objective, step: original(batch, objective, step) and len(batch.tokens)
 
 
-@breaks("glassformer.train.schedule:Schedule.__call__", f"{OPTIM}/test_schedule.py")
+@breaks("glassformer.train.schedule:Schedule.__call__", "tests/train/test_schedule.py")
 def there_is_no_warm_up(original):
     return lambda self, step: original(self, max(step, self.warmup))
 
 
-@breaks("glassformer.train.optimizer:Average.update", f"{OPTIM}/test_average.py")
+@breaks("glassformer.train.optimizer:Average.update", "tests/train/test_average.py")
 def the_average_is_the_last_weights(original):
     return lambda self: None
 
 
-@breaks("glassformer.train.muon:scaled", f"{OPTIM}/test_orthogonal.py")
+@breaks("glassformer.train.muon:scaled", "tests/train/test_orthogonal.py")
 def a_matrix_is_made_orthogonal_at_any_size(original):
     return lambda x: x
 

@@ -19,7 +19,7 @@ from glassformer.lens.server.subject import Subject, layout_of
 from glassformer.lens.trace.make import from_bytes
 from glassformer.store.checkpoint import load
 from glassformer.train.recipe import load_recipe
-from lens.server.asked import TOKEN, ask
+from lens.server.requests_of import TOKEN, ask
 
 RUNS = ("writer_run", "answering_run", "labelling_run")
 SOME = pytest.mark.parametrize("step", [60, pytest.param(1, marks=pytest.mark.slow)])

@@ -12,7 +12,7 @@ from glassformer.lens.server.app import make_app
 from glassformer.lens.server.subject import Subject
 from glassformer.nn.observe import attentions
 from lens.explored import LETTERS
-from lens.server.asked import HEADS, MODEL, TOKEN
+from lens.server.requests_of import HEADS, MODEL, TOKEN
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.reading import Layout
 from glassformer.nn.outputs import Classify
 from lens.explored import LETTERS, small
-from lens.server.asked import TOKEN, ask
+from lens.server.requests_of import TOKEN, ask
 
 TEXT = "abcdefghij"
 OUT = [("encoder", 0, head) for head in range(4)]

@@ -14,7 +14,7 @@ from glassformer.lens.server.app import make_app
 from glassformer.lens.server.subject import SEQUENCES, subject_of
 from glassformer.lens.trace.make import from_bytes
 from glassformer.lens.trace.reading import Manner
-from lens.server.asked import TOKEN, ask
+from lens.server.requests_of import TOKEN, ask
 from lens.test_roles_of_a_run import SMALL, untrained_run
 
 

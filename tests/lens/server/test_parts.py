@@ -10,7 +10,7 @@ import pytest
 from glassformer.base.errors import GlassformerError
 from glassformer.lens.page.bundle import FIRST, IMPORT, resources, script, served, static
 from glassformer.lens.trace.make import from_bytes, patch_traces, patching_as_json
-from lens.server.asked import MODEL, ask
+from lens.server.requests_of import MODEL, ask
 
 
 def test_a_trace_in_parts_is_the_whole_one(app):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from glassformer.lens.server.subject import LONGEST, MOST, figures, samples
-from lens.server.asked import ask
+from lens.server.requests_of import ask
 
 
 def written(run, name, lines, rest=""):

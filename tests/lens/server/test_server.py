@@ -14,7 +14,7 @@ from glassformer.lens.server.app import new_token
 from glassformer.lens.server.requests import MOST_BODY
 from glassformer.lens.trace.make import from_bytes
 from lens.explored import LETTERS
-from lens.server.asked import HEADS, MODEL, PORT, TOKEN, ask, ask_all
+from lens.server.requests_of import HEADS, MODEL, PORT, TOKEN, ask, ask_all
 
 SHORT = b'{"text": "ab", "decode": {"max_new_tokens": 1}}'
 

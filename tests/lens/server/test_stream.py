@@ -12,7 +12,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.lens.server import requests
 from glassformer.lens.server.requests import Left, streamed
 from glassformer.lens.trace.make import from_bytes
-from lens.server.asked import ask
+from lens.server.requests_of import ask
 
 
 def lines(answer):

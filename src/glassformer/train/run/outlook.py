@@ -164,7 +164,7 @@ def look_ahead(recipe: Recipe, out: Path, speed: Speed = plain) -> Outlook:
 
     Makes a few real updates, with the run's own settings and on its first batches after a warm-up of batch or length,
     and throws them away; the optimizer then has its state, which is measured. The rest of the memory is estimated, see
-    `train.estimate.memory`.
+    `train.run.memory`.
     """
     device, why = choose_device(recipe.training.device)
     _, threads = choose_threads(recipe.training.threads)

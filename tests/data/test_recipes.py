@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from architecture import ROOT
-from data.public.measured import FILE, RECIPES, as_fetched, ids, row_of, small, trained
+from data.measured import FILE, RECIPES, as_fetched, ids, row_of, small, trained
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.data import steps
 from glassformer.cli.verbs import VERBS
