@@ -197,7 +197,7 @@ def rows_read_the_memory_of_another(original):
     return lambda self, rows: None
 
 
-@breaks("glassformer.nn.cache:Cache.truncate", "tests/nn/test_cache.py")
+@breaks("glassformer.nn.cache:Cache.truncate", "tests/nn/test_cache_in_any_order.py")
 def tokens_taken_back_are_still_read(original):
     def truncate(self, length):
         self.check_takes_back()

@@ -38,7 +38,11 @@ VARIANTS = [
     *({**each, "window": 2, "n_kv_heads": 2} for each in ORDERS if "rotary" not in each),
     {"window": 1},
 ]
-LEARNERS = [{"feed_forward": "experts", "n_experts": 3}, {"qk_norm": "rms", "norm": "rms", "feed_forward": "gated"}]
+LEARNERS = [
+    {"feed_forward": "experts", "n_experts": 3},
+    {"qk_norm": "rms", "norm": "rms", "feed_forward": "gated"},
+    {"convolution": 3},
+]
 LENGTHS = [(5, 3), (1, 7), (8, 1), (2, 4)]  # of tokens and source
 variants = pytest.mark.parametrize("variant", VARIANTS, ids=str)
 shapes = pytest.mark.parametrize("shape", SHAPES)

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer import StackConfig, Transformer
 from glassformer.base.contradictions import ADDS_TO_SCORES
 from glassformer.base.errors import ConfigError
 from glassformer.base.schemes import Pattern
 from glassformer.data.kinds import LAYOUTS
 from glassformer.nn.positions import POSITIONS, Positions
 from glassformer.nn.recipe import ModelRecipe
-from specimens import config, stack
+from specimens import stack
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"dilation": 2}, "dilation needs a window"),
     ({"sinks": 2, "causal": True}, r"sinks needs a window.*Try window=128"),
     ({"stride": 2}, r"got stride=2 and causal=False\. Set causal=True"),
-    ({"block": 2}, r"got block=2 and causal=False"),
-    ({"window": 3, "sinks": 2}, r"got sinks=2 and causal=False"),
-    ({"window": 3, "stride": 2, "causal": True}, "only one of window, stride and block"),
     ({"attention_rule": "linear", "positions": "alibi"}, r"positions='alibi' adds to .*scores, .* has none.*'rotary'"),
     ({"attention_rule": "linear", "window": 3}, "cannot have a sparse pattern; got pattern=Pattern"),
     ({"attention": "flex", "attention_dropout": 0.1}, r"attention='flex' does not store .*got attention_dropout=0\.1"),
@@ -43,17 +38,6 @@ def test_every_scheme_that_adds_to_scores_is_known():
     assert {*ADDS_TO_SCORES} == adding
 
 
-def test_an_unknown_rule_meets_the_nearest():
-    with pytest.raises(ConfigError, match=r"^attention_rule='sigmoyd' is not known\. Known: .* Did you mean 'sigmoid'"):
-        Transformer(config(attention_rule="sigmoyd"))
-
-
-def test_the_pattern_of_a_stack():
-    assert stack().pattern is None
-    assert stack(window=3, dilation=2).pattern == Pattern(window=3, dilation=2)
-    assert stack(stride=4, causal=True).pattern == Pattern(stride=4)
-
-
 def test_a_recipe_gives_both_stacks_their_share():
     """What looks back goes to the decoder; an encoder alone cannot have it."""
     made = ModelRecipe(window=4, dilation=2, sinks=3, attention_rule="sigmoid").build(LAYOUTS["encoder-decoder"], 9)
@@ -65,7 +49,3 @@ def test_a_recipe_gives_both_stacks_their_share():
     with pytest.raises(ConfigError, match="got stride=4 and causal=False"):
         ModelRecipe(stride=4).build(LAYOUTS["encoder"], 9)
     assert ModelRecipe(window=4).build(LAYOUTS["encoder"], 9).encoder.pattern == Pattern(window=4)
-
-
-def test_defaults_are_full_softmax():
-    assert (StackConfig().attention_rule, StackConfig().attention, StackConfig().pattern) == ("softmax", "auto", None)

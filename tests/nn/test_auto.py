@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Mask
-from glassformer.nn.mask import ValueBias
 from glassformer.nn.rules import MATMUL_UP_TO, pick
 
 AUTO = sys.modules["glassformer.nn.rules"]  # the package shows the function under this name
@@ -56,12 +55,3 @@ def test_what_no_fused_kernel_for_cpus_does_is_left_to_products():
         assert of in why
         assert pick("cuda", 2, S, mask, dropout=dropout)[0] == "sdpa"
     assert pick("cpu", 2, S, Mask(bias=torch.zeros(1, 1, 1, S)))[0] == "sdpa"
-
-
-def test_a_value_bias_wants_a_backend_that_shows_its_weights():
-    for device, length in (("cpu", 8), ("cpu", 5_000), ("cuda", 8)):
-        name, reason = pick(
-            device, length, length, Mask(value_bias=ValueBias(torch.zeros(1, 4), torch.zeros(1, 1).long()))
-        )
-        assert name == "matmul"
-        assert "weights" in reason

@@ -108,22 +108,11 @@ def test_residual(placement, expected):
     close(Residual(Times(3.0), lambda: Times(2.0), placement=placement)(X, plus=1.0), expected)
 
 
-def test_residual_scale():
-    close(Residual(Times(3.0), lambda: Times(2.0), placement="post", scale=5.0)(X), 2 * (5 * X + 3 * X))
-
-
 def test_residual_dropout_falls_on_the_branch_alone():
     out = Residual(Times(2.0), nn.Identity, dropout=0.5)(X)
     dropped = (out - X).abs() < 1e-12
     assert 0 < dropped.double().mean() < 1
     close(out[~dropped], (5 * X)[~dropped])
-
-
-def test_unknown_placement():
-    with pytest.raises(
-        ConfigError, match=r"norm_placement='prae' is not known.*'post', 'pre', 'sandwich'.*Did you mean 'pre'"
-    ):
-        Residual(Times(1.0), nn.Identity, placement="prae")
 
 
 @pytest.mark.parametrize(("parallel", "expected"), [(False, X * 2 * 3 * 4), (True, X * (1 + 1 + 2 + 3))])
@@ -152,16 +141,6 @@ def test_a_block_with_cross_attention_wants_a_memory():
     block = build_block(stack(d_model=4, n_heads=2), reads_memory=True).double()
     with pytest.raises(ConfigError, match="memory"):
         block(X, mask=Mask())
-
-
-def test_writers_are_the_maps_into_the_stream():
-    block = build_block(stack(), reads_memory=True)
-    named = {id(module): name for name, module in block.named_modules()}
-    assert [named[id(writer)] for writer in block.writers] == [
-        "self_attention.branch.output",
-        "cross_attention.branch.output",
-        "feed_forward.branch.down",
-    ]
 
 
 def test_heads_may_be_wider_or_fewer_than_the_stream_says():

@@ -6,33 +6,12 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.nn.attention import LayerCache
-from glassformer.nn.cache import Cache, Fixed, Growing, Once, cache_of
+from glassformer.nn.cache import Cache, Fixed, Growing, Once
 from specimens import close, model, tokens
 
 
 def kv(T, B=2):
     return torch.randn(B, 1, T, 3), torch.randn(B, 1, T, 3)
-
-
-@pytest.mark.parametrize("learns", [True, False], ids=["gradients", "none"])
-@pytest.mark.parametrize("make", [Growing, Once, lambda: Fixed(6)], ids=["Growing", "Once", "Fixed"])
-def test_layer_caches_are_alike(make, learns):
-    with torch.set_grad_enabled(learns):
-        check_layer_cache(make())
-
-
-def check_layer_cache(cache):
-    assert isinstance(cache, LayerCache)
-    cache.select(torch.tensor([0]))  # nothing yet, nothing to do
-    parts = [kv(2), kv(1), kv(3)]
-    for k, v in parts:
-        held = cache.append(k, v)
-        assert all(torch.equal(mine, read) for mine, read in zip(held, cache.read(), strict=True))
-    for mine, column in zip(held, zip(*parts, strict=True), strict=True):
-        assert torch.equal(mine, torch.cat(column, dim=2))
-    cache.select(torch.tensor([1, 1, 0]))
-    assert torch.equal(cache.read()[0], held[0][[1, 1, 0]])
 
 
 def test_a_growing_cache_seldom_moves():
@@ -73,19 +52,6 @@ def test_gradients_go_through_a_growing_cache(shape):
         close(parameter.grad, each)
 
 
-@pytest.mark.parametrize("learns", [True, False], ids=["gradients", "none"])
-def test_what_was_taken_back_is_written_anew(learns):
-    parts, cache = [kv(3), kv(2), kv(4)], Growing()
-    with torch.set_grad_enabled(learns):
-        for part in parts[:2]:
-            cache.append(*part)
-        cache.truncate(4)
-        assert torch.equal(cache.read()[0], torch.cat([parts[0][0], parts[1][0][:, :, :1]], dim=2))
-        held = cache.append(*parts[2])
-    for i in (0, 1):
-        assert torch.equal(held[i], torch.cat([parts[0][i], parts[1][i][:, :, :1], parts[2][i]], dim=2))
-
-
 def test_keys_of_a_memory_move_only_where_a_row_reads_another_one():
     """Rows 0 and 1 stand for two sources; the rows that go on from them are those of a beam."""
     cache = Cache(1)
@@ -116,36 +82,9 @@ def test_fixed_keeps_its_shape_and_its_memory():
     assert (second[:, :, 3:] == 0).all()
 
 
-def advance(cache, *step):
-    taken = cache.step(*step)
-    cache.advance(taken)
-    return taken
-
-
-def test_steps_say_where_tokens_and_keys_stand():
-    growing, fixed = Cache(1), cache_of(1, 5)
-    for cache in (growing, fixed):
-        advance(cache, tokens(2, 3))
-    step, wide = advance(growing, tokens(2, 1)), advance(fixed, tokens(2, 1))
-    assert (step.positions.tolist(), step.keys.tolist(), step.in_order) == ([3], [0, 1, 2, 3], True)
-    assert (wide.positions.tolist(), wide.keys.tolist(), wide.in_order) == ([3], [0, 1, 2, 3, -1], False)
-
-
-@pytest.mark.parametrize("capacity", [None, 6])
-def test_padding_takes_a_column_but_no_position(capacity):
-    cache, rest = cache_of(1, capacity), [-1] * (0 if capacity is None else 2)
-    advance(cache, tokens(2, 1))
-    step = advance(cache, tokens(2, 2), torch.tensor([[True, True], [False, True]]))
-    assert step.positions.tolist() == [[1, 2], [0, 1]]
-    step = advance(cache, tokens(2, 1))
-    assert step.positions.tolist() == [[3], [2]]
-    assert step.keys.tolist() == [[0, 1, 2, 3, *rest], [0, -1, 1, 2, *rest]]
-    cache.select(torch.tensor([1]))
-    assert advance(cache, tokens(1, 1)).keys.tolist() == [[0, -1, 1, 2, 3, *rest[1:]]]
-
-
-def test_a_full_cache_refuses_and_stays_as_it_was():
-    made = model("decoder")
+@pytest.mark.parametrize("variant", [{}, {"attention_rule": "linear"}], ids=str)
+def test_a_full_cache_refuses_and_stays_as_it_was(variant):
+    made = model("decoder", **variant)
     cache, ids = made.new_cache(4), tokens(1, 4)
     made(ids[:, :3], cache=cache)
     with pytest.raises(
@@ -177,48 +116,6 @@ def test_a_step_past_max_len_is_refused_and_leaves_the_cache_as_it_was():
     with pytest.raises(DataError, match="at most max_len=4 tokens; got one of 5"):
         made(tokens(1, 2), cache=cache)
     close(made(ids[:, 3:], cache=cache), made(ids)[:, -1:])
-
-
-@pytest.mark.parametrize("capacity", [None, 12])
-@torch.no_grad()
-def test_what_was_taken_back_was_never_there(capacity):
-    """Also in a batch whose rows have padding; what is read afterwards is as if nothing else had been."""
-    made = model("decoder", max_len=16).eval()
-    first, wrong, then = torch.randint(6, 11, (3, 2, 4)).unbind(0)
-    keep = torch.tensor([[True, True, True, True], [False, False, True, True]])
-    for given in (None, keep):
-        caches = [made.new_cache(capacity) for _ in range(2)]
-        for cache in caches:
-            made(first, keep=given, cache=cache)
-        made(wrong, cache=caches[0])
-        caches[0].truncate(4)
-        found, expected = (made(then, cache=cache) for cache in caches)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-        assert caches[0].length == caches[1].length == 8
-
-
-@pytest.mark.parametrize("positions", ["rotary", "learned"])
-@torch.no_grad()
-def test_each_row_takes_back_its_own(positions):
-    """Rows go on from where each of them stands; columns that none holds any more are written anew."""
-    made = model("decoder", max_len=16, positions=positions).eval()
-    first, wrong, then = torch.randint(6, 11, (3, 3, 4)).unbind(0)
-    cache = made.new_cache()
-    for given in (first, wrong):
-        made(given, cache=cache)
-    cache.take_back(torch.tensor([6, 3, 5]))
-    assert cache.length == 6
-    keep = torch.tensor([[True, True, True, False], [True] * 4, [True, False, False, False]])
-    found = made(then, keep=keep, cache=cache)
-    cache.take_back(torch.tensor([9, 7, 4]))
-    cache.select(torch.tensor([2, 1]))
-    last = made(wrong[[2, 1], :1], cache=cache)
-    whole = torch.cat([first, wrong], dim=1)
-    texts = [torch.cat([whole[row, :n], then[row]]) for row, n in enumerate((6, 3, 5))]
-    for row, (start, n) in enumerate([(6, 3), (3, 4), (5, 1)]):
-        close(found[row, :n], made(texts[row][None, : start + n])[0, start:])
-    for i, (row, n) in enumerate([(2, 4), (1, 7)]):
-        close(last[i], made(torch.cat([texts[row][:n], wrong[row, :1]])[None])[0, -1:])
 
 
 @torch.no_grad()

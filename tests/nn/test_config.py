@@ -11,6 +11,7 @@ import pytest
 from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.base.schemes import RelativeConfig, RotaryConfig
+from glassformer.nn.outputs import Lm
 from specimens import SHAPES, config, stack
 
 COUNTS = [
@@ -130,6 +131,7 @@ def test_models_that_cannot_be(wrong, message):
     ("activation", "gleu", "gelu"),
     ("positions", "sinusoid", "sinusoidal"),
     ("attention", "spda", "sdpa"),
+    ("attention_rule", "sigmoyd", "sigmoid"),
     ("norm_placement", "pree", "pre"),
     ("feed_forward", "plan", "plain"),
     ("qk_norm", "rsm", "rms"),
@@ -160,7 +162,8 @@ def test_to_plain_values_and_back(shape):
     other |= {"residual_scale": 1.5, "stochastic_depth": 0.1, "balance_loss": 0.5, "router_z_loss": 0.1}
     other["rotary"] = RotaryConfig(share=2 / 3, layout="interleaved", scaling="yarn", factor=2.0, original_max_len=9)
     t5 = {"positions": "t5", "relative": RelativeConfig(n_buckets=8, max_distance=30)}
-    for settings in ({}, t5, {**other, "head_bias": True, "init": "normal", "tie_embeddings": False}):
+    ends = {"embedding_norm": True, "attention_scale": 0.5, "scale_head": True, "head": Lm(transform="relu")}
+    for settings in ({}, t5, ends, {**other, "head_bias": True, "init": "normal", "tie_embeddings": False}):
         made = config(shape, **settings)
         values = json.loads(json.dumps(made.to_dict()))
         assert ModelConfig.from_dict(values) == made
@@ -191,6 +194,7 @@ def test_a_config_written_before_positions_had_settings():
     values = config("decoder", positions="rotary").to_dict()
     del values["decoder"]["rotary"], values["decoder"]["relative"]
     assert ModelConfig.from_dict(values) == config("decoder", positions="rotary")
+    assert ModelConfig.from_dict(config("encoder").to_dict() | {"head": {"kind": "lm"}}) == config("encoder")
 
 
 def test_a_decoder_is_causal_whatever_it_says():

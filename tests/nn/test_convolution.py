@@ -11,7 +11,7 @@ from glassformer.nn.block import ShortConvolution
 from glassformer.nn.compact_cache import RollingCache
 from glassformer.nn.initialize import INITS
 from glassformer.nn.transformer import Transformer
-from specimens import PADDINGS, close, config, gradients, model, normal, padded, scramble, stack, tokens
+from specimens import close, config, model, normal, padded, scramble, stack, tokens
 
 CAUSAL = [{}, {"window": 2}, {"attention_rule": "linear"}, {"positions": "rotary", "n_kv_heads": 2}]
 variants = pytest.mark.parametrize("variant", CAUSAL, ids=str)
@@ -56,32 +56,6 @@ def test_one_stands_before_self_attention_and_feed_forward_and_none_before_cross
 
 
 @variants
-@pytest.mark.parametrize("where", PADDINGS)
-@pytest.mark.parametrize("shape", ["encoder", "decoder"])
-def test_each_row_learns_what_it_learns_alone(shape, where, variant):
-    if shape == "encoder" and variant.get("attention_rule") == "linear":
-        variant = {}
-    made, rows = model(shape, convolution=3, **variant), [tokens(n) for n in (5, 1, 8)]
-    ids, keep = padded(rows, 9, where)
-    together, alone = made(ids, keep=keep)[keep], torch.cat([made(row[None])[0] for row in rows])
-    close(together, alone)
-    apart = gradients(alone, made)
-    for name, gradient in gradients(together, made).items():
-        close(gradient, apart[name], name, 1e-11)
-
-
-@variants
-@pytest.mark.parametrize("capacity", [None, 12])
-@pytest.mark.parametrize("parts", [(1, 1, 4, 1, 1, 2), (5, 3, 2), (10,)], ids=str)
-def test_steps_are_those_of_the_whole_text(parts, capacity, variant):
-    made, ids = model("decoder", convolution=4, **variant), tokens(3, 10)
-    for whole in (False, True):
-        cache = made.new_cache(capacity, whole=whole)
-        found = torch.cat([made(part, cache=cache) for part in ids.split(parts, dim=1)], dim=1)
-        close(found, made(ids))
-
-
-@variants
 def test_rows_that_stand_at_different_positions_and_change_places(variant, monkeypatch):
     monkeypatch.setattr(rolling, "SLACK", 2)
     made, texts = model("decoder", convolution=3, max_len=None, **variant), [tokens(n) for n in (7, 1, 4)]
@@ -110,20 +84,6 @@ def test_what_is_kept_for_it_does_not_grow():
             made(part, cache=cache)
             sizes.add(sum(each.untyped_storage().nbytes() for layer in cache.convolved.layers for each in layer.read()))
     assert max(sizes) <= 2 * 2 * 16 * 8 * (2 + 2 * rolling.SLACK + 2)
-
-
-@pytest.mark.parametrize("variant", [{}, {"window": 3}], ids=str)
-def test_tokens_are_taken_back_where_all_is_kept(variant):
-    made, ids = model("decoder", convolution=3, **variant), tokens(2, 8)
-    cache = made.new_cache(whole=True)
-    made(ids, cache=cache)
-    cache.take_back(torch.tensor([2, 5]))
-    new = tokens(2, 3)
-    found = made(new, cache=cache)
-    for row, kept in enumerate((2, 5)):
-        close(found[row], made(torch.cat([ids[row, :kept], new[row]])[None])[0, kept:])
-    cache.truncate(5)
-    close(made(new[:1].repeat(2, 1), cache=cache)[1], made(torch.cat([ids[1, :5], new[0]])[None])[0, 5:])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from glassformer import Attention, Mask, ModelConfig, Transformer
+from glassformer import Attention, Mask, Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.data.kinds import LAYOUTS
 from glassformer.nn.attention import reference
@@ -145,21 +145,3 @@ def test_a_silent_token_is_never_predicted_and_nothing_is_learned_of_it(tied):
     assert not model("decoder").state_dict().keys() & {"head.bias"}
     with pytest.raises(ConfigError, match="silent must be ids of the vocabulary, below 11; got 99"):
         model("decoder", silent="99")
-
-
-def test_a_recipe_says_what_an_imported_model_has():
-    settings = {"norm_eps": 1e-6, "bias": False, "d_head": 6}
-    made = ModelRecipe(silent="0,1", **settings).build(LAYOUTS["decoder"], 9)
-    assert made.silent_ids == (0, 1)
-    assert {name: getattr(made.decoder, name) for name in settings} == settings
-    with pytest.raises(ConfigError, match=r"model\.silent belongs to data\.layout='encoder-decoder' or 'encoder'"):
-        ModelRecipe(silent="0").refuse_unread("label", LAYOUTS)
-
-
-def test_to_plain_values_and_back():
-    settings = {"embedding_norm": True, "attention_scale": 0.5, "scale_head": True, "head": Lm(transform="relu")}
-    for shape, more in (("encoder", {"n_segments": 2}), ("encoder-decoder", {})):
-        made = config(shape, **settings, **more)
-        assert ModelConfig.from_dict(made.to_dict()) == made
-    old = config("encoder").to_dict() | {"head": {"kind": "lm"}}
-    assert ModelConfig.from_dict(old) == config("encoder")

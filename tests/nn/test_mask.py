@@ -7,7 +7,7 @@ import torch
 
 from glassformer import ATTEND, Mask
 from glassformer.base.errors import ConfigError
-from specimens import normal, production
+from specimens import normal
 
 CPU = torch.device("cpu")
 
@@ -98,10 +98,3 @@ def test_lowered_once_for_all_layers_but_not_where_the_bias_learns():
 def test_window_refused(window):
     with pytest.raises(ConfigError, match=rf"at least 1.* got {window}"):
         Mask(window=window)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
-def test_a_keep_of_numbers_is_refused(dtype):
-    """Some libraries write 1 for real, some add the mask to the scores: the reader must say which is meant."""
-    with production(), pytest.raises(ConfigError, match=r"must be boolean.*torch\..*keep\.bool\(\).*bias="):
-        Mask(keep=torch.ones(1, 3, dtype=dtype))

@@ -9,8 +9,6 @@ import pytest
 from glassformer import Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.base.schemes import RelativeConfig, RotaryConfig
-from glassformer.data.kinds import LAYOUTS
-from glassformer.nn.recipe import ModelRecipe
 from specimens import config
 
 YARN = {"scaling": "yarn", "factor": 2.0, "original_max_len": 64}
@@ -106,14 +104,3 @@ def test_a_causal_stack_needs_no_buckets_for_what_comes():
 def test_settings_that_nobody_reads_are_refused(settings, message):
     with pytest.raises(ConfigError, match=message):
         config(**settings)
-
-
-def test_a_recipe_reaches_every_scheme():
-    rotary = {"rotary_base": 5e5, "rotary_scaling": "llama3", "rotary_factor": 8.0, "rotary_original_max_len": 64}
-    made = ModelRecipe(positions="rotary", **rotary).build(LAYOUTS["encoder-decoder"], 9)
-    for stack in (made.encoder, made.decoder):
-        assert stack.rotary == RotaryConfig(base=5e5, scaling="llama3", factor=8.0, original_max_len=64)
-    made = ModelRecipe(positions="shaw", relative_clip_distance=4).build(LAYOUTS["encoder"], 9)
-    assert made.encoder.relative == RelativeConfig(clip_distance=4)
-    with pytest.raises(ConfigError, match="belongs to positions='rotary'"):
-        ModelRecipe(rotary_base=5e5).build(LAYOUTS["encoder"], 9)

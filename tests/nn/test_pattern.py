@@ -19,30 +19,6 @@ def table(mask, T):
     return ["".join("x" if may else "." for may in row) for row in mask.allowed(T, T, CPU)[0, 0].expand(T, T)]
 
 
-@pytest.mark.parametrize(("pattern", "picture"), [
-    (Pattern(window=2), "x..... xx.... .xx... ..xx.. ...xx. ....xx"),
-    (Pattern(window=2, dilation=2), "x..... .x.... x.x... .x.x.. ..x.x. ...x.x"),
-    (Pattern(window=2, sinks=1), "x..... xx.... xxx... x.xx.. x..xx. x...xx"),
-    (Pattern(window=1, global_tokens=2), "x..... xx.... xxx... xx.x.. xx..x. xx...x"),
-    (Pattern(stride=3), "x..... xx.... xxx... xxxx.. .xxxx. ..xxxx"),
-    (Pattern(stride=2), "x..... xx.... xxx... .xxx.. x.xxx. .x.xxx"),
-    (Pattern(block=3), "x..... xx.... xxx... ..xx.. ..xxx. ..xxxx"),
-    (Pattern(block=3, summary=2), "x..... xx.... xxx... .xxx.. .xxxx. .xxxxx"),
-    (Pattern(), "x..... xx.... xxx... xxxx.. xxxxx. xxxxxx"),
-])  # fmt: skip
-def test_causal_pictures(pattern, picture):
-    assert table(Mask(causal=True, pattern=pattern), 6) == picture.split()
-
-
-@pytest.mark.parametrize(("pattern", "picture"), [
-    (Pattern(window=2), "xx.... xxx... .xxx.. ..xxx. ...xxx ....xx"),
-    (Pattern(window=2, dilation=2), "x.x... .x.x.. x.x.x. .x.x.x ..x.x. ...x.x"),
-    (Pattern(window=1, global_tokens=1), "xxxxxx xx.... x.x... x..x.. x...x. x....x"),
-])  # fmt: skip
-def test_pictures_of_both_ways(pattern, picture):
-    assert table(Mask(pattern=pattern), 6) == picture.split()
-
-
 def test_a_window_is_a_pattern():
     assert Mask(window=3).sparse == Pattern(window=3)
     assert Mask(pattern=Pattern(window=3)).sparse == Pattern(window=3)

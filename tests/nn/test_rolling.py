@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.decode.beam import beam_search
-from glassformer.decode.generate import begin_rows, generate, read_first
+from glassformer.decode.generate import begin_rows, read_first
 from glassformer.nn import compact_cache as rolling
 from glassformer.nn.cache import Cache, FixedCache
 from glassformer.nn.compact_cache import RollingCache
@@ -76,16 +75,6 @@ def test_rows_that_stand_at_different_positions_and_change_places(window, learns
                 marked = real if given else torch.ones_like(real)
                 close(seen[0][marked], seen[1][marked])
     assert caches[0].dropped > 0
-
-
-def test_texts_are_those_of_a_cache_that_keeps_all(monkeypatch):
-    """Greedy and by a beam, rows of unequal length; the model is the same, its window dropped nothing before."""
-    monkeypatch.setattr(rolling, "SLACK", 1)
-    made = long("decoder", window=3, sinks=1)
-    given = {"prompts": [[1, 7, 8, 9], [1], [1, 9]], "max_new_tokens": 20}
-    found = [[each.tokens for each in generate(made, **given)], beam_search(made, **given, beam=3)]
-    monkeypatch.setattr(made, "new_cache", lambda **_: Cache(len(made.decoder.blocks)))
-    assert [[each.tokens for each in generate(made, **given)], beam_search(made, **given, beam=3)] == found
 
 
 def test_only_a_window_rolls():

@@ -111,15 +111,6 @@ def test_all_scores_are_never_formed(pattern, backend):
     assert largest(lambda: attend(q, q, q, Mask(causal=True, pattern=pattern), scale=1.0)) <= T * T / 8
 
 
-def test_the_mask_is_lowered_once():
-    q, mask = torch.randn(1, 1, 40, 2), Mask(window=3)
-    attend = ATTEND["softmax"]["sparse"]
-    attend(q, q, q, mask, scale=1.0)
-    [lowered] = mask._lowered.values()
-    attend(q, q, q, mask, scale=1.0)
-    assert [*mask._lowered.values()] == [lowered]
-
-
 def test_where_it_pays():
     window, S = {"window": LEAST // 16}, LEAST
     assert pays(Mask(**window), S, S)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Mask
-from glassformer.base.errors import ConfigError
 from glassformer.nn.attention import LayerCache
 from glassformer.nn.compact_cache import State, StateCache
 from glassformer.nn.linear import features
@@ -32,20 +31,6 @@ def test_equations_18_to_20(backend):
         close(answer, features(q) @ s / (features(q) @ z[..., None]))
 
 
-def test_padding_is_not_summed():
-    state, twin = State(), State()
-    k, v = torch.randn(2, 2, 4, 3), torch.randn(2, 2, 4, 3)
-    state.real = torch.tensor([[True, False, True, True], [False] * 4])
-    state.append(k, v)
-    twin.append(k[:1, :, [0, 2, 3]], v[:1, :, [0, 2, 3]])
-    close(state._sums[:1], twin._sums, tolerance=1e-6)
-    assert (state._sums[1] == 0.0).all()
-    assert state.read()[1].isfinite().all()
-    before = state._sums.clone()
-    state.select(torch.tensor([1, 1, 0]))
-    assert torch.equal(state._sums, before[[1, 1, 0]])
-
-
 def test_many_small_numbers_are_kept_in_float32():
     state = State()
     k = v = torch.ones(1, 1, 1, 2, dtype=torch.bfloat16)
@@ -69,28 +54,6 @@ def test_it_does_not_grow(capacity):
         close(logits, made(ids)[:, -1:])
     assert len(sizes) == 1
     assert cache.length == 40
-
-
-def test_a_full_one_refuses_and_stays_as_it_was():
-    made, ids = model("decoder", attention_rule="linear"), tokens(1, 4)
-    cache = made.new_cache(4)
-    made(ids[:, :3], cache=cache)
-    with pytest.raises(ConfigError, match=r"has room for 4 tokens, .* needs room for 5\. Make one with"):
-        made(tokens(1, 2), cache=cache)
-    close(made(ids[:, 3:], cache=cache), made(ids)[:, 3:])
-
-
-def test_steps_say_where_tokens_and_columns_stand():
-    cache = StateCache(1, 2)
-    step = cache.step(tokens(2, 3), torch.tensor([[True, True, False], [False] * 3]))
-    assert step.positions.tolist() == [[0, 1, 1], [0, 0, 0]]
-    assert step.keys.tolist() == [[-1, -1, 0, 1, -1], [-1] * 5]
-    cache.advance(step)
-    step = cache.step(tokens(2, 1))
-    assert (step.positions.tolist(), step.keys.tolist()) == ([[2], [0]], [[0, 0, 2], [-1, -1, 0]])
-    cache.advance(step)
-    cache.select(torch.tensor([1]))
-    assert cache.step(tokens(1, 1)).positions.tolist() == [[1]]
 
 
 @pytest.mark.parametrize("backend", ATTENDS)
