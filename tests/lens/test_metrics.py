@@ -43,21 +43,6 @@ def figures(weights, predicted, allowed=None, counted=None) -> tuple[float, floa
     return float(score.mass[0]), float(score.argmax[0]), score.chance, float(score.corrected[0]), score.n_queries
 
 
-def test_a_pure_map_has_all_its_weight_where_it_is_predicted() -> None:
-    assert figures(hot(2, 1, 0, of=3), at(2, 1, 0, of=3)) == (1, 1, pytest.approx(1 / 3), 1, 3)
-
-
-def test_one_hot_at_a_wrong_shift_has_none() -> None:
-    mass, argmax, chance, corrected, _ = figures(hot(1, 2, 3, of=4), at(0, 1, 2, of=4))
-    assert (mass, argmax, chance) == (0, 0, 0.25)
-    assert corrected == pytest.approx(-1 / 3)  # (0 - 1/4) / (1 - 1/4)
-
-
-def test_an_even_map_is_chance() -> None:
-    mass, _, chance, corrected, _ = figures(torch.full((1, 1, 3, 4), 0.25, dtype=torch.float64), at(0, 1, 2, of=4))
-    assert (mass, chance, corrected) == (0.25, 0.25, 0)
-
-
 def test_a_noisy_map() -> None:
     """Query 0 puts 0.7 on its key, query 1 puts 0.4, where another has 0.6."""
     weights = torch.tensor([[[[0.7, 0.2, 0.1], [0.6, 0.4, 0.0]]]], dtype=torch.float64)
@@ -76,14 +61,6 @@ def test_chance_of_a_causal_row_is_that_of_its_length() -> None:
     mass, argmax, chance, corrected, n = figures(weights, previous, allowed)
     assert (mass, argmax, corrected, n) == (1, 1, 1, 3)
     assert chance == pytest.approx((1 / 2 + 1 / 3 + 1 / 4) / 3)
-
-
-def test_a_query_of_one_key_says_nothing() -> None:
-    """The first row of a causal map reads itself, whatever the head does."""
-    weights = hot(0, 0, of=2)
-    allowed = torch.ones(1, 2, 2, dtype=torch.bool).tril()
-    mass, argmax, chance, _, n = figures(weights, at(0, 1, of=2), allowed)
-    assert (mass, argmax, chance, n) == (0, 0, 0.5, 1)
 
 
 def test_several_predicted_keys_are_added_up() -> None:
@@ -105,22 +82,11 @@ def test_padding_and_special_queries_do_not_count() -> None:
     assert alone[:3] == (pytest.approx(0.85), 1, 0.5)
 
 
-def test_a_query_for_which_no_key_is_predicted_is_left_out() -> None:
-    predicted = torch.tensor([[[True, False], [False, False]]])
-    assert figures(hot(0, 1, of=2), predicted)[4] == 1
-
-
 def test_a_key_that_may_not_be_read_is_not_predicted() -> None:
     """Of "next" in a causal map no query is left."""
     allowed = torch.ones(1, 3, 3, dtype=torch.bool).tril()
     following = torch.eye(3, dtype=torch.bool).roll(1, 1).triu(1)[None]
     assert tally(hot(0, 1, 2, of=3), following, allowed, torch.ones(1, 3, dtype=torch.bool)).score() is None
-
-
-def test_no_query_is_no_score() -> None:
-    weights = hot(0, 1, of=2)
-    allowed, counted = everything(weights)
-    assert tally(weights, torch.zeros_like(allowed), allowed, counted).score() is None
 
 
 def test_chance_that_is_all_there_is_corrects_to_nothing() -> None:

@@ -12,7 +12,6 @@ from glassformer.decode.answer import nothing
 from glassformer.decode.settings import Sampling
 from glassformer.lens.ablate import silence
 from glassformer.lens.server.subject import Subject
-from glassformer.lens.trace.make import patch_traces, patching_as_json
 from lens.explored import LETTERS, SCREENS, small
 
 pytestmark = pytest.mark.slow
@@ -25,11 +24,6 @@ PAST = {
         {"id": "d.0.0", "block": "decoder", "layer": 0, "head": 0, "role": "previous", "scores": [-0.1, 0.0, 0.3]},
     ],
 }
-MAKE = """async text => {
-  const asked = {method: "POST", body: JSON.stringify({text}),
-    headers: {"Content-Type": "application/json", "X-Glassformer-Token": sessionStorage.getItem("token")}};
-  return (await (await fetch("/api/trace", asked)).json()).id;
-}"""
 BOTH = Tokenizers(LETTERS, LETTERS)
 
 
@@ -122,46 +116,6 @@ def test_what_wrote_a_token_is_as_in_python(watched, served, subject):
     order = sorted(zip(names, terms, strict=True), key=lambda each: -abs(each[1]))[:12]
     shown = page.locator(".terms li:not(.sum):not(.rest) .figure").all_text_contents()
     assert [float(each) for each in shown] == pytest.approx([float(value) for _, value in order], abs=1e-3)
-
-
-def test_what_carries_the_difference_is_as_in_python(watched, served, subject):
-    """Two texts of one length side by side: the share that each head brings back is Python's."""
-    view = watched()
-    page = view.open(served)
-    one, two = (page.evaluate(MAKE, text) for text in ("abc", "abd"))
-    page.reload()
-    page.wait_for_selector("body[data-ready=yes]")
-    view.go(f"attention?trace={one}&other={two}")
-    page.locator("#patch").click()
-    page.locator(".patches .terms").wait_for()
-    expected = patching_as_json(patch_traces(subject.model, subject.trace("abc"), subject.trace("abd")))["heads"]
-    shown = page.locator(".patches .terms .figure").all()
-    for each, head in zip(shown, expected, strict=False):
-        assert float(each.text_content()) == pytest.approx(head["effect"], abs=1e-3)
-    assert len(shown) == 10
-    page.locator(".patches .terms button").first.click()
-    view.settle()
-    assert f"layer={expected[0]['layer']}" in page.url or expected[0]["layer"] == 0
-    assert page.locator(".patches .terms").count() == 1, "what was found stays"
-
-
-def test_weighted_by_value_as_in_python(watched, served, subject):
-    """What the switch shows of a cell is the share of what is moved, as `value_weighted` has it."""
-    view = watched()
-    page = view.open(served)
-    view.go("attention?block=cross&layer=0&head=3&of=moved")
-    made = subject.trace("abc")
-    weights, sizes = (made.attention("cross")[0, 3], made.buffers["v.cross"][1][0, 3])
-    shares = weights * sizes / (weights * sizes).sum(-1, keepdims=True)
-    box = page.locator(".map-cells").bounding_box()
-    rows, columns = shares.shape
-    for q, k in ((0, 0), (rows - 1, 2), (1, columns - 1)):
-        page.mouse.move(box["x"] + (k + 0.5) * box["width"] / columns, box["y"] + (q + 0.5) * box["height"] / rows)
-        told = page.get_attribute(".map-body", "data-tip")
-        assert float(told.rpartition(": ")[2]) == pytest.approx(float(shares[q, k]), abs=1e-4)
-    page.locator("button[data-value=weights]").click()
-    view.settle()
-    assert "of=" not in page.url
 
 
 def test_roles_over_the_checkpoints(watched, served):

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from glassformer.base.errors import CheckpointError, GlassformerError
 from glassformer.lens.roles import diagnosis as roles_of_a_run
-from glassformer.lens.roles.diagnosis import over_checkpoints, run_probe
+from glassformer.lens.roles.diagnosis import over_checkpoints
 from glassformer.lens.server import subject as module
 from glassformer.lens.server.app import make_server
 from glassformer.lens.server.subject import SEQUENCES, History
@@ -100,24 +100,6 @@ def test_all_of_a_run_in_training_where_all_is_asked_for(made, tmp_path):
     lock.take()
     assert History(tmp_path / "run").whole()["steps"] == [1, 2, 3]
     lock.release()
-
-
-def test_what_heads_are_probed_with_is_made_once(made, tmp_path, monkeypatch):
-    def counted(*given):
-        probes.append(run_probe(*given))
-        return probes[-1]
-
-    probes = []
-    monkeypatch.setattr("glassformer.lens.roles.diagnosis.run_probe", counted)
-    shutil.copytree(made, tmp_path / "run")
-    last = max((tmp_path / "run" / "checkpoints").iterdir())
-    shutil.move(last, tmp_path / "later")
-    history = History(tmp_path / "run")
-    before = history()
-    shutil.move(tmp_path / "later", last)
-    assert len(history()["steps"]) == len(before["steps"]) + 1
-    assert len(probes) == 1
-    assert history()["heads"] == History(made)()["heads"]
 
 
 @pytest.mark.parametrize("piece", ["load", "run_probe", "diagnose"])

@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from glassformer.base.errors import GlassformerError
 from glassformer.lens.page.bundle import FIRST, IMPORT, resources, script, served, static
 from glassformer.lens.trace.make import from_bytes, patch_traces, patching_as_json
 from lens.server.requests_of import MODEL, ask
@@ -74,22 +73,6 @@ def test_a_patch_is_that_of_python(app):
     assert {each["id"]: each["effect"] for each in told["heads"]} == pytest.approx(
         {each["id"]: each["effect"] for each in expected["heads"]}, abs=1e-4
     )
-
-
-def test_a_patch_takes_no_longer_than_another_answer(app, monkeypatch):
-    """It is asked before each of its runs whether it may go on."""
-    ids = [ask(app, "POST", "/api/trace", json.dumps({"text": text}).encode()).json["id"] for text in ("abc", "abd")]
-    asked = []
-
-    def poll(asker):
-        asked.append(asker)
-        if len(asked) > 3:
-            raise GlassformerError("An answer may take so long.")
-
-    monkeypatch.setattr("glassformer.lens.server.requests.Asker.poll", poll)
-    answer = ask(app, "POST", "/api/patch", json.dumps(dict(zip(("trace", "other"), ids, strict=True))).encode())
-    assert answer.status == 400
-    assert "may take so long" in answer.json["error"]
 
 
 @pytest.mark.parametrize(

@@ -113,13 +113,6 @@ def test_every_answer_carries_the_policy(app, path):
     assert not any(name.startswith("access-control") for name in headers)
 
 
-@pytest.mark.parametrize(("path", "kind"), [("/static/page.js", "text/javascript"), ("/static/page.css", "text/css")])
-def test_script_and_style_are_given(app, path, kind):
-    answer = ask(app, "GET", path, token=None)
-    assert answer.status == 200
-    assert answer.headers["content-type"].startswith(kind)
-
-
 def test_what_is_known_of_the_run(app):
     run = ask(app, "GET", "/api/run").json
     assert (run["name"], run["sentences"], run["examples"]) == ("toy", ["Found."], ["abc", "ab"])
@@ -157,14 +150,6 @@ def test_an_answer_is_begun_otherwise(app):
     assert made.header["steps"][0]["gold"] == LETTERS.encode("c")[0], "the right answer is still known"
     (title,) = [each["title"] for each in ask(app, "GET", "/api/traces").json["traces"] if each["id"] == name]
     assert title == f"abc · with {LETTERS.tokens(begin[2:])[0]} as token 3"
-
-
-def test_a_beam_is_asked_for(app):
-    asked = {"text": "dcba", "decode": {"beam": 3, "max_new_tokens": 4}}
-    name = ask(app, "POST", "/api/trace", json.dumps(asked).encode()).json["id"]
-    header = ask(app, "GET", f"/api/trace/{name}/header").json
-    assert header["beams"]["width"] == header["run"]["decoding"]["beam"] == 3
-    assert header["run"]["note"] == "beam 3"
 
 
 def test_a_beam_is_gone_on_from(app):

@@ -10,7 +10,6 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.data.tokens.words import Labels
-from glassformer.decode.settings import Sampling
 from glassformer.lens.observe import place
 from glassformer.lens.roles.roles import value_weighted
 from glassformer.lens.trace.reading import Layout, Manner, read
@@ -45,15 +44,6 @@ def test_attention_is_what_observe_sees(shape):
     for name, weights in seen.items():
         block, layer = place(name)
         assert torch.equal(torch.tensor(made.attention(block)[layer]), weights[0])
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_rows_sum_to_one(shape):
-    made = trace(small(shape), LETTERS, TEXT, "ab")
-    for group in made.header["attention"]:
-        weights = made.attention(group["block"])
-        assert weights.shape == (group["layers"], group["heads"], group["q_len"], group["k_len"])
-        assert abs(weights.sum(-1) - 1).max() < 0.02
 
 
 @pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])
@@ -109,13 +99,6 @@ def test_a_target_is_read_and_not_written():
     assert made.header["run"]["mode"] == "forced"
     assert made.header["sequences"]["target"]["ids"] == [BOS, *LETTERS.encode("dc"), EOS]
     assert [step["gold"] for step in made.header["steps"]] == [*LETTERS.encode("dc"), EOS]
-
-
-def test_a_drawn_answer_hangs_on_its_seed():
-    model, drawn = small(), Sampling(temperature=2.0, seed=5)
-    one, two = (trace(model, LETTERS, TEXT, sampling=drawn, max_new_tokens=6).output for _ in range(2))
-    assert one == two
-    assert one != trace(model, LETTERS, TEXT, sampling=Sampling(temperature=2.0, seed=6), max_new_tokens=6).output
 
 
 def test_an_encoder_fills_its_blanks():
@@ -183,13 +166,6 @@ def test_numbers_of_a_text_have_names():
         ["price", pytest.approx(given[0], rel=1e-5)],
         ["area", pytest.approx(given[1], rel=1e-5)],
     ]
-
-
-def test_parameters_are_counted_once():
-    model = small()
-    rows = trace(model, LETTERS, TEXT, "a").header["params"]
-    assert sum(row["count"] for row in rows) == sum(p.numel() for p in model.parameters())
-    assert any(row["tied_to"] for row in rows)
 
 
 def test_what_cannot_be_traced_is_refused():
