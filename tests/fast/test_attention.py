@@ -252,12 +252,3 @@ def test_what_was_changed_since_is_refused_on_the_way_back(changed):
         {"bias": bias, "angles": rotation.sin, "keys": k}[changed].add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
-
-
-def test_many_gradients_at_once():
-    (q, k, v), rotation = ONE.inputs(), turning(ONE, "interleaved")
-    upstream, found = torch.randn(3, *q.shape, dtype=torch.float64), []
-    for compute in (native_attention.attend, by_modules):
-        y = compute(q, k, v, Mask(causal=True), (nn.Identity(),) * 2, rotation, scale=0.3)
-        found.append(torch.autograd.grad(y, (q, k, v), upstream, is_grads_batched=True))
-    assert_equal(*found)

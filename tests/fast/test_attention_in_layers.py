@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from glassformer.base.errors import ConfigError, ResourceError
+from glassformer.base.errors import ResourceError
 from glassformer.base.schemes import Pattern
 from glassformer.fast import attention as native_attention
 from glassformer.fast import for_training, native
@@ -81,12 +81,6 @@ def test_a_watched_layer_computes_by_the_steps_that_are_watched(calls):
     with watch_attention(attention, seen.append):
         attention(x, mask=Mask(causal=True))
     assert len(seen) == 1
-    assert not calls
-
-
-def test_outside_of_training_steps_are_taken_one_by_one(calls):
-    attention, x = layer()
-    attention.eval()(x, mask=Mask(causal=True))
     assert not calls
 
 
@@ -197,18 +191,6 @@ def test_it_leaves_alone_what_functions_of_torch_map():
 
     torch.func.vmap(ask)(q[None])
     assert noted == [False]
-
-
-def test_without_a_compiler_modules_do_it(monkeypatch, request, calls):
-    def none(source):
-        raise ConfigError("no compiler")
-
-    native.has_cpp.cache_clear()
-    request.addfinalizer(native.has_cpp.cache_clear)
-    monkeypatch.setattr(native, "library", none)
-    attention, x = layer()
-    attention(x, mask=Mask(causal=True)).sum().backward()
-    assert not calls
 
 
 def test_too_little_memory_is_told():

@@ -128,6 +128,7 @@ def test_without_a_compiler(source, monkeypatch):
     assert native.compiler() is None
     with pytest.raises(ConfigError, match=r"A C\+\+ compiler is needed.*none was found\. Install one"):
         native.library(source)
+    assert "apt-get install g++; on macOS: xcode-select --install" in native.why_not(source)
 
 
 def test_the_environment_names_the_compiler(source, monkeypatch):
@@ -189,11 +190,6 @@ def test_a_compiler_that_does_not_take_ours_is_told_in_one_line(source, apples_c
     assert told.startswith("our C++ cannot be used: The C++ compiler must take seven.cpp and the flags -std=c++17")
     assert "unsupported option '-fopenmp'" in told
     assert "brew install gcc" in told
-
-
-def test_without_a_compiler_what_to_install_is_told(source, monkeypatch):
-    monkeypatch.setattr(native, "compiler", lambda: None)
-    assert "apt-get install g++; on macOS: xcode-select --install" in native.why_not(source)
 
 
 @pytest.mark.parametrize(

@@ -100,17 +100,6 @@ def test_gradients_may_lie_in_memory_in_any_way(upstream):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
-def test_many_gradients_at_once():
-    x, weight = normal(2, 5, 3), normal(2, 3)
-    y, upstream = ours(x, weight, None), torch.randn(4, 2, 5, 3, dtype=torch.float64)
-    together = torch.autograd.grad(y, (x, weight), upstream, is_grads_batched=True, retain_graph=True)
-    for i, one in enumerate(upstream):
-        for found_here, alone in zip(
-            together, torch.autograd.grad(y, (x, weight), one, retain_graph=True), strict=True
-        ):
-            torch.testing.assert_close(found_here[i], alone, rtol=1e-12, atol=1e-12)
-
-
 @pytest.fixture
 def calls(monkeypatch):
     """What was left to C++."""

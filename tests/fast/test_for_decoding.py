@@ -59,13 +59,6 @@ def test_joined_projections_change_nothing(shape, variant):
         close(torch.cat([joined(part, cache=cache, **source) for part in ids.split((2, 1, 3), dim=1)], dim=1), expected)
 
 
-def test_every_self_attention_is_joined(monkeypatch):
-    monkeypatch.setattr("glassformer.fast.decoding.has_cpp", lambda: False)
-    made = for_decoding(in_float32("encoder-decoder"), "bfloat16")
-    assert len(self_attentions(made)) == 4
-    assert all(each.joined is not None and not hasattr(each, "key") for each in self_attentions(made))
-
-
 @shapes
 @pytest.mark.parametrize("variant", [{}, {"feed_forward": "gated", "bias": False}, {"positions": "rotary"}], ids=str)
 def test_float32_is_the_model_with_other_maps(shape, variant, cpp):

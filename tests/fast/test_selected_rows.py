@@ -58,18 +58,6 @@ def test_columns_are_found_where_they_lie(read):
 
 
 @torch.no_grad()
-def test_modules_go_on_where_rows_have_left():
-    """They write a column of all rows, and the buffer still has those that left."""
-    layer, first, second, last = Growing(), kv(4, 3), kv(4, 1), kv(3, 1)
-    claimed(layer, *first)
-    claimed(layer, *second)
-    layer.select(torch.tensor([2, 0, 1]))
-    found = layer.append(*last)
-    for each, *parts in zip(found, first, second, last, strict=True):
-        assert torch.equal(each, torch.cat([parts[0][[2, 0, 1]], parts[1][[2, 0, 1]], parts[2]], dim=2))
-
-
-@torch.no_grad()
 def test_rows_stay_where_they_are():
     """As long as new columns find room there, and more than half of the rows are still read."""
     layer, stayed = Growing(), []
@@ -95,16 +83,6 @@ def test_a_short_answer_never_moves():
         assert cache.buffers[0].data_ptr() == before
     claimed(memory := Once(), *kv(2, 5))
     assert memory.buffers[0].shape[2] == 5
-
-
-@torch.no_grad()
-def test_more_rows_keep_the_room_of_their_buffer():
-    """As the first step of a beam has them: each hypothesis of a row, in any order."""
-    layer, new = Growing(), kv(2, 3)
-    claimed(layer, *new)
-    layer.select(torch.tensor([1, 0, 0, 1]))
-    assert all(torch.equal(found, each[[1, 0, 0, 1]]) for found, each in zip(layer.read(), new, strict=True))
-    assert [*layer.buffers[0].shape[::2]] == [4, 16]
 
 
 @torch.no_grad()

@@ -7,10 +7,8 @@ import math
 import pytest
 import torch
 
-from decode.stepping import ROWS, best_of, read_by, together, written
+from decode.stepping import ROWS, best_of, together, written
 from fast.natively import given, natively, stepwise
-from glassformer.data.tokens.vocabulary import EOS
-from glassformer.decode.beam import beam_search
 from glassformer.decode.prepare import sharing_weights
 from glassformer.fast.decoding import for_decoding, join_projections, self_attentions
 from glassformer.fast.stack import StackInCpp, with_native_stacks
@@ -76,35 +74,6 @@ def test_values_of_zero_are_zero_in_8_bits(steps):
     assert steps == [4]
 
 
-def test_steps_of_values_may_lie_otherwise_than_those_of_keys(steps):
-    made, ids = rounding(model("decoder")), tokens(2, 6)
-    ready, found = natively(made), []
-    cache = ready.new_cache()
-    with torch.no_grad():
-        for part in ids.split((3, 1, 1, 1), dim=1):
-            found.append(ready(part, cache=cache))
-            for layer in cache.layers:
-                (keys, values), (k, v) = layer.numbers.buffers, layer.steps.buffers
-                layer.numbers._held = (keys.clone(), values.clone())
-                layer.steps._held = (k.clone(), v.transpose(1, 2).contiguous().transpose(1, 2))
-    close(torch.cat(found, dim=1), stepwise(made, ids, (3, 1, 1, 1)))
-    assert steps == [3]
-
-
-@shapes
-@pytest.mark.parametrize("variant", [{}, {"convolution": 2}], ids=str)
-def test_texts_with_a_cache_in_8_bits_are_those_of_the_modules(shape, variant, steps):
-    """Rows that end, rows that come and go, and beams whose rows change places."""
-    made = rounding(model(shape, **variant))
-    ready = natively(made)
-    assert written(ready, ROWS) == written(made, ROWS)
-    assert together(ready) == together(made)
-    given = read_by(made, ROWS)
-    best = [beam_search(each, **given, max_new_tokens=9, beam=3, never=(EOS,)) for each in (ready, made)]
-    assert [[each.ids for each in row] for row in best[0]] == [[each.ids for each in row] for row in best[1]]
-    assert steps == [8 + 7 + 8]
-
-
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_what_is_not_finite_stays_so_in_8_bits(wrong, steps):
     made, ids = rounding(model("decoder")), tokens(2, 5)
@@ -156,10 +125,12 @@ def test_padding_in_the_memory_and_a_row_that_may_read_nothing(steps):
 
 
 @shapes
-@pytest.mark.parametrize("variant", [{}, {"positions": "rotary"}, {"positions": "alibi"}], ids=str)
-def test_texts_are_those_of_the_modules(shape, variant, steps):
+@pytest.mark.parametrize("rounds", [False, True], ids=["", "8 bits"])
+@pytest.mark.parametrize("variant", [{"positions": "rotary"}, {"positions": "alibi"}, {"convolution": 2}], ids=str)
+def test_texts_are_those_of_the_modules(shape, variant, rounds, steps):
     """Rows that end, rows that come and go, and beams whose rows change places."""
     made = model(shape, **variant)
+    made.rounds_cache = rounds
     ready = natively(made)
     assert written(ready, ROWS) == written(made, ROWS)
     assert written(ready, ROWS[:1]) == written(made, ROWS[:1])

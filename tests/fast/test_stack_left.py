@@ -14,11 +14,9 @@ from glassformer.fast import native
 from glassformer.fast import stack as native_stack
 from glassformer.fast.decoding import for_decoding
 from glassformer.fast.linear import FEW
-from glassformer.fast.native import Places
 from glassformer.fast.stack import describe
 from glassformer.nn.block import ShortConvolution
 from glassformer.nn.feed_forward import ACTIVATIONS
-from glassformer.nn.mask import Mask
 from glassformer.nn.slots import Slots
 from glassformer.nn.stack import Stack
 from specimens import close, model, native_cpp, tokens
@@ -139,25 +137,6 @@ def test_what_torch_refuses_is_refused():
         slots.lengths = [65, 65]
         with pytest.raises(IndexError, match="The cache has no column 65"):
             ready(ids[:, 2:3], cache=slots, **memory)
-
-
-def test_layers_whose_keys_lie_otherwise_are_refused():
-    ready, ids = natively(model("decoder")), tokens(2, 4)
-    with torch.no_grad():
-        ready(ids[:, :2], cache=(cache := ready.new_cache()))
-        ready(ids[:, 2:3], cache=cache)
-        cache.layers[1]._held = tuple(each[:, :, :-1] for each in cache.layers[1]._held)
-        with pytest.raises(ValueError, match="All layers of a cache must lie alike in memory"):
-            ready(ids[:, 3:], cache=cache)
-
-
-def test_more_rows_than_the_cache_has_are_refused():
-    ready, ids = natively(model("decoder")), tokens(3, 4)
-    with torch.no_grad():
-        ready(ids[:2, :2], cache=(cache := ready.new_cache()))
-        held = Places(cache.layers, torch.float64)
-        with pytest.raises(ValueError, match="hold a row for each of 3 texts, of 2 columns; got one of 2 by 16"):
-            held.reading(cache.layers, Mask(causal=True), torch.zeros(3, 1, 16).double(), 2, [])
 
 
 def test_more_columns_than_a_memory_has_are_refused():

@@ -7,12 +7,10 @@ import torch
 
 from fast.natively import given, natively, stepwise
 from fast.test_stack import WITHIN, own, rounding, shapes
-from glassformer.decode.prepare import sharing_weights
 from glassformer.fast import linear as native_linear
-from glassformer.fast.decoding import for_decoding, join_projections, self_attentions
+from glassformer.fast.decoding import for_decoding
 from glassformer.fast.linear import NativeLinear
 from glassformer.fast.native import CKeys, reading
-from glassformer.fast.stack import with_native_stacks
 from glassformer.nn.mask import Mask
 from specimens import close, model, native_cpp, tokens
 
@@ -113,17 +111,6 @@ def test_the_keys_of_a_memory_are_made_in_the_same_call(variant, calls, monkeypa
     close(torch.cat(found, 1), expected)
     assert len(seen) == 2, "the head, twice"
     assert calls == [(4, 0), (3, 4)]
-
-
-@pytest.mark.parametrize("shape", ["encoder", "decoder"])
-def test_joined_maps_give_the_same(shape, calls):
-    made, ids = model(shape, qk_norm="layer", n_kv_heads=2), tokens(3, 7)
-    joined = sharing_weights(made)
-    for attention in self_attentions(joined):
-        join_projections(attention)
-    with torch.no_grad():
-        close(with_native_stacks(joined).hidden(ids), made.hidden(ids))
-    assert calls == [(7, None)]
 
 
 @pytest.mark.parametrize("shape", ["encoder", "decoder", "encoder-decoder"])
