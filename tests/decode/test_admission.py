@@ -9,7 +9,6 @@ from decode.test_batching import Recorded, alone, ids, served
 from decode.test_engine import engine_of, run_dry
 from glassformer.base.errors import BusyError, ConfigError
 from glassformer.data.tokens.vocabulary import EOS
-from glassformer.decode.choose import greedy
 from glassformer.decode.engine import Engine
 from glassformer.decode.requests import Limits, Request
 from specimens import close, model
@@ -105,12 +104,3 @@ def test_memories_take_room_beside_texts():
     with pytest.raises(ConfigError, match="room for 40 tokens; got n=1 texts of 41"):
         engine.submit(Request(source=ids(36), max_new_tokens=4))
     run_dry(engine)
-
-
-def test_each_answer_of_many_groups_is_that_of_its_source_alone():
-    engine = endless(Limits(rows=8, reading=20), "encoder-decoder")
-    requests = [Request(source=ids(n), max_new_tokens=5, first=n) for n in (17, 12, 15, 19)]
-    texts = served(engine, requests, [0, 0, 0, 1])
-    for request in requests:
-        got = alone(engine.model, request, 0, greedy)
-        assert texts[request.first][: len(got)] == got

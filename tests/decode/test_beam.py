@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from itertools import pairwise
 
 import pytest
 import torch
@@ -15,8 +14,7 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.answer import answer, answers
 from glassformer.decode.beam import Rule, beam_search, extend, length_penalty
-from glassformer.decode.filters import logit_bias, min_new_tokens, no_repeat_ngram
-from glassformer.decode.generate import Run
+from glassformer.decode.filters import logit_bias
 from glassformer.decode.hypotheses import Beginning, Candidates, Hypothesis, Search
 from glassformer.decode.read_back import read_back
 from glassformer.decode.settings import BeamSettings
@@ -170,16 +168,6 @@ def test_the_bound_saves_steps():
     assert len(steps) < 6
 
 
-def test_filters_hold_in_a_beam():
-    network = model("encoder-decoder", seed=3)
-    sources = sequences([3, 1, 4])
-    for (best,) in beam_search(network, sources=sources, max_new_tokens=12, beam=3, filters=[no_repeat_ngram(2)]):
-        pairs = [*pairwise([BOS, *best.ids])]
-        assert len({*pairs}) == len(pairs)
-    for (best,) in beam_search(network, sources=sources, max_new_tokens=12, beam=3, filters=[min_new_tokens(5)]):
-        assert len(best.ids) >= 5
-
-
 @pytest.mark.parametrize("groups", [1, 2])
 def test_scores_are_the_models_own_though_some_tokens_are_never_written(groups):
     """What they take of the probability is lost, as it is where the same answer is read back."""
@@ -247,16 +235,3 @@ def test_a_search_with_fewer_hypotheses_is_extended_beside_others():
     assert many.going == [Beginning([7, 11], -3.5, 0), Beginning([8, 13], -5.0, 1)]
     assert many.found == [Hypothesis([7], -2.0, -2.0, True)]
     assert one.going == [Beginning([9, 14], -6.0, 2), Beginning([9, 15], -9.0, 2)]
-
-
-def test_what_rows_read_is_copied_only_for_others():
-    """Hypotheses of one source read the same memory, so an exchange of them moves none of it."""
-    memory, keep = torch.rand(3, 4, 2), torch.rand(3, 4) > 0.5
-    run = Run([0, 0, 1], [0] * 3, torch.zeros(3, 1).long(), None, model().new_cache(), memory, keep, None)
-    same = run.memory_of([1, 1, 2])
-    assert same[0] is memory
-    assert same[1] is keep
-    for rows in ([1, 2, 2], [0, 2]):
-        for found, each in zip(run.memory_of(rows), (memory, keep), strict=True):
-            assert found is not None
-            assert torch.equal(found, each[rows])

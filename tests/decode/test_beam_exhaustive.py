@@ -37,13 +37,6 @@ def assert_exhaustive(number: int) -> None:
         assert_same(found[row], expected[:5])
 
 
-def test_every_scheme_meets_every_layout_and_alpha():
-    slow, push = ({variant(n) for n in each} for each in (range(PUSH, PUSH + SLOW), range(PUSH)))
-    assert len(slow) == len(LAYOUTS) * len(ALPHAS) * len(SCHEMES)
-    assert len({(layout, positions) for layout, _, positions in push}) == len(LAYOUTS) * len(SCHEMES)
-    assert {alpha for _, alpha, _ in push} == {*ALPHAS}
-
-
 @pytest.mark.parametrize("first", range(0, PUSH, PART))
 def test_wide_enough_it_is_exhaustive(first):
     """On 40 random models; the slow tier has 500 others."""

@@ -7,9 +7,9 @@ import torch
 
 from decode.exhaustive import SMALL, assert_same, exhaustive, small
 from decode.test_forced import spelling, text_of
-from glassformer import Transformer, generate
+from glassformer import Transformer
 from glassformer.base.errors import ConfigError
-from glassformer.data.tokens.vocabulary import BOS, EOS
+from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.filters import Context
 from glassformer.decode.generate import Stop, stops_at
@@ -46,20 +46,6 @@ def test_wide_enough_it_is_exhaustive(layout, stop):
             every = exhaustive(network, source, limit, alpha, stop=lambda ids, row=row: stop(row, ids))
             assert_same(found[row], every[: len(found[row])])
             assert len(found[row]) == min(9, len(every))
-
-
-@pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
-def test_one_beam_is_greedy(layout):
-    for seed in range(6):
-        network, _, given = given_to(layout, seed)
-        stop = stops_at([[6], [7, 7]])
-        texts = [[], [], []]
-        for step in generate(network, **given, max_new_tokens=9, stop=stop):
-            for row, token in zip(step.rows, step.tokens, strict=True):
-                texts[row].append(token)
-        for row, (best,) in enumerate(beam_search(network, **given, max_new_tokens=9, beam=1, stop=cut(stop))):
-            assert [*best.ids, *[EOS] * (best.complete and not best.stopped)] == texts[row]
-            assert best.stopped == stop(row, texts[row])
 
 
 def test_where_everything_stops_the_best_are_found():

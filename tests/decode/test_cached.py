@@ -85,20 +85,3 @@ def test_equals_the_naive_loop(layout, positions):
 @pytest.mark.parametrize("positions", SCHEMES)
 def test_many_prompts_equal_the_naive_loop(layout, positions):
     assert_naive(layout, positions, PUSH, ALL)
-
-
-def test_there_are_a_thousand_prompts_that_differ():
-    """Counted without the models that read them, which differ, too; and a few hundred of them in the push tier."""
-
-    def differing(end: int) -> int:
-        found = set()
-        for layout in LAYOUTS:
-            for seed in [seed for positions in SCHEMES for seed in seeds(layout, positions, 0, end)]:
-                asked = rows_for(layout, seed)
-                for i in range(len(asked["max_new_tokens"])):
-                    texts = (asked[side][i] for side in ("sources", "prompts") if side in asked)
-                    found.add((layout, *map(tuple, texts)))
-        return len(found)
-
-    assert differing(PUSH) > 300
-    assert differing(ALL) > 1_000

@@ -12,7 +12,6 @@ from glassformer.decode import engine as rows
 from glassformer.decode.choose import chooser, greedy
 from glassformer.decode.engine import Engine
 from glassformer.decode.filters import logit_bias
-from glassformer.decode.generate import generate
 from glassformer.decode.requests import Limits, Request
 from glassformer.decode.settings import Sampling
 from specimens import VOCAB, close, model
@@ -72,16 +71,6 @@ def test_a_prompt_is_scored_with_the_first_token_of_each_text(together, monkeypa
 def test_what_cannot_be_scored_is_refused(settings, request_, says):
     with pytest.raises(ConfigError, match=says):
         Engine(model("decoder"), **settings).submit(Request(ids(6), max_new_tokens=1, scored=True, **request_))
-
-
-def test_a_prefix_is_read_both_ways():
-    made, prompts = model("decoder"), [ids(5), ids(2)]
-    engine = Engine(made, prefix=True)
-    tickets = [engine.submit(Request(prompt, max_new_tokens=6)) for prompt in prompts]
-    got = run_dry(engine)
-    for ticket, prompt in zip(tickets, prompts, strict=True):
-        steps = generate(made, prompts=[prompt], max_new_tokens=6, prefix=True)
-        assert [each.id for each in got if each.ticket is ticket] == [step.tokens[0] for step in steps]
 
 
 def test_a_cancelled_request_leaves_and_the_next_one_enters():
@@ -152,22 +141,6 @@ def test_a_source_that_is_too_long_is_refused():
         engine.submit(Request([4]))
 
 
-def test_a_row_for_which_all_is_forbidden_fails_alone():
-    engine = engine_of()
-
-    def choose(logits, context):
-        if 1 in context.numbers:
-            raise ConfigError("nothing may come")
-        return greedy(logits, context)
-
-    ticket = engine.submit(Request(ids(3), max_new_tokens=4, n=3, choose=choose))
-    got = engine.step()
-    assert [each.text for each in got if each.error is None] == [0, 2]
-    assert [str(each.error) for each in got if each.error] == ["nothing may come"]
-    assert {each.text for each in engine.step()} <= {0, 2}
-    assert 1 in ticket.ended
-
-
 def test_settings_that_overflow_end_their_own_text_alone():
     """Chosen with a temperature, which makes infinity no number, and with probabilities, which are told of all rows."""
     engine = engine_of()
@@ -196,22 +169,6 @@ def test_random_numbers_have_keys_of_64_bits():
     assert [each.error for each in engine.step()] == [None, None]
 
 
-def test_a_request_that_cannot_be_read_fails_alone(monkeypatch):
-    engine, bad = engine_of(), [7, 7, 7]
-    read = engine._read_together
-
-    def breaks(group):
-        if any(passage.ids == bad for passage in group):
-            raise RuntimeError("no")
-        return read(group)
-
-    monkeypatch.setattr(engine, "_read_together", breaks)
-    wrong, right = engine.submit(Request(bad)), engine.submit(Request([8, 9], max_new_tokens=3))
-    got = run_dry(engine)
-    assert [str(each.error) for each in got if each.ticket is wrong] == ["no"]
-    assert all(each.error is None for each in got if each.ticket is right)
-
-
 @pytest.mark.parametrize("rule", ["softmax", "linear"])
 def test_after_a_step_that_failed_the_next_request_is_served(rule, monkeypatch):
     engine, lost = engine_of(attention_rule=rule, head_bias=True), [True]
@@ -236,22 +193,6 @@ def test_after_a_step_that_failed_the_next_request_is_served(rule, monkeypatch):
     assert not engine.busy
     engine.submit(request)
     assert [each.id for each in run_dry(engine)] == expected
-
-
-@pytest.mark.parametrize("rule", ["softmax", "linear"])
-def test_rows_move_into_the_slots_of_those_that_leave(rule):
-    """Each leaves at another step, the first slots first, and longer ones come meanwhile."""
-    engine = engine_of(Limits(rows=5), attention_rule=rule, head_bias=True, max_len=200)
-    engine.model.head.bias.data[EOS] = -1e3
-    sizes = [(5, 2), (3, 12), (7, 4), (2, 20), (4, 9), (6, 90), (9, 3), (1, 8)]
-    requests = [Request(ids(read), max_new_tokens=wrote, first=i) for i, (read, wrote) in enumerate(sizes)]
-    got: dict[int, list[int]] = {}
-    for request in requests:
-        engine.submit(request)
-    while engine.busy:
-        for each in engine.step():
-            got.setdefault(each.ticket.request.first, []).append(each.id)
-    assert [got[request.first] for request in requests] == [alone(engine.model, each, 0, greedy) for each in requests]
 
 
 @pytest.mark.parametrize("rule", ["softmax", "linear"])

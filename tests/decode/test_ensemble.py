@@ -53,17 +53,6 @@ def test_every_member_reads_its_own_ids_and_counts_alike():
     assert found.sum(-1).tolist() == pytest.approx([1.0] * 5, abs=1e-6)
 
 
-def test_the_order_of_the_members_changes_nothing():
-    members = [member(seed, labels) for seed, labels in enumerate(ORDERS)]
-    texts = read(3)
-    usual = ensemble_probabilities(members, texts)
-    for order in ((1, 2, 0), (2, 1, 0)):
-        turned = [members[place] for place in order]
-        found = ensemble_probabilities(turned, [tuple(text[place] for place in order) for text in texts])
-        columns = [shared_labels(turned).index(label) for label in shared_labels(members)]
-        torch.testing.assert_close(found[:, columns], usual, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("labels", "said"),
     [

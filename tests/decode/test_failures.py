@@ -45,15 +45,16 @@ def test_a_panic_of_a_choice_ends_its_own_text_alone():
     assert {each.text for each in run_dry(engine)} == {0, 2}
 
 
-def test_a_panic_while_a_request_is_read_ends_it_alone(monkeypatch):
+@pytest.mark.parametrize(("kind", "said"), [(Panic, "Panic: no more"), (RuntimeError, "no more")])
+def test_a_failure_while_a_request_is_read_ends_it_alone(kind, said, monkeypatch):
     engine, bad = engine_of(), [7, 7, 7]
     read = engine._read_together
     monkeypatch.setattr(
-        engine, "_read_together", lambda group: (raises(Panic) if any(p.ids == bad for p in group) else read)(group)
+        engine, "_read_together", lambda group: (raises(kind) if any(p.ids == bad for p in group) else read)(group)
     )
     wrong, right = engine.submit(Request(bad)), engine.submit(Request([8, 9], max_new_tokens=3))
     got = run_dry(engine)
-    assert [str(each.error) for each in got if each.ticket is wrong] == ["Panic: no more"]
+    assert [str(each.error) for each in got if each.ticket is wrong] == [said]
     assert all(each.error is None for each in got if each.ticket is right)
 
 

@@ -186,25 +186,15 @@ def test_mistakes(make, says):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"temperature": -0.1}, r"^temperature must be at least 0 and finite; got -0\.1"),
         ({"temperature": math.nan}, "temperature must be at least 0 and finite; got nan"),
-        ({"temperature": math.inf}, "temperature must be at least 0 and finite; got inf"),
-        ({"top_k": 0}, "top_k must be at least 1; got 0"),
         ({"top_p": 0.0}, r"top_p must be above 0 and at most 1; got 0\.0"),
-        ({"top_p": 1.5}, r"top_p must be above 0 and at most 1; got 1\.5"),
-        ({"min_p": -1.0}, "min_p must be at least 0"),
-        ({"typical_p": math.nan}, "typical_p must be above 0"),
-        ({"repetition_penalty": 0.0}, "repetition_penalty must be above 0"),
-        ({"frequency_penalty": math.inf}, "frequency_penalty must be a finite number"),
-        ({"no_repeat_ngram": 0}, "no_repeat_ngram must be at least 1"),
-        ({"seed": -1}, "seed must be at least 0"),
         ({"seed": 2**64}, "seed must be at most"),
         (
             {"temperature": 0.0, "top_k": 5},
             "top_k selects the tokens to sample from, but temperature=0 does not sample",
         ),
     ],
-    ids=[str(i) for i in range(14)],
+    ids=[str(i) for i in range(4)],
 )
 def test_settings_that_cannot_be(settings, says):
     with pytest.raises(ConfigError, match=says):

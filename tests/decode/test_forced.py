@@ -79,19 +79,6 @@ def test_narrow_beams_hold_the_texts_too(kind, beam):
     assert not all(each in made.decode(free[0][0].ids) for each in wanted)
 
 
-def test_rows_hang_on_no_neighbours():
-    made = TOKENIZERS["character"].train(TEXTS, TokenizerConfig(kind="character"))
-    network, forced = (
-        model("encoder-decoder", vocab=made.vocab_size, max_len=40).double(),
-        Forced(made.spelling(), ["cat"]),
-    )
-    sources, search = sequences([2, 4, 1], 3, made.vocab_size), BeamSettings(beam=4)
-    together = answers(network, sources, n_best=2, max_new_tokens=9, search=search, forced=forced)
-    for source, found in zip(sources, together, strict=True):
-        [alone] = answers(network, [source], n_best=2, max_new_tokens=9, search=search, forced=forced)
-        assert [each.ids for each in alone] == [each.ids for each in found]
-
-
 def test_how_much_of_a_text_stands_there_is_its_longest_beginning_at_the_end():
     draw = random.Random(1)
     spells = spelling("a", "b", "ab", "aab")

@@ -164,16 +164,6 @@ def test_what_rolls_is_read_anew_as_seldom_as_asked():
     assert read == [1, 1, 1, 1, 1, 1, 4, 1, 1, 4, 1, 1]
 
 
-@pytest.mark.parametrize(("asked", "said"), [
-    ({"drop": 0}, "drop belongs to max_context"),
-    ({"drop": 3}, "drop belongs to max_context.*got drop=3"),
-    ({"drop": 0, "max_context": 4}, "drop must be from 1 to max_context=4"),
-])  # fmt: skip
-def test_tokens_are_dropped_only_from_a_context(asked, said):
-    with pytest.raises(ConfigError, match=said):
-        collected(model("decoder"), 1, prompts=[[BOS]], max_new_tokens=2, **asked)
-
-
 def test_a_row_ends_where_it_wrote_a_stop_sequence():
     wanted = [9, 8, 7, 8, 9]
     for stops, length in (([[8, 7]], 3), ([[8]], 2), ([[7, 9], [8, 9]], 5), ([[9, 9]], 5), ([[12], [9, 8]], 2)):
@@ -197,10 +187,12 @@ def test_a_row_ends_where_it_wrote_a_stop_sequence():
         ({"max_context": 25}, "max_context must be at most max_len=24; got 25"),
         ({"max_context": 0}, "drop must be from 1 to max_context=0"),
         ({"max_context": 4, "drop": 5}, "drop must be from 1 to max_context=4; got 5"),
-        ({"max_context": 4, "drop": 0}, "drop must be from 1"),
+        ({"max_context": 4, "drop": 0}, "drop must be from 1 to max_context=4"),
+        ({"drop": 0}, "drop belongs to max_context"),
+        ({"drop": 3}, "drop belongs to max_context.*got drop=3"),
         ({"numbers": [3]}, "one for each of the 2 rows; got 1"),
     ],
-    ids=["too long", "none", "all leaves", "nothing leaves", "numbers"],
+    ids=["too long", "none", "all leaves", "nothing leaves", "no context", "nor drop", "numbers"],
 )
 def test_contexts_and_numbers_that_cannot_be(asked, says):
     with pytest.raises(ConfigError, match=says):

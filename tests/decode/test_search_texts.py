@@ -10,7 +10,7 @@ import pytest
 from decode.test_stream import VOCAB, tokenizer
 from glassformer.base.errors import ConfigError
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer, Tokenizer
+from glassformer.data.tokenizer import TOKENIZERS, CharacterTokenizer, Tokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.beam import beam_search
 from glassformer.decode.constraints import Constraints
@@ -86,13 +86,6 @@ def test_a_stop_is_where_the_text_has_it(kind):
                 stopped += 1
                 break
     assert stopped > 20
-
-
-def test_a_stop_waits_for_the_rest_of_a_character():
-    made = ByteTokenizer()
-    ids = made.encode("añb")
-    stop = stop_of(made, ["ñ"], [False])
-    assert [stop(0, ids[:n]) for n in range(1, 4)] == [None, None, "a"]
 
 
 def test_rows_have_their_best_texts_in_order():

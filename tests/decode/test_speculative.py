@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import pytest
@@ -14,7 +13,7 @@ from glassformer.decode.choose import chooser
 from glassformer.decode.filters import Context, no_repeat_ngram
 from glassformer.decode.generate import generate
 from glassformer.decode.settings import GREEDY, Sampling
-from glassformer.decode.speculative import Guess, LookupDraft, Reader, Tally, Text, Wanted, followed, same, speculative
+from glassformer.decode.speculative import Guess, LookupDraft, Tally, Wanted, speculative
 from train.examples import model, sequences
 
 
@@ -157,38 +156,6 @@ def test_filters_are_not_asked_what_comes_behind_what_they_forbid(guesser):
     assert tally.stayed > 0
     assert guesser == "itself" or tally.stayed < tally.guessed
     assert any(len(ids) % 5 and ids[-1] == EOS for ids in plain), "an end that is among five tokens guessed"
-
-
-def test_a_reader_reads_what_is_new_alone():
-    """Of several rows that stand at different places: what the longest of them has new, and no cache grows in vain."""
-    network, widths = model("decoder", seed=3), []
-    network.decoder.register_forward_hook(lambda module, inputs, output: widths.append(inputs[0].shape))
-    reader = Reader(network)
-    asked = [
-        {0: ([1, 6, 7], 1), 1: ([1, 8, 9, 6, 7], 2)},
-        {0: ([1, 6, 7, 8, 9], 3), 1: ([1, 8, 9, 6, 7, 8], 1)},
-        {0: ([1, 6, 7, 8, 7, 6], 2)},
-        {0: ([1, 6, 9], 1), 1: ([1, 8, 6], 1)},
-        {0: ([1, 6, 9, 9], 1), 1: ([9, 9, 9], 2)},
-    ]
-    for step in asked:
-        with torch.no_grad():
-            found = reader.behind([Text(row, *each) for row, each in step.items()])
-            for logits, (ids, last) in zip(found, step.values(), strict=True):
-                torch.testing.assert_close(logits, network(torch.tensor([ids]))[0, -last:], rtol=0, atol=1e-12)
-    assert [tuple(shape) for shape in widths if shape[0] == 2] == [(2, 5), (2, 3), (2, 2), (2, 1), (2, 1)]
-    assert (1, 3) in widths[-3:], "the second row's first token is another, so it is read alone"
-    assert [reader._of[row].cache.length for row in (0, 1)] == [4, 3]
-
-
-def test_what_followed_the_last_time_is_guessed():
-    assert followed([5, 6, 7, 5, 8, 5], 2, most=3) == [8, 5]
-    assert followed([5, 6, 7, 8, 6, 9, 5, 6], 3, most=3) == [7, 8, 6]
-    assert followed([5, 6, 7], 3, most=3) == []
-    assert followed([5, 5], 3, most=2) == [5]
-    assert followed([5, 5], 0, most=2) == []
-    assert followed([5], 3, most=2) == []
-    assert [same(*pair) for pair in itertools.product([[1, 2], []], [[1, 3], [1, 2, 4]])] == [1, 2, 0, 0]
 
 
 def test_no_guess_stands_behind_an_end():
