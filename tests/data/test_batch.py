@@ -35,36 +35,6 @@ def rows(tokens: torch.Tensor, keep: torch.Tensor | None) -> list[list[int]]:
     return [row[real].tolist() for row, real in zip(tokens, keep, strict=True)]
 
 
-def test_pairs_by_example() -> None:
-    batch = Batch.pairs([[7, 8, 9], [7]], [[9, 8], [8]])
-    assert batch.source is not None
-    assert batch.source.tolist() == [[7, 8, 9, EOS], [7, EOS, PAD, PAD]]
-    assert batch.source_keep is not None
-    assert batch.source_keep.tolist() == [[True] * 4, [True, True, False, False]]
-    assert batch.tokens.tolist() == [[BOS, 9, 8, EOS], [BOS, 8, EOS, PAD]]
-    assert batch.keep is not None
-    assert batch.keep.tolist() == [[True] * 4, [True, True, True, False]]
-    assert batch.labels is None
-    assert batch.label_keep is None
-    assert batch.n_tokens == 6 + 7
-    assert batch.pad_share == 3 / 16
-
-
-def test_blanks_by_example() -> None:
-    batch = Batch.blanks([[7, 8], [9]], [[8, 7], [9]])
-    assert batch.tokens.tolist() == [[7, 8, SEP, BLANK, BLANK], [9, SEP, BLANK, PAD, PAD]]
-    assert batch.keep is not None
-    assert batch.keep.tolist() == [[True] * 5, [True, True, True, False, False]]
-    assert batch.labels is not None
-    assert batch.labels.tolist() == [[PAD, PAD, PAD, 8, 7], [PAD, PAD, 9, PAD, PAD]]
-    assert batch.label_keep is not None
-    assert batch.label_keep.tolist() == [[False] * 3 + [True] * 2, [False, False, True, False, False]]
-    assert batch.source is None
-    assert batch.source_keep is None
-    assert batch.n_tokens == 8
-    assert batch.pad_share == pytest.approx(0.2)
-
-
 @given(sides=SIDES)
 def test_pairs_hold_each_row_and_padding_on_the_right(sides: list[tuple[list[int], list[int]]]) -> None:
     sources, targets = [source for source, _ in sides], [target for _, target in sides]
@@ -186,13 +156,6 @@ def test_tagged_by_example() -> None:
         Batch.tagged([[7], [8]], [[1], [2, 3]])
 
 
-def test_numbers_stay_whole_when_a_batch_is_split() -> None:
-    """Four numbers a row, beside rows whose padding is cut off: numbers have no places."""
-    parts = Batch.labelled([[7] * 9, [8]], [[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]).split(2)
-    assert [part.tokens.shape[1] for part in parts] == [10, 2]
-    assert [part.labels.tolist() for part in parts] == [[[1.0, 2.0, 3.0, 4.0]], [[5.0, 6.0, 7.0, 8.0]]]
-
-
 def test_numbers_of_places_are_cut_with_their_places() -> None:
     labels = torch.arange(2 * 9 * 3.0).view(2, 9, 3)
     keep = torch.arange(9) < torch.tensor([[9], [2]])
@@ -243,11 +206,6 @@ def test_an_id_outside_the_vocabulary_is_named_by_row_and_column(wrong: int) -> 
         check_ids(rows, 10, "source")
     for words in ("source", "0 to 9", "row 1, column 2", f"holds {wrong}", "tokenizer"):
         assert words in str(error.value)
-
-
-def test_ids_of_the_vocabulary_pass() -> None:
-    check_ids([[0, 9], []], 10, "tokens")
-    check_ids([], 10, "tokens")
 
 
 @pytest.mark.parametrize("row", [[False, True, True], [True, False, True], [False, False, False]])

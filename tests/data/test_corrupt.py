@@ -19,7 +19,6 @@ from glassformer.data.corrupt import (
     batch_of_windows,
     masked,
     noise,
-    poisson_lengths,
     prefix_length,
     spans,
 )
@@ -216,13 +215,6 @@ def test_noise_hides_its_share_in_poisson_spans():
     n = len(holes)
     for length in range(7):
         assert within(holes.count(length), n, math.exp(-3) * 3**length / math.factorial(length)), length
-
-
-def test_poisson_lengths_end_at_their_sum():
-    for row in range(100):
-        lengths = poisson_lengths(7, 1.0, coins(row=row))
-        assert lengths.sum() == 7
-        assert lengths[-1] > 0
 
 
 # batches

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -105,23 +104,6 @@ def test_any_text_comes_back_from_a_lossless_tokenizer_that_never_saw_it(text: s
 def test_hard_texts_come_back(kind: str, text: str) -> None:
     tokenizer = TRAINED[kind] if kind in LOSSLESS else TOKENIZERS[kind].train([text], TokenizerConfig(kind=kind))
     assert tokenizer.decode(tokenizer.encode(text)) == normal(kind, text)
-
-
-@pytest.mark.parametrize("count", [3_000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_random_strings_come_back(count: int) -> None:
-    draw = random.Random(count)
-    texts = ["".join(map(chr, drawn_points(draw))) for _ in range(count)]
-    for kind in LOSSLESS:
-        rows = TRAINED[kind].encode_all(texts)
-        assert [TRAINED[kind].decode(ids) for ids in rows] == texts
-        assert min(map(min, filter(None, rows))) >= len(SPECIALS)
-
-
-def drawn_points(draw: random.Random) -> list[int]:
-    """Up to 40 code points: ASCII, white space, Latin, any of the first plane, any at all; no surrogate."""
-    spans = [(0, 128), (9, 33), (0x20, 0x250), (0x2000, 0x2070), (0, 0x10000), (0, 0x110000)]
-    points = [draw.randrange(*draw.choice(spans)) for _ in range(draw.randrange(41))]
-    return [point for point in points if not 0xD800 <= point <= 0xDFFF]
 
 
 @pytest.mark.parametrize("each", [16, pytest.param(1, marks=pytest.mark.slow)])

@@ -14,9 +14,6 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import (
     SPECIALS,
     TOKENIZERS,
-    BytePairTokenizer,
-    UnigramTokenizer,
-    WordPieceTokenizer,
 )
 from glassformer.data.tokens import vocabulary as cuts
 from glassformer.data.tokens.subword import Subword
@@ -36,10 +33,6 @@ def trained(kind: str, more: int = 38) -> Subword:
     """With so many entries more than the least."""
     cls = KINDS[kind]
     return cls.train(TEXTS, TokenizerConfig(kind=kind, vocab_size=cls.least_vocab_size + more))
-
-
-def test_there_are_three_kinds() -> None:
-    assert list(KINDS) == ["bpe", "wordpiece", "unigram"]
 
 
 def test_the_vocabulary_is_specials_then_bytes_then_what_was_learned(kind: str) -> None:
@@ -75,14 +68,6 @@ def test_the_library_itself_reads_our_file_and_agrees(kind: str) -> None:
     assert [library.id_to_token(id) for id in range(6)] == list(SPECIALS)
 
 
-def test_text_full_of_special_tokens_learns_none_of_them(kind: str) -> None:
-    text = " ".join(SPECIALS) + "".join(SPECIALS)
-    tokenizer = KINDS[kind].train([text] * 50, TokenizerConfig(kind=kind, vocab_size=1_000))
-    ids = tokenizer.encode(text)
-    assert min(ids) >= len(SPECIALS)
-    assert tokenizer.decode(ids) == text
-
-
 def test_a_long_text_has_the_ids_that_it_has_whole(kind: str) -> None:
     """`encode` cuts it, and the library alone does not."""
     tokenizer = trained(kind)
@@ -108,17 +93,6 @@ def test_training_takes_a_stream_and_keeps_no_text(kind: str, monkeypatch: pytes
     assert tokenizer.decode(tokenizer.encode("lowest")) == "lowest"
 
 
-def test_wordpiece_tells_what_begins_a_word_from_what_continues_it() -> None:
-    tokenizer = trained("wordpiece", 60)
-    vocabulary = tokenizer._library.get_vocab()
-    assert [each for each in vocabulary if each.startswith("##") and len(each) > 3]
-    spelled = {id: token for token, id in vocabulary.items()}
-    for text in ("lowest", "zz", " wider"):
-        first, *rest = [spelled[id] for id in tokenizer.encode(text)]
-        assert not first.startswith("##")
-        assert all(token.startswith("##") for token in rest)
-
-
 def test_wordpiece_takes_the_longest_piece_that_it_knows() -> None:
     tokenizer = trained("wordpiece", 60)
     known = set(tokenizer._library.get_vocab())
@@ -130,14 +104,6 @@ def test_wordpiece_takes_the_longest_piece_that_it_knows() -> None:
             found.append(piece)
             rest = rest.removeprefix(piece)
         assert tokenizer.tokens(tokenizer.encode(word)) == found
-
-
-def test_a_word_without_an_end_is_no_unknown_one() -> None:
-    tokenizer = trained("wordpiece")
-    text = "x" * 1_000
-    ids = tokenizer.encode(text)
-    assert min(ids) >= len(SPECIALS)
-    assert tokenizer.decode(ids) == text
 
 
 def test_unigram_takes_the_most_probable_cut() -> None:
@@ -163,7 +129,3 @@ def test_nothing_to_learn_from_leaves_bytes(kind: str) -> None:
         tokenizer = KINDS[kind].train(texts, TokenizerConfig(kind=kind, vocab_size=600))
         assert tokenizer.vocab_size == KINDS[kind].least_vocab_size
         assert tokenizer.decode(tokenizer.encode("né \0")) == "né \0"
-
-
-def test_each_kind_has_its_class() -> None:
-    assert [type(trained(kind)) for kind in KINDS] == [BytePairTokenizer, WordPieceTokenizer, UnigramTokenizer]

@@ -40,16 +40,6 @@ def test_the_commonest_are_named(parts, named):
     assert lacking("it", parts) == told
 
 
-@pytest.mark.parametrize("kind", sorted(TOKENIZERS))
-def test_every_id_has_a_name_of_its_own(kind):
-    """Also where the text has words that are special tokens elsewhere, and names that look like ours."""
-    texts = ["the <unk> sat on <pad> (id 0) \\xff \xff", "<unk> (id 3)"]
-    made = TOKENIZERS[kind].train(texts, TokenizerConfig(kind=kind, vocab_size=560))
-    names = made.names(range(made.vocab_size))
-    assert len({*names}) == made.vocab_size
-    assert made.names([9, 3, 9]) == [names[9], names[3], names[9]]
-
-
 def test_a_word_keeps_its_name_and_the_special_token_has_its_id():
     made = WordTokenizer(["the", "<unk>", "<unk> (id 3)"])
     assert made.names([7, 3, 8, 0]) == ["<unk>", "<unk> (id 3)'", "<unk> (id 3)", "<pad>"]
