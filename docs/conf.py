@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 from docutils.nodes import Element, SkipNode, TextElement, math, math_block
-from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.writers.html5 import HTML5Translator
 
 import glassformer
+from glassformer.learn.browser import formula
 
 project, author, copyright, release = "glassformer", "The glassformer authors", "The authors", glassformer.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
@@ -35,11 +35,9 @@ html_copy_source = html_show_sourcelink = False
 html_math_renderer = "mathml"
 
 
-def formula(self: HTML5Translator, node: math | math_block) -> None:
-    """Write a formula as MathML. One that stands alone may be wider than the page, so that keys must reach it."""
-    alone = isinstance(node, math_block)
-    text = tex2mathml(re.sub(r"\\[bB]igg?[lr]?(?![a-z])", "", node.astext()), as_block=alone)  # MathML sizes brackets
-    self.body.append(f'<div class="math" tabindex="0">{text}</div>' if alone else text)
+def shown(self: HTML5Translator, node: math | math_block) -> None:
+    """Write a formula as the course's own pages have it."""
+    self.body.append(formula(node.astext(), alone=isinstance(node, math_block)))
     raise SkipNode
 
 
@@ -81,6 +79,6 @@ def mend(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     """Register the formulas, the types, and what is mended."""
-    app.add_html_math_renderer("mathml", (formula, None), (formula, None))
+    app.add_html_math_renderer("mathml", (shown, None), (shown, None))
     app.connect("missing-reference", type_shown)
     app.connect("build-finished", mend)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import linecache
 import re
 import sys
 from pathlib import Path
 
 import glassformer
+from glassformer.learn import outputs
 from glassformer.learn.pages import Cell, cells
 
 FOLDER = Path(glassformer.__file__).parent / "learn" / "chapters"
@@ -31,17 +30,10 @@ def sentences(markdown: str) -> list[str]:
 
 
 def run(path: Path) -> None:
-    """Run all cells of a chapter in one namespace, as "Run All" does: the last expression of a cell is shown."""
-    names: dict[str, object] = {"__name__": "__main__"}
-    for number, cell in enumerate(each for each in cells_of(path.read_text("utf-8")) if each.is_code):
-        name = f"{path.stem}, cell {number}"
-        linecache.cache[name] = (len(cell.text), None, cell.text.splitlines(keepends=True), name)
-        tree = ast.parse(cell.text)
-        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, name, "exec"), names)
-        if last is not None:
-            shown = eval(compile(ast.Expression(last.value), name, "eval"), names)
-            print("" if shown is None else repr(shown))
+    """Run all cells of a chapter, also those that check its numbers, and print what they show."""
+    for shown in outputs.run([each for each in cells_of(path.read_text("utf-8")) if each.is_code], path.stem):
+        for each in shown:
+            print(each.kind if each.kind == "png" else each.value)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,11 @@ from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.check import seconds
 from glassformer.cli.help import width
+from glassformer.learn.browser import write_page
 from glassformer.learn.checking import LIMIT, Checked, Checker, in_new_process, warmed
 from glassformer.learn.course import FURTHER, OURS, read_course
 from glassformer.learn.grade import as_csv, grades
-from glassformer.learn.pages import section, whole, write_notebook, write_page
+from glassformer.learn.pages import section, whole, write_notebook
 from glassformer.learn.report import as_json, counted, following, listing, minutes_told, verdict_lines
 from glassformer.learn.workspace import Workspace, workspace
 
@@ -231,7 +232,7 @@ def open_page(place: Workspace, arguments: Arguments) -> int:
     """Write a chapter's page and show it in the browser."""
     target = arguments.target or place.course.chapters[0].number
     number = target if any(each.number == target for each in place.course.chapters) else target.partition(".")[0]
-    path = write_page(place.course, place.course.chapter(number), place.folder)
+    path = write_page(place.course, place.course.chapter(number), place.folder, say)
     print(path)
     if sys.stdout.isatty():
         webbrowser.open(path.resolve().as_uri())

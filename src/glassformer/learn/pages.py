@@ -1,8 +1,7 @@
-"""Chapters, which are MyST Markdown, as notebooks, as pages and as sections for the terminal. Imports no torch."""
+"""Chapters, which are MyST Markdown, as cells, as notebooks and as sections for the terminal. Imports no torch."""
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Iterator
@@ -16,13 +15,6 @@ from glassformer.store.files import write_text_atomically
 
 HEAD = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 FENCE = re.compile(r"^```\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)^```$\n?", re.DOTALL | re.MULTILINE)
-STYLE = """
-:root { color-scheme: light dark }
-body { max-width: 46rem; margin: 2rem auto; padding: 0 1rem; font: 1.05rem/1.6 system-ui, sans-serif }
-p, li, td { overflow-wrap: anywhere }
-pre { overflow-x: auto; padding: .7rem; border: 1px solid GrayText; border-radius: .3rem }
-table { border-collapse: collapse } td, th { padding: .2rem .7rem; border: 1px solid GrayText }
-"""
 
 
 @dataclass(frozen=True)
@@ -92,27 +84,3 @@ def readable(text: str) -> str:
     """Return Markdown in which code cells are plain fences, and folds stand open."""
     parts = [f"```python\n{cell.text}\n```" if cell.is_code else cell.text for cell in cells(text)]
     return re.sub(r"</?(details|summary)>", "", "\n\n".join(parts))
-
-
-def as_page(course: Course, chapter: Chapter) -> str:
-    """Return a chapter as one HTML page without scripts, which works from disk. Errors: `DataError`."""
-    from markdown_it import MarkdownIt
-
-    parts: list[str] = []
-    markdown = MarkdownIt("commonmark").enable("table")
-    for cell in cells(course.text_of(chapter.page)):
-        code = f"<pre><code>{html.escape(cell.text)}</code></pre>"
-        parts.append(code if cell.is_code else markdown.render(cell.text))
-    body = "\n".join(parts).replace("<pre>", '<pre tabindex="0">')  # keys reach what is wider than the page
-    body = re.sub(r"<th[^>]*></th>", "<td></td>", body)
-    title = html.escape(f"Chapter {chapter.number}: {chapter.title}")
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
-    head = f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>'
-    return "\n".join([head, "<body><main>", body, "</main></body></html>", ""])
-
-
-def write_page(course: Course, chapter: Chapter, folder: Path) -> Path:
-    """Write the page of a chapter into the learner's folder and return its path. Errors: `DataError`."""
-    path = folder / ".learn" / "pages" / f"chapter-{chapter.number}.html"
-    write_text_atomically(path, as_page(course, chapter))
-    return path
