@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from pathlib import Path
 
 import pytest
 
 from glassformer.base.errors import DataError
 from glassformer.learn import finish
-from glassformer.learn.carry import CLOSE, SIZES, compare, exact_tables, read
+from glassformer.learn.carry import CLOSE, SIZES, Learner, compare, read
 from glassformer.learn.checking import Checked
 from glassformer.learn.course import read_course
 from glassformer.learn.verdict import Verdict
 from glassformer.learn.workspace import Workspace
-from glassformer.proof.check.calling import built, scramble
+from glassformer.proof.check.calling import scramble
 from glassformer.proof.check.examine import load
+from glassformer.proof.laws.notebooks import notebook_file, parts
 from glassformer.train.finished.loading import load_run
 from glassformer.train.recipe import load_recipe
 
+NOTEBOOKS = Path(__file__).parents[2].parent / "shared" / "notebooks"
 COURSE = read_course()
 OURS = COURSE.solution_file()
 MAPS = "self.query, self.key, self.value, self.output = (nn.Linear(d_model, d_model) for _ in range(4))"
 MAPPED = "mapped = self.query(query), self.key(key), self.value(key if value is None else value)"
 FUSED = "self.qkv, self.output = nn.Linear(d_model, 3 * d_model), nn.Linear(d_model, d_model)"
 CUT = "mapped = [self.qkv(x).chunk(3, -1)[n] for n, x in enumerate((query, key, key if value is None else value))]"
+OTHER_SIGNATURE = [
+    ("def __init__(self, source_vocab, target_vocab, d_model, n_heads, n_layers, d_ff, max_len, dropout=0.0):\n",
+     "def __init__(self, src_vocab, tgt_vocab, emb_dim, num_heads, n_encoder_layers, n_decoder_layers, dff):\n"
+     "        source_vocab, target_vocab, d_model, n_heads, n_layers, d_ff, max_len, dropout = (\n"
+     "            src_vocab, tgt_vocab, emb_dim, num_heads, n_encoder_layers, dff, 90, 0.0)\n"),
+    ("self.encoder(source, None if source_keep is None else source_keep[:, None, None])",
+     "self.encoder(source, source_keep)"),
+    ("mask = causal_mask(target.size(1)).to(target.device)\n        keep = None if source_keep is None else "
+     "source_keep[:, None, None]\n", "keep, mask = source_keep\n"),
+    ("forward(self, source, target, source_keep=None):\n        return self.decode(target, self.encode(source, "
+     "source_keep), source_keep)",
+     "forward(self, src, tgt, src_mask, tgt_mask):\n"
+     "        return self.decode(tgt, self.encode(src, src_mask), (src_mask, tgt_mask)), None"),
+]  # fmt: skip
+"""Other names of arguments, no max_len, masks that are given, and a second output."""
 VARIANTS = {
     "post-norm, relu, 2 + 2 layers, separate maps": [],
     "norm first, gelu, 2 + 2 layers, separate maps": [
@@ -33,6 +52,7 @@ VARIANTS = {
         ("self.output(self.norm(x))", "self.output(x)"), ("        self.norm = nn.LayerNorm(d_model)\n", "")],
     "post-norm, relu, 2 + 2 layers, separate maps for query, key and value, unscaled": [
         ("self.table(ids) * self.factor", "self.table(ids)")],
+    "post-norm, relu, 2 + 2 layers, separate": OTHER_SIGNATURE,
 }  # fmt: skip
 
 
@@ -45,9 +65,7 @@ def model_of(tmp_path):
             text = text.replace(before, after)
         path = tmp_path / "my_transformer.py"
         path.write_text(text, "utf-8")
-        model = scramble(built(load(path).Transformer, SIZES, {"dropout": 0.0}))
-        exact_tables(model, SIZES)
-        return model
+        return scramble(Learner(load(path).Transformer, SIZES))
 
     return make
 
@@ -117,3 +135,38 @@ def test_the_whole_way(tmp_path, monkeypatch):
     page = (tmp_path / "diploma.html").read_text("utf-8")
     assert "Ada &lt;b&gt;" in page
     assert "http" not in page.replace("http-equiv", "")
+
+
+def test_a_file_without_an_encoder_decoder_is_named(tmp_path):
+    path = tmp_path / "parts.py"
+    path.write_text("def softmax(x):\n    return x\n")
+    with pytest.raises(DataError, match=r"parts\.py has no encoder-decoder: a class called Transformer, or Seq2Seq"):
+        finish.graduate_file(path, tmp_path, True, "", print, 60.0)
+
+
+@pytest.mark.slow
+def test_a_model_that_fails_the_check_is_not_proved(tmp_path):
+    said: list[str] = []
+    path = tmp_path / "seq2seq.py"
+    leaky = OURS.replace("class Transformer(", "class Seq2Seq(").replace(".tril()", "")
+    path.write_text(leaky, "utf-8")
+    assert finish.graduate_file(path, tmp_path, True, "", said.append, 60.0) == 3
+    assert "causal: queries read the future" in said[0]
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.shapes(False)
+@pytest.mark.skipif(not NOTEBOOKS.is_dir(), reason="the notebooks are not here")
+def test_the_model_of_tutorial_004_graduates(tmp_path):
+    """As it stands there: masks are given to it, it has no max_len, and its parts have other names than ours."""
+    said: list[str] = []
+    found = notebook_file(NOTEBOOKS, "004")
+    assert found is not None
+    path = tmp_path / "translator.py"
+    path.write_text(ast.unparse(ast.Module([*parts(found)], [])), "utf-8")
+    assert finish.graduate_file(path, tmp_path, False, "", said.append, 60.0) == 0
+    plain = json.loads((tmp_path / "runs" / "translator" / "graduation.json").read_text("utf-8"))
+    assert plain["passed"] is True
+    assert [each["exact_match"] for each in plain["tasks"].values()] == [1.0, 1.0]
+    assert (tmp_path / "diploma.html").is_file()

@@ -293,14 +293,19 @@ def quiz(place: Workspace, arguments: Arguments) -> int:
 
 
 def finish(place: Workspace, arguments: Arguments) -> int:
-    """Graduate."""
-    from glassformer.learn.finish import graduate
+    """Graduate, with the course's file or with another one."""
+    from glassformer.learn.finish import graduate, graduate_file
 
+    quick, name = "quick" in arguments.options, arguments.options.get("name", "")
+    if arguments.target:
+        path, limit = Path(arguments.target), seconds(arguments.options.get("limit", str(LIMIT)))
+        folder = Path(arguments.options["into"]) if "into" in arguments.options else path.parent
+        return graduate_file(path, folder, quick, name, print, limit)
     found: Checked = checker(place, arguments).check(place.course.exercises)
     if found.problem:
         print(f"could not run: {found.problem}")
         return 2
-    return graduate(place, found, "quick" in arguments.options, arguments.options.get("name", ""), print)
+    return graduate(place, found, quick, name, print)
 
 
 def watch(place: Workspace, arguments: Arguments) -> int:

@@ -299,7 +299,7 @@ LEARNING = (
     Option("reset", None, "Put the stub of an exercise back, or a fresh notebook of a chapter; the old one is kept."),
     Option("explain", None, "Read a chapter, or the step to an exercise, in the terminal."),
     Option("open", None, "Read a chapter in the browser, from disk."),
-    Option("finish", None, "Graduate: proof, training, explorer, diploma."),
+    Option("finish", None, "Graduate: proof, training, explorer, diploma; with a FILE, its encoder-decoder."),
     Option("quick", None, "With --finish: the proof and one task only."),
     Option("name", "NAME", "With --finish: the name on the diploma."),
     Option("quiz", None, "Answer 20 questions."),

@@ -6,9 +6,11 @@ open (which of three maps is the query, relu or gelu, whether embeddings are sca
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, permutations, product
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +20,8 @@ from glassformer.base.errors import DataError
 from glassformer.base.shapes import Tensor
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.transformer import Transformer
-from glassformer.proof.check.calling import is_norm, role_of
+from glassformer.proof.check.attention import first
+from glassformer.proof.check.calling import built_either, is_norm, means, role_of
 
 SIZES = {"source_vocab": 13, "target_vocab": 11, "d_model": 24, "n_heads": 4, "n_layers": 2, "d_ff": 40, "max_len": 20}
 """The sizes at which a model is read; all that could be confused differ."""
@@ -102,6 +105,40 @@ class Batch(NamedTuple):
         return Batch(self.source[at, :n], self.keep[at, :n], self.target[at], self.labels[at])
 
 
+class Learner(nn.Module):
+    """The learner's model, called as ours is: what an argument is follows from its name, as in `glassformer check`.
+
+    For the training loop, the vectors that its head reads are the logits.
+    """
+
+    def __init__(self, kind: Any, sizes: Mapping[str, int]) -> None:
+        super().__init__()
+        common = {name: sizes[name] for name in ("source_vocab", "target_vocab", "d_model", "n_heads", "n_layers")}
+        more = {name: sizes[name] for name in ("d_ff", "max_len")}
+        self.model = built_either(kind, common, more, {"decoder_layers": sizes["n_layers"], "dropout": 0.0})
+        names = [*inspect.signature(self.model.forward).parameters][2:]
+        self.causal = next((name for name in names if means(name, "target_mask")), None)
+        others = [name for name in names if name != self.causal and (means(name, "memory_mask") or "keep" in name)]
+        self.keep = others[0] if others else None
+        self.config = SimpleNamespace(encoder=None, decoder=None)  # no stacks of ours, whose experts would be counted
+        self.encoder = self.decoder = None
+        self.head = nn.Identity()
+
+    def forward(self, source: Tensor, target: Tensor, keep: Tensor | None = None) -> Tensor:
+        """Return the logits. A model that takes the causal mask is given it; a mask of the source is [B, 1, 1, S]."""
+        masks: dict[str, Tensor] = {}
+        if self.causal is not None:
+            length = target.shape[1]
+            masks[self.causal] = torch.ones(length, length, dtype=torch.bool, device=target.device).tril()
+        if self.keep is not None and keep is not None:
+            masks[self.keep] = keep if "keep" in self.keep else keep[:, None, None]
+        return first(self.model(source, target, **masks))
+
+    def hidden(self, tokens: Tensor, *, source: Tensor, source_keep: Tensor | None = None, **_: Any) -> Tensor:
+        """Return the logits for a batch of pairs, as the training loop asks for them."""
+        return self(source, tokens, source_keep)
+
+
 def theirs_on(model: nn.Module, batch: Batch) -> Tensor:
     """Return the logits of the learner's model."""
     return model(batch.source, batch.target, batch.keep)
@@ -153,7 +190,11 @@ def kind_of(module: nn.Module, given: Tensor) -> str:
 
 
 def read(model: nn.Module, sizes: Mapping[str, int] = SIZES) -> Reading:
-    """Return how a learner's model (float64, evaluation mode) is built. Errors: `DataError` that says what is odd."""
+    """Return how a learner's model (float64, evaluation mode) is built. Errors: `DataError` that says what is odd.
+
+    Its tables of positions are made exact.
+    """
+    exact_tables(model, sizes)
     batch = Batch.drawn(sizes)
     every = calls(model, batch)
     starts = [number for number, each in enumerate(every) if each.kind == "embedding"]
@@ -342,11 +383,14 @@ def norm_entries(ours: str, part: Called) -> list[Entry]:
 
 def exact_tables(model: nn.Module, sizes: Mapping[str, int]) -> None:
     """Give the learner's tables of positions, made in float32, the digits that float64 has room for."""
-    rates = 10000 ** (-torch.arange(0, sizes["d_model"], 2, dtype=torch.float64) / sizes["d_model"])
-    angles = torch.arange(sizes["max_len"])[:, None] * rates
-    table = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
+    width, rows = sizes["d_model"], sizes["max_len"]
+    rates = 10000 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     for buffer in model.buffers():
-        if buffer.numel() == table.numel() and (buffer.double().view_as(table) - table).abs().max() < 1e-4:
+        if not buffer.is_floating_point() or buffer.shape[-1:] != (width,) or buffer.numel() < rows * width:
+            continue
+        angles = torch.arange(buffer.numel() // width)[:, None] * rates
+        table = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
+        if (buffer.double().view_as(table) - table)[:rows].abs().max() < 1e-4:
             buffer.copy_(table.view_as(buffer))
 
 

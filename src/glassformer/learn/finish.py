@@ -8,24 +8,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import nn
 
 from glassformer.base.errors import DataError
-from glassformer.base.shapes import Tensor
 from glassformer.data.dataset import Tokenizers
-from glassformer.learn.carry import CLOSE, SIZES, Reading, compare, exact_tables, read
+from glassformer.learn.carry import CLOSE, SIZES, Learner, Reading, compare, read
 from glassformer.learn.checking import Checked
 from glassformer.learn.experiments import GRADUATION
 from glassformer.learn.report import minutes_told
 from glassformer.learn.workspace import Workspace
 from glassformer.lens.picture import Picture, cross_attention_picture
 from glassformer.nn.transformer import Transformer
-from glassformer.proof.check.calling import built, scramble
+from glassformer.proof.check.calling import scramble
 from glassformer.proof.check.examine import load
+from glassformer.proof.check.file import DOCUMENTED, names_in
+from glassformer.proof.check.file import check as check_file
+from glassformer.proof.check.property import as_text
 from glassformer.store.checkpoint import save
 from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import step_folder
@@ -60,23 +60,16 @@ class Trained(NamedTuple):
     """The sharpest head of the cross-attention on one example."""
 
 
-class Adapter(nn.Module):
-    """The learner's module, called as the training loop calls ours: the vectors that its head reads are the logits."""
+class Graduate(NamedTuple):
+    """What the diploma says beside what was measured: a name, the exercises that are done, and their minutes."""
 
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-        self.config = SimpleNamespace(encoder=None, decoder=None)  # no stacks of ours, whose experts would be counted
-        self.encoder = self.decoder = None
-        self.head = nn.Identity()
-
-    def hidden(self, tokens: Tensor, *, source: Tensor, source_keep: Tensor | None = None, **_: Any) -> Tensor:
-        """Return the logits for a batch of pairs."""
-        return self.model(source, tokens, source_keep)
+    name: str = ""
+    exercises: Sequence[str] = ()
+    minutes: float = 0.0
 
 
 def graduate(place: Workspace, found: Checked, quick: bool, name: str, say: Say) -> int:
-    """Check, read, carry, compare, train and write the run and the diploma. Returns the exit code."""
+    """Graduate with the course's file: its exercises are done, and its model passes. Returns the exit code."""
     open_ones = [
         each
         for each in place.course.exercises
@@ -86,10 +79,29 @@ def graduate(place: Workspace, found: Checked, quick: bool, name: str, say: Say)
         say("Still open: " + ", ".join(each.label for each in open_ones) + ".")
         say("Graduation needs all exercises of the main path:  glassformer learn --watch")
         return 3
-    kind = vars(load(place.path)).get("Transformer")
-    if kind is None:
-        say(f"{place.path} has no Transformer.")
+    done = [each.label for each in place.course.exercises if each.id in found.verdicts and found.verdicts[each.id].done]
+    who = Graduate(name, done, sum(each.minutes for each in place.trails()[0].values()))
+    return passed(vars(load(place.path))["Transformer"], place.folder / GRADUATION.parent, who, quick, say)
+
+
+def graduate_file(path: Path, folder: Path, quick: bool, name: str, say: Say, limit: float) -> int:
+    """Graduate with any file that holds an encoder-decoder, under whatever name `check` knows. Returns the exit code.
+
+    Errors: `DataError` for a file without one, or one that cannot be run.
+    """
+    names = DOCUMENTED["Transformer"].aliases
+    if not {*names_in(path)} & {"Transformer", *names}:
+        raise DataError(f"{path} has no encoder-decoder: a class called Transformer, or {', '.join(names)}.")
+    report = check_file(path, ["Transformer"], limit)
+    piece = report.pieces[0]
+    if not piece.holds:
+        say(as_text(report, 100))
         return 3
+    return passed(vars(load(path))[piece.found_as], folder / "runs" / path.stem, Graduate(name), quick, say)
+
+
+def passed(kind: Any, run: Path, who: Graduate, quick: bool, say: Say) -> int:
+    """Read, carry, compare, train, and write the run and the diploma beside its folder. Returns the exit code."""
     reading = proved(kind, say)
     if reading is None:
         return 3
@@ -97,17 +109,15 @@ def graduate(place: Workspace, found: Checked, quick: bool, name: str, say: Say)
     for task in TASKS[:1] if quick else TASKS:
         results[task] = learned(kind, reading, task, say)
     failed = [task for task, each in results.items() if each.exact < ENOUGH]
-    last = results[[*results][-1]]
-    run = write_run(place, last, say)
+    write_run(run, results[[*results][-1]], say)
     figures = {task: {"exact_match": each.exact, "last_loss": each.losses[-1]} for task, each in results.items()}
-    passed = not failed and not quick
-    plain = {"passed": passed, "reading": reading.sentence(), "tasks": figures}
-    write_text_atomically(place.folder / GRADUATION, json.dumps(plain, indent=1) + "\n")
+    plain = {"passed": not failed and not quick, "reading": reading.sentence(), "tasks": figures}
+    write_text_atomically(run / GRADUATION.name, json.dumps(plain, indent=1) + "\n")
     if failed:
         say(f"Not learned well enough: {', '.join(failed)}; {ENOUGH:.0%} of the answers must be right.")
         return 3
-    path = place.folder / "diploma.html"
-    write_text_atomically(path, diploma(place, found, reading, results, name))
+    path = run.parents[1] / "diploma.html"
+    write_text_atomically(path, diploma(who, reading, results))
     say(f"\nYou have built a transformer. {path} says so." + " (--quick: one task; all of them pass 5.7.)" * quick)
     for command in ("explore", "heads", "evaluate"):
         say(f"  glassformer {command} {run}")
@@ -117,11 +127,10 @@ def graduate(place: Workspace, found: Checked, quick: bool, name: str, say: Say)
 
 def proved(kind: Any, say: Say) -> Reading | None:
     """Say how the learner's model is built and whether it equals ours; None if it does not."""
-    model = scramble(built(kind, SIZES, {"dropout": 0.0}))
+    model = scramble(Learner(kind, SIZES))
     try:
         reading = read(model)
         say(reading.sentence())
-        exact_tables(model, SIZES)
         gaps = compare(model, reading)
     except DataError as error:
         say(f"Your model cannot be read: {error}")
@@ -162,14 +171,13 @@ def learned(kind: Any, reading: Reading, task: str, say: Say) -> Trained:
     }  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.training.seed)
-        model = built(kind, sizes, {"dropout": 0.0})
-    adapter = cast(Any, Adapter(model))
+        model = cast(Any, Learner(kind, sizes))
     losses: list[float] = []
     began = time.monotonic()
     steps = train_steps(
-        adapter,
+        model,
         (batch for _, batch in data.batches(0)),
-        optimizer_of(adapter, recipe),
+        optimizer_of(model, recipe),
         recipe.training.rates,
         objective=OBJECTIVES["next_token"],
         seed=recipe.training.seed,
@@ -186,13 +194,11 @@ def learned(kind: Any, reading: Reading, task: str, say: Say) -> Trained:
     return Trained(recipe, trained, tokenizers, losses, exact, cross_attention_picture(trained, tokenizers, EXAMPLE))
 
 
-def write_run(place: Workspace, trained: Trained, say: Say) -> Path:
+def write_run(run: Path, trained: Trained, say: Say) -> None:
     """Write the learner's weights as a run that every command opens."""
-    run = place.folder / GRADUATION.parent
     write_text_atomically(run / "recipe.toml", dumps_recipe(trained.recipe))
     save(step_folder(run, STEPS), trained.model, trained.tokenizers, state={"trained_by": "glassformer learn --finish"})
     say(f"written: {run}")
-    return run
 
 
 STYLE = """
@@ -203,23 +209,22 @@ svg { width: 100%; height: auto } polyline { fill: none; stroke: currentColor; s
 """
 
 
-def diploma(place: Workspace, found: Checked, reading: Reading, results: dict[str, Trained], name: str) -> str:
+def diploma(who: Graduate, reading: Reading, results: dict[str, Trained]) -> str:
     """Return the diploma as one HTML page without scripts, fonts or pictures from elsewhere."""
-    done = [each for each in place.course.exercises if each.id in found.verdicts and found.verdicts[each.id].done]
-    minutes = sum(each.minutes for each in place.trails()[0].values())
-    who = f"<p><strong>{html.escape(name)}</strong></p>" if name else ""
+    name = f"<p><strong>{html.escape(who.name)}</strong></p>" if who.name else ""
     rows = "".join(
         f"<li>{html.escape(task)}: {each.exact:.1%} of held-out answers are right as a whole</li>"
         for task, each in results.items()
     )
     last = [*results.values()][-1]
-    lines = "".join(f"<li>{html.escape(each.label)}</li>" for each in done)
+    lines = "".join(f"<li>{html.escape(each)}</li>" for each in who.exercises)
+    exercises = f"<h2>{len(who.exercises)} exercises</h2>\n<ul>{lines}</ul>\n" if lines else ""
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>My transformer</title>'
-    took = f" It took {minutes_told(minutes)}." if minutes >= 1 else ""
+    took = f" It took {minutes_told(who.minutes)}." if who.minutes >= 1 else ""
     return f"""<!doctype html>
 <html lang="en"><head>{head}<style>{STYLE}</style></head><body><main>
 <h1>A transformer of my own</h1>
-{who}<p>This file was built part by part, and equals the library glassformer in values and gradients, to 1e-9 in
+{name}<p>This file was built part by part, and equals the library glassformer in values and gradients, to 1e-9 in
 float64. {html.escape(reading.sentence().capitalize())}.{took}</p>
 <h2>What it learned</h2>
 <ul>{rows}</ul>
@@ -227,9 +232,7 @@ float64. {html.escape(reading.sentence().capitalize())}.{took}</p>
 <h2>What it looks at</h2>
 <p>{html.escape(last.picture.head)}: a line for each letter that it writes, a column for each letter that it reads.</p>
 <pre>{html.escape(last.picture.text)}</pre>
-<h2>{len(done)} exercises</h2>
-<ul>{lines}</ul>
-</main></body></html>
+{exercises}</main></body></html>
 """
 
 
