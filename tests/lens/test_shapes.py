@@ -107,3 +107,10 @@ def test_one_head_at_every_checkpoint(tmp_path):
     save(tmp_path / "other" / "checkpoints" / "step-000000000", small("decoder"), tokenizers)
     with pytest.raises(ConfigError, match="one stack"):
         plot_maps_over_training(tmp_path / "other", "abc")
+
+
+def test_torchs_own_encoder_shows_its_parts_where_a_row_has_padding():
+    torch_encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+    padding = torch.tensor([[False, False, True], [False, False, False]])
+    shown = shapes_of(torch_encoder, torch.zeros(2, 3, 8), src_key_padding_mask=padding)
+    assert [row.gave for row in shown.rows if row.name.endswith("linear1")] == [((2, 3, 16),)] * 2

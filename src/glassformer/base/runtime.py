@@ -127,6 +127,20 @@ def without_autocast(device: str) -> AbstractContextManager[object]:
     return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
+@contextmanager
+def without_fused_layers() -> Generator[None]:
+    """Inside the `with`, torch's own transformer layers call each of their parts, so that hooks on these are called.
+
+    In evaluation mode a fused path leaves the parts out, or fails where some have hooks and a row has padding.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
 @contextlib.contextmanager
 def seeded(*parts: int, device: torch.device) -> Generator[None]:
     """Within the `with`, make torch's random numbers a function of `parts`; afterwards restore CPU's and CUDA's."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from glassformer.base.runtime import without_fused_layers
 from glassformer.base.shapes import Tensor
 from glassformer.base.typed import expect
 from glassformer.nn.observe import Evaluation
@@ -150,7 +151,7 @@ def shapes_of(module: nn.Module, *inputs: Any, **named: Any) -> Shapes:
     for name, each in module.named_modules():
         watch(name, each)
     try:
-        with torch.no_grad(), Evaluation(module):
+        with torch.no_grad(), Evaluation(module), without_fused_layers():
             module(*inputs, **named)
     finally:
         for handle in handles:

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from glassformer.base.errors import DataError
 from glassformer.base.registry import suggestion
+from glassformer.base.runtime import without_fused_layers
 from glassformer.proof.check.attention import ALIBI, ATTENTION, BLOCKWISE_ATTENTION, LINEAR_ATTENTION, WINDOW_MASK
 from glassformer.proof.check.block import BLOCK, STACK
 from glassformer.proof.check.calling import means, required
@@ -63,6 +64,7 @@ from glassformer.proof.check.training import EVALUATE, TRAIN_STEP
 ENDED = "its code ends the program (SystemExit) while it is"
 
 
+@without_fused_layers()
 def check_part(name: str, thing: object, only: Collection[str] = (), found_as: str = "") -> Piece:
     """Check one function or class against the properties of the subject `name`, or those named in `only`.
 
