@@ -28,7 +28,7 @@ Row = Callable[[Any], Any]
 
 
 class Verdict(NamedTuple):
-    """`caught`, `MISSED` or `BROKEN` (nothing was shown: the tests could not run, or fail anyway); which test, or why."""
+    """`caught`, `MISSED` or `BROKEN` (nothing was shown: tests could not run, or fail anyway); which test, or why."""
 
     word: str
     detail: str
