@@ -10,11 +10,11 @@ import torch
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import OBJECTIVES
+from glassformer.data.corrupt_lengths import places
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
 from glassformer.train.recipe import override
 from glassformer.train.run.beginning import model_config, prepare, prepare_split
-from glassformer.train.tasks.text import places
 from train.text_examples import WINDOW, book, shelf, text_recipe, words
 
 

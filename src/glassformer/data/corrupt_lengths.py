@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+from glassformer.base.errors import ConfigError
+from glassformer.data.config import DataConfig
+
 RARE = math.log(1e-12)
 """Log of the probability that a row is longer after all: the number of spans that are drawn has no upper bound."""
 
@@ -47,3 +50,24 @@ def longest(objective: str, window: int, share: float, mean: float, specials: in
             blanks = min(most_noise_spans(hidden, mean), n - hidden + 1) + min(special, hidden)
         found = max(found, window - hidden + blanks + 1)
     return found
+
+
+def check_length(data: DataConfig, max_len: int | None, specials: int = 0) -> None:
+    """Refuse a model whose `max_len` is below the longest window, of whose tokens up to `specials` are special."""
+    most = longest(data.objective, data.window, data.mask_share, data.mean_span, specials)
+    if max_len is not None and max_len < most:
+        makes = f", which data.objective={data.objective!r} can turn into {most}" if most > data.window else ""
+        raise ConfigError(
+            f"A model must be able to read a whole window, but model.max_len={max_len}; got "
+            f"data.window={data.window}{makes}. Set model.max_len to at least {most}, or use a shorter window."
+        )
+
+
+def places(data: DataConfig) -> int:
+    """About how many tokens a window takes up in a batch, source and target together."""
+    if data.layout != "encoder-decoder":
+        return data.window
+    spans = math.ceil(data.mask_share * data.window / data.mean_span)
+    hidden = round(data.mask_share * data.window)
+    target = data.window if data.objective == "noise" else hidden + spans
+    return data.window - hidden + spans + 1 + target + 2

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +19,52 @@ from glassformer.data.dataset import (
     Tokenizers,
     refuse_missing_files,
 )
-from glassformer.data.pairs import Origin, Pair
+from glassformer.data.pairs import Loaded, Origin, Pair
 from glassformer.data.sampler import WarmingSampler
 from glassformer.decode.answer import nothing
 from glassformer.nn.transformer import Transformer
-from glassformer.train.evaluate import Choice, bleu_choice
+from glassformer.train.evaluate import Choice, Scores, bleu_choice
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
-from glassformer.train.recipe import Recipe
 from glassformer.train.records import Sample
 from glassformer.train.run_data import RunData, Scored, Split, Summary
 from glassformer.train.sample_lengths import SampleLengths
-from glassformer.train.tasks import task_of
-from glassformer.train.tasks.pairs import Pairs
+from glassformer.train.settings import Settings
+
+
+@runtime_checkable
+class Samples(Protocol):
+    """What a kind of task knows of its samples, each a source and a target: see `Pairs`."""
+
+    @property
+    def samples(self) -> str: ...
+    @property
+    def decoded(self) -> bool: ...
+    @property
+    def written(self) -> bool: ...
+    def load(self, split: str, seed: int, tokenizers: Tokenizers | None) -> Loaded: ...
+    def learn(self, recipe: Settings, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers: ...
+    def encode(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> Encoded: ...
+    def sizes(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> str: ...
+    def batch(self, encoded: Encoded, rows: Sequence[int] | NDArray[np.int64]) -> Batch: ...
+    def lengths(self, encoded: Encoded) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+    def score(
+        self,
+        model: Transformer,
+        split: PairsSplit,
+        recipe: Settings,
+        tokenizers: Tokenizers,
+        objective: Objective,
+        poll: Callable[[], None],
+        ranks: Ranks,
+    ) -> Scores: ...
 
 
 @dataclass(frozen=True)
 class PairsSplit(Split):
     """The pairs of one split, as text and as ids."""
 
+    task: Samples
     pairs: list[Pair]
     encoded: Encoded
     skipped: int
@@ -53,14 +81,14 @@ class PairsSplit(Split):
     def score(
         self,
         model: Transformer,
-        recipe: Recipe,
+        recipe: Settings,
         tokenizers: Tokenizers,
         objective: Objective,
         poll: Callable[[], None] = nothing,
         ranks: Ranks = ALONE,
     ) -> Scored:
         """Score as the task says; the samples are the first ones."""
-        scores = paired(recipe).score(model, self, recipe, tokenizers, objective, poll, ranks)
+        scores = self.task.score(model, self, recipe, tokenizers, objective, poll, ranks)
         answered = islice(zip(self.pairs, scores.outputs, strict=True), recipe.training.samples)
         return Scored(scores.metrics, [Sample(*pair, output) for pair, output in answered], scores.details)
 
@@ -80,7 +108,7 @@ class PairsData(RunData):
 
     def notes(self) -> list[str]:
         """Lines for the user: how much data, how large the vocabularies, how much padding."""
-        task = paired(self.recipe)
+        task = self.train.task
         what, sizes = task.samples, task.sizes(self.train.pairs, self.tokenizers)
         lines = [
             f"data: {len(self.train.pairs):,} training {what}, {len(self.dev.pairs):,} dev {what}; {sizes}",
@@ -116,12 +144,12 @@ class PairsData(RunData):
     def lengths(self) -> SampleLengths:
         """Of source and target, or of the texts that get labels."""
         source, target = self.train.encoded.source.lengths, self.train.encoded.target.lengths
-        sides = {"source": source, "target": target} if task_of(self.recipe.data).decoded else {"text": source}
+        sides = {"source": source, "target": target} if self.train.task.decoded else {"text": source}
         return {side: [int(each.min()), int(each.max())] for side, each in sides.items()}
 
     def extremes(self) -> list[Batch]:
         """The pair with the most tokens and the one with the fewest."""
-        source, target = paired(self.recipe).lengths(self.train.encoded)
+        source, target = self.train.task.lengths(self.train.encoded)
         return [self._batch([int(row)]) for row in ((source + target).argmax(), (source + target).argmin())]
 
     def largest(self) -> list[Batch]:
@@ -167,14 +195,7 @@ class PairsData(RunData):
         return [f"data.{split}{side}" for side in ("", "_source", "_target")]
 
     def _batch(self, rows: Sequence[int] | NDArray[np.int64]) -> Batch:
-        return paired(self.recipe).batch(self.train.encoded, rows)
-
-
-def paired(recipe: Recipe) -> Pairs:
-    """The task of a run whose samples are pairs."""
-    task = task_of(recipe.data)
-    assert isinstance(task, Pairs)
-    return task
+        return self.train.task.batch(self.train.encoded, rows)
 
 
 def digest_of(texts: Iterable[str]) -> str:
@@ -187,17 +208,17 @@ def digest_of(texts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def prepare_pairs(recipe: Recipe, tokenizers: Tokenizers | None = None) -> PairsData:
+def prepare_pairs(task: Samples, recipe: Settings, tokenizers: Tokenizers | None = None) -> PairsData:
     """Read and encode the training and dev splits; train tokenizers on the training split unless they are given.
 
     Given tokenizers without labels get the labels of this training text.
     """
-    seed, task = recipe.training.seed, paired(recipe)
+    seed = recipe.training.seed
     refuse_missing_files(recipe.data, ("train", "dev"))
     train = task.load("train", seed, tokenizers)
     tokenizers = task.learn(recipe, train.pairs, tokenizers)
     encoded = task.encode(train.pairs, tokenizers)
-    check_lengths(encoded, recipe, "train", train.origin)
+    check_lengths(task, encoded, recipe, "train", train.origin)
     training = recipe.training
     sampler = WarmingSampler(
         *task.lengths(encoded),
@@ -210,36 +231,34 @@ def prepare_pairs(recipe: Recipe, tokenizers: Tokenizers | None = None) -> Pairs
     return PairsData(
         recipe,
         tokenizers,
-        prepare_pairs_split(recipe, tokenizers, "dev"),
-        PairsSplit(train.pairs, encoded, train.skipped, train.origin),
+        prepare_pairs_split(task, recipe, tokenizers, "dev"),
+        PairsSplit(task, train.pairs, encoded, train.skipped, train.origin),
         sampler,
     )
 
 
-def prepare_pairs_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> PairsSplit:
+def prepare_pairs_split(task: Samples, recipe: Settings, tokenizers: Tokenizers, name: str) -> PairsSplit:
     """Read, encode and check a split. Errors: those of reading, `TooLongError` for a pair over the model's length."""
-    split = read_pairs_split(recipe, tokenizers, name)
-    check_lengths(split.encoded, recipe, name, split.origin)
+    split = read_pairs_split(task, recipe, tokenizers, name)
+    check_lengths(task, split.encoded, recipe, name, split.origin)
     return split
 
 
-def read_pairs_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> PairsSplit:
+def read_pairs_split(task: Samples, recipe: Settings, tokenizers: Tokenizers, name: str) -> PairsSplit:
     """Read and encode one split, whatever its lengths."""
-    task = paired(recipe)
     loaded = task.load(name, recipe.training.seed, tokenizers)
     bleu = None
     if task.written:
         references = [pair.target for pair in loaded.pairs]
         bleu = bleu_choice(references, recipe.data.bleu_tokenizer, recipe.data.bleu_order)
-    return PairsSplit(loaded.pairs, task.encode(loaded.pairs, tokenizers), loaded.skipped, loaded.origin, bleu)
+    return PairsSplit(task, loaded.pairs, task.encode(loaded.pairs, tokenizers), loaded.skipped, loaded.origin, bleu)
 
 
-def check_lengths(encoded: Encoded, recipe: Recipe, split: str, origin: Origin | None) -> None:
+def check_lengths(task: Samples, encoded: Encoded, recipe: Settings, split: str, origin: Origin | None) -> None:
     """Refuse pairs longer than the model takes, before any training. Errors: `TooLongError`, naming the place."""
     limit = recipe.model.max_len
     if limit is None:
         return
-    task = paired(recipe)
     sides = ("source", "target" if task.decoded else "text")
     for side, lengths in zip(sides, task.lengths(encoded), strict=True):
         if len(lengths) and lengths.max() > limit:

@@ -10,7 +10,7 @@ import json
 import sys
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, cast
@@ -19,17 +19,11 @@ from glassformer.base.contradictions import OPTIMIZER, STACK, TRAINING, ignored
 from glassformer.base.errors import ConfigError, RecipeError
 from glassformer.base.registry import lookup, suggestion
 from glassformer.base.typed import TYPED, annotations_of, check_types, is_of, types_in
-from glassformer.data.config import SPLITS, DataConfig, TokenizerConfig, kind_of, names_file
+from glassformer.data.config import SPLITS, kind_of, names_file
 from glassformer.data.kinds import LAYOUTS, TEXTS, unused
 from glassformer.nn.recipe import ModelRecipe, unread
 from glassformer.train.breaks import break_names, check_possible
-from glassformer.train.settings import (
-    CheckpointConfig,
-    DecodeConfig,
-    DistributedConfig,
-    OptimizerConfig,
-    TrainingConfig,
-)
+from glassformer.train.settings import OptimizerConfig, Settings, TrainingConfig
 from glassformer.train.tasks import METRICS, task_of
 
 Section = TypeVar("Section")
@@ -40,21 +34,8 @@ NAMED = Path(__file__).parents[1] / "recipes"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(Settings):
     """A whole run: data, tokenizer, model, training, optimizer, checkpoints, decoding, several processes."""
-
-    name: str
-    """What the run is called; runs/NAME is its folder unless --out says otherwise."""
-    description: str = ""
-    """One sentence on what is learned."""
-    data: DataConfig = field(default_factory=DataConfig)
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    model: ModelRecipe = field(default_factory=ModelRecipe)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
-    decode: DecodeConfig = field(default_factory=DecodeConfig)
-    distributed: DistributedConfig = field(default_factory=DistributedConfig)
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -198,7 +179,7 @@ def _left_behind(sections: Mapping[str, Mapping[str, object]]) -> dict[str, list
     return {section: names for section, names in left.items() if names}
 
 
-def settings_of(recipe: Recipe) -> list[str]:
+def settings_of(recipe: Settings) -> list[str]:
     """The names of all settings of a recipe, as in `model.n_layers`."""
     parts = {name: type(getattr(recipe, name)) for name in annotations_of(Recipe)}
     return [f"{name}.{key}" for name, part in parts.items() if is_dataclass(part) for key in annotations_of(part)]
@@ -218,7 +199,7 @@ def anchored(recipe: Recipe) -> Recipe:
     return replace(recipe, data=replace(recipe.data, **found), tokenizer=tokenizer, training=training)
 
 
-def dumps_recipe(recipe: Recipe) -> str:
+def dumps_recipe(recipe: Settings) -> str:
     """The recipe as TOML with every setting written out; reading it gives an equal recipe."""
     lines: list[str] = []
     for name in annotations_of(Recipe):

@@ -15,9 +15,9 @@ from glassformer.nn.transformer import Transformer
 from glassformer.train.evaluate import Details
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
-from glassformer.train.recipe import Recipe
 from glassformer.train.records import Metric, Sample
 from glassformer.train.sample_lengths import SampleLengths
+from glassformer.train.settings import Settings
 
 
 class Scored(NamedTuple):
@@ -38,7 +38,7 @@ class Split(ABC):
     def score(
         self,
         model: Transformer,
-        recipe: Recipe,
+        recipe: Settings,
         tokenizers: Tokenizers,
         objective: Objective,
         poll: Callable[[], None] = nothing,
@@ -78,7 +78,7 @@ class Summary:
 class RunData(ABC):
     """The data of a run, as training, resuming and estimating use them."""
 
-    recipe: Recipe
+    recipe: Settings
     """The recipe, with all that was decided when the data were read."""
     tokenizers: Tokenizers
     dev: Split

@@ -1,15 +1,17 @@
-"""The settings of a run other than data and model: frozen values, checked when made. Imports no torch."""
+"""The settings of a run, section by section: frozen values, checked when made. Imports no torch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from glassformer.base.contradictions import BEAM, DECODE, OPTIMIZER, TRAINING, refuse
 from glassformer.base.processors import MOST_THREADS
 from glassformer.base.settings import check, like, setting
+from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.growth import Growth
 from glassformer.decode.settings import BeamSettings, Sampling
+from glassformer.nn.recipe import ModelRecipe
 from glassformer.train.breaks import break_names
 from glassformer.train.schedule import SCHEDULES, Schedule
 
@@ -206,3 +208,21 @@ class DistributedConfig:
 
     def __post_init__(self) -> None:
         check(self, "distributed")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of a run; a `Recipe` is these, with the sections checked against one another."""
+
+    name: str
+    """What the run is called; runs/NAME is its folder unless --out says otherwise."""
+    description: str = ""
+    """One sentence on what is learned."""
+    data: DataConfig = field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    model: ModelRecipe = field(default_factory=ModelRecipe)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+    distributed: DistributedConfig = field(default_factory=DistributedConfig)

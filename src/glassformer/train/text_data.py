@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from glassformer.base.errors import DataError
 from glassformer.data.batch import Batch
+from glassformer.data.corrupt_lengths import check_length, places
 from glassformer.data.dataset import Tokenizers, tokenizer_of
 from glassformer.data.growth import Growth
-from glassformer.data.kinds import TEXTS
+from glassformer.data.kinds import LAYOUTS, TEXTS
 from glassformer.data.running.corpus import Part, has_documents, read_parts
 from glassformer.data.running.token_file import TokenFile, tokens_of
 from glassformer.data.running.windows import Windows, count_evaluation_windows
@@ -23,10 +24,8 @@ from glassformer.decode.answer import nothing
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
-from glassformer.train.recipe import Recipe
 from glassformer.train.run_data import RunData, Scored, Split, Summary
-from glassformer.train.tasks import task_of
-from glassformer.train.tasks.text import check_length, places
+from glassformer.train.settings import Settings
 from glassformer.train.text_score import Reader, asked_of, check_scored, reader_of, text_samples, text_scores
 
 FULL = Growth()
@@ -57,7 +56,7 @@ class TextSplit(Split):
     def score(
         self,
         model: Transformer,
-        recipe: Recipe,
+        recipe: Settings,
         tokenizers: Tokenizers,
         objective: Objective,
         poll: Callable[[], None] = nothing,
@@ -227,7 +226,7 @@ def described(split: TextSplit) -> str:
     return f"{counts.n_tokens:,} tokens ({counts.n_bytes:,} bytes){documents} of {split.name}"
 
 
-def prepare_text(recipe: Recipe, tokenizers: Tokenizers | None = None) -> TextData:
+def prepare_text(recipe: Settings, tokenizers: Tokenizers | None = None) -> TextData:
     """Read the training and the dev text; train a tokenizer on the training text unless it is given.
 
     Errors: `DataError` from reading, for a training text shorter than a window, and for a dev text without targets,
@@ -243,7 +242,7 @@ def prepare_text(recipe: Recipe, tokenizers: Tokenizers | None = None) -> TextDa
     return TextData(recipe, tokenizers, dev, train, windows, reader)
 
 
-def refuse_unscored(recipe: Recipe, tokenizer: Tokenizer, dev: TextSplit) -> None:
+def refuse_unscored(recipe: Settings, tokenizer: Tokenizer, dev: TextSplit) -> None:
     """Refuse a dev text that has nothing to score. Errors: `DataError` naming it."""
     try:
         check_scored(dev.tokens, reader_of(recipe.data, tokenizer, SCORED_WITH), recipe.data)
@@ -252,23 +251,22 @@ def refuse_unscored(recipe: Recipe, tokenizer: Tokenizer, dev: TextSplit) -> Non
         raise DataError(f"The dev text ({dev.name}{cut}) cannot be scored. {error}") from None
 
 
-def prepare_text_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> TextSplit:
+def prepare_text_split(recipe: Settings, tokenizers: Tokenizers, name: str) -> TextSplit:
     """The tokens of one split. Errors: those of reading, and `ConfigError` if the recipe names no text for it."""
-    task_of(recipe.data).refuse_unnamed(name)
     return text_split(recipe, tokenizers.target, read_parts(recipe.data, (name,))[name])
 
 
-def text_split(recipe: Recipe, tokenizer: Tokenizer, part: Part) -> TextSplit:
+def text_split(recipe: Settings, tokenizer: Tokenizer, part: Part) -> TextSplit:
     """The tokens of a part of a text, cached or new. Errors: `ConfigError` for a model whose length is too small."""
     told: list[str] = []
     tokens = tokens_of(part, tokenizer, documents=has_documents(recipe.data, part), note=told.append)
-    layout = task_of(recipe.data).layout
+    layout = LAYOUTS[recipe.data.layout]
     if recipe.model.max_len is not None and layout.encoder and layout.decoder:
-        check_length(recipe.data, recipe.model, tokens.most_special(recipe.data.window))
+        check_length(recipe.data, recipe.model.max_len, tokens.most_special(recipe.data.window))
     return TextSplit(tokens, part.corpus.name, part.n_skipped, tuple(told))
 
 
-def text_tokenizers(recipe: Recipe, part: Part) -> Tokenizers:
+def text_tokenizers(recipe: Settings, part: Part) -> Tokenizers:
     """One tokenizer for source and target, trained on a text, or read."""
     tokenizer = tokenizer_of(recipe.tokenizer.kind, part.texts, recipe.tokenizer)
     return Tokenizers(tokenizer, tokenizer)

@@ -27,8 +27,8 @@ from glassformer.train.loss import asked_for, hidden, likeliest, loss_in_places
 from glassformer.train.objective import Objective, Targets, masked_token, next_token
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.team import sum_of_batches
-from glassformer.train.recipe import Recipe
 from glassformer.train.records import Metric, Sample
+from glassformer.train.settings import Settings
 
 FOLLOWED = ("next_token", "prefix")
 """Objectives that also need the token after the window, which its last token predicts."""
@@ -241,7 +241,7 @@ def text_samples(
     model: Transformer,
     tokens: TokenFile,
     reader: Reader,
-    recipe: Recipe,
+    recipe: Settings,
     tokenizer: Tokenizer,
     poll: Callable[[], None] = nothing,
 ) -> list[Sample]:

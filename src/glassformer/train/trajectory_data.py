@@ -27,9 +27,9 @@ from glassformer.train.loss import asked_for, hidden, loss_in_places
 from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.team import own_batches, sum_of_batches
-from glassformer.train.recipe import Recipe
 from glassformer.train.records import Metric
 from glassformer.train.run_data import RunData, Scored, Split, Summary
+from glassformer.train.settings import Settings
 
 
 @torch.no_grad()
@@ -104,7 +104,7 @@ class TrajectorySplit(Split):
     def score(
         self,
         model: Transformer,
-        recipe: Recipe,
+        recipe: Settings,
         tokenizers: Tokenizers,
         objective: Objective,
         poll: Callable[[], None] = nothing,
@@ -264,7 +264,7 @@ def windows_of(episodes: Episodes, window: int) -> Windows:
     return firsts, np.minimum(last - firsts, window)
 
 
-def prepare_trajectories(recipe: Recipe, tokenizers: Tokenizers | None = None) -> TrajectoryData:
+def prepare_trajectories(recipe: Settings, tokenizers: Tokenizers | None = None) -> TrajectoryData:
     """Read the training and the dev episodes.
 
     The spaces are those of the training episodes. Given ones keep the scale of what is read, as weights were learned
@@ -290,14 +290,14 @@ def prepare_trajectories(recipe: Recipe, tokenizers: Tokenizers | None = None) -
     return TrajectoryData(recipe, Tokenizers(spaces, spaces), dev, train)
 
 
-def prepare_trajectory_split(recipe: Recipe, tokenizers: Tokenizers, name: str) -> TrajectorySplit:
+def prepare_trajectory_split(recipe: Settings, tokenizers: Tokenizers, name: str) -> TrajectorySplit:
     """One split for scoring. Errors: those of reading; `DataError` for episodes of another environment."""
     spaces = spaces_in(tokenizers)
     assert spaces is not None
     return split_of(recipe, spaces, name)
 
 
-def split_of(recipe: Recipe, spaces: Spaces, name: str) -> TrajectorySplit:
+def split_of(recipe: Settings, spaces: Spaces, name: str) -> TrajectorySplit:
     """Read a split and compare it with the spaces of the model."""
     source = read_split(recipe.data, name, recipe.training.seed)
     spaces.check(source.episodes, source.name)

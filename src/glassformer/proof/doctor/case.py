@@ -146,7 +146,7 @@ class Case:
     def _read(self, name: str) -> PairsSplit | str:
         try:
             self._refuse_missing(name)
-            return read_pairs_split(self.recipe, self.tokenizers, name)
+            return read_pairs_split(self.pairs, self.recipe, self.tokenizers, name)
         except GlassformerError as error:
             return f"the {name} pairs cannot be read: {error}"
 

@@ -30,6 +30,7 @@ from glassformer.train.run_data import Scored, Split
 from glassformer.train.sample_lengths import LENGTHS, joined
 from glassformer.train.settings import DecodeConfig
 from glassformer.train.tasks import task_of
+from glassformer.train.tasks.labels import Labels
 
 LOG = logging.getLogger(__name__)
 
@@ -254,11 +255,13 @@ def score_ensemble(
     recipes = recipes_of(run, recipe, others)
     members = load_members(recipes, average)
     shared_labels(members)  # before reading the texts, whose lengths are checked first
-    data = read_pairs_split(recipe, members[0].tokenizers, split)
+    task = task_of(recipe.data)
+    assert isinstance(task, Labels)  # others have no labels to share
+    data = read_pairs_split(task, recipe, members[0].tokenizers, split)
     encoded = [data.encoded, *(encode_pairs(data.pairs, each.tokenizers) for each in members[1:])]
     for member, own, (_, its) in zip(members, encoded, recipes, strict=True):
         with naming(member.name):
-            check_lengths(own, its, split, data.origin)
+            check_lengths(task, own, its, split, data.origin)
     ready()
     scores = evaluate_ensemble(members, encoded, batch_size=recipe.decode.batch_size)
     return data, Scored(scores.metrics, [], scores.details)

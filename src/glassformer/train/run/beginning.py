@@ -31,7 +31,7 @@ from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe
 from glassformer.train.run.resumable import IMPORTED, refuse_other_model
 from glassformer.train.run_data import RunData, Split
 from glassformer.train.sample_lengths import LENGTHS, SampleLengths, joined
-from glassformer.train.settings import TrainingConfig
+from glassformer.train.settings import Settings, TrainingConfig
 from glassformer.train.tasks import task_of
 
 
@@ -89,7 +89,7 @@ def refuse_changed(run: Path, loaded: Loaded, recipe: Recipe) -> None:
     refuse_other_model(run, loaded.model.config, model_config(recipe, loaded.tokenizers))
 
 
-def objective_of(model: Transformer, recipe: Recipe) -> Objective:
+def objective_of(model: Transformer, recipe: Settings) -> Objective:
     """The objective of the model's head, with the mistakes that the recipe asks for."""
     objective = objective_for(model)
     if names := break_names(recipe.training.broken):
@@ -100,14 +100,14 @@ def objective_of(model: Transformer, recipe: Recipe) -> Objective:
     return objective
 
 
-def optimizer_of(model: Transformer, recipe: Recipe) -> torch.optim.Optimizer:
+def optimizer_of(model: Transformer, recipe: Settings) -> torch.optim.Optimizer:
     """The optimizer that the recipe asks for; it computes its own products in bfloat16 if the run does."""
     training = recipe.training
     dtype = torch.bfloat16 if training.precision == "bfloat16" else None
     return build_optimizer(model, recipe.optimizer, learning_rate=training.learning_rate, dtype=dtype)
 
 
-def broken_notes(recipe: Recipe) -> list[str]:
+def broken_notes(recipe: Settings) -> list[str]:
     """Lines for the user: each mistake that the run makes on purpose, and the symptom to watch for."""
     return [
         f"broken on purpose ({name}): {BREAKS[name].what} Watch: {BREAKS[name].symptom}"

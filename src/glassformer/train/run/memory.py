@@ -32,11 +32,11 @@ from glassformer.train.loss import loss_of
 from glassformer.train.objective import Objective
 from glassformer.train.precision import compute_in
 from glassformer.train.ranks.sharded import is_sharded
-from glassformer.train.recipe import Recipe
 from glassformer.train.records import bytes_text
 from glassformer.train.run.beginning import objective_of
 from glassformer.train.run.saving import Saver
 from glassformer.train.run_data import RunData
+from glassformer.train.settings import Settings
 
 HEAP = (1.2, 2.4)
 """How many times the bytes of its tensors a process held at most, lowest and highest, with glibc's default settings:
@@ -135,7 +135,7 @@ def compiled_products(model: Transformer) -> int:
     return FIRST_PRODUCT + (3 * len(shapes) + 6) * PRODUCT
 
 
-def kept_beside(recipe: Recipe) -> dict[str, Any]:
+def kept_beside(recipe: Settings) -> dict[str, Any]:
     """The arguments of `estimate` that a recipe determines, for what is held besides the steps."""
     return {"average": recipe.optimizer.average > 0, "background": recipe.checkpoint.background}
 
@@ -298,7 +298,7 @@ def enough_beside(what: str, helps: str, saver: Saver, step: int) -> Generator[N
         raise ResourceError(told) from None
 
 
-def half_batch(recipe: Recipe) -> str:
+def half_batch(recipe: Settings) -> str:
     """The arguments with which an evaluation needs about half the memory."""
     return f"--decode.batch-size {max(1, recipe.decode.batch_size // 2)} --allow-change decode.batch_size"
 
@@ -313,7 +313,7 @@ def remedies(
     batch: Batch,
     objective: Objective,
     optimizer: torch.optim.Optimizer,
-    recipe: Recipe,
+    recipe: Settings,
 ) -> str:
     """What a step on this batch needs by the estimate, with the current settings and with others."""
     training, beside = recipe.training, kept_beside(recipe)

@@ -28,7 +28,7 @@ from glassformer.train.run.beginning import Speed, begin, broken_notes, objectiv
 from glassformer.train.run.memory import Memory, estimate, heap_notes, kept_beside
 from glassformer.train.run_data import RunData, Summary
 from glassformer.train.schedule import Schedule
-from glassformer.train.settings import TrainingConfig
+from glassformer.train.settings import Settings, TrainingConfig
 
 
 def chosen(model: Transformer, prepared: RunData) -> list[str]:
@@ -169,13 +169,13 @@ def look_ahead(recipe: Recipe, out: Path, speed: Speed = plain) -> Outlook:
     device, why = choose_device(recipe.training.device)
     _, threads = choose_threads(recipe.training.threads)
     prepared, model, began, _ = begin(recipe)
-    recipe, model = prepared.recipe, model.to(device)
-    training, warm = recipe.training, recipe.training.growth.steps  # batches after the warm-up have their full size
+    decided, model = prepared.recipe, model.to(device)
+    training, warm = decided.training, decided.training.growth.steps  # batches after the warm-up have their full size
     off = speed(model).notes
     firsts = (batch.split(training.accumulate)[0] for _, batch in prepared.batches(warm))
     with recompute(model, training.recompute):
         precision, arithmetic = choose_precision(training.precision, model, firsts)
-    optimizer = optimizer_of(model, replace(recipe, training=replace(training, precision=precision)))
+    optimizer = optimizer_of(model, replace(decided, training=replace(training, precision=precision)))
     speed(model, optimizer)
     settings: dict[str, Any] = {
         "accumulate": training.accumulate,
@@ -187,17 +187,17 @@ def look_ahead(recipe: Recipe, out: Path, speed: Speed = plain) -> Outlook:
         (batch for _, batch in prepared.batches(warm)),
         optimizer,
         Schedule("constant", training.learning_rate, FIRST + TIMED),
-        objective=objective_of(model, recipe),
+        objective=objective_of(model, decided),
         seed=training.seed,
         clip=training.clip,
         **settings,
     )
     data = prepared.summary()
     pace = paced(steps, data)
-    objective = objective_of(model, recipe)
+    objective = objective_of(model, decided)
     memory = max(
         (
-            estimate(model, batch, objective, optimizer, **settings, **kept_beside(recipe))
+            estimate(model, batch, objective, optimizer, **settings, **kept_beside(decided))
             for batch in prepared.largest()
         ),
         key=lambda each: each.peak,
@@ -205,7 +205,7 @@ def look_ahead(recipe: Recipe, out: Path, speed: Speed = plain) -> Outlook:
     _, parameters = count_parameters(model)
     notes = [f"device: {why}; {threads}", f"arithmetic: {arithmetic}", *off, *began, *chosen(model, prepared)]
     written = [str(folder) for folder in prepared.written()]
-    return Outlook(notes, parameters, memory, heap_notes(device), disk_of(recipe, memory, out), pace, data, written)
+    return Outlook(notes, parameters, memory, heap_notes(device), disk_of(decided, memory, out), pace, data, written)
 
 
 def paced(steps: Iterator[StepReport], data: Summary) -> Pace:
@@ -222,7 +222,7 @@ def paced(steps: Iterator[StepReport], data: Summary) -> Pace:
     return Pace(len(timed), seconds, rate, data.tokens * data.epochs / rate)
 
 
-def disk_of(recipe: Recipe, memory: Memory, out: Path) -> Disk:
+def disk_of(recipe: Settings, memory: Memory, out: Path) -> Disk:
     """The bytes of checkpoints (those kept, the best, and the one being written), and the free bytes."""
     checkpoint = memory.weights + memory.optimizer + memory.average
     made = recipe.training.steps // recipe.checkpoint.every + 1 if recipe.checkpoint.every else 1

@@ -19,6 +19,7 @@ from glassformer.train.recipe import Recipe, settings_of, written
 from glassformer.train.records import Metric
 from glassformer.train.run_data import RunData
 from glassformer.train.sample_lengths import LENGTHS, SampleLengths
+from glassformer.train.settings import Settings
 
 LOSS_SCALE = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker", "skipped", "in_a_row"}
 """The keys of a `LossScale` state; all values are numbers."""
@@ -213,7 +214,7 @@ class Change(NamedTuple):
         return f"{self.name} {old} -> {new}"
 
 
-def settings_by_name(recipe: Recipe) -> dict[str, Any]:
+def settings_by_name(recipe: Settings) -> dict[str, Any]:
     """Each setting that a run depends on, by its full name, such as `training.steps`: all but those in `FREE`."""
     places = (name.split(".") for name in settings_of(recipe) if not name.startswith(FREE))
     return {f"{section}.{key}": getattr(getattr(recipe, section), key) for section, key in places}

@@ -48,6 +48,7 @@ from glassformer.train.run.resumable import (
 from glassformer.train.run.running import Session
 from glassformer.train.run_data import RunData
 from glassformer.train.sample_lengths import SampleLengths, joined
+from glassformer.train.settings import Settings
 
 __all__ = ["Session", "resume", "start"]
 
@@ -70,14 +71,14 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE, speed: Speed = plain)
     with recompute(model, recipe.training.recompute):
         precision, why = choose_precision(recipe.training.precision, model, firsts)
     precision = ranks.text_of_first(precision)  # each process has measured its own
-    recipe = replace(prepared.recipe, training=replace(recipe.training, precision=precision, threads=threads))
+    decided = replace(prepared.recipe, training=replace(recipe.training, precision=precision, threads=threads))
     _refuse_other_view(prepared, 0, ranks)
     with _locked(out, ranks) as lock:
         if ranks.first:
-            write_text_atomically(out / "recipe.toml", dumps_recipe(recipe))
-        prepared = replace(prepared, recipe=recipe)
+            write_text_atomically(out / "recipe.toml", dumps_recipe(decided))
+        prepared = replace(prepared, recipe=decided)
         notes = [*notes, f"arithmetic: {why}", *began, *chosen(model, prepared), *_unlocked(lock)]
-        now, model = _standing(prepared, lengths), _cut(model, recipe, ranks)
+        now, model = _standing(prepared, lengths), _cut(model, decided, ranks)
         return Session(out, prepared, model, notes, lock, now, ranks=ranks, speed=speed)
 
 
@@ -218,7 +219,7 @@ def _model(run: Path, loaded: Loaded, recipe: Recipe, may_change: bool) -> Trans
     return model.to(next(loaded.model.parameters()).device).eval()
 
 
-def _cut(model: Transformer, recipe: Recipe, ranks: Ranks) -> Transformer:
+def _cut(model: Transformer, recipe: Settings, ranks: Ranks) -> Transformer:
     """Shard the model over the processes, if the recipe says so and there are several."""
     return cut(model, ranks, recipe.training.precision) if recipe.distributed.shard and ranks.count > 1 else model
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from glassformer.data.tokens.words import Labels as LabelSet
     from glassformer.decode.labels import Member
     from glassformer.nn.config import ModelConfig
-    from glassformer.train.recipe import Recipe
+    from glassformer.train.settings import Settings
 
 
 CLASSIFY = LineVerb(
@@ -76,7 +76,7 @@ class Labels(Pairs):
         self.uses = frozenset({CLASSIFY, EXPLORE})
         self.decode_settings = Task.decode_settings
 
-    def check(self, recipe: Recipe) -> None:
+    def check(self, recipe: Settings) -> None:
         """Refuse metrics of answers."""
         self.refuse_metric(recipe, "labels")
 
@@ -86,7 +86,7 @@ class Labels(Pairs):
 
         return load_pairs(self.data, split, seed, label_set(tokenizers))
 
-    def learn(self, recipe: Recipe, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
+    def learn(self, recipe: Settings, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
         """The target side is the set of labels."""
         from glassformer.data.dataset import Tokenizers, build_tokenizers
         from glassformer.data.tokens.words import Labels as LabelSet
@@ -101,7 +101,7 @@ class Labels(Pairs):
         """How many tokens and labels, and the commonest of these."""
         return label_sizes((pair.target for pair in pairs), tokenizers)
 
-    def config(self, recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
+    def config(self, recipe: Settings, tokenizers: Tokenizers) -> ModelConfig:
         """A head with a score for each label."""
         return recipe.model.build(self.layout, tokenizers.source.vocab_size, n_labels=len(tokenizers.labels))
 

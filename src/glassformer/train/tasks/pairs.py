@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
 from glassformer.data.config import SPLITS, DataConfig
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from glassformer.train.objective import Objective
     from glassformer.train.pairs_data import PairsData, PairsSplit
     from glassformer.train.ranks.distributed import Ranks
-    from glassformer.train.recipe import Recipe
+    from glassformer.train.settings import Settings
 
 OF_TEXT = (Measure("bleu"), Measure("chrf", decides=True))
 """Metrics of texts that people wrote."""
@@ -34,7 +34,7 @@ class Pairs(Task):
     """Answers, written token by token or, by an encoder alone, in the blanks behind the source."""
 
     decoded = True
-    samples: ClassVar[str] = "pairs"
+    samples = "pairs"
     """What its samples are called."""
     metrics = (
         *OF_TEXT,
@@ -52,7 +52,7 @@ class Pairs(Task):
         self.uses = frozenset({TRANSLATE, EXPLORE} if self.blanks else {TRANSLATE, GENERATE, EXPLORE})
         self.decode_settings = OF_BLANKS if self.blanks else None
 
-    def check(self, recipe: Recipe) -> None:
+    def check(self, recipe: Settings) -> None:
         """Refuse metrics of labels, and blanks for answers whose length the source does not tell."""
         metric, task = recipe.training.metric, self.data.task
         self.refuse_metric(recipe, "answers of several tokens")
@@ -107,7 +107,7 @@ class Pairs(Task):
 
         return load_pairs(self.data, split, seed)
 
-    def learn(self, recipe: Recipe, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
+    def learn(self, recipe: Settings, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
         """Learn tokenizers from the training samples, as far as `given` has none that fit."""
         from glassformer.data.dataset import build_tokenizers
 
@@ -148,7 +148,7 @@ class Pairs(Task):
         self,
         model: Transformer,
         split: PairsSplit,
-        recipe: Recipe,
+        recipe: Settings,
         tokenizers: Tokenizers,
         objective: Objective,
         poll: Callable[[], None],
@@ -177,17 +177,17 @@ class Pairs(Task):
             ranks=ranks,
         )
 
-    def prepare(self, recipe: Recipe, tokenizers: Tokenizers | None = None) -> PairsData:
+    def prepare(self, recipe: Settings, tokenizers: Tokenizers | None = None) -> PairsData:
         """Read, encode and plan the pairs."""
         from glassformer.train.pairs_data import prepare_pairs
 
-        return prepare_pairs(recipe, tokenizers)
+        return prepare_pairs(self, recipe, tokenizers)
 
-    def split(self, recipe: Recipe, tokenizers: Tokenizers, name: str) -> PairsSplit:
+    def split(self, recipe: Settings, tokenizers: Tokenizers, name: str) -> PairsSplit:
         """Read and encode the pairs of a split."""
         from glassformer.train.pairs_data import prepare_pairs_split
 
-        return prepare_pairs_split(recipe, tokenizers, name)
+        return prepare_pairs_split(self, recipe, tokenizers, name)
 
     def scores(self, other: DataConfig) -> bool:
         """Files may replace the pairs that a task makes."""

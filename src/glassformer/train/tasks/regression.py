@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from glassformer.train.objective import Objective
     from glassformer.train.pairs_data import PairsSplit
     from glassformer.train.ranks.distributed import Ranks
-    from glassformer.train.recipe import Recipe
+    from glassformer.train.settings import Settings
 
 PREDICT = LineVerb(
     "predict",
@@ -83,7 +83,7 @@ class Regression(Labels):
         self.does, self.verb = "predicts numbers", PREDICT.name
         self.uses = frozenset({PREDICT, EXPLORE} if self.of_text else {PREDICT})
 
-    def check(self, recipe: Recipe) -> None:
+    def check(self, recipe: Settings) -> None:
         """Refuse metrics and settings of other tasks, and sizes of samples that are read and not made."""
         self.refuse_metric(recipe, "numbers")
         self.refuse_made_and_read()
@@ -110,7 +110,7 @@ class Regression(Labels):
         known = None if numbers is None else Chosen([*(features.entries if features else ())], [*numbers.entries])
         return read_numbers(path, columns, as_text=self.of_text, known=known)
 
-    def learn(self, recipe: Recipe, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
+    def learn(self, recipe: Settings, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
         """The scale of the numbers, and that of the features or the vocabulary of the texts, of these samples alone.
 
         Errors: `DataError` for a number that is the same in all of them.
@@ -177,7 +177,7 @@ class Regression(Labels):
         each = zip(numbers.entries, numbers.means, numbers.spreads, strict=True)
         return f"{read}; numbers {', '.join(f'{name} ({mean:.4g} ± {spread:.4g})' for name, mean, spread in each)}"
 
-    def config(self, recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
+    def config(self, recipe: Settings, tokenizers: Tokenizers) -> ModelConfig:
         """A head with as many numbers as there are; features take two numbers each at their place."""
         features, numbers = scales_in(tokenizers)
         assert numbers is not None
@@ -204,7 +204,7 @@ class Regression(Labels):
         self,
         model: Transformer,
         split: PairsSplit,
-        recipe: Recipe,
+        recipe: Settings,
         tokenizers: Tokenizers,
         objective: Objective,
         poll: Callable[[], None],

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from glassformer.train.objective import Objective
     from glassformer.train.pairs_data import PairsSplit
     from glassformer.train.ranks.distributed import Ranks
-    from glassformer.train.recipe import Recipe
+    from glassformer.train.settings import Settings
 
 TAG = LineVerb(
     "tag",
@@ -90,7 +90,7 @@ class Tags(Labels):
         self.does, self.verb = "tags words", TAG.name
         self.uses = frozenset({TAG, EXPLORE})
 
-    def check(self, recipe: Recipe) -> None:
+    def check(self, recipe: Settings) -> None:
         """Refuse metrics of other tasks, and sizes of sentences that are read and not made."""
         self.refuse_metric(recipe, "a tag for each word")
         self.refuse_made_and_read()
@@ -109,7 +109,7 @@ class Tags(Labels):
         columns = Columns(data.text_column, data.label_column, data.header, data.json)
         return read_tagged(path, columns, None if labels is None else labels.entries)
 
-    def learn(self, recipe: Recipe, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
+    def learn(self, recipe: Settings, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
         """The vocabulary of the words, and the set of tags. Errors: `ConfigError` for a metric that these have not."""
         from glassformer.data.dataset import Tokenizers, build_tokenizers
         from glassformer.data.tokens.words import Labels as LabelSet
@@ -187,7 +187,7 @@ class Tags(Labels):
         self,
         model: Transformer,
         split: PairsSplit,
-        recipe: Recipe,
+        recipe: Settings,
         tokenizers: Tokenizers,
         objective: Objective,
         poll: Callable[[], None],

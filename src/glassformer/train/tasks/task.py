@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from glassformer.decode.labels import Member
     from glassformer.nn.config import ModelConfig
     from glassformer.nn.recipe import Layout
-    from glassformer.train.recipe import Recipe
     from glassformer.train.run_data import RunData, Split
+    from glassformer.train.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,10 @@ class Task(ABC):
     # --- settings
 
     @abstractmethod
-    def check(self, recipe: Recipe) -> None:
+    def check(self, recipe: Settings) -> None:
         """Refuse settings of other sections that do not fit. Errors: `ConfigError` naming the setting and the way."""
 
-    def refuse_metric(self, recipe: Recipe, gives: str) -> None:
+    def refuse_metric(self, recipe: Settings, gives: str) -> None:
         """Refuse a metric of another task; `gives` says what a run of this one gives."""
         if (metric := recipe.training.metric) not in {each.name for each in self.metrics}:
             raise ConfigError(
@@ -160,7 +160,7 @@ class Task(ABC):
                 f"training.metric={self.usual_metric!r}."
             )
 
-    def refuse_tokenizer(self, recipe: Recipe, what: str) -> None:
+    def refuse_tokenizer(self, recipe: Settings, what: str) -> None:
         """Refuse settings of a tokenizer where numbers are read; `what` they are of."""
         for each in fields(TokenizerConfig):
             if (value := getattr(recipe.tokenizer, each.name)) != each.default:
@@ -169,21 +169,21 @@ class Task(ABC):
                     f"data.task={self.data.task!r}, which does not use it. Remove tokenizer.{each.name}."
                 )
 
-    def sketch(self, recipe: Recipe) -> ModelConfig:
+    def sketch(self, recipe: Settings) -> ModelConfig:
         """The model's config for made-up data: it refuses what is impossible before the data are read."""
         return recipe.model.sketch(self.layout)
 
     # --- data and model
 
     @abstractmethod
-    def prepare(self, recipe: Recipe, tokenizers: Tokenizers | None = None) -> RunData:
+    def prepare(self, recipe: Settings, tokenizers: Tokenizers | None = None) -> RunData:
         """Read and encode the training and dev splits; learn tokenizers from the first unless they are given."""
 
     @abstractmethod
-    def split(self, recipe: Recipe, tokenizers: Tokenizers, name: str) -> Split:
+    def split(self, recipe: Settings, tokenizers: Tokenizers, name: str) -> Split:
         """Read one split to score. Errors: those of reading; `DataError` for data that the model does not take."""
 
-    def config(self, recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
+    def config(self, recipe: Settings, tokenizers: Tokenizers) -> ModelConfig:
         """The configuration of the model, with the vocabularies of the data.
 
         Two of them may have the same size, so the tokenizers decide whether one matrix can embed both.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
 from glassformer.data.config import DataConfig
-from glassformer.data.corrupt_lengths import longest
+from glassformer.data.corrupt_lengths import check_length, places
 from glassformer.data.kinds import TEXT
 from glassformer.train.tasks.task import EXPLORE, GENERATE, LOSS, Cut, Measure, Task
 
 if TYPE_CHECKING:
     from glassformer.data.dataset import Tokenizers
-    from glassformer.nn.recipe import ModelRecipe
-    from glassformer.train.recipe import Recipe
+    from glassformer.train.settings import Settings
     from glassformer.train.text_data import TextData, TextSplit
 
 
@@ -44,7 +42,7 @@ class Text(Task):
         """Whether one causal stack goes on with a text."""
         return not self.layout.encoder
 
-    def check(self, recipe: Recipe) -> None:
+    def check(self, recipe: Settings) -> None:
         """Refuse settings that do not fit running text."""
         data, tokenizer, model, training = recipe.data, recipe.tokenizer, recipe.model, recipe.training
         metrics = [each.name for each in self.metrics if each is LOSS or data.objective == "masked"]
@@ -79,18 +77,19 @@ class Text(Task):
                 f"data.objective={data.objective!r}; got training.batch_tokens={training.batch_tokens}. Set it to at "
                 f"least {least}, or use a shorter window."
             )
-        check_length(data, model)
+        check_length(data, model.max_len)
 
-    def prepare(self, recipe: Recipe, tokenizers: Tokenizers | None = None) -> TextData:
+    def prepare(self, recipe: Settings, tokenizers: Tokenizers | None = None) -> TextData:
         """Read the texts, as token files."""
         from glassformer.train.text_data import prepare_text
 
         return prepare_text(recipe, tokenizers)
 
-    def split(self, recipe: Recipe, tokenizers: Tokenizers, name: str) -> TextSplit:
+    def split(self, recipe: Settings, tokenizers: Tokenizers, name: str) -> TextSplit:
         """The tokens of a split."""
         from glassformer.train.text_data import prepare_text_split
 
+        self.refuse_unnamed(name)
         return prepare_text_split(recipe, tokenizers, name)
 
     @property
@@ -139,24 +138,3 @@ class Text(Task):
     def begins(self) -> bool:
         """Only documents do."""
         return self.data.documents is not False
-
-
-def check_length(data: DataConfig, model: ModelRecipe, specials: int = 0) -> None:
-    """Refuse a model whose `max_len` is below the longest window, of whose tokens up to `specials` are special."""
-    most = longest(data.objective, data.window, data.mask_share, data.mean_span, specials)
-    if model.max_len is not None and model.max_len < most:
-        makes = f", which data.objective={data.objective!r} can turn into {most}" if most > data.window else ""
-        raise ConfigError(
-            f"A model must be able to read a whole window, but model.max_len={model.max_len}; got "
-            f"data.window={data.window}{makes}. Set model.max_len to at least {most}, or use a shorter window."
-        )
-
-
-def places(data: DataConfig) -> int:
-    """About how many tokens a window takes up in a batch, source and target together."""
-    if data.layout != "encoder-decoder":
-        return data.window
-    spans = math.ceil(data.mask_share * data.window / data.mean_span)
-    hidden = round(data.mask_share * data.window)
-    target = data.window if data.objective == "noise" else hidden + spans
-    return data.window - hidden + spans + 1 + target + 2

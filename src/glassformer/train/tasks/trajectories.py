@@ -13,7 +13,7 @@ from glassformer.train.tasks.task import ROLLOUT, Cut, Task
 if TYPE_CHECKING:
     from glassformer.data.dataset import Tokenizers
     from glassformer.nn.config import ModelConfig
-    from glassformer.train.recipe import Recipe
+    from glassformer.train.settings import Settings
     from glassformer.train.trajectory_data import TrajectoryData, TrajectorySplit
 
 
@@ -25,7 +25,7 @@ class Trajectories(Task):
     joins = False
     cut = Cut("file", "train", "dev", ("dev_share", "dev"), "test")
 
-    def check(self, recipe: Recipe) -> None:
+    def check(self, recipe: Settings) -> None:
         """Refuse settings that do not fit trajectories."""
         data, model, training = recipe.data, recipe.model, recipe.training
         least = PLACES * data.window
@@ -56,19 +56,19 @@ class Trajectories(Task):
                 f"at least {least}, or use a shorter window."
             )
 
-    def prepare(self, recipe: Recipe, tokenizers: Tokenizers | None = None) -> TrajectoryData:
+    def prepare(self, recipe: Settings, tokenizers: Tokenizers | None = None) -> TrajectoryData:
         """Read the episodes."""
         from glassformer.train.trajectory_data import prepare_trajectories
 
         return prepare_trajectories(recipe, tokenizers)
 
-    def split(self, recipe: Recipe, tokenizers: Tokenizers, name: str) -> TrajectorySplit:
+    def split(self, recipe: Settings, tokenizers: Tokenizers, name: str) -> TrajectorySplit:
         """The episodes of a split."""
         from glassformer.train.trajectory_data import prepare_trajectory_split
 
         return prepare_trajectory_split(recipe, tokenizers, name)
 
-    def config(self, recipe: Recipe, tokenizers: Tokenizers) -> ModelConfig:
+    def config(self, recipe: Settings, tokenizers: Tokenizers) -> ModelConfig:
         """What is read are numbers; actions are numbered, or numbers themselves."""
         from glassformer.data.trajectories.spaces import Spaces
 
