@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from glassformer import learn
 from glassformer.cli.main import main
 from glassformer.learn.course import read_course
 from glassformer.learn.quiz import questions
@@ -76,12 +77,35 @@ def test_a_further_page(typed, tmp_path):
     assert "1 fails, 1 not written" in out
     assert "off by one: the window has one key too many" in out
     assert typed("F4.1", "--hint")[1].startswith("Hint 1 of 3")
+    assert "13 further pages: glassformer learn further; further.py: 0 of 21 exercises done" in typed()[1]
     typed("F4.1", "--reset")
     assert "exercise F4.1" in path.read_text()
     code, out = typed("F13")
     assert "my_transformer.py" in out
-    assert "has no MultiHeadAttention yet" in out
+    assert "has no MultiHeadAttention, TokenEncoder yet" in out
     assert not (folder / COURSE.file).exists()
+
+
+@pytest.mark.slow
+def test_parts_of_two_files_that_meet_in_one_model_are_of_one_hand(tmp_path, monkeypatch, capsys):
+    """Whose attentions a page's model has, and whose function looks for them, does not depend on what is done yet."""
+    monkeypatch.chdir(tmp_path)
+    further = COURSE.holding("F13")
+    further.write(tmp_path, further.solution_file())
+    first = tmp_path / COURSE.file
+    whole = first.read_text("utf-8")
+    for change, whose in ((("class TokenEncoder(", "class Encoder("), "ours, until yours passes exercise 2.8"),
+                          (("", ""), "yours")):  # fmt: skip
+        first.write_text(whole.replace(*change), "utf-8")
+        kind, ablated = learn.mine("TokenEncoder"), learn.mine("ablated")
+        assert capsys.readouterr().out == f"TokenEncoder: {whose}\nablated: {whose}\n"
+        with ablated(kind(12, 8, 2, 1, 16, 9), 0, 1):
+            pass
+    (tmp_path / further.file).unlink()
+    assert learn.mine("TokenEncoder").__module__ == "learner"
+    with learn.mine("ablated")(learn.mine("TokenEncoder")(12, 8, 2, 1, 16, 9), 0, 1):
+        pass
+    assert "ablated: ours, until yours passes exercise F13.1\nTokenEncoder: yours" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -133,6 +157,18 @@ def test_grading(typed, tmp_path):
     assert "endless loop" in rows[1]["first mistake"]
     assert code == 2
     assert typed("--grade", "good.py")[0] == 0
+
+
+def test_files_of_further_pages_are_graded_by_their_exercises(typed, tmp_path):
+    """They are known by what they define; columns that are no exercises of a file's course stay empty."""
+    (tmp_path / "first.py").write_text(COURSE.solution_file("1.1"))
+    right = COURSE.holding("F4").solutions["F4.1"]
+    (tmp_path / "ada_further.py").write_text(f"import torch\n\n\n{right}")
+    code, out = typed("--grade", "first.py", "ada_further.py", "--csv")
+    rows = list(csv.DictReader(line for line in out.splitlines() if " of " not in line.partition(":")[0]))
+    assert [(row["1.1"], row["F4.1"], row["F4.2"], row["done"]) for row in rows] == [
+        ("done", "", "", "1"), ("", "done", "not written", "1")]  # fmt: skip
+    assert code == 0
 
 
 TOML = """

@@ -19,7 +19,7 @@ from glassformer.learn.checking import LIMIT, Checked, Checker, in_new_process, 
 from glassformer.learn.course import FURTHER, OURS, read_course
 from glassformer.learn.grade import as_csv, grades
 from glassformer.learn.pages import section, whole, write_notebook
-from glassformer.learn.report import as_json, counted, following, listing, minutes_told, verdict_lines
+from glassformer.learn.report import as_json, counted, following, listing, minutes_told, share_done, verdict_lines
 from glassformer.learn.workspace import Workspace, workspace
 
 ACTIONS = (
@@ -97,7 +97,8 @@ def overview(place: Workspace, arguments: Arguments) -> int:
     ahead = following(course, found, trails)
     print(*listing(place, found, trails, ahead, columns(), plain(arguments)), sep="\n")
     if course.further is not None:
-        print(f" and {len(course.further.chapters)} further pages: glassformer learn {FURTHER}")
+        begun = [share_done(checker(each, arguments).check(each.course.exercises)) for each in place.with_further[1:]]
+        print(f" and {len(course.further.chapters)} further pages: glassformer learn {FURTHER}", *begun, sep="; ")
     for text in filter(None, (remark, *found.remarks)):
         print(f" NOTE {text}")
     if found.problem:

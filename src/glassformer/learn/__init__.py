@@ -42,7 +42,7 @@ def status() -> Status:
     from glassformer.learn.checking import Checker
 
     place = _here()
-    found = Checker(place.course, place.path).check(place.course.exercises)
+    found = [Checker(each.course, each.path).check(each.course.exercises) for each in place.with_further]
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "processor alone"
     return Status(place, found, f"glassformer {__version__}, torch {torch.__version__}, {device}")
 
@@ -50,14 +50,18 @@ def status() -> Status:
 def mine(name: str, exercise: str = "") -> Any:
     """Return the learner's function or class `name` if it passes, else ours, so that a chapter runs in any state.
 
-    It passes if the first exercise that asks for it is done, or the one named. Prints which of the two it is. Errors:
-    `ConfigError` for a name that no exercise asks for.
+    It passes if the first exercise that asks for it is done, or the one named; on a further page also what it uses of
+    the first file. Prints which of the two it is. Errors: `ConfigError` for a name that no exercise asks for.
     """
     place = _here(name)
     asked = place.course.exercise(exercise) if exercise else place.course.named(name)[0]
-    passed = place.path.is_file() and _passes(place, asked.id)
-    print(f"{name}: {'yours' if passed else f'ours, until yours passes exercise {asked.id}'}")
-    return getattr(_imported(place.path if passed else _ours(place.course.folder)), name)
+    needed = [(place, asked.id)]
+    if place.course.before is not None:  # parts of the two files meet in one model
+        first = Workspace(place.course.before, place.folder)
+        needed = [*((first, first.course.named(each)[0].id) for each in asked.uses), *needed]
+    failing = next((number for at, number in needed if not (at.path.is_file() and _passes(at, number))), None)
+    print(f"{name}: {'yours' if failing is None else f'ours, until yours passes exercise {failing}'}")
+    return getattr(_imported(place.path if failing is None else _ours(place.course.folder)), name)
 
 
 def _text(path: Path) -> bytes:

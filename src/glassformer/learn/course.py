@@ -104,6 +104,14 @@ class Course:
         names = {name for each in self.further.exercises for name in each.names}
         return self.further if what.partition(".")[0] in known or what in {FURTHER, *names} else self
 
+    def of_file(self, name: str, defined: Collection[str]) -> Course:
+        """Return the course of a file with this name that defines these functions and classes: this one, or further."""
+        if self.further is None or name == self.file:
+            return self
+        ours, theirs = ({each for one in course.exercises for each in one.names} for course in (self, self.further))
+        further = name == self.further.file or len(theirs & {*defined}) > len(ours & {*defined})
+        return self.further if further else self
+
     def exercise(self, number: str) -> Exercise:
         """Return the exercise with this number. Errors: `ConfigError` with the nearest number."""
         found = [each for each in self.exercises if each.id == number]

@@ -7,11 +7,14 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from glassformer.base.errors import DataError
 from glassformer.learn.checking import Checker, Run
 from glassformer.learn.course import Course
+from glassformer.learn.source import read_source
 from glassformer.learn.verdict import STATES
 
 
@@ -31,11 +34,15 @@ class Grade:
 
 
 def grades(course: Course, files: Sequence[Path], limit: float, run: Run) -> Iterator[Grade]:
-    """Yield a row for each file, in order; as many at a time as there are processors."""
+    """Yield a row for each file, in order; as many at a time as there are processors.
+
+    A file of further pages is known by its name, or by what it defines, and graded by their exercises.
+    """
 
     def one(path: Path) -> Grade:
-        exercises = [each for each in course.exercises if not each.experiment]
-        found = Checker(course, path.absolute(), limit, run).check(exercises)
+        own = course_of(course, path)
+        exercises = [each for each in own.exercises if not each.experiment]
+        found = Checker(own, path.absolute(), limit, run).check(exercises)
         states = {
             each.id: STATES[found.verdicts[each.id].state if each.id in found.verdicts else "stopped"]
             for each in exercises
@@ -48,13 +55,22 @@ def grades(course: Course, files: Sequence[Path], limit: float, run: Run) -> Ite
         yield from pool.map(one, files)
 
 
+def course_of(course: Course, path: Path) -> Course:
+    """Return the course that a file belongs to: the one given, or its further pages."""
+    defined: list[str] = []
+    with suppress(DataError):  # a file that cannot be read is a row of the first course
+        source = read_source(path)
+        defined = [name for name in source.definitions if name not in source.imported]
+    return course.of_file(path.name, defined)
+
+
 def as_csv(rows: Sequence[Grade]) -> str:
-    """Return the rows as comma-separated values, with a header."""
+    """Return the rows as comma-separated values, with a header; what is no exercise of a file's course stays empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    numbers = [*rows[0].states]
+    numbers = [*dict.fromkeys(number for row in rows for number in row.states)]
     writer.writerow(["file", *numbers, "done", "first mistake", "seconds"])
     for row in rows:
         done = sum(state == STATES["done"] for state in row.states.values())
-        writer.writerow([row.file, *row.states.values(), done, row.first, row.seconds])
+        writer.writerow([row.file, *(row.states.get(number, "") for number in numbers), done, row.first, row.seconds])
     return text.getvalue()

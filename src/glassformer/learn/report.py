@@ -29,16 +29,18 @@ class Shown:
 
 
 class Status(Shown):
-    """Versions, device and progress; `text` says them in two lines."""
+    """Versions, device and progress; `text` says them in a line each."""
 
-    def __init__(self, place: Workspace, found: Checked, versions: str) -> None:
-        done = sum(each.done for each in found.verdicts.values())
-        file = found.problem or (
-            f"{place.path.name}: {done} of {len(place.course.exercises)} exercises done"
-            if place.begun
-            else f"no {place.path.name} here yet, so this page runs with our parts; `glassformer learn 1` begins"
-        )
-        super().__init__(f"{versions}\n{file}")
+    def __init__(self, place: Workspace, found: Sequence[Checked], versions: str) -> None:
+        none = f"no {place.path.name} here yet, so this page runs with our parts; `glassformer learn 1` begins"
+        lines = [share_done(each) for each in found] if place.begun else [none]
+        super().__init__("\n".join([versions, *lines]))
+
+
+def share_done(found: Checked) -> str:
+    """Say how many exercises of a file are done, or why it cannot be run."""
+    done = sum(each.done for each in found.verdicts.values())
+    return found.problem or f"{found.path.name}: {done} of {len(found.verdicts)} exercises done"
 
 
 def marked(exercise: Exercise, verdict: Verdict, every: bool = True) -> list[tuple[str, str, str]]:

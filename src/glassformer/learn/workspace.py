@@ -45,6 +45,12 @@ class Workspace:
         return self.folder / self.course.file
 
     @property
+    def with_further(self) -> list[Workspace]:
+        """The folder with this course, and with its further pages if they were begun here."""
+        further = Workspace(self.course.further, self.folder) if self.course.further else None
+        return [self, further] if further and further.path.is_file() else [self]
+
+    @property
     def files(self) -> list[Path]:
         """The learner's files that a verdict may depend on: the one above and, for further pages, the first."""
         before = self.course.before
