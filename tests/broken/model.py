@@ -143,9 +143,9 @@ def rotation_turns_the_other_way(original):
     return lambda x, rotation: original(x, None if rotation is None else rotation._replace(sin=-rotation.sin))
 
 
-@breaks("glassformer.nn.positions:neighbours", "tests/nn/test_rotary.py tests/parity")
+@breaks("glassformer.nn.positions:ROTARY_LAYOUTS", "tests/nn/test_rotary.py")
 def pairs_of_neighbours_are_halves(original):
-    return lambda x: tuple(x.chunk(2, dim=-1))
+    return {**original, "interleaved": original["half"]}
 
 
 # --- embedding and head

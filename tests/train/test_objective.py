@@ -8,7 +8,7 @@ from itertools import chain
 import pytest
 import torch
 
-from glassformer import Batch
+from glassformer import Batch, ModelConfig, StackConfig, Transformer
 from glassformer.base.errors import DataError
 from glassformer.data.tokens.vocabulary import BLANK, PAD, SEP
 from glassformer.train.objective import OBJECTIVES, masked_token, next_token, objective_for
@@ -71,3 +71,12 @@ def test_marked_tokens_alone_are_tagged():
     assert OBJECTIVES["tag"](replace(data, label_keep=marked)).n_targets == int(marked.sum())
     numbers = replace(batch("regress in places", RAGGED), label_keep=marked)
     assert OBJECTIVES["regress"](numbers).n_targets == 2 * int(marked.sum())
+
+
+def test_tokens_that_a_model_never_writes_are_no_targets():
+    stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8, causal=True)
+    objective = objective_for(Transformer(ModelConfig(vocab_size=9, decoder=stack, silent="1,4")))
+    asked = objective(
+        Batch(torch.tensor([[5, 1, 6, 4, 7], [1, 6, 5, PAD, PAD]]), torch.tensor([[1] * 5, [1, 1, 1, 0, 0]]) == 1)
+    )
+    assert asked.ids[asked.keep].tolist() == [6, 7, 6, 5]
