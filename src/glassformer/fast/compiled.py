@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import cast
 
@@ -12,9 +13,8 @@ from torch import nn
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Tensor
 from glassformer.nn.attention import LayerCache
-from glassformer.nn.block import Block
 from glassformer.nn.cache import Cache, Claimable
-from glassformer.nn.stack import Context, Stack, through
+from glassformer.nn.stack import Context, Stack
 from glassformer.nn.transformer import Transformer
 
 KINDS = 32
@@ -26,9 +26,11 @@ class CompiledStack(Stack):
 
     steps: CompiledSteps
 
-    def run(self, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None = None) -> Float[Tensor, "B T D"]:
+    def run(
+        self, x: Float[Tensor, "B T D"], contexts: Sequence[Context], cache: Cache | None = None
+    ) -> Float[Tensor, "B T D"]:
         """As `Stack.run`."""
-        return self.steps(self, x, context, cache)
+        return self.steps(self, x, contexts, cache)
 
 
 class CompiledSteps:
@@ -42,15 +44,14 @@ class CompiledSteps:
         self._step = torch.compile(step, dynamic=True)
 
     def __call__(
-        self, stack: Stack, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None
+        self, stack: Stack, x: Float[Tensor, "B T D"], contexts: Sequence[Context], cache: Cache | None
     ) -> Float[Tensor, "B T D"]:
         """Return the vectors after all blocks and the last norm."""
         # A first token finds no keys, which would compile code for one use.
         if cache is None or x.shape[1] > 1 or cache.length == 1:
-            return Stack.run(stack, x, context, cache)
+            return Stack.run(stack, x, contexts, cache)
         with many_kinds(), own_lengths():
             layers = zip(stack.blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
-            contexts = context.of_blocks or [context] * len(stack.blocks)
             for (block, layer, cross, convolved), own in zip(layers, contexts, strict=True):
                 for each in (layer, *(convolved or ())):
                     if isinstance(each, Claimable):
@@ -78,7 +79,7 @@ def step(
     convolved: tuple[LayerCache, LayerCache] | None,
 ) -> Float[Tensor, "B 1 D"]:
     """The function that is compiled: one block on one token per row."""
-    return through([cast(Block, block)], x, context, layer, cross, convolved)
+    return block(x, **context.inputs, cache=layer, cross_cache=cross, convolved=convolved)
 
 
 def compile_steps(model: Transformer) -> Transformer:

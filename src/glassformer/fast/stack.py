@@ -291,9 +291,11 @@ class StackInCpp(Stack):
 
     native: NativeStack
 
-    def run(self, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None = None) -> Float[Tensor, "B T D"]:
+    def run(
+        self, x: Float[Tensor, "B T D"], contexts: Sequence[Context], cache: Cache | None = None
+    ) -> Float[Tensor, "B T D"]:
         """As `Stack.run`."""
-        return self.native(self, x, context, cache)
+        return self.native(self, x, contexts, cache)
 
 
 class NativeStack:
@@ -312,19 +314,20 @@ class NativeStack:
         return NativeStack, ()
 
     def __call__(
-        self, stack: Stack, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None
+        self, stack: Stack, x: Float[Tensor, "B T D"], contexts: Sequence[Context], cache: Cache | None
     ) -> Float[Tensor, "B T D"]:
         """Return the vectors after all blocks and the last norm."""
         if torch.compiler.is_compiling():
-            return Stack.run(stack, x, context, cache)
+            return Stack.run(stack, x, contexts, cache)
         if cache is None or not may_go_on(cache.layers):
             self._running = None
+        context = contexts[0]  # of all blocks: a stack with `layers` is not run here
         if not may_begin(stack, x, context, cache):
-            return Stack.run(stack, x, context, cache)
+            return Stack.run(stack, x, contexts, cache)
         if (running := self._running) is None:
             running = self._running = Running(describe(stack.blocks, stack.norm))
         if running.told is None or not may_run(running.told, x, context, cache):
-            return Stack.run(stack, x, context, cache)
+            return Stack.run(stack, x, contexts, cache)
         return run(running, running.told, x, context, cache)
 
 

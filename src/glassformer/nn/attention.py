@@ -73,7 +73,8 @@ def reference(
     dropout: float = 0.0,
 ) -> Float[Tensor, "B H T K"]:
     """attention(q, k, v) = weights (v + value_bias), with dropout applied to the weights."""
-    return weighted_sum(F.dropout(attention_weights(q, k, mask, scale=scale), dropout), v, mask).to(q.dtype)
+    weights = softmax_over_readable(dot_products(q, k, scale=scale), mask)
+    return weighted_sum(F.dropout(weights, dropout), v, mask).to(q.dtype)
 
 
 def weighted_sum(

@@ -17,7 +17,7 @@ from glassformer.base.registry import lookup
 from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import check_beside, check_documents, check_keep, check_prefix, check_shape
-from glassformer.nn.attention import Attention, LayerCache
+from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, beside, drop_chance
 from glassformer.nn.cache import Cache
 from glassformer.nn.config import StackConfig, blocks_of
@@ -122,15 +122,24 @@ def build_block(
 
 
 class Context(NamedTuple):
-    """What every block of a stack is given in a forward pass; see `Block.forward`."""
+    """What a block of a stack is given in a forward pass; see `Block.forward`."""
 
     mask: Mask
     rotation: Rotation | None
     memory: Float[Tensor, "B M D"] | None
     memory_mask: Mask
     nearby: Nearby | None
-    of_blocks: tuple[Context, ...] = ()
-    """One for each block, where blocks differ."""
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """As arguments by name."""
+        return {
+            "mask": self.mask,
+            "rotation": self.rotation,
+            "memory": self.memory,
+            "memory_mask": self.memory_mask,
+            "nearby": self.nearby,
+        }
 
 
 class Stack(nn.Module):
@@ -216,30 +225,31 @@ class Stack(nn.Module):
         made: dict[tuple[Pattern | None, int], Mask] = {}
         rotations = [each.rotation(standing, x) for each in self.schemes]  # features of linear attention need them too
         contexts: list[Context] = []
+        memory_mask = Mask(keep=memory_keep)
         for own, pattern, order in zip(self.settings, self.patterns, self.order, strict=True):
             if (of := (pattern, order)) not in made:
                 made[of] = self._mask(step, x, documents, prefix, *of)
-            near = nearby.get(own.convolution)
-            contexts.append(Context(made[of], rotations[order], memory, Mask(keep=memory_keep), near))
-        alike = not self.config.layers
-        return self.run(x, contexts[0] if alike else contexts[0]._replace(of_blocks=tuple(contexts)), cache)
+            contexts.append(Context(made[of], rotations[order], memory, memory_mask, nearby.get(own.convolution)))
+        return self.run(x, contexts, cache)
 
-    def run(self, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None = None) -> Float[Tensor, "B T D"]:
-        """All blocks, one after another, and the last norm. A subclass may compute the same faster.
+    def run(
+        self, x: Float[Tensor, "B T D"], contexts: Sequence[Context], cache: Cache | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """All blocks, one after another, each in its context, and the last norm. A subclass may compute it faster.
 
         With `recompute`, each group of so many blocks keeps only its input for the backward pass.
         """
-        if cache is None:
-            size = self.recompute if torch.is_grad_enabled() else 0
-            for first in range(0, len(self.blocks), size or len(self.blocks)):
-                group = cast("list[Block]", list(self.blocks[first : first + size] if size else self.blocks))
-                own = context._replace(of_blocks=context.of_blocks[first : first + len(group)])
-                x = checkpoint(through, group, x, own, use_reentrant=False) if size else through(group, x, own)
-            return self.norm(x)
-        layers = zip(self.blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
-        for i, (block, layer, cross, convolved) in enumerate(layers):
-            own = context.of_blocks[i] if context.of_blocks else context
-            x = through([cast(Block, block)], x, own, layer, cross, convolved)
+        blocks = list(zip(cast("list[Block]", list(self.blocks)), contexts, strict=True))
+        if cache is not None:
+            layers = zip(blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
+            for (block, own), layer, cross, convolved in layers:
+                x = block(x, **own.inputs, cache=layer, cross_cache=cross, convolved=convolved)
+        elif self.recompute and torch.is_grad_enabled():
+            for first in range(0, len(blocks), self.recompute):
+                x = checkpoint(through, blocks[first : first + self.recompute], x, use_reentrant=False)
+        else:
+            for block, own in blocks:
+                x = block(x, **own.inputs)
         return self.norm(x)
 
     def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:
@@ -355,27 +365,10 @@ class Stack(nn.Module):
         return block.feed_forward.norm_sum
 
 
-def through(
-    blocks: Sequence[Block],
-    x: Float[Tensor, "B T D"],
-    context: Context,
-    cache: LayerCache | None = None,
-    cross_cache: LayerCache | None = None,
-    convolved: tuple[LayerCache, LayerCache] | None = None,
-) -> Float[Tensor, "B T D"]:
-    """Run some blocks, in one context or each in its own; a cache is that of a single block."""
-    for block, own in zip(blocks, context.of_blocks or [context] * len(blocks), strict=True):
-        x = block(
-            x,
-            mask=own.mask,
-            rotation=own.rotation,
-            memory=own.memory,
-            memory_mask=own.memory_mask,
-            nearby=own.nearby,
-            cache=cache,
-            cross_cache=cross_cache,
-            convolved=convolved,
-        )
+def through(blocks: Sequence[tuple[Block, Context]], x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    """Run some blocks, each in its context."""
+    for block, own in blocks:
+        x = block(x, **own.inputs)
     return x
 
 
