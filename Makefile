@@ -8,7 +8,7 @@ ARGS ?=
 TSC := npx --yes --package typescript@7.0.2 tsc
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: help setup demo test test-all slow test-plain real contract lint lint-js tsc pictures docs format types bench laws house clean python
+.PHONY: help setup demo test test-all slow test-plain real contract lint lint-js tsc pictures docs axe format types bench laws house clean python
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -58,6 +58,9 @@ docs: .venv/.docs ## the site, in build/site; it runs the chapters (minutes): AR
 	@$(BIN)/python docs/generate.py build/pages
 	@$(BIN)/python -m sphinx -q -n -W --keep-going -c docs -d build/doctrees build/pages build/site $(ARGS)
 	@echo "Read build/site/index.html."
+
+axe: $(READY) ## accessibility of the site, once `make docs` built it (minutes; needs chromium)
+	@$(BIN)/python docs/axe.py $(ARGS)
 
 format: $(READY) ## mend what lint can mend by itself
 	@$(BIN)/python -m ruff check --fix .

@@ -19,6 +19,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
+exclude_patterns = ["**/*.ipynb"]  # what a reader downloads
 nb_execution_mode = "force"
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
@@ -57,6 +58,7 @@ MENDED = (
     ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),
     ('<aside class="toc-drawer">', '<aside class="toc-drawer" aria-label="On this page">'),
     ("<pre>", '<pre tabindex="0">'),
+    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
 )
 """What the theme's pages lack for those who read by ear or without a mouse."""
 EMPTY_HEAD = re.compile(r'<th class="head[^"]*"><p></p></th>')

@@ -21,6 +21,8 @@ from glassformer.cli.help import EXITS, flag_line, verb_help
 from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import COMMON, SECTIONS, VERBS
 from glassformer.learn.course import Course, read_course
+from glassformer.learn.pages import as_notebook
+from glassformer.learn.quiz import questions
 from glassformer.proof.check.examine import SUBJECTS
 from glassformer.proof.check.file import DOCUMENTED
 from glassformer.proof.check.property import Mistake, Subject
@@ -125,16 +127,26 @@ class Site:
     def gather(self) -> None:
         """Write the pages that stand in the repository, and those that show a file that they link to."""
         for origin, name in self.pages.items():
-            text = (ROOT / origin).read_text("utf-8")
-            text = text.replace(":tags: [check]\n", ":tags: [remove-cell]\n")
+            original = (ROOT / origin).read_text("utf-8")
+            text = original.replace(":tags: [check]\n", ":tags: [remove-cell]\n")
             text = with_places(text) if name == "from_the_notebooks" else text
             text = self.linked(text, origin, name)
             text = with_navigation(text) if name == "index" else text
-            self.write(name, with_solutions(text) if name.startswith("learn/") else text)
+            if name.startswith("learn/"):
+                text = self.with_notebook(with_solutions(text), name, as_notebook(original))
+            self.write(name, text)
         for kind in ("pictures", "studies"):
             shutil.copytree(ROOT / "docs" / kind, self.folder / kind, dirs_exist_ok=True)
         for place, name in sorted(self.shown.items()):
             self.write(name, source_page(place))
+
+    def with_notebook(self, text: str, name: str, notebook: str) -> str:
+        """Return a chapter with a link to its notebook, which is written beside it."""
+        path = (self.folder / name).with_name(f"chapter-{posixpath.basename(name).partition('-')[0].upper()}.ipynb")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(notebook, "utf-8")
+        link = f"{{download}}`This page as a notebook <{path.name}>`"
+        return re.sub(r"^# .*\n", lambda title: f"{title[0]}\n{link}\n", text, count=1, flags=re.M)
 
     def clear(self) -> None:
         """Remove pages that are no more."""
@@ -185,6 +197,7 @@ def with_places(text: str) -> str:
 def with_navigation(text: str) -> str:
     """Return the first page with a table of contents for each of its lists, which get further and generated pages."""
     further = {f"learn/{path.stem}": title for course in COURSES[1:] for path, title in chapters(course)}
+    further["quiz"] = "The quiz"
 
     def contents(found: re.Match[str]) -> str:
         heading, body = found[1], found[2]
@@ -311,6 +324,17 @@ def api(group: str) -> Iterator[str]:
             yield f"```{{eval-rst}}\n.. auto{kind}:: {home}.{last}\n{members}```\n\n"
 
 
+def quiz() -> Iterator[str]:
+    """Yield the page of the questions, with their answers in folds."""
+    yield (
+        "# The quiz\n\nThe chapters answer these questions. `glassformer learn --quiz` asks them in the terminal and "
+        "says how many you have right.\n"
+    )
+    for number, each in enumerate(questions(COURSES[0]), 1):
+        yield f"\n{number}. {prose(each.question)}\n\n    <details><summary>Answer</summary>\n\n"
+        yield f"    {prose(each.answer)} (chapter {each.source})\n\n    </details>\n"
+
+
 def solution_pages() -> Iterator[tuple[str, str]]:
     """Yield name and text of each exercise's page with our solution; no search finds them."""
     for exercise in (each for course in COURSES for each in course.exercises if each.id in SOLUTIONS):
@@ -334,6 +358,7 @@ def main(folder: Path) -> None:
     site.gather()
     for name, (_, write) in GENERATED.items():
         site.write(name, "".join(write()))
+    site.write("quiz", "".join(quiz()))
     for name, text in solution_pages():
         site.write(name, text)
     site.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 import glassformer
 from documents import ROOT
+from glassformer.learn.course import read_course
 from glassformer.proof import check
 from glassformer.proof.check.examine import SUBJECTS
 from glassformer.proof.check.property import Mistake
@@ -75,6 +77,36 @@ def test_pages_of_reference_have_what_the_code_has(pages):
     assert known == {each.replace("\\", "") for each in re.findall(r"^### (.+)$", pages["mistakes"], re.M)}
     assert "`--model.n-layers INT`" in pages["settings"]
     assert "solution-1-2.md" in pages["learn/1-looking-things-up"]
+
+
+def test_the_quiz_is_a_page_with_its_answers_in_folds(pages):
+    text = pages["quiz"]
+    assert text.count("<details><summary>Answer</summary>") == text.count("</details>") == 20
+    assert "same" in text
+
+
+def test_each_chapter_can_be_downloaded_as_the_notebook_that_a_learner_gets(generate, pages, tmp_path):
+    generate.main(tmp_path)
+    chapters = [name for name in pages if re.match("learn/f?[0-9]", name)]
+    assert len(chapters) == 18
+    for name in chapters:
+        [link] = re.findall(r"^{download}`This page as a notebook <(.*)>`$", pages[name], re.M)
+        cells = json.loads((tmp_path / "learn" / link).read_text("utf-8"))["cells"]
+        text = "".join("".join(cell["source"]) for cell in cells)
+        assert "learn.check" in text
+        assert not re.search(r"^assert |solution-\d", text, re.M)
+
+
+def test_a_lesson_needs_what_was_taught_before_it(pages):
+    course, taught = read_course(), {"1.1", "1.2"}
+    found = re.findall(r"^\| .* \| ([\d., ]+) \| (\d+) \|$", pages["teachers"], re.M)
+    assert len(found) == 6
+    for numbers, minutes in [*found, ("2.8, 3.1", "50")]:
+        exercises = [course.exercise(each) for each in numbers.split(", ")]
+        assert sum(each.minutes for each in exercises) == int(minutes)
+        taught |= {each.id for each in exercises}
+        homework = {"2.8", "3.1"}
+        assert {need for each in exercises for need in each.needs} <= taught | homework, numbers
 
 
 @pytest.mark.slow

@@ -226,7 +226,7 @@ def read_course(folder: Path = OURS) -> Course:
     """Read a course. Errors: `DataError` that says what is wrong in course.toml."""
     path = folder / "course.toml"
     if not path.is_file():
-        raise DataError(f"{folder} is no course: it has no course.toml. See docs/learn.md.")
+        raise DataError(f"{folder} is no course: it has no course.toml. See docs/teachers.md.")
     try:
         plain = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
