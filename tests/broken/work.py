@@ -164,7 +164,7 @@ def files_are_not_synced(original):
     return lambda path: None
 
 
-@breaks("glassformer.store.weights:refuse_non_finite", "tests/store")
+@breaks("glassformer.store.weights:refuse_non_finite", "tests/store/test_refusals.py")
 def weights_that_are_no_numbers_are_kept(original):
     return lambda tensors, what: None
 
@@ -222,7 +222,7 @@ def braces_and_keys_are_translated(original):
 # --- serving and the explorer
 
 
-@breaks("glassformer.serve.app:is_loopback", "tests/serve/test_listen.py")
+@breaks("glassformer.serve.http:is_loopback", "tests/serve/test_refusals.py")
 def a_stranger_is_taken_for_this_machine(original):
     return lambda *host: True
 
