@@ -221,11 +221,9 @@ def seminar(tmp_path):
     (folder / "course.toml").write_text(TOML)
     (folder / "my_subjects.py").write_text(SUBJECT)
     (folder / "solutions.py").write_text(
-        f"import math\n\n\n# A.1 Attention, again\n{attention}\n\n# A.2 Halves\ndef halved(x):\n    return x / 2\n"
+        f"import math\n\n\n# A.1 Attention, again\n{attention}\n\n# A.2 Halves\ndef halved(x):\n"
+        '    """What is left of x."""\n    return x / 2\n'
     )
-    stubs = "".join(f"\n\n# {n}\ndef {f}:\n    raise NotImplementedError\n" for n, f in
-                    (("A.1 Attention, again", "attention(q, k, v)"), ("A.2 Halves", "halved(x)")))  # fmt: skip
-    (folder / "skeleton.py").write_text("import math\n" + stubs)
     return folder
 
 
@@ -233,9 +231,10 @@ def test_a_course_of_ones_own(typed, seminar, tmp_path):
     assert typed("--test", "seminar")[0] == 0
     assert typed("A", "--course", "seminar")[0] == 0
     path = tmp_path / "course" / "my_transformer.py"
-    path.write_text(
-        path.read_text().replace("def halved(x):\n    raise NotImplementedError", "def halved(x):\n    return 2 * x")
-    )
+    told = 'def halved(x):\n    """What is left of x."""\n    '
+    text = path.read_text()
+    assert f'{told}raise NotImplementedError("exercise A.2")\n' in text
+    path.write_text(text.replace(f'{told}raise NotImplementedError("exercise A.2")', f"{told}return 2 * x"))
     code, out = typed("A.2", "--check", "--course", "seminar")
     assert code == 3
     assert "half: it doubles" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,30 @@ def test_what_further_pages_use_is_written_in_the_chapters():
 
 
 @BOTH
+def test_a_stub_is_the_signature_and_docstring_of_a_solution(course):
+    """With a docstring for every name, no line of a body but the call of the constructor above, and an error."""
+    for each in course.exercises:
+        solved = {node.name: node for node in ast.parse(course.solutions.get(each.id, "")).body}
+        stubs = ast.parse(course.stubs.get(each.id, "")).body
+        assert [node.name for node in stubs] == [name for name in each.names if name in solved]
+        for node in stubs:
+            assert ast.get_docstring(node), node.name
+            written, asked = functions(solved[node.name]), functions(node)
+            assert {name: ast.unparse(each.args) for name, each in asked.items()} == {
+                name: ast.unparse(each.args) for name, each in written.items()
+            }
+            bodies = {ast.unparse(function.body[-1]) for function in asked.values()} - {"super().__init__()"}
+            assert bodies == {f"raise NotImplementedError('exercise {each.id}')"}
+            assert all(len(each.body) == 1 + bool(ast.get_docstring(each)) for each in asked.values())
+
+
+def functions(node):
+    """A function by its name, or the methods of a class."""
+    found = node.body if isinstance(node, ast.ClassDef) else [node]
+    return {each.name: each for each in found if isinstance(each, ast.FunctionDef)}
+
+
+@BOTH
 def test_properties_are_known(course):
     for each in course.exercises:
         subjects = [SUBJECTS[HOME[name]] for name in each.names if name in HOME]
@@ -66,7 +91,8 @@ def test_hints_do_not_contain_the_solution(course):
 def test_solutions_pass(course, tmp_path):
     """All solutions in one file: no exercise that the checker knows is open, and nothing stands there twice."""
     path = course.write(tmp_path, course.solution_file())
-    assert len(path.read_text("utf-8").splitlines()) <= 350
+    lines = path.read_text("utf-8").splitlines()
+    assert sum(not line.strip().startswith('"""') for line in lines) <= 350
     found = Checker(course, path).check([each for each in course.exercises if not each.experiment])
     assert not found.problem
     assert not found.remarks

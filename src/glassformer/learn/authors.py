@@ -21,9 +21,8 @@ def complaints(course: Course, say: Callable[[str], None]) -> Iterator[str]:
     run = warmed()
     coded = [each for each in course.exercises if each.names]
     for each in coded:
-        for kind, parts in (("stub", course.stubs), ("solution", course.solutions)):
-            if each.id not in parts:
-                yield f"{each.id} has no {kind}: a section under the line `# {each.label}`"
+        if each.id not in course.stubs:
+            yield f"{each.id} has no solution: a section under the line `# {each.label}` with {each.names[0]}"
     for each in coded:
         lines = [line.strip() for line in course.solutions.get(each.id, "").splitlines() if len(line.strip()) > 12]
         if told := [line for line in lines if any(line in hint for hint in each.hints)]:

@@ -1,4 +1,6 @@
-"""What the course consists of: chapters, exercises, their stubs and our solutions, read from a folder of plain files.
+"""What the course consists of: chapters, exercises and our solutions, read from a folder of plain files.
+
+A stub is what our solution begins with: its signature and docstring. What the learner's file begins with, too.
 
 Our own course lies beside this file; `--course FOLDER` names another. Imports no torch.
 """
@@ -22,7 +24,7 @@ OURS = Path(__file__).parent
 FURTHER = "further"
 """The folder in a course with its further pages: a course too, whose file imports from the first one's."""
 HEADING = re.compile(r"^# ([A-Z0-9]+\.\d+) .+$", re.MULTILINE)
-"""The line above an exercise's code in skeleton and solutions."""
+"""The line above an exercise's code in the solutions."""
 
 
 @dataclass(frozen=True)
@@ -143,18 +145,26 @@ class Course:
 
     @cached_property
     def stubs(self) -> dict[str, str]:
-        """From the number of an exercise to its stubs."""
-        return dict(sections(self.folder, "skeleton"))
+        """From the number of an exercise to its stubs; a docstring stands where a name is written first."""
+        told: dict[str, str] = {}
+        found: dict[str, str] = {}
+        for each in self.exercises:
+            text = self.solutions.get(each.id, "")
+            nodes = {getattr(node, "name", ""): node for node in ast.parse(text).body}
+            stubs = [stub(text, nodes[name], each.id, told) for name in each.names if name in nodes]
+            if stubs:
+                found[each.id] = "\n\n".join([f"# {each.label}\n{stubs[0]}", *stubs[1:]])
+        return found
 
     @cached_property
     def solutions(self) -> dict[str, str]:
         """From the number of an exercise to our solution."""
-        return dict(sections(self.folder, "solutions"))
+        return dict(sections(self.folder))
 
     @property
     def head(self) -> str:
         """What stands above the first stub: the imports."""
-        first = files(self.folder, "skeleton")[0].read_text("utf-8")
+        first = files(self.folder)[0].read_text("utf-8")
         return first[: next(iter(HEADING.finditer(first))).start()].rstrip() + "\n"
 
     def solution_file(self, last: str = "") -> str:
@@ -187,18 +197,18 @@ class Course:
         return path.read_text("utf-8")
 
 
-def files(folder: Path, kind: str) -> list[Path]:
-    """Return the files with stubs or solutions: KIND.py, or all of KIND/, in order. Errors: `DataError` for none."""
-    single = folder / f"{kind}.py"
-    found = [single] if single.is_file() else sorted((folder / kind).glob("*.py"))
+def files(folder: Path) -> list[Path]:
+    """Return the files with solutions: solutions.py, or all of solutions/, in order. Errors: `DataError` for none."""
+    single = folder / "solutions.py"
+    found = [single] if single.is_file() else sorted((folder / "solutions").glob("*.py"))
     if not found:
-        raise DataError(f"The course in {folder} has neither {kind}.py nor a folder {kind}/.")
+        raise DataError(f"The course in {folder} has neither solutions.py nor a folder solutions/.")
     return found
 
 
-def sections(folder: Path, kind: str) -> Iterator[tuple[str, str]]:
+def sections(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the number of an exercise and its code. Errors: `DataError` for code that Python cannot read."""
-    for path in files(folder, kind):
+    for path in files(folder):
         text = path.read_text("utf-8")
         try:
             ast.parse(text)
@@ -208,6 +218,30 @@ def sections(folder: Path, kind: str) -> Iterator[tuple[str, str]]:
         for heading, following in zip(found, [*found[1:], None], strict=True):
             end = following.start() if following else len(text)
             yield heading[1], text[heading.start() : end].rstrip() + "\n"
+
+
+def stub(text: str, node: ast.stmt, number: str, told: dict[str, str]) -> str:
+    """Return a function or class of a solution without its bodies, each of which names the exercise instead.
+
+    `told` keeps docstrings by name, for exercises that write a name again. A decorator of torch's is a part of the body.
+    """
+    lines = text.splitlines()
+
+    def without(node: ast.AST, path: str) -> list[str]:
+        assert isinstance(node, ast.FunctionDef | ast.ClassDef)
+        indent = " " * (node.col_offset + 4)
+        kept = [each for each in node.decorator_list if not ast.unparse(each).startswith("torch.")]
+        head = [lines[each.lineno - 1] for each in kept] + lines[node.lineno - 1 : node.body[0].lineno - 1]
+        if text := ast.get_docstring(node):
+            told.setdefault(path, text)
+        head += [f'{indent}"""{told[path]}"""'] if path in told else []
+        if isinstance(node, ast.ClassDef):
+            methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+            return head + [line for each in methods for line in ["", *without(each, f"{path}.{each.name}")]]
+        first = "super().__init__()" if node.name == "__init__" else f'raise NotImplementedError("exercise {number}")'
+        return [*head, indent + first]
+
+    return "\n".join(without(node, getattr(node, "name", ""))) + "\n"
 
 
 def assembled(parts: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ class MultiHeadAttention(nn.Module):
 
 # 2.2 Padding mask
 def padding_mask(lengths, n):
+    """lengths [B] to [B, 1, 1, n], boolean, True at the first `length` places."""
     return (torch.arange(n, device=lengths.device) < lengths[:, None])[:, None, None, :]
 
 
@@ -47,6 +48,8 @@ def attention(q, k, v, mask=None):
 
 # 2.4 Layer norm
 class LayerNorm(nn.Module):
+    """x [..., D] to [..., D]: mean 0 and variance 1 at each position, then weight and bias."""
+
     def __init__(self, d_model, eps=1e-5):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(d_model))
@@ -61,6 +64,8 @@ class LayerNorm(nn.Module):
 
 # 2.5 Embedding
 class TokenEmbedding(nn.Module):
+    """ids [B, T] to [B, T, D]: rows of a learned table, times the root of D."""
+
     def __init__(self, vocab_size, d_model):
         super().__init__()
         self.table = nn.Embedding(vocab_size, d_model)
@@ -73,6 +78,7 @@ class TokenEmbedding(nn.Module):
 
 # 2.6 Sinusoids
 def positional_encoding(length, d_model):
+    """[length, D]: sines in even columns, cosines in odd ones."""
     rates = 10000 ** (-torch.arange(0, d_model, 2) / d_model)
     angles = torch.arange(length)[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :d_model]
@@ -80,6 +86,8 @@ def positional_encoding(length, d_model):
 
 # 2.7 Positions as a module
 class PositionalEncoding(nn.Module):
+    """x [B, T, D] plus the first T rows of the table."""
+
     def __init__(self, d_model, max_len, dropout=0.0):
         super().__init__()
         self.register_buffer("table", positional_encoding(max_len, d_model), persistent=False)
@@ -94,6 +102,8 @@ class PositionalEncoding(nn.Module):
 
 # 2.8 The encoder
 class TokenEncoder(nn.Module):
+    """ids [B, T] to [B, T, D], or to [B, T, n_outputs]."""
+
     def __init__(self, vocab_size, d_model, n_heads, n_layers, d_ff, max_len, n_outputs=None, dropout=0.0):
         super().__init__()
         self.embedding = TokenEmbedding(vocab_size, d_model)
@@ -123,6 +133,7 @@ class EncoderBlock(nn.Module):
 
 # 2.9 Count them
 def predict_parameters(vocab_size, d_model, n_layers, d_ff):
+    """The number of parameters of my TokenEncoder, by arithmetic."""
     D, F = d_model, d_ff
     attention, feed_forward, norm = 4 * (D * D + D), D * F + F + F * D + D, 2 * D
     return vocab_size * D + n_layers * (attention + feed_forward + 2 * norm) + norm

@@ -4,6 +4,8 @@ from torch import nn
 
 # 3.1 The stack
 class TransformerEncoder(nn.Module):
+    """x [B, T, D] to [B, T, D]: the blocks in turn, and a norm at the end."""
+
     def __init__(self, n_layers, d_model, n_heads, d_ff):
         super().__init__()
         self.layers = nn.ModuleList([EncoderBlock(d_model, n_heads, d_ff) for _ in range(n_layers)])
@@ -18,6 +20,7 @@ class TransformerEncoder(nn.Module):
 # 3.2 Does it see order?
 @torch.no_grad()
 def order_gap(model, x, order):
+    """The largest difference between reorder-then-run and run-then-reorder; x [B, T, ...], order [T]."""
     was = model.training
     model.eval()
     gap = (model(x[:, order]) - model(x)[:, order]).abs().max().item()
@@ -27,6 +30,7 @@ def order_gap(model, x, order):
 
 # 3.3 The causal mask
 def causal_mask(n):
+    """[n, n], boolean, True where query (row) may read key (column)."""
     return torch.ones(n, n, dtype=torch.bool).tril()
 
 
@@ -60,6 +64,8 @@ class EncoderBlock(nn.Module):
 
 # 3.5 The decoder block
 class DecoderBlock(nn.Module):
+    """x [B, T, D], memory [B, S, D] to [B, T, D]."""
+
     def __init__(self, d_model, n_heads, d_ff):
         super().__init__()
         self.attention = MultiHeadAttention(d_model, n_heads)
@@ -76,6 +82,7 @@ class DecoderBlock(nn.Module):
 # 3.6 Who notices?
 @torch.no_grad()
 def influence(model, x):
+    """[T, T], boolean: entry (t, s) is True if moving position s changes output t; x [B, T, D]."""
     was = model.training
     model.eval()
     base, T = model(x), x.size(1)

@@ -50,6 +50,7 @@ class DecoderBlock(nn.Module):
 
 # 4.2 A task
 def make_example(symbols, task):
+    """ids [n] to (inputs, targets), each [2n + 1]; task: copy, reverse or sort."""
     answer = {"copy": symbols, "reverse": symbols.flip(0), "sort": symbols.sort().values}[task]
     blanks, blank, separator = torch.zeros_like(symbols), symbols.new_zeros(1), symbols.new_ones(1)
     return torch.cat([symbols, separator, blanks]), torch.cat([blanks, blank, answer])
@@ -57,6 +58,7 @@ def make_example(symbols, task):
 
 # 4.3 The loss
 def cross_entropy(logits, targets, pad_id):
+    """logits [B, T, V], targets [B, T] to the mean over real targets, in nats."""
     logs = logits.log_softmax(-1)
     losses = -logs.gather(-1, targets[..., None])[..., 0]
     real = targets != pad_id
@@ -65,11 +67,13 @@ def cross_entropy(logits, targets, pad_id):
 
 # 4.4 Scores
 def accuracy(logits, targets, pad_id):
+    """logits [B, T, V], targets [B, T] to the share of real targets that are right."""
     real = targets != pad_id
     return ((logits.argmax(-1) == targets) & real).sum() / real.sum().clamp(min=1)
 
 
 def exact_match(logits, targets, pad_id):
+    """logits [B, T, V], targets [B, T] to the share of rows that are right everywhere."""
     real = targets != pad_id
     right = ((logits.argmax(-1) == targets) | ~real).all(-1)
     rows = real.any(-1)
@@ -78,6 +82,7 @@ def exact_match(logits, targets, pad_id):
 
 # 4.5 One update
 def train_step(model, inputs, targets, optimizer, clip=1.0):
+    """One update; gives the loss before it, a float. pad_id is 0."""
     model.train()
     optimizer.zero_grad()
     loss = cross_entropy(model(inputs), targets, pad_id=0)
@@ -90,6 +95,7 @@ def train_step(model, inputs, targets, optimizer, clip=1.0):
 # 4.6 Evaluate
 @torch.no_grad()
 def evaluate(model, batches):
+    """{"loss", "accuracy", "exact_match"} over batches of (inputs, targets)."""
     was = model.training
     model.eval()
     loss = right = tokens = exact = rows = 0
@@ -110,6 +116,7 @@ def evaluate(model, batches):
 # 4.7 Look inside
 @torch.no_grad()
 def attention_maps(model, ids, mask=None):
+    """A list of weights [B, H, T, S], one for each layer."""
     was = model.training
     model.eval()
     model(ids, mask)
@@ -119,6 +126,7 @@ def attention_maps(model, ids, mask=None):
 
 # 4.8 What does a head do?
 def head_score(weights, keys):
+    """weights [B, H, T, S], keys [T] (-1: no prediction) to [H]."""
     rows = (keys >= 0).nonzero()[:, 0]
     on_keys = weights[..., rows, keys[rows]].mean((0, 2))
     chance = 1 / weights.size(-1)

@@ -4,6 +4,7 @@ from torch import nn
 
 # 5.1 A batch
 def pad_batch(rows, pad_id=0):
+    """Lists of ids to (ids [B, T], lengths [B])."""
     lengths = torch.tensor([len(row) for row in rows])
     ids = torch.full((len(rows), int(lengths.max())), pad_id)
     for i, row in enumerate(rows):
@@ -13,12 +14,15 @@ def pad_batch(rows, pad_id=0):
 
 # 5.2 Teacher forcing
 def shift_right(labels, start_id):
+    """labels [B, T] to what the decoder reads, [B, T]."""
     start = torch.full_like(labels[:, :1], start_id)
     return torch.cat([start, labels[:, :-1]], dim=1)
 
 
 # 5.3 The transformer
 class Transformer(nn.Module):
+    """source [B, S], target [B, T] to logits [B, T, target_vocab]."""
+
     def __init__(self, source_vocab, target_vocab, d_model, n_heads, n_layers, d_ff, max_len, dropout=0.0):
         super().__init__()
         self.encoder = TokenEncoder(source_vocab, d_model, n_heads, n_layers, d_ff, max_len, dropout=dropout)
@@ -70,6 +74,7 @@ class Transformer(nn.Module):
 
 # 5.5 A good start
 def init_weights(model):
+    """Draws the start values of all matrices, in place."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
@@ -81,6 +86,7 @@ def init_weights(model):
 # 5.6 Write
 @torch.no_grad()
 def greedy_translate(model, source, bos_id, eos_id, max_new_tokens):
+    """source [1, S] to what was written, [1, n], bos_id first."""
     was = model.training
     model.eval()
     target = torch.full((1, 1), bos_id)

@@ -1,4 +1,4 @@
-"""Ours of the further pages."""
+"""What lies beyond the chapters, on my own parts."""
 
 import math
 from contextlib import contextmanager
@@ -9,11 +9,14 @@ from torch import nn
 
 # F1.1 Shift the labels
 def shift_labels(tokens):
+    """tokens [B, T] to (inputs, labels), each [B, T-1]."""
     return tokens[:, :-1], tokens[:, 1:]
 
 
 # F1.2 The language model
 class LanguageModel(nn.Module):
+    """ids [B, T] to logits [B, T, vocab_size]."""
+
     def __init__(self, vocab_size, d_model, n_heads, n_layers, max_len, dropout=0.0):
         super().__init__()
         self.embedding = TokenEmbedding(vocab_size, d_model)
@@ -33,6 +36,7 @@ class LanguageModel(nn.Module):
 # F1.3 Let it write
 @torch.no_grad()
 def greedy_decode(model, prompt, eos_id, max_new_tokens):
+    """prompt [1, T] to the prompt and what follows, [1, n]."""
     was = model.training
     model.eval()
     tokens = prompt
@@ -65,6 +69,8 @@ class CachedBlock(nn.Module):
 
 
 class CachedLanguageModel(nn.Module):
+    """ids [B, T], and a cache of those before, to (logits [B, T, vocab_size], cache)."""
+
     def __init__(self, vocab_size, d_model, n_heads, n_layers, max_len, dropout=0.0):
         super().__init__()
         self.embedding = TokenEmbedding(vocab_size, d_model)
@@ -89,6 +95,7 @@ class CachedLanguageModel(nn.Module):
 
 # F3.1 Rotate
 def apply_rotary(x, positions):
+    """x [B, H, T, K], positions [T] to x rotated by its positions."""
     K = x.size(-1)
     rates = 10000 ** (-torch.arange(0, K, 2, dtype=x.dtype, device=x.device) / K)
     angles = positions[:, None] * rates
@@ -99,6 +106,7 @@ def apply_rotary(x, positions):
 
 # F3.2 A bias for distance
 def alibi_bias(n_heads, length):
+    """What is added to the scores, [H, T, T]."""
     slopes = 2 ** (-8 * torch.arange(1, n_heads + 1) / n_heads)
     back = torch.arange(length)[:, None] - torch.arange(length)
     return -slopes[:, None, None] * back.clamp(min=0)
@@ -106,12 +114,14 @@ def alibi_bias(n_heads, length):
 
 # F4.1 A window
 def window_mask(n, window):
+    """Boolean [n, n], True where a query may read."""
     back = torch.arange(n)[:, None] - torch.arange(n)
     return (back >= 0) & (back < window)
 
 
 # F4.2 Linear attention
 def linear_attention(q, k, v):
+    """q, k, v [B, H, T, K] to [B, H, T, K], causal, without a table of T by T."""
     q, k = (nn.functional.elu(each) + 1 for each in (q, k))
     memory = torch.einsum("bhtk,bhtv->bhtkv", k, v).cumsum(2)
     answer = torch.einsum("bhtk,bhtkv->bhtv", q, memory)
@@ -120,6 +130,7 @@ def linear_attention(q, k, v):
 
 # F5.1 In blocks
 def blockwise_attention(q, k, v, block):
+    """q, k, v [B, H, T, K] to [B, H, T, K], with tables of at most `block` keys."""
     most = torch.full_like(q[..., :1], float("-inf"))
     total, summed = torch.zeros_like(most), torch.zeros_like(q)
     for begin in range(0, k.size(-2), block):
@@ -151,11 +162,13 @@ class Again(torch.autograd.Function):
 
 
 def recomputed(block, x):
+    """block(x); what the block makes inside is made again in the backward pass."""
     return Again.apply(block, x, *block.parameters())
 
 
 # F6.2 Half of the bits
 def train_step_bf16(model, inputs, targets, optimizer):
+    """One update whose maps run in bfloat16; gives the loss, a float. pad_id is 0."""
     model.train()
     optimizer.zero_grad()
     with torch.autocast(inputs.device.type, dtype=torch.bfloat16):
@@ -168,11 +181,14 @@ def train_step_bf16(model, inputs, targets, optimizer):
 
 # F7.1 The mean of a text
 def mean_pool(x, keep):
+    """x [B, T, D], keep [B, T] to the mean over real tokens, [B, D]."""
     return (x * keep[..., None]).sum(1) / keep.sum(1, keepdim=True)
 
 
 # F7.2 A classifier
 class Classifier(nn.Module):
+    """ids [B, T], lengths [B] to logits [B, n_labels]; encoder(ids, mask) gives [B, T, encoder.d_model]."""
+
     def __init__(self, encoder, n_labels):
         super().__init__()
         self.encoder, self.head = encoder, nn.Linear(encoder.d_model, n_labels)
@@ -184,6 +200,8 @@ class Classifier(nn.Module):
 
 # F8.1 States
 class StateEncoder(nn.Module):
+    """states [B, T, n_features] to [B, T, d_model]."""
+
     def __init__(self, n_features, d_model):
         super().__init__()
         self.map = nn.Linear(n_features, d_model)
@@ -191,6 +209,8 @@ class StateEncoder(nn.Module):
         self.register_buffer("std", torch.ones(n_features))
 
     def fit(self, mean, std):
+        """Keep the scale of the training data, [n_features] each."""
+        """Keep the scale of the training data, [n_features] each."""
         self.mean.copy_(mean)
         self.std.copy_(torch.where(std > 0, std, 1.0))
 
@@ -200,6 +220,7 @@ class StateEncoder(nn.Module):
 
 # F9.1 What is still to come
 def returns_to_go(rewards, ends):
+    """rewards [T], ends [T] (True at an episode's last step) to the rewards still to come, [T]."""
     ahead, found = 0.0, torch.zeros_like(rewards)
     for t in reversed(range(len(rewards))):
         ahead = rewards[t] + (0.0 if ends[t] else ahead)
@@ -209,16 +230,19 @@ def returns_to_go(rewards, ends):
 
 # F9.2 Three in a row
 def interleave(returns, states, actions):
+    """[B, T, D] each to [B, 3T, D]: return, state, action, step by step."""
     return torch.stack([returns, states, actions], dim=2).flatten(1, 2)
 
 
 # F11.1 Which place is it?
 def position_ids(keep):
+    """keep [B, T] boolean, True at real tokens, to their positions [B, T]."""
     return (keep.long().cumsum(-1) - 1).clamp(min=0)
 
 
 # F11.2 Several texts in a row
 def document_mask(documents):
+    """documents [B, n] to a boolean mask [B, n, n], True where a query may read."""
     n = documents.size(1)
     causal = torch.ones(n, n, dtype=torch.bool, device=documents.device).tril()
     return (documents[:, :, None] == documents[:, None, :]) & causal
@@ -227,6 +251,7 @@ def document_mask(documents):
 # F13.1 Without one head
 @contextmanager
 def ablated(model, layer, head):
+    """A context in which head `head` of the attention number `layer` adds nothing."""
     part = [each for each in model.modules() if type(each).__name__ == "MultiHeadAttention"][layer]
     width = part.output.in_features // part.n_heads
 
