@@ -281,7 +281,7 @@ def test_so_does_a_generator_that_is_left_early(case: Case, threads: None, name:
 GIVEN_BACK = {
     "base/runtime.py": "`choose_threads` itself, and what gives them back",
     "cli/": "a command has its process for itself",
-    "learn/child.py": "a process of its own",
+    "learn/judge.py": "a process of its own",
     "proof/check/examine.py": "a process of its own",
     "train/run/session.py: _runtime": "`start` and `resume`, which call it, give them back",
 }

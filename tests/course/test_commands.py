@@ -10,8 +10,7 @@ import pytest
 
 from glassformer import learn
 from glassformer.cli.main import main
-from glassformer.learn.course import read_course
-from glassformer.learn.quiz import questions
+from glassformer.learn.course import questions, read_course
 
 COURSE = read_course()
 

@@ -11,9 +11,8 @@ import pytest
 from glassformer.base.errors import DataError
 from glassformer.learn import finish
 from glassformer.learn.carry import CLOSE, SIZES, Learner, compare, read
-from glassformer.learn.checking import Checked
 from glassformer.learn.course import read_course
-from glassformer.learn.verdict import Verdict
+from glassformer.learn.report import Checked, Verdict
 from glassformer.learn.workspace import Workspace
 from glassformer.proof.check.calling import scramble
 from glassformer.proof.check.examine import load

@@ -15,11 +15,20 @@ from glassformer.cli.arguments import Arguments
 from glassformer.cli.check import seconds
 from glassformer.cli.help import width
 from glassformer.learn.browser import write_page
-from glassformer.learn.checking import LIMIT, Checked, Checker, in_new_process, warmed
+from glassformer.learn.checking import LIMIT, Checker, in_new_process, warmed
 from glassformer.learn.course import FURTHER, OURS, read_course
-from glassformer.learn.grade import as_csv, grades
 from glassformer.learn.pages import section, whole, write_notebook
-from glassformer.learn.report import as_json, counted, following, listing, minutes_told, share_done, verdict_lines
+from glassformer.learn.report import (
+    Checked,
+    as_json,
+    counted,
+    following,
+    listing,
+    minutes_told,
+    share_done,
+    verdict_lines,
+)
+from glassformer.learn.teaching import as_csv, grades
 from glassformer.learn.workspace import Workspace, workspace
 
 ACTIONS = (
@@ -45,7 +54,7 @@ def run(arguments: Arguments) -> int:
     given = options.get("course", arguments.target if action == "test" else None)
     course = read_course(Path(given).resolve() if given else OURS)
     if action == "test":
-        from glassformer.learn.authors import complaints
+        from glassformer.learn.teaching import complaints
 
         found = list(complaints(course, say=say))
         print(*found, f"{course.title}: {len(found) or 'no'} complaints.", sep="\n")
@@ -277,7 +286,7 @@ def grade(place: Workspace, arguments: Arguments) -> int:
 
 def quiz(place: Workspace, arguments: Arguments) -> int:
     """Ask the 20 questions."""
-    from glassformer.learn.quiz import questions
+    from glassformer.learn.course import questions
 
     right = 0
     every = questions(place.course)

@@ -18,8 +18,8 @@ from glassformer import __version__
 from glassformer.base.errors import GlassformerError
 from glassformer.learn.course import Exercise, read_course
 from glassformer.learn.report import Shown, Status, verdict_shown
-from glassformer.learn.source import read_source, replace, source_of
-from glassformer.learn.workspace import Workspace, definition, workspace
+from glassformer.learn.source import definition, read_source, replace, source_of
+from glassformer.learn.workspace import Workspace, workspace
 
 if TYPE_CHECKING:
     from glassformer.lens.shapes import Shapes

@@ -12,38 +12,21 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from glassformer.base.errors import DataError
 from glassformer.learn.course import Course, Exercise
 from glassformer.learn.experiments import judged
+from glassformer.learn.report import Checked, Verdict, absent
 from glassformer.learn.source import Source, read_source
-from glassformer.learn.verdict import Verdict, absent
 from glassformer.proof.check.file import hanging, run_child
 
 LIMIT = 60.0
 """Seconds for all of a learner's code. Starting Python and torch does not count."""
 
 Run = Callable[[list[str], float], int | None]
-"""Does the work of child.py for these words; the exit code, or None if it had to be killed."""
-
-
-@dataclass
-class Checked:
-    """What was found of a learner's file: why it cannot be run, or a verdict for each exercise; and remarks."""
-
-    path: Path
-    problem: str = ""
-    verdicts: dict[str, Verdict] = field(default_factory=dict[str, Verdict])
-    remarks: list[str] = field(default_factory=list[str])
-    seconds: float = 0.0
-
-    @property
-    def exit_code(self) -> int:
-        """Return 2 if the file cannot be run, 3 if an exercise is not done, else 0."""
-        return 2 if self.problem else 0 if all(each.done for each in self.verdicts.values()) else 3
+"""Does the work of judge.py for these words; the exit code, or None if it had to be killed."""
 
 
 class Checker:
@@ -117,14 +100,14 @@ class Checker:
 
 def in_new_process(words: list[str], limit: float) -> int | None:
     """Do the work in a new Python, which takes seconds to start."""
-    return run_child(words, limit, "glassformer.learn.child")
+    return run_child(words, limit, "glassformer.learn.judge")
 
 
 def warmed() -> Run:
     """Return a way to do the work that imports torch once, here, and forks for each check, where that can be done."""
     if not hasattr(os, "fork"):
         return in_new_process
-    from glassformer.learn import child
+    from glassformer.learn import judge
 
     def forked(words: list[str], limit: float) -> int | None:
         process = os.fork()
@@ -135,7 +118,7 @@ def warmed() -> Run:
                 void = os.open(os.devnull, os.O_RDWR)
                 for stream in range(3):
                     os.dup2(void, stream)
-                child.main(words)
+                judge.main(words)
                 code = 0
             os._exit(code)
         return waited(process, limit)

@@ -12,12 +12,14 @@ import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.registry import suggestion
+from glassformer.learn.source import begins
 
 OURS = Path(__file__).parent
 """The folder of the course that comes with the package."""
@@ -223,7 +225,7 @@ def sections(folder: Path) -> Iterator[tuple[str, str]]:
 def stub(text: str, node: ast.stmt, number: str, told: dict[str, str]) -> str:
     """Return a function or class of a solution without its bodies, each of which names the exercise instead.
 
-    `told` keeps docstrings by name, for exercises that write a name again. A decorator of torch's is a part of the body.
+    `told` keeps docstrings by name, for exercises that write a name again. A decorator of torch's belongs to the body.
     """
     lines = text.splitlines()
 
@@ -231,7 +233,7 @@ def stub(text: str, node: ast.stmt, number: str, told: dict[str, str]) -> str:
         assert isinstance(node, ast.FunctionDef | ast.ClassDef)
         indent = " " * (node.col_offset + 4)
         kept = [each for each in node.decorator_list if not ast.unparse(each).startswith("torch.")]
-        head = [lines[each.lineno - 1] for each in kept] + lines[node.lineno - 1 : node.body[0].lineno - 1]
+        head = [lines[each.lineno - 1] for each in kept] + lines[node.lineno - 1 : begins(node.body[0]) - 1]
         if text := ast.get_docstring(node):
             told.setdefault(path, text)
         head += [f'{indent}"""{told[path]}"""'] if path in told else []
@@ -250,9 +252,7 @@ def assembled(parts: Sequence[str]) -> str:
     for part in parts:
         lines = part.splitlines()
         for node in ast.parse(part).body:
-            name = getattr(node, "name", f"line {len(place)}")
-            start = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-            place[name] = "\n".join(lines[start - 1 : node.end_lineno])
+            place[getattr(node, "name", f"line {len(place)}")] = "\n".join(lines[begins(node) - 1 : node.end_lineno])
     return "".join(f"\n\n{text}\n" for text in place.values())
 
 
@@ -313,3 +313,52 @@ def unsound(exercises: Sequence[Exercise], chapters: set[str]) -> Iterator[str]:
         if not each.names and not each.experiment:
             yield f"{each.id} has no names"
         seen.add(each.id)
+
+
+# --- the quiz: questions that the chapters answer
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question, the answer that is shown, the words that one must hold, and the step of the course."""
+
+    question: str
+    answer: str
+    accept: tuple[str, ...]
+    """Answers that count; with `all_of`, words of which each must be there."""
+    source: str
+    all_of: bool = False
+
+    def judged(self, given: str) -> bool:
+        """Whether an answer counts. Spaces, case, a full stop and thousands' commas do not matter."""
+        text = plain(given)
+        if self.all_of:
+            return all(re.search(each, text) is not None for each in self.accept)
+        return text in map(plain, self.accept) or any(equal(text, plain(each)) for each in self.accept)
+
+
+def plain(text: str) -> str:
+    """Return a text in lower case, without spaces at the ends, full stop, brackets and thousands' commas."""
+    text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text.strip().lower().rstrip(".%"))
+    return re.sub(r"[\s\[\](),]+", " ", text).strip()
+
+
+def equal(text: str, other: str) -> bool:
+    """Whether two texts are the same number.
+
+    >>> equal("1/2", "0.5"), equal("half", "0.5")
+    (True, False)
+    """
+    try:
+        return Fraction(text) == Fraction(other)
+    except (ValueError, ZeroDivisionError):
+        return False
+
+
+def questions(course: Course) -> list[Question]:
+    """Return the questions of a course. Errors: `DataError` if it has none."""
+    path = course.folder / "quiz.toml"
+    if not path.is_file():
+        raise DataError(f"This course has no quiz: {path} is missing.")
+    rows: list[dict[str, Any]] = tomllib.loads(path.read_text("utf-8"))["question"]
+    return [Question(accept=tuple(row.pop("accept")), **row) for row in rows]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.base.errors import GlassformerError
 from glassformer.learn.course import Exercise
-from glassformer.learn.verdict import Verdict
+from glassformer.learn.report import Verdict
 from glassformer.store.files import read_json
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ import torch
 from glassformer.base.errors import DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.learn.carry import CLOSE, SIZES, Learner, Reading, compare, read
-from glassformer.learn.checking import Checked
 from glassformer.learn.experiments import GRADUATION
-from glassformer.learn.report import minutes_told
+from glassformer.learn.report import Checked, minutes_told
 from glassformer.learn.workspace import Workspace
 from glassformer.lens.picture import Picture, cross_attention_picture
 from glassformer.nn.transformer import Transformer
@@ -163,7 +162,7 @@ def learned(kind: Any, reading: Reading, task: str, say: Say) -> Trained:
     training = replace(recipe.training, steps=STEPS, learning_rate=3e-3, precision="float32")
     recipe = replace(recipe, training=training, optimizer=replace(recipe.optimizer, name="adamw"))
     data = prepare(recipe)
-    recipe, tokenizers = data.recipe, data.tokenizers
+    recipe, tokenizers = cast(Recipe, data.recipe), data.tokenizers
     sizes = {
         "source_vocab": tokenizers.source.vocab_size, "target_vocab": tokenizers.target.vocab_size,
         "d_model": recipe.model.d_model, "n_heads": recipe.model.n_heads, "n_layers": 2, "d_ff": recipe.model.d_ff,

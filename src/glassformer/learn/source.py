@@ -169,14 +169,24 @@ def replace(source: Source, backups: Path, name: str, text: str) -> None:
         append(source.path, backups, f"\n\n{text}")
         return
     lines = source.text.splitlines(keepends=True)
-    start = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
     end = "\r\n" if b"\r\n" in source.data else "\n"
     new = text.rstrip("\n").replace("\n", end) + end
-    whole = "".join([*lines[: start - 1], new, *lines[node.end_lineno :]])
+    whole = "".join([*lines[: begins(node) - 1], new, *lines[node.end_lineno :]])
     back_up(source.path, backups)
     if read_source(source.path).data != source.data:
         raise DataError(f"{source.path} was saved meanwhile, so nothing was changed. Try again.")
     write_bytes(source.path, whole.encode("utf-8"))
+
+
+def definition(text: str, name: str) -> str:
+    """Return the text of one function or class in `text`, or "" if it is not there."""
+    node = source_of(text).definitions.get(name)
+    return "" if node is None else "\n".join(text.splitlines()[begins(node) - 1 : node.end_lineno]) + "\n"
+
+
+def begins(node: ast.stmt) -> int:
+    """Return the line in which a statement begins, with its decorators."""
+    return min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
 
 
 def back_up(path: Path, backups: Path) -> None:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from glassformer.learn.checking import Checked, Checker
+from glassformer.learn.checking import Checker
 from glassformer.learn.course import Exercise
-from glassformer.learn.report import STATES, following, minutes_told, verdict_lines
+from glassformer.learn.report import STATES, Checked, following, minutes_told, verdict_lines
 from glassformer.learn.workspace import Workspace
 from glassformer.proof.check.property import wrapped
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from glassformer.base.errors import DataError, GlassformerError
 from glassformer.learn.course import Course, Exercise
-from glassformer.learn.source import append, read_source, replace, source_of
+from glassformer.learn.source import append, definition, read_source, replace, source_of
 from glassformer.store.files import read_json, write_text_atomically
 
 HIDDEN = ".learn"
@@ -146,16 +146,6 @@ def workspace(course: Course, into: Path | None = None) -> Workspace:
         return Workspace(course, into)
     here = Workspace(course, Path())
     return here if here.begun or any(each.is_file() for each in here.files) else Workspace(course, Path("course"))
-
-
-def definition(text: str, name: str) -> str:
-    """Return the text of one function or class in `text`, or "" if it is not there."""
-    source = source_of(text)
-    node = source.definitions.get(name)
-    if node is None:
-        return ""
-    start = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-    return "\n".join(text.splitlines()[start - 1 : node.end_lineno]) + "\n"
 
 
 def imports(head: str, names: set[str]) -> str:
