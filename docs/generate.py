@@ -20,9 +20,8 @@ import glassformer
 from glassformer.cli.help import EXITS, flag_line, verb_help
 from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import COMMON, SECTIONS, VERBS
-from glassformer.learn.course import Course, read_course
+from glassformer.learn.course import Course, questions, read_course
 from glassformer.learn.pages import as_notebook
-from glassformer.learn.quiz import questions
 from glassformer.proof.check.examine import SUBJECTS
 from glassformer.proof.check.file import DOCUMENTED
 from glassformer.proof.check.property import Mistake, Subject
