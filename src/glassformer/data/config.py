@@ -1,11 +1,15 @@
 """The settings of the data: what to learn from, and how text becomes token ids. Imports no torch."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false
+# A row does not know the class of the config that it looks at.
+
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
+from glassformer.base.contradictions import Contradiction, differs, refuse
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup, suggestion
 from glassformer.base.settings import Rule, check, setting
@@ -108,7 +112,7 @@ class DataConfig:
     """Shortest source of copy, reverse and sort, in symbols."""
     max_length: int = setting(8, 1, MOST_SYMBOLS)
     """Longest source of copy, reverse and sort, in symbols; equal to `min_length`, there is no padding."""
-    layout: str = PAIRED
+    layout: str = setting(PAIRED, known=LAYOUTS)
     """"encoder-decoder"; "encoder": [source, <sep>, blanks], blanks filled at once; "label": one label per text;
     running text: as the objective needs; other tasks: their own, as "actions" of trajectories."""
     train_size: int = setting(100_000, 1, MOST_PAIRS["train_size"])
@@ -132,13 +136,13 @@ class DataConfig:
     """Context length: tokens, or steps of an episode, that the model reads at once."""
     stride: int | None = setting(None, 1)
     """Tokens from one evaluation window to the next; unset: `window`. Smaller: more context for each token."""
-    order: str = "random"
+    order: str = setting(ORDERS[0], known=ORDERS)
     """Training windows at "random" positions, or "sequential", one after the other."""
     documents: bool | None = None
     """Put each document between <bos> and <eos>; off: one running text. Unset: on if there are several documents."""
     document_mask: bool = False
     """Attention never crosses the boundary of a document."""
-    objective: str = next(iter(OBJECTIVES))
+    objective: str = setting(next(iter(OBJECTIVES)), known=OBJECTIVES)
     """next_token or prefix (layout decoder); masked (layout masked); T5's spans or BART's noise (encoder-decoder)."""
     mask_share: float = setting(0.15, above=0, below=1, advice="0.1")
     """Fraction of the tokens that masked, spans and noise take out; BERT and T5: 0.15, BART: 0.3."""
@@ -155,21 +159,15 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         check(self, "data")
-        kind = kind_of(self.task)
-        if self.layout not in LAYOUTS:
-            raise ConfigError(f"data.layout={self.layout!r} is not known. {suggestion(self.layout, LAYOUTS)}")
-        for name, its in KINDS.items():
-            if its.layouts and (its is kind) != (self.layout in its.layouts):
-                raise ConfigError(
-                    f"data.task={name!r} and data.layout={' or '.join(map(repr, its.layouts))} only work together; got "
-                    f"data.task={self.task!r} and data.layout={self.layout!r}. Set both, or neither."
-                )
-        check_names(self)
-        check_files(self)
-        self._check_use()
-        self._check_sizes()
-        check_text(self)
-        check_trajectories(self)
+        kind_of(self.task)
+        refuse(self, NAMES, "data")
+        if self.task == TEXT:
+            Rule(2, MOST_WINDOW).check("data.window", self.window, 256, whole=True)
+        if self.task == TRAJECTORIES:
+            Rule(most=MOST_STEPS).check("data.window", self.window, 256, whole=True)
+            for name in MOST_PAIRS:
+                Rule(most=MOST_EPISODES).check(f"data.{name}", getattr(self, name), 1, whole=True)
+        refuse(self, DATA, "data")
 
     @property
     def kind(self) -> Kind:
@@ -206,36 +204,6 @@ class DataConfig:
             f"or data.{split}_source and data.{split}_target to two parallel files, or data.task to a synthetic task."
         )
 
-    def _check_use(self) -> None:
-        """Refuse a setting that the task would silently ignore; a switch that is off asks for nothing."""
-        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
-        given = [name for name, (value, default) in values.items() if value != default and value is not False]
-        for name in sorted({*unused(self.kind)} & {*given}):
-            raise ConfigError(
-                f"data.{name} belongs to {readers(name)}; got data.{name}={getattr(self, name)!r} with "
-                f"data.task={self.task!r}, which does not use it. Remove data.{name}."
-            )
-
-    def _check_sizes(self) -> None:
-        if self.max_length < self.min_length:
-            raise ConfigError(
-                f"data.max_length ({self.max_length}) must not be below data.min_length ({self.min_length}). "
-                f"Set data.max_length to at least {self.min_length}."
-            )
-        if self.task in EQUAL_LENGTHS:
-            self._check_symbols()
-
-    def _check_symbols(self) -> None:
-        """Refuse sources that are together more than a machine holds, though number and length are within bounds."""
-        for name in MOST_PAIRS:
-            size = getattr(self, name)
-            if size * self.max_length > MOST_SYMBOLS:
-                raise ConfigError(
-                    f"data.{name} ({size}) times data.max_length ({self.max_length}), the symbols that a task may have "
-                    f"to write, must be at most {MOST_SYMBOLS}; got {size * self.max_length}. "
-                    f"Try {name}={max(1, MOST_SYMBOLS // self.max_length)}."
-                )
-
 
 def names_file(kind: object) -> bool:
     """Whether a kind of tokenizer is the path of a file: it ends with .json or has a slash."""
@@ -265,16 +233,7 @@ class TokenizerConfig:
         for name, kind in (("kind", self.kind), ("source_kind", self.source_kind)):
             if kind is not None and not names_file(kind):
                 lookup(TOKENIZERS, kind, f"tokenizer.{name}")
-        if self.source_kind is not None and self.shared and self.source_kind != self.kind:
-            raise ConfigError(
-                f"A shared vocabulary has one kind, but tokenizer.source_kind is {self.source_kind!r} and "
-                f"tokenizer.kind is {self.kind!r}. Set tokenizer.shared = false, or make the two kinds equal."
-            )
-        if self.min_count > 1 and not {"word", "character"} & {self.kind, self.source_kind}:
-            raise ConfigError(
-                f"tokenizer.min_count ({self.min_count}) drops rare words or characters, but tokenizer.kind is "
-                f"{self.kind!r}, which does not use it. Set min_count=1, or tokenizer.kind = 'word'."
-            )
+        refuse(self, TOKENIZER, "tokenizer")
         for kind in [each for each in (self.kind, self.source_kind) if each in TOKENIZERS]:
             if self.vocab_size < (least := TOKENIZERS[kind].least_vocab_size):
                 raise ConfigError(
@@ -282,47 +241,6 @@ class TokenizerConfig:
                     f"the bytes and the 6 special tokens. Set tokenizer.vocab_size to at least {least}, or use "
                     "tokenizer.kind = 'byte'."
                 )
-
-
-# Check the files that a data config names: none for tasks that read none, and one way to name those of a split.
-
-
-def check_names(config: DataConfig) -> None:
-    """Refuse empty names: an empty path is the current folder, and no column has an empty name."""
-    files = [name for split in SPLITS for name in (split, f"{split}_source", f"{split}_target", TEXTS[split])]
-    columns = ("text_column", "label_column", "source_field", "target_field")
-    whats = dict.fromkeys(files, "file") | dict.fromkeys(columns, "column") | {"field": "field"}
-    for name in [name for name in whats if getattr(config, name) == ""]:
-        raise ConfigError(f"data.{name} must name a {whats[name]}; got ''. Give a name, or remove data.{name}.")
-
-
-def check_files(config: DataConfig) -> None:
-    """Refuse files that the task does not read, and two ways to name those of one split."""
-    for split in SPLITS:
-        tsv, source, target = config.files(split)
-        given = [f"data.{name}" for name, path in named(split, tsv, source, target) if path is not None]
-        if given and config.task == TEXT:
-            raise ConfigError(
-                f"data.task={TEXT!r} reads running text and no pairs, but {given[0]} is set. Set "
-                f"data.{TEXTS[split]} to the text instead, or data.task to {PAIRS!r}."
-            )
-        if given and not config.kind.files:
-            raise ConfigError(
-                f"data.task={config.task!r} makes its own pairs and reads no files, but {given[0]} is set. "
-                f"Remove {given[0]}, or set data.task = {PAIRS!r}."
-            )
-        if config.kind.files == 1 and (source or target):
-            raise ConfigError(
-                f"data.task={config.task!r} reads one file per split, but {given[0]} is set. Set data.{split} instead."
-            )
-        if tsv is not None and len(given) > 1:
-            raise ConfigError(
-                f"The {split} pairs come from one file or from two, but {' and '.join(given)} are set. "
-                f"Keep data.{split} (one file with TABs), or both data.{split}_source and data.{split}_target."
-            )
-        if (source is None) != (target is None):
-            missing = f"data.{split}_source" if source is None else f"data.{split}_target"
-            raise ConfigError(f"Parallel files come in pairs: {given[0]} is set, {missing} is not. Set {missing}.")
 
 
 def refuse_missing(config: DataConfig) -> None:
@@ -338,98 +256,217 @@ def refuse_missing(config: DataConfig) -> None:
                 continue
 
 
-def named(split: str, tsv: str | None, source: str | None, target: str | None) -> list[tuple[str, str | None]]:
-    """The settings that may name the files of a split, and what each names."""
-    return [(split, tsv), (f"{split}_source", source), (f"{split}_target", target)]
+# What contradicts what. A row sees a config by the names of its settings.
 
 
-# Check the settings of running text, each by itself and together.
+def has(c: DataConfig, name: str) -> bool:
+    """Whether a setting asks for something; a switch that is off does not."""
+    return differs(c, name) and getattr(c, name) is not False
 
 
-def check_text(config: DataConfig) -> None:
-    """Refuse impossible settings. Errors: `ConfigError` naming the setting and the way out."""
-    if config.task != TEXT:
-        if config.layout in TEXT_LAYOUTS:
-            raise ConfigError(
-                f"data.layout={config.layout!r} is for running text; got data.task={config.task!r}. "
-                f"Set data.task={TEXT!r}, or choose another layout."
-            )
-        return
-    needed = lookup(OBJECTIVES, config.objective, "data.objective")
-    if config.layout != needed:
-        raise ConfigError(
-            f"data.objective={config.objective!r} needs data.layout={needed!r}; got {config.layout!r}. "
-            f"Set data.layout={needed!r}, or choose another data.objective."
+def of_split(c: DataConfig, split: str) -> list[str]:
+    """The settings that name the files of a split."""
+    return [name for name in files_of(split) if getattr(c, name) is not None]
+
+
+def files_of(split: str) -> tuple[str, str, str]:
+    """The settings that may name the files of a split: one with pairs, or one for each side."""
+    return split, f"{split}_source", f"{split}_target"
+
+
+NAMES = (
+    *(
+        Contradiction(
+            ("task", "layout"),
+            lambda c, its=its: (its is c.kind) != (c.layout in its.layouts),
+            f"{{at}}task={name!r} and {{at}}layout={' or '.join(map(repr, its.layouts))} only work together",
+            "Set both, or neither.",
         )
-    lookup(dict.fromkeys(ORDERS), config.order, "data.order")
-    check_numbers(config)
-    check_documents(config)
-    check_corruption(config)
-
-
-def check_numbers(config: DataConfig) -> None:
-    """Refuse sizes and shares outside their bounds."""
-    Rule(2, MOST_WINDOW).check("data.window", config.window, 256, whole=True)
-    if config.stride is not None and config.stride > config.window:
-        raise ConfigError(
-            f"data.stride must be at most data.window ({config.window}), or tokens between two windows would never be "
-            f"scored; got {config.stride}. Try stride={config.window}."
+        for name, its in KINDS.items()
+        if its.layouts
+    ),
+    *(
+        Contradiction(
+            (name,),
+            lambda c, name=name: getattr(c, name) == "",  # an empty path would be the current folder
+            f"{{at}}{name} must name {what}",
+            f"Give a name, or remove {{at}}{name}.",
         )
-    has_spans = config.objective in CORRUPTIONS["mean_span"]  # otherwise its default may exceed a window
-    if has_spans and not (1 <= config.mean_span <= config.window and math.isfinite(config.mean_span)):
-        raise ConfigError(
-            f"data.mean_span must be from 1 to data.window ({config.window}) tokens; got {config.mean_span}. "
-            f"Try mean_span={min(3, config.window)}."
+        for what, names in {
+            "a file": [name for split in SPLITS for name in (*files_of(split), TEXTS[split])],
+            "a column": ("text_column", "label_column", "source_field", "target_field"),
+            "a field": ("field",),
+            "an environment": ("environment",),
+        }.items()
+        for name in names
+    ),
+)
+"""What names nothing, and layouts of other tasks."""
+FILES = (
+    *(
+        Contradiction(
+            (name,),
+            lambda c, name=name: getattr(c, name) is not None and c.task == TEXT,
+            f"{{at}}task={TEXT!r} reads running text and no pairs, but {{at}}{name} is set",
+            f"Set {{at}}{TEXTS[split]} to the text instead, or {{at}}task to {PAIRS!r}.",
         )
-
-
-def check_documents(config: DataConfig) -> None:
-    """Refuse a document mask if the text or the layout has none."""
-    if not config.document_mask:
-        return
-    if config.documents is False:
-        raise ConfigError(
-            "data.document_mask keeps attention inside each document, but data.documents=False joins all documents "
-            "into one text. Set documents=True, or document_mask=False."
+        for split in SPLITS
+        for name in files_of(split)
+    ),
+    *(
+        Contradiction(
+            (name,),
+            lambda c, name=name: getattr(c, name) is not None and not c.kind.files,
+            f"{{at}}task={{c.task!r}} makes its own pairs and reads no files, but {{at}}{name} is set",
+            f"Remove {{at}}{name}, or set {{at}}task = {PAIRS!r}.",
         )
-    if config.layout not in TEXT_LAYOUTS:
-        raise ConfigError(
-            f"data.document_mask is only for the layouts {' and '.join(TEXT_LAYOUTS)}; got "
-            f"data.layout={config.layout!r}. Set document_mask=False."
+        for split in SPLITS
+        for name in files_of(split)
+    ),
+    *(
+        Contradiction(
+            (name,),
+            lambda c, name=name: getattr(c, name) is not None and c.kind.files == 1,
+            f"{{at}}task={{c.task!r}} reads one file per split, but {{at}}{name} is set",
+            f"Set {{at}}{split} instead.",
         )
-
-
-def check_corruption(config: DataConfig) -> None:
-    """Refuse a setting of another objective, which would be silently ignored."""
-    for name, objectives in CORRUPTIONS.items():
-        value = getattr(config, name)
-        if config.objective not in objectives and value != getattr(type(config), name):
-            raise ConfigError(
-                f"data.{name} belongs to the {'objectives' if len(objectives) > 1 else 'objective'} "
-                f"{', '.join(objectives)}; got data.{name}={value!r} with data.objective={config.objective!r}, which "
-                f"does not use it. Remove data.{name}."
-            )
-
-
-# Check the settings of trajectories, each by itself and together.
-
-
-def check_trajectories(config: DataConfig) -> None:
-    """Refuse impossible settings. Errors: `ConfigError` naming the setting and the way out."""
-    if config.task != TRAJECTORIES:
-        return
-    Rule(most=MOST_STEPS).check("data.window", config.window, 256, whole=True)
-    for name in MOST_PAIRS:
-        Rule(most=MOST_EPISODES).check(f"data.{name}", getattr(config, name), 1, whole=True)
-    if config.train is None and config.dev_share != DataConfig.dev_share:
-        raise ConfigError(
-            f"data.dev_share holds out the end of data.train; got data.dev_share={config.dev_share} and no data.train. "
-            "Remove data.dev_share, or set data.train to a file of episodes."
+        for split in SPLITS
+        for name in files_of(split)[1:]
+    ),
+    *(
+        Contradiction(
+            (split,),
+            lambda c, split=split: split in (given := of_split(c, split)) and len(given) > 1,
+            lambda c, split=split: (
+                f"The {split} pairs come from one file or from two, but "
+                f"{' and '.join(f'{{at}}{name}' for name in of_split(c, split))} are set"
+            ),
+            f"Keep {{at}}{split} (one file with TABs), or both {{at}}{split}_source and {{at}}{split}_target.",
         )
-    if config.environment == "":
-        raise ConfigError("data.environment must name an environment; got ''. Give a name, or remove data.environment.")
-    if config.train is None and config.environment != ROOMS:
-        raise ConfigError(
-            f"Only data.environment={ROOMS!r} makes its own episodes; got data.environment={config.environment!r} and "
-            "no data.train. Set data.train to a file of episodes."
+        for split in SPLITS
+    ),
+    *(
+        Contradiction(
+            (side,),
+            lambda c, side=side, other=other: getattr(c, side) is not None and getattr(c, other) is None,
+            f"Parallel files come in pairs: {{at}}{side} is set, {{at}}{other} is not",
+            f"Set {{at}}{other}.",
         )
+        for split in SPLITS
+        for _, source, target in [files_of(split)]
+        for side, other in ((source, target), (target, source))
+    ),
+)
+"""Files that the task does not read, and two ways to name those of one split."""
+DATA = (
+    *FILES,
+    *(
+        Contradiction(
+            (name, "task"),
+            lambda c, name=name: has(c, name) and name in unused(c.kind),
+            f"{{at}}{name} belongs to {readers(name)}",
+            f"Remove {{at}}{name}.",
+        )
+        for name in sorted({name for kind in KINDS.values() for name in kind.reads})
+    ),
+    Contradiction(
+        ("max_length",),
+        lambda c: c.max_length < c.min_length,
+        "{at}max_length ({c.max_length}) must not be below {at}min_length ({c.min_length})",
+        "Set {at}max_length to at least {c.min_length}.",
+    ),
+    *(
+        Contradiction(
+            (name,),
+            lambda c, name=name: c.task in EQUAL_LENGTHS and getattr(c, name) * c.max_length > MOST_SYMBOLS,
+            lambda c, name=name: (
+                f"{{at}}{name} ({{c.{name}}}) times {{at}}max_length ({{c.max_length}}), the symbols that a task may "
+                f"have to write, must be at most {MOST_SYMBOLS}; got {getattr(c, name) * c.max_length}"
+            ),
+            lambda c, name=name: f"Try {name}={max(1, MOST_SYMBOLS // c.max_length)}.",
+        )
+        for name in MOST_PAIRS
+    ),
+    Contradiction(
+        ("layout", "task"),
+        lambda c: c.layout in TEXT_LAYOUTS and c.task != TEXT,
+        "{at}layout={c.layout!r} is for running text",
+        f"Set {{at}}task={TEXT!r}, or choose another layout.",
+    ),
+    *(
+        Contradiction(
+            ("layout",),
+            lambda c, asked=(objective, layout): c.task == TEXT and c.objective == asked[0] and c.layout != asked[1],
+            f"{{at}}objective={objective!r} needs {{at}}layout={layout!r}",
+            f"Set {{at}}layout={layout!r}, or choose another {{at}}objective.",
+        )
+        for objective, layout in OBJECTIVES.items()
+    ),
+    Contradiction(
+        ("stride",),
+        lambda c: c.stride is not None and c.stride > c.window,
+        "{at}stride must be at most {at}window ({c.window}), or tokens between two windows would never be scored",
+        "Try stride={c.window}.",
+    ),
+    Contradiction(
+        ("mean_span",),
+        lambda c: (
+            c.task == TEXT
+            and c.objective in CORRUPTIONS["mean_span"]  # otherwise its default may exceed a window
+            and not (1 <= c.mean_span <= c.window and math.isfinite(c.mean_span))
+        ),
+        "{at}mean_span must be from 1 to {at}window ({c.window}) tokens",
+        lambda c: f"Try mean_span={min(3, c.window)}.",
+    ),
+    Contradiction(
+        ("document_mask", "documents"),
+        lambda c: c.document_mask and c.documents is False,
+        "{at}document_mask keeps attention inside each document, but {at}documents={c.documents} joins all documents "
+        "into one text",
+        "Set documents=True, or document_mask=False.",
+    ),
+    Contradiction(
+        ("layout",),
+        lambda c: c.document_mask and c.layout not in TEXT_LAYOUTS,
+        f"{{at}}document_mask is only for the layouts {' and '.join(TEXT_LAYOUTS)}",
+        "Set document_mask=False.",
+    ),
+    *(
+        Contradiction(
+            (name, "objective"),
+            lambda c, name=name, its=its: differs(c, name) and c.objective not in its,
+            f"{{at}}{name} belongs to the {'objectives' if len(its) > 1 else 'objective'} {', '.join(its)}",
+            f"Remove {{at}}{name}.",
+        )
+        for name, its in CORRUPTIONS.items()
+    ),
+    Contradiction(
+        ("dev_share",),
+        lambda c: c.task == TRAJECTORIES and c.train is None and differs(c, "dev_share"),
+        "{at}dev_share holds out the end of {at}train, which is not set",
+        "Remove {at}dev_share, or set {at}train to a file of episodes.",
+    ),
+    Contradiction(
+        ("environment", "train"),
+        lambda c: c.task == TRAJECTORIES and c.train is None and c.environment != ROOMS,
+        f"Only {{at}}environment={ROOMS!r} makes its own episodes",
+        "Set {at}train to a file of episodes.",
+    ),
+)
+"""Settings of the data."""
+TOKENIZER = (
+    Contradiction(
+        ("source_kind",),
+        lambda c: c.source_kind is not None and c.shared and c.source_kind != c.kind,
+        "A shared vocabulary has one kind, but {at}source_kind is {c.source_kind!r} and {at}kind is {c.kind!r}",
+        "Set {at}shared = false, or make the two kinds equal.",
+    ),
+    Contradiction(
+        ("min_count",),
+        lambda c: c.min_count > 1 and not {"word", "character"} & {c.kind, c.source_kind},
+        "{at}min_count ({c.min_count}) drops rare words or characters, but {at}kind is {c.kind!r}, which does not use "
+        "it",
+        "Set min_count=1, or {at}kind = 'word'.",
+    ),
+)
+"""How text becomes tokens."""

@@ -39,7 +39,7 @@ def written(folder: Path, n: int, name: str = "train.csv") -> str:
         ({"discount": 1.01}, r"data\.discount must be above 0 and at most 1.*got 1\.01"),
         ({"discount": float("nan")}, r"data\.discount must be"),
         ({"environment": ""}, r"data\.environment must name an environment"),
-        ({"environment": None}, r"Only data\.environment='rooms' makes its own episodes; got .*None and no"),
+        ({"environment": None}, r"Only data\.environment='rooms' makes its own .* got .*None and data\.train=None"),
         ({"environment": "CartPole-v1"}, r"Only data\.environment='rooms' makes its own .* Set data\.train"),
         ({"train_source": "a", "train_target": "b"}, r"reads one file per split, but data\.train_source is set"),
         ({"train": ""}, r"data\.train must name a file; got ''"),
