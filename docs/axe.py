@@ -57,6 +57,7 @@ def main(places: Sequence[str]) -> int:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
         for theme, (scheme, width) in THEMES.items():
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            page.set_default_timeout(120_000)
             asked: list[str] = []
             page.on("request", lambda request, asked=asked: asked.append(request.url))
             for path in found:

@@ -27,6 +27,7 @@ nb_execution_timeout = 600
 nb_merge_streams = True
 
 default_role = "code"
+smartquotes_action = "q"  # two hyphens begin a flag
 autodoc_member_order = "bysource"
 maximum_signature_line_length = 88
 
@@ -34,6 +35,7 @@ html_theme = "furo"
 html_title = "glassformer"
 html_copy_source = html_show_sourcelink = False
 html_math_renderer = "mathml"
+html_static_path = html_css_files = ["site.css"]
 
 
 def shown(self: HTML5Translator, node: math | math_block) -> None:
@@ -58,6 +60,7 @@ MENDED = (
     ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),
     ('<aside class="toc-drawer">', '<aside class="toc-drawer" aria-label="On this page">'),
     ("<pre>", '<pre tabindex="0">'),
+    ('<div id="search-results">', '<h1>Search</h1><div id="search-results">'),
     ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
 )
 """What the theme's pages lack for those who read by ear or without a mouse."""

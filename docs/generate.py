@@ -238,8 +238,12 @@ def settings() -> Iterator[str]:
 
 
 def prose(text: str) -> str:
-    """Return a sentence of the code as Markdown that shows it as it is; what stands in backticks stays code."""
-    return re.sub(r"`[^`]*`|[<>*_\[\]]", lambda found: found[0] if len(found[0]) > 1 else f"\\{found[0]}", text)
+    """Return a sentence of the code as Markdown that shows it as it is; flags, and what has backticks, are code."""
+
+    def kept(found: re.Match[str]) -> str:
+        return code(found[0]) if found[0].startswith("--") else found[0] if len(found[0]) > 1 else f"\\{found[0]}"
+
+    return re.sub(r"`[^`]*`|(?<!\S)--[a-z][\w.-]*\w|[<>*_\[\]]", kept, text)
 
 
 def commands() -> Iterator[str]:
