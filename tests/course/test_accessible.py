@@ -15,8 +15,7 @@ from glassformer.learn import finish
 from glassformer.learn.browser import as_page
 from glassformer.learn.course import read_course
 from glassformer.learn.outputs import Output
-from glassformer.learn.report import verdict_shown
-from glassformer.learn.verdict import Verdict
+from glassformer.learn.report import Verdict, verdict_shown
 from glassformer.proof.check.property import Outcome, Piece
 from lens.page.conftest import CHROMIUM, lacks
 
