@@ -15,7 +15,7 @@ from glassformer.cli.ablate import jobs, read_study, task
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.main import main
 from glassformer.cli.verbs import VERBS
-from glassformer.study.result import Result, StudyFolder, table
+from glassformer.study.result import Result, table
 from glassformer.train.recipe import load_recipe
 from study.examples import TINY, Here, results_of
 
@@ -281,10 +281,3 @@ def test_failing_arm_is_told_and_stops_nobody(run, monkeypatch):
     assert [each.values for each in results_of(Path("study/results.jsonl"))] == [{"model.max_len": 40}]
     assert "| 4 " in answer.out
     assert run(*words("--vary", "model.max_len=4,40", "--seeds", "1")).code == 1
-
-
-def test_folder_of_a_study_finds_nothing_where_nothing_is(tmp_path):
-    arguments = read_arguments("ablate", VERBS["ablate"], words(*LAYERS, "--seeds", "1")[1:])
-    [arm, _] = read_study(arguments).arms
-    assert StudyFolder(tmp_path).state(arm, {}) == "new"
-    assert StudyFolder(tmp_path).result(arm, {}) is None

@@ -132,9 +132,5 @@ def test_mistakes(refused, words, said):
     assert said in refused("data", *words)
 
 
-def test_a_second_word_belongs_to_no_other_verb(refused):
-    assert "takes no further argument; got 'copy'" in refused("train", "reverse", "copy")
-
-
 def test_the_real_catalogue_is_the_default():
     assert names.catalogue() is catalogue()

@@ -148,12 +148,6 @@ def test_translate_with_figures(trained, run, refused, monkeypatch):
     assert needs in refused(*given[:2], "--decode.coverage-penalty", "0.2")
 
 
-def test_params(trained, run):
-    told = json.loads(run("params", str(trained), "--json").out)
-    assert told["total"] == sum(row["count"] for row in told["rows"])
-    assert f"{told['total']:,}" in run("params", str(trained)).out
-
-
 PAIRS = [("ein hund", "a dog"), ("eine katze", "a cat"), ("ein haus", "a house"), ("zwei", "two")]
 
 

@@ -55,27 +55,6 @@ def test_it_labels_and_is_scored(run, trained, monkeypatch):
     assert "confusion  cat  cow  dog\n" in told.out
 
 
-def test_several_that_write(run, trained_pairs, monkeypatch):
-    """Lines, scores and texts of two are not those of one; lines and texts do not hang on the order of the runs."""
-    told = {}
-    for name, words in {"one": trained_pairs[:1], "both": trained_pairs, "turned": trained_pairs[::-1]}.items():
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"s0 s1 s2\n\ns3 s4\n")))
-        lines = run("translate", *words, "--scores", "--beam", "2").out.splitlines()
-        assert (len(lines), lines[1]) == (3, "\t")
-        scores = json.loads(run("evaluate", *words, "--json").out)
-        text = run("generate", *words, "--prompt", "s0 s1", "--n", "20", "--seed", "1")
-        assert text.code == 0
-        told[name] = (lines[0], lines[2], text.out, scores["loss"])
-    assert told["both"][:3] == told["turned"][:3]
-    assert all(one != both for one, both in zip(told["one"], told["both"], strict=True))
-    answer = run("evaluate", *trained_pairs)
-    assert (
-        answer.err
-        == f"Scoring {trained_pairs[0]}, {trained_pairs[1]} as an ensemble on the test split of {trained_pairs[0]}.\n"
-        "decoding: float32, as decode.precision says; 1 thread, as OMP_NUM_THREADS says\n"
-    )
-
-
 def test_a_classifier_beside_one_that_writes(run, trained, trained_pairs, monkeypatch):
     monkeypatch.setattr("sys.stdin", Input(b"x\n"))
     for verb in ("translate", "evaluate", "generate"):

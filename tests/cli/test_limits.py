@@ -75,11 +75,6 @@ def test_a_seed_is_refused_where_nothing_is_drawn(refused, session, a_run, verb)
     assert session.calls == []
 
 
-def test_settings_of_writing_are_refused_where_labels_are_learned(refused, session):
-    told = refused("train", "classify", "--decode.max-new-tokens", "9")
-    assert "the recipe classify gives labels, so --decode.max-new-tokens would have no effect" in told
-
-
 def test_settings_that_blanks_are_filled_by_are_taken(run, session):
     settings = ("--decode.batch-size", "2", "--decode.precision", "int8", "--decode.threads", "1")
     assert run("train", "copy", "--data.layout", "encoder", *settings).code == 0

@@ -33,10 +33,6 @@ def test_a_run_whose_path_is_no_text(tmp_path):
         existing_run(str(run))
 
 
-def test_existing_run(tmp_path):
-    assert existing_run(str(a_run(tmp_path / "x"))) == tmp_path / "x"
-
-
 @pytest.mark.parametrize(
     ("name", "fact"), [("fil", "does not exist"), ("file", "is a file"), ("folder", "has no recipe.toml")]
 )
@@ -122,15 +118,6 @@ def test_what_is_no_run_is_refused(refused, session, tmp_path, kind):
     message = refused("train", "reverse", "--out", str(out), "--overwrite")
     assert "--overwrite deletes run folders only" in message
     assert (session.calls, everything(tmp_path)) == ([], before)
-
-
-def test_run_with_a_file_of_the_user_is_not_deleted(refused, session):
-    run = a_run(Path("runs/reverse"))
-    (run / "notes.md").write_text("mine")
-    message = refused("train", "reverse", "--overwrite")
-    assert "also holds notes.md" in message
-    assert (run / "notes.md").read_text() == "mine"
-    assert session.calls == []
 
 
 def test_run_in_training_is_not_overwritten(refused, session):

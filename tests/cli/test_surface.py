@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,8 @@ import pytest
 from cli.surface import surface
 from glassformer import __version__
 from glassformer.cli.help import width
-from glassformer.cli.main import SHARED
 from glassformer.cli.settings import setting_lines
-from glassformer.cli.verbs import LINE_VERBS, SECTIONS, VERBS
+from glassformer.cli.verbs import SECTIONS, VERBS
 from glassformer.train.recipe import Recipe
 
 ROOT = Path(__file__).parents[2]
@@ -49,12 +47,6 @@ def test_help_of_a_verb_names_every_flag(run, name):
     shown = re.findall(r"^  (--[a-z0-9.-]+)", answer.out, re.M)
     assert shown == [word for word in promised if word.startswith("--")]
     assert f"  glassformer {name}" in answer.out.partition("Examples")[2]
-
-
-@pytest.mark.parametrize("name", [each for each in VERBS if each not in LINE_VERBS])
-def test_every_verb_that_no_task_declares_has_a_function(name):
-    module, function = SHARED.get(name, (name, "run"))
-    assert callable(getattr(import_module(f"glassformer.cli.{module}"), function))
 
 
 @pytest.mark.parametrize("section", SECTIONS)

@@ -236,12 +236,6 @@ def test_params(run, session, a_run):
     )
 
 
-def test_params_json(run, session, a_run):
-    told = json.loads(run("params", "runs/old", "--json").out)
-    assert told["total"] == sum(row["count"] for row in told["rows"]) == 2500
-    assert told["rows"][0] == {"module": "embedding.weight", "shape": [24, 100], "count": 2400, "share": 0.96}
-
-
 def test_demo(run, session):
     answer = run("demo")
     reverse = load_recipe("reverse")

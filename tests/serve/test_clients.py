@@ -253,16 +253,3 @@ def test_the_thread_of_the_model_outlives_whatever_is_raised(writer, monkeypatch
                 assert "a secret of the machine" in wire.said[0]
         assert wire.ask(PATH, SHORT).status == 200
         assert wire.ask("/health").json == {"status": "ok"}
-
-
-def test_whatever_a_builder_of_grammars_raises_is_an_answer(writer, monkeypatch):
-    with Wire(writer) as wire:
-        with monkeypatch.context() as patch:
-
-            def breaks(*_):
-                raise Panic("no")
-
-            patch.setattr(wire.service.texts, "choice", breaks)
-            heard = wire.ask(PATH, SHORT)
-            assert (heard.status, heard.error["code"]) == (500, "internal_error")
-        assert wire.ask(PATH, SHORT).status == 200

@@ -248,20 +248,6 @@ def test_without_the_extra_it_says_what_to_install(text_run, capsys, monkeypatch
     assert "pip install 'h11" in said
 
 
-def test_an_address_that_is_taken(text_run, capsys, server):
-    from glassformer.cli.main import main
-
-    assert main(["serve", str(text_run), "--port", str(server.port)]) == 2
-    assert f"port {server.port}" in capsys.readouterr().err
-
-
-def test_a_queue_that_one_client_may_fill(text_run, capsys):
-    from glassformer.cli.main import main
-
-    assert main(["serve", str(text_run), "--queue", "8"]) == 2
-    assert "--queue must be at least --rows 32, because one request may have that many" in capsys.readouterr().err
-
-
 def test_the_help_says_the_defaults():
     """Each setting has a flag, and its help the value that it has without one."""
     usual = vars(ServeConfig())

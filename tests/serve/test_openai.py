@@ -63,16 +63,6 @@ def test_openai_warnings_and_a_prompt_that_is_none(client):
     assert begun[0].choices == begun[1].choices
 
 
-@pytest.mark.parametrize("field", [{"best_of": 2}, {"suffix": "x"}, {"stream_options": {"include_obfuscation": True}}])
-def test_openai_fields_that_are_not_supported(client, field):
-    import openai
-
-    [name] = field
-    with pytest.raises(openai.BadRequestError, match="is not supported") as wrong:
-        client.completions.create(model="tiny", prompt="a", stream="stream_options" in field, **field)
-    assert wrong.value.param == name
-
-
 def test_openai_grammars(client):
     pytest.importorskip("llguidance", reason="llguidance is not installed")
     import openai

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,11 @@ import torch.nn.functional as F
 
 from glassformer.base.errors import CheckpointError, ConfigError, DataError
 from glassformer.data.batch import Batch
-from glassformer.decode.answer import answer
-from glassformer.decode.generate import generate
-from glassformer.decode.labels import label_probabilities
 from glassformer.store.checkpoint import load
 from glassformer.train.finished.use import answer_lines, evaluate, translate
 from glassformer.train.run.beginning import model_config, prepare
 from glassformer.train.run.session import resume, start
-from train.examples import assert_same_end, follow, model, recipe, sequences
+from train.examples import assert_same_end, follow, recipe
 
 TEXTS = [f"{a} {b} {c}" for a in ("red", "blue") for b in ("cat", "dog", "cow") for c in ("runs", "sleeps far away")]
 TRAIN = [(text, text.split()[1]) for text in TEXTS] * 3
@@ -146,27 +142,3 @@ def test_a_run_is_asked_for_what_it_gives(run, tmp_path):
     follow(start(recipe(training__steps=1), tmp_path / "run"))
     with pytest.raises(ConfigError, match=r"writes answers and answers no lines by itself.*glassformer translate"):
         list(answer_lines(tmp_path / "run", [(1, "a")], 1))
-
-
-def test_probabilities_of_any_batches_are_those_of_each_alone():
-    network = model("classify", dropout=0.5)
-    texts = sequences([3, 9, 1, 5, 5, 2])
-    whole = label_probabilities(network, texts)
-    assert network.training
-    network.eval()
-    for size in (1, 2, 4):
-        torch.testing.assert_close(label_probabilities(network, texts, batch_size=size), whole)
-    alone = [network(Batch.labelled([ids], [0]).tokens)[0].softmax(-1) for ids in texts]
-    torch.testing.assert_close(whole.double(), torch.stack(alone), rtol=1e-6, atol=1e-6)
-    assert whole.sum(-1).tolist() == pytest.approx([1.0] * len(texts), abs=1e-6)
-    with pytest.raises(ConfigError, match="classification head; this one has head 'tag'"):
-        label_probabilities(model("tag"), texts)
-    with pytest.raises(ConfigError, match="head 'tag'"):
-        answer(model("tag"), texts)
-    with pytest.raises(ConfigError, match="head 'classify'"):
-        next(generate(model("classify"), prompts=texts, max_new_tokens=3))
-
-
-def test_the_first_loss_is_that_of_not_knowing(tmp_path):
-    session = start(asked(tmp_path), tmp_path / "run")
-    assert float(session.evaluate().metrics["loss"]) == pytest.approx(math.log(3), abs=0.1)

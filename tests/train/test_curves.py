@@ -108,10 +108,5 @@ def test_without_the_package_it_is_refused_before_the_data_are_read(tmp_path, mo
     start(recipe(), tmp_path / "other")
 
 
-def test_another_tracker_is_refused():
-    with pytest.raises(ConfigError, match=r"training\.track='tensorbord' is not known"):
-        recipe(training__track="tensorbord")
-
-
 def test_nothing_is_written_unasked(whole):
     assert not (whole / records.FOLDER).exists()

@@ -12,11 +12,10 @@ import torch
 from glassformer import Batch, train_steps
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.runtime import Crowding, seeded, stream_of, threads_kept
-from glassformer.train.objective import OBJECTIVES
 from glassformer.train.ranks.distributed import ALONE
 from glassformer.train.ranks.team import team_of
 from glassformer.train.schedule import Schedule
-from train.examples import LAYOUTS, assert_close, assert_same, batch, gradients, model, weights
+from train.examples import assert_close, assert_same, batch, gradients, model, weights
 
 CPU = torch.device("cpu")
 UNEVEN = [(3, 5), (1, 1), (6, 2), (2, 8), (7, 7), (1, 9), (4, 3), (5, 1), (2, 2)]
@@ -31,18 +30,6 @@ def steps(network, batches, *, count=99, rate=0.1, **settings):
 def trained(batches, *, layout="encoder-decoder", dropout=0.0, **settings):
     network = model(layout, dropout=dropout)
     return network, list(steps(network, batches, **settings))
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("pieces", [2, 3, 4, 8, 50])
-def test_any_split_is_the_whole_batch(layout, pieces):
-    data = [batch(layout, UNEVEN)]
-    whole, (expected,) = trained(data, layout=layout, label_smoothing=0.1)
-    split, (report,) = trained(data, layout=layout, label_smoothing=0.1, accumulate=pieces)
-    assert report.loss == pytest.approx(expected.loss, rel=1e-12)
-    assert report.grad_norm == pytest.approx(expected.grad_norm, rel=1e-12)
-    assert_close(weights(split), weights(whole))
-    assert_close(gradients(split), gradients(whole))
 
 
 def test_loss_and_gradient_are_means_over_targets():
@@ -101,15 +88,6 @@ def test_reports():
     assert number == 6
 
 
-def test_goes_as_far_as_the_batches():
-    assert [report.number for report in trained([batch("encoder", [(2, 2)])] * 3, layout="encoder")[1]] == [1, 2, 3]
-
-
-def test_no_step_is_too_many():
-    _, reports = trained([batch("encoder", [(2, 2)])] * 3, layout="encoder", start=7, count=7)
-    assert reports == []
-
-
 @pytest.mark.parametrize(("start", "taken"), [(0, 2), (1, 1), (2, 0), (5, 0)])
 def test_no_batch_is_taken_that_makes_no_update(start, taken):
     stream = iter([batch("encoder", [(2, 2)])] * 4)
@@ -158,20 +136,6 @@ def test_dropout_is_a_function_of_seed_update_and_piece():
     assert not torch.equal(other.head.weight, one.head.weight)
 
 
-def test_each_seed_update_and_piece_has_numbers_of_its_own():
-    seen: list[int] = []
-
-    def watched(data: Batch):
-        seen.append(torch.initial_seed())
-        return OBJECTIVES["next_token"](data)
-
-    outside = torch.initial_seed()
-    for seed in (1, 11):
-        trained([batch("encoder-decoder", UNEVEN)] * 2, accumulate=3, seed=seed, objective=watched)
-    inside = [each for each in seen if each != outside]
-    assert len(inside) == len(set(inside)) == 2 * 2 * 3
-
-
 def test_random_numbers_of_others_are_untouched():
     network = model(dropout=0.5)
     before = torch.get_rng_state()
@@ -218,14 +182,6 @@ def test_settings_that_cannot_be_are_refused_before_the_first_batch(settings, sa
     with pytest.raises(ConfigError, match=said):
         next(steps(model(), asked, **settings))
     assert len(list(asked)) == 1
-
-
-def test_recomputation_changes_no_bit():
-    data = [batch("encoder-decoder", UNEVEN)] * 3
-    plain, reports = trained(data, dropout=0.1, accumulate=2)
-    saving, again = trained(data, dropout=0.1, accumulate=2, recompute=1)
-    assert [each.loss for each in again] == [each.loss for each in reports]
-    assert_same(weights(saving), weights(plain))
 
 
 def test_recomputation_is_obeyed():

@@ -91,11 +91,6 @@ def test_the_dense_map_of_a_head_is_a_hidden_matrix(name):
         assert {each for each in names if "blocks." not in each} == {"head.transform.dense.weight"}
 
 
-def test_settings_arrive():
-    groups = built(model(), beta1=0.1, beta2=0.2, epsilon=0.3).param_groups
-    assert all((group["lr"], group["betas"], group["eps"]) == (RATE, (0.1, 0.2), 0.3) for group in groups)
-
-
 def test_a_block_learns_slower_than_the_one_above_it():
     network = model(n_layers=3)
     scales = {id(p): g["scale"] for g in built(network, layer_decay=0.5).param_groups for p in g["params"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.base.errors import ConfigError, ResourceError
+from glassformer.base.errors import ResourceError
 from glassformer.fast import native
 from glassformer.fast import orthogonal as module
 from glassformer.fast.orthogonal import by_cpp, iterate, serves
@@ -95,17 +95,6 @@ def test_what_cpp_is_left_out_of(threads):
     assert not serves(x.bfloat16())
     assert not serves(x.mT)
     assert not serves(x.to("meta"))
-
-
-def test_without_a_compiler_products_do_it(monkeypatch, request):
-    def none(source):
-        raise ConfigError("no compiler")
-
-    native.has_cpp.cache_clear()
-    request.addfinalizer(native.has_cpp.cache_clear)
-    monkeypatch.setattr(native, "library", none)
-    x = torch.randn(3, 6, 9)
-    assert torch.equal(orthogonal(x), by_products(scaled(x)))
 
 
 @needs_cpp

@@ -45,12 +45,6 @@ def test_plain_lines(tmp_path):
     assert [int(each) for each in re.findall(r"^step (\d+)/40", shown, re.M)] == [1, *range(2, STEPS + 1, 2)]
 
 
-def test_stopped(tmp_path):
-    shown = report(tmp_path, io.StringIO(), Started(0, STEPS), Stopped(3, "interrupted"), Stopped(4, "patience"))
-    assert "step 3: stopped, as asked\n" in shown
-    assert "step 4: stopped, no improvement for as long as training.patience allows\n" in shown
-
-
 def test_metrics(tmp_path):
     report(tmp_path, io.StringIO(), *events(1, 10))
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
@@ -107,12 +101,6 @@ def test_resumed_run_leaves_what_an_uninterrupted_one_leaves(tmp_path, saved, be
     assert sample_names(parts) == [f"step-{step:09d}.txt" for step in (10, 20, 30, 40)]
     steps = [json.loads(line)["step"] for line in (parts / "timing.jsonl").read_text().splitlines()]
     assert steps == [*range(1, STEPS + 1)]
-
-
-def test_samples_beyond_the_resumed_step_are_dropped(tmp_path):
-    report(tmp_path, io.StringIO(), *events(1, 30))
-    report(tmp_path, io.StringIO(), *events(11, 15))
-    assert sample_names(tmp_path) == ["step-000000010.txt"]
 
 
 def test_time_left_is_counted_from_the_first_step(tmp_path):
@@ -190,10 +178,6 @@ def test_no_color(tmp_path, monkeypatch):
     shown = report(tmp_path, Terminal(), *events(1, STEPS))
     codes = {code for sequence in re.findall(r"\x1b\[([0-9;]*)m", shown) for code in sequence.split(";")}
     assert not codes & {*map(str, range(30, 38)), "38", "48", *map(str, range(40, 48)), *map(str, range(90, 98))}
-
-
-def test_color_is_there_to_be_turned_off(tmp_path):
-    assert re.search(r"\x1b\[[0-9;]*3[0-9][0-9;]*m", report(tmp_path, Terminal(), *events(1, STEPS)))
 
 
 def test_moving_line_fits_80_columns(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from glassformer.train.finished.use import answer_lines, translate
 from glassformer.train.finished.writing import Writer, note_of
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.session import resume, start
-from glassformer.train.sample_lengths import Untrained, compared, in_words, joined, untrained
+from glassformer.train.sample_lengths import Untrained, in_words, joined, untrained
 from train.examples import follow, recipe, texts
 
 QUICK = {"training.steps": 2, "training.warmup": 0, "training.evaluate_every": 0}
@@ -55,10 +55,6 @@ def test_an_input_outside_is_told_from_those_at_the_ends(run):
 )
 def test_the_direction_and_the_lengths_in_training_are_told(tokens, said):
     assert in_words([Untrained(n, 3, 5, "source") for n in tokens]) == said
-
-
-def test_one_length_is_no_range():
-    assert compared([Untrained(2, 8, 8, "text")]) == "shorter than every text in training (8 tokens each)"
 
 
 def test_translate_and_generate_tell_which_are_outside(run):

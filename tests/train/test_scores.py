@@ -11,23 +11,7 @@ from glassformer.train.evaluate import (
     accuracy,
     class_scores,
     confusion,
-    macro_f1,
 )
-
-WANTED = [0, 0, 0, 1, 1, 2]
-GIVEN = [0, 0, 1, 1, 2, 1]
-
-
-def test_by_hand():
-    counts = confusion(GIVEN, WANTED, 4)
-    assert counts.tolist() == [[2, 1, 0, 0], [0, 1, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
-    assert accuracy(counts) == 0.5
-    first, second, third, never = class_scores(counts)
-    assert first == {"n": 3, "given": 2, "precision": 1.0, "recall": 2 / 3, "f1": pytest.approx(0.8)}
-    assert second == {"n": 2, "given": 3, "precision": 1 / 3, "recall": 0.5, "f1": pytest.approx(0.4)}
-    assert third == {"n": 1, "given": 1, "precision": 0.0, "recall": 0.0, "f1": 0.0}
-    assert never == {"n": 0, "given": 0, "precision": 0.0, "recall": 0.0, "f1": 0.0}
-    assert macro_f1(counts) == pytest.approx((0.8 + 0.4 + 0.0) / 3)  # a label that never occurs is not counted
 
 
 @given(rows=some.lists(some.tuples(some.integers(0, 3), some.integers(0, 3)), min_size=1, max_size=30))

@@ -10,7 +10,6 @@ from glassformer.decode.generate import generate
 from glassformer.nn.transformer import Transformer
 from glassformer.train import text_score as text_samples
 from glassformer.train.objective import objective_for
-from glassformer.train.records import printable
 from glassformer.train.run.beginning import model_config, prepare
 from glassformer.train.text_score import shown
 from train.text_examples import WINDOW, book, shelf, text_recipe, words
@@ -95,7 +94,3 @@ def test_special_tokens_show_by_name(tmp_path):
     tokenizer = prepare(text_recipe(book(tmp_path))).tokenizers.target
     ids = tokenizer.encode("ab")
     assert shown([1, *ids, 5, *ids[:1], 2], tokenizer) == "<bos>ab<blank>a<eos>"
-
-
-def test_a_line_end_is_a_mark():
-    assert printable("a\nb\tc") == "a\u23ceb\ufffdc"

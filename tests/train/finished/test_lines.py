@@ -11,7 +11,7 @@ from glassformer.decode import answer as decode
 from glassformer.decode.answer import answer, answers
 from glassformer.decode.filters import unwritten
 from glassformer.store.checkpoint import load
-from glassformer.train.finished.use import groups, translate
+from glassformer.train.finished.use import translate
 from glassformer.train.run.session import start
 from train.examples import follow, recipe
 from train.finished.answering import LINES, layout_of, numbered
@@ -99,21 +99,3 @@ def test_line_that_cannot_be_written_is_named_after_the_answers_before_it(run, m
     assert [next(told).text, next(told).text] == expected
     with pytest.raises(ConfigError, match=r"^None of line 6 can be\.$"):
         next(told)
-
-
-def test_what_came_before_a_broken_line_comes_first():
-    def lines():
-        yield from "abc"
-        raise DataError("broken")
-
-    found = groups(lines(), 2)
-    assert (next(found), next(found)) == (["a", "b"], ["c"])
-    with pytest.raises(DataError, match="broken"):
-        next(found)
-
-
-@pytest.mark.parametrize(("count", "sizes"), [(0, []), (2, [2]), (3, [3]), (4, [3, 1]), (6, [3, 3])])
-def test_groups(count, sizes):
-    found = list(groups(map(str, range(count)), 3))
-    assert [len(group) for group in found] == sizes
-    assert [line for group in found for line in group] == [str(number) for number in range(count)]

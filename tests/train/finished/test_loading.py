@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from glassformer.base.errors import ConfigError
 from glassformer.lens.roles.diagnosis import over_checkpoints
 from glassformer.train.finished.use import translate
 from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
@@ -63,9 +62,3 @@ def test_a_resume_may_give_other_threads(whole, tmp_path):
     follow(resume(run, asked={"decode.threads": 2}))
     assert final(run)["model.safetensors"] == final(whole)["model.safetensors"]
     assert load_recipe(run / "recipe.toml").decode.threads == 2
-
-
-@pytest.mark.parametrize("threads", [-1, 1025])
-def test_numbers_of_threads_that_cannot_be(threads):
-    with pytest.raises(ConfigError, match=rf"decode\.threads must be at .*; got {threads}\."):
-        override(Recipe("x"), {"decode.threads": threads})

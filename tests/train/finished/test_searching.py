@@ -48,19 +48,6 @@ def test_texts_are_those_of_the_search(run):
     assert [each.row for each in pieces] == [*range(6)]
 
 
-def test_a_beam_of_one_is_greedy(run):
-    given = {"stops": ["bc"], "wishes": Constraints(banned=["aa"])}
-    greedy = [*Writer(run, of_run(run, temperature=0.0, max_new_tokens=6)).write(["ab", "c"], **given)]
-    assert texts(greedy) == texts([*searching(run, beam=1, max_new_tokens=6).write(["ab", "c"], **given)])
-
-
-def test_texts_hang_on_no_batch(run):
-    prompts = ["ab", "c", "abcd", ""]
-    found = {batch: [*searching(run, batch_size=batch).write(prompts, n=2, stops=["d"])] for batch in (99, 3, 1)}
-    assert texts(found[99]) == texts(found[3]) == texts(found[1])
-    assert [each.row for each in found[3]] == [each.row for each in found[1]]
-
-
 def test_prompt_and_text_share_the_context(run):
     """The last token is not read, so one more fits; what was asked for is not cut in silence."""
     prompt, room = "abc", WINDOW + 1 - 4

@@ -44,12 +44,6 @@ def test_scores_by_length_are_given_where_asked_for(run):
     )
 
 
-def test_every_parameter_has_its_row(run):
-    model, (rows, total) = load(run).model, parameters(run)
-    assert {row.name: row.shape for row in rows} == {name: p.shape for name, p in model.named_parameters()}
-    assert total == sum(row.numbers for row in rows) == sum(p.numel() for p in model.parameters())
-
-
 @pytest.mark.parametrize("precision", ["bfloat16", pytest.param("int8", marks=native_cpp)])
 def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch, precision):
     """By translate and by evaluate; the loss is that of the model as it is."""

@@ -10,8 +10,6 @@ import torch
 
 from glassformer.base.errors import ConfigError, DataError, RowError
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
-from glassformer.decode.constraints import Constraints
-from glassformer.decode.settings import Sampling
 from glassformer.decode.stream import Piece
 from glassformer.fast import put_on_decoding
 from glassformer.train.finished import loading
@@ -118,13 +116,6 @@ def test_a_draft_has_the_threads_of_the_run_that_writes(run, monkeypatch):
     assert seen == [2]
 
 
-def test_a_beginning_that_has_no_room_is_refused(run):
-    writer = Writer(run, of_run(run, max_new_tokens=5))
-    assert texts([*writer.write(["ab"], wishes=Constraints(begin="abcab"))]) == ["abcab"]
-    with pytest.raises(ConfigError, match="'abcabc' has 6 tokens, and a text may have 5"):
-        next(writer.write(["ab"], wishes=Constraints(begin="abcabc")))
-
-
 @pytest.mark.parametrize(
     ("prompts", "n", "row", "said"),
     [
@@ -219,7 +210,3 @@ def test_the_usual_length_and_what_is_unknown(run):
 def test_a_run_that_writes_no_text(tmp_path, changes, verb):
     with pytest.raises(ConfigError, match=f"Use glassformer {verb}"):
         Writer(tmp_path, override(recipe(), changes))
-
-
-def test_sampling_has_its_place_in_a_recipe():
-    assert isinstance(recipe().decode, Sampling)

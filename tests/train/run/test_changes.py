@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from glassformer.base.errors import CheckpointError, ConfigError
@@ -12,7 +10,7 @@ from glassformer.store.folders import step_folder
 from glassformer.train.recipe import dumps_recipe, load_recipe
 from glassformer.train.records import Saved, Started
 from glassformer.train.run.session import resume, start
-from train.examples import STEPS, assert_same, assert_same_end, follow, killed_after, recipe, texts, weights
+from train.examples import assert_same, assert_same_end, follow, killed_after, recipe, texts, weights
 
 LINES = {"source": ["a b", "b", "a", "b a"], "target": ["x y", "y", "x", "y x"]}
 
@@ -93,13 +91,6 @@ def test_change_is_on_the_disk_before_the_first_step(whole, tmp_path):
     assert (type(next(events)), type(next(events))) == (Started, Saved)
     events.close()
     assert resume(run).recipe.training.steps == 14
-
-
-def test_dropout_may_change_where_it_is_named(whole, tmp_path):
-    run = killed_after(whole, 3, tmp_path / "run")
-    session = resume(run, ["model.dropout"], {"model.dropout": 0.0})
-    assert session.model.config.stack.dropout == 0.0
-    assert_same(weights(session.model), weights(load(step_folder(whole, 3)).model))
 
 
 @pytest.mark.parametrize("name", ["model.d_ff", "model.n_layers", "model.d_model", "model.tie_embeddings"])
@@ -232,9 +223,3 @@ def test_file_that_moved_is_the_same(tmp_path):
     session = resume(tmp_path / "run", asked={"data.train_source": str(moved)})
     assert session.step == 2
     assert load_recipe(tmp_path / "run" / "recipe.toml").data.train_source == str(moved)
-
-
-def test_horizon_of_the_schedule_is_saved(whole):
-    state = json.loads((step_folder(whole, STEPS) / "state.json").read_text())["state"]
-    assert state["recipe"]["training.steps"] == STEPS
-    assert not any(name.startswith("checkpoint.") for name in state["recipe"])

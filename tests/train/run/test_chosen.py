@@ -10,7 +10,6 @@ from glassformer.nn.mask import Mask
 from glassformer.nn.rules import ATTEND, RULES
 from glassformer.nn.transformer import Transformer
 from glassformer.train.records import Started
-from glassformer.train.run import outlook as module
 from glassformer.train.run.beginning import model_config, prepare
 from glassformer.train.run.outlook import attention, chosen
 from glassformer.train.run.session import start
@@ -131,17 +130,6 @@ def test_looking_changes_nothing():
     assert_same(weights(model), before)
     assert torch.equal(torch.get_rng_state(), random)
     assert [getattr(m, "attend", None) for m in model.modules()] == seams
-
-
-def test_two_rows_are_looked_at_and_no_more(monkeypatch):
-    rows = []
-
-    def counted(model, batch, objective):
-        rows.append(len(batch.tokens))
-
-    monkeypatch.setattr(module, "loss_of", counted)
-    assert attention(*made()) == ""
-    assert rows == [1, 1]
 
 
 @pytest.mark.usefixtures("no_compiler")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from glassformer.base.launched import Launched
 from glassformer.store.checkpoint import load
 from glassformer.train.ranks.distributed import Ranks
-from glassformer.train.records import Progress, Saved, Stopped
+from glassformer.train.records import Saved
 from glassformer.train.run.session import start
-from train.examples import follow, recipe
+from train.examples import recipe
 
 
 class Agreed(Ranks):
@@ -29,19 +29,3 @@ def test_a_signal_to_several_comes_before_the_evaluation(tmp_path):
     assert [type(event) for event in steps] == [Saved]
     assert load(tmp_path / "run").state["evaluation_due"]
     assert session._ended() == "interrupted"
-
-
-def test_a_signal_in_an_evaluation_of_one_process_ends_it(tmp_path):
-    session, asked = start(recipe(), tmp_path / "run"), []
-    own = session._poll
-
-    def poll():
-        asked.append(1)
-        if len(asked) == 2:
-            session.interrupt()
-        own()
-
-    session._poll = poll
-    assert [type(event) for event in follow(session)[-3:]] == [Progress, Saved, Stopped]
-    assert (session.step, len(asked)) == (4, 2)
-    assert load(tmp_path / "run").state["evaluation_due"]

@@ -55,12 +55,6 @@ def test_snapshot_is_what_it_was_at_the_call(tmp_path, seed):
     assert loaded.state == {"step": 1, "list": [1]}
 
 
-@pytest.mark.slow
-def test_snapshot_100_times(tmp_path):
-    for seed in range(100):
-        test_snapshot_is_what_it_was_at_the_call(tmp_path / str(seed), seed)
-
-
 def test_training_goes_on_while_the_disk_is_slow(tmp_path, monkeypatch):
     """The checkpoint of step 3 is written after step 5 was trained, and holds the weights of step 3."""
     go, threads = Signal(), []

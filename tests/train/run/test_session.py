@@ -91,15 +91,6 @@ def test_weights_are_hashed_once_a_save(tmp_path, monkeypatch):
     assert [path.name for path in hashed].count("model.safetensors") == 2  # saves
 
 
-def test_request_to_stop_is_met_after_the_step(tmp_path):
-    session = start(recipe(), tmp_path / "run")
-    *_, progress, saved, stopped = follow(session, stop_after=3)
-    assert (progress.step, type(progress)) == (3, Progress)
-    assert (saved, stopped) == (Saved(3, step_folder(tmp_path / "run", 3)), Stopped(3, "interrupted"))
-    assert load(tmp_path / "run").state["step"] == 3
-    assert_same(weights(load(tmp_path / "run").model), weights(session.model))
-
-
 def test_request_after_the_last_evaluation_comes_too_late(tmp_path):
     session = start(recipe(), tmp_path / "run")
     for event in session.train():
