@@ -3,8 +3,6 @@
 `test_architecture.py` runs them over every file, and over planted offences to show that each rule can fail.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What holds for every test: one thread, fixed seeds, no network, and torch left as it was found."""
 
-from __future__ import annotations
-
 import os
 import random
 import socket

@@ -1,7 +1,5 @@
 """The documents as text, and the parts that tests look at: fenced blocks, sections, rows of tables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 Of each test the quickest case stays, so that the push tier sees every law, and `make test-all` every case of it.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 from collections import defaultdict

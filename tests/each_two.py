@@ -4,8 +4,6 @@ A fault that needs three certain values at once is rare (Kuhn, Wallace and Gallo
 implications for software testing"), and the product of many variants is what takes the time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pytest

@@ -4,8 +4,6 @@ The format, version 3: a header, then named values; only these are read here. Of
 text is in no such file but for its name, `tokenizer.ggml.pre`, so it is written here as its model's own file has it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import struct

@@ -1,7 +1,5 @@
 """Each row of `tests/broken` aims at what is there and names tests that are there; the runner tells verdicts apart."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

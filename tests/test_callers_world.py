@@ -4,8 +4,6 @@ Each is called here with a model in training mode, one part of which is frozen i
 needs an entry in `CALLS`.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """The benchmark of decoding: the weights and keys that a token needs, and the models that CTranslate2 cannot load."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The documents say what is so: their programs run, their commands parse, what they name is there."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Of each test the quickest case stays in the push tier, and the list of the others names none that is gone."""
 
-from __future__ import annotations
-
 import ast
 
 import durations

@@ -1,7 +1,5 @@
 """Which cases of a product the push tier runs: every two values meet in one of them."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import re

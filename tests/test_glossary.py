@@ -1,7 +1,5 @@
 """The glossary says what is so: our words are in our sources, and torch's in torch's."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """The benchmark of language models: seconds are those of a machine on which nanoGPT's command takes 76."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest

@@ -1,7 +1,5 @@
 """The benchmark of expected results: files in the form that a row needs, and rows that start from another's run."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The site: each public name on one page and with an example, each page in the navigation, each link to a page."""
 
-from __future__ import annotations
-
 import json
 import posixpath
 import re

@@ -1,7 +1,5 @@
 """The benchmark of words alone: log-count ratios by hand, and tiny texts that words do tell apart."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

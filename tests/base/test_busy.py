@@ -1,7 +1,5 @@
 """Other programs on the same processors: what is decided from figures that are given here, never from a clock."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

@@ -1,7 +1,5 @@
 """Each kind of error ends the command line with the code that DESIGN gives it, and is a ValueError to everyone else."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base import errors

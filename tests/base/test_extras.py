@@ -1,7 +1,5 @@
 """What a message says to install: packages that exist, for every extra of pyproject.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the environment tells OpenMP: what is read from it, and what is refused before torch reads it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

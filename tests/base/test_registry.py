@@ -1,7 +1,5 @@
 """Unknown names are answered with the known ones and the nearest, for every table of the library."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import ConfigError

@@ -1,7 +1,5 @@
 """Device and threads: what is chosen and why; and a device that is not there."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A setting of another type, and a number beyond all reach, are refused by name when a config is made."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import pytest

@@ -1,7 +1,5 @@
 """What a broken law is: one function or constant of the package, and what takes its place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Broken laws of the model: masks, attention, positions, norms, blocks, caches, initial values."""
 
-from __future__ import annotations
-
 import torch
 from law import breaks
 

@@ -1,7 +1,5 @@
 """Broken laws of data, training, decoding, storing and serving."""
 
-from __future__ import annotations
-
 import torch
 from law import breaks
 

@@ -3,8 +3,6 @@
 python tests/cli/surface.py > tests/cli/surface.txt
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from glassformer.cli.settings import setting_lines

@@ -1,7 +1,5 @@
 """`glassformer ablate`: what it refuses, what it trains, and what it goes on from."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`glassformer ablate`, stopped by a signal: every arm saves first."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What the verbs do with a run on trajectories: they work, or refuse it in one message that names another command."""
 
-from __future__ import annotations
-
 import io
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What is typed after a verb: how it is read, and what is said of mistakes in it."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import ConfigError

@@ -1,7 +1,5 @@
 """`--average N`: what is scored and what answers is the mean of the newest checkpoints."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`train --dry-run`, `--find-learning-rate` and `--gradient-noise`: what a run should know, and not a run."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

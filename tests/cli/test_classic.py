@@ -1,7 +1,5 @@
 """`--classic`: the settings that a run then has, and where it is refused."""
 
-from __future__ import annotations
-
 from glassformer.cli.main import main
 from glassformer.train.recipe import load_recipe
 from study.examples import TINY

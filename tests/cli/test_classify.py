@@ -1,7 +1,5 @@
 """What `classify` asks of the session, and what it writes for each line."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`glassformer data`: what is listed, shown and fetched, and what a mistake is told."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`glassformer doctor RUN` and `glassformer train --break NAME` as a user meets them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

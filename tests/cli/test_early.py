@@ -1,7 +1,5 @@
 """What can be refused before torch is imported, which takes seconds, is."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """The command line on a real, tiny model: trained, interrupted, resumed, scored, asked; and real bad input."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

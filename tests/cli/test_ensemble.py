@@ -1,7 +1,5 @@
 """`classify RUN RUN` and `evaluate RUN RUN`, as typed: two small runs, and what is refused."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What went wrong becomes one message and an exit code; a bug of ours keeps its traceback."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shlex

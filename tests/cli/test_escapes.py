@@ -1,7 +1,5 @@
 """Texts that flags take: escapes as in printf."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import ConfigError

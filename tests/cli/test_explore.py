@@ -1,7 +1,5 @@
 """`glassformer explore`: runs of every kind become a page; what cannot be is refused."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

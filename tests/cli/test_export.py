@@ -1,7 +1,5 @@
 """`glassformer export`: a run as a folder of Hugging Face, or one line that says why not."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Errors name flags as they were typed, where the library names settings."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

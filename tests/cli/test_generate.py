@@ -1,7 +1,5 @@
 """`glassformer generate`: which prompt, which settings, and how texts appear, on a made-up writer and on a real run."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """`glassformer generate --beam`: the best texts of each prompt; which settings it takes, refuses and turns off."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

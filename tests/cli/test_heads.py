@@ -1,7 +1,5 @@
 """`glassformer heads`: the table, the roles over training, and a run without some of its heads."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A setting of a search that was given where nothing is searched is refused, not ignored."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import ConfigError

@@ -1,7 +1,5 @@
 """`glassformer import`: a folder of another library, made a run, or refused in one line."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.cli.main import main

@@ -1,7 +1,5 @@
 """JSON lines where lines of text are read: a field of each, or a refusal with the way; never braces and keys."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lines that are too long, figures that say what was cut, and settings that would change nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What is suggested for a flag or setting that does not exist, and where nothing is."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import ConfigError

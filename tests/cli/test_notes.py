@@ -1,7 +1,5 @@
 """What a command says of the library's choices and of slow work: on standard error, and never in what it answers."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

@@ -1,7 +1,5 @@
 """Where a run may go: every `--out` that cannot be is refused before anything is read, and only runs are deleted."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`glassformer params` of a preset: its tensors and their sum; a run of the same name comes first."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`glassformer plot` and `glassformer params --plot`: pictures of every kind, and mistakes told before one is drawn."""
 
-from __future__ import annotations
-
 import json
 from importlib.util import find_spec
 from pathlib import Path

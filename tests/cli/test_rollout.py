@@ -1,7 +1,5 @@
 """`glassformer rollout`: what it prints and writes, and what it says to mistakes."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Run folders: found, refused, replaced; and never anything deleted that is not one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a run cannot start from is told before anything is moved or read."""
 
-from __future__ import annotations
-
 from glassformer.cli.main import main
 
 

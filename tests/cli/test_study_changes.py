@@ -1,7 +1,5 @@
 """What differs between the runs of a study, as typed."""
 
-from __future__ import annotations
-
 from glassformer.cli.ablate import read_change
 
 

@@ -1,7 +1,5 @@
 """`glassformer ablate` and data: what is missing, or has no answer, is refused once and before anything is made."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

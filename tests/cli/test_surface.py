@@ -1,7 +1,5 @@
 """The frozen surface: every verb and flag there is, what `--help` says of them, and that it answers without torch."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Running text on the command line: trained, scored on any file, and what it is told that it cannot do."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

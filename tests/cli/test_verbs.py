@@ -1,7 +1,5 @@
 """What each verb asks of the session, and what it makes of the answer."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """`glassformer verify`: a row for each law, and an exit code for a broken one."""
 
-from __future__ import annotations
-
 import json
 import re
 

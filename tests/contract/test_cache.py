@@ -1,7 +1,5 @@
 """The cache changes nothing: the same tokens through it, however they were cut, give the logits of one forward."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -4,8 +4,6 @@ Experts alone may differ in the last bits: how many positions one of them multip
 a product of another size may be rounded otherwise.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Every part's gradient is the slope of its output, to all inputs and parameters (central differences, float64)."""
 
-from __future__ import annotations
-
 import itertools
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """Every head, every pooling, tokens and features: padding and batch-mates change nothing, in value and in gradient."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

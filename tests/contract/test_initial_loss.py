@@ -1,7 +1,5 @@
 """A new model knows nothing: its first loss is ln V within 0.05, whatever the table, the norms, the tying, the size."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from statistics import mean

@@ -1,7 +1,5 @@
 """Padding and batch-mates change nothing: each row gets what it gets alone, wherever its padding stands."""
 
-from __future__ import annotations
-
 import hypothesis
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Packed documents get what each gets alone; a prefix is read by all, and what follows it is causal."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """What is added to the values pair by pair is mixed by the weights that a backend uses; who hides them refuses."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """A tiny model of trajectories, and environments to act in, for the tests of acting."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """A model acts on what it was trained to read; episodes side by side are what they are alone."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

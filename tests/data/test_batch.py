@@ -1,7 +1,5 @@
 """Batches: where every id, every mark of padding and every label stands."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 import pytest

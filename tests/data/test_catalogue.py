@@ -1,7 +1,5 @@
 """The catalogue is whole, its addresses cannot change, and what is there is known by its bytes."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Configs refuse what cannot be, name the field and the way out, and load neither torch nor numpy."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Corruptions of running text: nothing is lost, special tokens stay, and the shares are those of the papers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

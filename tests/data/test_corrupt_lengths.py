@@ -1,7 +1,5 @@
 """The longest source and target of a window: none drawn is longer, and where none is special some are as long."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

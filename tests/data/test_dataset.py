@@ -1,7 +1,5 @@
 """From a config to encoded pairs: the right files, the right vocabularies, the right ids and lengths."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """English numbers against a table written by hand and against a reader of words that knows nothing of the writer."""
 
-from __future__ import annotations
-
 from glassformer.data.synthetic import spell
 
 UNDER_A_HUNDRED = """

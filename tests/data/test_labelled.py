@@ -1,7 +1,5 @@
 """Labelled text: what is read exactly, and what every mistake in a file is answered with."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

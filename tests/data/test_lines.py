@@ -1,7 +1,5 @@
 """Lines of files and streams: what has no end is refused with a bound, what comes through a pipe is read."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os

@@ -1,7 +1,5 @@
 """Noise hides its share however many spans are drawn: those that find no place are given up or joined."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Files of pairs: what is read exactly, and what every mistake in a file is answered with."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `glassformer data show` tells of recipes was measured so: their settings, their files and their figures."""
 
-from __future__ import annotations
-
 import gzip
 import importlib
 import os

@@ -1,7 +1,5 @@
 """Batches of samples: each once an epoch, never over budget, little padding, an order that (seed, epoch) decides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sentences of a source in another order: whole ones, each order as likely, and nothing moves across a document."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Synthetic tasks: right targets, a pair as a function of (seed, split, index), and splits that share no source."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from itertools import product

@@ -1,7 +1,5 @@
 """What every kind of tokenizer promises, run over the registry, so that a new kind is tested once it is listed."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Warm-ups of batch and length: what a step may take, each sample once an epoch, by (seed, step) alone."""
 
-from __future__ import annotations
-
 import math
 from itertools import islice
 

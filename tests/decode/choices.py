@@ -1,7 +1,5 @@
 """Random rows for the tests of filters, and each filter's definition, one row at a time and in plain Python."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

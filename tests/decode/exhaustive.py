@@ -1,7 +1,5 @@
 """All answers that a tiny model can write, with their scores: what a beam that is wide enough must find."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

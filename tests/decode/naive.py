@@ -1,7 +1,5 @@
 """Greedy decoding by its definition, one row alone, and what `generate` gave to each row of a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -3,8 +3,6 @@
 A program of its own, for what executes the shapes in our signatures would be compiled with them.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from functools import partial

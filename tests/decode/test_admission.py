@@ -1,7 +1,5 @@
 """Who comes into an engine and when: by rows, by room, by what is read at once, and by who still waits."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Whole answers: in order whatever the batches, complete or cut, and as long as they may be."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

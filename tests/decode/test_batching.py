@@ -1,7 +1,5 @@
 """Rows come and go at any time, and each gets token for token what it would get alone."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Beam search: with one beam it is greedy, its bound loses nothing, and no row hangs on its neighbours."""
 
-from __future__ import annotations
-
 import math
 import random
 

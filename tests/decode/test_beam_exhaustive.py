@@ -1,7 +1,5 @@
 """A beam that is wide enough finds what a search through all answers finds, on many models that all differ."""
 
-from __future__ import annotations
-
 import pytest
 
 from decode.exhaustive import SMALL, assert_same, exhaustive, small

@@ -1,7 +1,5 @@
 """A search with stops: an answer ends where one comes, as with <eos>, and the best of all is found."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A text beside others as it is served: what is prepared for decoding gives it the numbers that it gets alone."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

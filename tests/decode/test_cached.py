@@ -1,7 +1,5 @@
 """Greedy decoding with cache and batch equals the naive loop: one row alone, all tokens anew at each step."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

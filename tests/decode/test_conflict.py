@@ -1,7 +1,5 @@
 """Settings that together forbid every token: they are named, and no others; and early, where it is certain."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Texts that follow a grammar: every one matches, every text that matches can come, and bad grammars are told."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

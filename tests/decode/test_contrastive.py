@@ -1,7 +1,5 @@
 """Contrastive search beside its equation written out, without cache and one row at a time."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

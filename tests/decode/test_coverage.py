@@ -1,7 +1,5 @@
 """What was read of the source: the coverage penalty of a beam, and alignments, beside a whole forward."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Draws follow the filtered distribution, and a row's text hangs on (seed, its number) and on nothing beside it."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """An engine as whoever holds it sees it: what it refuses, what leaves, what fails alone, what a prompt costs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The mean of several classifiers, by hand and by each alone; labels are met by name, whatever their order."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

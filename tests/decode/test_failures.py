@@ -1,7 +1,5 @@
 """Whatever is raised in a step ends the texts that it concerns, and the engine goes on."""
 
-from __future__ import annotations
-
 import pytest
 
 from decode.test_batching import alone, ids

@@ -1,7 +1,5 @@
 """Each filter is its definition, row by row; what it may not do it refuses."""
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -1,7 +1,5 @@
 """Answers that hold what is forced: the best of all that do, where the beam is wide; always some, where it is not."""
 
-from __future__ import annotations
-
 import math
 import random
 

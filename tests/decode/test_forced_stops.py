@@ -1,7 +1,5 @@
 """Texts that must be contained, where stop texts end an answer: what counts is the text that is told."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Decoding token by token: which rows go on, where each ends, what is left out at its front, what is refused."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The most likely token, in every dtype."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

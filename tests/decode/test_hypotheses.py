@@ -1,7 +1,5 @@
 """When a search is done: once no hypothesis can beat the answers found, at whatever length is the best for it."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.decode.beam import length_penalty

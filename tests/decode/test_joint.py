@@ -1,7 +1,5 @@
 """Several models that write as one: by the definition, token by token, whatever the members are made of."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What cannot write together, and what an ensemble is not asked for, is refused by rule and remedy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Whoever decodes with a model in training finds it, and everything of torch that is global, as it was."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """What stands in a text already: beside its definition, and in linear time."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Texts of a beam: each is that of its ids up to a stop text, and with one hypothesis it is the greedy text."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Rows that begin alike are read once, and write what each would alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from decode.naive import collected

@@ -1,7 +1,5 @@
 """Speculative decoding: greedy it is the plain text, the same in any batch, whoever guesses."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Speculative decoding draws with the plain distribution, whoever guesses and whatever filters apply."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

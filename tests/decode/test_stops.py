@@ -1,7 +1,5 @@
 """Of several stop texts, the one that is complete first ends a text, however the text comes."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.decode.hypotheses import stop_in

@@ -1,7 +1,5 @@
 """What is told piece by piece is the text as a whole, in whole characters, up to the stop text that is whole first."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """What an engine has written before anybody asks: steps of one row and of several, whatever room there is."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

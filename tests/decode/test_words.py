@@ -1,7 +1,5 @@
 """Constraints: what is banned is nowhere in the text, however its tokens are cut; what begins it, and biases."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The runs of several processes in the tests, and what each process leaves of them; tasks of work.py."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

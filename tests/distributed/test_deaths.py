@@ -1,7 +1,5 @@
 """A process killed, or asked to end, at any moment: the others end in time or with it, and nothing is lost (D3, D4)."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

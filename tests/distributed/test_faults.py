@@ -1,7 +1,5 @@
 """A process that dies, fails or falls silent ends the job in time and is named; a signal ends it in order."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import subprocess

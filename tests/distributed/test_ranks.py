@@ -1,7 +1,5 @@
 """Two processes that train together: the same batches, gradients, decisions and files as of one."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run that two processes saved goes on with 1, 3 and 4: the same bits, the same samples, the same end (D2)."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

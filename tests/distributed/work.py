@@ -3,8 +3,6 @@
 Each task leaves what it found in FOLDER, by its name and the process's number, for the test to compare.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

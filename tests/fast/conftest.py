@@ -1,7 +1,5 @@
 """What tests of decoding share."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.fast import stack as native_stack

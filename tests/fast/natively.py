@@ -1,7 +1,5 @@
 """Models whose steps run in C++, and texts that they read in parts."""
 
-from __future__ import annotations
-
 import torch
 
 from glassformer.decode.prepare import sharing_weights

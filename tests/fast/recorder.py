@@ -1,7 +1,5 @@
 """A machine that records steps on a CPU, as a CUDA graph does: the same operations on the same tensors, once more."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

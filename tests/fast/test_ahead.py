@@ -1,7 +1,5 @@
 """Choices that need not know the last token: those of `Choose`, and a mark where it raises an error."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Attention in C++ for training is that of the modules, in value and gradient."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Which layers leave their attention to C++: those that learn and that nobody looks into."""
 
-from __future__ import annotations
-
 import ctypes
 
 import pytest

@@ -1,7 +1,5 @@
 """What was told of a model or a cache may change while C++ runs its steps, and is seen."""
 
-from __future__ import annotations
-
 import copy
 import weakref
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """Compiled steps: the numbers of the model, code that lengths are no part of, and a compiler that must be there."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Our own C++: compiled once, again where it would differ, and told when it cannot be."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib.machinery
 import importlib.util

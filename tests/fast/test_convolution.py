@@ -1,7 +1,5 @@
 """Short convolutions in C++ for training are those of torch's steps, in value and gradient."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Each file of our C++ compiles: what does not is left to torch without a word, and its tests are skipped."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.fast.compiler import compiler, library

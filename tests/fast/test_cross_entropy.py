@@ -1,7 +1,5 @@
 """The rows of a cross-entropy in C++: those of torch, for vocabularies of any size, whatever the logits are in."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -1,7 +1,5 @@
 """Dropout: the share of zeros, the mean, the coins from a seed, the gradient, and nothing at all in evaluation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Models made ready for decoding: what is rounded is told, and all else is as it was."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Speed is put on and taken off: same parameters and names, equal losses and gradients, and no trace afterwards."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

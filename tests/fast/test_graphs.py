@@ -1,7 +1,5 @@
 """Recorded steps: what they write is what `generate` writes, no step waits, and what cannot be recorded is not."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn.modules.module import register_module_forward_hook

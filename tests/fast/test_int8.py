@@ -1,7 +1,5 @@
 """A map in whole numbers: what is rounded, by how much, what is exact, and what hangs on nothing else."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

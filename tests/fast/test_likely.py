@@ -1,7 +1,5 @@
 """The most likely tokens and the sum over the vocabulary: in C++ what torch finds."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

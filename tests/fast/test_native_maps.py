@@ -1,7 +1,5 @@
 """Maps in C++: the product of their weights, in whatever order they lie, and of nothing else in memory."""
 
-from __future__ import annotations
-
 import copy
 import ctypes
 import pickle

@@ -1,7 +1,5 @@
 """A map whose weights are packed once: the same answer as torch's own."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

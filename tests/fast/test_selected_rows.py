@@ -1,7 +1,5 @@
 """Rows that are selected stay where they are while C++ reads a cache: what they read is what copies would have."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

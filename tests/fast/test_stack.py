@@ -1,7 +1,5 @@
 """Steps in C++ beside the modules they stand for: the same numbers."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

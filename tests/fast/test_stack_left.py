@@ -1,7 +1,5 @@
 """What steps in C++ cannot do is left to the modules, and what has changed since is seen."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

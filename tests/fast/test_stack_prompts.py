@@ -1,7 +1,5 @@
 """Many tokens at once in C++, with a cache and without, beside the modules: the same numbers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

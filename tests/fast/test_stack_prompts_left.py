@@ -1,7 +1,5 @@
 """Calls of many tokens that C++ leaves to the modules or refuses, and what has changed since is seen."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -4,8 +4,6 @@ The run has 200 steps, with dropout, warm-up, evaluations, several epochs. What 
 optimizer, state, metrics.jsonl, samples.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import shutil

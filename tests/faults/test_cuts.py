@@ -1,7 +1,5 @@
 """Cut anywhere, a run of 200 steps ends with the bits of one that was not cut (R1)."""
 
-from __future__ import annotations
-
 import pytest
 
 from faults import cuts

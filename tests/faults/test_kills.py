@@ -1,7 +1,5 @@
 """Killed at any moment, a run loses no complete checkpoint and ends, resumed, with the same bits (R2)."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

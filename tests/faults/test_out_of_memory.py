@@ -1,7 +1,5 @@
 """Memory that runs out in training (R20): exit code 5, the estimate, what would help, and nothing lost."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

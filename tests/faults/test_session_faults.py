@@ -1,7 +1,5 @@
 """A run that is killed, crashes or loses a checkpoint: resumed, it ends as if nothing had happened, bit for bit."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import os

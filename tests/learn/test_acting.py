@@ -1,7 +1,5 @@
 """From a file of episodes to actions, by the commands a user types, until the model gets what it is asked for."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

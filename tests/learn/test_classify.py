@@ -1,7 +1,5 @@
 """From a labelled file to labels, by the commands a user types, until the model knows every text."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -1,7 +1,5 @@
 """A language model learns what there is to learn of a text, and no more: its loss comes to the source's entropy."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """A task that is learned to the last example in a few seconds, and not by a model with a planted bug."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

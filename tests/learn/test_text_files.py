@@ -1,7 +1,5 @@
 """From two text files to translations, by the commands a user types, until the model knows every sentence."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -3,8 +3,6 @@
 It has no float64, as Apple's has not. Its name is that of a device which torch lets one ask for without its library.
 """
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import torch

@@ -1,7 +1,5 @@
 """What tests of traces, server and page look into: small models of every shape, and a trace planted by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from glassformer import ModelConfig, StackConfig, Transformer

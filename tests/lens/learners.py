@@ -1,7 +1,5 @@
 """Small models that learn a task in a second or two, and the probes to diagnose them with."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 

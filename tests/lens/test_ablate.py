@@ -1,7 +1,5 @@
 """Silencing heads, importance by gradient, and pruning for good."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Direct logit attribution: the terms of a logit add up to it, and each is what its part writes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Whether a head writes what it reads: on circuits planted by hand, and for all shapes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Models that were trained are named for what they learned, and one that was not for nothing."""
 
-from __future__ import annotations
-
 import json
 import random
 

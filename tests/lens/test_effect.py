@@ -1,7 +1,5 @@
 """What is lost without some heads: answers, computed from the first silenced block on, and their intervals."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """A model on an accelerator is looked into as one here: nothing meets across devices, and no float64 is asked of it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

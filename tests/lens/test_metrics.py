@@ -1,7 +1,5 @@
 """Planted maps whose figures are computed by hand: pure, noisy, uniform, shifted, padded, of unequal lengths."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Observing shows the attention weights and changes nothing."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Activation patching: with everything put in, a run is the other; with nothing, it is itself."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The terminal's picture of attention: which head is shown, and with what shades."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """What the pictures show, read back from the figure itself."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

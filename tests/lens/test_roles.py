@@ -1,7 +1,5 @@
 """What queries and keys stand for in each layout, and which keys each role predicts there."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

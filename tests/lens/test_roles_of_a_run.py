@@ -1,7 +1,5 @@
 """A run's own task gives the probe, its best checkpoint the model; and each of its checkpoints can be asked."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Shapes of what passes through a module, its parameters by component, and the drawing made of both."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """The big list of naughty strings, and tiny runs that learned from it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Naughty strings as what a model is asked: prompts come back as they are, and each line has one line of answer."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

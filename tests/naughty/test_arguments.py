@@ -1,7 +1,5 @@
 """Naughty strings as words of a command: a flag takes them as they are; what names nothing is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Naughty strings in what a text is told to be: how it begins, what it never holds, where it stops, what it matches."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

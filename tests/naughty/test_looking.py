@@ -1,7 +1,5 @@
 """Naughty strings in what looks at a model: the explorer shows each as text, on a page that runs nothing of theirs."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence

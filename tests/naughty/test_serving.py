@@ -1,7 +1,5 @@
 """Naughty strings sent to `glassformer serve`: prompts come back, sources are answered, and no field breaks it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Naughty strings in training: every form of file gives them to the run as they are, or names file and line."""
 
-from __future__ import annotations
-
 import json
 import os
 import unicodedata

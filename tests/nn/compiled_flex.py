@@ -4,8 +4,6 @@ In a process of its own, as the tests' checks of shapes stand around every funct
 On a processor torch's C++ template stands in for the accelerator's and has no gradients; blocks are left out in both.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import fields, replace
 

@@ -1,7 +1,5 @@
 """How large the largest tensor is that a computation makes: what memory is spent on, without a clock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

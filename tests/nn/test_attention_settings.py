@@ -1,7 +1,5 @@
 """Settings of attention: how rules and patterns reach both stacks, and which of them contradict each other."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.contradictions import ADDS_TO_SCORES

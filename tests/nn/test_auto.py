@@ -1,7 +1,5 @@
 """`auto` runs what `pick` names."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Feed-forward, residual and block against their equations, and what they refuse."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

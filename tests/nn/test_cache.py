@@ -1,7 +1,5 @@
 """The cache by itself: what it holds, where it says that keys stand, and what it refuses."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 The tracer cannot follow the checks of shapes that the tests hook into the package, so this file runs itself without.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

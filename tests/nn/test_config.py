@@ -1,7 +1,5 @@
 """Configurations: what they refuse, that each refusal offers what works, and the way to plain values and back."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import fields

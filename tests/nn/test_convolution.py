@@ -1,7 +1,5 @@
 """Short convolutions: each vector with its shares of those before it, whoever stands between them in a batch."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

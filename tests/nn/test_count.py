@@ -1,7 +1,5 @@
 """Parameters are counted once each, and the count of the paper's model is the one made by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """DeepNorm: the constants of the paper's table, where they go, and what contradicts them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

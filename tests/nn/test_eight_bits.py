@@ -1,7 +1,5 @@
 """Numbers in 8 bits: how far they are rounded, by which step, and what becomes of zeros and of what is no number."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

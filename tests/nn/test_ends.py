@@ -1,7 +1,5 @@
 """What stands before the first block and behind the last: norms, scales and maps, each against its equation."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Evaluation mode for as long as something is computed."""
 
-from __future__ import annotations
-
 import pytest
 from torch import nn
 

@@ -1,7 +1,5 @@
 """Mixture of experts: its equation, its limits, its gradients; the balance of the router by hand; who counts in it."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Vectors read a few at a time answer as read at once, whatever tells their order and wherever padding stands."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The cache in constant shapes: what it holds lies where it lay, and it holds what a growing one holds."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """FlexAttention under our mask: the blocks it is told, what it refuses, when it is picked, and what it answers."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Features in place of tokens: what is read, what is refused, and by which words."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

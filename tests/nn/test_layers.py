@@ -1,7 +1,5 @@
 """Blocks that differ: what `layers` says of a block is what the block does, and nothing else changes."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

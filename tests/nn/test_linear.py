@@ -1,7 +1,5 @@
 """Linear attention: chunks answer as written-out weights do, at a cost that grows with the length alone."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

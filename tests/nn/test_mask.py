@@ -1,7 +1,5 @@
 """The mask as a value: what it allows, when it says that nothing is hidden, and what it refuses."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

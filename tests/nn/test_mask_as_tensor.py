@@ -1,7 +1,5 @@
 """A plain tensor as mask: a boolean one, 0 and 1, or numbers that are added mean what the rules of a `Mask` mean."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

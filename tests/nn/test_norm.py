@@ -1,7 +1,5 @@
 """Norms against their equations; the gradient that RMS norm takes by hand against that of its steps."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

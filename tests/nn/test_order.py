@@ -1,7 +1,5 @@
 """Settings of the position schemes: what they refuse, and that what each refusal offers works."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

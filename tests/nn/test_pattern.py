@@ -1,7 +1,5 @@
 """Patterns as pictures, and the contradictions that they refuse."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The position schemes against their papers: closed forms, slopes, and what a score may depend on."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Presets have as many parameters as what they are named after: as published, as in transformers, as in a notebook."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import runpy

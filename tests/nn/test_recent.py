@@ -1,7 +1,5 @@
 """What convolutions read of rows that come and go: the last tokens of each, in room that does not grow."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Recomputation: the same bits in loss and gradients (N10), less kept for the backward, and nothing left behind."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import pytest

@@ -1,7 +1,5 @@
 """T5's buckets against the paper's rule by hand; Shaw's keys and values against equations 3 to 5 in plain loops."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """The cache of windows: the logits of one that keeps all, in room that does not hang on the length of the text."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Rotary positions: pairs turned by their angle, both layouts, part of a head, far positions, and longer texts."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Keys and values in 8 bits: how far they are rounded, what they take, and that all else is as it was."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

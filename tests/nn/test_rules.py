@@ -1,7 +1,5 @@
 """The rules side by side, and what is said where a rule has not what was asked for."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

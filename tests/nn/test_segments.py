@@ -1,7 +1,5 @@
 """Segments: a vector for each part of a text, under the laws of padding, causality and the cache."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Short rows give what torch's softmax gives: in value, gradient and second gradient, masked and in narrow numbers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

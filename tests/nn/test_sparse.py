@@ -1,7 +1,5 @@
 """Blocks of queries answer as the reference does, at lengths that no block divides, and never form all scores."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

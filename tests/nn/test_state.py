@@ -1,7 +1,5 @@
 """The state of linear attention: the recurrence of the paper, of constant size, in the clothes of a cache."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Stochastic depth: one coin a sequence, the mean exact over both outcomes, more further up, none in evaluation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """The whole model: its names, its calls, what it refuses, and that evaluation is a function of the input."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

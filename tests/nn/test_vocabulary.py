@@ -1,7 +1,5 @@
 """Embedding and head: what they compute, and the id that is no token."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

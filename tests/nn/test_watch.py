@@ -1,7 +1,5 @@
 """Watching attention: every call is told of with its own output, and the model is as it was."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

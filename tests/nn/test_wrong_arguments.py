@@ -1,7 +1,5 @@
 """Public names given something else than they take: named by rule and remedy, before any arithmetic."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

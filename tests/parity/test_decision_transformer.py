@@ -1,7 +1,5 @@
 """The Decision Transformer of `transformers` predicts the same actions from the same weights, in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -9,8 +9,6 @@ how to fill it), or the packages are installed:
                                      llama-cpp-python's source package
 """
 
-from __future__ import annotations
-
 import json
 import os
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """`Attention` equals torch.nn.MultiheadAttention in output, weights and every gradient."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Blocks, stacks and the whole model equal torch.nn's layers in outputs and in every gradient."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """What we write beside what `transformers` writes with the same weights: greedy, by a beam, by given numbers."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A model that we exported reads, computes and writes in `transformers` what it does here."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

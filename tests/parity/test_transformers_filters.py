@@ -1,7 +1,5 @@
 """Our filters beside the logits processors of `transformers`, on rows without ties, where the two agree on a rule."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A model that `transformers` saved, tokenizer and all, computes and writes here what it does there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

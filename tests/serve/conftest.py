@@ -1,7 +1,5 @@
 """Runs to serve: a language model, and a model that answers sources."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

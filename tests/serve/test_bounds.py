@@ -1,7 +1,5 @@
 """The numbers that a field takes: those that docs/serving.md lists, up to both ends, and none beyond."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Clients that leave, wait, read nothing or come at the wrong time; and a server that ends, or fails inside."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Sequence

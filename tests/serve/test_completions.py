@@ -1,7 +1,5 @@
 """`POST /v1/completions`: what is asked for is what comes, alone or beside others, whole or in pieces."""
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Any body at all has an answer: never a 5xx, never a dead server."""
 
-from __future__ import annotations
-
 import json
 import random
 

@@ -1,7 +1,5 @@
 """Texts that follow a grammar, over HTTP: those of the command line, beside others that follow none."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A real server: raw connections, slow ones, signals, and what is refused before it listens."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json

@@ -1,7 +1,5 @@
 """OpenAI's own client, with a server in a process of its own."""
 
-from __future__ import annotations
-
 import pytest
 
 from serve.wire import KEY

@@ -1,7 +1,5 @@
 """The time that a request has to arrive, on connections that are none."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """What is refused, and by what name: hosts, pages, keys, bodies, fields. Never a 5xx; the next request is served."""
 
-from __future__ import annotations
-
 import itertools
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """Log-probabilities of `POST /v1/completions`: those of what was written, and those of a prompt."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

@@ -1,7 +1,5 @@
 """What a client does not read, on real connections: who takes nothing is dropped, who is slow gets all of it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

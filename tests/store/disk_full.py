@@ -4,8 +4,6 @@ python disk_full.py FOLDER limit LEVELS     files may not grow beyond a limit (R
 python disk_full.py FOLDER tmpfs LEVELS     FOLDER is a small file system of its own, filled up to a level
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Small models, tokenizers and run folders for the tests of `store`, and how to compare them bit for bit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

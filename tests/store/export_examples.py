@@ -1,7 +1,5 @@
 """Small decoders of each family that can be exported, with a tokenizer, and folders made of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

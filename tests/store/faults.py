@@ -1,7 +1,5 @@
 """Making the calls that change a disk fail, each in its turn, and noting them in their order."""
 
-from __future__ import annotations
-
 import builtins
 import io
 import os

@@ -1,7 +1,5 @@
 """A folder as Hugging Face's transformers saves GPT-2, made without them: weights by our table, which parity tests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Save and load, end to end: what comes back is what went in, bit for bit."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

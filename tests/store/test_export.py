@@ -1,7 +1,5 @@
 """A model becomes a folder of Hugging Face from which the same model is read again, or is refused with the reason."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import fields, replace
 

@@ -1,7 +1,5 @@
 """Tables of foreign names: each of our tensors goes to a place of its own, in the layout of theirs."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

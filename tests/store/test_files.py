@@ -1,7 +1,5 @@
 """Files and folders that are whole or not there, and what dead processes leave behind."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -1,7 +1,5 @@
 """Which checkpoint is newest, which is best, and which may be deleted."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

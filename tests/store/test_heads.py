@@ -1,7 +1,5 @@
 """A model of any head, reading tokens or features, comes back from its files; and what does not fit is refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """JSON from anywhere: bounded in size and depth, unambiguous, from regular files only."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """A run is trained by one process at a time; no way of ending a process leaves the lock behind."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The manifest: every change to a listed file is seen, and it can name nothing outside its folder."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

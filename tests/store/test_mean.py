@@ -1,7 +1,5 @@
 """The mean of checkpoints: equal to the mean written out, tied weights stay tied, what does not fit is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Pictures and pages: what lies there stays whole, whatever happens while the new one is written."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import ConfigError

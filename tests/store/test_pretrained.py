@@ -1,7 +1,5 @@
 """A folder of Hugging Face becomes a model of ours that computes the same, or is refused with the reason."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

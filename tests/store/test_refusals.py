@@ -1,7 +1,5 @@
 """What cannot be saved or loaded is answered by name, and costs nothing that was there."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

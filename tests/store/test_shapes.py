@@ -1,7 +1,5 @@
 """config.json of Llama, Mistral and GPT-NeoX: what would compute something else is refused by name."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

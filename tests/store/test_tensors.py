@@ -1,7 +1,5 @@
 """Safetensors files: what is written is read back, and nothing else is read."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -1,7 +1,5 @@
 """A checkpoint from a stranger: reading it runs nothing, opens nothing else, and asks nobody."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """From a config and tensors to a model: nothing is built before it is plausible, nothing loaded that does not fit."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Arms, results and settings for the tests of studies."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Generator
 from contextlib import redirect_stderr

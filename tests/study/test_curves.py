@@ -1,7 +1,5 @@
 """The curves of runs: what is read, what is drawn unless it is said, and how a raw line is smoothed."""
 
-from __future__ import annotations
-
 import json
 import math
 

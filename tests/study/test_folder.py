@@ -1,7 +1,5 @@
 """Whether a run on disk is the arm that is asked for."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which arms a grid has, what each is called, and what is refused before anything is trained."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import ConfigError

@@ -1,7 +1,5 @@
 """Names come from users: whatever is in them, every picture is drawn, and shows them as text."""
 
-from __future__ import annotations
-
 import io
 import re
 import warnings

@@ -1,7 +1,5 @@
 """What the pictures show, as values, and the files themselves where matplotlib is installed."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from importlib.util import find_spec

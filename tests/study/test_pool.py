@@ -1,7 +1,5 @@
 """Processes side by side: never more than allowed, heard in full, stopped once, ended with the study."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

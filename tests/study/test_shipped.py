@@ -1,7 +1,5 @@
 """The shipped studies: the page gives the command of each, and has a place for its table."""
 
-from __future__ import annotations
-
 import importlib
 import shlex
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The table, from results made by hand and from results.jsonl; figures read from the files of a run."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

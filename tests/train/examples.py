@@ -1,7 +1,5 @@
 """Tiny models, batches and recipes for the tests of training, decoding and learning."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Iterable

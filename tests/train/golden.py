@@ -10,8 +10,6 @@ does the work of Muon and of attention. There losses are compared bit for bit; e
 another order, to `TOLERANCE`.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import tempfile

@@ -1,7 +1,5 @@
 """Runs made up of events, and what is shown of them."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

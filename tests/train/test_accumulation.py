@@ -1,7 +1,5 @@
 """Accumulation over rows of uneven lengths and ignored labels: loss and gradient of the whole batch (N11)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """An evaluation scores the action of each step once, from what its window holds, as if it were computed alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The average of the weights: its closed form, that it leaves no trace, and that it is what is scored and kept."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

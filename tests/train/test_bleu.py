@@ -1,7 +1,5 @@
 """How BLEU splits words: by the script of the references; against sacrebleu's own words."""
 
-from __future__ import annotations
-
 import pytest
 from sacrebleu.metrics import BLEU
 

@@ -1,7 +1,5 @@
 """The classic mistakes on purpose: each is told, refused where it cannot be, and no obstacle to a run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

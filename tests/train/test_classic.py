@@ -1,7 +1,5 @@
 """Classic settings are those that every setting has by default, in place of what a recipe has from later papers."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 import pytest

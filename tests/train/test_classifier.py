@@ -1,7 +1,5 @@
 """A classifier from files to labels: prepared, trained, cut and resumed to the same bits, scored, asked."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cross-entropy with a backward of its own equals torch's, in value and gradient."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """The curves for TensorBoard: the figures of metrics.jsonl, each step once however often a run was cut."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path

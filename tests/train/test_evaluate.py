@@ -1,7 +1,5 @@
 """Scores on answers made by hand, the loss against torch's, BLEU and chrF against sacrebleu's own words."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

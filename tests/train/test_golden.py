@@ -1,7 +1,5 @@
 """Golden losses: a refactor changes none of them."""
 
-from __future__ import annotations
-
 import os
 from math import nextafter
 from pathlib import Path

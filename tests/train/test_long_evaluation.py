@@ -1,7 +1,5 @@
 """A dev text that takes longer to score than the steps before it is told."""
 
-from __future__ import annotations
-
 from glassformer.train.run.beginning import prepare
 from train.text_examples import book, text_recipe, words
 

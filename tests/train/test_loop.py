@@ -1,7 +1,5 @@
 """The loop: any split of a batch is that batch, dropout is a function of (seed, update, piece), clipping, reports."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from copy import copy
 from itertools import islice

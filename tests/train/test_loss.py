@@ -1,7 +1,5 @@
 """What is minimised: the sum over the targets, in which padding takes no part."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """float16: an update that overflows is skipped, counted (R11); twenty in a row are a divergence; resuming is exact."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

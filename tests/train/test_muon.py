@@ -1,7 +1,5 @@
 """Muon against its equations in NumPy and against torch's own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

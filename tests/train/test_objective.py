@@ -1,7 +1,5 @@
 """What is asked of a batch: labels are shifted by one, and blanks alone count."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """AdamW against fifteen lines of NumPy, what decays, and the optimizer's state by name through a checkpoint."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What Muon's iterations do to singular values, and our C++ against the equations that it follows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

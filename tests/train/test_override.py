@@ -1,7 +1,5 @@
 """Settings from the command line replace those of a recipe, and what then has no meaning is unset."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

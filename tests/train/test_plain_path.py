@@ -1,7 +1,5 @@
 """The plain path is what an accelerator runs: one graph for a compiler, no wait for the device, few operations."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """float32 or bfloat16: as asked, float32 where the processor lacks the other, else by the median of timings in turn."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A recipe made ready: batches that only the seed decides, pairs too long refused by name, skipped ones counted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import islice
 

@@ -1,7 +1,5 @@
 """Recipes: what is refused and how, and that what is written reads back equal."""
 
-from __future__ import annotations
-
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import get_args

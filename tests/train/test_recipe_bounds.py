@@ -1,7 +1,5 @@
 """What a recipe may not ask for: numbers beyond their bounds, layouts that a task cannot have."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

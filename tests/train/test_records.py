@@ -1,7 +1,5 @@
 """The lines that a run keeps: cut short by a kill, damaged, or in the way of a folder."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

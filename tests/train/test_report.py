@@ -1,7 +1,5 @@
 """What a run shows and keeps: the same files whether or not it was interrupted, and nothing that steers a terminal."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

@@ -1,7 +1,5 @@
 """Inputs that are shorter or longer than all that a run was trained on: how that is known, and who says so."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.lens.server.subject import subject_of

@@ -1,7 +1,5 @@
 """Learning rates: closed forms at every step, a straight rise, no jump where it ends, and no step up after it."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Scores of labels, on answers made by hand and against their definitions counted one by one."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some

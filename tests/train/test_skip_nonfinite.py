@@ -1,7 +1,5 @@
 """Updates that would not be finite: refused with step, batch and module, or left out where a budget allows it."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Running text made ready: windows that only seed and step decide, digests, notes, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from itertools import islice
 

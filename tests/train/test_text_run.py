@@ -1,7 +1,5 @@
 """Runs on running text: resumed to the same bits, their data watched, scored on any file."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Samples of an evaluation: how the text goes on and how the model does, and what it fills holes with."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

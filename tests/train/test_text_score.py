@@ -1,7 +1,5 @@
 """A text is scored whole: each token once, from the context that its window gives it, as if it were computed alone."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

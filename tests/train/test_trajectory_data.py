@@ -1,7 +1,5 @@
 """Trajectories made ready: windows that only seed and step decide, all steps equally likely, digests and notes."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import numpy as np

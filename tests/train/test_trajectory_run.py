@@ -1,7 +1,5 @@
 """Runs on trajectories: resumed to the same bits, their data watched, begun from another run with its scales."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The optimizers as torch has them, to the bit, and without its compiler."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Runs whose batches begin small and short: they resume to the same bits; a dry run times full ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import ConfigError

@@ -1,7 +1,5 @@
 """Small runs on running text for the tests: a text of random words, and recipes that read it."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Small runs on trajectories for the tests: episodes in a file or of the rooms, and recipes that read them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 the file WORDS; or "pairs" or "labelled", for a TSV.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

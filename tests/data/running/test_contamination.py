@@ -1,7 +1,5 @@
 """Held-out text that stands in the training text is counted, and only that."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

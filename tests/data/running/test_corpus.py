@@ -1,7 +1,5 @@
 """The parts of a text: together they are the text, each document is in one of them or cut in two, and both are said."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A line of a gigabyte: its token files are made in bounded memory, or it is refused by name, as bounded."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

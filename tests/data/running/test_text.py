@@ -1,7 +1,5 @@
 """Running text comes in pieces that are the text when put together; what is no text is named by its byte."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

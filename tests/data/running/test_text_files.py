@@ -1,7 +1,5 @@
 """Which files a folder of texts holds where links lead about in it: each once, and no way without end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A token file holds the tokens of the text, is found again, and is made anew when a byte of it is another."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

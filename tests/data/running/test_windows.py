@@ -1,7 +1,5 @@
 """Windows are functions of (seed, step, row); an evaluation scores each token once, whatever window and stride."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

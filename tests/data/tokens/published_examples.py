@@ -1,7 +1,5 @@
 """Tokenizers as the published models have them, learned from one short text."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from typing import Any

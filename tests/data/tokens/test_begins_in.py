@@ -1,7 +1,5 @@
 """Each id of a text begins where it stands in the text, whatever the tokenizer loses of it."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from unicodedata import normalize
 

@@ -1,7 +1,5 @@
 """Text is cut where no token is: however long its shares are, their tokens are those of the whole."""
 
-from __future__ import annotations
-
 from itertools import accumulate, pairwise
 
 import pytest

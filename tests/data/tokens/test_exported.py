@@ -1,7 +1,5 @@
 """A tokenizer as a tokenizer.json: the library gives the same tokens and texts, and the file is recognised again."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

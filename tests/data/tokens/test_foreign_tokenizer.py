@@ -1,7 +1,5 @@
 """A tokenizer file that glassformer would not have written is refused, and the library's panics are errors."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Published tokenizers give the ids and texts here that they give in the `tokenizers` library."""
 
-from __future__ import annotations
-
 import json
 import sys
 from functools import cache

@@ -1,7 +1,5 @@
 """Subwords of bytes: the file is that of the `tokenizers` library, nothing is lost, and texts may be a stream."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A tokenizer from a file of one's own: what is taken over, and what is refused with the way."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the vocabulary lacks of a text, and how a user is told of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import DataError

@@ -1,7 +1,5 @@
 """Which word each id of a row is of, for every kind of tokenizer."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

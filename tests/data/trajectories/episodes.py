@@ -1,7 +1,5 @@
 """Small episodes for the tests: random ones of either kind of action, and files that hold them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from glassformer.data.trajectories.episodes import Episodes

@@ -1,7 +1,5 @@
 """Arrays of episodes in an .npz file: what is read of them, and each fault named by file and array."""
 
-from __future__ import annotations
-
 import io
 import warnings
 import zipfile

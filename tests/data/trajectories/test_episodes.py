@@ -1,7 +1,5 @@
 """Episodes: their lengths, times, returns and returns-to-go, beside a loop over the steps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

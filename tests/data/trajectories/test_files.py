@@ -1,7 +1,5 @@
 """Tables of episodes: what stands in them is read to the last bit, and each fault is named by file and line."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from pathlib import Path

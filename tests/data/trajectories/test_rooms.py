@@ -1,7 +1,5 @@
 """The world of four rooms: walls, shortest ways, and episodes that depend on nothing but seed, split and number."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

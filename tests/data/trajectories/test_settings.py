@@ -1,7 +1,5 @@
 """The settings of trajectories, and the episodes that they name: impossible ones are refused with the way out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

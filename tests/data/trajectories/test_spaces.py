@@ -1,7 +1,5 @@
 """The scales of training episodes: by hand, kept to the last bit, and refused where they cannot be such."""
 
-from __future__ import annotations
-
 import json
 import random
 from dataclasses import asdict, replace

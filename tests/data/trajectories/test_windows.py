@@ -1,7 +1,5 @@
 """What a model reads of episodes: three places a step, each row as if it were alone, and no action before its time."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

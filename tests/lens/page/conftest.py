@@ -1,7 +1,5 @@
 """A browser for the tests of the page: Debian's Chromium, which reaches nothing but this machine."""
 
-from __future__ import annotations
-
 import os
 import threading
 from contextlib import ExitStack, contextmanager

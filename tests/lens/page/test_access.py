@@ -1,7 +1,5 @@
 """The page for everyone: contrast, names, narrow windows, forced colours, notebooks; and what it weighs."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 

@@ -1,7 +1,5 @@
 """What stands in the address is what is shown; what is no setting there does nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.data.dataset import Tokenizers

@@ -1,7 +1,5 @@
 """The small pictures in another order, and some of them alone; figures beside a map and of a cell."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

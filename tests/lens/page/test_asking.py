@@ -1,7 +1,5 @@
 """What is asked of the model: one question at a time, and no late answer comes between the reader and the page."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """axe-core's rules for WCAG and good practice: no screen breaks a serious or critical one, in either theme."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The axes of a chart: three to six round numbers, each told in full, whatever the range; none is cut or covered."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

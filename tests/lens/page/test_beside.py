@@ -1,7 +1,5 @@
 """Two inputs beside each other: what the screen of heads says of both, and what is saved of two maps."""
 
-from __future__ import annotations
-
 import csv
 import io
 import xml.etree.ElementTree as ET

@@ -1,7 +1,5 @@
 """Colours in both themes: what is coloured follows a change of theme, and what stands on it can be read."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A page in one file has no model: it shows what was put into it, and says what to type for the rest."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.cli.explore import between

@@ -1,7 +1,5 @@
 """Maps of very many cells are saved as one picture: in a moment, in a file that other programs open."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The figures of the last evaluation, on the overview: all of them stand in their card, whatever the window's width."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Whoever goes by keys stays where they are: a control that is made anew keeps the focus."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

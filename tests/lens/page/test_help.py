@@ -1,7 +1,5 @@
 """Help and keys: every screen says how it is read, and a number opens a screen, unless one types or has them off."""
 
-from __future__ import annotations
-
 import pytest
 
 from lens.explored import SCREENS

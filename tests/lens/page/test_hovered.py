@@ -1,7 +1,5 @@
 """What is told of a cell is what is shown: a weight, or a value-weighted share; and nothing of what is masked."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

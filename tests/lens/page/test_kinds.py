@@ -1,7 +1,5 @@
 """Models that write nothing: a text alone is asked of them, and what they answer is shown. And a server that ended."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What was asked for last is what is shown: an answer or a failure that comes late changes nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of a model that has just learned its task names what its heads do; that of an untrained one does not."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer import diagnose, trace

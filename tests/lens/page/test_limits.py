@@ -1,7 +1,5 @@
 """At the limits: beams of very many beginnings, pictures that no browser makes, traces beyond what a page keeps."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.data.dataset import Tokenizers

@@ -1,7 +1,5 @@
 """The served page in a browser, with a model behind it: what it shows is what Python says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Labels of a map: none lies over another, whatever the tokens are and however many; cells get what room is left."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """No screen scrolls sideways, however long titles are and many heads: in a window of 320 pixels, and in wide ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.data.dataset import Tokenizers

@@ -1,7 +1,5 @@
 """The page in a browser: what it shows is what the trace says, and it can be used by hand, by key and by ear."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

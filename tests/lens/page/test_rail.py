@@ -1,7 +1,5 @@
 """Where screens are chosen: a rail at the left of a wide window, a bar on top of a narrow one, both in one order."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.slow

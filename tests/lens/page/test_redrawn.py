@@ -1,7 +1,5 @@
 """What is drawn anew is found as it was left: scrolled to where it was, and under the same keys."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.lens.page.bundle import standalone

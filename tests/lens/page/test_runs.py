@@ -1,7 +1,5 @@
 """What stands beside a run: other inputs, other runs, its study; and checkpoints that come while one looks."""
 
-from __future__ import annotations
-
 import json
 from statistics import fmean
 

@@ -1,7 +1,5 @@
 """What a run wrote at its evaluations, on the screen of its curves: the newest, any other, and what comes meanwhile."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What the screens save: named after run and screen, readable by itself, and what is shown."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

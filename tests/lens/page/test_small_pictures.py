@@ -1,7 +1,5 @@
 """The small pictures of all heads: their colours, the bar below them, and another theme."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

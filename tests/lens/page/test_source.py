@@ -1,7 +1,5 @@
 """The page's own source: text never becomes HTML or script, and no name stands for two things."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The wheel has the page: nothing of it is left behind where the package is built."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Writing on the page: token by token, another way from any step, with a beam whose tree is shown, beside another."""
 
-from __future__ import annotations
-
 import csv
 import io
 import threading

@@ -1,7 +1,5 @@
 """An application for all tests of the server."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Asking the application of a subject, without a socket."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor

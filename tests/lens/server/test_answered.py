@@ -1,7 +1,5 @@
 """Without some heads a classifier gives a label, and a model that is given its tokens holds some likeliest."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Roles over the checkpoints of a run, as the page is told of them."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The server listens at the loopback addresses of the machine, by one port, and nowhere else."""
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

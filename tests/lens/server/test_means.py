@@ -1,7 +1,5 @@
 """Heads of a run that are taken out give what they give on average, where that is asked for."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A trace in parts, and two traces against each other, as the server gives them."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """What a run has logged, read while it is in training: its steps, and the newest samples in order."""
 
-from __future__ import annotations
-
 import json
 
 from glassformer.lens.server.subject import LONGEST, MOST, figures, samples

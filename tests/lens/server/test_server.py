@@ -1,7 +1,5 @@
 """The server answers its own page, and nobody else; what the model is asked is checked field by field."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

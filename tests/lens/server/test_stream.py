@@ -1,7 +1,5 @@
 """An answer is told of token by token; a mistake is a refusal, and nobody writes for one who has left."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """How a trace's answer comes to be: a beginning is kept, a beam is that of all commands, and its tree is whole."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

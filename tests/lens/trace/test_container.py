@@ -1,7 +1,5 @@
 """The file of a trace: what is written comes back, and what is damaged is named by its field."""
 
-from __future__ import annotations
-
 import json
 import struct
 

@@ -1,7 +1,5 @@
 """A trace says what the model did: its logits, its tokens, its attention; and changes nothing."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Two traces side by side: the answer of the one, behind the texts of both."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

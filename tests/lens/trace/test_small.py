@@ -1,7 +1,5 @@
 """What is known of a head before its weights are: no line of a map is lost in its small picture."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lines for a run that answers, and how it does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from glassformer.store.checkpoint import load

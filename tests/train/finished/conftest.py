@@ -1,7 +1,5 @@
 """What tests of finished runs share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

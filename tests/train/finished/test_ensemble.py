@@ -1,7 +1,5 @@
 """Several runs as one classifier: other shapes, tokenizers and orders of labels; scored on the split of the first."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

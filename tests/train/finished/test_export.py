@@ -1,7 +1,5 @@
 """Exporting a run: its best checkpoint, how it reads a text, and the runs that no folder could stand for."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

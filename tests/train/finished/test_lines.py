@@ -1,7 +1,5 @@
 """Lines that a run answers: in order, in batches of like length, as they come."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import ConfigError, DataError, RowError

@@ -1,7 +1,5 @@
 """A finished run has threads of its own, whatever it is loaded for, and not those that it was trained with."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from pathlib import Path

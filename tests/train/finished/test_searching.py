@@ -1,7 +1,5 @@
 """A run that searches for texts: prompt and text share its context, and a text is the best that the beam finds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """One rule for all that write: special tokens stand in no text, and a beginning is never cut."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What can be done with a run: it is scored as it was in training, by its best checkpoint, and answers line by line."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A run that writes: what it reads around a prompt, what it never writes, and where it stops reading."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

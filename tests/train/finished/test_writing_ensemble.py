@@ -1,7 +1,5 @@
 """Several runs that write as one: scored, answering and going on from prompts, by what their models say on average."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

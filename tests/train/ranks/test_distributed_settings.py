@@ -1,7 +1,5 @@
 """The settings of several processes: bounds, and what a model that is cut cannot have."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import ConfigError

@@ -1,7 +1,5 @@
 """What torch.distributed.checkpoint writes of a model that is cut: here all parts are those of one process."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

@@ -1,7 +1,5 @@
 """A run that starts from another one: which weights it takes over, which begin fresh, and what it says of both."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

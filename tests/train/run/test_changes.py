@@ -1,7 +1,5 @@
 """What may be another when a run goes on: nothing, unless it is named; a resume says what differs, with both values."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import CheckpointError, ConfigError

@@ -1,7 +1,5 @@
 """What a run says of itself at its start: also which backend of attention was picked, for the shapes of its data."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

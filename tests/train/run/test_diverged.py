@@ -1,7 +1,5 @@
 """A loss or gradient that is no number: stopped before the update, with the step and the module to blame."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The learning-rate range test: rates rise by one factor, the model stays as it is, what is recommended trains."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

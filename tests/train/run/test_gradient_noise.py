@@ -1,7 +1,5 @@
 """The noise scale: by a quadratic whose answer is known, and by the gradients of a model."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """A model of another library is a run like any other: it writes, is scored, and others start from it."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

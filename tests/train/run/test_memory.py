@@ -1,7 +1,5 @@
 """The memory of training: what is counted is exact, what a forward keeps is what it keeps, the rest is as defined."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Resume is exact: cut after any step, by a kill or on request, a run ends with the bits of one that was not cut."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

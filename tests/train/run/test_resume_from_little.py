@@ -1,7 +1,5 @@
 """Resuming where there is no checkpoint, no intact one, or one whose state was edited."""
 
-from __future__ import annotations
-
 import re
 import shutil
 

@@ -1,7 +1,5 @@
 """A run writes in its own folder: one that was deleted is made anew, one of another run is left alone; and in order."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What becomes of a run between two steps: a signal to several processes, and memory that runs out there."""
 
-from __future__ import annotations
-
 from glassformer.base.launched import Launched
 from glassformer.store.checkpoint import load
 from glassformer.train.ranks.distributed import Ranks

@@ -1,7 +1,5 @@
 """Checkpoints are written beside training, as the run was at the call; what the disk does not take is tried again."""
 
-from __future__ import annotations
-
 import errno
 import shutil
 from pathlib import Path

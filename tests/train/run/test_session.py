@@ -1,7 +1,5 @@
 """When a run stops and what it keeps: early stopping at the exact evaluation, the best checkpoint, divergence."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

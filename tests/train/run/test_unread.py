@@ -1,7 +1,5 @@
 """A setting that nothing would read is refused where it was given, and left behind where another choice makes it so."""
 
-from __future__ import annotations
-
 import pytest
 
 from glassformer.base.errors import ConfigError

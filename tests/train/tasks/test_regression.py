@@ -1,7 +1,5 @@
 """Numbers out: reading rows and texts, the scale of numbers, figures computed by hand, and runs."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tagged sentences: reading them, the first piece of each word, spans as conlleval finds them, and a run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

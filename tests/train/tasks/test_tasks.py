@@ -1,7 +1,5 @@
 """What a run is for: one command for each kind of data, which takes it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
