@@ -1,7 +1,10 @@
 """The documents say what is so: their programs run, their commands parse, what they name is there."""
 
+from __future__ import annotations
+
 import ast
 import importlib
+import inspect
 import os
 import re
 import shlex
@@ -13,14 +16,18 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
+import torch.nn.functional as F
 
 import architecture
 import glassformer
-from documents import ARCHITECTURE, FENCED, INLINE, README, ROOT, TEXTS, blocks, section, tables
+from documents import ARCHITECTURE, FENCED, GLOSSARY, INLINE, README, ROOT, TEXTS, blocks, section, tables
+from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.base.errors import GlassformerError
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.runs import CONTENT
 from glassformer.cli.verbs import VERBS
+from glassformer.nn import attention, backends, transformer
 from glassformer.store import folders
 from glassformer.store.folders import MANIFEST
 from glassformer.train.recipe import load_recipe, override
@@ -291,3 +298,102 @@ def test_documents_name_every_public_name():
     assert {*glassformer.__all__} == {
         each for row in tables(TEXTS["docs/python.md"]) for each in INLINE.findall(row[0])
     }
+
+
+# --- The glossary says what is so: our words are in our sources, and torch's in torch's
+
+
+@cache
+def words_of_ours() -> set[str]:
+    """Every name in the package: functions, classes, parameters, attributes, variables."""
+    text = "".join((architecture.SOURCE / module).read_text("utf-8") for module in architecture.MODULES)
+    return {*re.findall(r"\w+", text)}
+
+
+@pytest.mark.parametrize("row", list(tables(GLOSSARY)), ids=lambda row: row[0])
+def test_glossary(row):
+    """Our words are in our sources; what is said to be of a part of torch's is named there."""
+    ours = [word for word in INLINE.findall(row[0] if row[0] != "glassformer" else row[1]) if "." not in word]
+    assert {*ours} <= words_of_ours()
+    for names, owner in re.findall(r"((?:`\w+`(?:,| and)? ?)+) of `([\w.]+)`", row[-1] if len(row) > 3 else row[1]):
+        known = known_to_torch(owner)
+        assert {*INLINE.findall(names)} <= known, f"{owner} has no {names}"
+
+
+def known_to_torch(owner: str) -> set[str]:
+    """Every word in the source of something in torch, or in its documentation where it is compiled."""
+    thing: object = {"nn": torch.nn, "F": F, "optim": torch.optim}[owner.split(".")[0]]
+    for part in owner.split(".")[1:]:
+        thing = getattr(thing, part)
+    text = inspect.getsource(thing) if isinstance(thing, type) or inspect.isfunction(thing) else inspect.getdoc(thing)
+    return {*re.findall(r"\w+", text or "")}
+
+
+# --- The reading path: what a reader is promised of its files, and how few calls lead from the model to its softmax
+
+
+DOCUMENT = (architecture.ROOT / "docs/architecture.md").read_text("utf-8")
+PATH = re.findall(r"^\d+\. \[(\S+\.py)\]", DOCUMENT.partition("## Reading path")[2].partition("\n## ")[0], re.MULTILINE)
+SEVENTH = "nn/block.py"
+
+
+def imports(module):
+    """What a file imports when it is imported itself."""
+    for node in ast.parse((architecture.SOURCE / module).read_text("utf-8")).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            yield node.module
+
+
+def code_lines(module):
+    """Lines that are neither blank, nor a comment, nor part of a docstring."""
+    text = (architecture.SOURCE / module).read_text("utf-8")
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    skipped = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, documented) and ast.get_docstring(node) is not None:
+            skipped |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
+    lines = enumerate(text.splitlines(), start=1)
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for n, line in lines if n not in skipped)
+
+
+def test_the_equations_need_nothing_else():
+    known = {f"glassformer.{file.removesuffix('.py').replace('/', '.')}" for file in PATH}
+    for module in PATH[: PATH.index(SEVENTH) + 1]:
+        ours = [name for name in imports(module) if name.startswith("glassformer")]
+        assert [name for name in ours if name not in known and not name.startswith("glassformer.base.")] == [], module
+        others = {name.partition(".")[0] for name in imports(module)} - {"glassformer", "torch", "jaxtyping"}
+        assert others <= sys.stdlib_module_names, module
+
+
+def test_it_can_be_read_in_a_sitting():
+    assert 10 <= len(PATH) <= 14
+    assert sum(map(code_lines, PATH)) < 2_500
+
+
+@pytest.mark.shapes(False)
+@pytest.mark.parametrize(
+    ("backend", "module", "softmax", "most"),
+    [("reference", attention, "softmax_over_readable", (8, 4)), ("auto", backends, "softmax", (9, 6))],
+)
+def test_few_calls_to_the_softmax(backend, module, softmax, most):
+    """Calls of our functions, one inside another, from the body of `Transformer.forward`; the softmax is the last."""
+    stack = StackConfig(d_model=32, n_heads=4, n_layers=1, d_ff=64, causal=True, attention=backend)
+    model, calls = Transformer(ModelConfig(vocab_size=50, decoder=stack)), []
+
+    def look(frame, event, _):
+        code = frame.f_code
+        if event == "call" and code.co_name == softmax and code.co_filename == module.__file__ and not calls:
+            while frame is not None:
+                if frame.f_code.co_filename.startswith(str(architecture.SOURCE)):
+                    calls.append((frame.f_code.co_filename, frame.f_code.co_name))
+                frame = frame.f_back
+
+    sys.setprofile(look)
+    try:
+        model(torch.tensor([[1, 2, 3]]))
+    finally:
+        sys.setprofile(None)
+    assert calls[-1] == (transformer.__file__, "forward")
+    assert (len(calls) - 1, len({file for file, _ in calls})) == most

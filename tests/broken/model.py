@@ -149,19 +149,19 @@ def pairs_of_neighbours_are_halves(original):
 # --- embedding and head
 
 
-@breaks("glassformer.nn.embedding:Embedding.forward", "tests/nn/test_vocabulary.py")
+@breaks("glassformer.nn.embedding:Embedding.forward", "tests/nn/test_ends.py")
 def tokens_are_not_scaled(original):
     return lambda self, tokens: original(self, tokens) / self.scale
 
 
-@breaks("glassformer.nn.embedding:check_tokens", "tests/nn/test_vocabulary.py tests/nn/test_wrong_arguments.py")
+@breaks("glassformer.nn.embedding:check_tokens", "tests/nn/test_ends.py tests/nn/test_wrong_arguments.py")
 def an_id_outside_the_vocabulary_is_not_named(original):
     return lambda tokens, vocab_size: None
 
 
 @breaks(
     "glassformer.nn.heads:Head.prior",
-    "tests/train/test_loss.py tests/train/test_cross_entropy.py tests/nn/test_vocabulary.py",
+    "tests/train/test_loss.py tests/train/test_cross_entropy.py tests/nn/test_ends.py",
 )
 def smoothing_reaches_tokens_that_are_never_written(original):
     return lambda self: None
@@ -190,7 +190,7 @@ def a_cache_forgets_where_it_is(original):
     return advance
 
 
-@breaks("glassformer.nn.cache:Cache._select_memories", "tests/nn/test_cache.py tests/decode/test_cached.py")
+@breaks("glassformer.nn.cache:Cache._select_memories", "tests/nn/test_cache.py tests/decode/test_generate.py")
 def rows_read_the_memory_of_another(original):
     return lambda self, rows: None
 
@@ -220,7 +220,7 @@ def positions_run_on_over_documents(original):
 # --- observing
 
 
-@breaks("glassformer.nn.observe:watch_attention", "tests/nn/test_watch.py")
+@breaks("glassformer.nn.observe:watch_attention", "tests/nn/test_transformer.py")
 def observing_never_ends(original):
     import contextlib
 

@@ -104,7 +104,7 @@ def training_leaves_torchs_generator_moved(original):
     return seeded
 
 
-@breaks(f"{LOOP}:count_targets", "tests/train/test_accumulation.py tests/train/test_loop.py")
+@breaks(f"{LOOP}:count_targets", "tests/train/test_loop.py")
 def the_mean_is_over_rows(original):
     return lambda batch, objective, step: original(batch, objective, step) and len(batch.tokens)
 
@@ -114,7 +114,7 @@ def there_is_no_warm_up(original):
     return lambda self, step: original(self, max(step, self.warmup))
 
 
-@breaks("glassformer.train.optimizer:Average.update", "tests/train/test_average.py")
+@breaks("glassformer.train.optimizer:Average.update", "tests/train/test_optimizer.py")
 def the_average_is_the_last_weights(original):
     return lambda self: None
 
@@ -190,19 +190,17 @@ def temperature_is_turned_over(original):
     return lambda value: original(1 / value)
 
 
-@breaks("glassformer.decode.choose:greedy", "tests/decode/test_cached.py tests/decode/test_generate.py")
+@breaks("glassformer.decode.choose:greedy", "tests/decode/test_generate.py")
 def the_second_likeliest_token_is_written(original):
     return lambda logits, context: logits.topk(2).indices[:, 1]
 
 
-@breaks("glassformer.decode.beam:length_penalty", "tests/decode/test_beam.py tests/decode/test_beam_exhaustive.py")
+@breaks("glassformer.decode.beam:length_penalty", "tests/decode/test_beam.py")
 def long_answers_pay_nothing(original):
     return lambda alpha: original(0.0)
 
 
-@breaks(
-    "glassformer.decode.speculative:settle", "tests/decode/test_speculative.py tests/decode/test_speculative_shares.py"
-)
+@breaks("glassformer.decode.speculative:settle", "tests/decode/test_speculative.py")
 def every_guess_is_taken(original):
     return lambda guessed, place, p, stays, drawn: (guessed.ids[place], True)
 

@@ -22,6 +22,13 @@ from glassformer.train.records import Evaluated, Event, Finished, Progress, Samp
 from glassformer.train.sample_lengths import Untrained
 from glassformer.train.tasks.labels import Classified
 
+TINY = (
+    *("--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"),
+    *("--training.threads", "1", "--training.device", "cpu", "--training.precision", "float32"),
+    *("--training.steps", "8", "--training.batch-tokens", "256", "--training.evaluate-every", "4"),
+    *("--training.samples", "1", "--training.warmup", "2", "--checkpoint.every", "3", "--checkpoint.keep", "9"),
+)
+TASK = ("--data.train-size", "64", "--data.dev-size", "5", "--data.test-size", "6", "--data.max-length", "9")
 STEPS = 6
 
 
@@ -227,6 +234,14 @@ class Input:
 
     def isatty(self) -> bool:
         return self.terminal
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory) -> Path:
+    """A finished run of the recipe `reverse`, made smaller."""
+    out = tmp_path_factory.mktemp("trained") / "run"
+    assert main(["train", "reverse", *TINY, *TASK, "--out", str(out)]) == 0
+    return out
 
 
 ENDINGS = {0: "eos", 1: "max_new_tokens", 2: "stop"}

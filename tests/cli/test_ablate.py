@@ -13,7 +13,7 @@ from glassformer.cli.ablate import jobs, read_study, task
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.main import main
 from glassformer.cli.verbs import VERBS
-from glassformer.study.result import Result, table
+from glassformer.study.result import Result
 from glassformer.train.recipe import load_recipe
 from study.examples import TINY, Here, results_of
 
@@ -194,12 +194,6 @@ def test_results(finished):
 def test_arms_of_a_seed_saw_the_same_data(finished):
     data = {(each.seed, each.values["model.n_layers"]): each.data for each in results_of(finished / "results.jsonl")}
     assert data[1, 1] == data[1, 2] != data[2, 1] == data[2, 2]
-
-
-def test_table_is_that_of_the_file(finished, run, tmp_path):
-    text = (finished / "table.md").read_text("utf-8")
-    assert text == table(results_of(finished / "results.jsonl")) + "\n"
-    assert "exact_match, min_length=10, max_length=12" in text
 
 
 # --- what it goes on from

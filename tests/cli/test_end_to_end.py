@@ -11,27 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from cli.conftest import TASK, TINY
 from glassformer.cli.follow import Signals, follow
-from glassformer.cli.main import main
 from glassformer.store.folders import newest
 from glassformer.train.recipe import load_recipe
 from glassformer.train.records import Event, Progress
-
-TINY = (
-    *("--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"),
-    *("--training.threads", "1", "--training.device", "cpu", "--training.precision", "float32"),
-    *("--training.steps", "8", "--training.batch-tokens", "256", "--training.evaluate-every", "4"),
-    *("--training.samples", "1", "--training.warmup", "2", "--checkpoint.every", "3", "--checkpoint.keep", "9"),
-)
-TASK = ("--data.train-size", "64", "--data.dev-size", "5", "--data.test-size", "6", "--data.max-length", "9")
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
-    """A finished run of the recipe `reverse`, made smaller."""
-    out = tmp_path_factory.mktemp("trained") / "run"
-    assert main(["train", "reverse", *TINY, *TASK, "--out", str(out)]) == 0
-    return out
 
 
 def figures(run: Path) -> bytes:

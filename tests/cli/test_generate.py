@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Input
-from cli.test_end_to_end import TASK, TINY
 from glassformer.cli.generate import in_order
 from glassformer.cli.main import main
 from glassformer.decode.stream import Piece
@@ -190,14 +189,6 @@ def test_rows_come_in_turn():
     pieces = [Piece(row, text, 1, "eos" if text == "." else "") for row, text in order]
     told = ["".join(piece.text for piece in in_order(pieces[:n])) for n in range(len(pieces) + 1)]
     assert told == ["", "", "b", "b", "b", "b", "b.ad", "b.ad.c.", "b.ad.c.."]
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
-    """A finished run of the recipe `reverse`, made smaller: an encoder-decoder."""
-    out = tmp_path_factory.mktemp("trained") / "run"
-    assert main(["train", "reverse", *TINY, *TASK, "--out", str(out)]) == 0
-    return out
 
 
 def test_answers_of_an_encoder_decoder(trained, run, refused, monkeypatch):

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_end_to_end import TASK, TINY
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.generate import note_of_cut
-from glassformer.cli.main import main
 from glassformer.cli.verbs import VERBS
 from glassformer.decode.answer import CONTEXTS
 from glassformer.decode.stream import Piece
@@ -127,14 +125,6 @@ def test_texts_that_were_not_found_shift_no_other(run, writing, a_run):
     prompts = [json.loads(line)["prompt"] for line in run(*words, "--json").out.splitlines()]
     assert prompts == ["ab", "c", "c", "c", "d", "d"]
     assert run("generate", "runs/old", "--prompt", "ab", "--beam", "3", "--n", "3").err == said.format("")
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
-    """A finished run of the recipe `reverse`, made smaller: an encoder-decoder."""
-    out = tmp_path_factory.mktemp("trained") / "run"
-    assert main(["train", "reverse", *TINY, *TASK, "--out", str(out)]) == 0
-    return out
 
 
 def test_an_encoder_decoder_answers_as_in_translate(trained, run, refused, monkeypatch, tmp_path):

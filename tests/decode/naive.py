@@ -18,6 +18,15 @@ def naive(network: Transformer, source: Sequence[int] | None, prompt: Sequence[i
     return written
 
 
+def written(steps, n: int) -> list[list[int]]:
+    """What steps gave to each of n rows."""
+    found: list[list[int]] = [[] for _ in range(n)]
+    for step in steps:
+        for row, token in zip(step.rows, step.tokens, strict=True):
+            found[row].append(token)
+    return found
+
+
 def collected(network: Transformer, n_rows: int, **settings) -> list[list[int]]:
     """What `generate` gave each row; a row that was left out once must not come again."""
     written: list[list[int]] = [[] for _ in range(n_rows)]

@@ -6,15 +6,15 @@ import random
 import pytest
 import torch
 
-from decode.exhaustive import assert_same, log_p
-from glassformer import Transformer, generate
+from decode.exhaustive import SMALL, assert_same, exhaustive, log_p, small
+from glassformer import Transformer, generate, observe
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
-from glassformer.decode.answer import answer, answers
-from glassformer.decode.beam import Rule, beam_search, extend, length_penalty
+from glassformer.decode.answer import Answer, answer, answers
+from glassformer.decode.beam import Rule, beam_search, extend, length_penalty, reading_layer
 from glassformer.decode.filters import logit_bias
-from glassformer.decode.hypotheses import Beginning, Candidates, Hypothesis, Search
-from glassformer.decode.read_back import read_back
+from glassformer.decode.hypotheses import Beginning, Candidates, Hypothesis, Search, done
+from glassformer.decode.read_back import pharaoh, read_back
 from glassformer.decode.settings import BeamSettings
 from train.examples import SCHEMES, model, sequences
 
@@ -233,3 +233,147 @@ def test_a_search_with_fewer_hypotheses_is_extended_beside_others():
     assert many.going == [Beginning([7, 11], -3.5, 0), Beginning([8, 13], -5.0, 1)]
     assert many.found == [Hypothesis([7], -2.0, -2.0, True)]
     assert one.going == [Beginning([9, 14], -6.0, 2), Beginning([9, 15], -9.0, 2)]
+
+
+# --- A beam that is wide enough finds what a search through all answers finds, on many models that all differ
+
+
+LAYOUTS, ALPHAS = ("encoder-decoder", "decoder"), (0.0, 0.6, 2.0, -0.5)
+PUSH, SLOW, PART = 40, 500, 10
+"""Models of the push tier, models that only the slow tier has, and models of one test."""
+
+
+def variant(number: int) -> tuple[str, float, str]:
+    """Layout, alpha and positions of a model: all in turn, as the digits of its number."""
+    rest, layout = divmod(number, len(LAYOUTS))
+    rest, positions = divmod(rest, len(SCHEMES))
+    return LAYOUTS[layout], ALPHAS[(rest + positions) % len(ALPHAS)], SCHEMES[positions]
+
+
+def assert_exhaustive(number: int) -> None:
+    """On the random model with this number: each number is a seed of its own.
+
+    Several rows of unequal sources and limits at once; 3 tokens make 1 + 7 + 49 + 343 answers.
+    """
+    layout, alpha, positions = variant(number)
+    network = small(layout, number, positions)
+    limits = [3, 1, 2]
+    sources = sequences([2, 4, 1], number, SMALL) if layout == "encoder-decoder" else None
+    given = {"prompts": [[BOS]] * 3} if sources is None else {"sources": sources}
+    found = beam_search(network, **given, max_new_tokens=limits, beam=400, n_best=5, lengths=length_penalty(alpha))
+    for row, limit in enumerate(limits):
+        expected = exhaustive(network, None if sources is None else sources[row], limit, alpha)
+        assert_same(found[row], expected[:5])
+
+
+@pytest.mark.parametrize("first", range(0, PUSH, PART))
+def test_wide_enough_it_is_exhaustive(first):
+    """On 40 random models; the slow tier has 500 others."""
+    for number in range(first, first + PART):
+        assert_exhaustive(number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(PUSH, PUSH + SLOW, PART))
+def test_on_many_models_it_is_exhaustive(first):
+    for number in range(first, first + PART):
+        assert_exhaustive(number)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "learned"])
+def test_behind_a_prefix_it_is_exhaustive(positions):
+    """Log-probabilities are those of the whole text read anew, with each prompt in both directions."""
+    network, prompts = small("decoder", 3, positions, n_layers=2), [[BOS, 6, 7, 6], [BOS, 7]]
+    found = beam_search(network, prompts=prompts, max_new_tokens=3, beam=400, n_best=3, prefix=True)
+    for prompt, best in zip(prompts, found, strict=True):
+        assert_same(best, exhaustive(network, None, 3, 0.6, prompt, prefix=True)[:3])
+    causal = beam_search(network, prompts=prompts, max_new_tokens=3, beam=400, n_best=3)
+    assert [each.score for each in causal[0]] != [each.score for each in found[0]]
+
+
+# --- What was read of the source: the coverage penalty of a beam, and alignments, beside a whole forward
+
+
+@torch.no_grad()
+def read(network: Transformer, source: list[int], ids: list[int], layer: int) -> torch.Tensor:
+    """How much each token of `ids` read each token of the source, [T, S] without <eos>: alone and without a cache."""
+    with observe(network.eval()) as seen:
+        network(torch.tensor([[BOS, *ids[:-1]]]), source=torch.tensor([[*source, EOS]]))
+    return seen[f"decoder.blocks.{layer}.cross_attention"][0].mean(0)[:, :-1]
+
+
+def covered(network: Transformer, source: list[int], each: Hypothesis, beta: float, layer: int) -> float:
+    """Wu et al. 2016, equation 14, written out."""
+    ids = [*each.ids, *([EOS] if each.complete else [])]
+    score = each.log_probability / ((5 + len(ids)) / 6) ** 0.6
+    return score + beta * sum(math.log(min(float(p), 1.0)) for p in read(network, source, ids, layer).sum(0))
+
+
+@pytest.mark.parametrize(("n_layers", "layer"), [(1, 0), (3, 1)])
+def test_scores_are_the_equation_and_ranked_by_it(n_layers, layer):
+    """A beam that holds all answers ranks them as all of them scored by hand; rows have sources of unequal length."""
+    network, sources = model(seed=3, vocab=8, n_layers=n_layers), sequences([3, 1, 2], 3, 8)
+    found = beam_search(network, sources=sources, max_new_tokens=2, beam=60, n_best=57, coverage=0.7)
+    plain = beam_search(network, sources=sources, max_new_tokens=2, beam=60, n_best=57)
+    for source, ranked, all_of_them in zip(sources, found, plain, strict=True):
+        assert len(all_of_them) == 1 + 7 + 49
+        by_hand = {tuple(each.ids): covered(network, source, each, 0.7, layer) for each in all_of_them}
+        assert [each.score for each in ranked] == pytest.approx(sorted(by_hand.values(), reverse=True), abs=1e-10)
+        assert all(by_hand[tuple(each.ids)] == pytest.approx(each.score, abs=1e-10) for each in ranked)
+    assert [[each.ids for each in best] for best in found] != [[each.ids for each in best] for best in plain]
+
+
+@torch.no_grad()
+def test_links_are_what_each_token_read_most():
+    network, sources = model(seed=5, n_layers=2), sequences([4, 1, 6, 3])
+    given = answer(network, sources, max_new_tokens=7)
+    for source, each, told in zip(sources, given, read_back(network, sources, given, batch_size=3), strict=True):
+        ids = [*each.ids, *([EOS] if each.complete else [])]
+        whole = read(network, source, ids, 0)
+        rest = 1 - whole.sum(-1)  # what <eos> of the source got
+        expected = [(int(whole[j].argmax()), j) for j in range(len(each.ids)) if float(whole[j].max()) > float(rest[j])]
+        assert told.links == expected
+        logits = network(torch.tensor([[BOS, *ids[:-1]]]), source=torch.tensor([[*source, EOS]]))[0].log_softmax(-1)
+        assert told.log_probabilities == pytest.approx([float(logits[j, id]) for j, id in enumerate(ids)], abs=1e-12)
+    assert pharaoh([(0, 0), (2, 1)]) == "0-0 2-1"
+
+
+def test_a_model_of_one_stack_reads_no_source():
+    for layout in ("decoder", "encoder"):
+        with pytest.raises(ConfigError, match="this model has one stack"):
+            reading_layer(model(layout))
+        with pytest.raises(ConfigError, match="this model has one stack"):
+            read_back(model(layout), [[7]], [Answer([7], True)])
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"beam": 4, "beam_groups": 3}, "beam_groups must divide beam evenly; got beam=4"),
+        ({"coverage_penalty": 0.2}, "coverage_penalty needs beam-search decoding; got beam=1"),
+        ({"early_stop": True}, "early_stop needs beam-search decoding; got beam=1"),
+        ({"beam": 10**9}, "beam must be at most 1024"),
+        ({"beam": 2, "coverage_penalty": math.nan}, "coverage_penalty must be at least 0"),
+        ({"beam": 2, "diversity": -1.0}, "diversity must be at least 0"),
+        ({"beam": 2, "length_penalty": math.nan}, "length_penalty must be at least -10 and at most 10"),
+    ],
+    ids=["groups", "coverage", "early", "wide", "not a number", "negative", "no length"],
+)
+def test_settings_that_cannot_be(given, says):
+    with pytest.raises(ConfigError, match=says):
+        BeamSettings(**given)
+
+
+# --- When a search is done: once no hypothesis can beat the answers found, at whatever length is the best for it
+
+
+@pytest.mark.parametrize(
+    ("alpha", "score", "is_done"),
+    [(4.0, -0.9, False), (4.0, -0.06, True), (-4.0, -3.8, False), (-4.0, -3.6, True), (0.0, -2.1, False)],
+)
+def test_the_best_length_counts(alpha, score, is_done):
+    """Of 2 to 9 tokens: (7/6)^4 = 1.85, (14/6)^4 = 29.6. One that goes on has a log-probability of -2."""
+    search = Search(0, 9, [Beginning([6], -2.0, 0), Beginning([7], -3.0, 0)], [Hypothesis([], score, score, True)])
+    assert done(search, 1, 1, length_penalty(alpha), None) == is_done
+    assert done(search, 1, 1, length_penalty(alpha), 1), "enough answers"
+    assert not done(search, 1, 2, length_penalty(alpha), None), "too few answers"

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from decode.naive import written
 from glassformer import Transformer
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS, EOS
@@ -32,14 +33,6 @@ def by_hand(
             worth[v] = (1 - alpha) * float(chances[v]) - alpha * alike
         ids.append(max(worth, key=worth.__getitem__))
     return ids[len(prompt) :]
-
-
-def written(steps, n: int) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in range(n)]
-    for step in steps:
-        for row, token in zip(step.rows, step.tokens, strict=True):
-            found[row].append(token)
-    return found
 
 
 LAYOUTS = [("encoder-decoder", "learned"), ("decoder", "rotary"), ("decoder", "alibi")]

@@ -3,15 +3,16 @@
 import pytest
 import torch
 
-from decode.test_batching import alone, ids
+from decode.test_batching import Recorded, alone, ids, served
 from glassformer.base.errors import BusyError, ConfigError, DataError, RowError
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode import engine as rows
 from glassformer.decode.choose import chooser, greedy
-from glassformer.decode.engine import Engine
+from glassformer.decode.engine import Engine, warm_up
 from glassformer.decode.filters import logit_bias
 from glassformer.decode.requests import Limits, Request
 from glassformer.decode.settings import Sampling
+from glassformer.nn.stack import Stack
 from specimens import VOCAB, close, model
 
 
@@ -226,3 +227,185 @@ def test_probabilities_are_the_models_own():
 def test_limits_are_counts(value):
     with pytest.raises(ConfigError, match="rows must be"):
         Limits(rows=value)
+
+
+# --- What an engine has written before anybody asks: steps of one row and of several, whatever room there is
+
+
+def steps_of(made, engine):
+    """How many rows each step has that would be compiled."""
+    seen = []
+
+    def run(x, context, cache):
+        if x.shape[1] == 1 and cache.length > 1:
+            seen.append(len(x))
+        return Stack.run(made.reader, x, context, cache)
+
+    made.reader.run = run
+    warm_up(engine)
+    return seen
+
+
+def texts(engine):
+    for n, seed in ((3, 1), (1, 2)):
+        given = {"prompt": [5] * n} if engine.model.encoder is None else {"source": [5] * n}
+        engine.submit(Request(max_new_tokens=5, seed=seed, **given))
+    written = []
+    while engine.busy:
+        written += [(each.text, each.id, each.end) for each in engine.step()]
+    return written
+
+
+@pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])
+def test_steps_of_one_row_and_of_several(shape):
+    made = model(shape)
+    engine = Engine(made, Limits(rows=8))
+    assert steps_of(made, engine) == [1, 3]
+    assert not engine.busy
+    assert texts(engine) == texts(Engine(made, Limits(rows=8))), "nothing of it stays"
+
+
+@pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])
+@pytest.mark.parametrize(
+    ("settings", "limits", "rows"),
+    [
+        ({}, {"rows": 1}, [1]),
+        ({}, {"rows": 2}, [1, 2]),
+        ({}, {"rows": 8, "waiting": 1}, [1]),
+        ({}, {"rows": 8, "waiting": 2}, [1, 2]),
+        ({}, {"tokens": 1}, []),
+        ({}, {"tokens": 3}, [1]),
+        ({"max_len": 2}, {}, [1, 3]),
+        ({"max_len": 1}, {}, []),
+    ],
+)
+def test_where_there_is_less_room(shape, settings, limits, rows):
+    made = model(shape, **settings)
+    found = steps_of(made, Engine(made, Limits(**limits)))
+    assert found == rows
+
+
+def test_what_goes_wrong_is_not_swallowed():
+    made = model("decoder")
+    engine = Engine(made)
+
+    def run(x, context, cache):
+        raise RuntimeError("no compiler")
+
+    made.reader.run = run
+    with pytest.raises(RuntimeError, match="no compiler"):
+        warm_up(engine)
+
+
+def test_a_room_has_one_row_more_than_there_are():
+    """One row in a room of one would be a further kind of step."""
+    engine = Engine(model("decoder"))
+    engine.submit(Request([5, 6], max_new_tokens=3))
+    with torch.no_grad():
+        engine.step()
+    assert len(engine._slots.rooms[0]._held[0]) == 2
+
+
+def test_a_room_is_never_read_whole():
+    """That would be a further kind of step, too; so has it one column more than the longest text."""
+    engine = Engine(model("decoder", max_len=90))
+    engine.submit(Request([5] * 60, max_new_tokens=5))
+    with torch.no_grad():
+        engine.step()
+    assert engine._slots.rooms[0]._held[0].shape[2] == 65
+
+
+# --- Who comes into an engine and when: by rows, by room, by what is read at once, and by who still waits
+
+
+ENDLESS = -1  # of `eos`: no text ends before its limit
+
+
+def endless(limits: Limits, shape: str = "decoder", **settings) -> Engine:
+    return Engine(model(shape, positions="rotary", **settings), limits, eos=ENDLESS)
+
+
+@pytest.mark.parametrize("going", [0, 1], ids=["idle", "going"])
+@pytest.mark.parametrize("rule", ["softmax", "linear"])
+def test_prompts_read_one_after_another_in_a_step_keep_their_keys(rule, going):
+    """Each of them is a group of its own, and the room grows between them."""
+    together = Recorded()
+    engine = engine_of(Limits(rows=8, reading=40), attention_rule=rule, head_bias=True, max_len=40)
+    engine.model.head.bias.data[EOS] = -1e3
+    short = [Request(ids(3), max_new_tokens=12, choose=together) for _ in range(going)]
+    long = [Request(ids(n), max_new_tokens=4, first=n, choose=together) for n in (30, 33, 31, 36)]
+    texts = served(engine, short + long, [0] * going + [2] * len(long))
+    for request in short + long:
+        by_itself = Recorded()
+        assert texts[request.first] == alone(engine.model, request, 0, by_itself)
+        close(torch.stack(together.seen[request.first]), torch.stack(by_itself.seen[request.first]), request.first)
+
+
+def test_rows_that_are_read_anew_keep_their_places():
+    """All rows have left their slots to be read from further on; nobody else comes in meanwhile."""
+    made = model("decoder", positions="rotary", max_len=9)
+    engine = Engine(made, Limits(rows=4, tokens=36), eos=ENDLESS, max_context=9, drop=3)
+    first = engine.submit(Request(ids(7), max_new_tokens=12, n=4))
+    engine.step()
+    second = engine.submit(Request(ids(7), max_new_tokens=12, n=4))
+    while not first.over:
+        assert {each.ticket for each in engine.step()} == {first}
+        assert len(engine.rows) == 4
+    assert {each.ticket for each in engine.step()} == {second}
+
+
+def test_those_who_left_the_queue_hold_no_place_in_it():
+    engine = endless(Limits(rows=1, waiting=2))
+    engine.submit(Request(ids(3), max_new_tokens=9))
+    engine.step()
+    engine.submit(Request(ids(3)))
+    left = engine.submit(Request(ids(3)))
+    engine.cancel(left)
+    engine.submit(Request(ids(3)))
+    with pytest.raises(BusyError, match="2 requests are waiting"):
+        engine.submit(Request(ids(3)))
+    assert len(engine.waiting) == 2
+
+
+def test_those_who_left_the_queue_keep_nobody_out():
+    """A wide one that is wanted no more does not count where room is counted, wherever it stands."""
+    engine = endless(Limits(rows=4, tokens=40), max_len=40)
+    going = engine.submit(Request(ids(3), max_new_tokens=6))  # 8 tokens
+    engine.step()
+    wide = engine.submit(Request(ids(3), max_new_tokens=30))  # 32: two times 32 do not fit
+    narrow = engine.submit(Request(ids(3), max_new_tokens=6))
+    engine.cancel(wide)
+    assert {each.ticket for each in engine.step()} == {going, narrow}
+    last = [engine.submit(Request(ids(3), max_new_tokens=30)) for _ in range(2)]
+    engine.cancel(last[1])  # behind one that does not fit
+    engine.step()
+    assert [*engine.waiting.tickets] == last[:1]
+
+
+def reads(engine: Engine) -> list[list[int]]:
+    """The shapes that the encoder reads."""
+    seen: list[list[int]] = []
+    engine.model.encoder.embedding.register_forward_hook(lambda _, given, __: seen.append([*given[0].shape]))
+    return seen
+
+
+def test_sources_count_where_prompts_are_read():
+    engine = endless(Limits(rows=8, reading=20), "encoder-decoder")
+    seen = reads(engine)
+    for n in (7, 9, 3, 19, 2):
+        engine.submit(Request(source=ids(n), max_new_tokens=3))
+    engine.step()
+    assert seen == [[2, 10], [1, 4], [1, 20], [1, 3]]
+
+
+def test_memories_take_room_beside_texts():
+    engine = endless(Limits(rows=8, tokens=40), "encoder-decoder", max_len=40)
+    first = [engine.submit(Request(source=ids(n), max_new_tokens=4)) for n in (5, 3)]  # 4 tokens, 6 of memory
+    second = engine.submit(Request(source=ids(9), max_new_tokens=4))  # three times 14 do not fit
+    assert {each.ticket for each in engine.step()} == {*first}
+    while not first[0].over:
+        engine.step()
+    assert {each.ticket for each in engine.step()} == {second}
+    with pytest.raises(ConfigError, match="room for 40 tokens; got n=1 texts of 41"):
+        engine.submit(Request(source=ids(36), max_new_tokens=4))
+    run_dry(engine)

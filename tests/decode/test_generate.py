@@ -1,6 +1,7 @@
 """Decoding token by token: which rows go on, where each ends, what is left out at its front, what is refused."""
 
 import math
+import random
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from glassformer import Transformer, generate
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.decode.answer import fill_blanks
+from glassformer.decode.choose import greedy
+from glassformer.decode.filters import Context
 from glassformer.decode.generate import stops_at
 from train.examples import SCHEMES, VOCAB, model, sequences
 
@@ -195,3 +198,119 @@ def test_a_row_ends_where_it_wrote_a_stop_sequence():
 def test_contexts_and_numbers_that_cannot_be(asked, says):
     with pytest.raises(ConfigError, match=says):
         list(generate(model("decoder"), prompts=TWO, max_new_tokens=2, **asked))
+
+
+# --- The most likely token, in every dtype
+
+
+NOBODY = Context([], [], [])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_it_is_the_most_likely_and_the_lowest_of_equals(dtype):
+    logits = torch.randn(40, 77).to(dtype)
+    logits[::2, 40:60] = 9.0
+    logits[5] = -torch.inf
+    found = greedy(logits.requires_grad_(), NOBODY)
+    assert found.dtype == torch.int64
+    assert torch.equal(found, logits.detach().double().argmax(-1))
+    assert found[::2].tolist() == [40] * 20
+
+
+def test_logits_that_are_a_part_of_others():
+    """As those of the last position, or of the rows that go on."""
+    logits = torch.randn(6, 3, 50)
+    assert torch.equal(greedy(logits[:, -1], NOBODY), logits[:, -1].argmax(-1))
+
+
+@pytest.mark.parametrize("place", [0, 3, 4])
+@pytest.mark.parametrize(("value", "says"), [(math.nan, r"not numbers \(NaN\)"), (math.inf, "infinite")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_no_number_is_refused(dtype, value, says, place):
+    """Wherever it stands, as elsewhere; -inf is a token that is forbidden, and may be the highest there is."""
+    logits = torch.zeros(3, 5, dtype=dtype)
+    logits[0] = -math.inf
+    context = Context([4, 9, 8], [[1]] * 3, [[]] * 3)
+    assert greedy(logits, context).tolist() == [0, 0, 0]
+    logits[1:, place] = value
+    with pytest.raises(DataError, match=says + r" in row 9 \(counted from 0\)"):
+        greedy(logits, context)
+
+
+# --- Greedy decoding with cache and batch equals the naive loop: one row alone, all tokens anew at each step
+
+
+LAYOUTS = ["encoder-decoder", "decoder"]
+PUSH, ALL = 12, 50
+"""Models of each layout and scheme in the push tier, and in both tiers."""
+
+
+def until(ids: list[int], eos: int) -> list[int]:
+    """Up to the first `eos`, with it."""
+    return ids[: ids.index(eos) + 1] if eos in ids else ids
+
+
+def seeds(layout: str, positions: str, first: int, end: int) -> list[int]:
+    """One for each model; no other layout or scheme has them, so that no combination of variants comes again."""
+    cell = LAYOUTS.index(layout) * len(SCHEMES) + SCHEMES.index(positions)
+    return [ALL * cell + i for i in range(first, end)]
+
+
+def example(layout: str, positions: str, seed: int) -> Transformer:
+    """A random model: grouped heads or not, a window or none, norms before or behind."""
+    draw = random.Random(seed)
+    return model(
+        layout,
+        seed=seed,
+        positions=positions,
+        n_layers=1 + (draw.random() < 0.2),
+        n_kv_heads=draw.choice([1, 2]),
+        norm_placement=draw.choice(["pre", "post"]),
+        window=draw.choice([None, None, 2, 3]),
+        dropout=0.5,
+    )
+
+
+def rows_for(layout: str, seed: int) -> dict:
+    """Rows that differ in all that may differ, so the batch is padded on the left of prompts, and of sources."""
+    draw = random.Random(seed + 10_000)
+    n_rows = draw.choice([1, 2, 2, 3, 8])  # of four and less, who ended leaves at once
+    prompts = [[BOS, *each] for each in sequences([draw.randint(0, 6) for _ in range(n_rows)], seed)]
+    asked = {"prompts": prompts, "max_new_tokens": [draw.randint(1, 6) for _ in range(n_rows)]}
+    if layout == "encoder-decoder":
+        asked["sources"] = sequences([draw.randint(1, 6) for _ in range(n_rows)], seed + 20_000)
+    if layout == "encoder-decoder" and draw.random() < 0.5:
+        del asked["prompts"]
+    return asked
+
+
+def assert_naive(layout: str, positions: str, first: int, end: int) -> None:
+    ended, answers = 0, set()
+    for seed in seeds(layout, positions, first, end):
+        network, asked = example(layout, positions, seed), rows_for(layout, seed)
+        limits = asked["max_new_tokens"]
+        network.eval()
+        sources = asked.get("sources", [None] * len(limits))
+        prompts = asked.get("prompts", [[BOS]] * len(limits))
+        full = [naive(network, *row) for row in zip(sources, prompts, limits, strict=True)]
+        eos = random.Random(seed).choice([token for ids in full for token in ids])
+        expected = [until(ids, eos) for ids in full]
+        network.train()
+        assert collected(network, len(limits), **asked, eos=eos) == expected, seed
+        ended += sum(len(short) < len(long) for short, long in zip(expected, full, strict=True))
+        answers |= set(map(tuple, full))
+    assert ended > (end - first) / 2, "few rows ended by themselves, so little was shown about rows that leave"
+    assert len(answers) > end - first, "the models hardly read what they are given"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("positions", SCHEMES)
+def test_equals_the_naive_loop(layout, positions):
+    assert_naive(layout, positions, 0, PUSH)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("positions", SCHEMES)
+def test_many_prompts_equal_the_naive_loop(layout, positions):
+    assert_naive(layout, positions, PUSH, ALL)

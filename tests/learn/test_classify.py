@@ -1,9 +1,7 @@
 """From a labelled file to labels, by the commands a user types, until the model knows every text."""
 
-import io
 import json
 import random
-import sys
 from pathlib import Path
 
 import pytest
@@ -57,42 +55,3 @@ def test_a_rule_of_two_words_is_learned(tmp_path, capsys, pooling):
     assert (told["accuracy"], told["macro_f1"], told["n"]) == (1.0, 1.0, 36)
     assert told["confusion"] == {"no": {"no": told["labels"]["no"]["n"], "yes": 0},
                                  "yes": {"no": 0, "yes": told["labels"]["yes"]["n"]}}  # fmt: skip
-
-
-def test_table(run, capsys):
-    assert main(["evaluate", run, "--split", "dev"]) == 0
-    told = capsys.readouterr().out
-    assert "accuracy  1.0000\n" in told
-    assert "labels   n  given  precision  recall      f1\n" in told
-    assert "confusion  no  yes\n" in told
-
-
-def answered(monkeypatch, capsys, run: str, text: str, *words: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    capsys.readouterr()
-    code = main(["classify", run, *words])
-    return code, *capsys.readouterr()
-
-
-def test_lines_are_labelled(run, capsys, monkeypatch):
-    lines = "so film was not bad the\r\n\nreally film was bad a\nzebra film was good so"
-    for size in ("1", "2", "64"):
-        code, out, err = answered(monkeypatch, capsys, run, lines, "--batch-size", size)
-        assert (code, out) == (0, "yes\n\nno\nyes\n")
-        assert (
-            err == "1 line (4): the vocabulary lacks a part of the line, 'zebra'; the model read <unk> in its place.\n"
-        )
-    _, out, _ = answered(monkeypatch, capsys, run, lines, "--probabilities")
-    assert out.splitlines()[0].startswith("yes\tno=0.0")
-    assert out.splitlines()[1] == ""
-    _, out, _ = answered(monkeypatch, capsys, run, lines, "--json")
-    told = [json.loads(line) for line in out.splitlines()]
-    assert told[1] is None
-    assert told[2]["label"] == "no"
-    assert sum(told[0]["probabilities"].values()) == pytest.approx(1.0, abs=1e-5)
-
-
-def test_invalid_utf8_is_named_by_line(run, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"good\nb\xe4d\n")))
-    assert main(["classify", run]) == 2
-    assert "line 2: byte 2 of the line (0xe4)" in capsys.readouterr().err

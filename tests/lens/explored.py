@@ -1,10 +1,13 @@
 """What tests of traces, server and page look into: small models of every shape, and a trace planted by hand."""
 
+from pathlib import Path
+
 import numpy as np
 
 from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.lens.page.bundle import standalone
 from glassformer.lens.trace.file import encode
 from glassformer.lens.trace.make import Trace
 from glassformer.lens.trace.sight import SIDE, decided, shrunk
@@ -138,3 +141,10 @@ def planted(sources=("a", "b", "c", "d", "<eos>"), targets=("<bos>", "d", "c", "
         ],
     }
     return Trace(header, buffers), weights
+
+
+def page_of(folder: Path, traces: list[bytes], facts: dict) -> str:
+    """The address of one file of these traces, with what it tells of their run."""
+    path = folder / "page.html"
+    path.write_text(standalone(traces, facts), "utf-8")
+    return path.as_uri()

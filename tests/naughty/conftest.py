@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import outside, refused, run
-from cli.test_end_to_end import TINY
+from cli.conftest import TINY, outside, refused, run
 from glassformer.cli.main import main
 
 __all__ = ["outside", "refused", "run"]  # fixtures, for these tests too

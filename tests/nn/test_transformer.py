@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from torch import nn
 
 from glassformer import Transformer
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.nn.count import count_parameters
+from glassformer.nn.observe import Evaluation, attentions, watch_attention
 from glassformer.nn.positions import POSITIONS
 from specimens import SHAPES, VOCAB, close, config, model, padded, production, tokens
 
@@ -194,3 +196,73 @@ def test_a_keep_of_another_shape_is_refused(shape):
             call()
         assert f"{list(shape)} and" in str(error.value)
         assert "[2, 4]" in str(error.value)
+
+
+# --- Evaluation mode for as long as something is computed
+
+
+def test_each_module_gets_its_own_mode_back() -> None:
+    """A part that its owner froze stays as it was, and so does one in training within a model in evaluation mode."""
+    model = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.Dropout(0.5))).train()
+    model[0].eval()
+    before = [each.training for each in model.modules()]
+    evaluation = Evaluation(model)
+    for _ in range(2):
+        with evaluation:
+            assert not any(each.training for each in model.modules())
+        assert [each.training for each in model.modules()] == before
+    model.train()
+    with evaluation:
+        assert not any(each.training for each in model.modules())
+    assert all(each.training for each in model.modules())
+
+
+def test_after_an_error_the_mode_is_back() -> None:
+    """An error inside changes nothing about it."""
+    model = nn.Sequential(nn.Dropout(0.5)).train()
+    with pytest.raises(ZeroDivisionError), Evaluation(model):
+        _ = 1 / 0
+    assert model.training
+    assert model[0].training
+
+
+# --- Watching attention: every call is told of with its own output, and the model is as it was
+
+
+def test_every_call_is_told_of_in_order_with_what_the_seam_gave():
+    made, calls = model("encoder-decoder"), []
+    with watch_attention(made, calls.append):
+        answer = made(tokens(2, 4), source=tokens(2, 3))
+    assert [call.name for call in calls] == [
+        *(f"encoder.blocks.{i}.self_attention" for i in range(2)),
+        *(f"decoder.blocks.{i}.{kind}_attention" for i in range(2) for kind in ("self", "cross")),
+    ]
+    assert {call.name: call.attention for call in calls} == attentions(made)
+    for call in calls:
+        weights = call.attention.weigh(call.q, call.k, call.mask, scale=call.scale)
+        assert weights.shape[:3] == call.output.shape[:3] == call.q.shape[:3]
+    assert answer.requires_grad
+
+
+def test_an_attention_alone_has_no_name():
+    [attention, *_] = attentions(model("encoder")).values()
+    assert {*attentions(attention)} == {""}
+
+
+@pytest.mark.parametrize("ends", ["well", "in an exception"])
+def test_watching_within_watching_leaves_the_seams_as_they_were(ends):
+    made, outer, inner = model("decoder"), [], []
+    ids = tokens(2, 4)
+    answer, seams = made(ids), [each.attend for each in attentions(made).values()]
+    try:
+        with watch_attention(made, outer.append):
+            with watch_attention(made, inner.append):
+                assert torch.equal(made(ids), answer)
+                if ends != "well":
+                    raise RuntimeError(ends)
+            assert torch.equal(made(ids), answer)
+    except RuntimeError:
+        assert ends != "well"
+    assert (len(outer), len(inner)) == ((4, 2) if ends == "well" else (2, 2))
+    assert all(each.attend is seam for each, seam in zip(attentions(made).values(), seams, strict=True))
+    assert torch.equal(made(ids), answer)

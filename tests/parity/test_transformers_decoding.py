@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from decode.naive import written
 from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD
 from glassformer.decode.beam import beam_search
@@ -86,14 +87,6 @@ def texts(family: str, inputs: dict[str, torch.Tensor], found: torch.Tensor) -> 
     begin = inputs["input_ids"].shape[1] if family == "gpt2" else 1
     rows = [row[begin:] for row in found.tolist()]
     return [row[: row.index(EOS) + 1] if EOS in row else row for row in rows]
-
-
-def written(steps, n: int) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in range(n)]
-    for step in steps:
-        for row, token in zip(step.rows, step.tokens, strict=True):
-            found[row].append(token)
-    return found
 
 
 @models

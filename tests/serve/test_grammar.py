@@ -16,26 +16,13 @@ from glassformer.decode.constraints import Constraints
 from glassformer.serve import request, trial
 from glassformer.serve.service import Service
 from glassformer.serve.settings import ServeConfig
-from glassformer.train.recipe import override
 from serve.test_clients import GONE, told
+from serve.test_completions import PATH, texts, written
 from serve.wire import PATIENCE, Wire
 
 pytest.importorskip("llguidance", reason="llguidance is not installed")
-PATH = "/v1/completions"
 REGEX = "(ab|ba){2,4} ?d"
 SCHEMA = {"enum": [12, [1], "a"]}
-
-
-def written(writer, prompts: list[str], n: int, wishes: Constraints, **decode) -> list[str]:
-    """What `glassformer generate` writes."""
-    before, found = writer.recipe, [""] * len(prompts) * n
-    writer.recipe = override(before, {f"decode.{name}": value for name, value in decode.items()})
-    try:
-        for piece in writer.write(prompts, n, wishes=wishes):
-            found[piece.row] += piece.text
-        return found
-    finally:
-        writer.recipe = before
 
 
 def format_of(schema: object) -> dict[str, object]:
@@ -46,17 +33,12 @@ def regex_of(expression: str) -> dict[str, object]:
     return {"structured_outputs": {"regex": expression}}
 
 
-def texts(heard) -> list[str]:
-    assert heard.status == 200, heard.parts
-    return [choice["text"] for choice in heard.json["choices"]]
-
-
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_texts_are_those_of_the_command_line(wire, writer, temperature):
     body = {"prompt": ["ab", "c"], "n": 2, "seed": 5, "temperature": temperature, "max_tokens": 30}
     decode = {"seed": 5, "temperature": temperature, "max_new_tokens": 30}
     found = texts(wire.ask(PATH, body | regex_of(REGEX)))
-    assert found == written(writer, ["ab", "c"], 2, Constraints(regex=REGEX), **decode)
+    assert found == written(writer, ["ab", "c"], 2, wishes=Constraints(regex=REGEX), **decode)
     assert all(re.fullmatch(REGEX, each) for each in found)
 
 
@@ -103,7 +85,7 @@ def test_a_text_cut_before_its_grammar_is_complete_says_so(wire):
 
 
 def test_translations_follow_too(answerer):
-    found = written(answerer, ["a b", "c"], 1, Constraints(), max_new_tokens=None)
+    found = written(answerer, ["a b", "c"], max_new_tokens=None)
     with Wire(answerer) as wire:
         heard = wire.ask("/v1/translate", {"text": ["a b", "c"]} | regex_of("a"))
         assert heard.status == 400
@@ -157,7 +139,7 @@ def test_what_only_the_empty_text_matches_is_answered_with_it(wire, writer, expr
     heard = wire.ask(PATH, {"prompt": "ab", "max_tokens": 4} | regex_of(expression))
     assert texts(heard) == [""]
     assert heard.json["choices"][0]["finish_reason"] == "stop"
-    assert not expression or written(writer, ["ab"], 1, Constraints(regex=expression)) == [""]
+    assert not expression or written(writer, ["ab"], wishes=Constraints(regex=expression)) == [""]
 
 
 def test_one_that_takes_too_long_to_build(wire, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 
 from glassformer.base.errors import CheckpointError
 from glassformer.study.plot import summary
-from glassformer.study.result import learning_curve, result_from, spread, table, training_seconds, write_results
+from glassformer.study.result import learning_curve, result_from, table, training_seconds, write_results
 from study.examples import grid, result, results_of
 
 
@@ -90,12 +90,6 @@ def test_a_result_from_before_gets_its_split(tmp_path):
 def test_what_is_no_result_is_named(value):
     with pytest.raises(CheckpointError, match=r"^scores/a\.json is not the result"):
         result_from(value, "scores/a.json")
-
-
-def test_spread():
-    assert spread([], 1) == "-"
-    assert spread([2.0], 1, " %") == "2.0 %"
-    assert spread([1.0, 2.0, 6.0], 0, " %") == "3 % (1–6)"
 
 
 def test_seconds_of_a_run_that_was_resumed_are_summed(tmp_path):

@@ -1,8 +1,12 @@
 """AdamW against fifteen lines of NumPy, what decays, and the optimizer's state by name through a checkpoint."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from glassformer.base.errors import CheckpointError
 from glassformer.data.config import TokenizerConfig
@@ -12,12 +16,16 @@ from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.outputs import Lm
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import load, load_optimizer, save
+from glassformer.store.folders import step_folder
+from glassformer.train import evaluate as evaluate_module
 from glassformer.train.loop import train_steps
-from glassformer.train.optimizer import OPTIMIZERS, build_optimizer, load_optimizer_state, optimizer_state
+from glassformer.train.muon import Adafactor, AdamW
+from glassformer.train.optimizer import OPTIMIZERS, Average, build_optimizer, load_optimizer_state, optimizer_state
+from glassformer.train.run.session import start
 from glassformer.train.schedule import Schedule
 from glassformer.train.settings import OPTIMIZERS as NAMES
 from glassformer.train.settings import OptimizerConfig
-from train.examples import LAYOUTS, assert_same, batch, model, weights
+from train.examples import LAYOUTS, assert_close, assert_same, batch, follow, model, recipe, weights
 
 RATE, BETAS, EPSILON, DECAY = 0.01, (0.9, 0.98), 1e-9, 0.3
 
@@ -172,3 +180,144 @@ def test_state_of_another_optimizer_is_refused():
     other = build_optimizer(network, OptimizerConfig("adafactor"), learning_rate=RATE)
     with pytest.raises(CheckpointError, match="exp_avg, exp_avg_sq, step, but Adafactor keeps "):
         load_optimizer_state(other, network, optimizer_state(optimizer, network))
+
+
+# --- The average of the weights: its closed form, that it leaves no trace, and that it is what is scored and kept
+
+
+MEMORY = 0.7
+
+
+def stepped(average: Average, network, steps: int) -> list[dict[str, torch.Tensor]]:
+    """Random weights after each step, taken in."""
+    seen = []
+    for step in range(steps):
+        torch.manual_seed(step)
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.normal_()
+        average.update()
+        seen.append(weights(network))
+    return seen
+
+
+@pytest.mark.parametrize("steps", [1, 2, 9])
+def test_closed_form(steps):
+    """sum_i memory^(n - i) weights_i / sum_i memory^(n - i)."""
+    network = model()
+    average = Average(network, MEMORY)
+    seen = stepped(average, network, steps)
+    shares = [MEMORY ** (steps - i) for i in range(1, steps + 1)]
+    expected = {
+        name: sum(share * each[name] for share, each in zip(shares, seen, strict=True)) / sum(shares)
+        for name in seen[0]
+    }
+    with average.in_place(steps):
+        assert_close(weights(network), expected)
+    assert_same(weights(network), seen[-1])
+
+
+def test_own_weights_come_back_after_an_error_too():
+    network = model()
+    average = Average(network, MEMORY)
+    (own,) = stepped(average, network, 1)
+    stepped(average, network, 0)
+    with pytest.raises(RuntimeError, match="in between"), average.in_place(1):
+        raise RuntimeError("in between")
+    assert_same(weights(network), own)
+
+
+def test_before_the_first_step_the_model_keeps_its_own():
+    network = model()
+    before = weights(network)
+    with Average(network, MEMORY).in_place(0):
+        assert_same(weights(network), before)
+
+
+def test_averaging_changes_no_step(tmp_path):
+    plain, averaged = (start(recipe(optimizer__average=memory), tmp_path / str(memory)) for memory in (0.0, MEMORY))
+    follow(plain)
+    follow(averaged)
+    assert_same(weights(plain.model), weights(averaged.model))
+    kept = load(step_folder(averaged.run, averaged.step))
+    with averaged.average.in_place(averaged.step):
+        assert_same(weights(kept.model), weights(averaged.model))
+    assert not torch.equal(*(each.head.weight for each in (kept.model, plain.model)))
+
+
+def test_the_average_is_what_is_scored(tmp_path, monkeypatch):
+    session = start(recipe(optimizer__average=MEMORY), tmp_path / "run")
+    scored, evaluate = [], evaluate_module.evaluate_model
+
+    def seen(network, *arguments, **settings):
+        with session.average.in_place(session.step):
+            average = weights(network)
+        scored.append(all(torch.equal(each, average[name]) for name, each in weights(network).items()))
+        return evaluate(network, *arguments, **settings)
+
+    monkeypatch.setattr(evaluate_module, "evaluate_model", seen)
+    follow(session)
+    assert scored == [True, True, True]
+
+
+def test_checkpoint_without_an_average_is_refused(tmp_path):
+    session = start(recipe(), tmp_path / "run")
+    follow(session)
+    saved = load_optimizer(step_folder(session.run, session.step))
+    with pytest.raises(CheckpointError, match="needs the average in its checkpoint"):
+        Average(session.model, MEMORY).restore(saved)
+
+
+# --- The optimizers as torch has them, to the bit, and without its compiler
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "settings"),
+    [
+        (AdamW, torch.optim.AdamW, {"lr": 0.1, "weight_decay": 0.3, "betas": (0.8, 0.9), "fused": True}),
+        (Adafactor, torch.optim.Adafactor, {"lr": 0.1, "weight_decay": 0.3}),
+    ],
+    ids=["AdamW", "Adafactor"],
+)
+def test_every_bit_is_torchs(ours, theirs, settings):
+    def trained(kind):
+        torch.manual_seed(1)
+        layer = nn.Linear(3, 4)
+        optimizer = kind([{"params": [layer.weight]}, {"params": [layer.bias], "weight_decay": 0.0}], **settings)
+        for _ in range(5):
+            optimizer.zero_grad(set_to_none=True)
+            layer(torch.randn(2, 3)).square().sum().backward()
+            optimizer.step()
+        assert all(each.requires_grad for each in layer.parameters())
+        return [each.detach() for each in layer.parameters()]
+
+    assert all(torch.equal(a, b) for a, b in zip(trained(ours), trained(theirs), strict=True))
+
+
+TRAINING = """
+import sys
+from glassformer.cli.main import main
+code = main(["train", "lm", "--out", "run", "--training.steps=1", "--training.samples=0", "--training.evaluate_every=0",
+             "--optimizer.name=" + sys.argv[1], "--model.d-model=8", "--model.n-heads=1", "--model.n-layers=1",
+             "--data.text=text.txt", "--training.precision=float32"])
+code = code or main(["generate", "run", "--prompt", "a", "--max-new-tokens", "1"])
+sys.exit("torch's compiler was imported" if "torch._dynamo" in sys.modules else code)
+"""
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_training_and_generating_do_without_torchs_compiler(tmp_path, name):
+    (tmp_path / "text.txt").write_text("a line of text\n" * 100, "utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-c", TRAINING, name], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_step_keeps_no_graph_and_leaves_gradients_on():
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = AdamW([weight], lr=0.1)
+    weight.sum().backward()
+    optimizer.step()
+    assert torch.is_grad_enabled()
+    assert weight.grad_fn is None

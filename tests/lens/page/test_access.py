@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from glassformer.lens.page.bundle import framed, script, standalone, style
-from lens.explored import SCREENS, planted
+from glassformer.lens.page.bundle import framed, script, style
+from lens.explored import SCREENS, page_of, planted
 
 pytestmark = pytest.mark.slow
 
@@ -190,9 +190,7 @@ DAMAGE = {
 def test_a_damaged_trace_is_told_of(watched, tmp_path, field):
     made, _ = planted()
     data = damaged(made.to_bytes(), *DAMAGE[field])
-    path = tmp_path / "damaged.html"
-    path.write_text(standalone([data], {"name": "damaged"}), "utf-8")
-    page = watched().open(path.as_uri())
+    page = watched().open(page_of(tmp_path, [data], {"name": "damaged"}))
     assert page.get_attribute("body", "data-ready") == "failed"
     assert field in page.text_content("main")
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from glassformer import trace
-from glassformer.lens.page.bundle import standalone
 from glassformer.nn.observe import watch_attention
-from lens.explored import LETTERS, planted, small
+from lens.explored import LETTERS, page_of, planted, small
 
 FACTS = [  # layer, head, role, strength, score, what is left of 1.0 without it
     (0, 0, "previous", "strong", 0.8, 0.9),
@@ -56,9 +55,7 @@ def told(tmp_path_factory):
         }
         for layer, head, role, strength, score, left in FACTS
     ]
-    path = tmp_path_factory.mktemp("arranged") / "page.html"
-    path.write_text(standalone([made.to_bytes()], {"name": "told"}), "utf-8")
-    return path.as_uri()
+    return page_of(tmp_path_factory.mktemp("arranged"), [made.to_bytes()], {"name": "told"})
 
 
 LENGTHS = """() => {
@@ -150,10 +147,8 @@ def test_the_score_is_that_before_softmax(watched, tmp_path, encoding):
 
     with torch.no_grad(), watch_attention(model, note):
         model(torch.tensor([made.header["sequences"]["target"]["ids"][:-1]]))
-    path = tmp_path / "page.html"
-    path.write_text(standalone([made.to_bytes()], {"name": "scores"}), "utf-8")
     view = watched()
-    view.open(path.as_uri())
+    view.open(page_of(tmp_path, [made.to_bytes()], {"name": "scores"}))
     for head, q, k in ((0, 3, 2), (3, 5, 0), (2, 4, 4)):
         page = view.go(f"attention?head={head}&q={q}&k={k}")
         page.locator("[data-fact=score]").wait_for()

@@ -8,9 +8,8 @@ import pytest
 
 from glassformer.data.dataset import Tokenizers
 from glassformer.lens.ablate import silence
-from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject
-from lens.explored import LETTERS, SCREENS, planted, small
+from lens.explored import LETTERS, SCREENS, page_of, planted, small
 from lens.page.conftest import METRICS, lacks
 from lens.page.test_live import PAST
 from lens.page.test_runs import STUDY
@@ -45,11 +44,9 @@ def clean(view, places):
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_a_file(watched, tmp_path, scheme):
-    path = tmp_path / "page.html"
     traces = [planted(sources=(letter, "b", "c", "d", "<eos>"))[0].to_bytes() for letter in "ab"]
-    path.write_text(standalone(traces, FACTS), "utf-8")
     view = watched(color_scheme=scheme)
-    page = view.open(path.as_uri())
+    page = view.open(page_of(tmp_path, traces, FACTS))
     clean(view, PLACES)
     page.set_viewport_size({"width": 320, "height": 640})
     clean(view, SCREENS)

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.lens.page.bundle import standalone
 from glassformer.lens.trace.sight import decided
-from lens.explored import planted
+from lens.explored import page_of, planted
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -35,10 +34,9 @@ def inputs():
 @pytest.fixture
 def view(watched, inputs, tmp_path):
     """The three, open."""
-    path = tmp_path / "three.html"
-    path.write_text(standalone([each.to_bytes() for each in inputs[0]], {"name": "three inputs"}), "utf-8")
+    address = page_of(tmp_path, [each.to_bytes() for each in inputs[0]], {"name": "three inputs"})
     made = watched()
-    made.open(path.as_uri())
+    made.open(address)
     return made
 
 

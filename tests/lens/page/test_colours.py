@@ -7,9 +7,8 @@ import pytest
 
 from glassformer.cli.explore import between
 from glassformer.data.dataset import Tokenizers
-from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject
-from lens.explored import LETTERS, planted, small
+from lens.explored import LETTERS, page_of, planted, small
 from lens.page.test_access import luminance, ratio
 
 pytestmark = pytest.mark.slow
@@ -47,10 +46,8 @@ def parts(colour):
 def pair(tmp_path_factory):
     """Two traces with what carries the difference between them, as one file."""
     traces, patches = between(Subject("toy", small(n_layers=1), Tokenizers(LETTERS, LETTERS)), ("abc", "abd"))
-    path = tmp_path_factory.mktemp("colours") / "pair.html"
     facts = {"name": "toy", "live": False, "patches": [{"traces": ["0", "1"], **patches}]}
-    path.write_text(standalone([each.to_bytes() for each in traces], facts), "utf-8")
-    return path.as_uri()
+    return page_of(tmp_path_factory.mktemp("colours"), [each.to_bytes() for each in traces], facts)
 
 
 def test_what_is_coloured_follows_the_theme(watched, pair):
@@ -78,10 +75,8 @@ def test_figures_of_a_difference_can_be_read(watched, tmp_path, scheme):
     for (made, _), mirrored in ((one, False), (other, True)):
         rows = np.array([[0.05, 0.8, 0.05, 0.05, 0.05], [0.9, 0.025, 0.025, 0.025, 0.025], [0.3, 0.1, 0.3, 0.15, 0.15]])
         made.buffers["a.cross"][1][:] = rows[:, ::-1] if mirrored else rows
-    path = tmp_path / "two.html"
-    path.write_text(standalone([made.to_bytes() for made, _ in (one, other)], {"name": "two"}), "utf-8")
     view = watched(color_scheme=scheme)
-    page = view.open(path.as_uri())
+    page = view.open(page_of(tmp_path, [made.to_bytes() for made, _ in (one, other)], {"name": "two"}))
     page.evaluate(WRITTEN)
     view.go("attention?block=cross&other=1")
     found = page.evaluate("() => window.written")

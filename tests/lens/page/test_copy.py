@@ -4,9 +4,8 @@ import pytest
 
 from glassformer.cli.explore import between
 from glassformer.data.dataset import Tokenizers
-from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject
-from lens.explored import LETTERS, small
+from lens.explored import LETTERS, page_of, small
 from lens.page.test_live import PAST
 
 pytestmark = pytest.mark.slow
@@ -23,11 +22,9 @@ def copied(watched, pair, tmp_path):
     """`copied(facts)`: a page of the two traces that knows these facts, open."""
 
     def make(**facts):
-        path = tmp_path / "copy.html"
         run = {"name": "toy", "live": False, "checkpoints": True, **facts}
-        path.write_text(standalone([each.to_bytes() for each in pair[0]], run), "utf-8")
         view = watched()
-        view.open(path.as_uri())
+        view.open(page_of(tmp_path, [each.to_bytes() for each in pair[0]], run))
         return view
 
     return make

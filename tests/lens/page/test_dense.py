@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.lens.page.bundle import standalone
-from lens.explored import planted
+from lens.explored import page_of, planted
 from lens.page.test_large import words
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -37,10 +36,9 @@ def saved(view, kind):
 def opened_with(watched, tmp_path, n, **settings):
     """A page with a causal map of n tokens, open, and the weights."""
     made, weights = planted(("a", "<eos>"), ("<bos>", *words(n)), layers=1, heads=1, encoding="sqrt255")
-    path = tmp_path / "dense.html"
-    path.write_text(standalone([made.to_bytes()], {"name": "dense"}), "utf-8")
+    address = page_of(tmp_path, [made.to_bytes()], {"name": "dense"})
     view = watched(**settings)
-    view.open(f"{path.as_uri()}#attention?block=decoder&q=40&k=20")
+    view.open(f"{address}#attention?block=decoder&q=40&k=20")
     return view, weights["decoder"][0, 0]
 
 

@@ -5,9 +5,8 @@ import json
 import pytest
 
 from glassformer.data.dataset import Tokenizers
-from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject
-from lens.explored import LETTERS, planted, small
+from lens.explored import LETTERS, page_of, planted, small
 from lens.page.conftest import METRICS
 from lens.page.test_live import PAST
 
@@ -23,10 +22,8 @@ AT = """() => {
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
     """Three inputs, as one file."""
-    path = tmp_path_factory.mktemp("focus") / "three.html"
     traces = [planted(sources=(letter, "b", "c", "d", "<eos>"))[0].to_bytes() for letter in "abc"]
-    path.write_text(standalone(traces, {"name": "three", "metrics": METRICS}), "utf-8")
-    return path.as_uri()
+    return page_of(tmp_path_factory.mktemp("focus"), traces, {"name": "three", "metrics": METRICS})
 
 
 @pytest.fixture

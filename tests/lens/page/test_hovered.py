@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.lens.page.bundle import standalone
-from lens.explored import planted
+from lens.explored import page_of, planted
 
 HEAD = "attention?block=decoder&layer=1&head=2"
 
@@ -21,9 +20,8 @@ def sized(tmp_path_factory):
     made.buffers["v.decoder"] = ("f32", sizes)
     made.header["attention"][1]["value_sizes"] = "v.decoder"
     shares = weights["decoder"] * sizes[:, :, None]
-    path = tmp_path_factory.mktemp("told") / "sized.html"
-    path.write_text(standalone([made.to_bytes()], {"name": "sized"}), "utf-8")
-    return path.as_uri(), weights["decoder"][1, 2], (shares / shares.sum(-1, keepdims=True))[1, 2]
+    address = page_of(tmp_path_factory.mktemp("told"), [made.to_bytes()], {"name": "sized"})
+    return address, weights["decoder"][1, 2], (shares / shares.sum(-1, keepdims=True))[1, 2]
 
 
 @pytest.fixture
@@ -76,10 +74,9 @@ def test_what_is_masked_is_not_listed(view):
 def test_a_step_reads_nothing_that_is_masked(watched, tmp_path):
     made, _ = planted()
     made.header["attention"] = [made.header["attention"][1]]
-    path = tmp_path / "alone.html"
-    path.write_text(standalone([made.to_bytes()], {"name": "alone"}), "utf-8")
+    address = page_of(tmp_path, [made.to_bytes()], {"name": "alone"})
     view = watched()
-    page = view.open(f"{path.as_uri()}#generate?step=1")
+    page = view.open(f"{address}#generate?step=1")
     row = page.locator(".by-head tbody tr").first.locator("td")
     assert [each.get_attribute("title").endswith(": masked") for each in row.all()] == [False, False, True]
     assert "gradient" in row.nth(2).evaluate("each => getComputedStyle(each).backgroundImage")

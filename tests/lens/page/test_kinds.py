@@ -1,18 +1,21 @@
 """Models that write nothing: a text alone is asked of them, and what they answer is shown. And a server that ended."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
-from glassformer import ModelConfig, StackConfig, Transformer, trace
+from glassformer import ModelConfig, StackConfig, Transformer, diagnose, trace
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.words import Labels
 from glassformer.lens.ablate import silence
+from glassformer.lens.page.bundle import resources
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.reading import Layout
 from glassformer.nn.outputs import Classify, Regress
-from lens.explored import LETTERS, small
+from lens.explored import LETTERS, page_of, small
+from lens.learners import backwards, learned, probe_of, untrained
 from lens.page.conftest import METRICS
 
 NAMES = ["bad", "fine", "good"]
@@ -125,3 +128,64 @@ def test_a_classifier_gives_a_label_without_heads(watched, serving):
         told = page.text_content(".screen.ablations")
         assert "label without them" in told
         assert "tokens without them" not in told
+
+
+# --- The page of a model that has just learned its task names what its heads do; that of an untrained one does not
+
+
+def opened_page(watched, folder, model):
+    """The overview of a model that was to reverse, in the browser."""
+    found = diagnose(model, probe_of("encoder-decoder", backwards))
+    made = trace(model, LETTERS, "badcf", gold="fcdab")
+    made.header["heads"] = found.to_json()
+    return watched().open(page_of(folder, [made.to_bytes()], {"name": "reverse", "sentences": found.sentences}))
+
+
+@pytest.mark.slow
+def test_a_model_that_reverses_is_named_so(watched, tmp_path):
+    page = opened_page(watched, tmp_path, learned("encoder-decoder", backwards, 250, 2e-2))
+    assert "6 of 6 tokens correct" in page.text_content(".answer")
+    assert "reversal" in page.text_content(".diagnosis .sentence.first")
+    found = page.locator(".diagnosis .found", has=page.locator(".role.strong", has_text="reversal"))
+    assert found.count() >= 1
+    assert found.first.locator("h3").text_content().startswith("cross")
+
+
+def test_an_untrained_one_is_not(watched, tmp_path):
+    page = opened_page(watched, tmp_path, untrained("encoder-decoder"))
+    assert "No head has a role" in page.text_content(".diagnosis")
+    assert "reversal" not in page.text_content(".diagnosis")
+
+
+# --- The page's own source: text never becomes HTML or script, and no name stands for two things
+
+
+FORBIDDEN = re.compile(
+    r"\beval\b|\bFunction\s*\(|\b(?:inner|outer)HTML\b|\binsertAdjacentHTML\b|\bdocument\s*\.\s*write|\bsrcdoc\b"
+    r"|\bcreateContextualFragment\b|\bsetHTML\w*|\bDOMParser\b|\bset(?:Timeout|Interval)\s*\(\s*[\"'`]|javascript:"
+)
+MODULES = [name for name in resources() if name.endswith(".js")]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_text_becomes_html_or_script(name):
+    text = resources()[name].decode()
+    assert [match.group() for match in FORBIDDEN.finditer(text)] == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["eval(text)", "new Function ('x')", "a.innerHTML = b", "a.outerHTML += b", "a.insertAdjacentHTML('x', b)",
+     "document.write(a)", "document . writeln(a)", 'setTimeout("go()")', "a.href = 'javascript:go()'"],
+)  # fmt: skip
+def test_the_rule_sees_what_is_planted(line):
+    assert FORBIDDEN.search(line)
+
+
+def test_exported_names_are_told_apart():
+    """A name that two modules export, or that one exports and another declares, is read as the wrong one."""
+    declared = {
+        name: set(re.findall(r"^(?:export )?(?:async )?function (\w+)", resources()[name].decode(), re.MULTILINE))
+        for name in MODULES
+    }
+    assert [name for name in MODULES if "apart" in declared[name]] == ["data.js"]

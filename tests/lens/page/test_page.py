@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glassformer.lens.page.bundle import standalone
-from lens.explored import HOSTILE, SCREENS, planted
+from lens.explored import HOSTILE, SCREENS, page_of, planted
 
 PRESS = """keys => {
   for (const key of keys) document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
@@ -127,10 +126,8 @@ def test_the_address_holds_the_view(watched, shown):
 def test_tokens_are_text_and_nothing_else(watched, tmp_path):
     made, _ = planted(sources=(*HOSTILE, "<eos>"), targets=("<bos>", *HOSTILE))
     made.header["model"]["name"] = HOSTILE[0]
-    path = tmp_path / "hostile.html"
-    path.write_text(standalone([made.to_bytes()], {"name": HOSTILE[1], "sentences": [HOSTILE[0]]}), "utf-8")
     view = watched()
-    page = view.open(path.as_uri())
+    page = view.open(page_of(tmp_path, [made.to_bytes()], {"name": HOSTILE[1], "sentences": [HOSTILE[0]]}))
     for screen in SCREENS:
         view.go(screen)
     view.go("attention?view=table")
@@ -246,10 +243,8 @@ def test_two_inputs_side_by_side(watched, tmp_path):
     data = other.buffers["a.cross"][1]
     data[1, 2] = np.roll(data[1, 2], 1, axis=-1)
     longer, _ = planted(sources=("d", "c", "<eos>"))
-    path = tmp_path / "three.html"
-    path.write_text(standalone([each.to_bytes() for each in (one, other, longer)], {"name": "three"}), "utf-8")
     view = watched()
-    page = view.open(path.as_uri())
+    page = view.open(page_of(tmp_path, [each.to_bytes() for each in (one, other, longer)], {"name": "three"}))
     view.go(f"{MAP}&other=1")
     page.locator(".maps canvas.map-cells").nth(2).wait_for()
     boxes = [page.locator(".maps canvas.map-cells").nth(i).bounding_box() for i in range(3)]

@@ -2,6 +2,8 @@
 
 import pytest
 
+from lens.explored import page_of, planted
+
 pytestmark = pytest.mark.slow
 
 BOXES = """selector => [...document.querySelectorAll(selector)].map(each => {
@@ -23,12 +25,7 @@ PRINTED = """() => {
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """A file of two inputs, between which one can choose."""
-    from glassformer.lens.page.bundle import standalone
-    from lens.explored import planted
-
-    path = tmp_path_factory.mktemp("rail") / "two.html"
-    path.write_text(standalone([planted()[0].to_bytes()] * 2, {"name": "two inputs"}), "utf-8")
-    return path.as_uri()
+    return page_of(tmp_path_factory.mktemp("rail"), [planted()[0].to_bytes()] * 2, {"name": "two inputs"})
 
 
 @pytest.fixture

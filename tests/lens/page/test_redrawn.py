@@ -2,8 +2,7 @@
 
 import pytest
 
-from glassformer.lens.page.bundle import standalone
-from lens.explored import planted
+from lens.explored import page_of, planted
 
 SCROLLED = "() => [...document.querySelectorAll('.detail .scroll')].map(each => each.scrollLeft)"
 
@@ -12,12 +11,10 @@ SCROLLED = "() => [...document.querySelectorAll('.detail .scroll')].map(each => 
 def long(tmp_path_factory):
     """Two inputs of 200 tokens, whose maps and arcs are wider than their room."""
     source = [f"a long word {i}" for i in range(199)]
-    path = tmp_path_factory.mktemp("redrawn") / "long.html"
     traces = [
         planted((first, *source), ("<bos>", "a", "b"), layers=1, heads=1, encoding="sqrt255")[0] for first in "ab"
     ]
-    path.write_text(standalone([each.to_bytes() for each in traces], {"name": "long"}), "utf-8")
-    return path.as_uri()
+    return page_of(tmp_path_factory.mktemp("redrawn"), [each.to_bytes() for each in traces], {"name": "long"})
 
 
 @pytest.mark.parametrize("place", ["view=arcs", "", "other=1"])

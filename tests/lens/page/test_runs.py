@@ -6,12 +6,11 @@ from statistics import fmean
 import pytest
 
 from glassformer.data.dataset import Tokenizers
-from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.make import model_facts
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.transformer import Transformer
-from lens.explored import LETTERS, planted, small
+from lens.explored import LETTERS, page_of, planted, small
 
 pytestmark = pytest.mark.slow
 
@@ -21,10 +20,8 @@ def opened_with(watched, tmp_path):
     """`opened_with(traces, facts)`: a page of these, open."""
 
     def make(traces, **facts):
-        path = tmp_path / "page.html"
-        path.write_text(standalone([each.to_bytes() for each in traces], {"name": "mine", **facts}), "utf-8")
         view = watched()
-        view.open(path.as_uri())
+        view.open(page_of(tmp_path, [each.to_bytes() for each in traces], {"name": "mine", **facts}))
         return view
 
     return make

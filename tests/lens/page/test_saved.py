@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.lens.page.bundle import standalone
-from lens.explored import HOSTILE, SCREENS, planted
+from lens.explored import HOSTILE, SCREENS, page_of, planted
 from lens.page.conftest import METRICS
 from lens.page.test_live import PAST
 
@@ -28,9 +27,7 @@ FACTS = {
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("saved") / "all.html"
-    path.write_text(standalone([planted()[0].to_bytes()], FACTS), "utf-8")
-    return path.as_uri()
+    return page_of(tmp_path_factory.mktemp("saved"), [planted()[0].to_bytes()], FACTS)
 
 
 def saved(page, button):
@@ -161,10 +158,8 @@ def test_the_stack_is_saved_as_it_stands(watched, address):
 def test_a_spreadsheet_takes_no_token_for_a_formula(watched, tmp_path):
     """Nor does any token break a line or a name of a file."""
     made, _ = planted(sources=("=1+1", 'a"b', "c,d", "<eos>"), targets=("<bos>", "=1+1", "x"))
-    path = tmp_path / "hostile.html"
-    path.write_text(standalone([made.to_bytes()], {"name": f"../{HOSTILE[0]}"}), "utf-8")
     view = watched()
-    view.open(path.as_uri())
+    view.open(page_of(tmp_path, [made.to_bytes()], {"name": f"../{HOSTILE[0]}"}))
     page = view.go("attention?block=cross")
     name, data = saved(page, page.locator(".exports button", has_text="CSV"))
     assert re.fullmatch(r"[\w.-]+", name)

@@ -14,9 +14,8 @@ from glassformer import trace
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.settings import BeamSettings
 from glassformer.lens.ablate import silence
-from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject
-from lens.explored import LETTERS, small
+from lens.explored import LETTERS, page_of, small
 
 BOTH = Tokenizers(LETTERS, LETTERS)
 STEPS = ".steps[aria-label^='Tokens, with'] .chip"
@@ -137,10 +136,9 @@ def test_the_tree_of_a_beam(watched, served, twin):
 
 def test_a_copy_shows_the_tree_and_begins_nothing(watched, tmp_path):
     made = trace(small(), BOTH, "dcba", search=BeamSettings(beam=3), max_new_tokens=5)
-    path = tmp_path / "beam.html"
-    path.write_text(standalone([made.to_bytes()], {"name": "toy"}), "utf-8")
+    address = page_of(tmp_path, [made.to_bytes()], {"name": "toy"})
     view = watched()
-    page = view.open(f"{path.as_uri()}#generate")
+    page = view.open(f"{address}#generate")
     assert page.locator(".beam-tree .beam-node").count() == len(made.header["beams"]["nodes"])
     assert page.locator(".beam-node[role=button], [data-branch]").count() == 0
     assert not view.complaints

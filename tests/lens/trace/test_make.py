@@ -1,21 +1,23 @@
 """A trace says what the model did: its logits, its tokens, its attention; and changes nothing."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 
-from glassformer import answer, observe, trace
+from glassformer import ModelConfig, StackConfig, Transformer, answer, observe, trace
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.data.tokens.words import Labels
 from glassformer.lens.observe import place
 from glassformer.lens.roles.roles import value_weighted
+from glassformer.lens.trace.make import asked
 from glassformer.lens.trace.reading import Layout, Manner, read
-from glassformer.lens.trace.sight import look
-from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.lens.trace.sight import SIDE, decided, look, shrunk
 from glassformer.nn.observe import watch_attention
 from glassformer.nn.outputs import Classify, Regress
-from glassformer.nn.transformer import Transformer
 from lens.explored import LETTERS, small
 from specimens import SHAPES, close
 
@@ -213,3 +215,85 @@ def test_a_head_over_labels_has_no_terms():
     stack = StackConfig(d_model=16, n_heads=2, n_layers=1, d_ff=16)
     made = trace(Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Classify(3))), LETTERS, TEXT)
     assert "attribution" not in made.header
+
+
+# --- Two traces side by side: the answer of the one, behind the texts of both
+
+
+CPU = torch.device("cpu")
+
+
+def two(shape):
+    """Traces of one model, of two texts with two answers."""
+    model = small(shape)
+    return [trace(model, LETTERS, text, answer).header for text, answer in (("abc", "fg"), ("abd", "hi"))]
+
+
+def ids(text):
+    return LETTERS.encode(text)
+
+
+def test_an_encoder_decoder_reads_the_other_source_and_the_ones_answer():
+    one, other = two("encoder-decoder")
+    found = asked(one, other, CPU)
+    assert found.one.tokens.tolist() == found.other.tokens.tolist() == [[1, *ids("fg")]]
+    assert found.one.source.tolist() == [[*ids("abc"), 2]]
+    assert found.other.source.tolist() == [[*ids("abd"), 2]]
+    assert found.said == [*ids("fg"), 2]
+
+
+def test_a_decoder_goes_on_from_the_other_text_with_the_ones_answer():
+    one, other = two("decoder")
+    found = asked(one, other, CPU)
+    assert found.one.tokens.tolist() == [[1, *ids("abc"), *ids("f")]]
+    assert found.other.tokens.tolist() == [[1, *ids("abd"), *ids("f")]]
+    assert found.said == [None, None, None, *ids("fg")]
+
+
+def test_an_encoder_is_asked_for_what_it_said_to_the_one():
+    one, other = two("encoder")
+    found = asked(one, other, CPU)
+    assert found.one.tokens.tolist() == [one["sequences"]["source"]["ids"]]
+    assert found.other.tokens.tolist() == [other["sequences"]["source"]["ids"]]
+    assert [each for each in found.said if each is not None] == [step["chosen"] for step in one["steps"]]
+
+
+def test_labels_are_refused():
+    stack = StackConfig(d_model=16, n_heads=2, n_layers=1, d_ff=16)
+    model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Classify(3)))
+    header = trace(model, LETTERS, "ab").header
+    with pytest.raises(DataError, match="gives labels"):
+        asked(header, header, CPU)
+
+
+# --- What is known of a head before its weights are: no line of a map is lost in its small picture
+
+
+@pytest.mark.parametrize("shape", [(130, 200), (64, 65), (700, 3), (1, 129)])
+def test_each_cell_is_the_largest_of_those_it_stands_for(shape):
+    weights = np.random.default_rng(0).random((2, 3, *shape))
+    small = shrunk(weights)
+    rows, columns = (min(each, SIDE) for each in shape)
+    assert small.shape == (2, 3, rows, columns)
+    tops, lefts = ([*(np.arange(n) * length // n), length] for n, length in zip((rows, columns), shape, strict=True))
+    for i in range(rows):
+        for j in range(columns):
+            part = weights[:, :, tops[i] : tops[i + 1], lefts[j] : lefts[j + 1]]
+            assert (small[:, :, i, j] == part.max((-2, -1))).all()
+
+
+def test_a_small_map_stays_as_it_is():
+    weights = np.random.default_rng(0).random((1, 1, SIDE, SIDE))
+    assert (shrunk(weights) == weights).all()
+
+
+def test_confidence_and_entropy():
+    """By hand: one head reads one key of four, another all alike; a row that sums to 4 is taken as shares."""
+    sure = np.tile([0.0, 1.0, 0.0, 0.0], (3, 1))
+    even = np.full((3, 4), 0.25)
+    double = np.full((3, 4), 1.0)
+    found = decided(np.stack([sure, even, double])[None])
+    assert found["confidence"] == [[1.0, 0.25, 1.0]]
+    assert found["entropy"] == [pytest.approx([0.0, math.log(4), math.log(4)], abs=1e-5)]
+    blind = decided(np.zeros((1, 1, 2, 3)))
+    assert blind == {"confidence": [[0.0]], "entropy": [[0.0]]}

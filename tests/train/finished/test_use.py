@@ -3,19 +3,23 @@
 import json
 import re
 import shutil
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+import torch
 
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.fast.decoding import for_decoding
+from glassformer.lens.roles.diagnosis import over_checkpoints
 from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import step_folder
 from glassformer.train.finished.use import evaluate, parameters, translate
-from glassformer.train.recipe import dumps_recipe, load_recipe, override
+from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
 from glassformer.train.run.session import resume, start
 from specimens import native_cpp
-from train.examples import follow, recipe, texts
+from train.examples import final, follow, killed_after, recipe, texts
 from train.finished.answering import LAYOUTS, LINES, layout_of, numbered
 
 
@@ -180,3 +184,54 @@ def test_a_cut_answer_says_which_limit_cut_it(tmp_path, monkeypatch, asked, long
 
 def never_ends(logits, _):
     return logits[:, 6:].argmax(-1) + 6
+
+
+# --- A finished run has threads of its own, whatever it is loaded for, and not those that it was trained with
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("loading") / "run"
+    follow(start(recipe(), folder))
+    return folder
+
+
+def own(run: Path, **decode: object) -> Recipe:
+    return override(load_recipe(run / "recipe.toml"), {f"decode.{name}": value for name, value in decode.items()})
+
+
+def test_threads_are_not_those_of_training(run, monkeypatch):
+    seen: list[int] = []
+    monkeypatch.setattr(
+        "glassformer.train.finished.use.answers", lambda *given, **more: seen.append(torch.get_num_threads()) or []
+    )
+    assert own(run).training.threads == 1
+    for threads in (2, 3):
+        with suppress(ValueError):  # as nothing is answered
+            next(translate(run, [(1, "a b")], 1, own(run, threads=threads)))
+    assert seen == [2, 3]
+
+
+def test_each_checkpoint_is_diagnosed_with_these_threads(run, tmp_path, monkeypatch):
+    asked_for: list[int] = []
+    monkeypatch.setattr("glassformer.lens.roles.diagnosis.choose_threads", asked_for.append)
+    (again := tmp_path / "run").mkdir()
+    (again / "recipe.toml").write_text(dumps_recipe(own(run, threads=3)))
+    (again / "checkpoints").symlink_to(run / "checkpoints")
+    next(over_checkpoints(again, sequences=2))
+    assert asked_for == [3]
+
+
+def test_a_recipe_from_before_there_were_such_threads(run, tmp_path):
+    text = (run / "recipe.toml").read_text()
+    before, after = text.split("[decode]")
+    (old := tmp_path / "recipe.toml").write_text(f"{before}[decode]{re.sub('(?m)^threads = .*$', '', after)}")
+    assert load_recipe(old) == own(run)
+    assert "threads = 0" in after
+
+
+def test_a_resume_may_give_other_threads(whole, tmp_path):
+    run = killed_after(whole, 5, tmp_path / "run")
+    follow(resume(run, asked={"decode.threads": 2}))
+    assert final(run)["model.safetensors"] == final(whole)["model.safetensors"]
+    assert load_recipe(run / "recipe.toml").decode.threads == 2

@@ -1,16 +1,17 @@
-"""The benchmark of expected results: files in the form that a row needs, and rows that start from another's run."""
+"""The benchmarks: what a decoded token needs, seconds scaled to a machine, words alone, expected results."""
 
 import importlib
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from sacrebleu.metrics.bleu import BLEU
 
 from documents import ROOT
-
-PARAGRAPH = ' Robert <unk> is a well @-@ known actor . He didn \'t earn 1 @,@ 200 or 3 @.@ 5 " pounds " . \n'
-REVIEW = 'robert is a well known actor . he did n\'t earn 1,200 or 3.5 " pounds " .'
+from glassformer import ModelConfig, StackConfig, Transformer
 
 
 @pytest.fixture
@@ -18,6 +19,142 @@ def module(monkeypatch):
     """A file of benchmarks/ by its name."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     return importlib.import_module
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_step_reads_all_maps_and_the_head(module, tied):
+    """By hand: four maps of 8 x 8 a block, 8 x 32 up and down, and the head; one row of the embedding is nothing."""
+    stack = StackConfig(d_model=8, n_heads=2, n_layers=3, d_ff=32, causal=True)
+    model = Transformer(ModelConfig(20, decoder=stack, tie_embeddings=tied))
+    assert module("decode_memory").weights(model) == 3 * (4 * 8 * 8 + 2 * 8 * 32) + 20 * 8
+
+
+def test_a_step_reads_keys_and_values_of_all_layers(module):
+    """By hand: a key and a value of one head of 4 numbers in each of three layers."""
+    stack = StackConfig(d_model=8, n_heads=2, n_kv_heads=1, n_layers=3, d_ff=32, causal=True)
+    assert module("decode_memory").cached(Transformer(ModelConfig(20, decoder=stack))) == 3 * 2 * 4
+
+
+def test_the_limits_are_of_the_weights_and_of_what_a_step_reads_besides(module, monkeypatch):
+    """Three steps after 4 tokens read 4, 5 and 6 columns: 5 on average."""
+    memory = module("decode_memory")
+    monkeypatch.setattr(memory, "reads", lambda n_bytes, times: (n_bytes, times))
+    stack = StackConfig(d_model=8, n_heads=2, n_kv_heads=1, n_layers=3, d_ff=32, causal=True)
+    model = Transformer(ModelConfig(20, decoder=stack))
+    weights = 2 * (3 * (2 * 8 * 8 + 2 * 4 * 8 + 2 * 8 * 32) + 20 * 8)
+    expected = {"reading the weights": (weights, 3), "reading weights and cache": (weights + 5 * 24 * 4, 3)}
+    assert memory.limits(model, of_weight=2, of_cache=4, read=4, steps=3) == expected
+
+
+SMALL = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=32)
+
+
+def test_a_run_of_the_benchmarks_own_shape_is_translated(module):
+    module("decode_lines").check_shape(Transformer(ModelConfig(20, encoder=SMALL, decoder=SMALL)), "runs/de")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [({"convolution": 2}, "convolution"), ({"positions": "rotary", "norm": "rms"}, "positions, norm")],
+)
+def test_a_run_that_cannot_be_converted_is_named_with_what_it_has(module, change, named):
+    stack = replace(SMALL, **change)
+    model = Transformer(ModelConfig(20, encoder=stack, decoder=stack))
+    with pytest.raises(SystemExit, match=rf"cannot load runs/de, because of {named}\. .*--model\.convolution 1"):
+        module("decode_lines").check_shape(model, "runs/de")
+
+
+def test_a_run_without_an_encoder_is_refused_for_its_layout(module):
+    model = Transformer(ModelConfig(20, decoder=replace(SMALL, causal=True)))
+    with pytest.raises(SystemExit, match="because of its layout"):
+        module("decode_lines").check_shape(model, "runs/de")
+
+
+# --- The benchmark of language models: seconds are those of a machine on which nanoGPT's command takes 76
+
+
+@pytest.fixture
+def language(monkeypatch):
+    """The benchmark's module."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("language")
+
+
+def budget(language):
+    return language.Budget("a minute", 76.0, 1.52, ())
+
+
+@pytest.mark.parametrize(("its", "asked"), [(None, 76.0), (76.0, 76.0), (114.0, 114.0)])
+def test_the_seconds_asked_for_are_scaled_by_nanogpts(language, its, asked):
+    found = [language.Timed(1.5, 80.0, its)]
+    assert language.asked_of(budget(language), found) == pytest.approx(asked)
+    assert language.within(budget(language), found) == (asked > 80)
+
+
+def test_they_are_scaled_by_the_mean_over_seeds(language):
+    found = [language.Timed(1.5, 100.0, 90.0), language.Timed(1.5, 100.0, 110.0), language.Timed(1.5, 100.0, 103.0)]
+    assert language.asked_of(budget(language), found) == pytest.approx(101.0)
+
+
+@pytest.mark.parametrize(("losses", "kept"), [((1.51, 1.52), True), ((1.50, 1.55), False)])
+def test_the_mean_loss_counts(language, losses, kept):
+    assert language.within(budget(language), [language.Timed(each, 70.0) for each in losses]) == kept
+
+
+# --- The benchmark of words alone: log-count ratios by hand, and tiny texts that words do tell apart
+
+
+GOOD, BAD = "a fine film", "a dull film"
+ARTICLE = " the film was fine and the acting was dull @-@ witted \n"
+
+
+@pytest.fixture
+def words(monkeypatch):
+    """The module."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("words")
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A folder with both data sets, as small as can be."""
+    for folder in ("sst2", "wikitext-2"):
+        (tmp_path / folder).mkdir()
+    for name in ("train", "dev"):
+        (tmp_path / "sst2" / f"{name}.tsv").write_text(f"{GOOD}\t1\n{BAD}\t0\n" * 20, "utf-8")
+    (tmp_path / "wikitext-2" / "wiki.train.tokens").write_text(ARTICLE * 5, "utf-8")
+    return tmp_path
+
+
+def test_ratios_are_those_of_the_paper(words):
+    texts, known = [["fine", "film", "film"], ["film"], ["dull"]], {"fine": 0, "film": 1, "dull": 2}
+    found = words.count_ratios(texts, torch.tensor([1.0, 1.0, 0.0]), known)
+    favour, against = [2 / 6, 3 / 6, 1 / 6], [1 / 4, 1 / 4, 2 / 4]
+    assert found.tolist() == pytest.approx([math.log(p / q) for p, q in zip(favour, against, strict=True)], rel=1e-6)
+
+
+def test_texts_that_words_tell_apart_are_told_apart(words, data, capsys):
+    assert words.main(["--data", str(data), "--threads", "1", "--json"]) == 0
+    cases = json.loads(capsys.readouterr().out)
+    by = {(each["features"], each["vectors"]): each["accuracy"] for each in cases}
+    assert {vectors for _, vectors in by} == {"", *words.VECTORS}
+    del by["vectors", "SST-2's own sentences"]  # there the two words have the same neighbours
+    assert {*by.values()} == {1.0}
+
+
+def test_missing_files_are_named(words, data, capsys):
+    (data / "sst2" / "dev.tsv").unlink()
+    assert words.main(["--data", str(data)]) == 2
+    said = capsys.readouterr().err
+    assert "dev.tsv is missing" in said
+    assert "--data" in said
+
+
+# --- The benchmark of expected results: files in the form that a row needs, and rows that start from another's run
+
+
+PARAGRAPH = ' Robert <unk> is a well @-@ known actor . He didn \'t earn 1 @,@ 200 or 3 @.@ 5 " pounds " . \n'
+REVIEW = 'robert is a well known actor . he did n\'t earn 1,200 or 3.5 " pounds " .'
 
 
 def test_articles_are_written_as_the_reviews_are(module):
