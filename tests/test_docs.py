@@ -177,6 +177,8 @@ TINY = {
     "muon": "--rounds 1 --widths 8",
     "cross_entropy": "--rounds 1 --targets 4 --vocabulary 16 --vectors 4 --head 16 --d-model 8",
     "train_step": "--rounds 1 --batch 2 --length 6 --vocabulary 20 --d-model 16 --layers 1",
+    "busy": "--rounds 1 --steps 2 --others 1",
+    "learn": "--rounds 1",
     "checkpoint": "--rounds 1 --tokens 64 --vocabulary 50 --d-model 16 --layers 1 --steps 2",
     "decode": "--rounds 1 --small --works gpt2-1 beam --ours bfloat16 int8",
     "heads": "--rounds 1 --layers 1 --heads 1 --d-model 8 --sequences 4 --scored 2",
@@ -200,8 +202,8 @@ def test_benchmarks_run(tmp_path):
     """All of `make bench`, as small as can be; the figures of such a run mean nothing."""
     body = f"from run import KNOWN, main\nassert {{*KNOWN}} == {{*{[*TINY]}}}\n"
     body += "".join(f"assert main([{name!r}, *{words.split()}]) == 0\n" for name, words in TINY.items())
-    assert run_python(body, tmp_path).count("## ") == len(TINY) - 8, (
-        "a heading each, but for JSON, language, memory, results, studies, text, tokenized and words"
+    assert run_python(body, tmp_path).count("## ") == len(TINY) - 9, (
+        "a heading each, but for JSON, busy, language, memory, results, studies, text, tokenized and words"
     )
 
 

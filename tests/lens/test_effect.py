@@ -16,14 +16,15 @@ from lens.learners import IDS, LAYOUTS, VOCAB, backwards, probe_of, untrained
 TOLERANCE = {"atol": 1e-12, "rtol": 0.0}
 
 
-def model_of(shape: str) -> Transformer:
-    return untrained(shape, d_model=16, n_heads=4).double().eval()
+def model_of(shape: str, **settings: object) -> Transformer:
+    return untrained(shape, d_model=16, n_heads=4, **settings).double().eval()
 
 
+@pytest.mark.parametrize("layers", ["", "1 window=2"])
 @pytest.mark.parametrize("shape", LAYOUTS)
-def test_what_is_computed_once_changes_no_answer(shape: str) -> None:
+def test_what_is_computed_once_changes_no_answer(shape: str, layers: str) -> None:
     """From the first block on that holds a silenced head, all vectors are those of a whole forward."""
-    model, probe = model_of(shape), probe_of(shape, backwards, 12)
+    model, probe = model_of(shape, n_layers=2, layers=layers), probe_of(shape, backwards, 12)
     (batch,) = probe.scored
     asked = probe.objective(batch)
     kept, scored = keep(model, batch, asked), Scored(model, [batch], probe.objective)

@@ -247,11 +247,19 @@ def listening(stack: Stack | None, kept: list[Tensor]) -> Generator[None]:
         yield
 
 
+class Skipped(nn.Module):
+    """In place of a block: what it is given goes on as it is."""
+
+    def forward(self, x: Float[Tensor, "N T D"], **_: object) -> Float[Tensor, "N T D"]:
+        """x."""
+        return x
+
+
 @contextmanager
 def beginning_at(stack: Stack, layer: int, kept: Float[Tensor, "N T D"]) -> Generator[None]:
     """Skip blocks before `layer`, which reads `kept` instead, for the length of the `with` block."""
     own = stack.blocks
-    stack.blocks = own[layer:]
+    stack.blocks = nn.ModuleList([*[Skipped()] * layer, *own[layer:]])
     hook = own[layer].register_forward_pre_hook(lambda _, given: (kept,))
     try:
         yield
