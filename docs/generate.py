@@ -243,7 +243,7 @@ def prose(text: str) -> str:
     def kept(found: re.Match[str]) -> str:
         return code(found[0]) if found[0].startswith("--") else found[0] if len(found[0]) > 1 else f"\\{found[0]}"
 
-    return re.sub(r"`[^`]*`|(?<!\S)--[a-z][\w.-]*\w|[<>*_\[\]]", kept, text)
+    return re.sub(r"`[^`]*`|(?<![^\s(])--[a-z][\w.-]*\w|[<>*_\[\]]", kept, text)
 
 
 def commands() -> Iterator[str]:
