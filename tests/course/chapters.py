@@ -8,7 +8,7 @@ from pathlib import Path
 
 import glassformer
 from glassformer.learn import outputs
-from glassformer.learn.pages import Cell, cells
+from glassformer.learn.pages import Cell, as_notebook, cells
 
 FOLDER = Path(glassformer.__file__).parent / "learn" / "chapters"
 FURTHER = FOLDER.parent / "further" / "chapters"
@@ -30,10 +30,27 @@ def sentences(markdown: str) -> list[str]:
 
 
 def run(path: Path) -> None:
-    """Run all cells of a chapter, also those that check its numbers, and print what they show."""
-    for shown in outputs.run([each for each in cells_of(path.read_text("utf-8")) if each.is_code], path.stem):
-        for each in shown:
-            print(each.kind if each.kind == "png" else each.value)
+    """Run all cells of a chapter, as "Run All" does, and print what they show."""
+    for found in outputs.run([each for each in cells_of(path.read_text("utf-8")) if each.is_code], path.stem):
+        print(*(each.value for each in found if each.kind != "png"), sep="\n")
+
+
+def run_in_jupyter(path: Path, folder: Path, env: dict[str, str]) -> tuple[str, str]:
+    """Run all cells of a chapter in a kernel of Jupyter, in a folder; return what they print and what they complain of.
+
+    What a cell raises is raised.
+    """
+    import nbclient
+    import nbformat
+
+    notebook = nbformat.reads(as_notebook(path.read_text("utf-8"), checks=True), 4)
+    settings = {"timeout": 600, "kernel_name": "python3", "resources": {"metadata": {"path": str(folder)}}}
+    nbclient.NotebookClient(notebook, **settings).execute(env=env)
+    shown = [each for cell in notebook.cells for each in cell.get("outputs", [])]
+    streams = {
+        name: "".join(each["text"] for each in shown if each.get("name") == name) for name in ("stdout", "stderr")
+    }
+    return streams["stdout"], streams["stderr"]
 
 
 if __name__ == "__main__":

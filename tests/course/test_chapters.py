@@ -7,12 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from course import chapters
 from course.chapters import CHAPTERS, FOLDER, Cell, cells_of, sentences
 from glassformer.learn.course import read_course
+from glassformer.learn.workspace import Workspace
 
 COURSE = read_course()
 EACH = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
@@ -123,23 +126,51 @@ def test_each_exercise_stands_once_in_its_chapter(path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Jupyter's own
 @pytest.mark.parametrize("state", ["before", "after"])
 @EACH
 def test_it_runs_before_the_exercises_and_after_them(path, state, tmp_path):
-    """Also each number that its prose states holds then: the tagged cells run too."""
+    """In Jupyter, by Run All. Also each number that its prose states holds then: the tagged cells run too."""
+    for module in ("nbclient", "ipykernel", "matplotlib"):
+        pytest.importorskip(module)
+    begin(path, state, tmp_path)
+    holds(state, *chapters.run_in_jupyter(path, tmp_path, {**os.environ, **ENVIRONMENT}))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("nbclient") is not None, reason="it runs in Jupyter, which is here")
+@pytest.mark.parametrize("state", ["before", "after"])
+@EACH
+def test_it_runs_without_jupyter(path, state, tmp_path):
     pytest.importorskip("matplotlib")
-    if state == "after":
-        course = COURSE.holding(path.name.partition("-")[0].upper())
-        course.write(tmp_path, course.solution_file())
-    source = str(FOLDER.parents[2])
+    begin(path, state, tmp_path)
     ran = subprocess.run(
         [sys.executable, chapters.__file__, str(path)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": source, "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **ENVIRONMENT, "MPLBACKEND": "Agg"},
         capture_output=True,
         text=True,
         encoding="utf-8",
     )
-    assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr[-3000:]
-    whose = set(re.findall(r"^\w+: (yours|ours)", ran.stdout, re.M))
-    assert not whose or ("yours" in whose) == (state == "after"), ran.stdout
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    holds(state, ran.stdout, ran.stderr)
+
+
+ENVIRONMENT = {"PYTHONPATH": str(FOLDER.parents[2]), "OMP_NUM_THREADS": "1"}
+
+
+def begin(path: Path, state: str, folder: Path) -> None:
+    """Put a learner's file into the folder: with empty stubs, or with all solutions."""
+    number = path.name.partition("-")[0].upper()
+    course = COURSE.holding(number)
+    if state == "after":
+        course.write(folder, course.solution_file())
+    else:
+        Workspace(course, folder).add_stubs(number)
+
+
+def holds(state: str, printed: str, complaints: str) -> None:
+    """Nothing is complained of, and the parts are the learner's after the exercises alone."""
+    assert complaints == ""
+    whose = set(re.findall(r"^\w+: (yours|ours)", printed, re.M))
+    assert not whose or ("yours" in whose) == (state == "after"), printed

@@ -38,7 +38,7 @@ def test_done_and_not(checked):
     found = checked(RIGHT.replace("/ e.sum(dim, keepdim=True)", "/ e.sum()"), "1.1", "1.2", "1.5")
     states = {number: (each.state, each.why) for number, each in found.verdicts.items()}
     assert states["1.1"] == ("fails", "the softmax runs over all entries")
-    assert states["1.5"] == ("not written", "split_heads is not in the file")
+    assert states["1.5"] == ("not written", "split_heads is not in the file; glassformer learn 1 appends its stub")
     assert found.exit_code == 3
     assert checked(RIGHT, "1.1", "1.2").exit_code == 0
 
@@ -142,6 +142,11 @@ def test_watch(tmp_path, run):
     assert lost[0] == "  FAILS  1.1 held before: the softmax runs over all entries"
     assert place.trails()[0]["1.1"].done
     assert watch.press("x") is None
+    watch.place.progress.unlink()
+    watch.place.progress.mkdir()
+    place.path.write_text(text)
+    assert f"NOTE   {place.progress}" in (watch.look(sleeps.append) or "").replace("\n", "")
+    watch.place.progress.rmdir()
     assert "1.3" in (watch.press("k") or "")
     assert place.trails()[0]["1.2"].skipped
     assert all(len(line) <= 80 for line in lost)

@@ -126,6 +126,25 @@ def test_wrong_words_are_named(typed, words, said):
     assert said in out
 
 
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_deleted_stub_comes_back(typed, tmp_path, monkeypatch, width):
+    """And no line is wider than the terminal; the next command is for the same folder."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    typed("1", "--into", "mine")
+    path = tmp_path / "mine" / COURSE.file
+    stub = COURSE.stubs["1.1"].partition("\n")[2]
+    path.write_text(path.read_text().replace(stub, ""))
+    said = typed("1.1", "--check", "--into", "mine")[1]
+    assert "softmax is not in the file; glassformer learn 1 appends its stub" in " ".join(said.split())
+    said = typed("1", "--into", "mine")[1]
+    assert "1 stub appended below line" in " ".join(said.split())
+    assert "Without a stub" not in said
+    assert said.endswith("glassformer learn --watch --into mine\n")
+    said = typed("2", "--into", "mine")[1]
+    assert "Without a stub, because they go on with what you have: 2.1 The mask" in " ".join(said.split())
+    assert max(map(len, said.splitlines()[:-1])) <= width
+
+
 def test_nothing_to_watch(typed):
     assert typed("--watch") == (2, "There is no course/my_transformer.py yet. Begin with:  glassformer learn 1\n")
 

@@ -30,6 +30,7 @@ from glassformer.learn.report import (
 )
 from glassformer.learn.teaching import as_csv, grades
 from glassformer.learn.workspace import Workspace, workspace
+from glassformer.proof.check.property import wrapped
 
 ACTIONS = (
     "watch", "check", "hint", "solution", "reset", "explain", "open", "finish", "quiz", "report", "grade", "test",
@@ -73,6 +74,17 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def put(text: str, margin: str = "") -> None:
+    """Print a paragraph that is not wider than the terminal."""
+    print(*wrapped(text, margin, columns()), sep="\n")
+
+
+def to_type(arguments: Arguments, words: str) -> str:
+    """Return what to type next, for the same folder."""
+    into = arguments.options.get("into")
+    return f"glassformer learn {words}" + (f" --into {into}" if into else "")
+
+
 def columns() -> int:
     """Return the width of the terminal, from 40."""
     return min(max(width(), 40), 100)
@@ -99,7 +111,7 @@ def overview(place: Workspace, arguments: Arguments) -> int:
             print(f" {each.number} {each.title}" + (f" ({each.hours:g} h)" if each.hours else ""))
         if course.further is not None:
             print(f"   and {len(course.further.chapters)} further pages: glassformer learn {FURTHER}")
-        print(f"\nBegin with:  glassformer learn {course.chapters[0].number}")
+        print(f"\nBegin with:  {to_type(arguments, course.chapters[0].number)}")
         return 0
     found = checker(place, arguments).check(course.exercises)
     trails, remark = place.trails()
@@ -109,16 +121,19 @@ def overview(place: Workspace, arguments: Arguments) -> int:
         begun = [share_done(checker(each, arguments).check(each.course.exercises)) for each in place.with_further[1:]]
         print(f" and {len(course.further.chapters)} further pages: glassformer learn {FURTHER}", *begun, sep="; ")
     for text in filter(None, (remark, *found.remarks)):
-        print(f" NOTE {text}")
+        put(f"NOTE {text}", " ")
     if found.problem:
-        print(f" {place.path}: could not be run: {found.problem}")
+        put(f"could not run: {found.problem}", " ")
         return 0
+    if stopped := next((each for each in found.verdicts.values() if each.state == "stopped"), None):
+        put(f"{stopped.exercise} could not run: {stopped.why}", " ")
     done = sum(each.done for each in found.verdicts.values())
     held = f" Held again just now: all {done} ({found.seconds:.1f} s)." if done else ""
     print(f" {place.path.name}: {lines_of(place.path)} lines.{held}")
-    last = "glassformer learn --finish" if ahead and ahead.experiment == "graduation" else "glassformer learn --watch"
-    last = f"glassformer learn {ahead.chapter}" if ahead and course.before is not None else last
-    print(f" Go on:  {last}" if ahead else " All is done. Read ours: nn/ in the order of docs/architecture.md.")
+    words = "--finish" if ahead and ahead.experiment == "graduation" else "--watch"
+    words = ahead.chapter if ahead and course.before is not None else words
+    last = f"Go on:  {to_type(arguments, words)}"
+    print(f" {last}" if ahead else " All is done. Read ours: nn/ in the order of docs/architecture.md.")
     return 0
 
 
@@ -134,26 +149,33 @@ def begin(place: Workspace, arguments: Arguments) -> int:
     lines = lines_of(place.path)
     added = place.add_stubs(chapter.number)
     hours = f" ({chapter.hours:g} h)" if chapter.hours else ""
-    print(f"Chapter {chapter.number}, {chapter.title}{hours}, in {place.folder}/")
+    put(f"Chapter {chapter.number}, {chapter.title}{hours}, in {place.folder}/")
     if (course.folder / "chapters" / chapter.page).is_file() and chapter.page:
         notebook, new = write_notebook(course, chapter, place.folder)
-        how = f"jupyter lab {notebook.name}, or read it here: glassformer learn {chapter.number} --explain"
-        print(f"  {notebook.name:20} {'new: ' + how if new else 'is there already and stays as it is'}")
+        how = f"jupyter lab {notebook.name}, or read it here: {to_type(arguments, f'{chapter.number} --explain')}"
+        put(f"{notebook.name:20} {'new: ' + how if new else 'is there already and stays as it is'}", "  ")
     exercises = course.within(chapter.number)
     waiting = {name: each for each in exercises for name in place.lacking(each)}
     where = f"appended below line {lines}; nothing above was touched" if lines else "in a new file"
-    stubs = f"{len(added)} stubs {where}" if added else "has all names of this chapter already"
+    count = "1 stub" if len(added) == 1 else f"{len(added)} stubs"
+    stubs = f"{count} {where}" if added else "has all names of this chapter already"
     if any(each.names for each in exercises) and (added or not waiting):
-        print(f"  {course.file:20} {stubs}")
+        put(f"{course.file:20} {stubs}", "  ")
     if waiting and course.before is not None:
-        print(f"  {course.before.file:20} has no {', '.join(waiting)} yet; with them, type this again for the stubs")
-    print("Exercises: " + " · ".join(each.label + " (side step)" * each.side for each in exercises))
-    rewritten = [each.label for each in exercises if each.names and not {*each.names} & {*added}]
-    if added and rewritten:
-        print("Without a stub, because they go on with what you have: " + " · ".join(rewritten))
+        lacking = f"has no {', '.join(waiting)} yet; with them, type this again for the stubs"
+        put(f"{course.before.file:20} {lacking}", "  ")
+    put("Exercises: " + " · ".join(each.label + " (side step)" * each.side for each in exercises))
+    earlier = [each.names for each in course.exercises]
+    again = [
+        each.label
+        for each in exercises
+        if each.names and {*each.names} <= {name for names in earlier[: course.exercises.index(each)] for name in names}
+    ]
+    if added and again:
+        put("Without a stub, because they go on with what you have: " + " · ".join(again))
     coded = [each.id for each in exercises if each.names]
     first = f"{coded[0]} " if coded and course.before is not None else ""
-    print(f"Now type:  glassformer learn {f'{first}--watch' if coded else f'{chapter.number} --explain'}")
+    print(f"Now type:  {to_type(arguments, f'{first}--watch' if coded else f'{chapter.number} --explain')}")
     return 0
 
 
@@ -165,9 +187,9 @@ def check(place: Workspace, arguments: Arguments) -> int:
         print(json.dumps(as_json(found)))
         return found.exit_code
     for text in found.remarks:
-        print(f"NOTE {text}")
+        put(f"NOTE {text}")
     if found.problem:
-        print(f"could not run: {found.problem}")
+        put(f"could not run: {found.problem}")
         return 2
     shown = [each for each in asked if len(asked) < 3 or found.verdicts[each.id].state not in ("done", "not written")]
     for each in shown:
@@ -203,9 +225,9 @@ def solution(place: Workspace, arguments: Arguments) -> int:
             return 3
         if input(f"{exercise.label} is still open ({count}). Show it? [y/N] ").strip().lower() not in ("y", "yes"):
             return 3
+    print(text)
     if place.begun:
         place.note(exercise.id, solution=True)
-    print(text)
     return 0
 
 
@@ -313,7 +335,7 @@ def finish(place: Workspace, arguments: Arguments) -> int:
         return graduate_file(path, folder, quick, name, print, limit)
     found: Checked = checker(place, arguments).check(place.course.exercises)
     if found.problem:
-        print(f"could not run: {found.problem}")
+        put(f"could not run: {found.problem}")
         return 2
     return graduate(place, found, quick, name, print)
 
@@ -325,7 +347,7 @@ def watch(place: Workspace, arguments: Arguments) -> int:
 
     first = place.course.within(arguments.target)[0] if arguments.target else place.course.exercises[0]
     if not place.path.is_file():
-        print(f"There is no {place.path} yet. Begin with:  glassformer learn {first.chapter}")
+        print(f"There is no {place.path} yet. Begin with:  {to_type(arguments, first.chapter)}")
         return 2
     asked = first if arguments.target else None
     say("Starting (a few seconds, once) ...")
@@ -350,6 +372,8 @@ def watch(place: Workspace, arguments: Arguments) -> int:
                     print(clear + said, flush=True)
         finally:
             watched.settle()
+            if watched.unwritten:
+                say(watched.unwritten)
     return 0
 
 

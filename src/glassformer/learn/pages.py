@@ -40,10 +40,10 @@ def cells(text: str, *, checks: bool = False) -> Iterator[Cell]:
         yield Cell(prose, is_code=False)
 
 
-def as_notebook(text: str) -> str:
-    """Return a chapter as a notebook of format 4.5, without outputs."""
+def as_notebook(text: str, *, checks: bool = False) -> str:
+    """Return a chapter as a notebook of format 4.5, without outputs; with `checks` also the cells that test it."""
     rows: list[dict[str, object]] = []
-    for number, cell in enumerate(cells(text)):
+    for number, cell in enumerate(cells(text, checks=checks)):
         row: dict[str, object] = {"id": f"cell-{number}", "metadata": {}, "source": cell.text.splitlines(keepends=True)}
         code = {"cell_type": "code", "execution_count": None, "outputs": []}
         rows.append({**row, **(code if cell.is_code else {"cell_type": "markdown"})})

@@ -104,8 +104,8 @@ def blocked(outcome: Outcome) -> bool:
 def absent(exercise: Exercise, name: str, names: Collection[str]) -> Verdict:
     """Return the verdict where a name is missing, with the nearest that is there: it may have been renamed."""
     near = get_close_matches(name, names, n=1, cutoff=0.6)
-    seen = f"; there is {near[0]}: was it renamed?" if near else ""
-    return Verdict(exercise.id, "not written", f"{name} is not in the file{seen}")
+    told = f"there is {near[0]}: was it renamed?" if near else f"glassformer learn {exercise.chapter} appends its stub"
+    return Verdict(exercise.id, "not written", f"{name} is not in the file; {told}")
 
 
 def not_own(verdict: Verdict, exercise: Exercise, source: Source) -> Verdict:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from glassformer.base.errors import GlassformerError
 from glassformer.learn.checking import Checker
 from glassformer.learn.course import Exercise
 from glassformer.learn.report import STATES, Checked, following, minutes_told, verdict_lines
@@ -42,6 +43,8 @@ class Watch:
     active: float = 0.0
     """Seconds of work that are not written down yet."""
     looked: float = field(default_factory=time.monotonic)
+    unwritten: str = ""
+    """Why attempts and minutes could not be written down last; the watch goes on without."""
 
     def begin(self) -> str:
         """Check all exercises once, go to the first open one unless one was asked for, and return the screen."""
@@ -88,7 +91,7 @@ class Watch:
             self.held.add(self.at.id)
             if trail is None or not trail.done:
                 changes["done"] = datetime.now().isoformat(timespec="minutes")
-        self.place.note(self.at.id, **changes)
+        self.note(**changes)
         self.settle()
         return self.screen()
 
@@ -97,8 +100,16 @@ class Watch:
         trails, _ = self.place.trails()
         before = trails[self.at.id].minutes if self.at.id in trails else 0.0
         if self.active >= 1:
-            self.place.note(self.at.id, minutes=round(before + self.active / 60, 2))
+            self.note(minutes=round(before + self.active / 60, 2))
             self.active = 0.0
+
+    def note(self, **changes: object) -> None:
+        """Write down what is remembered of the exercise at hand."""
+        try:
+            self.place.note(self.at.id, **changes)
+            self.unwritten = ""
+        except GlassformerError as error:
+            self.unwritten = str(error)
 
     def screen(self) -> str:
         """Return what is known now, as text."""
@@ -111,12 +122,13 @@ class Watch:
             said = found.problem if found else "nothing was checked yet"
             lines = [f"{self.at.label}   {tail}", *wrapped(f"could not run: {said}", "  ", self.width)]
             return "\n".join([*lines, self.bar(0, done=False)])
-        lines = [f"  NOTE   {each}" for each in found.remarks]
+        notes = filter(None, (*found.remarks, self.unwritten))
+        lines = [line for each in notes for line in wrapped(f"NOTE   {each}", "  ", self.width)]
         for number in sorted(self.held - {self.at.id}):
             verdict = found.verdicts.get(number)
             if verdict is not None and not verdict.done:
                 lines.append(f"  FAILS  {number} held before: {verdict.why or STATES[verdict.state]}")
-        lost = len(lines) > len(found.remarks)
+        lost = any(line.startswith("  FAILS") for line in lines)
         verdict = found.verdicts.get(self.at.id)
         if verdict is not None:
             lines += verdict_lines(self.at, verdict, self.width, self.every, tail)
@@ -149,7 +161,7 @@ class Watch:
         if name in ("next", "skip", "back"):
             self.settle()
             if name == "skip":
-                self.place.note(self.at.id, skipped=True)
+                self.note(skipped=True)
             other = self.neighbour(-1 if name == "back" else 1)
             if other is None:
                 return "There is no other exercise in this direction."
