@@ -14,7 +14,6 @@ from glassformer.base.shapes import Tensor
 from glassformer.nn.attention import attention_weights
 from glassformer.nn.mask import Mask
 from glassformer.proof.check.calling import (
-    EQUATION,
     FUTURE,
     RANDOM,
     Choice,
@@ -25,10 +24,11 @@ from glassformer.proof.check.calling import (
     called,
     distance,
     drawn,
+    form,
     mask_argument,
     read,
 )
-from glassformer.proof.check.mask import BATCH, HEADS, INVERTED, NUMBERS, WIDTH, Attending, Masking, T, mask_properties
+from glassformer.proof.check.mask import BATCH, HEADS, INVERTED, MASKING, NUMBERS, WIDTH, Attending, Masking, T
 from glassformer.proof.check.property import (
     CrashError,
     Fault,
@@ -39,6 +39,7 @@ from glassformer.proof.check.property import (
     Subject,
     ask,
     crash_of,
+    law,
 )
 
 NO_SCALE = Mistake(
@@ -208,6 +209,8 @@ def first(answer: Any) -> Any:
 class Function(Attending):
     """The learner's function with fixed inputs, which have a heads axis unless the function takes only three axes."""
 
+    laws = "shape repeatable equation parts softmax scale lengths weights " + MASKING
+
     def __init__(self, function: Callable[..., Any]) -> None:
         if not accepts(function, "q", "k", "v"):
             raise SignatureError(str(inspect.signature(function)))
@@ -279,76 +282,58 @@ class Function(Attending):
     def slopes(self, mask: Tensor) -> list[Tensor]:
         """Return the gradients with respect to q, k and v."""
         leaves = {each: x.clone().requires_grad_() for each, x in self.qkv.items()}
-        return [
-            *torch.autograd.grad(self.call(leaves, mask).square().sum(), [*leaves.values()], materialize_grads=True)
-        ]
+        loss = self.call(leaves, mask).square().sum()
+        return [*torch.autograd.grad(loss, [*leaves.values()], materialize_grads=True)]
 
     def in_half(self, mask: Tensor) -> Tensor:
         """Return the output in float16."""
         return self.call({each: x.half() for each, x in self.qkv.items()}, mask)
 
+    @law("There is one vector for each query.")
+    def shape(self) -> Fault | None:
+        got, wanted = form(self.seen), form(self.qkv["q"])
+        if isinstance(got, str):
+            return Fault(SHAPE, f"It returns {got}, not a tensor of shape {wanted}.")
+        told = f"It is {got} and must be {wanted}, for q, k and v of that shape."
+        return None if got == wanted else Fault(SHAPE, told)
 
-def shape(learner: Function) -> Fault | None:
-    """Check that there is one vector for each query."""
-    wanted = tuple(learner.qkv["q"].shape)
-    if not isinstance(learner.seen, Tensor):
-        return Fault(SHAPE, f"It returns {type(learner.seen).__name__}, not a tensor of shape {wanted}.")
-    got = tuple(learner.seen.shape)
-    return None if got == wanted else Fault(SHAPE, f"It is {got} and must be {wanted}, for q, k and v of that shape.")
+    @law("The same input gives the same output.", "shape")
+    def repeatable(self) -> Fault | None:
+        gap = max(distance(self.answer(None), self.seen) for _ in range(4))
+        return Fault(RANDOM, f"Five calls with the same input differ by up to {gap:.2g}.") if gap > 0 else None
 
+    @law("The output is softmax(q kᵀ / √d_head) v.", "shape", "repeatable")
+    def equation(self) -> Fault | None:
+        if self.reading is not None:
+            return None
+        gap = distance(self.seen, self.mixed(self.qkv, scale=WIDTH**-0.5))
+        return Fault(UNKNOWN, f"The largest difference is {gap:.2g}.")
 
-def repeatable(learner: Function) -> Fault | None:
-    """Check that the same input gives the same output."""
-    gap = max(distance(learner.answer(None), learner.seen) for _ in range(4))
-    return Fault(RANDOM, f"Five calls with the same input differ by up to {gap:.2g}.") if gap > 0 else None
+    parts = aspect("parts", "Queries are compared with keys, values are averaged.")
+    softmax = aspect("softmax", "The weights of a query sum to 1 over the keys.")
+    scale = aspect("scale", "Scores are divided by √d_head.")
 
+    @law("There may be more keys than queries.", "parts", "softmax", "scale")
+    def lengths(self) -> Fault | None:
+        fewer = {**self.qkv, "q": self.qkv["q"][..., :4, :]}
+        try:
+            seen = self.call(fewer)
+        except CrashError as crash:
+            return Fault(LENGTHS, f"With 4 queries and {T} keys: {crash_of(crash)}")
+        gap = distance(seen, self.mixed(fewer, scale=WIDTH**-0.5))
+        return Fault(LENGTHS, f"With 4 queries and {T} keys the output is {gap:.2g} off.") if gap > 1e-7 else None
 
-def equation(learner: Function) -> Fault | None:
-    """Check that the output is that of the equation, or of a known mistake."""
-    if learner.reading is not None:
-        return None
-    gap = distance(learner.seen, learner.mixed(learner.qkv, scale=WIDTH**-0.5))
-    return Fault(UNKNOWN, f"The largest difference is {gap:.2g}.")
-
-
-def lengths(learner: Function) -> Fault | None:
-    """Check that there may be fewer queries than keys."""
-    fewer = {**learner.qkv, "q": learner.qkv["q"][..., :4, :]}
-    try:
-        seen = learner.call(fewer)
-    except CrashError as crash:
-        return Fault(LENGTHS, f"With 4 queries and {T} keys: {crash_of(crash)}")
-    gap = distance(seen, learner.mixed(fewer, scale=WIDTH**-0.5))
-    return Fault(LENGTHS, f"With 4 queries and {T} keys the output is {gap:.2g} off.") if gap > 1e-7 else None
-
-
-def returned(learner: Function) -> Fault | None:
-    """Check that the returned weights are those that produced the output."""
-    answer = ask(learner.function, *learner.qkv.values())
-    weights: Any = answer[1] if isinstance(answer, tuple | list) and len(answer) > 1 else None
-    if not isinstance(weights, Tensor):
-        raise NotTestedError("it returns no weights")
-    try:
-        gap = distance(weights @ learner.qkv["v"], learner.seen)
-    except RuntimeError:
-        gap = float("inf")
-    return Fault(WEIGHTS, f"Weights times values differ from the output by {gap:.2g}.") if gap > 1e-7 else None
-
-
-ATTENTION = Subject(
-    Function,
-    (
-        Property("shape", "There is one vector for each query.", shape),
-        Property("repeatable", "The same input gives the same output.", repeatable, ("shape",)),
-        Property("equation", "The output is softmax(q kᵀ / √d_head) v.", equation, ("shape", "repeatable")),
-        Property("parts", "Queries are compared with keys, values are averaged.", aspect("parts"), ("equation",)),
-        Property("softmax", "The weights of a query sum to 1 over the keys.", aspect("softmax"), ("equation",)),
-        Property("scale", "Scores are divided by √d_head.", aspect("scale"), ("equation",)),
-        Property("lengths", "There may be more keys than queries.", lengths, ("parts", "softmax", "scale")),
-        Property("weights", "The weights returned are those used.", returned, ("parts",)),
-        *mask_properties(),
-    ),
-)
+    @law("The weights returned are those used.", "parts")
+    def weights(self) -> Fault | None:
+        answer = ask(self.function, *self.qkv.values())
+        weights: Any = answer[1] if isinstance(answer, tuple | list) and len(answer) > 1 else None
+        if not isinstance(weights, Tensor):
+            raise NotTestedError("it returns no weights")
+        try:
+            gap = distance(weights @ self.qkv["v"], self.seen)
+        except RuntimeError:
+            gap = float("inf")
+        return Fault(WEIGHTS, f"Weights times values differ from the output by {gap:.2g}.") if gap > 1e-7 else None
 
 
 # --- biases and windows
@@ -386,19 +371,18 @@ def alibi(way: str) -> Tensor:
     return -bias if way == "sign" else bias
 
 
+BIASES = [
+    Choice("right"),
+    Choice("sign", "the other sign", FAR),
+    Choice("linear", "slopes 1/H, 2/H, ...", LINEAR_SLOPES),
+    Choice("falling", "slopes 1, 1 - 1/H, ...", LINEAR_SLOPES),
+    Choice("linear, small", "slopes in even steps", LINEAR_SLOPES),
+]
 ALIBI = Subject(
     lambda function: Computed(
-        lambda: called(function, {"n_heads": H, "length": N}).double() * LOWER,
-        [
-            Choice("right"),
-            Choice("sign", "the other sign", FAR),
-            Choice("linear", "slopes 1/H, 2/H, ...", LINEAR_SLOPES),
-            Choice("falling", "slopes 1, 1 - 1/H, ...", LINEAR_SLOPES),
-            Choice("linear, small", "slopes in even steps", LINEAR_SLOPES),
-        ],
-        alibi,
+        called(function, {"n_heads": H, "length": N}).double() * LOWER, {"way": BIASES}, alibi, loose=True
     ),
-    (EQUATION, Property("bias", "Head h loses 2^(-8h/H) a step of distance.", aspect("way"), ("equation",))),
+    (Computed.equation, aspect("way", "Head h loses 2^(-8h/H) a step of distance.", name="bias")),
 )
 
 
@@ -409,7 +393,6 @@ def window(way: str) -> Tensor:
         "one more": (back >= 0) & (back <= WINDOW),
         "both": back.abs() < WINDOW,
         "both, one more": back.abs() <= WINDOW,
-        "no window": back >= 0,
     }.get(way, (back >= 0) & (back < WINDOW))
     return (~mask if way == "inverted" else mask).double()
 
@@ -418,12 +401,7 @@ class Windowed(Computed):
     """The learner's `window_mask`, compared as numbers."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.raw: Any = None
-
-        def asked() -> Any:
-            self.raw = called(function, {"length": N, "window": WINDOW})
-            return self.raw.double() if isinstance(self.raw, Tensor) else self.raw
-
+        self.raw = called(function, {"length": N, "window": WINDOW})
         ways = [
             Choice("right"),
             Choice("one more", "window + 1 keys", ONE_MORE),
@@ -431,45 +409,53 @@ class Windowed(Computed):
             Choice("both, one more", "keys on both sides", FUTURE),
             Choice("inverted", "True as 'hide'", INVERTED),
         ]
-        super().__init__(asked, ways, window)
+        seen = self.raw.double() if isinstance(self.raw, Tensor) else self.raw
+        super().__init__(seen, {"way": ways}, window, loose=True)
 
+    @law("It holds True and False.", "equation")
+    def boolean(self) -> Fault | None:
+        return None if self.raw.dtype == torch.bool else Fault(NUMBERS, f"It is {self.raw.dtype}.")
 
-def boolean(learner: Windowed) -> Fault | None:
-    """Check that the mask holds True and False."""
-    return None if learner.raw.dtype == torch.bool else Fault(NUMBERS, f"It is {learner.raw.dtype}.")
-
-
-WINDOW_MASK = Subject(
-    Windowed,
-    (
-        EQUATION,
-        Property("boolean", "It holds True and False.", boolean, ("equation",)),
-        Property("window", "A query reads itself and the window - 1 keys before it.", aspect("way"), ("equation",)),
-    ),
-)
+    window = aspect("way", "A query reads itself and the window - 1 keys before it.", name="window")
 
 
 # --- linear attention
 
 
-class Tabled(Computed, TorchFunctionMode):
-    """A learner's function of tensors, called once; `squares` counts the whole tables of scores that it made."""
+class Squares(TorchFunctionMode):
+    """Counts the whole tables of scores, with the axis of length N twice, that torch makes while the context lasts."""
 
-    squares = 0
-
-    def __init__(self, call: Callable[[], Any], ways: list[Choice], made: Callable[[str], Tensor]) -> None:
-        TorchFunctionMode.__init__(self)
-        with self:
-            seen = call()
-        Computed.__init__(self, lambda: seen, ways, made)
+    found = 0
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Call the function, and count its result if it has the axis of length N twice."""
+        """Call the function, and count its result."""
         answer = func(*args, **(kwargs or {}))
-        self.squares += isinstance(answer, Tensor) and [*answer.shape].count(N) > 1
+        self.found += isinstance(answer, Tensor) and [*answer.shape].count(N) > 1
         return answer
+
+
+class Tabled(Computed):
+    """A learner's function of q, k and v, called once while whole tables of scores are counted."""
+
+    def __init__(
+        self, function: Callable[..., Any], ways: list[Choice], made: Callable[[str], Tensor], **more: int
+    ) -> None:
+        with Squares() as squares:
+            seen = called(function, {**dict(zip("qkv", QKV.clone(), strict=True)), **more})
+        self.squares = squares.found
+        super().__init__(seen, {"way": ways}, made, loose=True)
+
+
+def no_table(law: str, mistake: Mistake) -> Property:
+    """Return the property that no tensor has the length twice."""
+    told = f"tensors of {N} queries by {N} keys are made."
+
+    def probe(learner: Tabled) -> Fault | None:
+        return Fault(mistake, f"{learner.squares} {told}") if learner.squares else None
+
+    return Property("table", law, probe, ("equation",))
 
 
 NOT_ONE = Mistake(
@@ -504,27 +490,18 @@ def linear(way: str) -> Tensor:
     return (weights if way == "bare" else weights / weights.sum(-1, keepdim=True)) @ v
 
 
-def no_table(mistake: Mistake) -> Callable[[Tabled], Fault | None]:
-    """Return a check that no tensor has the length twice."""
-    told = f"tensors of {N} queries by {N} keys are made."
-    return lambda learner: Fault(mistake, f"{learner.squares} {told}") if learner.squares else None
-
-
+LINEAR = [
+    Choice("right"),
+    Choice("bare", "no division", NOT_ONE),
+    Choice("all", "a sum over all keys", FUTURE),
+    *(Choice(each, f"other features ({each})", OTHER_FEATURES) for each in ("exp", "elu", "keys only")),
+]
 LINEAR_ATTENTION = Subject(
-    lambda function: Tabled(
-        partial(called, function, dict(zip("qkv", QKV.clone(), strict=True))),
-        [
-            Choice("right"),
-            Choice("bare", "no division", NOT_ONE),
-            Choice("all", "a sum over all keys", FUTURE),
-            *(Choice(each, f"other features ({each})", OTHER_FEATURES) for each in ("exp", "elu", "keys only")),
-        ],
-        linear,
-    ),
+    lambda function: Tabled(function, LINEAR, linear),
     (
-        EQUATION,
-        Property("linear", "Causal, with the features elu(x) + 1.", aspect("way"), ("equation",)),
-        Property("table", "No table of scores is made.", no_table(WHOLE_TABLE), ("equation",)),
+        Computed.equation,
+        aspect("way", "Causal, with the features elu(x) + 1.", name="linear"),
+        no_table("No table of scores is made.", WHOLE_TABLE),
     ),
 )
 
@@ -574,22 +551,19 @@ def blocks(way: str) -> Tensor:
     return summed / total
 
 
+BLOCKS = [
+    Choice("right"),
+    Choice("neither", "sums kept as they were", NOT_RESCALED),
+    Choice("own maximum", "each block's own maximum", NOT_RESCALED),
+    Choice("values", "the sum of weights alone rescaled", NOT_RESCALED),
+    Choice("sum", "the values alone rescaled", SUM_NOT_RESCALED),
+    Choice("last", "full blocks alone", LAST_LOST),
+]
 BLOCKWISE_ATTENTION = Subject(
-    lambda function: Tabled(
-        partial(called, function, {**dict(zip("qkv", QKV.clone(), strict=True)), "block": BLOCK}),
-        [
-            Choice("right"),
-            Choice("neither", "sums kept as they were", NOT_RESCALED),
-            Choice("own maximum", "each block's own maximum", NOT_RESCALED),
-            Choice("values", "the sum of weights alone rescaled", NOT_RESCALED),
-            Choice("sum", "the values alone rescaled", SUM_NOT_RESCALED),
-            Choice("last", "full blocks alone", LAST_LOST),
-        ],
-        blocks,
-    ),
+    lambda function: Tabled(function, BLOCKS, blocks, block=BLOCK),
     (
-        EQUATION,
-        Property("blocks", "It equals attention over all keys.", aspect("way"), ("equation",)),
-        Property("table", "No table is wider than a block.", no_table(MADE_WHOLE), ("equation",)),
+        Computed.equation,
+        aspect("way", "It equals attention over all keys.", name="blocks"),
+        no_table("No table is wider than a block.", MADE_WHOLE),
     ),
 )

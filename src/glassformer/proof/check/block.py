@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise, product
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from itertools import combinations, pairwise, product
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -21,11 +23,13 @@ from glassformer.proof.check.calling import (
     forward_of,
     is_norm,
     mask_argument,
+    parameters_of,
     scramble,
 )
-from glassformer.proof.check.heads import D, Heads, heads_properties, repeatable, rows, shape
-from glassformer.proof.check.mask import HEADS, masked, polarity
-from glassformer.proof.check.property import Fault, Mistake, NotTestedError, Property, Subject, ask
+from glassformer.proof.check.heads import D, Heads
+from glassformer.proof.check.mask import HEADS
+from glassformer.proof.check.property import Fault, Mistake, NotTestedError, Property, ask, law
+from glassformer.proof.check.small_parts import LINEAR
 
 EXACT = 1e-9
 
@@ -147,11 +151,6 @@ ORDER = Mistake(
     "The branches run in the wrong order.",
     "Read figure 1 of the paper from the bottom up.",
 )
-LINEAR = Mistake(
-    "the feed-forward has no activation",
-    "What leaves the first map goes into the second unchanged, and two linear maps in a row are one.",
-    "What stands between the two maps in equation 2 of the paper?",
-)
 UNKNOWN = Mistake(
     "the block is not put together as documented",
     "Input, branches and output do not add up, and no mistake known here explains it.",
@@ -159,13 +158,30 @@ UNKNOWN = Mistake(
 )
 
 
+UNUSED_PLACE = Mistake(
+    "norm_first changes nothing",
+    "With norm_first=True the norms stand where they stand without it.",
+    "Where does your forward ask for norm_first?",
+)
+OPPOSITE = Mistake(
+    "norm_first means the opposite",
+    "With norm_first=True the norms stand after the sums, and without it before the branches.",
+    "In which of your two cases does a branch read a normalised stream?",
+)
+UNUSED_NAME = Mistake(
+    "the activation by name is ignored",
+    'With activation="gelu" something else stands between the two maps of the feed-forward.',
+    "Which function does your feed-forward call, and who chooses it?",
+)
 FEED_FORWARD = "feed-forward"
+ASSEMBLED = "structure branches residual norm own-norm activation norm-first named-activation"
 
 
 class Block(Heads):
     """The learner's block, with the recorded calls of its attention, feed-forward and norms."""
 
-    order: tuple[str, ...] = ("attention", FEED_FORWARD)
+    laws = f"{Heads.laws} {ASSEMBLED}"
+    sequence: tuple[str, ...] = ("attention", FEED_FORWARD)
     """The branches as they should run."""
 
     def __init__(self, kind: Any, **settings: Any) -> None:
@@ -178,7 +194,7 @@ class Block(Heads):
     def ways(self) -> list[Way] | None:
         """The way of each branch; empty if they do not add up, None if not all branches were found."""
         shapes = {each.gave.shape for each in self.branches}
-        known = len(self.branches) == len(self.order) and shapes == {self.x.shape}
+        known = len(self.branches) == len(self.sequence) and shapes == {self.x.shape}
         return structure_of(self.x, self.seen, self.branches, self.heard) if known else None
 
     def masks(self, module: nn.Module) -> str | None:
@@ -193,10 +209,6 @@ class Block(Heads):
         """Return attention and feed-forward, as far as they are found, in the order of their calls."""
         return in_order(branch("attention", attention_maps(heard)), branch(FEED_FORWARD, feed_maps(heard)))
 
-    def norm_count(self) -> int:
-        """Return how many times norms are called in one forward pass."""
-        return sum(is_norm(each.module) for each in self.heard)
-
     def switched(self, argument: str, value: object) -> Block:
         """Return the block built with another setting. Errors: `NotTestedError` without such an argument."""
         if argument not in inspect.signature(self.kind).parameters:
@@ -210,6 +222,96 @@ class Block(Heads):
         if not self.ways:
             raise NotTestedError("its parts do not add up; see `structure`")
         return [*zip(self.ways, self.branches, strict=True)]
+
+    def feed_calls(self) -> list[Heard]:
+        """Return the calls of the feed-forward's two maps. Errors: `NotTestedError` if it is not two linear maps."""
+        calls = [each for _, each in feed_maps(self.heard)]
+        if len(calls) != 2:
+            raise NotTestedError("its feed-forward is not two linear maps")
+        return calls
+
+    @law("Input, branches and norms add up to the output.", "shape", "repeatable", "rows")
+    def structure(self) -> Fault | None:
+        if self.ways is None:
+            raise NotTestedError("its attention and feed-forward (nn.Linear to d_ff and back) could not be told apart")
+        if self.ways:
+            return None
+        total = distance(self.seen, self.x + sum(each.gave for each in self.branches))
+        return Fault(UNKNOWN, f"The sum of input and branches differs from the output by {total:.2g}.")
+
+    def in_sequence(self, mistake: Mistake) -> Fault | None:
+        """Check that the branches run in the documented order."""
+        found = [each.name for _, each in self.pairs()]
+        told = f"They are called in the order {', '.join(found)}."
+        return None if found == [*self.sequence] else Fault(mistake, told)
+
+    @law("Attention comes first, then the feed-forward.", "structure", name="branches")
+    def attention_first(self) -> Fault | None:
+        return self.in_sequence(ORDER)
+
+    def stream_kept(self) -> Fault | None:
+        """Check that each branch is added to the stream."""
+        for way, branch in self.pairs():
+            if way.base == "nothing":
+                told = f"The stream continues as the branch alone (numbers up to {branch.gave.abs().max().item():.2g})"
+                return Fault(no_residual(branch.name), f"{told}, without x.")
+            if way.base == "normed":
+                return Fault(NORMED, f"The {branch.name} is added to the output of norm `{way.before}`.")
+        return None
+
+    @law("Each branch is added to the stream.", "structure")
+    def residual(self) -> Fault | None:
+        return self.stream_kept()
+
+    def normalised(self) -> Fault | None:
+        """Check that each branch has a norm, and all at the same place: before it or after its sum."""
+        places: dict[str, str] = {}
+        for way, branch in self.pairs():
+            if way.before is None and way.after is None:
+                if way.output is not None:
+                    return Fault(BEFORE_SUM, f"Norm `{way.output}` receives the {branch.name}'s output without x.")
+                norms = sum(is_norm(each.module) for each in self.heard)
+                told = f"None of the {norms} norms called produces its input or receives its sum."
+                return Fault(no_norm(branch.name), told)
+            places[branch.name] = "before the branch" if way.before is not None else "after the sum"
+        told = ", ".join(f"that of the {name} {place}" for name, place in places.items())
+        return Fault(MIXED_NORMS, f"The norms: {told}.") if len({*places.values()}) > 1 else None
+
+    @law("Each branch has a norm, before it or after its sum.", "structure")
+    def norm(self) -> Fault | None:
+        return self.normalised()
+
+    @law("Each norm has weights of its own.", "structure")
+    def own_norm(self) -> Fault | None:
+        used = [name for way, _ in self.pairs() for name in way.norms()]
+        twice = next((name for name in used if used.count(name) > 1), None)
+        told = f"`{twice}` is called {used.count(twice or '')} times in one forward."
+        return None if twice is None else Fault(SHARED, told)
+
+    @law("The feed-forward is not linear.", "structure")
+    def activation(self) -> Fault | None:
+        first, second = self.feed_calls()
+        gap = distance(first.gave, second.given)
+        return None if gap else Fault(LINEAR, f"Output of the first map and input of the second differ by {gap:.0g}.")
+
+    @law("norm_first=True puts every norm before its branch.", "residual", "norm")
+    def norm_first(self) -> Fault | None:
+        pre = self.switched("norm_first", True)
+        if pre.ways is not None and not pre.ways:
+            return Fault(UNKNOWN, "With norm_first=True, input, branches and norms do not add up to the output.")
+        if (fault := pre.stream_kept() or pre.normalised()) is not None:
+            return fault
+        if all(way.before is not None for way, _ in pre.pairs()):
+            return None
+        usual = self.switched("norm_first", False)
+        before = any(way.before is not None for way in usual.ways or [])
+        return Fault(OPPOSITE if before else UNUSED_PLACE, "With norm_first=True, every norm stands after its sum.")
+
+    @law('activation="gelu" is obeyed.', "activation")
+    def named_activation(self) -> Fault | None:
+        first, second = self.switched("activation", "gelu").feed_calls()
+        gap = min(distance(nn.functional.gelu(first.gave, approximate=how), second.given) for how in ("none", "tanh"))
+        return None if gap < 1e-7 else Fault(UNUSED_NAME, f"What the second map reads is {gap:.2g} off gelu.")
 
 
 def attention_maps(heard: list[Heard]) -> list[tuple[int, Heard]]:
@@ -236,147 +338,6 @@ def branch(name: str, calls: list[tuple[int, Heard]]) -> Branch | None:
 def in_order(*branches: Branch | None) -> list[Branch]:
     """Return those that were found, in the order of their calls."""
     return sorted((each for each in branches if each is not None), key=lambda each: each.place)
-
-
-def structure(learner: Block) -> Fault | None:
-    """Check that input, branches and norms add up to the output."""
-    if learner.ways is None:
-        raise NotTestedError("its attention and feed-forward (nn.Linear to d_ff and back) could not be told apart")
-    if learner.ways:
-        return None
-    total = distance(learner.seen, learner.x + sum(each.gave for each in learner.branches))
-    return Fault(UNKNOWN, f"The sum of input and branches differs from the output by {total:.2g}.")
-
-
-def order(mistake: Mistake) -> Callable[[Block], Fault | None]:
-    """Return a probe that the branches run in the documented order."""
-
-    def probe(learner: Block) -> Fault | None:
-        found = [each.name for _, each in learner.pairs()]
-        return (
-            None if found == [*learner.order] else Fault(mistake, f"They are called in the order {', '.join(found)}.")
-        )
-
-    return probe
-
-
-def residual(learner: Block) -> Fault | None:
-    """Check that each branch is added to the stream."""
-    for way, branch in learner.pairs():
-        if way.base == "nothing":
-            size = branch.gave.abs().max().item()
-            return Fault(
-                no_residual(branch.name),
-                f"The stream continues as the branch alone (numbers up to {size:.2g}), without x.",
-            )
-        if way.base == "normed":
-            return Fault(NORMED, f"The {branch.name} is added to the output of norm `{way.before}`.")
-    return None
-
-
-def norms(learner: Block) -> Fault | None:
-    """Check that each branch has a norm, and all at the same place: before it or after its sum."""
-    places: dict[str, str] = {}
-    for way, branch in learner.pairs():
-        if way.before is None and way.after is None:
-            if way.output is None:
-                return Fault(
-                    no_norm(branch.name),
-                    f"None of the {learner.norm_count()} norms called produces its input or receives its sum.",
-                )
-            return Fault(BEFORE_SUM, f"Norm `{way.output}` receives the {branch.name}'s output without x.")
-        places[branch.name] = "before the branch" if way.before is not None else "after the sum"
-    if len({*places.values()}) > 1:
-        told = ", ".join(f"that of the {name} {place}" for name, place in places.items())
-        return Fault(MIXED_NORMS, f"The norms: {told}.")
-    return None
-
-
-def own_norms(learner: Block) -> Fault | None:
-    """Check that no norm is used twice."""
-    used = [name for way, _ in learner.pairs() for name in way.norms()]
-    twice = next((name for name in used if used.count(name) > 1), None)
-    return (
-        Fault(SHARED, f"`{twice}` is called {used.count(twice)} times in one forward.") if twice is not None else None
-    )
-
-
-def feed_calls(learner: Block) -> list[Heard]:
-    """Return the calls of the feed-forward's two maps. Errors: `NotTestedError` if it is not two linear maps."""
-    calls = [each for _, each in feed_maps(learner.heard)]
-    if len(calls) != 2:
-        raise NotTestedError("its feed-forward is not two linear maps")
-    return calls
-
-
-def bends(learner: Block) -> Fault | None:
-    """Check that something nonlinear is between the two maps of the feed-forward."""
-    first, second = feed_calls(learner)
-    gap = distance(first.gave, second.given)
-    return Fault(LINEAR, f"Output of the first map and input of the second differ by {gap:.0g}.") if gap == 0 else None
-
-
-UNUSED_PLACE = Mistake(
-    "norm_first changes nothing",
-    "With norm_first=True the norms stand where they stand without it.",
-    "Where does your forward ask for norm_first?",
-)
-OPPOSITE = Mistake(
-    "norm_first means the opposite",
-    "With norm_first=True the norms stand after the sums, and without it before the branches.",
-    "In which of your two cases does a branch read a normalised stream?",
-)
-UNUSED_NAME = Mistake(
-    "the activation by name is ignored",
-    'With activation="gelu" something else stands between the two maps of the feed-forward.',
-    "Which function does your feed-forward call, and who chooses it?",
-)
-
-
-def norm_first(learner: Block) -> Fault | None:
-    """Check both places of the norms, where an argument chooses."""
-    pre = learner.switched("norm_first", True)
-    if pre.ways is not None and not pre.ways:
-        return Fault(UNKNOWN, "With norm_first=True, input, branches and norms do not add up to the output.")
-    if (fault := residual(pre) or norms(pre)) is not None:
-        return fault
-    if all(way.before is not None for way, _ in pre.pairs()):
-        return None
-    usual = learner.switched("norm_first", False)
-    before = any(way.before is not None for way in usual.ways or [])
-    return Fault(OPPOSITE if before else UNUSED_PLACE, "With norm_first=True, every norm stands after its sum.")
-
-
-def named_activation(learner: Block) -> Fault | None:
-    """Check that gelu is used when it is asked for."""
-    first, second = feed_calls(learner.switched("activation", "gelu"))
-    gaps = [distance(nn.functional.gelu(first.gave, approximate=each), second.given) for each in ("none", "tanh")]
-    return None if min(gaps) < 1e-7 else Fault(UNUSED_NAME, f"What the second map reads is {min(gaps):.2g} off gelu.")
-
-
-def assembled(order_probe: Callable[[Block], Fault | None], law: str, needs: tuple[str, ...]) -> tuple[Property, ...]:
-    """Return the properties of how a block's branches, norms and sums are put together."""
-    return (
-        Property("structure", "Input, branches and norms add up to the output.", structure, needs),
-        Property("branches", law, order_probe, ("structure",)),
-        Property("residual", "Each branch is added to the stream.", residual, ("structure",)),
-        Property("norm", "Each branch has a norm, before it or after its sum.", norms, ("structure",)),
-        Property("own-norm", "Each norm has weights of its own.", own_norms, ("structure",)),
-        Property("activation", "The feed-forward is not linear.", bends, ("structure",)),
-        Property("norm-first", "norm_first=True puts every norm before its branch.", norm_first, ("residual", "norm")),
-        Property("named-activation", 'activation="gelu" is obeyed.', named_activation, ("activation",)),
-    )
-
-
-BLOCK = Subject(
-    Block,
-    (
-        Property("shape", "There is one vector of width d_model for each position.", shape),
-        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        *heads_properties(),
-        *assembled(order(ORDER), "Attention comes first, then the feed-forward.", ("shape", "repeatable", "rows")),
-    ),
-)
 
 
 # --- a stack of blocks: its layers are its own, are all run, and are given the mask
@@ -412,30 +373,67 @@ NO_FINAL_NORM = Mistake(
 )
 
 
-@runtime_checkable
-class Layered(Protocol):
-    """What a stack, an encoder of ids and an encoder-decoder have in common."""
-
-    start: dict[str, Tensor]
-    unregistered: list[str]
-
-    def made(self, layers: int) -> nn.Module:
-        """Return an instance with this many layers, as its constructor leaves it."""
-        ...
-
-
-@runtime_checkable
-class Runs(Protocol):
-    """What has a fixed input, and records its maps and norms."""
+class Layered(ABC):
+    """A learner's module of several layers: a stack, an encoder of ids, an encoder-decoder."""
 
     module: nn.Module
-    x: Tensor
-    heard: list[Heard]
+    start: dict[str, Tensor]
+    """Its parameters as its constructor leaves them."""
+    unregistered: list[str]
+    """The names of plain lists that hold layers."""
 
-    @property
-    def run(self) -> Callable[..., Any]:
-        """The call that runs it on an input and a mask."""
-        ...
+    @abstractmethod
+    def made(self, layers: int) -> nn.Module:
+        """Return an instance with this many layers, as its constructor leaves it."""
+
+    @abstractmethod
+    def output(self) -> Tensor:
+        """Return the output for the fixed input, with its graph."""
+
+    @law("Its layers are parts of the module.")
+    def registered(self) -> Fault | None:
+        names = ", ".join(f"`{each}`" for each in self.unregistered)
+        return Fault(UNREGISTERED, f"A plain list holds modules: {names}.") if names else None
+
+    @law("Each layer has parameters of its own.")
+    def own_layers(self) -> Fault | None:
+        counts = [sum(each.numel() for each in self.made(layers).parameters()) for layers in (1, 2, LAYERS)]
+        told = f"1, 2 and {LAYERS} layers have {', '.join(f'{each:,}' for each in counts)} parameters."
+        return None if all(more > fewer for fewer, more in pairwise(counts)) else Fault(SAME_LAYERS, told)
+
+    @law("Layers start different.", "own-layers")
+    def fresh_layers(self) -> Fault | None:
+        # constant ones may be equal, such as output maps that start at 0
+        matrices = {name: each for name, each in self.start.items() if each.ndim == 2 and (each != each[0, 0]).any()}
+        for (name, one), (other, two) in combinations(matrices.items(), 2):
+            if one.shape == two.shape and torch.equal(one, two):
+                return Fault(EQUAL_LAYERS, f"`{name}` and `{other}` hold the same {one.numel()} numbers at the start.")
+        return None
+
+    @law("Every layer is run.", "shape", "repeatable")
+    def used_layers(self) -> Fault | None:
+        named, output = dict(self.module.named_parameters()), self.output()
+        if not output.requires_grad:
+            return Fault(IDLE_LAYERS, f"None of {len(named)} tensors has a gradient.")
+        weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
+        found = torch.autograd.grad((output * weights).sum(), [*named.values()], allow_unused=True)
+        slopes = cast("tuple[Tensor | None, ...]", found)
+        idle = [name for name, slope in zip(named, slopes, strict=True) if slope is None]
+        told = f"{len(idle)} of {len(named)} tensors have no gradient"
+        return Fault(IDLE_LAYERS, f"{told}, among them `{idle[0]}`.") if idle else None
+
+
+def final_norm(learner: Any) -> Fault | None:
+    """Check that no feed-forward's output leaves the stack without passing a norm."""
+    last = max((place for place, each in enumerate(learner.heard) if is_norm(each.module)), default=None)
+    if last is None:
+        raise NotTestedError("it calls no norm")
+    after = [each.name for each in learner.heard[last + 1 :] if F in each.widths]
+    told = f"After the last norm, `{learner.heard[last].name}`, `{after[-1]}` is run." if after else ""
+    return Fault(NO_FINAL_NORM, told) if after else None
+
+
+FINAL_NORM = Property("final-norm", "The last layer is followed by a norm.", final_norm, ("used-layers",))
 
 
 def adopt(module: nn.Module) -> list[str]:
@@ -450,14 +448,16 @@ def adopt(module: nn.Module) -> list[str]:
     return found
 
 
-class Stack(Heads):
+class Stack(Heads, Layered):
     """The learner's stack, with its initial parameters."""
+
+    laws = "registered shape repeatable rows own-layers fresh-layers used-layers mask final-norm"
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
         self.unregistered: list[str] = []
         module = self.made(LAYERS)
-        self.start = {name: each.detach().clone() for name, each in module.named_parameters()}
+        self.start = parameters_of(module)
         super().__init__(scramble(module), self.call, mask_argument(forward_of(module, "x"), 1))
 
     def single(self) -> Heads:
@@ -479,82 +479,14 @@ class Stack(Heads):
         """Run the stack."""
         return self.module(x) if mask is None else self.module(x, **self.named(mask))
 
+    def output(self) -> Tensor:
+        """Return the output for the fixed input, with its graph."""
+        return first(ask(self.run, self.x, None))
 
-def keeps_lists(learner: Layered) -> Fault | None:
-    """Check that no modules are kept in plain lists."""
-    names = ", ".join(f"`{each}`" for each in learner.unregistered)
-    return Fault(UNREGISTERED, f"A plain list holds modules: {names}.") if names else None
+    rows = replace(Heads.rows, needs=("repeatable",))
+    final_norm = FINAL_NORM
 
-
-def final_norm(learner: Runs) -> Fault | None:
-    """Check that no feed-forward's output leaves the stack without passing a norm."""
-    last = max((place for place, each in enumerate(learner.heard) if is_norm(each.module)), default=None)
-    if last is None:
-        raise NotTestedError("it calls no norm")
-    after = [each.name for each in learner.heard[last + 1 :] if F in each.widths]
-    return (
-        Fault(NO_FINAL_NORM, f"After the last norm, `{learner.heard[last].name}`, `{after[-1]}` is run.")
-        if after
-        else None
-    )
-
-
-def numbers(module: nn.Module) -> int:
-    """Return the number of parameters of a module."""
-    return sum(each.numel() for each in module.parameters())
-
-
-def grows(learner: Layered) -> Fault | None:
-    """Check that each layer adds parameters of its own."""
-    counts = [numbers(learner.made(layers)) for layers in (1, 2, LAYERS)]
-    if all(more > fewer for fewer, more in pairwise(counts)):
-        return None
-    return Fault(SAME_LAYERS, f"1, 2 and {LAYERS} layers have {', '.join(f'{each:,}' for each in counts)} parameters.")
-
-
-def differ(learner: Layered) -> Fault | None:
-    """Check that no two matrices are equal at the start, except constant ones, such as output maps that start at 0."""
-    matrices = [(name, each) for name, each in learner.start.items() if each.ndim == 2 and (each != each[0, 0]).any()]
-    for place, (name, one) in enumerate(matrices):
-        for other, two in matrices[place + 1 :]:
-            if one.shape == two.shape and torch.equal(one, two):
-                return Fault(EQUAL_LAYERS, f"`{name}` and `{other}` hold the same {one.numel()} numbers at the start.")
-    return None
-
-
-def all_run(learner: Runs) -> Fault | None:
-    """Check that every parameter affects the output."""
-    named = dict(learner.module.named_parameters())
-    output = first(ask(learner.run, learner.x, None))
-    if not output.requires_grad:
-        return Fault(IDLE_LAYERS, f"None of {len(named)} tensors has a gradient.")
-    weights = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
-    slopes = torch.autograd.grad((output * weights).sum(), [*named.values()], allow_unused=True)
-    found = dict(zip(named, cast("tuple[Tensor | None, ...]", slopes), strict=True))
-    idle = [name for name, slope in found.items() if slope is None]
-    return (
-        Fault(IDLE_LAYERS, f"{len(idle)} of {len(named)} tensors have no gradient, among them `{idle[0]}`.")
-        if idle
-        else None
-    )
-
-
-def one_mask(learner: Stack) -> Fault | None:
-    """Check the mask in a stack of one layer."""
-    return masked(polarity)(learner.single())
-
-
-STACK = Subject(
-    Stack,
-    (
-        Property("registered", "Its layers are parts of the module.", keeps_lists),
-        Property("shape", "There is one vector of width d_model for each position.", shape),
-        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        Property("rows", "No row of a batch affects another.", rows, ("repeatable",)),
-        Property("own-layers", "Each layer has parameters of its own.", grows),
-        Property("fresh-layers", "Layers start different.", differ, ("own-layers",)),
-        Property("used-layers", "Every layer is run.", all_run, ("shape", "repeatable")),
-        Property("mask", "The mask reaches the attention of a layer.", one_mask, ("shape", "repeatable", "rows")),
-        Property("final-norm", "The last layer is followed by a norm.", final_norm, ("used-layers",)),
-    ),
-)
+    @law("The mask reaches the attention of a layer.", "shape", "repeatable", "rows", name="mask")
+    def one_mask(self) -> Fault | None:
+        self.needs_mask()
+        return self.single().polarity()

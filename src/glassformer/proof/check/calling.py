@@ -15,7 +15,15 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.property import Fault, Mistake, NotTestedError, Property, SignatureError, ask
+from glassformer.proof.check.property import (
+    Fault,
+    Mistake,
+    NotTestedError,
+    Property,
+    SignatureError,
+    ask,
+    law,
+)
 
 SPELLINGS = {
     "d_model": "d_model dim embed_dim emb_dim embedding_dim n_embd embed_size d_embed d_embedding model_dim width size "
@@ -140,6 +148,11 @@ def scramble(module: nn.Module) -> nn.Module:
         for parameter in module.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=draw, dtype=parameter.dtype) * 0.4)
     return module
+
+
+def parameters_of(module: nn.Module) -> dict[str, Tensor]:
+    """Return copies of a module's parameters by name."""
+    return {name: each.detach().clone() for name, each in module.named_parameters()}
 
 
 def mask_argument(function: Callable[..., Any], inputs: int) -> str | None:
@@ -337,15 +350,15 @@ def distance(one: Tensor, other: Tensor) -> float:
     return gap if gap == gap else float("inf")
 
 
-def aspect(name: str) -> Callable[[Any], Fault | None]:
-    """Return a probe for one aspect of a learner's `reading`."""
+def aspect(way: str, law: str, name: str = "", needs: tuple[str, ...] = ("equation",)) -> Property:
+    """Return the property that a learner's `reading` is right in the aspect `way`; it is called so unless named."""
 
     def probe(learner: Any) -> Fault | None:
         if learner.reading is None:
             raise NotTestedError("the computation was not recognised; see `equation`")
-        return learner.reading.fault(name)
+        return learner.reading.fault(way)
 
-    return probe
+    return Property(name or way, law, probe, needs)
 
 
 # --- what many kinds of code have in common
@@ -373,29 +386,36 @@ UNKNOWN = Mistake(
 )
 
 
+def form(value: object) -> tuple[int, ...] | str:
+    """Return the shape of a tensor; for anything else, the name of its type."""
+    return tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+
+
 class Computed:
-    """The result of a learner's function, called once, and which of the known `ways` gives it."""
+    """What a learner's code gave, and its reading: which of the known ways gives the same numbers.
 
-    def __init__(self, call: Callable[[], Any], ways: Sequence[Choice], made: Callable[[str], Tensor]) -> None:
-        self.seen = call()
-        self.wanted = made(ways[0].value)
-        self.reading: Reading | None = None
-        if isinstance(self.seen, Tensor):
-            self.seen = self.seen.reshape(self.wanted.shape) if self.seen.numel() == self.wanted.numel() else self.seen
-            self.reading = read(self.seen, {"way": ways}, made, 1e-6)
+    If `loose`, the result may have another shape of as many numbers.
+    """
 
+    def __init__(
+        self,
+        seen: Any,
+        aspects: Mapping[str, Sequence[Choice]],
+        compute: Callable[..., Tensor],
+        tolerance: float = 1e-6,
+        loose: bool = False,
+    ) -> None:
+        self.wanted = compute(**{name: choices[0].value for name, choices in aspects.items()})
+        fits = loose and isinstance(seen, Tensor) and seen.numel() == self.wanted.numel()
+        self.seen = seen.reshape(self.wanted.shape) if fits else seen
+        self.reading = read(self.seen, aspects, compute, tolerance) if isinstance(seen, Tensor) else None
 
-def known(learner: Any) -> Fault | None:
-    """Check that the result is the documented one, or that of a known mistake."""
-    if learner.reading is not None:
-        return None
-    seen = learner.seen
-    if not isinstance(seen, Tensor):
-        return Fault(UNKNOWN, f"It returns {type(seen).__name__}.")
-    wanted = learner.wanted
-    if seen.shape != wanted.shape:
-        return Fault(UNKNOWN, f"It is {tuple(seen.shape)} and must be {tuple(wanted.shape)}.")
-    return Fault(UNKNOWN, f"The largest difference is {distance(seen, wanted):.2g}.")
-
-
-EQUATION = Property("equation", "The result is the documented one.", known)
+    @law("The result is the documented one.")
+    def equation(self) -> Fault | None:
+        if self.reading is not None:
+            return None
+        if not isinstance(self.seen, Tensor):
+            return Fault(UNKNOWN, f"It returns {form(self.seen)}.")
+        if self.seen.shape != self.wanted.shape:
+            return Fault(UNKNOWN, f"It is {form(self.seen)} and must be {form(self.wanted)}.")
+        return Fault(UNKNOWN, f"The largest difference is {distance(self.seen, self.wanted):.2g}.")

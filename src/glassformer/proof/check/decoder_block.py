@@ -4,60 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check import heads
 from glassformer.proof.check.attention import first
-from glassformer.proof.check.block import (
-    FEED_FORWARD,
-    Block,
-    Branch,
-    assembled,
-    branch,
-    feed_maps,
-    in_order,
-    order,
-)
+from glassformer.proof.check.block import ASSEMBLED, FEED_FORWARD, Block, Branch, branch, feed_maps, in_order
 from glassformer.proof.check.block import attention_maps as attention_calls
-from glassformer.proof.check.calling import (
-    Heard,
-    Maps,
-    distance,
-    forward_of,
-    is_norm,
-    maps_of,
-    mask_argument,
-    means,
-)
-from glassformer.proof.check.heads import CAUSAL, D, heads_properties
-from glassformer.proof.check.language_model import (
-    SAME,
-)
-from glassformer.proof.check.mask import (
-    BATCH,
-    BEFORE,
-    IGNORED,
-    INVERTED,
-    UNCLEAR,
-    T,
-    needs_mask,
-    polarity,
-)
+from glassformer.proof.check.calling import Heard, Maps, distance, forward_of, is_norm, maps_of, mask_argument, means
+from glassformer.proof.check.heads import CAUSAL, ROWS, D, moved
+from glassformer.proof.check.language_model import SAME
+from glassformer.proof.check.mask import BATCH, BEFORE, IGNORED, INVERTED, UNCLEAR, T
 from glassformer.proof.check.multi_head import CROSS, CROSS_LENGTH
-from glassformer.proof.check.property import (
-    CrashError,
-    Fault,
-    Mistake,
-    NotTestedError,
-    Property,
-    Subject,
-    ask,
-    crash_of,
-)
+from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTestedError, ask, crash_of, law
 
 Run = list[tuple[int, Heard]]
 """The calls of one attention's maps, each with its place among all calls."""
@@ -107,7 +69,11 @@ MEMORY_UNMASKED = Mistake(
 class Decoder(Block):
     """The learner's decoder block, run with a fixed memory; the attention that is read is self-attention."""
 
-    order = ("self-attention", "cross-attention", FEED_FORWARD)
+    laws = (
+        "shape repeatable equation order split softmax rows scale merge memory mask fill padding empty-row "
+        f"empty-gradient float16 dropout own-attention lengths memory-mask {ASSEMBLED}"
+    )
+    sequence = ("self-attention", "cross-attention", FEED_FORWARD)
     memory_mask: str | None = None
 
     def __init__(self, kind: Any, **settings: Any) -> None:
@@ -169,10 +135,10 @@ class Decoder(Block):
         """Return the three branches, as far as they are found, in the order of their calls."""
         own, cross = self.runs(heard)
         asking = [each for each in cross if not self.is_memory(each[1].given, heard)]
-        second = branch(self.order[1], cross)
+        second = branch(self.sequence[1], cross)
         if second is not None and asking:  # keys may have been called before the query
             second = second._replace(given=asking[0][1].given)
-        return in_order(branch(self.order[0], own), second, branch(FEED_FORWARD, feed_maps(heard)))
+        return in_order(branch(self.sequence[0], own), second, branch(FEED_FORWARD, feed_maps(heard)))
 
     def with_memory(self, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None) -> Tensor:
         """Return the output for another memory."""
@@ -187,77 +153,86 @@ class Decoder(Block):
     def memory_reach(self, mask: Tensor | None = None, memory_mask: Tensor | None = None) -> Tensor:
         """Move one position of the memory at a time, and return [T, S], True where an output changes."""
         before = self.with_memory(self.memory, mask, memory_mask)
-        moved = torch.zeros(T, T, dtype=torch.bool)
-        for place in range(T):
+        after = [self.with_memory(moved(self.memory, place), mask, memory_mask) for place in range(T)]
+        return torch.stack([((each - before).abs() > SAME).any(-1).any(0) for each in after], 1)
+
+    structure = replace(Block.structure, needs=("shape", "rows", "memory"))
+
+    @law("Self-attention comes first, then the memory, then the feed-forward.", "structure", name="branches")
+    def in_order(self) -> Fault | None:
+        return self.in_sequence(ORDER)
+
+    @law("No row of a batch affects another.", "softmax")
+    def rows(self) -> Fault | None:
+        if (fault := self.mixed_rows()) is not None:
+            return fault
+        for row, other in ((1, 0), (0, 1)):
             memory = self.memory.clone()
-            memory[:, place] *= -1.5
-            gap = (self.with_memory(memory, mask, memory_mask) - before).abs()
-            moved[:, place] = (gap > SAME).any(-1).any(0)
-        return moved
-
-
-def decoder_rows(learner: Decoder) -> Fault | None:
-    """Check that row 0 depends neither on row 1 of x nor on that of the memory."""
-    if (fault := heads.rows(learner)) is not None:
-        return fault
-    for moved, other in ((1, 0), (0, 1)):
-        memory = learner.memory.clone()
-        memory[moved] *= -1.5
-        gap = distance(learner.with_memory(memory)[other], learner.seen[other])
-        if gap > 0:
-            told = f"Changing row {moved} of the memory changes row {other} of the output by {gap:.2g}."
-            return Fault(heads.ROWS, told)
-    return None
-
-
-def reads_memory(learner: Decoder) -> Fault | None:
-    """Check that queries come from x, keys and values from the memory."""
-    if not learner.memory_reach().any():
-        return Fault(UNREAD, f"None of {T} positions of the memory changes the output.")
-    cross = learner.runs(learner.heard)[1]
-    maps = maps_of([each for _, each in cross], D)
-    if maps is None or len(maps.projections) != 3:
+            memory[row] *= -1.5
+            gap = distance(self.with_memory(memory)[other], self.seen[other])
+            if gap > 0:
+                return Fault(ROWS, f"Changing row {row} of the memory changes row {other} of the output by {gap:.2g}.")
         return None
-    query, *rest = (learner.is_memory(each.given, learner.heard) for each in maps.projections)
-    if query:
-        return Fault(EXCHANGED, f"The query map `{maps.projections[0].name}` receives the memory.")
-    wrong = [each.name for each, right in zip(maps.projections[1:], rest, strict=True) if not right]
-    return Fault(CROSS, f"`{wrong[0]}` does not receive the memory.") if wrong else None
 
+    @law("Queries come from x, keys and values from the memory.", "rows", name="memory")
+    def reads_memory(self) -> Fault | None:
+        if not self.memory_reach().any():
+            return Fault(UNREAD, f"None of {T} positions of the memory changes the output.")
+        maps = maps_of([each for _, each in self.runs(self.heard)[1]], D)
+        if maps is None or len(maps.projections) != 3:
+            return None
+        query, *others = maps.projections
+        if self.is_memory(query.given, self.heard):
+            return Fault(EXCHANGED, f"The query map `{query.name}` receives the memory.")
+        wrong = [each.name for each in others if not self.is_memory(each.given, self.heard)]
+        return Fault(CROSS, f"`{wrong[0]}` does not receive the memory.") if wrong else None
 
-def lengths(learner: Decoder) -> Fault | None:
-    """Check that the memory may have another length."""
-    draw = torch.Generator().manual_seed(8)
-    longer = torch.randn(BATCH, T + 1, D, generator=draw, dtype=torch.float64)
-    try:
-        answer = learner.with_memory(longer)
-    except CrashError as crash:
-        return Fault(CROSS_LENGTH, f"With {T} positions and a memory of {T + 1}: {crash_of(crash)}")
-    fits = answer.shape == learner.x.shape
-    return None if fits else Fault(CROSS_LENGTH, f"With a memory of {T + 1} the output is {tuple(answer.shape)}.")
-
-
-def own_attention(learner: Decoder) -> Fault | None:
-    """Check that the two attentions are two modules."""
-    own, cross = ({each.name for _, each in run} for run in learner.runs(learner.heard))
-    if not own:
-        raise NotTestedError("its two attentions could not be told apart")
-    return Fault(ONE_ATTENTION, f"`{min(own & cross)}` is called in both.") if own & cross else None
-
-
-def own_mask(learner: Decoder) -> Fault | None:
-    """Check that the mask acts on self-attention, and on it alone."""
-    needs_mask(learner)
-    fault = polarity(learner)
-    unmasked = fault is not None and fault.mistake is IGNORED
-    if fault is not None and not unmasked:
-        return fault
-    hidden = int((~learner.memory_reach(mask=CAUSAL)).sum())
-    told = f"Under a causal mask, {hidden} of {T * T} pairs of a position and a place of the memory are cut."
-    if unmasked:
-        assert fault is not None
+    @law("The mask acts on self-attention alone.", *BEFORE, "memory", name="mask")
+    def own_mask(self) -> Fault | None:
+        self.needs_mask()
+        fault = self.polarity()
+        if fault is not None and fault.mistake is not IGNORED:
+            return fault
+        hidden = int((~self.memory_reach(mask=CAUSAL)).sum())
+        told = f"Under a causal mask, {hidden} of {T * T} pairs of a position and a place of the memory are cut."
+        if fault is None:
+            return Fault(REACHES, told) if hidden else None
         return Fault(MASKS_EXCHANGED, told) if hidden else Fault(UNMASKED, fault.evidence)
-    return Fault(REACHES, told) if hidden else None
+
+    @law("Each attention has maps of its own.", "rows")
+    def own_attention(self) -> Fault | None:
+        own, cross = ({each.name for _, each in run} for run in self.runs(self.heard))
+        if not own:
+            raise NotTestedError("its two attentions could not be told apart")
+        return Fault(ONE_ATTENTION, f"`{min(own & cross)}` is called in both.") if own & cross else None
+
+    @law("The memory may have another length.", "memory")
+    def lengths(self) -> Fault | None:
+        draw = torch.Generator().manual_seed(8)
+        longer = torch.randn(BATCH, T + 1, D, generator=draw, dtype=torch.float64)
+        try:
+            answer = self.with_memory(longer)
+        except CrashError as crash:
+            return Fault(CROSS_LENGTH, f"With {T} positions and a memory of {T + 1}: {crash_of(crash)}")
+        fits = answer.shape == self.x.shape
+        return None if fits else Fault(CROSS_LENGTH, f"With a memory of {T + 1} the output is {tuple(answer.shape)}.")
+
+    @law("The memory's mask hides places of the memory.", "memory", "mask", name="memory-mask")
+    def its_mask(self) -> Fault | None:
+        if self.memory_mask is None:
+            raise NotTestedError("it takes no mask for the memory")
+        crash: CrashError | None = None
+        for each in KEEPS:
+            try:
+                moves = self.memory_reach(memory_mask=each(KEEP)).any(0)
+            except (CrashError, RuntimeError) as error:  # an output that has another shape
+                crash = crash or (error if isinstance(error, CrashError) else None)
+                continue
+            told = f"Of 6 places, 2 are hidden; {int((moves & ~KEEP).sum())} of them are read."
+            if torch.equal(moves, KEEP):
+                return None
+            return Fault(MEMORY_UNMASKED if moves.all() else INVERTED if torch.equal(moves, ~KEEP) else UNCLEAR, told)
+        raise NotTestedError(f"no known form of its mask is accepted: {crash_of(crash) if crash else 'other shapes'}")
 
 
 KEEP = torch.tensor([True, True, False, True, False, True])
@@ -269,56 +244,3 @@ KEEPS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda keep: keep.expand(BATCH, T),
 )
 """The forms in which the memory's mask is tried."""
-
-
-def its_mask(learner: Decoder) -> Fault | None:
-    """Check that the memory's mask hides places of the memory."""
-    if learner.memory_mask is None:
-        raise NotTestedError("it takes no mask for the memory")
-    crash: CrashError | None = None
-    for form in KEEPS:
-        try:
-            moves = learner.memory_reach(memory_mask=form(KEEP)).any(0)
-        except (CrashError, RuntimeError) as error:  # an output that has another shape
-            crash = crash or (error if isinstance(error, CrashError) else None)
-            continue
-        told = f"Of 6 places, {KEEP.tolist().count(False)} are hidden; {int((moves & ~KEEP).sum())} of them are read."
-        if torch.equal(moves, KEEP):
-            return None
-        return Fault(MEMORY_UNMASKED if moves.all() else INVERTED if torch.equal(moves, ~KEEP) else UNCLEAR, told)
-    raise NotTestedError(f"no known form of its mask is accepted: {crash_of(crash) if crash else 'other shapes'}")
-
-
-def properties() -> list[Property]:
-    """Return the properties of heads, with rows, memory and masks as a decoder block has them."""
-    found: list[Property] = []
-    for each in heads_properties():
-        if each.name == "rows":
-            found.append(Property("rows", "No row of a batch affects another.", decoder_rows, ("softmax",)))
-        elif each.name == "mask":
-            law = "Queries come from x, keys and values from the memory."
-            found.append(Property("memory", law, reads_memory, ("rows",)))
-            found.append(Property("mask", "The mask acts on self-attention alone.", own_mask, (*BEFORE, "memory")))
-        else:
-            found.append(each)
-    return found
-
-
-DECODER = Subject(
-    Decoder,
-    (
-        Property("shape", "There is one vector of width d_model for each position.", heads.shape),
-        Property(
-            "repeatable", "In evaluation mode the same input gives the same output.", heads.repeatable, ("shape",)
-        ),
-        *properties(),
-        Property("own-attention", "Each attention has maps of its own.", own_attention, ("rows",)),
-        Property("lengths", "The memory may have another length.", lengths, ("memory",)),
-        Property("memory-mask", "The memory's mask hides places of the memory.", its_mask, ("memory", "mask")),
-        *assembled(
-            order(ORDER),
-            "Self-attention comes first, then the memory, then the feed-forward.",
-            ("shape", "rows", "memory"),
-        ),
-    ),
-)

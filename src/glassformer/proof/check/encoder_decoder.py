@@ -5,28 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import first
-from glassformer.proof.check.block import (
-    IDLE_LAYERS,
-    adopt,
-    differ,
-    grows,
-    keeps_lists,
-)
-from glassformer.proof.check.calling import (
-    FUTURE,
-    built_either,
-    distance,
-    forward_of,
-    means,
-    scramble,
-)
+from glassformer.proof.check.block import Layered, adopt
+from glassformer.proof.check.calling import FUTURE, built_either, distance, forward_of, means, parameters_of, scramble
 from glassformer.proof.check.language_model import (
     LAYERS,
     MAX_LEN,
@@ -35,29 +23,11 @@ from glassformer.proof.check.language_model import (
     SAME,
     WIDE,
     TokenModel,
-    causal,
     changed,
     first_loss_of,
-    ordered,
-    repeatable,
-    shape,
 )
-from glassformer.proof.check.mask import (
-    FAILS,
-    INVERTED,
-    NO_BROADCAST,
-    ROW_NAN,
-)
-from glassformer.proof.check.property import (
-    CrashError,
-    Fault,
-    Mistake,
-    NotTestedError,
-    Property,
-    Subject,
-    ask,
-    crash_of,
-)
+from glassformer.proof.check.mask import FAILS, INVERTED, NO_BROADCAST, ROW_NAN
+from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTestedError, ask, crash_of, law
 
 SOURCE_VOCAB, TARGET_VOCAB, B, S, F = 31, 23, 3, 7, 20
 DRAW = torch.Generator().manual_seed(12)
@@ -106,15 +76,19 @@ IN_CROSS = Mistake(
 )
 
 
-class Translator(TokenModel):
+class Translator(TokenModel, Layered):
     """The learner's model: as its constructor leaves it, and narrow ones in float64 with random parameters."""
 
+    laws = (
+        "registered shape repeatable rows vocabularies first-loss source used-layers source-order causal order "
+        "own-layers fresh-layers heads parts keep keep-causal padding empty-source"
+    )
     tokens, vocab = TARGET, TARGET_VOCAB
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
         self.unregistered: list[str] = []
-        self.start = {name: each.detach().clone() for name, each in self.made(LAYERS).named_parameters()}
+        self.start = parameters_of(self.made(LAYERS))
         self.module, self.one_layer = scramble(self.made(LAYERS)), scramble(self.made(1))
         after = [*inspect.signature(forward_of(self.module, "source", "target")).parameters][2:]
         self.own = next((name for name in after if means(name, "target_mask")), None)
@@ -152,102 +126,160 @@ class Translator(TokenModel):
             named[self.keep] = keep if self.form is None else self.form(keep)
         return (module or self.module)(source, target, **named)
 
+    def output(self) -> Tensor:
+        """Return the logits for the fixed ids, with their graph."""
+        return first(ask(self.run, SOURCE, TARGET, None))
 
-def alone(learner: Translator) -> Fault | None:
-    """Check that every row gets the same logits alone."""
-    for row in range(B):
-        gap = distance(learner.answer(SOURCE[row : row + 1], TARGET[row : row + 1])[0], learner.seen[row])
-        if gap > SAME:
-            return Fault(ROWS, f"The logits of row {row} alone differ by up to {gap:.2g} from those in the batch.")
-    return None
-
-
-def two_tables(learner: Translator) -> Fault | None:
-    """Check that no embedding looks up both source and target, and that all source ids have a row."""
-    seen: dict[str, set[str]] = {}
-
-    def note(name: str) -> Any:
-        def hook(module: nn.Module, given: tuple[Any, ...], gave: Any) -> None:
-            del module, gave
-            for each in given:
-                for side, ids in (("source", SOURCE), ("target", TARGET)):
-                    if isinstance(each, Tensor) and torch.equal(each, ids):
-                        seen.setdefault(name, set()).add(side)
-
-        return hook
-
-    with ExitStack() as hooks:
-        for name, each in learner.module.named_modules():
-            if name:
-                hooks.enter_context(each.register_forward_hook(note(name)))
-        learner.logits(TARGET)
-    both = [name for name, sides in seen.items() if len(sides) == 2]
-    if both:
-        return Fault(ONE_TABLE, f"`{both[-1]}` is called with the source and with the target.")
-    try:
-        learner.answer(SOURCE + (SOURCE_VOCAB - TARGET_VOCAB), TARGET)
-    except CrashError as crash:
-        return Fault(ONE_TABLE, f"Source ids up to {SOURCE_VOCAB - 1}: {crash_of(crash)}")
-    return None
-
-
-def first_loss(learner: Translator) -> Fault | None:
-    """Check that the untrained model gives all tokens about the same probability."""
-    draw = torch.Generator().manual_seed(10)
-    source, target, labels = (torch.randint(TARGET_VOCAB, (16, MAX_LEN), generator=draw) for _ in range(3))
-    torch.manual_seed(0)
-    fresh = learner.made(LAYERS, WIDE).eval()
-    return first_loss_of(learner.answer(source, target, module=fresh), labels, fresh)
-
-
-def reads_source(learner: Translator) -> Fault | None:
-    """Check that another source gives other logits."""
-    gap = distance(learner.answer(SOURCE.flip(0), TARGET), learner.seen)
-    return None if gap > SAME else Fault(NO_SOURCE, f"With the sources of other rows the logits differ by {gap:.0e}.")
-
-
-def source_ordered(learner: Translator) -> Fault | None:
-    """Check that the source in another order gives other logits."""
-    gap = distance(learner.answer(SOURCE.flip(1), TARGET), learner.seen)
-    told = f"With the source in reverse order the logits differ by {gap:.0e}."
-    return None if gap > SAME else Fault(SOURCE_ORDER, told)
-
-
-def all_run(learner: Translator) -> Fault | None:
-    """Check that every parameter affects the logits."""
-    named = dict(learner.module.named_parameters())
-    output = first(ask(learner.run, SOURCE, TARGET, None))
-    found = torch.autograd.grad(output.square().sum(), [*named.values()], allow_unused=True)
-    slopes = cast("tuple[Tensor | None, ...]", found)
-    idle = [name for name, slope in zip(named, slopes, strict=True) if slope is None]
-    told = f"{len(idle)} of {len(named)} tensors have no gradient"
-    return Fault(IDLE_LAYERS, f"{told}, among them `{idle[0]}`.") if idle else None
-
-
-def head_count(learner: Translator) -> Fault | None:
-    """Check that the number of heads matters."""
-    width, few = NARROW
-    gap = distance(
-        learner.answer(SOURCE, TARGET, module=scramble(learner.made(LAYERS, (width, 2 * few)))), learner.seen
+    shape = replace(TokenModel.shape, law="There is one logit for each id of the target's vocabulary.")
+    used_layers = replace(Layered.used_layers, needs=("source", "vocabularies"))
+    causal = replace(
+        TokenModel.causal, law="No target token changes a logit before it.", needs=("repeatable", "source")
     )
-    told = f"With {few} and with {2 * few} heads the logits differ by {gap:.0e}."
-    return None if gap > SAME else Fault(HEADS_UNUSED, told)
+    order = replace(TokenModel.order, law="The order of the target matters.", needs=("causal", "rows"))
 
+    @law("No row of a batch affects another.", "repeatable")
+    def rows(self) -> Fault | None:
+        for row in range(B):
+            gap = distance(self.answer(SOURCE[row : row + 1], TARGET[row : row + 1])[0], self.seen[row])
+            if gap > SAME:
+                return Fault(ROWS, f"The logits of row {row} alone differ by up to {gap:.2g} from those in the batch.")
+        return None
 
-def parts(learner: Translator) -> Fault | None:
-    """Check that encode and decode give what forward gives, where both are there and decode gives logits."""
-    encode, decode = (getattr(learner.module, name, None) for name in ("encode", "decode"))
-    if encode is None or decode is None or learner.own is not None:
-        raise NotTestedError("it has no encode(source) and decode(target, memory) that make their own masks")
-    with torch.no_grad():
+    @law("Source and target have an embedding each.", "shape")
+    def vocabularies(self) -> Fault | None:
+        seen: dict[str, set[str]] = {}
+
+        def note(name: str) -> Any:
+            def hook(module: nn.Module, given: tuple[Any, ...], gave: Any) -> None:
+                del module, gave
+                for each in given:
+                    for side, ids in (("source", SOURCE), ("target", TARGET)):
+                        if isinstance(each, Tensor) and torch.equal(each, ids):
+                            seen.setdefault(name, set()).add(side)
+
+            return hook
+
+        with ExitStack() as hooks:
+            for name, each in self.module.named_modules():
+                if name:
+                    hooks.enter_context(each.register_forward_hook(note(name)))
+            self.logits(TARGET)
+        both = [name for name, sides in seen.items() if len(sides) == 2]
+        if both:
+            return Fault(ONE_TABLE, f"`{both[-1]}` is called with the source and with the target.")
         try:
-            logits = first(ask(lambda: decode(TARGET, encode(SOURCE))))
+            self.answer(SOURCE + (SOURCE_VOCAB - TARGET_VOCAB), TARGET)
         except CrashError as crash:
-            raise NotTestedError(f"decode(target, encode(source)) fails: {crash_of(crash)}") from None
-    if not isinstance(logits, Tensor) or logits.shape != learner.seen.shape:
-        raise NotTestedError("decode does not give logits")
-    gap = distance(logits, learner.seen)
-    return Fault(TWO_ANSWERS, f"They differ by up to {gap:.2g}.") if gap > SAME else None
+            return Fault(ONE_TABLE, f"Source ids up to {SOURCE_VOCAB - 1}: {crash_of(crash)}")
+        return None
+
+    @law("An untrained model's loss is near the logarithm of its vocabulary.", "shape")
+    def first_loss(self) -> Fault | None:
+        draw = torch.Generator().manual_seed(10)
+        source, target, labels = (torch.randint(TARGET_VOCAB, (16, MAX_LEN), generator=draw) for _ in range(3))
+        torch.manual_seed(0)
+        fresh = self.made(LAYERS, WIDE).eval()
+        return first_loss_of(self.answer(source, target, module=fresh), labels, fresh)
+
+    @law("The source changes the logits.", "rows")
+    def source(self) -> Fault | None:
+        gap = distance(self.answer(SOURCE.flip(0), TARGET), self.seen)
+        told = f"With the sources of other rows the logits differ by {gap:.0e}."
+        return None if gap > SAME else Fault(NO_SOURCE, told)
+
+    @law("The order of the source matters.", "used-layers")
+    def source_order(self) -> Fault | None:
+        gap = distance(self.answer(SOURCE.flip(1), TARGET), self.seen)
+        told = f"With the source in reverse order the logits differ by {gap:.0e}."
+        return None if gap > SAME else Fault(SOURCE_ORDER, told)
+
+    @law("The number of heads matters.", "repeatable", "source")
+    def heads(self) -> Fault | None:
+        width, few = NARROW
+        more = scramble(self.made(LAYERS, (width, 2 * few)))
+        gap = distance(self.answer(SOURCE, TARGET, module=more), self.seen)
+        told = f"With {few} and with {2 * few} heads the logits differ by {gap:.0e}."
+        return None if gap > SAME else Fault(HEADS_UNUSED, told)
+
+    @law("forward gives what decode gives for encode's memory.", "repeatable")
+    def parts(self) -> Fault | None:
+        encode, decode = (getattr(self.module, name, None) for name in ("encode", "decode"))
+        if encode is None or decode is None or self.own is not None:
+            raise NotTestedError("it has no encode(source) and decode(target, memory) that make their own masks")
+        with torch.no_grad():
+            try:
+                logits = first(ask(lambda: decode(TARGET, encode(SOURCE))))
+            except CrashError as crash:
+                raise NotTestedError(f"decode(target, encode(source)) fails: {crash_of(crash)}") from None
+        if not isinstance(logits, Tensor) or logits.shape != self.seen.shape:
+            raise NotTestedError("decode does not give logits")
+        gap = distance(logits, self.seen)
+        return Fault(TWO_ANSWERS, f"They differ by up to {gap:.2g}.") if gap > SAME else None
+
+    def needs_keep(self) -> None:
+        """Raise `NotTestedError` for a model without source_keep."""
+        if self.keep is None:
+            raise NotTestedError("it takes no source_keep")
+
+    @law("A source_keep [B, S] is accepted.", "rows", "source", name="keep")
+    def takes_keep(self) -> Fault | None:
+        self.needs_keep()
+        forms = KEEP_FORMS[:1] if "keep" in str(self.keep) else KEEP_FORMS
+        crash = "the logits have another shape"
+        for self.form in reversed(forms):
+            try:
+                if self.answer(SOURCE, LONG, KEEP).shape == (B, S, TARGET_VOCAB):
+                    return None
+            except CrashError as error:
+                crash = crash_of(error)
+        return Fault(FAILS, f"With {self.keep} of shape [{B}, {S}]: {crash}")
+
+    @law("With source_keep, the future stays hidden.", "keep", "causal")
+    def keep_causal(self) -> Fault | None:
+        self.needs_keep()
+        before = self.answer(SOURCE, LONG, KEEP)
+        for place in range(1, S):
+            after = self.answer(SOURCE, changed(LONG, TARGET_VOCAB, place), KEEP)
+            gap = distance(after[:, :place], before[:, :place])
+            if gap > SAME:
+                told = f"With source_keep, another target token {place} moves a logit before it by {gap:.2g}."
+                return Fault(FUTURE, told)
+        return None
+
+    @law("The padding of the source changes nothing.", "keep-causal", "used-layers")
+    def padding(self) -> Fault | None:
+        self.needs_keep()
+        one = slice(ALONE, ALONE + 1)
+        source, target, keep = SOURCE[one], TARGET[one], KEEP[one]
+        real = int(keep.sum())
+        other = source.clone()
+        other[:, real:] = (other[:, real:] + 1) % TARGET_VOCAB
+        with along_the_source(self.module) as before:
+            alone = self.answer(source, target, keep)
+        with along_the_source(self.module) as after:
+            gap = distance(self.answer(other, target, keep), alone)
+        if gap > SAME:
+            told = f"Other tokens in the padding move the logits by {gap:.2g}"
+            if distance(self.answer((source + (torch.arange(S) < real)) % TARGET_VOCAB, target, keep), alone) <= SAME:
+                return Fault(INVERTED, f"{told}, and other real tokens do not move them.")
+            inside = max(distance(x[:, :real], y[:, :real]) for x, y in zip(before, after, strict=True))
+            told = f"{told}, and vectors at real tokens by {inside:.2g}."
+            return Fault(IN_ENCODER if inside > SAME else IN_CROSS, told)
+        together = self.answer(SOURCE, TARGET, KEEP)
+        for row in range(B):
+            own = slice(row, row + 1)
+            gap = distance(self.answer(SOURCE[own], TARGET[own], KEEP[own]), together[own])
+            if gap > SAME:
+                return Fault(NO_BROADCAST, f"Row {row} alone differs by {gap:.2g} from the same row in the batch.")
+        return None
+
+    @law("A source of padding alone gives numbers.", "padding", optional=True)
+    def empty_source(self) -> Fault | None:
+        self.needs_keep()
+        nothing = KEEP.clone()
+        nothing[0] = False
+        broken = int((~self.answer(SOURCE, TARGET, nothing).isfinite()).sum())
+        return Fault(ROW_NAN, f"With a source of padding alone, {broken} logits are not finite.") if broken else None
 
 
 KEEP_FORMS: tuple[Callable[[Tensor], Tensor], ...] = (
@@ -256,42 +288,6 @@ KEEP_FORMS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda keep: keep[:, None, None],
 )
 """[B, S]; an argument that is called a mask may also be wanted as [B, 1, S] or [B, 1, 1, S]."""
-
-
-def takes_keep(learner: Translator) -> Fault | None:
-    """Check that source_keep is accepted, as [B, S] or, where it is called a mask, as [B, 1, 1, S]."""
-    if learner.keep is None:
-        raise NotTestedError("it takes no source_keep")
-    forms = KEEP_FORMS[:1] if "keep" in learner.keep else KEEP_FORMS
-    crash = "the logits have another shape"
-    for form in reversed(forms):
-        learner.form = form
-        try:
-            if learner.answer(SOURCE, LONG, KEEP).shape == (B, S, TARGET_VOCAB):
-                return None
-        except CrashError as error:
-            crash = crash_of(error)
-    return Fault(FAILS, f"With {learner.keep} of shape [{B}, {S}]: {crash}")
-
-
-def still_causal(learner: Translator) -> Fault | None:
-    """Check that the future stays hidden where source_keep is given."""
-    learner_keep(learner)
-    before = learner.answer(SOURCE, LONG, KEEP)
-    for place in range(1, S):
-        after = learner.answer(SOURCE, changed(LONG, TARGET_VOCAB, place), KEEP)
-        gap = distance(after[:, :place], before[:, :place])
-        if gap > SAME:
-            return Fault(
-                FUTURE, f"With source_keep, another target token {place} moves a logit before it by {gap:.2g}."
-            )
-    return None
-
-
-def learner_keep(learner: Translator) -> None:
-    """Raise `NotTestedError` for a model without source_keep."""
-    if learner.keep is None:
-        raise NotTestedError("it takes no source_keep")
 
 
 @contextmanager
@@ -309,67 +305,3 @@ def along_the_source(module: nn.Module) -> Any:
             if each is not module:
                 hooks.enter_context(each.register_forward_hook(note))
         yield found
-
-
-def padding(learner: Translator) -> Fault | None:
-    """Check that what stands in the padding of the source changes nothing, alone and in a batch."""
-    learner_keep(learner)
-    row = slice(ALONE, ALONE + 1)
-    source, target, keep = SOURCE[row], TARGET[row], KEEP[row]
-    real = int(keep.sum())
-    other = source.clone()
-    other[:, real:] = (other[:, real:] + 1) % TARGET_VOCAB
-    with along_the_source(learner.module) as before:
-        alone = learner.answer(source, target, keep)
-    with along_the_source(learner.module) as after:
-        gap = distance(learner.answer(other, target, keep), alone)
-    if gap > SAME:
-        told = f"Other tokens in the padding move the logits by {gap:.2g}"
-        if distance(learner.answer((source + (torch.arange(S) < real)) % TARGET_VOCAB, target, keep), alone) <= SAME:
-            return Fault(INVERTED, f"{told}, and other real tokens do not move them.")
-        inside = max(distance(x[:, :real], y[:, :real]) for x, y in zip(before, after, strict=True))
-        return Fault(IN_ENCODER if inside > SAME else IN_CROSS, f"{told}, and vectors at real tokens by {inside:.2g}.")
-    together = learner.answer(SOURCE, TARGET, KEEP)
-    for number in range(B):
-        place = slice(number, number + 1)
-        gap = distance(learner.answer(SOURCE[place], TARGET[place], KEEP[place]), together[place])
-        if gap > SAME:
-            return Fault(NO_BROADCAST, f"Row {number} alone differs by {gap:.2g} from the same row in the batch.")
-    return None
-
-
-def only_padding(learner: Translator) -> Fault | None:
-    """Check that a source of padding alone gives numbers."""
-    learner_keep(learner)
-    nothing = KEEP.clone()
-    nothing[0] = False
-    broken = int((~learner.answer(SOURCE, TARGET, nothing).isfinite()).sum())
-    return Fault(ROW_NAN, f"With a source of padding alone, {broken} logits are not finite.") if broken else None
-
-
-ENCODER_DECODER = Subject(
-    Translator,
-    (
-        Property("registered", "Its layers are parts of the module.", keeps_lists),
-        Property("shape", "There is one logit for each id of the target's vocabulary.", shape),
-        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        Property("rows", "No row of a batch affects another.", alone, ("repeatable",)),
-        Property("vocabularies", "Source and target have an embedding each.", two_tables, ("shape",)),
-        Property(
-            "first-loss", "An untrained model's loss is near the logarithm of its vocabulary.", first_loss, ("shape",)
-        ),
-        Property("source", "The source changes the logits.", reads_source, ("rows",)),
-        Property("used-layers", "Every layer is run.", all_run, ("source", "vocabularies")),
-        Property("source-order", "The order of the source matters.", source_ordered, ("used-layers",)),
-        Property("causal", "No target token changes a logit before it.", causal, ("repeatable", "source")),
-        Property("order", "The order of the target matters.", ordered, ("causal", "rows")),
-        Property("own-layers", "Each layer has parameters of its own.", grows),
-        Property("fresh-layers", "Layers start different.", differ, ("own-layers",)),
-        Property("heads", "The number of heads matters.", head_count, ("repeatable", "source")),
-        Property("parts", "forward gives what decode gives for encode's memory.", parts, ("repeatable",)),
-        Property("keep", "A source_keep [B, S] is accepted.", takes_keep, ("rows", "source")),
-        Property("keep-causal", "With source_keep, the future stays hidden.", still_causal, ("keep", "causal")),
-        Property("padding", "The padding of the source changes nothing.", padding, ("keep-causal", "used-layers")),
-        Property("empty-source", "A source of padding alone gives numbers.", only_padding, ("padding",), optional=True),
-    ),
-)

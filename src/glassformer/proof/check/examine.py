@@ -22,20 +22,20 @@ from torch.overrides import TorchFunctionMode
 from glassformer.base.errors import DataError
 from glassformer.base.registry import suggestion
 from glassformer.base.runtime import without_fused_layers
-from glassformer.proof.check.attention import ALIBI, ATTENTION, BLOCKWISE_ATTENTION, LINEAR_ATTENTION, WINDOW_MASK
-from glassformer.proof.check.block import BLOCK, STACK
+from glassformer.proof.check.attention import ALIBI, BLOCKWISE_ATTENTION, LINEAR_ATTENTION, Function, Windowed
+from glassformer.proof.check.block import Block, Stack
 from glassformer.proof.check.calling import means, required
-from glassformer.proof.check.decoder_block import DECODER
-from glassformer.proof.check.encoder_decoder import ENCODER_DECODER
+from glassformer.proof.check.classifier import Classifying, States
+from glassformer.proof.check.decoder_block import Decoder
+from glassformer.proof.check.encoder_decoder import Translator
 from glassformer.proof.check.file import DOCUMENTED, HOME
-from glassformer.proof.check.further_modules import CLASSIFIER, RECOMPUTED, STATE_ENCODER, TRAIN_STEP_BF16
-from glassformer.proof.check.labels import ACCURACY, LOSS, POOL, SHIFT, SHIFT_RIGHT
-from glassformer.proof.check.language_model import GREEDY, LANGUAGE_MODEL, TRANSLATE
-from glassformer.proof.check.looking import ABLATED, ATTENTION_MAPS, HEAD_SCORE, REVERSING_HEAD
-from glassformer.proof.check.mask import CAUSAL_MASK, DOCUMENT_MASK, PADDING_MASK, POSITION_IDS
-from glassformer.proof.check.measures import INFLUENCE, ORDER_GAP
-from glassformer.proof.check.multi_head import MULTI_HEAD, SELF_ATTENTION
-from glassformer.proof.check.positions import ENCODING, ROTARY, TABLE
+from glassformer.proof.check.labels import ACCURACY, POOL, SHIFT_RIGHT, Loss, Shift
+from glassformer.proof.check.language_model import Greedy, Network, Translate
+from glassformer.proof.check.looking import HEAD_SCORE, Maps, Reversing, Silencing
+from glassformer.proof.check.mask import CAUSAL_MASK, DOCUMENT_MASK, PADDING_MASK, Positions
+from glassformer.proof.check.measures import Gap, Influence
+from glassformer.proof.check.multi_head import SELF_ATTENTION, MultiHead
+from glassformer.proof.check.positions import Encoding, Rotary, Table
 from glassformer.proof.check.property import (
     CrashError,
     LeftOut,
@@ -49,17 +49,11 @@ from glassformer.proof.check.property import (
     examine,
     told,
 )
-from glassformer.proof.check.small_parts import (
-    EMBEDDING,
-    FEED_FORWARD,
-    LAYER_NORM,
-    MERGE_HEADS,
-    SOFTMAX_SUBJECT,
-    SPLIT_HEADS,
-)
-from glassformer.proof.check.tasks import EXACT_MATCH, INTERLEAVE, MAKE_EXAMPLE, PAD_BATCH, RETURNS_TO_GO
-from glassformer.proof.check.token_encoder import INIT_WEIGHTS, PREDICT_PARAMETERS, TOKEN_ENCODER
-from glassformer.proof.check.training import EVALUATE, TRAIN_STEP
+from glassformer.proof.check.recomputed import Recomputed
+from glassformer.proof.check.small_parts import MERGE_HEADS, SPLIT_HEADS, Embedding, FeedForward, Norm, Softmax
+from glassformer.proof.check.tasks import INTERLEAVE, RETURNS_TO_GO, Batch, Exact, Example
+from glassformer.proof.check.token_encoder import Coder, Predicted, Started
+from glassformer.proof.check.training import Evaluation, HalfStep, Update
 
 ENDED = "its code ends the program (SystemExit) while it is"
 
@@ -300,61 +294,62 @@ def first_line(thing: object) -> int | None:
 
 # --- every kind of code that can be checked, by the name used in reports
 
-SUBJECTS: dict[str, Subject] = {
-    "softmax": SOFTMAX_SUBJECT,
+KINDS: dict[str, type | Subject] = {
+    "softmax": Softmax,
     "split_heads": SPLIT_HEADS,
     "merge_heads": MERGE_HEADS,
-    "FeedForward": FEED_FORWARD,
-    "LayerNorm": LAYER_NORM,
-    "TokenEmbedding": EMBEDDING,
-    "attention": ATTENTION,
+    "FeedForward": FeedForward,
+    "LayerNorm": Norm,
+    "TokenEmbedding": Embedding,
+    "attention": Function,
     "SelfAttention": SELF_ATTENTION,
-    "MultiHeadAttention": MULTI_HEAD,
-    "positional_encoding": TABLE,
-    "PositionalEncoding": ENCODING,
-    "apply_rotary": ROTARY,
-    "TransformerBlock": BLOCK,
-    "DecoderBlock": DECODER,
-    "TransformerEncoder": STACK,
-    "TokenEncoder": TOKEN_ENCODER,
-    "Transformer": ENCODER_DECODER,
-    "LanguageModel": LANGUAGE_MODEL,
+    "MultiHeadAttention": MultiHead,
+    "positional_encoding": Table,
+    "PositionalEncoding": Encoding,
+    "apply_rotary": Rotary,
+    "TransformerBlock": Block,
+    "DecoderBlock": Decoder,
+    "TransformerEncoder": Stack,
+    "TokenEncoder": Coder,
+    "Transformer": Translator,
+    "LanguageModel": Network,
     "causal_mask": CAUSAL_MASK,
     "padding_mask": PADDING_MASK,
     "document_mask": DOCUMENT_MASK,
-    "position_ids": POSITION_IDS,
-    "shift_labels": SHIFT,
+    "position_ids": Positions,
+    "shift_labels": Shift,
     "shift_right": SHIFT_RIGHT,
-    "cross_entropy": LOSS,
+    "cross_entropy": Loss,
     "accuracy": ACCURACY,
     "mean_pool": POOL,
-    "exact_match": EXACT_MATCH,
-    "make_example": MAKE_EXAMPLE,
-    "pad_batch": PAD_BATCH,
-    "train_step": TRAIN_STEP,
-    "evaluate": EVALUATE,
-    "init_weights": INIT_WEIGHTS,
-    "predict_parameters": PREDICT_PARAMETERS,
-    "order_gap": ORDER_GAP,
-    "influence": INFLUENCE,
-    "reversing_head": REVERSING_HEAD,
-    "attention_maps": ATTENTION_MAPS,
+    "exact_match": Exact,
+    "make_example": Example,
+    "pad_batch": Batch,
+    "train_step": Update,
+    "evaluate": Evaluation,
+    "init_weights": Started,
+    "predict_parameters": Predicted,
+    "order_gap": Gap,
+    "influence": Influence,
+    "reversing_head": Reversing,
+    "attention_maps": Maps,
     "head_score": HEAD_SCORE,
     "alibi_bias": ALIBI,
-    "window_mask": WINDOW_MASK,
+    "window_mask": Windowed,
     "linear_attention": LINEAR_ATTENTION,
     "blockwise_attention": BLOCKWISE_ATTENTION,
     "returns_to_go": RETURNS_TO_GO,
     "interleave": INTERLEAVE,
-    "recomputed": RECOMPUTED,
-    "train_step_bf16": TRAIN_STEP_BF16,
-    "Classifier": CLASSIFIER,
-    "StateEncoder": STATE_ENCODER,
-    "ablated": ABLATED,
-    "greedy_decode": GREEDY,
-    "greedy_translate": TRANSLATE,
+    "recomputed": Recomputed,
+    "train_step_bf16": HalfStep,
+    "Classifier": Classifying,
+    "StateEncoder": States,
+    "ablated": Silencing,
+    "greedy_decode": Greedy,
+    "greedy_translate": Translate,
 }
-"""To add a kind, add a line here and one in file.py; to add a property, extend its `Subject`."""
+"""To add a kind, add a line here and one in file.py; to add a property, give its class a law."""
+SUBJECTS = {name: each if isinstance(each, Subject) else Subject.of(each) for name, each in KINDS.items()}
 
 
 # --- the process that runs a learner's file

@@ -21,19 +21,13 @@ from glassformer.proof.check.calling import (
     Reading,
     aspect,
     distance,
+    form,
     listening,
     maps_of,
     read,
 )
-from glassformer.proof.check.mask import BATCH, HEADS, RIGHT, WIDTH, Attending, Masking, T, mask_properties
-from glassformer.proof.check.property import (
-    CrashError,
-    Fault,
-    Mistake,
-    NotTestedError,
-    Property,
-    ask,
-)
+from glassformer.proof.check.mask import BATCH, HEADS, MASKING, RIGHT, WIDTH, Attending, Masking, T
+from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTestedError, ask, law
 
 SPLIT = Mistake(
     "heads are mixed: they are split without a transpose",
@@ -88,26 +82,18 @@ def unfuse(x: Tensor, layout: str) -> list[Tensor]:
     return [*x.chunk(3, -1)]
 
 
-def split_choices() -> list[Choice]:
-    """Return ways to split heads.
-
-    "strided" takes every H-th number: a fixed reordering of the map's rows, so it is right too.
-    """
-    return [
-        Choice("right", "heads split as documented"),
-        Choice("strided", "heads of every H-th number"),
-        Choice("reshaped", "a reshape to [B, H, T, K]", SPLIT),
-        Choice("across", "scores between heads", ACROSS),
-    ]
-
-
-def merge_choices() -> list[Choice]:
-    """Return ways to merge."""
-    return [
-        Choice("right", "heads merged as documented"),
-        Choice("strided", "heads of every H-th number"),
-        Choice("reshaped", "a reshape from [B, H, T, K]", MERGE),
-    ]
+SPLITS = [
+    Choice("right", "heads split as documented"),
+    Choice("strided", "heads of every H-th number"),
+    Choice("reshaped", "a reshape to [B, H, T, K]", SPLIT),
+    Choice("across", "scores between heads", ACROSS),
+]
+"""Ways to split heads. "strided" takes every H-th number: a fixed reordering of the map's rows, so it is right too."""
+MERGES = [
+    Choice("right", "heads merged as documented"),
+    Choice("strided", "heads of every H-th number"),
+    Choice("reshaped", "a reshape from [B, H, T, K]", MERGE),
+]
 
 
 def order_choices(named: bool) -> list[Choice]:
@@ -115,11 +101,6 @@ def order_choices(named: bool) -> list[Choice]:
     orders = ["".join(each) for each in permutations("qkv")]
     wrong = ROLES if named else None
     return [Choice(each, f"the maps in the order {each}", None if each == "qkv" else wrong) for each in orders]
-
-
-def layout_choices(fused: bool) -> list[Choice]:
-    """Return the ways to split a fused projection."""
-    return [Choice(each) for each in (("thirds", "by head", "by number") if fused else ("none",))]
 
 
 D = HEADS * WIDTH
@@ -148,8 +129,22 @@ MIXED = Mistake(
 )
 
 
+def joined(output: Any, maps: Maps | None) -> Any:
+    """Return what the output map receives, which is all heads beside each other; without such a map, the output."""
+    return output if maps is None or maps.output is None else maps.output.given
+
+
+def moved(x: Tensor, place: int) -> Tensor:
+    """Return x with other numbers at one position: a multiple, as a norm would undo a sum."""
+    x = x.clone()
+    x[:, place] *= -1.5
+    return x
+
+
 class Heads(Attending):
     """A module that attends, with a fixed input. Comparisons use the input of its output map."""
+
+    laws = f"shape repeatable equation order split softmax rows scale merge {MASKING} dropout"
 
     def __init__(self, module: nn.Module, call: Callable[..., Any], mask: str | None) -> None:
         """Run the module once by `call(x, mask)`, where None means no mask. `mask` is the name of that argument."""
@@ -157,8 +152,8 @@ class Heads(Attending):
         draw = torch.Generator().manual_seed(3)
         self.x = torch.randn(BATCH, T, D, generator=draw, dtype=torch.float64)
         self.forms: Callable[[Tensor], Tensor] | None = None
-        with listening(module) as heard, torch.no_grad():
-            self.seen = first(ask(call, self.x, None))
+        with listening(module) as heard:
+            self.seen = self.gives(self.x)
         self.heard = list(heard)
         self.maps = self.attention(self.heard)
         self.reading = self._read()
@@ -172,35 +167,41 @@ class Heads(Attending):
         return {} if self.mask is None else {self.mask: mask}
 
     def _read(self) -> Reading | None:
-        if self.maps is None or not repeats(self):
+        if self.maps is None or not self.repeats():
             return None
-        seen = self.seen if self.maps.output is None else self.maps.output.given
         sizes = {"d_model": D, "length": T, "heads": HEADS, "batch": BATCH}
         aspects = {
-            "layout": layout_choices(len(self.maps.projections) == 1),
+            "layout": [
+                *map(Choice, ("thirds", "by head", "by number") if len(self.maps.projections) == 1 else ("none",))
+            ],
             "order": order_choices(self.maps.named),
-            "split": split_choices(),
-            "merge": merge_choices(),
+            "split": SPLITS,
+            "merge": MERGES,
             "softmax": SOFTMAX,
             "scale": scales(WIDTH, sizes),
         }
         compute = partial(self.context, self.maps)
         if not self.takes_mask and self.causal():  # a decoder's attention that brings its own mask
             compute = partial(compute, mask=CAUSAL, masking=RIGHT)
-        return read(seen, aspects, compute)
+        return read(joined(self.seen, self.maps), aspects, compute)
+
+    def gives(self, x: Tensor) -> Any:
+        """Return the output without a mask and without a graph."""
+        with torch.no_grad():
+            return first(ask(self.run, x, None))
+
+    def repeats(self) -> bool:
+        """Whether five runs give bitwise equal outputs."""
+        return all(torch.equal(self.gives(self.x), self.seen) for _ in range(4))
 
     def causal(self) -> bool:
         """Whether the first position changes the last output, and the last position no output before it."""
         if not isinstance(self.seen, Tensor) or self.seen.shape != self.x.shape:
             return False
-        moves: list[Tensor] = []
-        for place in (0, T - 1):
-            x = self.x.clone()
-            x[:, place] *= -1.5  # a norm would undo a sum
-            with torch.no_grad():
-                output = first(ask(self.run, x, None))
-            moves.append((output - self.seen).abs().amax((0, 2)) > 1e-9)
-        return bool(moves[0][-1]) and not bool(moves[1][:-1].any())
+        first_moves, last_moves = (
+            (self.gives(moved(self.x, place)) - self.seen).abs().amax((0, 2)) > 1e-9 for place in (0, T - 1)
+        )
+        return bool(first_moves[-1]) and not bool(last_moves[:-1].any())
 
     def context(self, maps: Maps | None, **chosen: Any) -> Tensor:
         """Return the input of the output map under a reading."""
@@ -219,14 +220,14 @@ class Heads(Attending):
         if self.forms is not None:
             return self._hear(x, self.forms(mask))
         crash: CrashError | None = None
-        for form in FORMS:
+        for each in FORMS:
             try:
-                output, maps = self._hear(x, form(mask))
+                output, maps = self._hear(x, each(mask))
             except CrashError as error:
                 crash = crash or error
                 continue
             if isinstance(output, Tensor) and output.shape == x.shape:
-                self.forms = form
+                self.forms = each
                 return output, maps
         raise crash or CrashError("no known form of a mask is accepted")
 
@@ -238,8 +239,7 @@ class Heads(Attending):
     def answer(self, mask: Tensor | None) -> Tensor:
         """Return the input of the output map, for the fixed input."""
         with torch.no_grad():
-            output, maps = self.heard_with(self.x, mask)
-        return output if maps is None or maps.output is None else maps.output.given
+            return joined(*self.heard_with(self.x, mask))
 
     def predicted(self, mask: Tensor, masking: Masking) -> Tensor:
         """Return what the reading predicts for `answer`."""
@@ -263,27 +263,21 @@ class Heads(Attending):
             giving([each.module for each in self.maps.projections], lambda gave: torch.ones_like(gave) * sign * size),
             torch.no_grad(),
         ):
-            output, maps = self.heard_with(self.x, mask)
-        given = output if maps is None or maps.output is None else maps.output.given
+            given = joined(*self.heard_with(self.x, mask))
         return (given[:, 0] / size + 1).abs().max().item() / 2
 
     def slopes(self, mask: Tensor) -> list[Tensor]:
         """Return the gradient with respect to the input, through the input of the output map."""
         x = self.x.clone().requires_grad_()
-        output, maps = self.heard_with(x, mask)
-        seen = output if maps is None or maps.output is None else maps.output.given
-        return [*torch.autograd.grad(seen.square().sum(), [x], materialize_grads=True)]
+        loss = joined(*self.heard_with(x, mask)).square().sum()
+        return [*torch.autograd.grad(loss, [x], materialize_grads=True)]
 
     def influence(self, mask: Tensor) -> Tensor:
         """Move one position at a time, and return which outputs change."""
-        moved = torch.zeros(T, T, dtype=torch.bool)
         with torch.no_grad():
             before = self.heard_with(self.x, mask)[0]
-            for place in range(T):
-                x = self.x.clone()
-                x[:, place] *= -1.5  # a norm would undo a sum
-                moved[:, place] = ((self.heard_with(x, mask)[0] - before).abs() > 1e-9).any(-1).any(0)
-        return moved
+            after = [self.heard_with(moved(self.x, place), mask)[0] for place in range(T)]
+        return torch.stack([((each - before).abs() > 1e-9).any(-1).any(0) for each in after], 1)
 
     def in_half(self, mask: Tensor) -> Tensor:
         """Run the module in float16, and restore it."""
@@ -294,6 +288,76 @@ class Heads(Attending):
                 return self.heard_with(self.x.half(), mask)[0]
         finally:
             self.module.double().load_state_dict(before)
+
+    @law("There is one vector of width d_model for each position.")
+    def shape(self) -> Fault | None:
+        got, wanted = form(self.seen), form(self.x)
+        return None if got == wanted else Fault(SHAPE, f"It is {got} and must be {wanted}, for an input of that shape.")
+
+    @law("In evaluation mode the same input gives the same output.", "shape")
+    def repeatable(self) -> Fault | None:
+        gap = max(distance(self.gives(self.x), self.seen) for _ in range(4))
+        return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
+
+    @law("Each head gives softmax(q kᵀ / √d_head) v.", "shape", "repeatable")
+    def equation(self) -> Fault | None:
+        if self.reading is not None:
+            return None
+        if (mixed_rows := self.mixed_rows()) is not None:
+            return mixed_rows
+        if self.maps is None:
+            order = torch.arange(T - 1, -1, -1)  # permuted positions must give the same output, permuted
+            gap = distance(self.gives(self.x[:, order])[:, order], self.seen)
+            if gap > 1e-9:
+                return Fault(MIXED, f"With the positions in reverse order the output is {gap:.2g} off.")
+            raise NotTestedError("its linear maps could not be told apart")
+        documented = {"layout": "thirds", "order": "qkv", "split": "right", "merge": "right", "scale": WIDTH**-0.5}
+        gap = distance(joined(self.seen, self.maps), self.context(self.maps, **documented))
+        return Fault(UNKNOWN, f"Before the output map the largest difference is {gap:.2g}.")
+
+    order = aspect("order", "Each projection is used as its name says.")
+    split = aspect("split", "A head gets its own slice of each position.")
+    softmax = aspect("softmax", "The weights of a query sum to 1 over the keys.")
+
+    @law("No row of a batch affects another.", "softmax")
+    def rows(self) -> Fault | None:
+        return self.mixed_rows()
+
+    def mixed_rows(self) -> Fault | None:
+        """Check that the output of row 0 does not depend on row 1."""
+        other = self.x.clone()
+        other[1] *= -1.5
+        gap = distance(self.gives(other)[0], self.seen[0])
+        return Fault(ROWS, f"Changing row 1 of the input changes row 0 of the output by {gap:.2g}.") if gap else None
+
+    scale = aspect("scale", "Scores are divided by √d_head.")
+    merge = aspect("merge", "Each position gets its own heads back.")
+
+    @law("Dropout drops weights, not scores.", "equation")
+    def dropout(self) -> Fault | None:
+        drops = [each for each in self.module.modules() if isinstance(each, nn.Dropout)]
+        if not drops:
+            raise NotTestedError("it has no nn.Dropout")
+        maps = self.maps
+        if maps is None or maps.output is None or not maps.named:
+            raise NotTestedError("its value map could not be told apart")
+        before = [each.p for each in drops]
+        for each in drops:
+            each.p = 0.5
+        self.module.train()
+        try:  # with all values 1, dropped weights change the output and dropped scores do not
+            torch.manual_seed(0)
+            acts = distance(self.answer(None), maps.output.given) > 0
+            torch.manual_seed(0)
+            with giving([maps.projections[2].module], torch.ones_like):
+                plain = self.answer(None)
+        finally:
+            self.module.eval()
+            for each, p in zip(drops, before, strict=True):
+                each.p = p
+        gap = (plain - 1).abs().max().item()
+        told = f"With dropout 0.5 and all values 1, each query still gets 1 (to {gap:.0e}): no weight is dropped."
+        return Fault(SCORES, told) if acts and gap <= 1e-7 else None
 
 
 FORMS: tuple[Callable[[Tensor], Tensor], ...] = (
@@ -316,116 +380,3 @@ def giving(modules: Iterable[nn.Module], number: Callable[[Tensor], Tensor]) -> 
         for each in modules:
             hooks.enter_context(each.register_forward_hook(instead))
         yield
-
-
-def repeats(learner: Heads) -> bool:
-    """Whether five runs give bitwise equal outputs."""
-    with torch.no_grad():
-        return all(torch.equal(first(ask(learner.run, learner.x, None)), learner.seen) for _ in range(4))
-
-
-def shape(learner: Heads) -> Fault | None:
-    """Check that there is one vector for each position."""
-    wanted = tuple(learner.x.shape)
-    got = tuple(learner.seen.shape) if isinstance(learner.seen, Tensor) else type(learner.seen).__name__
-    return None if got == wanted else Fault(SHAPE, f"It is {got} and must be {wanted}, for an input of that shape.")
-
-
-def repeatable(learner: Heads) -> Fault | None:
-    """Check that the same input gives the same output in evaluation mode."""
-    with torch.no_grad():
-        gap = max(distance(first(ask(learner.run, learner.x, None)), learner.seen) for _ in range(4))
-    return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
-
-
-def rows(learner: Heads) -> Fault | None:
-    """Check that the output of row 0 does not depend on row 1."""
-    other = learner.x.clone()
-    other[1] *= -1.5
-    with torch.no_grad():
-        gap = distance(first(ask(learner.run, other, None))[0], learner.seen[0])
-    return Fault(ROWS, f"Changing row 1 of the input changes row 0 of the output by {gap:.2g}.") if gap > 0 else None
-
-
-def equation(learner: Heads) -> Fault | None:
-    """Check that the heads compute the equation, or a known mistake."""
-    if learner.reading is not None:
-        return None
-    if (mixed_rows := rows(learner)) is not None:
-        return mixed_rows
-    if learner.maps is None:
-        if (mixed := alike(learner)) is not None:
-            return mixed
-        raise NotTestedError("its linear maps could not be told apart")
-    chosen: dict[str, Any] = {
-        "layout": "thirds",
-        "order": "qkv",
-        "split": "right",
-        "merge": "right",
-        "scale": WIDTH**-0.5,
-    }
-    seen = learner.seen if learner.maps.output is None else learner.maps.output.given
-    gap = distance(seen, learner.context(learner.maps, **chosen))
-    return Fault(UNKNOWN, f"Before the output map the largest difference is {gap:.2g}.")
-
-
-def alike(learner: Heads) -> Fault | None:
-    """For code whose maps could not be identified, check that permuted positions give the same output, permuted."""
-    order = torch.arange(T - 1, -1, -1)
-    with torch.no_grad():
-        gap = distance(first(ask(learner.run, learner.x[:, order], None))[:, order], learner.seen)
-    return Fault(MIXED, f"With the positions in reverse order the output is {gap:.2g} off.") if gap > 1e-9 else None
-
-
-def dropout_place(learner: Heads) -> Fault | None:
-    """Check that dropout acts on weights and not on scores.
-
-    With all values 1, dropped weights change the output and dropped scores do not.
-    """
-    drops = [each for each in learner.module.modules() if isinstance(each, nn.Dropout)]
-    if not drops:
-        raise NotTestedError("it has no nn.Dropout")
-    maps = learner.maps
-    if maps is None or maps.output is None or not maps.named:
-        raise NotTestedError("its value map could not be told apart")
-    before = [each.p for each in drops]
-    for each in drops:
-        each.p = 0.5
-    learner.module.train()
-    try:
-        acts = distance(trained(learner), maps.output.given) > 0
-        with giving([maps.projections[2].module], torch.ones_like):
-            plain = trained(learner)
-    finally:
-        learner.module.eval()
-        for each, p in zip(drops, before, strict=True):
-            each.p = p
-    gap = (plain - 1).abs().max().item()
-    if not acts or gap > 1e-7:
-        return None
-    return Fault(
-        SCORES, f"With dropout 0.5 and all values 1, each query still gets 1 (to {gap:.0e}): no weight is dropped."
-    )
-
-
-def trained(learner: Heads) -> Tensor:
-    """Return the input of the output map in training mode."""
-    torch.manual_seed(0)
-    with torch.no_grad():
-        output, maps = learner.heard_with(learner.x, None)
-    return output if maps is None or maps.output is None else maps.output.given
-
-
-def heads_properties() -> list[Property]:
-    """Return the properties of heads, in a module of their own or in a block."""
-    return [
-        Property("equation", "Each head gives softmax(q kᵀ / √d_head) v.", equation, ("shape", "repeatable")),
-        Property("order", "Each projection is used as its name says.", aspect("order"), ("equation",)),
-        Property("split", "A head gets its own slice of each position.", aspect("split"), ("equation",)),
-        Property("softmax", "The weights of a query sum to 1 over the keys.", aspect("softmax"), ("equation",)),
-        Property("rows", "No row of a batch affects another.", rows, ("softmax",)),
-        Property("scale", "Scores are divided by √d_head.", aspect("scale"), ("equation",)),
-        Property("merge", "Each position gets its own heads back.", aspect("merge"), ("equation",)),
-        *mask_properties(),
-        Property("dropout", "Dropout drops weights, not scores.", dropout_place, ("equation",)),
-    ]

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.calling import EQUATION, Choice, Reading, accepts, aspect, drawn, read
-from glassformer.proof.check.property import Fault, Mistake, Property, SignatureError, Subject, ask
+from glassformer.proof.check.calling import Choice, Computed, accepts, aspect, drawn
+from glassformer.proof.check.property import Fault, Mistake, SignatureError, Subject, ask, law
 from glassformer.train.cross_entropy import cross_entropy
 
 PAD = 0
@@ -129,7 +129,7 @@ VALUES = [
 ]
 
 
-def pooled(over: str) -> Tensor:
+def pooled(mean: str) -> Tensor:
     """Return the mean vector under a reading."""
     keep = POOLED[..., None]
     total = (VECTORS * keep).sum(1)
@@ -140,7 +140,7 @@ def pooled(over: str) -> Tensor:
         "sum": total,
         "pads": (VECTORS * ~keep).sum(1) / (~keep).sum(1).clamp(min=1),
         "first": VECTORS[:, 0],
-    }[over]
+    }[mean]
 
 
 POOLS = [
@@ -157,8 +157,8 @@ POOLS = [
 ]
 
 
-class Answered:
-    """A learner's function, called once."""
+class Answered(Computed):
+    """A learner's function, called once, with inputs in the documented order."""
 
     def __init__(
         self,
@@ -166,30 +166,34 @@ class Answered:
         inputs: Sequence[Any],
         aspects: Mapping[str, Sequence[Choice]],
         compute: Callable[..., Tensor],
+        tolerance: float = 1e-6,
     ) -> None:
         if not accepts(function, *["x"] * len(inputs)):
             raise SignatureError(f"{inspect.signature(function)}")
         self.function = function
-        self.seen = ask(function, *inputs)
-        if isinstance(self.seen, float | int):
-            self.seen = torch.tensor(float(self.seen), dtype=torch.float64)
-        self.wanted = compute(**{name: choices[0].value for name, choices in aspects.items()})
-        self.reading: Reading | None = (
-            read(self.seen, aspects, compute, 1e-6) if isinstance(self.seen, Tensor) else None
-        )
+        seen = ask(function, *inputs)
+        seen = torch.tensor(float(seen), dtype=torch.float64) if isinstance(seen, float | int) else seen
+        super().__init__(seen, aspects, compute, tolerance)
 
 
-def large(learner: Answered) -> Fault | None:
-    """Check that the loss is finite for large logits."""
-    seen = ask(learner.function, LOGITS.float() * 1_000, TARGETS, PAD)
-    return (
-        None if math.isfinite(float(seen)) else Fault(OVERFLOW, f"With logits up to 3,000 the loss is {float(seen)}.")
-    )
+class Loss(Answered):
+    """The learner's `cross_entropy`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function, (LOGITS, TARGETS, PAD), {"mean": MEANS, "value": VALUES}, loss)
+
+    mean = aspect("mean", "The mean goes over targets that are no padding.")
+    value = aspect("value", "Each target costs -log of its probability.")
+
+    @law("Large logits give a number.", "equation")
+    def large_logits(self) -> Fault | None:
+        seen = float(ask(self.function, LOGITS.float() * 1_000, TARGETS, PAD))
+        return None if math.isfinite(seen) else Fault(OVERFLOW, f"With logits up to 3,000 the loss is {seen}.")
 
 
-def right(values: str) -> Tensor:
+def right(mean: str) -> Tensor:
     """Return the accuracy under a reading."""
-    return over((LOGITS_RIGHT.argmax(-1) == TARGETS).double(), KEEP, values)
+    return over((LOGITS_RIGHT.argmax(-1) == TARGETS).double(), KEEP, mean)
 
 
 LOGITS_RIGHT = LOGITS.clone()
@@ -199,22 +203,13 @@ LOGITS_RIGHT[1, 1:4] = 0
 LOGITS_RIGHT[1, 1:4].scatter_(-1, TARGETS[1, 1:4, None], 5.0)
 """Right: three of five targets in row 0, one of two in row 1, and two of row 1's three paddings."""
 
-LOSS = Subject(
-    lambda function: Answered(function, (LOGITS, TARGETS, PAD), {"mean": MEANS, "value": VALUES}, loss),
-    (
-        EQUATION,
-        Property("mean", "The mean goes over targets that are no padding.", aspect("mean"), ("equation",)),
-        Property("value", "Each target costs -log of its probability.", aspect("value"), ("equation",)),
-        Property("large-logits", "Large logits give a number.", large, ("equation",)),
-    ),
-)
 ACCURACY = Subject(
-    lambda function: Answered(function, (LOGITS_RIGHT, TARGETS, PAD), {"values": MEANS}, right),
-    (EQUATION, Property("mean", "The mean goes over targets that are no padding.", aspect("values"), ("equation",))),
+    lambda function: Answered(function, (LOGITS_RIGHT, TARGETS, PAD), {"mean": MEANS}, right),
+    (Answered.equation, Loss.mean),
 )
 POOL = Subject(
-    lambda function: Answered(function, (VECTORS, POOLED), {"over": POOLS}, pooled),
-    (EQUATION, Property("mean", "The mean goes over positions that are no padding.", aspect("over"), ("equation",))),
+    lambda function: Answered(function, (VECTORS, POOLED), {"mean": POOLS}, pooled),
+    (Answered.equation, aspect("mean", "The mean goes over positions that are no padding.")),
 )
 
 
@@ -294,20 +289,14 @@ class Shift(Answered):
         if not accepts(function, "tokens"):
             raise SignatureError(f"{inspect.signature(function)}")
         ask(asked, TOKENS)
-        if pair:
-            super().__init__(asked, (TOKENS,), {"shift": SHIFTS}, both_sides)
-        else:
-            super().__init__(asked, (TOKENS,), {"shift": ALONE}, one_side)
+        super().__init__(asked, (TOKENS,), {"shift": SHIFTS if pair else ALONE}, shifted)
+
+    shift = aspect("shift", "Label t is the token after input t.")
 
 
-def both_sides(shift: Any) -> Tensor:
-    """Return inputs and labels, each a slice of the tokens."""
-    return joined(TOKENS[:, shift[0]], TOKENS[:, shift[1]])
-
-
-def one_side(shift: Any) -> Tensor:
-    """Return only the labels."""
-    return TOKENS[:, shift]
+def shifted(shift: Any) -> Tensor:
+    """Return inputs and labels, each a slice of the tokens; or the labels alone, for one slice."""
+    return TOKENS[:, shift] if isinstance(shift, slice) else joined(*(TOKENS[:, each] for each in shift))
 
 
 def joined(inputs: Tensor, labels: Tensor) -> Tensor:
@@ -315,10 +304,6 @@ def joined(inputs: Tensor, labels: Tensor) -> Tensor:
     between = torch.full((inputs.shape[0], 1), -1, dtype=inputs.dtype)
     return torch.cat([inputs, between, labels.to(inputs.dtype)], 1)
 
-
-SHIFT = Subject(
-    Shift, (EQUATION, Property("shift", "Label t is the token after input t.", aspect("shift"), ("equation",)))
-)
 
 START = 11
 RIGHT = [
@@ -350,8 +335,5 @@ def moved(shift: str) -> Tensor:
 
 SHIFT_RIGHT = Subject(
     lambda function: Answered(function, (TOKENS, START), {"shift": RIGHT}, moved),
-    (
-        EQUATION,
-        Property("shift", "Input 0 is start_id, input t + 1 is label t.", aspect("shift"), ("equation",)),
-    ),
+    (Answered.equation, aspect("shift", "Input 0 is start_id, input t + 1 is label t.")),
 )

@@ -12,19 +12,19 @@ from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import first
-from glassformer.proof.check.calling import FUTURE, accepts, built, distance, forward_of, scramble
+from glassformer.proof.check.calling import FUTURE, RANDOM, accepts, built, distance, form, forward_of, scramble
 from glassformer.proof.check.labels import OTHER_START
 from glassformer.proof.check.property import (
     CrashError,
     Fault,
     Mistake,
     NotTestedError,
-    Property,
     SignatureError,
-    Subject,
     ask,
     crash_of,
+    law,
 )
+from glassformer.proof.check.training import LEFT_EVALUATING
 from glassformer.train.cross_entropy import cross_entropy
 
 VOCAB, MAX_LEN, LAYERS = 90, 12, 2
@@ -34,6 +34,74 @@ B, T = 3, 7
 TOKENS = torch.randint(VOCAB, (B, T), generator=torch.Generator().manual_seed(9))
 SAME = 1e-8
 """Rounding error of float64. The effect of a token on a logit is far larger."""
+
+
+PLACE = 3
+"""The first token that is read by itself. Those before it are read at once."""
+SINGLE, CHUNKS = (PLACE, 1, 1, 1, 1), (PLACE, 2, 2)
+
+UNREAD = Mistake(
+    "the cache is not read",
+    "A cached step gives the same logits, whatever came before it.",
+    "With which keys is the query of a single new token compared?",
+)
+TOP_LEFT = Mistake(
+    "the mask of a cached step counts from the first key",
+    "The queries belong to the last keys, but the mask treats them as the first, so it hides keys that may be read.",
+    "With 3 keys in the cache and 1 new token, which row of the 4 x 4 mask is its row?",
+)
+RESTART = Mistake(
+    "positions begin again at 0 in a cached step",
+    "A new token gets the position that it has in its own short input, not the one that it has in the sequence.",
+    "How does your model know how many tokens came before?",
+)
+OTHER = Mistake(
+    "a cached step differs from one forward pass",
+    "Part of a step depends on how many tokens are read at once: the order or shape of the cached keys and values, "
+    "or a bias by distance.",
+    "Print keys, values and scores of the same token in both ways of reading.",
+)
+FAR = 1.0
+"""Nats above ln V. torch's default initialisation stays within 0.5 of it; a head from N(0, 1) is off by tens."""
+
+SHAPE = Mistake(
+    "the output has the wrong shape",
+    "There must be one logit for each id of the vocabulary, at each position.",
+    "What is the last map of a language model for?",
+)
+ROWS = Mistake(
+    "rows of the batch are mixed",
+    "A row gets another answer when it stands alone.",
+    "Which axis of your tensors is the batch, at each step?",
+)
+TIED = Mistake(
+    "the tied embedding starts too large",
+    "Embedding and head share a matrix, and torch draws an embedding from N(0, 1): as a head it gives logits as large "
+    "as the root of d_model, and a first loss of many times ln V.",
+    "Which initial standard deviation must a matrix have to give logits near 0?",
+)
+HEAD = Mistake(
+    "the head starts too large",
+    "The first logits are large: the model starts out certain of nonsense, with a loss of many times ln V.",
+    "How large are the logits of a model that knows nothing?",
+)
+NEXT = Mistake(
+    "off by one: a query may read the next token",
+    "Each position sees the very token that it must predict.",
+    "What is the last key that the first query may read?",
+)
+UNORDERED = Mistake(
+    "the order of the tokens is not seen",
+    "In a model of one layer, swapping two earlier tokens changes nothing: positions are missing.",
+    "What tells attention that one key stands before another?",
+)
+
+
+def changed(tokens: Tensor, vocab: int, *places: int) -> Tensor:
+    """Return the tokens with those at some places changed in every row."""
+    tokens = tokens.clone()
+    tokens[:, [*places]] = (tokens[:, [*places]] + 1) % vocab
+    return tokens
 
 
 class TokenModel:
@@ -50,10 +118,47 @@ class TokenModel:
         with torch.no_grad():
             return first(ask(module or self.module, tokens))
 
+    def reach(self, module: nn.Module, place: int, before: int) -> float:
+        """Return how far changing the token at `place` moves the logits of the positions before `before`."""
+        other = changed(self.tokens, self.vocab, place)
+        return distance(self.logits(other, module)[:, :before], self.logits(self.tokens, module)[:, :before])
+
+    @law("There is one logit for each id at each position.")
+    def shape(self) -> Fault | None:
+        wanted = (*self.tokens.shape, self.vocab)
+        told = f"It is {form(self.seen)} and must be {wanted}, for {wanted[0]} rows of {wanted[1]} tokens."
+        return None if form(self.seen) == wanted else Fault(SHAPE, told)
+
+    @law("In evaluation mode the same input gives the same output.", "shape")
+    def repeatable(self) -> Fault | None:
+        gap = max(distance(self.logits(self.tokens), self.seen) for _ in range(4))
+        return Fault(RANDOM, f"Five calls with the same input differ by up to {gap:.2g}.") if gap > 0 else None
+
+    @law("No token changes a logit before it.", "repeatable")
+    def causal(self) -> Fault | None:
+        last = self.tokens.shape[1] - 1
+        gaps = {place: self.reach(self.module, place, place) for place in range(1, last + 1)}
+        place = max(gaps, key=lambda each: gaps[each])
+        if gaps[place] <= SAME:
+            return None
+        # In one layer, a mask that is off by one lets a token reach the position before it and none further back.
+        only_next = self.reach(self.one_layer, last, last - 1) <= SAME < self.reach(self.one_layer, last, last)
+        told = f"Another token at position {place} changes a logit before it by {gaps[place]:.2g}."
+        return Fault(NEXT if only_next else FUTURE, told)
+
+    @law("The order of the tokens matters.", "repeatable", "causal")
+    def order(self) -> Fault | None:
+        exchanged = self.tokens[:, [1, 0, *range(2, self.tokens.shape[1])]]
+        seen, other = (self.logits(each, self.one_layer)[:, -1] for each in (self.tokens, exchanged))
+        gap = distance(other, seen)
+        told = f"Swapping tokens 0 and 1 changes the last logit by {gap:.1g}."
+        return None if gap > SAME else Fault(UNORDERED, told)
+
 
 class Network(TokenModel):
     """The learner's language model, also as its constructor leaves it."""
 
+    laws = "shape repeatable rows first-loss causal order cache"
     tokens, vocab = TOKENS, VOCAB
 
     def __init__(self, kind: Any) -> None:
@@ -87,158 +192,58 @@ class Network(TokenModel):
                 found.append(logits)
         return torch.cat(found, dim=1)
 
+    def after_cache(self, *places: int) -> Tensor:
+        """Return the logits of the first token that is read alone, where the tokens at some places are others."""
+        return self.in_parts(SINGLE, changed(TOKENS, VOCAB, *places))[:, PLACE]
 
-def changed(tokens: Tensor, vocab: int, *places: int) -> Tensor:
-    """Return the tokens with those at some places changed in every row."""
-    tokens = tokens.clone()
-    tokens[:, [*places]] = (tokens[:, [*places]] + 1) % vocab
-    return tokens
+    def mistake(self) -> Mistake:
+        """Return the mistake that explains what a single step reads."""
+        step, before = self.after_cache(), range(PLACE)
+        if distance(self.after_cache(*before), step) <= SAME:
+            return UNREAD
+        if distance(self.after_cache(*before[1:]), step) <= SAME:
+            return TOP_LEFT
+        return RESTART if self.skips_its_row(step) else OTHER
 
+    def skips_its_row(self, step: Tensor) -> bool:
+        """Whether the cached step reads another row of a position table than the forward pass does.
 
-PLACE = 3
-"""The first token that is read by itself. Those before it are read at once."""
-SINGLE, CHUNKS = (PLACE, 1, 1, 1, 1), (PLACE, 2, 2)
+        If it does, changing the token's row of the table changes the forward pass but not the cached step.
+        """
+        tables = [each for each in (*self.module.parameters(), *self.module.buffers()) if MAX_LEN in each.shape]
+        for table in tables:
+            row = table.data.select(list(table.shape).index(MAX_LEN), PLACE)
+            before = row.clone()
+            row.add_(torch.linspace(0.5, 1.5, row.numel(), dtype=row.dtype).view_as(row))
+            whole, again = self.logits(TOKENS)[:, PLACE], self.after_cache()
+            row.copy_(before)
+            if distance(whole, self.seen[:, PLACE]) > SAME >= distance(again, step):
+                return True
+        return False
 
-UNREAD = Mistake(
-    "the cache is not read",
-    "A cached step gives the same logits, whatever came before it.",
-    "With which keys is the query of a single new token compared?",
-)
-TOP_LEFT = Mistake(
-    "the mask of a cached step counts from the first key",
-    "The queries belong to the last keys, but the mask treats them as the first, so it hides keys that may be read.",
-    "With 3 keys in the cache and 1 new token, which row of the 4 x 4 mask is its row?",
-)
-RESTART = Mistake(
-    "positions begin again at 0 in a cached step",
-    "A new token gets the position that it has in its own short input, not the one that it has in the sequence.",
-    "How does your model know how many tokens came before?",
-)
-OTHER = Mistake(
-    "a cached step differs from one forward pass",
-    "Part of a step depends on how many tokens are read at once: the order or shape of the cached keys and values, "
-    "or a bias by distance.",
-    "Print keys, values and scores of the same token in both ways of reading.",
-)
+    @law("No row of a batch affects another.", "repeatable")
+    def rows(self) -> Fault | None:
+        gap = distance(self.logits(TOKENS[:1]), self.seen[:1])
+        told = f"The logits of row 0 alone differ by up to {gap:.2g} from those in the batch."
+        return Fault(ROWS, told) if gap > SAME else None
 
+    @law("An untrained model's loss is near ln vocab_size.", "shape")
+    def first_loss(self) -> Fault | None:
+        draw = torch.Generator().manual_seed(10)
+        tokens, targets = (torch.randint(VOCAB, (16, MAX_LEN), generator=draw) for _ in range(2))
+        return first_loss_of(self.logits(tokens, self.fresh), targets, self.fresh)
 
-def cached(learner: Network) -> Fault | None:
-    """Check that reading part by part through the cache gives the logits of one forward pass."""
-    try:
-        gap = distance(learner.in_parts(SINGLE), learner.seen)
-        if gap > SAME:
-            told = f"Token by token after the first {PLACE}, logits are up to {gap:.2g} off."
-            return Fault(mistake_of(learner), told)
-        gap = distance(learner.in_parts(CHUNKS), learner.seen)
-    except CrashError as crash:
-        return Fault(OTHER, f"With a cache: {crash_of(crash)}")
-    return Fault(TOP_LEFT, f"Two tokens at a time, logits are up to {gap:.2g} off.") if gap > SAME else None
-
-
-def mistake_of(learner: Network) -> Mistake:
-    """Return the mistake that explains what a single step reads."""
-    step = learner.in_parts(SINGLE)[:, PLACE]
-
-    def reads(*places: int) -> bool:
-        return distance(learner.in_parts(SINGLE, changed(TOKENS, VOCAB, *places))[:, PLACE], step) > SAME
-
-    before = range(PLACE)
-    if not reads(*before):
-        return UNREAD
-    if not reads(*before[1:]):
-        return TOP_LEFT
-    return RESTART if skips_its_row(learner, step) else OTHER
-
-
-def skips_its_row(learner: Network, step: Tensor) -> bool:
-    """Whether the cached step reads another row of a position table than the forward pass does.
-
-    If it does, changing the token's row of the table changes the forward pass but not the cached step.
-    """
-    tables = [each for each in (*learner.module.parameters(), *learner.module.buffers()) if MAX_LEN in each.shape]
-    for table in tables:
-        row = table.data.select(list(table.shape).index(MAX_LEN), PLACE)
-        before = row.clone()
-        row.add_(torch.linspace(0.5, 1.5, row.numel(), dtype=row.dtype).view_as(row))
-        whole, again = learner.logits(TOKENS)[:, PLACE], learner.in_parts(SINGLE)[:, PLACE]
-        row.copy_(before)
-        if distance(whole, learner.seen[:, PLACE]) > SAME >= distance(again, step):
-            return True
-    return False
-
-
-FAR = 1.0
-"""Nats above ln V. torch's default initialisation stays within 0.5 of it; a head from N(0, 1) is off by tens."""
-
-SHAPE = Mistake(
-    "the output has the wrong shape",
-    "There must be one logit for each id of the vocabulary, at each position.",
-    "What is the last map of a language model for?",
-)
-RANDOM = Mistake(
-    "dropout is active in evaluation",
-    "Two calls with the same input give different output: something random runs although nothing is trained.",
-    "Who tells your dropout whether the model is training?",
-)
-ROWS = Mistake(
-    "rows of the batch are mixed",
-    "A row gets another answer when it stands alone.",
-    "Which axis of your tensors is the batch, at each step?",
-)
-TIED = Mistake(
-    "the tied embedding starts too large",
-    "Embedding and head share a matrix, and torch draws an embedding from N(0, 1): as a head it gives logits as large "
-    "as the root of d_model, and a first loss of many times ln V.",
-    "Which initial standard deviation must a matrix have to give logits near 0?",
-)
-HEAD = Mistake(
-    "the head starts too large",
-    "The first logits are large: the model starts out certain of nonsense, with a loss of many times ln V.",
-    "How large are the logits of a model that knows nothing?",
-)
-NEXT = Mistake(
-    "off by one: a query may read the next token",
-    "Each position sees the very token that it must predict.",
-    "What is the last key that the first query may read?",
-)
-UNORDERED = Mistake(
-    "the order of the tokens is not seen",
-    "In a model of one layer, swapping two earlier tokens changes nothing: positions are missing.",
-    "What tells attention that one key stands before another?",
-)
-
-
-def shape(learner: TokenModel) -> Fault | None:
-    """Check that there is a logit for each id at each position."""
-    wanted = (*learner.tokens.shape, learner.vocab)
-    got = tuple(learner.seen.shape) if isinstance(learner.seen, Tensor) else type(learner.seen).__name__
-    told = f"It is {got} and must be {wanted}, for {wanted[0]} rows of {wanted[1]} tokens."
-    return None if got == wanted else Fault(SHAPE, told)
-
-
-def repeatable(learner: TokenModel) -> Fault | None:
-    """Check that the same input gives the same output."""
-    gap = max(distance(learner.logits(learner.tokens), learner.seen) for _ in range(4))
-    return Fault(RANDOM, f"Five calls with the same input differ by up to {gap:.2g}.") if gap > 0 else None
-
-
-def rows(learner: Network) -> Fault | None:
-    """Check that a row does not depend on the other rows."""
-    gap = distance(learner.logits(TOKENS[:1]), learner.seen[:1])
-    return (
-        Fault(ROWS, f"The logits of row 0 alone differ by up to {gap:.2g} from those in the batch.")
-        if gap > SAME
-        else None
-    )
-
-
-def first_loss(learner: Network) -> Fault | None:
-    """Check that the untrained model gives all tokens about the same probability."""
-    draw = torch.Generator().manual_seed(10)
-    tokens, targets = (torch.randint(VOCAB, (16, MAX_LEN), generator=draw) for _ in range(2))
-    with torch.no_grad():
-        logits = first(ask(learner.fresh, tokens))
-    return first_loss_of(logits, targets, learner.fresh)
+    @law("In parts, with the cache, the logits are the same.", "rows", "causal")
+    def cache(self) -> Fault | None:
+        try:
+            gap = distance(self.in_parts(SINGLE), self.seen)
+            if gap > SAME:
+                told = f"Token by token after the first {PLACE}, logits are up to {gap:.2g} off."
+                return Fault(self.mistake(), told)
+            gap = distance(self.in_parts(CHUNKS), self.seen)
+        except CrashError as crash:
+            return Fault(OTHER, f"With a cache: {crash_of(crash)}")
+        return Fault(TOP_LEFT, f"Two tokens at a time, logits are up to {gap:.2g} off.") if gap > SAME else None
 
 
 def first_loss_of(logits: Tensor, targets: Tensor, module: nn.Module) -> Fault | None:
@@ -261,51 +266,6 @@ def head_of(module: nn.Module, vocab: int) -> tuple[Tensor | None, bool]:
     if maps:
         return maps[-1].weight, any(maps[-1].weight is table.weight for table in tables)
     return (tables[-1].weight, True) if tables else (None, False)
-
-
-def causal(learner: TokenModel) -> Fault | None:
-    """Check that no token changes a logit before it."""
-    T = learner.tokens.shape[1]
-    gaps = {place: reach(learner, learner.module, place, place) for place in range(1, T)}
-    place = max(gaps, key=lambda each: gaps[each])
-    if gaps[place] <= SAME:
-        return None
-    # In one layer, a mask that is off by one lets a token reach the position before it and none further back.
-    only_next = (
-        reach(learner, learner.one_layer, T - 1, T - 2) <= SAME < reach(learner, learner.one_layer, T - 1, T - 1)
-    )
-    told = f"Another token at position {place} changes a logit before it by {gaps[place]:.2g}."
-    return Fault(NEXT if only_next else FUTURE, told)
-
-
-def reach(learner: TokenModel, module: nn.Module, place: int, before: int) -> float:
-    """Return how far changing the token at `place` moves the logits of the positions before `before`."""
-    tokens = learner.tokens
-    seen, other = (learner.logits(each, module)[:, :before] for each in (tokens, changed(tokens, learner.vocab, place)))
-    return distance(other, seen)
-
-
-def ordered(learner: TokenModel) -> Fault | None:
-    """Check that swapping two earlier tokens changes the last logit, even in one layer."""
-    tokens = learner.tokens
-    exchanged = tokens[:, [1, 0, *range(2, tokens.shape[1])]]
-    seen, other = (learner.logits(each, learner.one_layer)[:, -1] for each in (tokens, exchanged))
-    gap = distance(other, seen)
-    return None if gap > SAME else Fault(UNORDERED, f"Swapping tokens 0 and 1 changes the last logit by {gap:.1g}.")
-
-
-LANGUAGE_MODEL = Subject(
-    Network,
-    (
-        Property("shape", "There is one logit for each id at each position.", shape),
-        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        Property("rows", "No row of a batch affects another.", rows, ("repeatable",)),
-        Property("first-loss", "An untrained model's loss is near ln vocab_size.", first_loss, ("shape",)),
-        Property("causal", "No token changes a logit before it.", causal, ("repeatable",)),
-        Property("order", "The order of the tokens matters.", ordered, ("repeatable", "causal")),
-        Property("cache", "In parts, with the cache, the logits are the same.", cached, ("rows", "causal")),
-    ),
-)
 
 
 # --- greedy decoding, on models whose answers are known
@@ -373,7 +333,7 @@ class Counting(nn.Module):
         return nn.functional.one_hot(following, WORDS).float()
 
 
-def greedy(limit: int, eos: int = EOS, how: str = "right", prompt: Sequence[int] = PROMPT) -> list[int]:
+def greedy(limit: int, eos: int = EOS, prompt: Sequence[int] = PROMPT, how: str = "right") -> list[int]:
     """Return the documented result, or that of a known mistake."""
     ids, new = [*prompt], 0
     most = {"one more": limit + 1, "one less": limit - 1, "total": limit - len(prompt)}.get(how, limit)
@@ -415,6 +375,14 @@ class Greedy:
         """Return what the function writes."""
         return ids_of(ask(self.function, Counting(), torch.tensor([PROMPT]), eos, limit))
 
+    @law("The tokens are the likeliest ones, up to the end token.")
+    def ends(self) -> Fault | None:
+        return compared(self.ids(MOST, END), MISTAKES, MOST, END)
+
+    @law("At most max_new_tokens tokens are written.", "ends")
+    def limit(self) -> Fault | None:
+        return compared(self.ids(4, -1), LIMITS, 4, -1)
+
 
 def ids_of(answer: object) -> Written:
     """Return the ids of a list or tensor as one list; for anything else, the name of its type."""
@@ -428,34 +396,17 @@ END = greedy(6, eos=-1)[5]
 """The fourth new token. It differs from all tokens before it."""
 
 
-def ends(learner: Greedy) -> Fault | None:
-    """Check that it writes the greedy tokens up to the end token."""
-    return compared(learner.ids(MOST, END), lambda how: greedy(MOST, END, how), MISTAKES)
-
-
-def limited(learner: Greedy) -> Fault | None:
-    """Check that it writes no more than it may."""
-    return compared(learner.ids(4, -1), lambda how: greedy(4, -1, how), LIMITS)
-
-
-def compared(seen: Written, made: Callable[[str], list[int]], mistakes: dict[str, Mistake]) -> Fault | None:
+def compared(
+    seen: Written, mistakes: dict[str, Mistake], limit: int, eos: int, prompt: Sequence[int] = PROMPT
+) -> Fault | None:
     """Compare the tokens with the documented ones, and return the first known mistake that gives them."""
-    wanted = made("right")
+    wanted = greedy(limit, eos, prompt)
     if seen == wanted:
         return None
     if isinstance(seen, str):
         return Fault(NO_IDS, f"It returns {seen}, not {wanted}.")
-    said = f"It returns {seen[:10]}, not {wanted}."
-    return Fault(next((mistake for how, mistake in mistakes.items() if made(how) == seen), OTHER_TOKENS), said)
-
-
-GREEDY = Subject(
-    Greedy,
-    (
-        Property("ends", "The tokens are the likeliest ones, up to the end token.", ends),
-        Property("limit", "At most max_new_tokens tokens are written.", limited, ("ends",)),
-    ),
-)
+    fitting = (mistake for how, mistake in mistakes.items() if greedy(limit, eos, prompt, how) == seen)
+    return Fault(next(fitting, OTHER_TOKENS), f"It returns {seen[:10]}, not {wanted}.")
 
 
 SOURCE, BOS = torch.tensor([[7, 5, 10]]), 3
@@ -469,20 +420,26 @@ NO_SOURCE = Mistake(
 )
 
 
-class Translating(nn.Module):
+DROPPING = Mistake(
+    "dropout is active in evaluation",
+    "The model is asked in training mode, so parts of it are missing at every token.",
+    "Which mode must a model be in while it writes?",
+)
+
+
+class Translating(Counting):
     """A model that predicts what `Counting` does for the target, and records its inputs."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.counting = Counting()
         self.asked: list[tuple[Tensor, Tensor]] = []
         self.trained: list[bool] = []
 
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return logits [1, T, V]."""
         self.asked.append((source, target))
         self.trained.append(self.training)
-        return self.counting(target)
+        return super().forward(target)
 
 
 class Translate:
@@ -498,72 +455,41 @@ class Translate:
         """Return what the function writes."""
         return ids_of(ask(self.function, self.model, SOURCE, BOS, eos, limit))
 
+    @law("The model reads the source.")
+    def source(self) -> Fault | None:
+        other = [source for source, _ in self.model.asked if not torch.equal(source, SOURCE)]
+        if self.model.asked and not other:
+            return None
+        got = other[0].tolist() if other else "nothing"
+        return Fault(NO_SOURCE, f"The source is {SOURCE.tolist()}; the model was given {got}.")
 
-def reads_source(learner: Translate) -> Fault | None:
-    """Check that the source reaches the model unchanged."""
-    other = [source for source, _ in learner.model.asked if not torch.equal(source, SOURCE)]
-    if learner.model.asked and not other:
-        return None
-    got = other[0].tolist() if other else "nothing"
-    return Fault(NO_SOURCE, f"The source is {SOURCE.tolist()}; the model was given {got}.")
+    @law("Decoding begins with bos_id, as training does.", "source")
+    def start(self) -> Fault | None:
+        first = self.model.asked[0][1].flatten().tolist()
+        if first == [BOS]:
+            return None
+        meaning = {
+            TARGET_END: ", which is eos_id",
+            0: ", which is often padding",
+            SOURCE[0, -1].item(): ", the source's last token",
+        }
+        told = meaning.get(first[0], "") if len(first) == 1 else ""
+        return Fault(OTHER_START, f"bos_id is {BOS}, and the model first reads {first}{told}.")
 
+    @law("The tokens are the likeliest ones, up to the end token.", "start")
+    def ends(self) -> Fault | None:
+        return compared(self.ids, MISTAKES, MOST, TARGET_END, [BOS])
 
-def begins(learner: Translate) -> Fault | None:
-    """Check that the first target that the model reads is bos_id alone."""
-    first = learner.model.asked[0][1].flatten().tolist()
-    if first == [BOS]:
-        return None
-    meaning = {
-        TARGET_END: ", which is eos_id",
-        0: ", which is often padding",
-        SOURCE[0, -1].item(): ", the source's last token",
-    }
-    told = meaning.get(first[0], "") if len(first) == 1 else ""
-    return Fault(OTHER_START, f"bos_id is {BOS}, and the model first reads {first}{told}.")
+    @law("At most max_new_tokens tokens are written.", "ends")
+    def limit(self) -> Fault | None:
+        return compared(self.written(3, -1), LIMITS, 3, -1, [BOS])
 
+    @law("The model is asked in evaluation mode.", optional=True)
+    def mode(self) -> Fault | None:
+        told = f"In {sum(self.model.trained)} of {len(self.model.trained)} calls model.training is True."
+        return Fault(DROPPING, told) if any(self.model.trained) else None
 
-def target_ends(learner: Translate) -> Fault | None:
-    """Check that it writes the greedy tokens up to the end token."""
-    return compared(learner.ids, lambda how: greedy(MOST, TARGET_END, how, [BOS]), MISTAKES)
-
-
-def target_limited(learner: Translate) -> Fault | None:
-    """Check that it writes no more than it may."""
-    return compared(learner.written(3, -1), lambda how: greedy(3, -1, how, [BOS]), LIMITS)
-
-
-DROPPING = Mistake(
-    "dropout is active in evaluation",
-    "The model is asked in training mode, so parts of it are missing at every token.",
-    "Which mode must a model be in while it writes?",
-)
-STAYS = Mistake(
-    "the model stays in evaluation mode",
-    "A model that came in training mode is given back in evaluation mode, and trains without dropout from then on.",
-    "In which mode did the model come, and in which does it go?",
-)
-
-
-def evaluating(learner: Translate) -> Fault | None:
-    """Check that a model in training mode is asked in evaluation mode."""
-    told = f"In {sum(learner.model.trained)} of {len(learner.model.trained)} calls model.training is True."
-    return Fault(DROPPING, told) if any(learner.model.trained) else None
-
-
-def restored(learner: Translate) -> Fault | None:
-    """Check that the model has the mode in which it came."""
-    told = "It came with model.training True and goes with False."
-    return None if learner.model.training else Fault(STAYS, told)
-
-
-TRANSLATE = Subject(
-    Translate,
-    (
-        Property("source", "The model reads the source.", reads_source),
-        Property("start", "Decoding begins with bos_id, as training does.", begins, ("source",)),
-        Property("ends", "The tokens are the likeliest ones, up to the end token.", target_ends, ("start",)),
-        Property("limit", "At most max_new_tokens tokens are written.", target_limited, ("ends",)),
-        Property("mode", "The model is asked in evaluation mode.", evaluating, optional=True),
-        Property("restored", "The model goes in the mode in which it came.", restored, optional=True),
-    ),
-)
+    @law("The model goes in the mode in which it came.", optional=True)
+    def restored(self) -> Fault | None:
+        told = "It came with model.training True and goes with False."
+        return None if self.model.training else Fault(LEFT_EVALUATING, told)

@@ -16,9 +16,9 @@ from glassformer.nn.attention import attention_weights
 from glassformer.nn.mask import Mask
 from glassformer.proof.check.attention import WEIGHTS
 from glassformer.proof.check.calling import (
-    EQUATION,
     UNKNOWN,
     Choice,
+    Computed,
     Reading,
     accepts,
     aspect,
@@ -31,17 +31,8 @@ from glassformer.proof.check.calling import (
     scramble,
 )
 from glassformer.proof.check.file import HOME
-from glassformer.proof.check.measures import RESTORED, SWAPPED, B, Measured, T
-from glassformer.proof.check.property import (
-    CrashError,
-    Fault,
-    Mistake,
-    NotTestedError,
-    Property,
-    Subject,
-    ask,
-    crash_of,
-)
+from glassformer.proof.check.measures import SWAPPED, B, Measured, T
+from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTestedError, Subject, ask, crash_of, law
 
 # --- a head programmed by hand
 
@@ -85,60 +76,44 @@ class Reversing:
         self.function = function
         self.weights = reversal(function, 8)
 
+    @law("q and k are [n, K].")
+    def form(self) -> Fault | None:
+        if not isinstance(self.weights, str):
+            return None
+        other = next((n for n in (2, 3, 4, 5, 6, 7, 10, 16, 32) if isinstance(reversal(self.function, n), Tensor)), 0)
+        return Fault(ONE_LENGTH if other else UNKNOWN, f"For n = 8: {self.weights}")
 
-def pairs(learner: Reversing) -> Fault | None:
-    """Check the result's form."""
-    if not isinstance(learner.weights, str):
+    @law("Position i reads position n-1-i most.", "form")
+    def reads(self) -> Fault | None:
+        assert isinstance(self.weights, Tensor)
+        found, wanted = self.weights.argmax(1), torch.arange(7, -1, -1)
+        told = f"The largest weights are at {found.tolist()} and must be at {wanted.tolist()}."
+        if torch.equal(found, wanted):
+            return None
+        if torch.equal(found, torch.arange(8)):
+            return Fault(COPIES, told)
+        beside = any(torch.equal(found, (wanted + step) % 8) for step in (1, -1))
+        return Fault(NEIGHBOUR if beside else UNKNOWN, told)
+
+    @law("With a weight of at least 0.99.", "reads")
+    def sharp(self) -> Fault | None:
+        assert isinstance(self.weights, Tensor)
+        least = self.weights.flip(1).diagonal().min().item()
+        return Fault(SOFT, f"For n = 8 a right key gets {least:.2f}.") if not least >= 0.99 else None
+
+    @law("It works for n from 2 to 32.", "sharp")
+    def lengths(self) -> Fault | None:
+        for n in (2, 3, 5, 16, 31, 32):
+            try:
+                weights = reversal(self.function, n)
+            except CrashError as crash:
+                return Fault(ONE_LENGTH, f"For n = {n}: {crash_of(crash)}")
+            if isinstance(weights, str):
+                return Fault(ONE_LENGTH, f"For n = {n}: {weights}")
+            least = weights.flip(1).diagonal().min().item()
+            if not least >= 0.99:
+                return Fault(ONE_LENGTH if least < 0.5 else SOFT, f"For n = {n} a right key gets {least:.2f}.")
         return None
-    other = next((n for n in (2, 3, 4, 5, 6, 7, 10, 16, 32) if isinstance(reversal(learner.function, n), Tensor)), 0)
-    return Fault(ONE_LENGTH if other else UNKNOWN, f"For n = 8: {learner.weights}")
-
-
-def reads(learner: Reversing) -> Fault | None:
-    """Check which position has the largest weight."""
-    assert isinstance(learner.weights, Tensor)
-    found = learner.weights.argmax(1)
-    wanted = torch.arange(7, -1, -1)
-    told = f"The largest weights are at {found.tolist()} and must be at {wanted.tolist()}."
-    if torch.equal(found, wanted):
-        return None
-    if torch.equal(found, torch.arange(8)):
-        return Fault(COPIES, told)
-    beside = any(torch.equal(found, (wanted + step) % 8) for step in (1, -1))
-    return Fault(NEIGHBOUR if beside else UNKNOWN, told)
-
-
-def sharp(learner: Reversing) -> Fault | None:
-    """Check the size of the weights."""
-    assert isinstance(learner.weights, Tensor)
-    least = learner.weights.flip(1).diagonal().min().item()
-    return Fault(SOFT, f"For n = 8 a right key gets {least:.2f}.") if not least >= 0.99 else None
-
-
-def every_length(learner: Reversing) -> Fault | None:
-    """Check the lengths 2 to 32."""
-    for n in (2, 3, 5, 16, 31, 32):
-        try:
-            weights = reversal(learner.function, n)
-        except CrashError as crash:
-            return Fault(ONE_LENGTH, f"For n = {n}: {crash_of(crash)}")
-        if isinstance(weights, str):
-            return Fault(ONE_LENGTH, f"For n = {n}: {weights}")
-        least = weights.flip(1).diagonal().min().item()
-        if not least >= 0.99:
-            return Fault(ONE_LENGTH if least < 0.5 else SOFT, f"For n = {n} a right key gets {least:.2f}.")
-    return None
-
-
-REVERSING_HEAD = Subject(
-    Reversing,
-    (
-        Property("form", "q and k are [n, K].", pairs),
-        Property("reads", "Position i reads position n-1-i most.", reads, ("form",)),
-        Property("sharp", "With a weight of at least 0.99.", sharp, ("reads",)),
-        Property("lengths", "It works for n from 2 to 32.", every_length, ("sharp",)),
-    ),
-)
 
 
 # --- maps and scores of heads
@@ -240,71 +215,54 @@ class Looked(nn.Module):
 class Maps(Measured):
     """The learner's `attention_maps`."""
 
+    laws = "maps evaluation graph restored"
+    given = IDS
+
     def __init__(self, function: Callable[..., Any]) -> None:
         self.kind = double_of(own_attention(function))
-        self.x = IDS.clone()
-
-        def call(model: nn.Module, ids: Tensor) -> Any:
-            return called(function, {"model": model, "ids": ids})
-
-        super().__init__(call)
-        self.model = Looked(self.kind).eval()
+        self.call = lambda model, ids: called(function, {"model": model, "ids": ids})
+        model = Looked(self.kind).eval()
         with torch.no_grad():
-            self.model(IDS)
-        self.right = [each.weights.clone() for each in self.model.attentions()]
-        for each in self.model.attentions():
+            model(IDS)
+        self.right = [each.weights.clone() for each in model.attentions()]
+        for each in model.attentions():
             each.weights = None
-        self.found = call(self.model, IDS.clone())
+        self.found = self.call(model, IDS.clone())
 
-    def mode(self, training: bool) -> bool:
-        """Return the mode of a model after the call, if it came in this mode."""
-        model = Looked(self.kind).train(training)
-        self.call(model, IDS.clone())
-        return model.training
+    def fresh(self) -> nn.Module:
+        """Return a model that it can be called with."""
+        return Looked(self.kind)
 
+    @law("There is one map [B, H, T, S] a layer, in order.")
+    def maps(self) -> Fault | None:
+        found, right = self.found, self.right
+        if not isinstance(found, list | tuple) or not all(isinstance(each, Tensor) for each in found):  # pyright: ignore[reportUnknownVariableType]
+            return Fault(UNKNOWN, f"It returns {type(found).__name__} and must return a list of tensors.")
+        maps: Sequence[Tensor] = [*found]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        told = f"The model has {LAYERS} layers; the list holds {[tuple(each.shape) for each in maps]}."
+        if len(maps) != LAYERS:
+            return Fault(ONE_LAYER if len(maps) == 1 else UNKNOWN, told)
+        if all(each.ndim == 3 for each in maps) and maps[0].shape[-2:] == right[0].shape[-2:]:
+            return Fault(AVERAGED, told)
+        if all(distance(each, maps[0]) == 0 for each in maps[1:]):
+            return Fault(SAME_MAP, "All three are equal.")
+        if all(distance(one, other) < 1e-9 for one, other in zip(maps, right[::-1], strict=True)):
+            return Fault(OTHER_LAYERS, "The first map is that of the last layer.")
+        gap = max(distance(one, other) for one, other in zip(maps, right, strict=True))
+        return Fault(WEIGHTS, f"They differ from the weights that the model used by {gap:.2g}.") if gap > 1e-9 else None
 
-def every_layer(learner: Maps) -> Fault | None:
-    """Check number, order and shape of the maps."""
-    found, right = learner.found, learner.right
-    if not isinstance(found, list | tuple) or not all(isinstance(each, Tensor) for each in found):  # pyright: ignore[reportUnknownVariableType]
-        return Fault(UNKNOWN, f"It returns {type(found).__name__} and must return a list of tensors.")
-    maps: Sequence[Tensor] = [*found]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    told = f"The model has {LAYERS} layers; the list holds {[tuple(each.shape) for each in maps]}."
-    if len(maps) != LAYERS:
-        return Fault(ONE_LAYER if len(maps) == 1 else UNKNOWN, told)
-    if all(each.ndim == 3 for each in maps) and maps[0].shape[-2:] == right[0].shape[-2:]:
-        return Fault(AVERAGED, told)
-    if all(distance(each, maps[0]) == 0 for each in maps[1:]):
-        return Fault(SAME_MAP, "All three are equal.")
-    if all(distance(one, other) < 1e-9 for one, other in zip(maps, right[::-1], strict=True)):
-        return Fault(OTHER_LAYERS, "The first map is that of the last layer.")
-    gap = max(distance(one, other) for one, other in zip(maps, right, strict=True))
-    return Fault(WEIGHTS, f"They differ from the weights that the model used by {gap:.2g}.") if gap > 1e-9 else None
+    @law("The weights are those of evaluation mode.", "maps")
+    def evaluation(self) -> Fault | None:
+        torch.manual_seed(0)
+        maps = self.call(Looked(self.kind).train(), IDS.clone())
+        gap = max(distance(each.sum(-1), torch.ones_like(each.sum(-1))) for each in maps)
+        return Fault(DROPPED, f"A row of weights differs from a sum of 1 by {gap:.2g}.") if gap > 1e-9 else None
 
+    @law("The maps hold no graph.", "maps")
+    def graph(self) -> Fault | None:
+        holds = any(each.requires_grad for each in self.found)
+        return Fault(HOLDS_GRAPH, "A map requires a gradient.") if holds else None
 
-def undropped(learner: Maps) -> Fault | None:
-    """Check that a model in training mode is looked at in evaluation mode."""
-    torch.manual_seed(0)
-    maps = learner.call(Looked(learner.kind).train(), IDS.clone())
-    gap = max(distance(each.sum(-1), torch.ones_like(each.sum(-1))) for each in maps)
-    return Fault(DROPPED, f"A row of weights differs from a sum of 1 by {gap:.2g}.") if gap > 1e-9 else None
-
-
-def no_graph(learner: Maps) -> Fault | None:
-    """Check that the maps hold no graph."""
-    holds = any(each.requires_grad for each in learner.found)
-    return Fault(HOLDS_GRAPH, "A map requires a gradient.") if holds else None
-
-
-ATTENTION_MAPS = Subject(
-    Maps,
-    (
-        Property("maps", "There is one map [B, H, T, S] a layer, in order.", every_layer),
-        Property("evaluation", "The weights are those of evaluation mode.", undropped, ("maps",)),
-        Property("graph", "The maps hold no graph.", no_graph, ("maps",)),
-        RESTORED,
-    ),
-)
 
 NO_CHANCE = Mistake(
     "chance is not subtracted",
@@ -349,29 +307,22 @@ def scores(way: str) -> Tensor:
         picked = HEAD_WEIGHTS[..., KEYS[rows], rows]
     mean = picked.mean((0, 2))
     chance = 1 / T
-    return {"no chance": mean, "below one": mean - chance, "bare hits": mean}.get(way, (mean - chance) / (1 - chance))
+    return {"no chance": mean, "below one": mean - chance}.get(way, (mean - chance) / (1 - chance))
 
 
-class HeadScore:
-    """The learner's `head_score`."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.seen = called(function, {"weights": HEAD_WEIGHTS.clone(), "keys": KEYS.clone()})
-        self.wanted = scores("right")
-        ways = [
-            Choice("right"),
-            Choice("no chance", "the mean weight", NO_CHANCE),
-            Choice("below one", "the mean weight less chance", BELOW_ONE),
-            Choice("minus one", "-1 as an index", MINUS_ONE),
-            Choice("hits", "the share of hits", HITS),
-            Choice("exchanged", "queries and keys exchanged", SWAPPED),
-        ]
-        self.reading = read(self.seen, {"way": ways}, scores, 1e-6) if isinstance(self.seen, Tensor) else None
-
-
+SCORES = [
+    Choice("right"),
+    Choice("no chance", "the mean weight", NO_CHANCE),
+    Choice("below one", "the mean weight less chance", BELOW_ONE),
+    Choice("minus one", "-1 as an index", MINUS_ONE),
+    Choice("hits", "the share of hits", HITS),
+    Choice("exchanged", "queries and keys exchanged", SWAPPED),
+]
 HEAD_SCORE = Subject(
-    HeadScore,
-    (EQUATION, Property("score", "1 for always, 0 for even weights.", aspect("way"), ("equation",))),
+    lambda function: Computed(
+        called(function, {"weights": HEAD_WEIGHTS.clone(), "keys": KEYS.clone()}), {"way": SCORES}, scores
+    ),
+    (Computed.equation, aspect("way", "1 for always, 0 for even weights.", name="score")),
 )
 
 
@@ -459,8 +410,8 @@ class Silencing:
         self.function = function
         self.model = scramble(Talking(own_attention(function) or Joining))
         self.reading: Reading | None = None
-        self.context = self.asked(copy.deepcopy(self.model))
-        if not self.is_context:
+        self.given = self.asked(copy.deepcopy(self.model))
+        if not (hasattr(self.given, "__enter__") and hasattr(self.given, "__exit__")):
             return
         used = copy.deepcopy(self.model)
         context = self.asked(used)
@@ -469,11 +420,6 @@ class Silencing:
         ask(context.__exit__, None, None, None)
         self.after = gives(used)
         self.reading = read(self.seen, {"way": [each for each, _ in LOST]}, self.without)
-
-    @property
-    def is_context(self) -> bool:
-        """Whether the result can stand behind `with`."""
-        return hasattr(self.context, "__enter__") and hasattr(self.context, "__exit__")
 
     def asked(self, model: nn.Module) -> Any:
         """Return what the learner's function gives for a model."""
@@ -492,46 +438,34 @@ class Silencing:
                 last[-1].weight[:, head * each : (head + 1) * each] = 0
         return gives(model)
 
+    @law("It can stand behind `with`.")
+    def context(self) -> Fault | None:
+        told = f"It returns {type(self.given).__name__}."
+        return None if hasattr(self, "after") else Fault(NO_CONTEXT, told)
+
+    @law("A head's part of the output is lost, and nothing else.", "context")
+    def equation(self) -> Fault | None:
+        gap = distance(self.seen, gives(self.model))
+        told = f"Inside the context the output differs by {gap:.2g}, as no head of the model explains."
+        return None if self.reading is not None else Fault(UNKNOWN, told)
+
+    silent = aspect("way", "This head of this layer is silent, and no other.", name="silent")
+
+    @law("Afterwards, also after an error, the model is as before.", "context")
+    def restored(self) -> Fault | None:
+        before = gives(self.model)
+        gap = distance(self.after, before)
+        if gap > 1e-12:
+            return Fault(STAYS_SILENT, f"After the context, the output differs by {gap:.2g} from that before.")
+        used = copy.deepcopy(self.model)
+        with suppress(ZeroDivisionError), self.asked(used):
+            raise ZeroDivisionError
+        gap = distance(gives(used), before)
+        told = f"After an error inside the context, the output differs by {gap:.2g} from that before."
+        return Fault(STAYS_SILENT, told) if gap > 1e-12 else None
+
 
 def gives(model: nn.Module) -> Tensor:
     """Return a model's output."""
     with torch.no_grad():
         return ask(model, IDS)
-
-
-def context(learner: Silencing) -> Fault | None:
-    """Check that the result is a context manager."""
-    told = f"It returns {type(learner.context).__name__}."
-    return None if learner.is_context else Fault(NO_CONTEXT, told)
-
-
-def known_loss(learner: Silencing) -> Fault | None:
-    """Check that the output inside was understood."""
-    gap = distance(learner.seen, gives(learner.model))
-    told = f"Inside the context the output differs by {gap:.2g}, as no head of the model explains."
-    return None if learner.reading is not None else Fault(UNKNOWN, told)
-
-
-def restored_after(learner: Silencing) -> Fault | None:
-    """Check that the model is as before, after a quiet end and after an error."""
-    before = gives(learner.model)
-    gap = distance(learner.after, before)
-    if gap > 1e-12:
-        return Fault(STAYS_SILENT, f"After the context, the output differs by {gap:.2g} from that before.")
-    used = copy.deepcopy(learner.model)
-    with suppress(ZeroDivisionError), learner.asked(used):
-        raise ZeroDivisionError
-    gap = distance(gives(used), before)
-    told = f"After an error inside the context, the output differs by {gap:.2g} from that before."
-    return Fault(STAYS_SILENT, told) if gap > 1e-12 else None
-
-
-ABLATED = Subject(
-    Silencing,
-    (
-        Property("context", "It can stand behind `with`.", context),
-        Property("equation", "A head's part of the output is lost, and nothing else.", known_loss, ("context",)),
-        Property("silent", "This head of this layer is silent, and no other.", aspect("way"), ("equation",)),
-        Property("restored", "Afterwards, also after an error, the model is as before.", restored_after, ("context",)),
-    ),
-)

@@ -5,25 +5,26 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import torch
 
 from glassformer.base.shapes import Tensor
 from glassformer.nn.mask import Mask
-from glassformer.proof.check.calling import EQUATION, Choice, Reading, accepts, aspect, read
+from glassformer.proof.check.calling import Choice, Reading, accepts, aspect, form, read
 from glassformer.proof.check.labels import Answered
 from glassformer.proof.check.property import (
     CrashError,
     Fault,
     Mistake,
     NotTestedError,
-    Property,
+    Probe,
     SignatureError,
     Subject,
     ask,
     crash_of,
+    law,
 )
 
 T = 6
@@ -36,39 +37,6 @@ Masking = Callable[[Tensor, Tensor, Callable[[Tensor], Tensor]], Tensor]
 """Turns scores, a boolean mask and the normalisation into weights."""
 
 UNREAD = "the computation was not recognised; see `equation`"
-
-
-class Attending(ABC):
-    """A learner's code that attends, seen as the output of its attention weights for fixed inputs."""
-
-    takes_mask = True
-    reading: Reading | None
-    """What it computes without a mask."""
-
-    @abstractmethod
-    def answer(self, mask: Tensor | None) -> Tensor:
-        """Return the output under a boolean mask [T, T] or [B, 1, 1, T]; queries are at axis -2."""
-
-    @abstractmethod
-    def predicted(self, mask: Tensor, masking: Masking) -> Tensor:
-        """Return the output that the reading predicts for this way of masking."""
-
-    @abstractmethod
-    def leak(self, level: float) -> float:
-        """Return the weight on hidden keys of a query whose allowed key scores -level and whose hidden keys +level."""
-
-    @abstractmethod
-    def slopes(self, mask: Tensor) -> list[Tensor]:
-        """Return the gradient of the sum of squares of the answer with respect to the inputs."""
-
-    def influence(self, mask: Tensor) -> Tensor:
-        """Return [T, T], True where key s changes query t under the mask."""
-        del mask
-        raise NotTestedError(UNREAD)
-
-    @abstractmethod
-    def in_half(self, mask: Tensor) -> Tensor:
-        """Return the answer in float16."""
 
 
 HIDING = ("110100", "011010", "101001", "110010", "001101", "010110")
@@ -164,148 +132,166 @@ INF = float("-inf")
 RIGHT: Masking = lambda s, m, normal: normal(filled(s, m, INF))  # noqa: E731
 
 
-def way(masking: Masking, words: str, mistake: Mistake | None) -> Choice:
-    """Return a choice whose value is a way to mask."""
-    return Choice(masking, words, mistake)
-
-
-def too_small(fill: float) -> Choice:
-    """Return the choice that replaces hidden scores by a number of the size of a score."""
-    return way(lambda s, m, normal: normal(filled(s, m, fill)), f"hidden scores at {fill:g}", SMALL)
-
-
-MASKINGS: list[Choice] = [
-    way(RIGHT, "the mask as documented", None),
-    way(lambda s, m, normal: normal(filled(s, ~m, INF)), "True as 'hide'", INVERTED),
-    way(lambda s, m, normal: normal(s), "no mask", IGNORED),
-    way(lambda s, m, normal: normal(s + m), "the mask added to the scores", ADDED),
-    way(lambda s, m, normal: normal(s - m.to(s.dtype)), "the mask's negation added to the scores", ADDED),
-    way(lambda s, m, normal: normal(filled(s, m, 0.0)), "hidden scores at 0", ZEROED),
-    way(lambda s, m, normal: normal(filled(s, ~m, 0.0)), "allowed scores at 0", INVERTED),
-    way(lambda s, m, normal: normal(s) * m, "weights times the mask", LATE),
-    way(lambda s, m, normal: normal(s) * ~m, "weights times the mask's negation", INVERTED),
-    way(lambda s, m, normal: normal(filled(s, m.mT, INF)), "the mask transposed", TRANSPOSED),
-    way(lambda s, m, normal: normal(filled(s, ~m.mT, INF)), "the mask transposed and inverted", INVERTED),
-    *map(too_small, (-1.0, -10.0)),
-    way(lambda s, m, normal: normal(s - 10.0 * ~m), "-10 added to hidden scores", SMALL),
+WAYS: list[tuple[Masking, str, Mistake | None]] = [
+    (RIGHT, "the mask as documented", None),
+    (lambda s, m, normal: normal(filled(s, ~m, INF)), "True as 'hide'", INVERTED),
+    (lambda s, m, normal: normal(s), "no mask", IGNORED),
+    (lambda s, m, normal: normal(s + m), "the mask added to the scores", ADDED),
+    (lambda s, m, normal: normal(s - m.to(s.dtype)), "the mask's negation added to the scores", ADDED),
+    (lambda s, m, normal: normal(filled(s, m, 0.0)), "hidden scores at 0", ZEROED),
+    (lambda s, m, normal: normal(filled(s, ~m, 0.0)), "allowed scores at 0", INVERTED),
+    (lambda s, m, normal: normal(s) * m, "weights times the mask", LATE),
+    (lambda s, m, normal: normal(s) * ~m, "weights times the mask's negation", INVERTED),
+    (lambda s, m, normal: normal(filled(s, m.mT, INF)), "the mask transposed", TRANSPOSED),
+    (lambda s, m, normal: normal(filled(s, ~m.mT, INF)), "the mask transposed and inverted", INVERTED),
+    (lambda s, m, normal: normal(filled(s, m, -1.0)), "hidden scores at -1", SMALL),
+    (lambda s, m, normal: normal(filled(s, m, -10.0)), "hidden scores at -10", SMALL),
+    (lambda s, m, normal: normal(s - 10.0 * ~m), "-10 added to hidden scores", SMALL),
 ]
+MASKINGS = [Choice(*each) for each in WAYS]
 """Ways to mask, which `mixed` applies."""
-
-
-def needs_mask(learner: Attending) -> None:
-    """Raise `NotTestedError` for code that takes no mask."""
-    if not learner.takes_mask:
-        raise NotTestedError("it takes no mask")
-
-
-def polarity(learner: Attending) -> Fault | None:
-    """Check that True means "may be read", for a mask [T, S]."""
-    try:
-        if learner.reading is None:
-            return by_influence(learner)
-        seen = learner.answer(MASK)
-    except CrashError as crash:
-        return Fault(FAILS, f"With a mask of shape [{T}, {T}]: {crash_of(crash)}")
-    if seen.isnan().any():
-        return Fault(NOT_A_NUMBER, f"{int(seen.isnan().sum())} of {seen.numel()} numbers are NaN.")
-    found = read(seen, {"masking": MASKINGS}, partial(learner.predicted, MASK))
-    return Fault(UNCLEAR, "No known way of masking gives these numbers.") if found is None else found.fault("masking")
-
-
-def by_influence(learner: Attending) -> Fault | None:
-    """Check the same for code without a reading, by which keys change which queries."""
-    moves = learner.influence(MASK)
-    patterns = {INVERTED: ~MASK, IGNORED: torch.ones_like(MASK), TRANSPOSED: MASK.mT}
-    own = torch.eye(T, dtype=torch.bool)  # a query changes its own output even if it may not read its own key
-    if torch.equal(moves | own, MASK | own):
-        return None
-    wrong = (moves & ~MASK & ~own).sum()
-    for mistake, pattern in patterns.items():
-        if torch.equal(moves | own, pattern | own):
-            return Fault(mistake, f"{int(wrong)} hidden keys move a query that must not read them.")
-    return Fault(UNCLEAR, f"{int(wrong)} hidden keys move a query that must not read them.")
-
-
-def fill(learner: Attending) -> Fault | None:
-    """Check that a hidden key stays hidden however low the allowed scores are."""
-    for level in LEVELS:
-        weight = learner.leak(float(level))
-        if not weight < 1e-3:
-            said = f"Where the allowed key scores {-level:,}, hidden keys get a weight of {weight:.2g} instead of 0."
-            return Fault(SMALL, said)
-    return None
-
-
-def padding(learner: Attending) -> Fault | None:
-    """Check that a mask [B, 1, 1, S] hides each row's own padding."""
-    if learner.reading is None:
-        raise NotTestedError(UNREAD)
-    try:
-        seen = learner.answer(PADDING)
-    except CrashError as crash:
-        return Fault(NO_BROADCAST, crash_of(crash))
-    expected = learner.predicted(PADDING, RIGHT)
-    gap = (seen - expected).abs().max().item() if seen.shape == expected.shape else float("nan")
-    return None if gap < 1e-7 else Fault(NO_BROADCAST, f"With such a mask your output is {gap:.2g} off.")
-
-
-def empty_row(learner: Attending) -> Fault | None:
-    """Check that a query that may read nothing gets zeros."""
-    row = learner.answer(EMPTY).select(-2, 0)
-    if row.isnan().any():
-        return Fault(ROW_NAN, f"{int(row.isnan().sum())} of {row.numel()} numbers of that query are NaN.")
-    if learner.reading is None:
-        raise NotTestedError(UNREAD)
-    largest = row.abs().max().item()
-    return None if largest < 1e-7 else Fault(ROW_READS, f"It gets up to {largest:.2g} instead of 0.")
-
-
-def empty_slope(learner: Attending) -> Fault | None:
-    """Check that the gradient is finite if a query may read nothing."""
-    slopes = learner.slopes(EMPTY)
-    broken = sum(int((~each.isfinite()).sum()) for each in slopes)
-    total = sum(each.numel() for each in slopes)
-    return Fault(SLOPE_NAN, f"{broken} of {total} numbers of the gradient are not finite.") if broken else None
-
-
-def half(learner: Attending) -> Fault | None:
-    """Check that the mask works in float16."""
-    try:
-        seen = learner.in_half(MASK)
-    except CrashError as crash:
-        if "overflow" in str(crash.__cause__):
-            return Fault(HALF, crash_of(crash))
-        raise NotTestedError(f"it does not run in float16: {crash_of(crash)}") from None
-    broken = int((~seen.isfinite()).sum())
-    return Fault(HALF, f"{broken} of {seen.numel()} numbers are not finite in float16.") if broken else None
-
-
-def masked(probe: Callable[[Any], Fault | None]) -> Callable[[Any], Fault | None]:
-    """Make a probe skip code that takes no mask."""
-
-    def probed(learner: Attending) -> Fault | None:
-        needs_mask(learner)
-        return probe(learner)
-
-    return probed
 
 
 BEFORE = ("repeatable", "rows", "equation", "parts", "order", "split", "softmax", "merge")
 """Properties that must hold before masks can be tested, as far as a kind of code has them."""
 
 
-def mask_properties() -> list[Property]:
-    """Return the properties of masking."""
-    table: list[tuple[str, str, Any, tuple[str, ...]]] = [
-        ("mask", "A key where the mask is False gets no weight, and the others share it.", polarity, BEFORE),
-        ("fill", "A hidden key stays hidden however low the other scores are.", fill, ("mask",)),
-        ("padding", "A mask [B, 1, 1, S] hides each row's own padding.", padding, ("mask",)),
-        ("empty-row", "A query that may read nothing gets zeros.", empty_row, ("mask",)),
-        ("empty-gradient", "The gradient is finite where a query may read nothing.", empty_slope, ("empty-row",)),
-        ("float16", "The mask works in float16.", half, ("mask",)),
-    ]
-    optional = ("empty-row", "empty-gradient")
-    return [Property(name, law, masked(probe), needs, name in optional) for name, law, probe, needs in table]
+MASKING = "mask fill padding empty-row empty-gradient float16"
+"""The laws of masking, in order."""
+
+
+def masked(probe: Probe) -> Probe:
+    """Make a probe skip code that takes no mask."""
+
+    @wraps(probe)
+    def probed(learner: Attending) -> Fault | None:
+        learner.needs_mask()
+        return probe(learner)
+
+    return probed
+
+
+class Attending(ABC):
+    """A learner's code that attends, seen as the output of its attention weights for fixed inputs."""
+
+    takes_mask = True
+    reading: Reading | None
+    """What it computes without a mask."""
+
+    @abstractmethod
+    def answer(self, mask: Tensor | None) -> Tensor:
+        """Return the output under a boolean mask [T, T] or [B, 1, 1, T]; queries are at axis -2."""
+
+    @abstractmethod
+    def predicted(self, mask: Tensor, masking: Masking) -> Tensor:
+        """Return the output that the reading predicts for this way of masking."""
+
+    @abstractmethod
+    def leak(self, level: float) -> float:
+        """Return the weight on hidden keys of a query whose allowed key scores -level and whose hidden keys +level."""
+
+    @abstractmethod
+    def slopes(self, mask: Tensor) -> list[Tensor]:
+        """Return the gradient of the sum of squares of the answer with respect to the inputs."""
+
+    def influence(self, mask: Tensor) -> Tensor:
+        """Return [T, T], True where key s changes query t under the mask."""
+        del mask
+        raise NotTestedError(UNREAD)
+
+    @abstractmethod
+    def in_half(self, mask: Tensor) -> Tensor:
+        """Return the answer in float16."""
+
+    def needs_mask(self) -> None:
+        """Raise `NotTestedError` for code that takes no mask."""
+        if not self.takes_mask:
+            raise NotTestedError("it takes no mask")
+
+    def polarity(self) -> Fault | None:
+        """Check that True means "may be read", for a mask [T, S]."""
+        try:
+            if self.reading is None:
+                return self.by_influence()
+            seen = self.answer(MASK)
+        except CrashError as crash:
+            return Fault(FAILS, f"With a mask of shape [{T}, {T}]: {crash_of(crash)}")
+        if seen.isnan().any():
+            return Fault(NOT_A_NUMBER, f"{int(seen.isnan().sum())} of {seen.numel()} numbers are NaN.")
+        found = read(seen, {"masking": MASKINGS}, partial(self.predicted, MASK))
+        return found.fault("masking") if found else Fault(UNCLEAR, "No known way of masking gives these numbers.")
+
+    def by_influence(self) -> Fault | None:
+        """Check the same for code without a reading, by which keys change which queries."""
+        own = torch.eye(T, dtype=torch.bool)  # a query changes its own output even if it may not read its own key
+        moves = self.influence(MASK) | own
+        if torch.equal(moves, MASK | own):
+            return None
+        patterns = {INVERTED: ~MASK, IGNORED: torch.ones_like(MASK), TRANSPOSED: MASK.mT}
+        fitting = (mistake for mistake, pattern in patterns.items() if torch.equal(moves, pattern | own))
+        wrong = int((moves & ~MASK & ~own).sum())
+        return Fault(next(fitting, UNCLEAR), f"{wrong} hidden keys move a query that must not read them.")
+
+    @law("A key where the mask is False gets no weight, and the others share it.", *BEFORE, name="mask")
+    @masked
+    def hides(self) -> Fault | None:
+        return self.polarity()
+
+    @law("A hidden key stays hidden however low the other scores are.", "mask")
+    @masked
+    def fill(self) -> Fault | None:
+        for level in LEVELS:
+            weight = self.leak(float(level))
+            if not weight < 1e-3:
+                said = (
+                    f"Where the allowed key scores {-level:,}, hidden keys get a weight of {weight:.2g} instead of 0."
+                )
+                return Fault(SMALL, said)
+        return None
+
+    @law("A mask [B, 1, 1, S] hides each row's own padding.", "mask")
+    @masked
+    def padding(self) -> Fault | None:
+        if self.reading is None:
+            raise NotTestedError(UNREAD)
+        try:
+            seen = self.answer(PADDING)
+        except CrashError as crash:
+            return Fault(NO_BROADCAST, crash_of(crash))
+        expected = self.predicted(PADDING, RIGHT)
+        gap = (seen - expected).abs().max().item() if seen.shape == expected.shape else float("nan")
+        return None if gap < 1e-7 else Fault(NO_BROADCAST, f"With such a mask your output is {gap:.2g} off.")
+
+    @law("A query that may read nothing gets zeros.", "mask", optional=True)
+    @masked
+    def empty_row(self) -> Fault | None:
+        row = self.answer(EMPTY).select(-2, 0)
+        if row.isnan().any():
+            return Fault(ROW_NAN, f"{int(row.isnan().sum())} of {row.numel()} numbers of that query are NaN.")
+        if self.reading is None:
+            raise NotTestedError(UNREAD)
+        largest = row.abs().max().item()
+        return None if largest < 1e-7 else Fault(ROW_READS, f"It gets up to {largest:.2g} instead of 0.")
+
+    @law("The gradient is finite where a query may read nothing.", "empty-row", optional=True)
+    @masked
+    def empty_gradient(self) -> Fault | None:
+        slopes = torch.cat([each.flatten() for each in self.slopes(EMPTY)])
+        broken = int((~slopes.isfinite()).sum())
+        told = f"{broken} of {slopes.numel()} numbers of the gradient are not finite."
+        return Fault(SLOPE_NAN, told) if broken else None
+
+    @law("The mask works in float16.", "mask")
+    @masked
+    def float16(self) -> Fault | None:
+        try:
+            seen = self.in_half(MASK)
+        except CrashError as crash:
+            if "overflow" in str(crash.__cause__):
+                return Fault(HALF, crash_of(crash))
+            raise NotTestedError(f"it does not run in float16: {crash_of(crash)}") from None
+        broken = int((~seen.isfinite()).sum())
+        return Fault(HALF, f"{broken} of {seen.numel()} numbers are not finite in float16.") if broken else None
 
 
 # --- functions that make masks and positions: causal, padding, packed documents
@@ -367,24 +353,42 @@ OTHER_MASK = Mistake(
 
 
 class Made:
-    """A mask made by a learner's function."""
+    """A mask of a documented shape, apart from axes of size 1, made by a learner's function."""
 
     def __init__(
         self, function: Callable[..., Any], inputs: Sequence[Any], shape: tuple[int, ...], ways: list[Choice]
     ) -> None:
         if not accepts(function, *["x"] * len(inputs)):
             raise SignatureError(f"{inspect.signature(function)}")
-        self.made = ask(function, *inputs)
-        self.shape = shape
+        self.made, self.wanted = ask(function, *inputs), shape
         self.reading: Reading | None = None
-        if fits(self):
+        if isinstance(self.made, Tensor) and self.made.squeeze().shape == shape:
             self.truth = truth(self.made).reshape(shape)
-            self.reading = read(self.truth, {"mask": ways}, itself)
+            self.reading = read(self.truth, {"mask": ways}, self.itself)
+
+    @staticmethod
+    def itself(mask: Tensor) -> Tensor:
+        """Return the mask: a choice of mask predicts itself."""
+        return mask
+
+    @law("Its shape fits the scores.")
+    def shape(self) -> Fault | None:
+        told = f"It is {form(self.made)} and must be {self.wanted}, apart from axes of size 1."
+        return None if hasattr(self, "truth") else Fault(MASK_SHAPE, told)
+
+    @law("It holds True and False.", "shape")
+    def boolean(self) -> Fault | None:
+        return None if self.made.dtype == torch.bool else Fault(NUMBERS, f"It is {self.made.dtype}.")
+
+    @law("It is the documented one.", "shape")
+    def equation(self) -> Fault | None:
+        told = f"{int(self.truth.sum())} of {self.truth.numel()} entries are True."
+        return Fault(OTHER_MASK, told) if self.reading is None else None
 
 
-def itself(mask: Tensor) -> Tensor:
-    """Return the mask: a choice of mask predicts itself."""
-    return mask
+def mask_of(law: str, prepare: Callable[[Callable[..., Any]], Made]) -> Subject:
+    """Return the subject of functions that make a mask with this law."""
+    return Subject(prepare, (Made.shape, Made.boolean, Made.equation, aspect("mask", law, name="entries")))
 
 
 def truth(mask: Tensor) -> Tensor:
@@ -392,30 +396,6 @@ def truth(mask: Tensor) -> Tensor:
     if mask.dtype == torch.bool:
         return mask
     return mask > -1e4 if bool((mask < -1e3).any()) else mask != 0
-
-
-def fits(made: Made) -> bool:
-    """Whether the result is a tensor of the documented shape, apart from axes of size 1."""
-    return isinstance(made.made, Tensor) and made.made.squeeze().shape == torch.Size(made.shape)
-
-
-def shape(made: Made) -> Fault | None:
-    """Check that rows are queries and columns keys."""
-    if fits(made):
-        return None
-    got = tuple(made.made.shape) if isinstance(made.made, Tensor) else type(made.made).__name__
-    return Fault(MASK_SHAPE, f"It is {got} and must be {made.shape}, apart from axes of size 1.")
-
-
-def boolean(made: Made) -> Fault | None:
-    """Check that the mask holds True and False."""
-    return None if made.made.dtype == torch.bool else Fault(NUMBERS, f"It is {made.made.dtype}.")
-
-
-def known(made: Made) -> Fault | None:
-    """Check that the mask is the documented one or a known mistake."""
-    told = f"{int(made.truth.sum())} of {made.truth.numel()} entries are True."
-    return Fault(OTHER_MASK, told) if made.reading is None else None
 
 
 def causal_ways() -> list[Choice]:
@@ -447,23 +427,13 @@ def padding_ways() -> list[Choice]:
     ]
 
 
-def properties(law: str) -> tuple[Property, ...]:
-    """Return the properties of a mask with this law."""
-    return (
-        Property("shape", "Its shape fits the scores.", shape),
-        Property("boolean", "It holds True and False.", boolean, ("shape",)),
-        Property("equation", "It is the documented one.", known, ("shape",)),
-        Property("entries", law, aspect("mask"), ("equation",)),
-    )
-
-
-CAUSAL_MASK = Subject(
+CAUSAL_MASK = mask_of(
+    "A query may read itself and what comes before it.",
     lambda function: Made(function, (N,), (N, N), causal_ways()),
-    properties("A query may read itself and what comes before it."),
 )
-PADDING_MASK = Subject(
+PADDING_MASK = mask_of(
+    "True stands at the first `length` positions of each row.",
     lambda function: Made(function, (LENGTHS, N), (len(LENGTHS), N), padding_ways()),
-    properties("True stands at the first `length` positions of each row."),
 )
 
 
@@ -532,6 +502,15 @@ class Positions(Answered):
 
         super().__init__(asked, (KEEP,), {"count": COUNTS}, counted)
 
+    count = aspect("count", "A token's position is the number of real tokens before it.")
+
+    @law("Padding has a position that a table holds.", "count")
+    def in_table(self) -> Fault | None:
+        low, high = int(self.whole.min()), int(self.whole.max())
+        if low >= 0 and high < KEEP.shape[1]:
+            return None
+        return Fault(NEGATIVE, f"For rows of {KEEP.shape[1]} they go from {low} to {high}.")
+
 
 COUNTS = [
     Choice("tokens"),
@@ -552,14 +531,6 @@ def counted(count: str) -> Tensor:
         "padding": (~KEEP).cumsum(1),
     }[count]
     return torch.where(KEEP, found, -1)
-
-
-def in_table(learner: Positions) -> Fault | None:
-    """Check that padding, too, has a position that exists in a table."""
-    low, high = int(learner.whole.min()), int(learner.whole.max())
-    if low >= 0 and high < KEEP.shape[1]:
-        return None
-    return Fault(NEGATIVE, f"For rows of {KEEP.shape[1]} they go from {low} to {high}.")
 
 
 def document_ways() -> list[Choice]:
@@ -584,17 +555,7 @@ def document_ways() -> list[Choice]:
     ]
 
 
-POSITION_IDS = Subject(
-    Positions,
-    (
-        EQUATION,
-        Property("count", "A token's position is the number of real tokens before it.", aspect("count"), ("equation",)),
-        Property("in-table", "Padding has a position that a table holds.", in_table, ("count",)),
-    ),
-)
-DOCUMENT_MASK = Subject(
-    lambda function: Made(
-        function, (DOCUMENTS,), (len(DOCUMENTS), DOCUMENTS.shape[1], DOCUMENTS.shape[1]), document_ways()
-    ),
-    properties("In its own document, a query may read itself and what comes before it."),
+DOCUMENT_MASK = mask_of(
+    "In its own document, a query may read itself and what comes before it.",
+    lambda function: Made(function, (DOCUMENTS,), (2, 6, 6), document_ways()),
 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.calling import EQUATION, Choice, Reading, aspect, called, distance, drawn, read
-from glassformer.proof.check.property import Fault, Mistake, Property, Subject
+from glassformer.proof.check.calling import Choice, Computed, aspect, called, distance, drawn
+from glassformer.proof.check.property import Fault, Mistake, law
 from glassformer.proof.check.training import LEFT_EVALUATING, LEFT_TRAINING
 
 B, T, D = 2, 5, 3
@@ -36,28 +37,6 @@ class Model(nn.Module):
         return self.dropout(self.answer(x))
 
 
-class Measured:
-    """A learner's instrument, called with models of ours that come in evaluation mode."""
-
-    def __init__(self, call: Callable[[nn.Module, Tensor], Any]) -> None:
-        self.call = call
-        self.x = X.clone()
-
-    def mode(self, training: bool) -> bool:
-        """Return the mode of a model after the call, if it came in this mode."""
-        model = Model(lambda x: x).train(training)
-        self.call(model, self.x.clone())
-        return model.training
-
-
-def restores(learner: Measured) -> Fault | None:
-    """Check that the model has the mode in which it came."""
-    if not learner.mode(training=True):
-        return Fault(LEFT_EVALUATING, "It came with model.training True and goes with False.")
-    told = "It came with model.training False and goes with True."
-    return Fault(LEFT_TRAINING, told) if learner.mode(training=False) else None
-
-
 CHANGED = Mistake(
     "the input is changed",
     "After the call the caller's x holds other numbers.",
@@ -65,14 +44,35 @@ CHANGED = Mistake(
 )
 
 
-def leaves_input(learner: Measured) -> Fault | None:
-    """Check that the input is as before."""
-    gap = distance(learner.x, X)
-    return Fault(CHANGED, f"It differs by up to {gap:.2g}.") if gap > 0 else None
+class Measured:
+    """A learner's instrument, called with models of ours that come in evaluation mode."""
 
+    call: Callable[[nn.Module, Tensor], Any]
+    given: Tensor
+    """What it is given, in a copy that it may have changed: `x`."""
+    x: Tensor
 
-RESTORED = Property("restored", "The model goes in the mode in which it came.", restores)
-UNTOUCHED = Property("input", "The input stays as it is.", leaves_input)
+    def fresh(self) -> nn.Module:
+        """Return a model that it can be called with."""
+        return Model(lambda x: x)
+
+    def mode(self, training: bool) -> bool:
+        """Return the mode of a model after the call, if it came in this mode."""
+        model = self.fresh().train(training)
+        self.call(model, self.given.clone())
+        return model.training
+
+    @law("The model goes in the mode in which it came.")
+    def restored(self) -> Fault | None:
+        if not self.mode(training=True):
+            return Fault(LEFT_EVALUATING, "It came with model.training True and goes with False.")
+        told = "It came with model.training False and goes with True."
+        return Fault(LEFT_TRAINING, told) if self.mode(training=False) else None
+
+    @law("The input stays as it is.")
+    def input(self) -> Fault | None:
+        gap = distance(self.x, self.given)
+        return Fault(CHANGED, f"It differs by up to {gap:.2g}.") if gap > 0 else None
 
 
 # --- a set or a sequence
@@ -122,52 +122,37 @@ def gaps(way: str) -> Tensor:
     return torch.stack([gap(each) for each in SEES.values()])
 
 
-class Gap(Measured):
+GAPS = [
+    Choice("right"),
+    Choice("not back", "the output in the first order", NOT_BACK),
+    Choice("batch", "the rows reordered", OTHER_AXIS),
+    Choice("mean", "the mean of the differences", CANCEL),
+    Choice("size of the mean", "the mean of the differences", CANCEL),
+    Choice("signed", "the largest signed difference", CANCEL),
+]
+
+
+class Gap(Measured, Computed):
     """The learner's `order_gap`."""
 
+    laws = "input equation gap dropout restored"
+
     def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(lambda model, x: called(function, {"model": model, "x": x, "order": ORDER}))
-        self.x = ROWS.clone()
+        self.call = lambda model, x: called(function, {"model": model, "x": x, "order": ORDER})
+        self.given, self.x = ROWS, ROWS.clone()
         found = [self.call(Model(each).eval(), self.x) for each in SEES.values()]
-        self.seen: Any = found[0]
-        self.wanted = gaps("right")
-        self.reading: Reading | None = None
-        ways = [
-            Choice("right"),
-            Choice("not back", "the output in the first order", NOT_BACK),
-            Choice("batch", "the rows reordered", OTHER_AXIS),
-            Choice("mean", "the mean of the differences", CANCEL),
-            Choice("size of the mean", "the mean of the differences", CANCEL),
-            Choice("signed", "the largest signed difference", CANCEL),
-        ]
-        if all(isinstance(each, float | int | Tensor) for each in found):
-            self.seen = torch.tensor([float(each) for each in found], dtype=torch.float64)
-            self.reading = read(self.seen, {"way": ways}, gaps, 1e-9)
+        numbers = all(isinstance(each, float | int | Tensor) for each in found)
+        seen: Any = torch.tensor([float(each) for each in found], dtype=torch.float64) if numbers else found[0]
+        super().__init__(seen, {"way": GAPS}, gaps, 1e-9)
 
+    equation = replace(Computed.equation, needs=("input",))
+    gap = aspect("way", "0 for a set, the largest difference for a sequence.", name="gap")
 
-def steady(learner: Gap) -> Fault | None:
-    """Check that a model in training mode is measured without dropout."""
-    gap = float(learner.call(Model(SEES["a set"], drops=True).train(), ROWS.clone()))
-    told = f"A set with dropout, in training mode, gets {gap:.2g} instead of 0."
-    return Fault(WITH_DROPOUT, told) if gap > 1e-9 else None
-
-
-def rows_untouched(learner: Gap) -> Fault | None:
-    """Check that x is as before."""
-    gap = distance(learner.x, ROWS)
-    return Fault(CHANGED, f"It differs by up to {gap:.2g}.") if gap > 0 else None
-
-
-ORDER_GAP = Subject(
-    Gap,
-    (
-        Property("input", "The input stays as it is.", rows_untouched),
-        Property(EQUATION.name, EQUATION.law, EQUATION.probe, ("input",)),
-        Property("gap", "0 for a set, the largest difference for a sequence.", aspect("way"), ("equation",)),
-        Property("dropout", "A model in training mode is measured without dropout.", steady, ("gap",)),
-        RESTORED,
-    ),
-)
+    @law("A model in training mode is measured without dropout.", "gap")
+    def dropout(self) -> Fault | None:
+        gap = float(self.call(Model(SEES["a set"], drops=True).train(), ROWS.clone()))
+        told = f"A set with dropout, in training mode, gets {gap:.2g} instead of 0."
+        return Fault(WITH_DROPOUT, told) if gap > 1e-9 else None
 
 
 # --- who notices
@@ -214,46 +199,35 @@ def tables(way: str) -> Tensor:
     return torch.stack([table(truth) for _, truth in NOTICES.values()]).double()
 
 
-class Influence(Measured):
+TABLES = [
+    Choice("right"),
+    Choice("transposed", "rows and columns exchanged", SWAPPED),
+    Choice("all", "all positions moved", ALL_AT_ONCE),
+    Choice("last", "the last output alone", ONLY_LAST),
+]
+
+
+class Influence(Measured, Computed):
     """The learner's `influence`."""
 
+    laws = "input equation table dropout restored"
+
     def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(lambda model, x: called(function, {"model": model, "x": x}))
-        found = [
-            self.call(Model(each).eval(), self.x if n == 0 else X.clone())
-            for n, (each, _) in enumerate(NOTICES.values())
-        ]
-        self.seen: Any = found[0]
-        self.wanted = tables("right")
-        self.reading: Reading | None = None
-        ways = [
-            Choice("right"),
-            Choice("transposed", "rows and columns exchanged", SWAPPED),
-            Choice("all", "all positions moved", ALL_AT_ONCE),
-            Choice("last", "the last output alone", ONLY_LAST),
-        ]
-        if all(isinstance(each, Tensor) for each in found):
-            fits = all(each.shape in ((T, T), (T,)) for each in found)
-            self.seen = torch.stack([each.expand(T, T) for each in found]).double() if fits else found[0]
-            self.reading = read(self.seen, {"way": ways}, tables, 0.0) if fits else None
+        self.call = lambda model, x: called(function, {"model": model, "x": x})
+        self.given, self.x = X, X.clone()
+        inputs = [self.x, *(X.clone() for _ in range(len(NOTICES) - 1))]
+        found = [self.call(Model(each).eval(), x) for (each, _), x in zip(NOTICES.values(), inputs, strict=True)]
+        fits = all(isinstance(each, Tensor) and each.shape in ((T, T), (T,)) for each in found)
+        seen: Any = torch.stack([each.expand(T, T) for each in found]).double() if fits else found[0]
+        super().__init__(seen, {"way": TABLES}, tables, 0.0)
 
+    equation = replace(Computed.equation, needs=("input",))
+    table = aspect("way", "Entry (t, s) says whether moving s changes output t.", name="table")
 
-def without_dropout(learner: Influence) -> Fault | None:
-    """Check that a model in training mode is looked at without dropout."""
-    answer, truth = NOTICES["none"]
-    seen = learner.call(Model(answer, drops=True).train(), X.clone())
-    wrong = int((seen.bool() != truth).sum())
-    told = f"For a model with dropout, in training mode, {wrong} of {T * T} entries are wrong."
-    return Fault(HIDDEN, told) if wrong else None
-
-
-INFLUENCE = Subject(
-    Influence,
-    (
-        UNTOUCHED,
-        Property(EQUATION.name, EQUATION.law, EQUATION.probe, ("input",)),
-        Property("table", "Entry (t, s) says whether moving s changes output t.", aspect("way"), ("equation",)),
-        Property("dropout", "A model in training mode is looked at without dropout.", without_dropout, ("table",)),
-        RESTORED,
-    ),
-)
+    @law("A model in training mode is looked at without dropout.", "table")
+    def dropout(self) -> Fault | None:
+        answer, truth = NOTICES["none"]
+        seen = self.call(Model(answer, drops=True).train(), X.clone())
+        wrong = int((seen.bool() != truth).sum())
+        told = f"For a model with dropout, in training mode, {wrong} of {T * T} entries are wrong."
+        return Fault(HIDDEN, told) if wrong else None

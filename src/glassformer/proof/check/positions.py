@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,18 +13,20 @@ from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.nn.positions import Sinusoidal, Sizes
-from glassformer.proof.check.calling import EQUATION, Choice, Reading, aspect, built, called, distance, forward_of, read
-from glassformer.proof.check.labels import Answered
-from glassformer.proof.check.property import (
-    CrashError,
-    Fault,
-    Mistake,
-    Property,
-    Subject,
-    ask,
-    crash_of,
-    outside,
+from glassformer.proof.check.calling import (
+    RANDOM,
+    Choice,
+    Reading,
+    aspect,
+    built,
+    called,
+    distance,
+    form,
+    forward_of,
+    read,
 )
+from glassformer.proof.check.labels import Answered
+from glassformer.proof.check.property import CrashError, Fault, Mistake, ask, crash_of, law, outside
 
 LENGTH, WIDTH = 9, 12
 
@@ -168,10 +171,10 @@ TOO_LONG = Mistake(
     "It fails inside torch with a message about sizes, or uses positions that do not exist.",
     "What would you like to read at that moment: which rule, which length, which limit?",
 )
-RANDOM = Mistake(
-    "dropout is active in evaluation",
-    "Two calls with the same input give different output: something random runs although nothing is trained.",
-    "Who tells your dropout whether the model is training?",
+TRAINED = Mistake(
+    "the table is trained",
+    "The table is a parameter, so an optimizer changes it; the paper's table stays as it is.",
+    "Which kind of tensor travels with a module and is not learned?",
 )
 
 
@@ -205,9 +208,36 @@ class Table:
         part = read(self.seen[:, :6], ASPECTS, left_part, TOLERANCE)
         return part if part is not None and part.fault("sign") is not None else None
 
+    @law("There is one row of width d_model for each position.")
+    def shape(self) -> Fault | None:
+        told = f"For {LENGTH} positions and width {WIDTH} it is {form(self.seen)}."
+        return None if form(self.seen) == (LENGTH, WIDTH) else Fault(SHAPE, told)
+
+    @law("The table is that of the paper, section 3.5.", "shape", "along", "repeatable")
+    def equation(self) -> Fault | None:
+        told = f"The largest difference is {distance(self.seen, table(LENGTH, WIDTH)):.2g}."
+        return Fault(UNKNOWN, told) if self.reading is None else None
+
+    layout = aspect("layout", "Sines stand at even columns, cosines at odd ones.")
+    exponent = aspect("exponent", "Pair i has the exponent 2i / d_model.")
+    base = aspect("base", "Wavelengths grow to 10,000 times 2π.")
+    sign = aspect("sign", "Later columns turn slower.")
+    start = aspect("start", "The first position is 0.")
+
+    @law("d_model may be odd.", "equation", "layout", "exponent", "base", "sign", "start", optional=True)
+    def odd_width(self) -> Fault | None:
+        try:
+            seen = self.given(LENGTH, ODD)
+        except CrashError as crash:
+            return Fault(ODD_WIDTH, f"With d_model {ODD}: {crash_of(crash)}")
+        gap = distance(seen, table(LENGTH, ODD)) if isinstance(seen, Tensor) else math.inf
+        return Fault(ODD_WIDTH, f"With d_model {ODD} the table is {gap:.2g} off.") if gap > TOLERANCE else None
+
 
 class Encoding(Table):
     """A module that adds the table."""
+
+    laws = "shape repeatable along equation layout exponent base sign start odd-width keeps-x moves fixed max-len"
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
@@ -231,143 +261,73 @@ class Encoding(Table):
         """Return what the module adds to zeros."""
         return self.run(self.made(width, max(length, MAX_LEN)), torch.zeros(1, length, width))[0].double()
 
+    shape = replace(Table.shape, law="There is one vector of width d_model for each position.")
 
-def shape(learner: Table) -> Fault | None:
-    """Check that there is one row for each position."""
-    got = tuple(learner.seen.shape) if isinstance(learner.seen, Tensor) else type(learner.seen).__name__
-    wanted = (LENGTH, WIDTH)
-    return None if got == wanted else Fault(SHAPE, f"For {LENGTH} positions and width {WIDTH} it is {got}.")
+    @law("In evaluation mode the same input gives the same output.", "shape")
+    def repeatable(self) -> Fault | None:
+        runs = [self.run(self.module, self.draw) for _ in range(5)]
+        gap = max(distance(each, runs[0]) for each in runs)
+        return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
 
-
-def equation(learner: Table) -> Fault | None:
-    """Check that the table is the paper's, or that of a known mistake."""
-    if learner.reading is not None:
-        return None
-    return Fault(UNKNOWN, f"The largest difference is {distance(learner.seen, table(LENGTH, WIDTH)):.2g}.")
-
-
-def odd(learner: Table) -> Fault | None:
-    """Check that an odd width leaves out the last cosine."""
-    try:
-        seen = learner.given(LENGTH, ODD)
-    except CrashError as crash:
-        return Fault(ODD_WIDTH, f"With d_model {ODD}: {crash_of(crash)}")
-    gap = distance(seen, table(LENGTH, ODD)) if isinstance(seen, Tensor) else math.inf
-    return Fault(ODD_WIDTH, f"With d_model {ODD} the table is {gap:.2g} off.") if gap > TOLERANCE else None
-
-
-def along(learner: Encoding) -> Fault | None:
-    """Check that token t of every row gets position t."""
-    added = learner.added
-    if not isinstance(added, Tensor) or added.shape != learner.draw.shape:
-        return None  # the property `shape` reports it
-    within = distance(added[:, 0], added[:, 1])
-    across = distance(added[0], added[1])
-    if across <= TOLERANCE or within > TOLERANCE:
-        return None
-    return Fault(
-        BATCH_AXIS, f"Tokens 0 and 1 of a row get the same vector; rows 0 and 1 of the batch differ by {across:.2g}."
-    )
-
-
-def repeatable(learner: Encoding) -> Fault | None:
-    """Check that the same input gives the same output."""
-    runs = [learner.run(learner.module, learner.draw) for _ in range(5)]
-    gap = max(distance(each, runs[0]) for each in runs)
-    return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
-
-
-def keeps(learner: Encoding) -> Fault | None:
-    """Check that x is in the output, once."""
-    rest = learner.run(learner.module, learner.draw) - learner.added
-    factor = float((rest * learner.draw).sum() / learner.draw.square().sum())
-    if abs(factor - 1) < 1e-3:
-        return None
-    told = f"The output holds x {factor:.3g} times" + (f" (√{WIDTH})." if abs(factor - WIDTH**0.5) < 1e-3 else ".")
-    return Fault(LOST if abs(factor) < 1e-3 else SCALED, told)
-
-
-def moves(learner: Encoding) -> Fault | None:
-    """Check that the table moves with the module."""
-    parts = learner.made(WIDTH, MAX_LEN).modules()
-    left = [(name, x) for part in parts for name, x in vars(part).items() if isinstance(x, Tensor)]
-    if not left:
-        return None
-    name, x = left[0]
-    return Fault(
-        PLAIN, f"The {x.numel()} numbers of `self.{name}` are neither parameter nor buffer and would stay behind."
-    )
-
-
-TRAINED = Mistake(
-    "the table is trained",
-    "The table is a parameter, so an optimizer changes it; the paper's table stays as it is.",
-    "Which kind of tensor travels with a module and is not learned?",
-)
-
-
-def fixed(learner: Encoding) -> Fault | None:
-    """Check that the table is no parameter."""
-    found = [name for name, each in learner.made(WIDTH, MAX_LEN).named_parameters() if each.numel() >= MAX_LEN * WIDTH]
-    return Fault(TRAINED, f"`{found[0]}` is a parameter.") if found else None
-
-
-def past(learner: Encoding) -> Fault | None:
-    """Check that past max_len the module raises an error of its own, or continues correctly."""
-    length = MAX_LEN + 4
-    try:
-        seen = learner.run(learner.module, torch.zeros(1, length, WIDTH))
-    except CrashError as crash:
-        if refuses(crash):
+    @law("Positions run along the sequence.", "shape")
+    def along(self) -> Fault | None:
+        added = self.added
+        if not isinstance(added, Tensor) or added.shape != self.draw.shape:
+            return None  # the property `shape` reports it
+        within = distance(added[:, 0], added[:, 1])
+        across = distance(added[0], added[1])
+        if across <= TOLERANCE or within > TOLERANCE:
             return None
-        return Fault(TOO_LONG, f"{length} positions, max_len {MAX_LEN}: {crash_of(crash)}")
-    gap = distance(seen[0], table(length, WIDTH)) if isinstance(seen, Tensor) and seen.ndim == 3 else math.inf
-    return (
-        Fault(TOO_LONG, f"With max_len {MAX_LEN}, {length} positions are {gap:.2g} off.") if gap > TOLERANCE else None
+        told = f"Tokens 0 and 1 of a row get the same vector; rows 0 and 1 of the batch differ by {across:.2g}."
+        return Fault(BATCH_AXIS, told)
+
+    @law("The output is x plus the table.", "shape", "repeatable")
+    def keeps_x(self) -> Fault | None:
+        rest = self.run(self.module, self.draw) - self.added
+        factor = float((rest * self.draw).sum() / self.draw.square().sum())
+        if abs(factor - 1) < 1e-3:
+            return None
+        told = f"The output holds x {factor:.3g} times" + (f" (√{WIDTH})." if abs(factor - WIDTH**0.5) < 1e-3 else ".")
+        return Fault(LOST if abs(factor) < 1e-3 else SCALED, told)
+
+    @law("The table moves with the module.")
+    def moves(self) -> Fault | None:
+        parts = self.made(WIDTH, MAX_LEN).modules()
+        left = [(name, x) for part in parts for name, x in vars(part).items() if isinstance(x, Tensor)]
+        if not left:
+            return None
+        name, x = left[0]
+        told = f"The {x.numel()} numbers of `self.{name}` are neither parameter nor buffer and would stay behind."
+        return Fault(PLAIN, told)
+
+    @law("The table is not trained.", "equation")
+    def fixed(self) -> Fault | None:
+        found = [name for name, each in self.made(WIDTH, MAX_LEN).named_parameters() if each.numel() >= MAX_LEN * WIDTH]
+        return Fault(TRAINED, f"`{found[0]}` is a parameter.") if found else None
+
+    @law(
+        "A sequence past max_len is refused with a clear message, or gets the right result.",
+        "equation",
+        "start",
+        optional=True,
     )
+    def max_len(self) -> Fault | None:
+        length = MAX_LEN + 4
+        try:
+            seen = self.run(self.module, torch.zeros(1, length, WIDTH))
+        except CrashError as crash:
+            if refuses(crash):
+                return None
+            return Fault(TOO_LONG, f"{length} positions, max_len {MAX_LEN}: {crash_of(crash)}")
+        gap = distance(seen[0], table(length, WIDTH)) if isinstance(seen, Tensor) and seen.ndim == 3 else math.inf
+        told = f"With max_len {MAX_LEN}, {length} positions are {gap:.2g} off."
+        return Fault(TOO_LONG, told) if gap > TOLERANCE else None
 
 
 def refuses(crash: CrashError) -> bool:
     """Whether a raise or assert in the learner's own code caused the error."""
     frames = traceback.extract_tb((crash.__cause__ or crash).__traceback__)
     return bool(frames) and not outside(frames[-1].filename) and (frames[-1].line or "").startswith(("raise", "assert"))
-
-
-FORMULA = (
-    Property("equation", "The table is that of the paper, section 3.5.", equation, ("shape", "along", "repeatable")),
-    Property("layout", "Sines stand at even columns, cosines at odd ones.", aspect("layout"), ("equation",)),
-    Property("exponent", "Pair i has the exponent 2i / d_model.", aspect("exponent"), ("equation",)),
-    Property("base", "Wavelengths grow to 10,000 times 2π.", aspect("base"), ("equation",)),
-    Property("sign", "Later columns turn slower.", aspect("sign"), ("equation",)),
-    Property("start", "The first position is 0.", aspect("start"), ("equation",)),
-    Property(
-        "odd-width",
-        "d_model may be odd.",
-        odd,
-        ("equation", "layout", "exponent", "base", "sign", "start"),
-        optional=True,
-    ),
-)
-TABLE = Subject(Table, (Property("shape", "There is one row of width d_model for each position.", shape), *FORMULA))
-ENCODING = Subject(
-    Encoding,
-    (
-        Property("shape", "There is one vector of width d_model for each position.", shape),
-        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        Property("along", "Positions run along the sequence.", along, ("shape",)),
-        *FORMULA,
-        Property("keeps-x", "The output is x plus the table.", keeps, ("shape", "repeatable")),
-        Property("moves", "The table moves with the module.", moves),
-        Property("fixed", "The table is not trained.", fixed, ("equation",)),
-        Property(
-            "max-len",
-            "A sequence past max_len is refused with a clear message, or gets the right result.",
-            past,
-            ("equation", "start"),
-            optional=True,
-        ),
-    ),
-)
 
 
 ROWS, HEADS, TOKENS, PER_HEAD = 2, 3, 5, 8
@@ -463,18 +423,9 @@ class Rotary(Answered):
     """The learner's function. Sines in float32 also count as right."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function, (ROTATED, ROTARY_POSITIONS), ROTARY_ASPECTS, turned)
-        if self.reading is None and isinstance(self.seen, Tensor):
-            self.reading = read(self.seen, ROTARY_ASPECTS, turned, ROTARY_TOLERANCE)
+        super().__init__(function, (ROTATED, ROTARY_POSITIONS), ROTARY_ASPECTS, turned, ROTARY_TOLERANCE)
 
-
-ROTARY = Subject(
-    Rotary,
-    (
-        EQUATION,
-        Property("pairs", "Numbers and angles are paired alike.", aspect("pairs"), ("equation",)),
-        Property("positions", "A token is rotated by the position given for it.", aspect("places"), ("equation",)),
-        Property("speeds", "Pair i rotates by position / 10000^(2i / d_head).", aspect("speeds"), ("equation",)),
-        Property("direction", "(a, b) becomes (a cos - b sin, b cos + a sin).", aspect("turn"), ("equation",)),
-    ),
-)
+    pairs = aspect("pairs", "Numbers and angles are paired alike.")
+    positions = aspect("places", "A token is rotated by the position given for it.", name="positions")
+    speeds = aspect("speeds", "Pair i rotates by position / 10000^(2i / d_head).")
+    direction = aspect("turn", "(a, b) becomes (a cos - b sin, b cos + a sin).", name="direction")

@@ -27,6 +27,10 @@ class Fault(NamedTuple):
     evidence: str
 
 
+Probe = Callable[[Any], Fault | None]
+"""Returns what is wrong with a learner's code as it was prepared; None if nothing is."""
+
+
 class NotTestedError(Exception):
     """A property that cannot be tested on this code. The message says why. This is not a failure."""
 
@@ -52,10 +56,15 @@ class Property:
 
     name: str
     law: str
-    probe: Callable[[Any], Fault | None]
+    probe: Probe
     needs: tuple[str, ...] = ()
     optional: bool = False
     """Whether code of the field usually does without it: then it is noted, and is no failure of the whole."""
+
+
+def law(text: str, *needs: str, name: str = "", optional: bool = False) -> Callable[[Probe], Property]:
+    """Make a property of a method that is its probe. It has the method's name, with hyphens, unless `name` is given."""
+    return lambda probe: Property(name or probe.__name__.replace("_", "-"), text, probe, needs, optional)
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,18 @@ class Subject:
 
     prepare: Callable[[Any], Any]
     properties: Sequence[Property]
+
+    @classmethod
+    def of(cls, kind: type) -> Subject:
+        """Return the subject that `kind` prepares.
+
+        Its properties are the laws of `kind` and of its bases: all in the order of their definition, or those that a
+        text `laws` names, in that order.
+        """
+        attributes = (each for base in reversed(kind.__mro__) for each in vars(base).values())
+        laws = {each.name: each for each in attributes if isinstance(each, Property)}
+        names = getattr(kind, "laws", None)
+        return cls(kind, [*laws.values()] if names is None else [laws[name] for name in names.split()])
 
 
 @dataclass

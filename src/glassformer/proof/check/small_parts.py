@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,33 +12,26 @@ from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.calling import (
-    EQUATION,
     RANDOM,
+    TOLERANCE,
     Choice,
-    Reading,
+    Computed,
+    Heard,
     aspect,
     built,
     called,
     constructed,
     distance,
     drawn,
+    form,
     forward_of,
     listening,
-    read,
+    parameters_of,
     scramble,
 )
 from glassformer.proof.check.heads import ACROSS, MERGE, SPLIT, D, merge, split
 from glassformer.proof.check.mask import HEADS, WIDTH
-from glassformer.proof.check.property import (
-    CrashError,
-    Fault,
-    Mistake,
-    NotTestedError,
-    Property,
-    Subject,
-    ask,
-    crash_of,
-)
+from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTestedError, Subject, ask, crash_of, law
 
 B, T, F, VOCAB = 2, 5, 20, 30
 
@@ -91,16 +85,13 @@ def soft(softmax: str) -> Tensor:
     return torch.stack([ways[softmax](dim) for dim in (-1, 0, 1)])
 
 
-class Softmax:
+class Softmax(Computed):
     """The learner's function, called along each axis."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        x = drawn(2, 3, 4)
-        self.call = partial(self._call, function)
+        self.function, x = function, drawn(2, 3, 4)
         answers = [self.call(x, dim) for dim in (-1, 0, 1)]
         fits = all(isinstance(each, Tensor) and each.shape == x.shape for each in answers)
-        self.seen = torch.stack(answers) if fits else answers[0]
-        self.wanted = soft("right")
         ways = [
             Choice("right"),
             Choice("all", "the sum of all entries", OVER_ALL),
@@ -110,39 +101,26 @@ class Softmax:
             Choice("abs", "absolute values", NO_EXPONENTIAL),
             Choice("square", "squares", NO_EXPONENTIAL),
         ]
-        self.reading = read(self.seen, {"softmax": ways}, soft) if fits else None
+        super().__init__(torch.stack(answers) if fits else answers[0], {"softmax": ways}, soft, TOLERANCE)
 
-    @staticmethod
-    def _call(function: Callable[..., Any], scores: Tensor, dim: int = -1) -> Any:
-        return called(function, {"scores": scores, "dim": dim})
+    def call(self, scores: Tensor, dim: int = -1) -> Any:
+        """Call the learner's function."""
+        return called(self.function, {"scores": scores, "dim": dim})
 
+    softmax = aspect("softmax", "The weights are exponentials that sum to 1 along dim.")
 
-def large(learner: Softmax) -> Fault | None:
-    """Check scores of 1,000 and minus infinity."""
-    seen = learner.call(torch.tensor([[1000.0, 999.0, float("-inf")]], dtype=torch.float64))
-    gap = distance(seen, torch.tensor([[1000.0, 999.0, float("-inf")]], dtype=torch.float64).softmax(-1))
-    return None if gap < 1e-9 else Fault(LARGE_SCORES, f"For scores 1000, 999, -inf it gives {seen.tolist()}.")
+    @law("Large scores and minus infinity give numbers.", "softmax")
+    def large(self) -> Fault | None:
+        scores = torch.tensor([[1000.0, 999.0, float("-inf")]], dtype=torch.float64)
+        seen = self.call(scores)
+        told = f"For scores 1000, 999, -inf it gives {seen.tolist()}."
+        return None if distance(seen, scores.softmax(-1)) < 1e-9 else Fault(LARGE_SCORES, told)
 
-
-def far(learner: Softmax) -> Fault | None:
-    """Check a row whose scores are far below those of another."""
-    seen = learner.call(torch.tensor([[0.0, 1.0], [-2000.0, -2001.0]], dtype=torch.float64))
-    return (
-        Fault(FAR_ROW, f"For scores -2000, -2001 below 0, 1 it gives {seen[1].tolist()}.")
-        if seen.isnan().any()
-        else None
-    )
-
-
-SOFTMAX_SUBJECT = Subject(
-    Softmax,
-    (
-        EQUATION,
-        Property("softmax", "The weights are exponentials that sum to 1 along dim.", aspect("softmax"), ("equation",)),
-        Property("large", "Large scores and minus infinity give numbers.", large, ("softmax",)),
-        Property("far-rows", "Each row stands alone.", far, ("large",)),
-    ),
-)
+    @law("Each row stands alone.", "large")
+    def far_rows(self) -> Fault | None:
+        seen = self.call(torch.tensor([[0.0, 1.0], [-2000.0, -2001.0]], dtype=torch.float64))
+        told = f"For scores -2000, -2001 below 0, 1 it gives {seen[1].tolist()}."
+        return Fault(FAR_ROW, told) if seen.isnan().any() else None
 
 
 # --- heads
@@ -159,50 +137,36 @@ NOT_CONTIGUOUS = Mistake(
 )
 
 
-class Reshaped:
+class Reshaped(Computed):
     """A function that moves numbers: its result for 0, 1, 2, ..., or the error of a view that is not possible."""
 
     def __init__(
         self, call: Callable[[Tensor], Any], shape: tuple[int, ...], ways: Sequence[Choice], made: Any
     ) -> None:
         self.call, self.crash = call, None
-        numbers = torch.arange(B * T * D, dtype=torch.float64).view(shape)
-        self.numbers, self.wanted = numbers, made(numbers, "right")
-        self.seen: Any = self.wanted
+        self.numbers = torch.arange(B * T * D, dtype=torch.float64).view(shape)
         try:
-            self.seen = call(numbers)
+            seen = call(self.numbers)
         except CrashError as crash:
             if "view size is not compatible" not in str(crash.__cause__):
                 raise
-            self.crash = crash
-        self.made = made
-        fits = isinstance(self.seen, Tensor)
-        self.reading: Reading | None = read(self.seen, {"split": ways}, self.under) if fits else None
+            self.crash, seen = crash, made(self.numbers, "right")
+        super().__init__(seen, {"how": ways}, partial(made, self.numbers), TOLERANCE)
 
-    def under(self, split: str) -> Tensor:
-        """Return the numbers moved under a reading."""
-        return self.made(self.numbers, split)
-
-
-def contiguous(learner: Reshaped) -> Fault | None:
-    """Check that it works for a tensor that is not contiguous."""
-    try:
-        if learner.crash is not None:
-            raise learner.crash
-        strided = learner.numbers.transpose(-1, -2).contiguous().transpose(-1, -2)
-        learner.call(strided)
-    except CrashError as crash:
-        return Fault(NOT_CONTIGUOUS, crash_of(crash))
-    return None
+    @law("It works for tensors that are not contiguous.")
+    def contiguous(self) -> Fault | None:
+        try:
+            if self.crash is not None:
+                raise self.crash
+            self.call(self.numbers.mT.contiguous().mT)
+        except CrashError as crash:
+            return Fault(NOT_CONTIGUOUS, crash_of(crash))
+        return None
 
 
-def moving(law: str) -> tuple[Property, ...]:
-    """Return the properties of a function that moves numbers."""
-    return (
-        EQUATION,
-        Property("split", law, aspect("split"), ("equation",)),
-        Property("contiguous", "It works for tensors that are not contiguous.", contiguous),
-    )
+def moves(law: str, prepare: Callable[[Callable[..., Any]], Reshaped]) -> Subject:
+    """Return the subject of functions that move numbers by this law."""
+    return Subject(prepare, (Reshaped.equation, aspect("how", law, name="split"), Reshaped.contiguous))
 
 
 SPLITS = [
@@ -216,20 +180,13 @@ MERGES = [
     Choice("reshaped", "a reshape from [B, H, T, K]", MERGE),
     Choice("strided", "every H-th number", EVERY_HTH),
 ]
-SPLIT_HEADS = Subject(
+SPLIT_HEADS = moves(
+    "Head h gets columns hK to (h+1)K of every position.",
     lambda function: Reshaped(lambda x: called(function, {"x": x, "n_heads": HEADS}), (B, T, D), SPLITS, split),
-    moving("Head h gets columns hK to (h+1)K of every position."),
 )
-
-
-def merged(x: Tensor, how: str) -> Tensor:
-    """Return heads merged under a reading."""
-    return merge(x, how, T)
-
-
-MERGE_HEADS = Subject(
-    lambda function: Reshaped(lambda x: called(function, {"x": x}), (B, HEADS, T, WIDTH), MERGES, merged),
-    moving("Each position gets its own heads back, in order."),
+MERGE_HEADS = moves(
+    "Each position gets its own heads back, in order.",
+    lambda function: Reshaped(lambda x: called(function, {"x": x}), (B, HEADS, T, WIDTH), MERGES, partial(merge, T=T)),
 )
 
 
@@ -287,63 +244,44 @@ class FeedForward:
         with torch.no_grad():
             return ask(self.module, x)
 
+    @law("There is one vector of width d_model for each position.")
+    def shape(self) -> Fault | None:
+        told = f"It is {form(self.seen)} and must be {form(X)}."
+        return None if form(self.seen) == form(X) else Fault(SHAPE, told)
 
-def shaped(learner: Any) -> Fault | None:
-    """Check that there is one vector for each position."""
-    got = tuple(learner.seen.shape) if isinstance(learner.seen, Tensor) else type(learner.seen).__name__
-    return None if got == tuple(X.shape) else Fault(SHAPE, f"It is {got} and must be {tuple(X.shape)}.")
+    @law("In evaluation mode the same input gives the same output.", "shape")
+    def repeatable(self) -> Fault | None:
+        gap = max(distance(self.run(X), self.seen) for _ in range(4))
+        return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
 
+    @law("Every position is treated by itself.", "repeatable")
+    def positions(self) -> Fault | None:
+        other = X.clone()
+        other[:, 2] += 1.0
+        gap = distance(self.run(other)[:, [0, 1, 3, 4]], self.seen[:, [0, 1, 3, 4]])
+        return Fault(MIXES, f"Moving position 2 changes other positions by {gap:.2g}.") if gap > 1e-9 else None
 
-def repeats(learner: Any) -> Fault | None:
-    """Check that the same input gives the same output."""
-    gap = max(distance(learner.run(X), learner.seen) for _ in range(4))
-    return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
+    def two_maps(self) -> tuple[Heard, Heard]:
+        """Return the calls of the first and the last map. Errors: `NotTestedError` for a module without two."""
+        if len(self.maps) < 2:
+            raise NotTestedError("its linear maps (nn.Linear) could not be found")
+        return self.maps[0], self.maps[-1]
 
+    @law("The vector between the maps has width d_ff.", "positions")
+    def inner_width(self) -> Fault | None:
+        width = self.two_maps()[1].widths[0]
+        return None if width == F else Fault(INNER, f"With d_ff {F}, the last map reads vectors of width {width}.")
 
-def apart(learner: FeedForward) -> Fault | None:
-    """Check that a position does not affect another."""
-    other = X.clone()
-    other[:, 2] += 1.0
-    gap = distance(learner.run(other)[:, [0, 1, 3, 4]], learner.seen[:, [0, 1, 3, 4]])
-    return Fault(MIXES, f"Moving position 2 changes other positions by {gap:.2g}.") if gap > 1e-9 else None
-
-
-def two_maps(learner: FeedForward) -> None:
-    """Raise `NotTestedError` for a module without linear maps."""
-    if len(learner.maps) < 2:
-        raise NotTestedError("its linear maps (nn.Linear) could not be found")
-
-
-def inner(learner: FeedForward) -> Fault | None:
-    """Check that the last map reads vectors of width d_ff."""
-    two_maps(learner)
-    width = learner.maps[-1].widths[0]
-    return None if width == F else Fault(INNER, f"With d_ff {F}, the last map reads vectors of width {width}.")
-
-
-def bent(learner: FeedForward) -> Fault | None:
-    """Check that something nonlinear stands between the maps, and nothing after the last one."""
-    two_maps(learner)
-    first, last = learner.maps[0], learner.maps[-1]
-    straight = distance(first.gave, last.given) == 0
-    if distance(learner.seen, last.gave) <= 1e-9:
-        return Fault(LINEAR, "What the first map gives is what the second one reads.") if straight else None
-    if distance(learner.seen, last.gave + X) <= 1e-9:
-        return Fault(RESIDUAL, "The output is that of the last map plus the input.")
-    gap = distance(learner.seen, last.gave)
-    return Fault(LATE if straight else SECOND, f"The output differs from that of the last map by {gap:.2g}.")
-
-
-FEED_FORWARD = Subject(
-    FeedForward,
-    (
-        Property("shape", "There is one vector of width d_model for each position.", shaped),
-        Property("repeatable", "In evaluation mode the same input gives the same output.", repeats, ("shape",)),
-        Property("positions", "Every position is treated by itself.", apart, ("repeatable",)),
-        Property("inner-width", "The vector between the maps has width d_ff.", inner, ("positions",)),
-        Property("activation", "An activation stands between the maps, and nothing after them.", bent, ("positions",)),
-    ),
-)
+    @law("An activation stands between the maps, and nothing after them.", "positions")
+    def activation(self) -> Fault | None:
+        first, last = self.two_maps()
+        straight = distance(first.gave, last.given) == 0
+        if distance(self.seen, last.gave) <= 1e-9:
+            return Fault(LINEAR, "What the first map gives is what the second one reads.") if straight else None
+        if distance(self.seen, last.gave + X) <= 1e-9:
+            return Fault(RESIDUAL, "The output is that of the last map plus the input.")
+        gap = distance(self.seen, last.gave)
+        return Fault(LATE if straight else SECOND, f"The output differs from that of the last map by {gap:.2g}.")
 
 
 # --- layer norm
@@ -400,73 +338,56 @@ def normed(weight: Tensor, bias: Tensor, axis: str, variance: str, eps: str, mea
     return scaled + bias if shift == "added" else scaled
 
 
-class Norm:
+NORMS = {
+    "axis": [
+        Choice("width"),
+        Choice("positions", "a norm over positions", OVER_POSITIONS),
+        Choice("all", "a norm over all numbers", OVER_TENSOR),
+    ],
+    "variance": [Choice("biased"), Choice("unbiased", "a division by d_model - 1", UNBIASED)],
+    "eps": [Choice("inside"), Choice("outside", "eps added to the deviation", OUTSIDE), Choice("none", "no eps")],
+    "mean": [Choice("subtracted"), Choice("kept", "no subtraction", NOT_CENTRED)],
+    "shift": [Choice("added"), Choice("missing", "no shift", NO_SHIFT)],
+}
+
+
+class Norm(Computed):
     """The learner's norm with random scale and shift."""
 
     def __init__(self, kind: Any) -> None:
         module = built(kind, {"d_model": D})
-        self.start = {name: each.detach().clone() for name, each in module.named_parameters()}
+        self.start = parameters_of(module)
         self.module = scramble(module)
         forward_of(self.module, "x")
-        self.seen = self.run(X)
-        vectors = [each.detach() for each in self.module.parameters()]
-        self.vectors = vectors
-        weight = vectors[0] if vectors else torch.ones(D, dtype=torch.float64)
-        bias = vectors[1] if len(vectors) > 1 else torch.zeros(D, dtype=torch.float64)
-        aspects = {
-            "axis": [
-                Choice("width"),
-                Choice("positions", "a norm over positions", OVER_POSITIONS),
-                Choice("all", "a norm over all numbers", OVER_TENSOR),
-            ],
-            "variance": [Choice("biased"), Choice("unbiased", "a division by d_model - 1", UNBIASED)],
-            "eps": [
-                Choice("inside"),
-                Choice("outside", "eps added to the deviation", OUTSIDE),
-                Choice("none", "no eps"),
-            ],
-            "mean": [Choice("subtracted"), Choice("kept", "no subtraction", NOT_CENTRED)],
-            "shift": [Choice("added"), Choice("missing", "no shift", NO_SHIFT)],
-        }
-        self.wanted = normed(weight, bias, "width", "biased", "inside", "subtracted", "added")
-        fits = isinstance(self.seen, Tensor) and weight.shape == bias.shape == (D,)
-        self.reading = read(self.seen, aspects, partial(normed, weight, bias), 1e-9) if fits else None
+        self.vectors = [each.detach() for each in self.module.parameters()]
+        weight = self.vectors[0] if self.vectors else torch.ones(D, dtype=torch.float64)
+        bias = self.vectors[1] if len(self.vectors) > 1 else torch.zeros(D, dtype=torch.float64)
+        super().__init__(self.run(X), NORMS, partial(normed, weight, bias), 1e-9)
+        self.reading = self.reading if weight.shape == bias.shape == (D,) else None
 
     def run(self, x: Tensor) -> Any:
         """Return the module's output."""
         with torch.no_grad():
             return ask(self.module, x)
 
+    axis = aspect("axis", "Mean and variance are those of one position.")
+    mean = aspect("mean", "The mean is subtracted.")
+    variance = aspect("variance", "The squares are divided by d_model.")
+    eps = aspect("eps", "eps is added to the variance.")
 
-def steady(learner: Norm) -> Fault | None:
-    """Check a row of equal numbers."""
-    seen = learner.run(torch.full((1, 1, D), 3.0, dtype=torch.float64))
-    return (
-        None if seen.isfinite().all() else Fault(CONSTANT, "A row of twelve threes gives numbers that are not finite.")
-    )
+    @law("A constant row gives numbers.", "equation")
+    def constant(self) -> Fault | None:
+        finite = self.run(torch.full((1, 1, D), 3.0, dtype=torch.float64)).isfinite().all()
+        return None if finite else Fault(CONSTANT, "A row of twelve threes gives numbers that are not finite.")
 
+    shift = aspect("shift", "A learned vector is added.")
 
-def affine(learner: Norm) -> Fault | None:
-    """Check that there are a scale and a shift, and how they start."""
-    if len(learner.vectors) < 2:
-        return Fault(NO_SHIFT, f"It has {len(learner.vectors)} learned vectors.")
-    first = next(iter(learner.start.values()))
-    return Fault(ZERO_WEIGHT, "All numbers of its scale are 0 at the start.") if not first.any() else None
-
-
-LAYER_NORM = Subject(
-    Norm,
-    (
-        EQUATION,
-        Property("axis", "Mean and variance are those of one position.", aspect("axis"), ("equation",)),
-        Property("mean", "The mean is subtracted.", aspect("mean"), ("equation",)),
-        Property("variance", "The squares are divided by d_model.", aspect("variance"), ("equation",)),
-        Property("eps", "eps is added to the variance.", aspect("eps"), ("equation",)),
-        Property("constant", "A constant row gives numbers.", steady, ("equation",)),
-        Property("shift", "A learned vector is added.", aspect("shift"), ("equation",)),
-        Property("affine", "A scale that starts at 1 and a shift follow.", affine),
-    ),
-)
+    @law("A scale that starts at 1 and a shift follow.")
+    def affine(self) -> Fault | None:
+        if len(self.vectors) < 2:
+            return Fault(NO_SHIFT, f"It has {len(self.vectors)} learned vectors.")
+        scale = next(iter(self.start.values()))
+        return None if scale.any() else Fault(ZERO_WEIGHT, "All numbers of its scale are 0 at the start.")
 
 
 # --- embedding
@@ -499,55 +420,47 @@ AT_START = Mistake(
 IDS = torch.tensor([[3, 29, 0, 3, 8], [1, 2, 28, 7, 7]])
 
 
-class Embedding:
+FACTORS = [
+    Choice(D**0.5),
+    Choice(1.0, "the factor 1", UNSCALED),
+    Choice(D**-0.5, "the factor 1/√d_model", DIVIDED),
+    Choice(float(D), "the factor d_model", WHOLE_WIDTH),
+]
+
+
+class Embedding(Computed):
     """The learner's embedding, and its table."""
+
+    laws = "parameter equation factor"
 
     def __init__(self, kind: Any) -> None:
         module = built(kind, {"vocab_size": VOCAB, "d_model": D})
-        self.fresh = [each.detach().clone() for each in module.parameters() if each.shape == (VOCAB, D)]
-        self.module = scramble(module)
-        forward_of(self.module, "ids")
-        self.tables = [each.detach() for each in self.module.parameters() if each.shape == (VOCAB, D)]
+        self.fresh = [each for each in parameters_of(module).values() if each.shape == (VOCAB, D)]
+        module = scramble(module)
+        forward_of(module, "ids")
+        self.tables = [each for each in parameters_of(module).values() if each.shape == (VOCAB, D)]
         with torch.no_grad():
-            self.seen = ask(self.module, IDS)
-        self.wanted = self.tables[0][IDS] * D**0.5 if self.tables else X[:, :, :D]
-        factors = [
-            Choice(D**0.5),
-            Choice(1.0, "the factor 1", UNSCALED),
-            Choice(D**-0.5, "the factor 1/√d_model", DIVIDED),
-            Choice(float(D), "the factor d_model", WHOLE_WIDTH),
-        ]
-        fits = isinstance(self.seen, Tensor) and bool(self.tables)
-        self.reading = read(self.seen, {"factor": factors}, self.times) if fits else None
+            seen = ask(module, IDS)
+        self.rows = self.tables[0][IDS] if self.tables else X
+        super().__init__(seen, {"factor": FACTORS}, self.times, TOLERANCE)
 
     def times(self, factor: float) -> Tensor:
         """Return the rows under a reading."""
-        return self.tables[0][IDS] * factor
+        return self.rows * factor
 
+    @law("The table is a parameter.")
+    def parameter(self) -> Fault | None:
+        return None if self.tables else Fault(PLAIN_TABLE, f"No parameter has the shape ({VOCAB}, {D}).")
 
-def learned(learner: Embedding) -> Fault | None:
-    """Check that the table is a parameter."""
-    return None if learner.tables else Fault(PLAIN_TABLE, f"No parameter has the shape ({VOCAB}, {D}).")
+    equation = replace(
+        Computed.equation, law="The result is a row of the table for each id, times a factor.", needs=("parameter",)
+    )
 
-
-def factor(learner: Embedding) -> Fault | None:
-    """Check the factor, and whether it hides in the start values."""
-    fault = aspect("factor")(learner)
-    deviation = learner.fresh[0].std().item()
-    if fault is not None and fault.mistake is UNSCALED and deviation > 2:
-        return Fault(
-            AT_START, f"The table starts with a deviation of {deviation:.2g}, and its rows are returned as they are."
-        )
-    return fault
-
-
-EMBEDDING = Subject(
-    Embedding,
-    (
-        Property("parameter", "The table is a parameter.", learned),
-        Property(
-            "equation", "The result is a row of the table for each id, times a factor.", EQUATION.probe, ("parameter",)
-        ),
-        Property("factor", "The factor is √d_model.", factor, ("equation",)),
-    ),
-)
+    @law("The factor is √d_model.", "equation")
+    def factor(self) -> Fault | None:
+        fault = aspect("factor", "").probe(self)
+        deviation = self.fresh[0].std().item()
+        if fault is not None and fault.mistake is UNSCALED and deviation > 2:
+            told = f"The table starts with a deviation of {deviation:.2g}, and its rows are returned as they are."
+            return Fault(AT_START, told)
+        return fault

@@ -2,42 +2,37 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.calling import EQUATION, Choice, Computed, aspect, called, drawn, read
-from glassformer.proof.check.property import Fault, Mistake, Property, Subject
+from glassformer.proof.check.calling import TOLERANCE, Choice, Computed, aspect, called, drawn
+from glassformer.proof.check.property import Fault, Mistake, Subject, law
 
 BETWEEN = -7
 """A number that no id has, between results that are compared side by side."""
 
 
-class Answers:
+class Answers(Computed):
     """A learner's function, called on several inputs; the results are compared side by side."""
 
     def __init__(
         self,
-        call: Callable[..., Any],
+        function: Callable[..., Any],
+        names: Sequence[str],
         inputs: Sequence[tuple[Any, ...]],
         ways: Sequence[Choice],
         made: Callable[..., Any],
     ) -> None:
-        self.inputs, self.made = inputs, made
-        self.raw = [call(*each) for each in inputs]
-        self.wanted = self.under(ways[0].value)
-        self.seen = flat(self.raw)
-        fits = isinstance(self.seen, Tensor)
-        self.reading = read(self.seen, {"way": ways}, self.under) if fits else None
+        def under(way: str) -> Any:
+            return flat([made(way, *each) for each in inputs])
 
-    def under(self, way: str) -> Tensor:
-        """Return the results under a reading."""
-        found = flat([self.made(way, *each) for each in self.inputs])
-        assert isinstance(found, Tensor)
-        return found
+        self.given = copy.deepcopy(inputs)  # the function may change them
+        self.raw = [called(function, dict(zip(names, each, strict=True))) for each in self.given]
+        super().__init__(flat(self.raw), {"way": ways}, under, TOLERANCE)
 
 
 def flat(results: Sequence[Any]) -> Any:
@@ -50,12 +45,6 @@ def flat(results: Sequence[Any]) -> Any:
             tensor = torch.as_tensor(value).detach().double()
             pieces += [torch.tensor([BETWEEN, *tensor.shape], dtype=torch.float64), tensor.flatten()]
     return torch.cat(pieces)
-
-
-def whole_numbers(learner: Answers) -> Fault | None:
-    """Check that ids are whole numbers."""
-    first = learner.raw[0][0]
-    return None if not first.is_floating_point() else Fault(NOT_IDS, f"They are {first.dtype}.")
 
 
 NOT_IDS = Mistake(
@@ -103,13 +92,13 @@ CHANGED = Mistake(
     "Which methods of a tensor change it, and which give a new one?",
 )
 WORDS = (
-    ("copy", torch.tensor([5, 9, 5, 2])),
-    ("reverse", torch.tensor([4, 8])),
-    ("sort", torch.tensor([9, 3, 9, 7, 2])),
+    (torch.tensor([5, 9, 5, 2]), "copy"),
+    (torch.tensor([4, 8]), "reverse"),
+    (torch.tensor([9, 3, 9, 7, 2]), "sort"),
 )
 
 
-def example(way: str, task: str, symbols: Tensor) -> tuple[Tensor, Tensor]:
+def example(way: str, symbols: Tensor, task: str) -> tuple[Tensor, Tensor]:
     """Return inputs and targets under a reading."""
     blank, separator = torch.zeros(len(symbols), dtype=torch.long), torch.tensor([1])
     ordered = symbols.sort(descending=way == "falling")[0]
@@ -140,34 +129,17 @@ EXAMPLES = [
 
 
 class Example(Answers):
-    """The learner's `make_example`, called with copies, so that a change of its input is seen."""
+    """The learner's `make_example`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.changed: list[str] = []
+        super().__init__(function, ("symbols", "task"), WORDS, EXAMPLES, example)
 
-        def call(task: str, symbols: Tensor) -> Any:
-            own = symbols.clone()
-            answer = called(function, {"symbols": own, "task": task})
-            if not torch.equal(own, symbols):
-                self.changed.append(task)
-            return answer
+    example = aspect("way", "Symbols, separator, blanks; blanks, then the answer.", name="example")
 
-        super().__init__(call, WORDS, EXAMPLES, example)
-
-
-def kept(learner: Example) -> Fault | None:
-    """Check that the symbols are as before."""
-    return Fault(CHANGED, f"They are others after `{learner.changed[0]}`.") if learner.changed else None
-
-
-MAKE_EXAMPLE = Subject(
-    Example,
-    (
-        EQUATION,
-        Property("example", "Symbols, separator, blanks; blanks, then the answer.", aspect("way"), ("equation",)),
-        Property("input", "The symbols stay as they are.", kept),
-    ),
-)
+    @law("The symbols stay as they are.")
+    def input(self) -> Fault | None:
+        changed = [task for (own, task), (x, _) in zip(self.given, WORDS, strict=True) if not torch.equal(own, x)]
+        return Fault(CHANGED, f"They are others after `{changed[0]}`.") if changed else None
 
 
 # --- batches
@@ -214,23 +186,18 @@ BATCHES = [
 ]
 
 
-def batch_of(function: Callable[..., Any]) -> Answers:
-    """Call the learner's `pad_batch`."""
+class Batch(Answers):
+    """The learner's `pad_batch`."""
 
-    def call(rows: list[list[int]], pad: int) -> Any:
-        return called(function, {"rows": rows, "pad_id": pad})
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function, ("rows", "pad_id"), ROWS, BATCHES, padded)
 
-    return Answers(call, ROWS, BATCHES, padded)
+    ids = aspect("way", "Rows stand at the left, padding behind; lengths are the rows'.", name="ids")
 
-
-PAD_BATCH = Subject(
-    batch_of,
-    (
-        EQUATION,
-        Property("ids", "Rows stand at the left, padding behind; lengths are the rows'.", aspect("way"), ("equation",)),
-        Property("whole-numbers", "Ids are whole numbers.", whole_numbers, ("equation",)),
-    ),
-)
+    @law("Ids are whole numbers.", "equation")
+    def whole_numbers(self) -> Fault | None:
+        ids = self.raw[0][0]
+        return Fault(NOT_IDS, f"They are {ids.dtype}.") if ids.is_floating_point() else None
 
 
 # --- whole answers
@@ -265,21 +232,20 @@ def exact(way: str, logits: Tensor, targets: Tensor, pad: int) -> Tensor:
     }[way]
 
 
-EXACT_MATCH = Subject(
-    lambda function: Answers(
-        lambda *inputs: called(function, dict(zip(("logits", "targets", "pad_id"), inputs, strict=True))),
-        ((LOGITS, TARGETS, 0),),
-        [
+class Exact(Answers):
+    """The learner's `exact_match`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        ways = [
             Choice("right"),
             Choice("padding", "padding counted too", WITH_PADDING),
             Choice("tokens", "the share of tokens", TOKENS),
             Choice("all tokens", "the share of all places", TOKENS),
             Choice("any", "one right token", ANY),
-        ],
-        exact,
-    ),
-    (EQUATION, Property("rows", "A row counts if all its real targets are right.", aspect("way"), ("equation",))),
-)
+        ]
+        super().__init__(function, ("logits", "targets", "pad_id"), ((LOGITS, TARGETS, 0),), ways, exact)
+
+    rows = aspect("way", "A row counts if all its real targets are right.", name="rows")
 
 
 # --- returns and steps of an episode
@@ -315,26 +281,23 @@ def returns(way: str) -> Tensor:
     if way == "start, together":
         return REWARDS.cumsum(0)
     halves = [each.cumsum(0) if way == "start" else each.flip(0).cumsum(0).flip(0) for each in REWARDS.split(3)]
-    if way == "without now":
-        return torch.cat(halves) - REWARDS
     if way == "end excluded":
         return torch.tensor([3.0, 2.0, 28.0, 24.0, 16.0, 32.0], dtype=torch.float64)
     return torch.cat(halves)
 
 
+RETURNS = [
+    Choice("right"),
+    Choice("start", "sums from the start", FROM_START),
+    Choice("start, together", "sums from the start", FROM_START),
+    Choice("together", "one sum over both episodes", RUN_TOGETHER),
+    Choice("end excluded", "the last step of an episode in the next one", RUN_TOGETHER),
+]
 RETURNS_TO_GO = Subject(
     lambda function: Computed(
-        partial(called, function, {"rewards": REWARDS.clone(), "ends": ENDS.clone()}),
-        [
-            Choice("right"),
-            Choice("start", "sums from the start", FROM_START),
-            Choice("start, together", "sums from the start", FROM_START),
-            Choice("together", "one sum over both episodes", RUN_TOGETHER),
-            Choice("end excluded", "the last step of an episode in the next one", RUN_TOGETHER),
-        ],
-        returns,
+        called(function, {"rewards": REWARDS.clone(), "ends": ENDS.clone()}), {"way": RETURNS}, returns, loose=True
     ),
-    (EQUATION, Property("returns", "Rewards from this step to the episode's end.", aspect("way"), ("equation",))),
+    (Computed.equation, aspect("way", "Rewards from this step to the episode's end.", name="returns")),
 )
 
 STEPS = drawn(3, 2, 7, 5)
@@ -347,16 +310,18 @@ def interleaved(way: str) -> Tensor:
     return torch.cat(order, 1) if way == "blocks" else torch.stack(order, 2).flatten(1, 2)
 
 
+ORDERS = [
+    Choice("right"),
+    Choice("early", "return, action, state", ACTION_EARLY),
+    Choice("first", "action, return, state", ACTION_EARLY),
+    Choice("blocks", "one after another", IN_BLOCKS),
+]
 INTERLEAVE = Subject(
     lambda function: Computed(
-        partial(called, function, dict(zip(("returns", "states", "actions"), STEPS.clone(), strict=True))),
-        [
-            Choice("right"),
-            Choice("early", "return, action, state", ACTION_EARLY),
-            Choice("first", "action, return, state", ACTION_EARLY),
-            Choice("blocks", "one after another", IN_BLOCKS),
-        ],
+        called(function, dict(zip(("returns", "states", "actions"), STEPS.clone(), strict=True))),
+        {"way": ORDERS},
         interleaved,
+        loose=True,
     ),
-    (EQUATION, Property("steps", "Return, state, action; then those of the next step.", aspect("way"), ("equation",))),
+    (Computed.equation, aspect("way", "Return, state, action; then those of the next step.", name="steps")),
 )

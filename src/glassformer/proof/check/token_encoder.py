@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,35 +12,27 @@ from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import first
-from glassformer.proof.check.block import LAYERS, F, adopt, all_run, differ, final_norm, grows, keeps_lists
+from glassformer.proof.check.block import FINAL_NORM, LAYERS, F, Layered, adopt
 from glassformer.proof.check.calling import (
-    EQUATION,
     RANDOM,
     Choice,
+    Computed,
     aspect,
     built_either,
     called,
     distance,
+    form,
     forward_of,
     is_norm,
     listening,
     mask_argument,
-    read,
+    parameters_of,
     scramble,
 )
 from glassformer.proof.check.heads import ROWS, D, giving
-from glassformer.proof.check.language_model import HEAD, UNORDERED, first_loss_of
+from glassformer.proof.check.language_model import HEAD, UNORDERED, changed, first_loss_of
 from glassformer.proof.check.mask import BATCH, FAILS, HEADS, IGNORED, INVERTED, UNCLEAR, T
-from glassformer.proof.check.property import (
-    CrashError,
-    Fault,
-    Mistake,
-    NotTestedError,
-    Property,
-    Subject,
-    ask,
-    crash_of,
-)
+from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTestedError, ask, crash_of, law
 
 VOCAB, MAX_LEN, OUTPUTS = 30, 9, 17
 IDS = torch.tensor([[3, 29, 0, 11, 8, 20], [1, 2, 28, 7, 15, 4]])
@@ -67,19 +60,23 @@ STOPS = Mistake(
 )
 
 
-class Coder:
+class Coder(Layered):
     """The learner's encoder: how it begins, and with random parameters in float64."""
+
+    laws = (
+        "registered shape repeatable rows order positions positions-once own-layers fresh-layers used-layers mask "
+        "final-norm first-loss"
+    )
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
         self.unregistered: list[str] = []
         module = self.made(LAYERS)
-        self.start = {name: each.detach().clone() for name, each in module.named_parameters()}
+        self.start = parameters_of(module)
         self.module = scramble(module)
         self.mask = mask_argument(forward_of(module, "ids"), 1)
-        self.x = IDS
-        with listening(self.module) as heard, torch.no_grad():
-            self.seen = first(ask(self.run, IDS, None))
+        with listening(self.module) as heard:
+            self.seen = self.vectors(IDS)
         self.heard = list(heard)
 
     def made(self, layers: int, width: int = D, heads: int = HEADS, **extra: Any) -> nn.Module:
@@ -99,12 +96,9 @@ class Coder:
         with torch.no_grad():
             return first(ask(self.run, ids, mask, module))
 
-    def table(self) -> Tensor:
-        """Return the parameter that has a row for each id. Errors: `NotTestedError`."""
-        found = [each for each in self.module.parameters() if each.shape == (VOCAB, D)]
-        if not found:
-            raise NotTestedError("no parameter has a row for each id")
-        return found[0]
+    def output(self) -> Tensor:
+        """Return the output for the fixed ids, with its graph."""
+        return first(ask(self.run, IDS, None))
 
     def enters(self) -> Tensor:
         """Return what the first block reads: the input of the first norm or map. Errors: `NotTestedError`."""
@@ -114,9 +108,11 @@ class Coder:
             raise NotTestedError("its blocks' norms and linear maps could not be found")
         return heard[0].given
 
-    def positions(self) -> Tensor:
-        """Return what enters the first block where every id has the vector 0."""
-        table = self.table()
+    def added(self) -> Tensor:
+        """Return what enters the first block where every id has the vector 0. Errors: `NotTestedError`."""
+        table = next((each for each in self.module.parameters() if each.shape == (VOCAB, D)), None)
+        if table is None:
+            raise NotTestedError("no parameter has a row for each id")
         before = table.detach().clone()
         table.data.zero_()
         try:
@@ -124,38 +120,99 @@ class Coder:
         finally:
             table.data.copy_(before)
 
+    @law("There is one vector for each id.")
+    def shape(self) -> Fault | None:
+        wanted = [(BATCH, T, D), (BATCH, T, VOCAB)]
+        if form(self.seen) not in wanted:
+            return Fault(SHAPE, f"It is {form(self.seen)} and must be {wanted[0]}.")
+        module = self.made(1, n_outputs=OUTPUTS).double().eval()
+        if not any(OUTPUTS in each.shape for each in module.parameters()):
+            return None
+        got, mapped = form(self.vectors(IDS, module=module)), (BATCH, T, OUTPUTS)
+        return None if got == mapped else Fault(SHAPE, f"With n_outputs={OUTPUTS} it is {got} and must be {mapped}.")
 
-def shape(learner: Coder) -> Fault | None:
-    """Check the shape, with and without an output map."""
-    wanted = [(BATCH, T, D), (BATCH, T, VOCAB)]
-    got = tuple(learner.seen.shape) if isinstance(learner.seen, Tensor) else type(learner.seen).__name__
-    if got not in wanted:
-        return Fault(SHAPE, f"It is {got} and must be {wanted[0]}.")
-    module = learner.made(1, n_outputs=OUTPUTS).double().eval()
-    if not any(OUTPUTS in each.shape for each in module.parameters()):
+    @law("In evaluation mode the same input gives the same output.", "shape")
+    def repeatable(self) -> Fault | None:
+        gap = max(distance(self.vectors(IDS), self.seen) for _ in range(4))
+        return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
+
+    @law("No row of a batch affects another.", "repeatable")
+    def rows(self) -> Fault | None:
+        gap = distance(self.vectors(IDS[:1]), self.seen[:1])
+        return Fault(ROWS, f"Row 0 alone differs by {gap:.2g} from row 0 in the batch.") if gap > SAME else None
+
+    @law("The order of the ids matters.", "rows")
+    def order(self) -> Fault | None:
+        gap = distance(self.vectors(IDS.flip(1)).flip(1), self.seen)
+        told = f"With the ids in reverse order, the vectors are the same ones in reverse order, to {gap:.0e}."
+        return None if gap > SAME else Fault(UNORDERED, told)
+
+    @law("Positions are added as they are.", "order")
+    def positions(self) -> Fault | None:
+        positions = self.added()[0]
+        kept = [*self.module.parameters(), *self.module.buffers()]
+        tables = [each.detach().reshape(-1, D)[:T].double() for each in kept if each.shape[-2:] == (MAX_LEN, D)]
+        ratios = [factor(each, positions) for each in (*tables, *(each.float().double() for each in sinusoids()))]
+        found = [each for each in ratios if each is not None]
+        if not found or abs(found[0] - D**0.5) > 1e-3:
+            return None
+        return Fault(SCALED_TOO, f"What enters the first block is {found[0]:.3g} = √{D} times the table of positions.")
+
+    @law("Positions are added before the first layer alone.", "order")
+    def positions_once(self) -> Fault | None:
+        positions, stream = self.added(), self.enters()
+        maps = [each for each in self.module.modules() if isinstance(each, nn.Linear)]
+        with giving(maps, torch.zeros_like), listening(self.module) as heard:
+            self.vectors(IDS)
+        streams = [stream]
+        for each in [call for call in heard if call.given.shape == stream.shape]:
+            gaps = [each.given - before for before in streams]
+            if all(gap.abs().max() > SAME for gap in gaps) and any(factor(positions, gap) for gap in gaps):
+                return Fault(EVERY_LAYER, f"`{each.name}` reads the stream with the positions added once more.")
+            streams += [each.gave] if is_norm(each.module) else []
         return None
-    got = tuple(learner.vectors(IDS, module=module).shape)
-    right = got == (BATCH, T, OUTPUTS)
-    return None if right else Fault(SHAPE, f"With n_outputs={OUTPUTS} it is {got} and must be {(BATCH, T, OUTPUTS)}.")
 
+    def reach(self, mask: Tensor, module: nn.Module) -> Tensor:
+        """Return [T], True where another id changes the output at another position."""
+        before = self.vectors(IDS, mask, module)
+        moved = torch.zeros(T, dtype=torch.bool)
+        for place in range(T):
+            gap = (self.vectors(changed(IDS, VOCAB, place), mask, module) - before).abs().amax((0, 2))
+            gap[place] = 0.0
+            moved[place] = bool((gap > SAME).any())
+        return moved
 
-def repeatable(learner: Coder) -> Fault | None:
-    """Check that the same ids give the same output in evaluation mode."""
-    gap = max(distance(learner.vectors(IDS), learner.seen) for _ in range(4))
-    return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
+    @law("The mask reaches every layer.", "rows", "used-layers", name="mask")
+    def masked(self) -> Fault | None:
+        if self.mask is None:
+            raise NotTestedError("it takes no mask")
+        one_layer, crash = scramble(self.made(1)), None
+        for each in FORMS:
+            try:
+                one, all_layers = (self.reach(each(KEEP), module) for module in (one_layer, self.module))
+            except (CrashError, RuntimeError) as error:  # a form that its attention does not take
+                crash = crash or (error if isinstance(error, CrashError) else None)
+                continue
+            told = f"Of 6 positions 2 are hidden; {int((all_layers & ~KEEP).sum())} of them change other positions"
+            if torch.equal(all_layers, KEEP) and torch.equal(one, KEEP):
+                return None
+            if torch.equal(one, KEEP):
+                return Fault(STOPS, f"{told} in a model of {LAYERS} layers, and none in a model of 1.")
+            return Fault(INVERTED if torch.equal(one, ~KEEP) else IGNORED if one.all() else UNCLEAR, f"{told}.")
+        return Fault(FAILS, crash_of(crash) if crash else "Every form of a mask gives an output of another shape.")
 
+    final_norm = FINAL_NORM
 
-def rows(learner: Coder) -> Fault | None:
-    """Check that a row gets the same output alone."""
-    gap = distance(learner.vectors(IDS[:1]), learner.seen[:1])
-    return Fault(ROWS, f"Row 0 alone differs by {gap:.2g} from row 0 in the batch.") if gap > SAME else None
-
-
-def ordered(learner: Coder) -> Fault | None:
-    """Check that ids in another order do not give the same vectors in another order."""
-    gap = distance(learner.vectors(IDS.flip(1)).flip(1), learner.seen)
-    told = f"With the ids in reverse order, the vectors are the same ones in reverse order, to {gap:.0e}."
-    return None if gap > SAME else Fault(UNORDERED, told)
+    @law("An untrained model's loss is near ln vocab_size.", "shape")
+    def first_loss(self) -> Fault | None:
+        torch.manual_seed(0)
+        module = self.made(2, 64, 4, n_outputs=VOCAB).eval()
+        draw = torch.Generator().manual_seed(10)
+        ids, targets = (torch.randint(VOCAB, (16, MAX_LEN), generator=draw) for _ in range(2))
+        logits = self.vectors(ids, module=module)
+        if logits.shape[-1] != VOCAB:
+            raise NotTestedError("it has no output map")
+        return first_loss_of(logits, targets, module)
 
 
 def factor(part: Tensor, whole: Tensor) -> float | None:
@@ -172,33 +229,6 @@ def sinusoids() -> list[Tensor]:
     return [torch.stack([angles.sin(), angles.cos()], -1).flatten(1), torch.cat([angles.sin(), angles.cos()], 1)]
 
 
-def unscaled(learner: Coder) -> Fault | None:
-    """Check that positions are added as their table has them."""
-    positions = learner.positions()[0]
-    kept = [*learner.module.parameters(), *learner.module.buffers()]
-    tables = [each.detach().reshape(-1, D)[:T].double() for each in kept if each.shape[-2:] == (MAX_LEN, D)]
-    ratios = [factor(each, positions) for each in (*tables, *(each.float().double() for each in sinusoids()))]
-    found = [each for each in ratios if each is not None]
-    if not found or abs(found[0] - D**0.5) > 1e-3:
-        return None
-    return Fault(SCALED_TOO, f"What enters the first block is {found[0]:.3g} = √{D} times the table of positions.")
-
-
-def once(learner: Coder) -> Fault | None:
-    """Check that no later layer gets the positions again, while all linear maps give 0."""
-    positions, stream = learner.positions(), learner.enters()
-    maps = [each for each in learner.module.modules() if isinstance(each, nn.Linear)]
-    with giving(maps, torch.zeros_like), listening(learner.module) as heard:
-        learner.vectors(IDS)
-    streams = [stream]
-    for each in [call for call in heard if call.given.shape == stream.shape]:
-        gaps = [each.given - before for before in streams]
-        if all(gap.abs().max() > SAME for gap in gaps) and any(factor(positions, gap) for gap in gaps):
-            return Fault(EVERY_LAYER, f"`{each.name}` reads the stream with the positions added once more.")
-        streams += [each.gave] if is_norm(each.module) else []
-    return None
-
-
 KEEP = torch.tensor([True, True, False, True, False, True])
 FORMS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda keep: keep.expand(BATCH, 1, 1, T),
@@ -208,71 +238,6 @@ FORMS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda keep: keep.expand(BATCH, 1, T, T),
 )
 """The forms in which a mask of keys is tried."""
-
-
-def reach(learner: Coder, mask: Tensor, module: nn.Module) -> Tensor:
-    """Return [T], True where another id changes the output at another position."""
-    before = learner.vectors(IDS, mask, module)
-    moved = torch.zeros(T, dtype=torch.bool)
-    for place in range(T):
-        ids = IDS.clone()
-        ids[:, place] = (ids[:, place] + 1) % VOCAB
-        gap = (learner.vectors(ids, mask, module) - before).abs().amax((0, 2))
-        gap[place] = 0.0
-        moved[place] = bool((gap > SAME).any())
-    return moved
-
-
-def masked(learner: Coder) -> Fault | None:
-    """Check that every layer obeys the mask."""
-    if learner.mask is None:
-        raise NotTestedError("it takes no mask")
-    one_layer, crash = scramble(learner.made(1)), None
-    for form in FORMS:
-        try:
-            one, all_layers = (reach(learner, form(KEEP), module) for module in (one_layer, learner.module))
-        except (CrashError, RuntimeError) as error:  # a form that its attention does not take
-            crash = crash or (error if isinstance(error, CrashError) else None)
-            continue
-        told = f"Of 6 positions 2 are hidden; {int((all_layers & ~KEEP).sum())} of them change other positions"
-        if torch.equal(all_layers, KEEP) and torch.equal(one, KEEP):
-            return None
-        if torch.equal(one, KEEP):
-            return Fault(STOPS, f"{told} in a model of {LAYERS} layers, and none in a model of 1.")
-        return Fault(INVERTED if torch.equal(one, ~KEEP) else IGNORED if one.all() else UNCLEAR, f"{told}.")
-    return Fault(FAILS, crash_of(crash) if crash else "Every form of a mask gives an output of another shape.")
-
-
-def first_loss(learner: Coder) -> Fault | None:
-    """Check that an untrained model with an output for each id gives all of them about the same probability."""
-    torch.manual_seed(0)
-    module = learner.made(2, 64, 4, n_outputs=VOCAB).eval()
-    draw = torch.Generator().manual_seed(10)
-    ids, targets = (torch.randint(VOCAB, (16, MAX_LEN), generator=draw) for _ in range(2))
-    logits = learner.vectors(ids, module=module)
-    if logits.shape[-1] != VOCAB:
-        raise NotTestedError("it has no output map")
-    return first_loss_of(logits, targets, module)
-
-
-TOKEN_ENCODER = Subject(
-    Coder,
-    (
-        Property("registered", "Its layers are parts of the module.", keeps_lists),
-        Property("shape", "There is one vector for each id.", shape),
-        Property("repeatable", "In evaluation mode the same input gives the same output.", repeatable, ("shape",)),
-        Property("rows", "No row of a batch affects another.", rows, ("repeatable",)),
-        Property("order", "The order of the ids matters.", ordered, ("rows",)),
-        Property("positions", "Positions are added as they are.", unscaled, ("order",)),
-        Property("positions-once", "Positions are added before the first layer alone.", once, ("order",)),
-        Property("own-layers", "Each layer has parameters of its own.", grows),
-        Property("fresh-layers", "Layers start different.", differ, ("own-layers",)),
-        Property("used-layers", "Every layer is run.", all_run, ("shape", "repeatable")),
-        Property("mask", "The mask reaches every layer.", masked, ("rows", "used-layers")),
-        Property("final-norm", "The last layer is followed by a norm.", final_norm, ("used-layers",)),
-        Property("first-loss", "An untrained model's loss is near ln vocab_size.", first_loss, ("shape",)),
-    ),
-)
 
 
 # --- how its parameters start
@@ -336,7 +301,7 @@ class Started:
         """Return the parameters of an untrained model before and after the call, by name."""
         torch.manual_seed(3)
         model = Untrained()
-        before = {name: each.detach().clone() for name, each in model.named_parameters()}
+        before = parameters_of(model)
         torch.manual_seed(seed)
         try:
             called(self.function, {"model": model})
@@ -344,86 +309,67 @@ class Started:
             if "Fan in and fan out" not in str(crash.__cause__):
                 raise
             self.crash = crash
-        return before, {name: each.detach() for name, each in model.named_parameters()}
+        return before, parameters_of(model)
 
     def matrices(self) -> dict[str, Tensor]:
         """Return the maps' matrices after the call."""
         return {name: each for name, each in self.after.items() if each.ndim == 2 and "embedding" not in name}
 
+    @law("Norms stay as they are.")
+    def norms(self) -> Fault | None:
+        if self.crash is not None:
+            return Fault(NORMS_TOO, crash_of(self.crash))
+        moved = [
+            name for name, each in self.after.items() if "norm" in name and not torch.equal(each, self.before[name])
+        ]
+        return Fault(NORMS_TOO, f"`{moved[0]}` has changed.") if moved else None
 
-def norms_kept(learner: Started) -> Fault | None:
-    """Check that norms are as they were."""
-    if learner.crash is not None:
-        return Fault(NORMS_TOO, crash_of(learner.crash))
-    moved = [
-        name for name, each in learner.after.items() if "norm" in name and not torch.equal(each, learner.before[name])
-    ]
-    return Fault(NORMS_TOO, f"`{moved[0]}` has changed.") if moved else None
+    @law("Every matrix is drawn, in place.", "norms")
+    def changed(self) -> Fault | None:
+        kept = [name for name, each in self.matrices().items() if torch.equal(each, self.before[name])]
+        if not kept:
+            return None
+        told = f"{len(kept)} of {len(self.matrices())} matrices are as before, among them `{kept[0]}`."
+        return Fault(UNCHANGED if len(kept) == len(self.matrices()) else SOME_LEFT, told)
 
+    @law("Each matrix has numbers of its own, by the caller's seed.", "changed")
+    def own_numbers(self) -> Fault | None:
+        square = {name: each for name, each in self.matrices().items() if name.startswith("maps")}
+        first, *rest = square
+        same = [name for name in rest if torch.equal(square[name], square[first])]
+        if same:
+            return Fault(IDENTICAL, f"`{first}` and `{same[0]}` hold the same numbers.")
+        other = self.drawn(2)[1]
+        told = "Under torch.manual_seed(1) and (2) they are the same."
+        return Fault(IDENTICAL, told) if torch.equal(other[first], square[first]) else None
 
-def all_changed(learner: Started) -> Fault | None:
-    """Check that every matrix is drawn anew."""
-    kept = [name for name, each in learner.matrices().items() if torch.equal(each, learner.before[name])]
-    if not kept:
+    @law("Matrices are uniform, up to √(6 / (rows + columns)).", "own-numbers")
+    def spread(self) -> Fault | None:
+        for name, each in self.matrices().items():
+            bound = math.sqrt(6 / sum(each.shape))
+            largest, deviation = each.abs().max().item(), each.std().item()
+            told = f"`{name}` has numbers up to {largest:.3g}, deviation {deviation:.3g}"
+            told += f"; Xavier's are {bound:.3g} and {bound / 3**0.5:.3g}."
+            if name.startswith("head") and deviation > 0.5:
+                return Fault(HEAD, told)
+            if largest > bound * 1.0001 or abs(deviation * 3**0.5 / bound - 1) > 0.1:
+                return Fault(OTHER_SPREAD, told)
         return None
-    told = f"{len(kept)} of {len(learner.matrices())} matrices are as before, among them `{kept[0]}`."
-    return Fault(UNCHANGED if len(kept) == len(learner.matrices()) else SOME_LEFT, told)
 
+    @law("The embedding begins small.", "changed")
+    def embedding(self) -> Fault | None:
+        deviation = self.after["embedding.weight"].std().item()
+        told = f"Its deviation is {deviation:.2g}; 1/√64 is 0.125."
+        return Fault(EMBEDDING, told) if deviation > 0.25 else None
 
-def different(learner: Started) -> Fault | None:
-    """Check that matrices differ, and that they follow the caller's seed."""
-    square = {name: each for name, each in learner.matrices().items() if name.startswith("maps")}
-    first, *rest = square
-    same = [name for name in rest if torch.equal(square[name], square[first])]
-    if same:
-        return Fault(IDENTICAL, f"`{first}` and `{same[0]}` hold the same numbers.")
-    other = learner.drawn(2)[1]
-    told = "Under torch.manual_seed(1) and (2) they are the same."
-    return Fault(IDENTICAL, told) if torch.equal(other[first], square[first]) else None
-
-
-def spread(learner: Started) -> Fault | None:
-    """Check that the matrices are uniform within Xavier's bounds."""
-    for name, each in learner.matrices().items():
-        bound = math.sqrt(6 / sum(each.shape))
-        largest, deviation = each.abs().max().item(), each.std().item()
-        told = f"`{name}` has numbers up to {largest:.3g}, deviation {deviation:.3g}"
-        told += f"; Xavier's are {bound:.3g} and {bound / 3**0.5:.3g}."
-        if name.startswith("head") and deviation > 0.5:
-            return Fault(HEAD, told)
-        if largest > bound * 1.0001 or abs(deviation * 3**0.5 / bound - 1) > 0.1:
-            return Fault(OTHER_SPREAD, told)
-    return None
-
-
-def small_embedding(learner: Started) -> Fault | None:
-    """Check that the embedding begins small."""
-    deviation = learner.after["embedding.weight"].std().item()
-    told = f"Its deviation is {deviation:.2g}; 1/√64 is 0.125."
-    return Fault(EMBEDDING, told) if deviation > 0.25 else None
-
-
-def plain_biases(learner: Started) -> Fault | None:
-    """Check that biases are 0, or as they were."""
-    drawn_too = [
-        name
-        for name, each in learner.after.items()
-        if name.endswith("bias") and "norm" not in name and each.any() and not torch.equal(each, learner.before[name])
-    ]
-    return Fault(BIASES_TOO, f"`{drawn_too[0]}` has other numbers.") if drawn_too else None
-
-
-INIT_WEIGHTS = Subject(
-    Started,
-    (
-        Property("norms", "Norms stay as they are.", norms_kept),
-        Property("changed", "Every matrix is drawn, in place.", all_changed, ("norms",)),
-        Property("own-numbers", "Each matrix has numbers of its own, by the caller's seed.", different, ("changed",)),
-        Property("spread", "Matrices are uniform, up to √(6 / (rows + columns)).", spread, ("own-numbers",)),
-        Property("embedding", "The embedding begins small.", small_embedding, ("changed",)),
-        Property("biases", "Biases are 0, or as they were.", plain_biases, ("norms", "changed")),
-    ),
-)
+    @law("Biases are 0, or as they were.", "norms", "changed")
+    def biases(self) -> Fault | None:
+        drawn_too = [
+            name
+            for name, each in self.after.items()
+            if name.endswith("bias") and "norm" not in name and each.any() and not torch.equal(each, self.before[name])
+        ]
+        return Fault(BIASES_TOO, f"`{drawn_too[0]}` has other numbers.") if drawn_too else None
 
 
 # --- how many parameters
@@ -479,8 +425,21 @@ def count(maps: int, biases: bool, norms: str, heads: int, layers: int, table: i
     return torch.tensor([one(*sizes) for sizes in SIZES], dtype=torch.float64)
 
 
-class Predicted:
+COUNTED = count(4, True, "all", 1, 0, 0)[0].item()
+"""What is right for the first of `SIZES`."""
+WAYS = {
+    "maps": [Choice(4), Choice(3, "three maps", THREE_MAPS)],
+    "biases": [Choice(True), Choice(False, "no biases", NO_BIASES)],
+    "norms": [Choice("all"), Choice("none", "no norms", NO_NORMS), Choice("no end", "no norm at the end", NO_NORMS)],
+    "heads": [Choice(1), *(Choice(n, f"{n} heads of the whole width", TIMES_HEADS) for n in (2, 4, 8, 12, 16))],
+    "layers": [Choice(0), *(Choice(n, f"n_layers {n:+d}", LAYERS_OFF) for n in (-1, 1))],
+}
+
+
+class Predicted(Computed):
     """The learner's `predict_parameters`, called for five sizes while modules that are made are counted."""
+
+    laws = "arithmetic equation maps biases norms heads layers buffers"
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.made, begin = 0, nn.Module.__init__
@@ -491,49 +450,23 @@ class Predicted:
 
         nn.Module.__init__ = noted  # pyright: ignore[reportAttributeAccessIssue]
         try:
-            found = [
-                called(function, dict(zip(("vocab_size", "d_model", "n_layers", "d_ff"), each, strict=True)))
-                for each in SIZES
-            ]
+            found = [called(function, dict(zip(ROLES, each, strict=True))) for each in SIZES]
         finally:
             nn.Module.__init__ = begin
-        self.wanted = count(4, True, "all", 1, 0, 0)
         numbers = all(isinstance(each, int | float) for each in found)
-        self.seen: Any = torch.tensor(found, dtype=torch.float64) if numbers else found[0]
-        self.reading = read(self.seen, self.aspects(), count, 0.5) if numbers else None
+        rows = round((found[0] - COUNTED) / SIZES[0][1]) if numbers else 0
+        tables = [Choice(rows, f"a table of {rows} positions", BUFFERS)] if rows > 2 else []
+        seen: Any = torch.tensor(found, dtype=torch.float64) if numbers else found[0]
+        super().__init__(seen, {**WAYS, "table": [Choice(0), *tables]}, count, 0.5)
 
-    def aspects(self) -> dict[str, list[Choice]]:
-        """Return the known ways to count."""
-        rows = round((self.seen[0] - self.wanted[0]).item() / SIZES[0][1])
-        return {
-            "maps": [Choice(4), Choice(3, "three maps", THREE_MAPS)],
-            "biases": [Choice(True), Choice(False, "no biases", NO_BIASES)],
-            "norms": [
-                Choice("all"),
-                Choice("none", "no norms", NO_NORMS),
-                Choice("no end", "no norm at the end", NO_NORMS),
-            ],
-            "heads": [Choice(1), *(Choice(n, f"{n} heads of the whole width", TIMES_HEADS) for n in (2, 4, 8, 12, 16))],
-            "layers": [Choice(0), *(Choice(n, f"n_layers {n:+d}", LAYERS_OFF) for n in (-1, 1))],
-            "table": [Choice(0), *([Choice(rows, f"a table of {rows} positions", BUFFERS)] if rows > 2 else [])],
-        }
+    @law("No model is built.")
+    def arithmetic(self) -> Fault | None:
+        return Fault(BUILT, f"For five answers, {self.made} modules are made.") if self.made else None
 
-
-def by_arithmetic(learner: Predicted) -> Fault | None:
-    """Check that no module is made."""
-    return Fault(BUILT, f"For five answers, {learner.made} modules are made.") if learner.made else None
-
-
-PREDICT_PARAMETERS = Subject(
-    Predicted,
-    (
-        Property("arithmetic", "No model is built.", by_arithmetic),
-        Property(EQUATION.name, EQUATION.law, EQUATION.probe, ("arithmetic",)),
-        Property("maps", "Attention has four maps.", aspect("maps"), ("equation",)),
-        Property("biases", "Each map has a bias.", aspect("biases"), ("equation",)),
-        Property("norms", "Each norm has a scale and a shift.", aspect("norms"), ("equation",)),
-        Property("heads", "Heads share the width.", aspect("heads"), ("equation",)),
-        Property("layers", "There are n_layers blocks.", aspect("layers"), ("equation",)),
-        Property("buffers", "What is not learned is not counted.", aspect("table"), ("equation",)),
-    ),
-)
+    equation = replace(Computed.equation, needs=("arithmetic",))
+    maps = aspect("maps", "Attention has four maps.")
+    biases = aspect("biases", "Each map has a bias.")
+    norms = aspect("norms", "Each norm has a scale and a shift.")
+    heads = aspect("heads", "Heads share the width.")
+    layers = aspect("layers", "There are n_layers blocks.")
+    buffers = aspect("table", "What is not learned is not counted.", name="buffers")

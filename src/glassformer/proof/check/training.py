@@ -1,4 +1,4 @@
-"""Tests one update and an evaluation, with doubles of model and optimizer that record their calls."""
+"""Tests an update, an evaluation and an update in bfloat16, on doubles that record their calls."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.calling import UNKNOWN, Choice, Reading, aspect, called, distance, drawn, read
-from glassformer.proof.check.labels import BY_ROW, DIVISOR, PADS, SUM
-from glassformer.proof.check.property import CrashError, Fault, Mistake, Property, Subject, crash_of
+from glassformer.proof.check.labels import BY_ROW, DIVISOR, PADS, SUM, over
+from glassformer.proof.check.property import CrashError, Fault, Mistake, Property, crash_of, law
 
-VOCAB, STEEP, RATE, CLIP = 7, 30.0, 0.1, 1.0
+VOCAB, WIDTH, STEEP, RATE, CLIP = 7, 8, 30.0, 0.1, 1.0
 """`STEEP` makes the gradient longer than `CLIP`."""
 Pair = tuple[Tensor, Tensor]
 
@@ -56,17 +56,14 @@ def logits_of(table: Tensor, ids: Tensor) -> Tensor:
     return table[ids] * STEEP
 
 
+def losses_of(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return -log p of each target."""
+    return -logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
+
+
 def mean_loss(logits: Tensor, targets: Tensor, mean: str = "right") -> Tensor:
     """Return the loss under a reading of the mean; 0 is padding."""
-    losses = -logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
-    real = targets != 0
-    return {
-        "right": (losses * real).sum() / real.sum(),
-        "all": losses.mean(),
-        "divisor": (losses * real).mean(),
-        "rows": ((losses * real).sum(1) / real.sum(1)).mean(),
-        "sum": (losses * real).sum(),
-    }[mean]
+    return over(losses_of(logits, targets), targets != 0, mean)
 
 
 MEANS = [
@@ -173,6 +170,14 @@ def clips_noted(events: list[str]) -> Generator[None]:
         sys.setprofile(before)
 
 
+UPDATES = {
+    "old": [Choice("forgotten"), Choice("kept", "the gradient of the first update added", KEPT)],
+    "clip": [Choice(True), Choice(False, "the whole gradient", UNCLIPPED)],
+    "mean": MEANS,
+    "when": [Choice("before"), Choice("after", "the loss after the update", LATE_LOSS)],
+}
+
+
 class Update:
     """The learner's `train_step`, called for two updates in a row."""
 
@@ -195,9 +200,11 @@ class Update:
                 if "does not require grad" not in str(crash.__cause__):
                     raise
                 self.crash = crash
-        self.loss = number(self.losses[0]) if self.losses else None
+        self.first_loss = number(self.losses[0]) if self.losses else None
         self.table = self.model.table.detach()
-        self.reading = self._read()
+        self.reading: Reading | None = None
+        if self.first_loss is not None:
+            self.reading = read(self.result(self.table, self.first_loss), UPDATES, self.under, 1e-6)
 
     def step(self, model: nn.Module, pair: Pair, optimizer: Recording) -> Any:
         """Call the learner's function."""
@@ -208,15 +215,6 @@ class Update:
         """Record that a gradient has been made."""
         del weights
         self.events.append("backward")
-
-    def _read(self) -> Reading | None:
-        aspects = {
-            "old": [Choice("forgotten"), Choice("kept", "the gradient of the first update added", KEPT)],
-            "clip": [Choice(True), Choice(False, "the whole gradient", UNCLIPPED)],
-            "mean": MEANS,
-            "when": [Choice("before"), Choice("after", "the loss after the update", LATE_LOSS)],
-        }
-        return None if self.loss is None else read(self.result(self.table, self.loss), aspects, self.under, 1e-6)
 
     @staticmethod
     def result(table: Tensor, loss: Tensor) -> Tensor:
@@ -240,53 +238,64 @@ class Update:
             table = table - RATE * gradient
         return table
 
+    @law("The loss goes back to the weights.")
+    def gradient(self) -> Fault | None:
+        if self.crash is not None:
+            return Fault(CUT_OFF, crash_of(self.crash))
+        return None if "backward" in self.events else Fault(CUT_OFF, "No weight has got a gradient in two updates.")
 
-def arrives(learner: Update) -> Fault | None:
-    """Check that the loss goes back to the weights."""
-    if learner.crash is not None:
-        return Fault(CUT_OFF, crash_of(learner.crash))
-    return None if "backward" in learner.events else Fault(CUT_OFF, "No weight has got a gradient in two updates.")
+    @law("The weights move.", "gradient")
+    def moves(self) -> Fault | None:
+        if distance(self.table, self.begin) > 0:
+            return None
+        told = f"The calls are {', '.join(self.events)}."
+        order = [each for each in self.events if each != "clip"]
+        erased = ("backward", "zero") in pairwise(order) and "step" in order
+        return Fault(ERASED if erased else STILL, told)
 
+    @law("The model is called in training mode.")
+    def mode(self) -> Fault | None:
+        told = self.model.told
+        return None if told[0].training else Fault(IN_EVALUATION, "When it is called, model.training is False.")
 
-def moves(learner: Update) -> Fault | None:
-    """Check that the weights move."""
-    if distance(learner.table, learner.begin) > 0:
-        return None
-    told = f"The calls are {', '.join(learner.events)}."
-    order = [each for each in learner.events if each != "clip"]
-    erased = ("backward", "zero") in pairwise(order) and "step" in order
-    return Fault(ERASED if erased else STILL, told)
+    @law("A model is put into training mode.", "gradient", "mode", optional=True)
+    def sets_mode(self) -> Fault | None:
+        model = Double().eval()
+        self.step(model, BATCHES[0], Recording(model.parameters(), []))
+        told = "A model that comes in evaluation mode is called in it."
+        return None if model.told[0].training else Fault(IN_EVALUATION, told)
 
+    @law("It returns one number.", "gradient")
+    def returns(self) -> Fault | None:
+        told = f"It returns {type(self.losses[0]).__name__} and must return the loss." if self.losses else ""
+        return Fault(UNKNOWN, told) if self.first_loss is None else None
 
-def trained(learner: Update) -> Fault | None:
-    """Check that a model in training mode is called in training mode."""
-    told = learner.model.told
-    return None if told[0].training else Fault(IN_EVALUATION, "When it is called, model.training is False.")
+    @law("Two calls are two steps along the clipped gradient.", "moves", "mode", "returns")
+    def update(self) -> Fault | None:
+        if self.reading is not None:
+            return None
+        gap = distance(self.table, self.moved("forgotten", True, "right"))
+        told = f"After two updates the weights are {gap:.2g} off; the loss is {self.first_loss:.4g}."
+        return Fault(NOT_THE_UPDATE, told)
 
+    fresh = aspect("old", "The gradient of the update before is forgotten.", needs=("update",), name="fresh")
 
-def sets_mode(learner: Update) -> Fault | None:
-    """Check that a model in evaluation mode is called in training mode."""
-    model = Double().eval()
-    learner.step(model, BATCHES[0], Recording(model.parameters(), []))
-    told = "A model that comes in evaluation mode is called in it."
-    return None if model.told[0].training else Fault(IN_EVALUATION, told)
+    @law("A gradient longer than clip is cut to it.", "update")
+    def clip(self) -> Fault | None:
+        fault = aspect("clip", "").probe(self)
+        if fault is None:
+            return None
+        early = next(each for each in self.events if each in ("clip", "backward")) == "clip"
+        return Fault(CLIPPED_EARLY, f"The calls are {', '.join(self.events)}.") if early else fault
 
+    mean = aspect("mean", "The mean goes over targets that are no padding.", needs=("update",))
+    loss = aspect("when", "The loss before the update is returned.", needs=("update",), name="loss")
 
-def update(learner: Update) -> Fault | None:
-    """Check that the weights move as documented, or as by a known mistake."""
-    if learner.reading is not None:
-        return None
-    gap = distance(learner.table, learner.moved("forgotten", True, "right"))
-    return Fault(NOT_THE_UPDATE, f"After two updates the weights are {gap:.2g} off; the loss is {learner.loss:.4g}.")
-
-
-def clipped(learner: Update) -> Fault | None:
-    """Check that the gradient is clipped, after it was made."""
-    fault = aspect("clip")(learner)
-    if fault is None:
-        return None
-    early = next(each for each in learner.events if each in ("clip", "backward")) == "clip"
-    return Fault(CLIPPED_EARLY, f"The calls are {', '.join(learner.events)}.") if early else fault
+    @law("What is returned holds no graph.", "returns")
+    def graph(self) -> Fault | None:
+        loss = self.losses[0]
+        holds = isinstance(loss, Tensor) and loss.requires_grad
+        return Fault(GRAPH, "It returns a tensor that requires a gradient.") if holds else None
 
 
 def number(value: object) -> Tensor | None:
@@ -294,43 +303,6 @@ def number(value: object) -> Tensor | None:
     if isinstance(value, Tensor):
         return value.detach().double().reshape(()) if value.numel() == 1 else None
     return torch.tensor(value, dtype=torch.float64) if isinstance(value, float | int) else None
-
-
-def returned(learner: Update) -> Fault | None:
-    """Check that one number is returned."""
-    told = f"It returns {type(learner.losses[0]).__name__} and must return the loss." if learner.losses else ""
-    return Fault(UNKNOWN, told) if learner.loss is None else None
-
-
-def without_graph(learner: Update) -> Fault | None:
-    """Check that what is returned holds no graph."""
-    loss = learner.losses[0]
-    holds = isinstance(loss, Tensor) and loss.requires_grad
-    return Fault(GRAPH, "It returns a tensor that requires a gradient.") if holds else None
-
-
-TRAIN_STEP = Subject(
-    Update,
-    (
-        Property("gradient", "The loss goes back to the weights.", arrives),
-        Property("moves", "The weights move.", moves, ("gradient",)),
-        Property("mode", "The model is called in training mode.", trained),
-        Property(
-            "sets-mode",
-            "A model is put into training mode.",
-            sets_mode,
-            ("gradient", "mode"),
-            optional=True,
-        ),
-        Property("returns", "It returns one number.", returned, ("gradient",)),
-        Property("update", "Two calls are two steps along the clipped gradient.", update, ("moves", "mode", "returns")),
-        Property("fresh", "The gradient of the update before is forgotten.", aspect("old"), ("update",)),
-        Property("clip", "A gradient longer than clip is cut to it.", clipped, ("update",)),
-        Property("mean", "The mean goes over targets that are no padding.", aspect("mean"), ("update",)),
-        Property("loss", "The loss before the update is returned.", aspect("when"), ("update",)),
-        Property("graph", "What is returned holds no graph.", without_graph, ("returns",)),
-    ),
-)
 
 
 # --- an evaluation
@@ -392,8 +364,7 @@ def totals(figure: str, pair: Pair, pads: bool) -> tuple[float, float]:
     if figure == "exact_match":
         rows = real.any(-1)
         return float(((right | ~real).all(-1) & rows).sum()), float(rows.sum())
-    losses = -logits.log_softmax(-1).gather(-1, targets[..., None])[..., 0]
-    values = losses if figure == "loss" else right.double()
+    values = losses_of(logits, targets) if figure == "loss" else right.double()
     return (values * real).sum().item(), float(real.sum())
 
 
@@ -413,6 +384,18 @@ OVER = [
     Choice("last", "the last batch alone", LAST_BATCH),
     Choice("pads", "padding counted", PADS),
 ]
+
+
+def figure(name: str, law: str, *needs: str) -> Property:
+    """Return the property that one figure is right."""
+
+    def probe(learner: Evaluation) -> Fault | None:
+        found = learner.readings[name]
+        if found is not None:
+            return found.fault("over")
+        return Fault(UNKNOWN, f"{name} is {learner.seen[name]:.4f} and must be {scored(name, 'all'):.4f}.")
+
+    return Property(name.replace("_", "-"), law, probe, needs)
 
 
 class Evaluation:
@@ -435,76 +418,124 @@ class Evaluation:
         numbers = {name: number(value) for name, value in given.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         return {name: value for name, value in numbers.items() if value is not None}
 
+    @law("It gives loss, accuracy and exact_match.", name="figures")
+    def all_figures(self) -> Fault | None:
+        missing = [name for name in FIGURES if name not in self.seen]
+        return Fault(UNKNOWN, f"Its result has no {', '.join(missing)}.") if missing else None
 
-def all_figures(learner: Evaluation) -> Fault | None:
-    """Check that the three figures are there."""
-    missing = [name for name in FIGURES if name not in learner.seen]
-    return Fault(UNKNOWN, f"Its result has no {', '.join(missing)}.") if missing else None
+    @law("The model is called in evaluation mode.")
+    def mode(self) -> Fault | None:
+        told = "When it is called, model.training is True."
+        return Fault(DROPPING, told) if any(each.training for each in self.model.told) else None
 
+    @law("No gradients are recorded.")
+    def gradients(self) -> Fault | None:
+        recorded = [each for each in self.model.told if each.gradients]
+        return Fault(RECORDED, f"In {len(recorded)} of {len(self.model.told)} calls.") if recorded else None
 
-def evaluates(learner: Evaluation) -> Fault | None:
-    """Check the mode in which the model is called."""
-    told = "When it is called, model.training is True."
-    return Fault(DROPPING, told) if any(each.training for each in learner.model.told) else None
+    @law("The model goes in the mode in which it came.")
+    def restored(self) -> Fault | None:
+        if not self.model.training:
+            return Fault(LEFT_EVALUATING, "It came with model.training True and goes with False.")
+        model = Double().eval()
+        self.figures(model, [*SCORED])
+        return Fault(LEFT_TRAINING, "It came with model.training False and goes with True.") if model.training else None
 
+    loss = figure("loss", "Every real target counts the same.", "figures")
+    accuracy = figure("accuracy", "Every real target counts the same.", "figures", "loss")
+    exact_match = figure("exact_match", "Every row counts the same.", "figures", "loss")
 
-def plain(learner: Evaluation) -> Fault | None:
-    """Check that no gradients are recorded."""
-    recorded = [each for each in learner.model.told if each.gradients]
-    return Fault(RECORDED, f"In {len(recorded)} of {len(learner.model.told)} calls.") if recorded else None
+    @law("Batches may come one by one.", "figures")
+    def generator(self) -> Fault | None:
+        try:
+            seen = self.figures(Double().train(), iter(SCORED))
+        except CrashError as crash:
+            return Fault(ONLY_LISTS, crash_of(crash))
+        gap = max((distance(seen[name], value) for name, value in self.seen.items() if name in seen), default=math.inf)
+        return Fault(ONLY_LISTS, f"From a generator, a figure is {gap:.2g} off.") if gap > 1e-6 else None
 
-
-def restored(learner: Evaluation) -> Fault | None:
-    """Check that the model has the mode in which it came, whichever that was."""
-    if not learner.model.training:
-        return Fault(LEFT_EVALUATING, "It came with model.training True and goes with False.")
-    model = Double().eval()
-    learner.figures(model, [*SCORED])
-    return Fault(LEFT_TRAINING, "It came with model.training False and goes with True.") if model.training else None
-
-
-def figure(name: str) -> Callable[[Evaluation], Fault | None]:
-    """Return a probe for one figure."""
-
-    def probe(learner: Evaluation) -> Fault | None:
-        found = learner.readings[name]
-        if found is not None:
-            return found.fault("over")
-        return Fault(UNKNOWN, f"{name} is {learner.seen[name]:.4f} and must be {scored(name, 'all'):.4f}.")
-
-    return probe
-
-
-def one_by_one(learner: Evaluation) -> Fault | None:
-    """Check that batches may come from a generator."""
-    try:
-        seen = learner.figures(Double().train(), iter(SCORED))
-    except CrashError as crash:
-        return Fault(ONLY_LISTS, crash_of(crash))
-    gap = max((distance(seen[name], value) for name, value in learner.seen.items() if name in seen), default=math.inf)
-    return Fault(ONLY_LISTS, f"From a generator, a figure is {gap:.2g} off.") if gap > 1e-6 else None
+    @law("No batches are an error.", "figures", optional=True)
+    def nothing(self) -> Fault | None:
+        try:
+            seen = self.figures(Double().train(), [])
+        except CrashError:
+            return None
+        return Fault(NOTHING, f"It returns { ({name: each.item() for name, each in seen.items()}) }.")
 
 
-def refuses_nothing(learner: Evaluation) -> Fault | None:
-    """Check that an evaluation without batches is an error."""
-    try:
-        seen = learner.figures(Double().train(), [])
-    except CrashError:
-        return None
-    return Fault(NOTHING, f"It returns { ({name: each.item() for name, each in seen.items()}) }.")
+# --- an update in bfloat16
 
-
-EVALUATE = Subject(
-    Evaluation,
-    (
-        Property("figures", "It gives loss, accuracy and exact_match.", all_figures),
-        Property("mode", "The model is called in evaluation mode.", evaluates),
-        Property("gradients", "No gradients are recorded.", plain),
-        Property("restored", "The model goes in the mode in which it came.", restored),
-        Property("loss", "Every real target counts the same.", figure("loss"), ("figures",)),
-        Property("accuracy", "Every real target counts the same.", figure("accuracy"), ("figures", "loss")),
-        Property("exact-match", "Every row counts the same.", figure("exact_match"), ("figures", "loss")),
-        Property("generator", "Batches may come one by one.", one_by_one, ("figures",)),
-        Property("nothing", "No batches are an error.", refuses_nothing, ("figures",), optional=True),
-    ),
+FULL = Mistake(
+    "nothing runs in bfloat16",
+    "The model's maps run in float32, so nothing is saved.",
+    "Which context tells torch to run the maps in another dtype?",
 )
+ROUNDED = Mistake(
+    "the weights themselves are rounded",
+    "After the update the weights are numbers of bfloat16, which a small step does not change at all.",
+    "What must keep its 24 bits, so that a step of 1e-4 is not lost?",
+)
+HALF_LOSS = Mistake(
+    "the loss is computed in half precision",
+    "Exponentials of the logits are summed with 8 bits.",
+    "Which dtype must the logits have before the softmax of the loss?",
+)
+
+
+class Wide(nn.Module):
+    """A model in float32 that keeps the logits that it gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Parameter(drawn(VOCAB, WIDTH).float()), nn.Linear(WIDTH, VOCAB)
+        self.logits: Tensor | None = None
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return logits [B, T, V]."""
+        logits = self.head(self.table[ids])
+        self.logits = logits.detach()
+        return logits
+
+
+def rounded(x: Tensor) -> bool:
+    """Whether all numbers are ones of bfloat16."""
+    return x.dtype == torch.bfloat16 or torch.equal(x.to(torch.bfloat16).to(x.dtype), x)
+
+
+class HalfStep:
+    """The learner's `train_step_bf16`, called once."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        torch.manual_seed(0)
+        self.model = Wide()
+        self.begin = [each.detach().clone() for each in self.model.parameters()]
+        given = {"model": self.model, "inputs": BATCHES[0][0], "targets": BATCHES[0][1]}
+        self.loss = called(function, {**given, "optimizer": Recording(self.model.parameters(), [])})
+        self.after = [each.detach() for each in self.model.parameters()]
+
+    @law("The weights move.")
+    def moves(self) -> Fault | None:
+        gap = max(distance(x.double(), y.double()) for x, y in zip(self.after, self.begin, strict=True))
+        return None if gap > 0 else Fault(STILL, "After the call all weights are as before.")
+
+    @law("The weights stay in float32.")
+    def weights(self) -> Fault | None:
+        told = f"The table is {self.after[0].dtype}, and all its numbers are ones of bfloat16."
+        return Fault(ROUNDED, told) if rounded(self.after[0]) else None
+
+    @law("The maps run in bfloat16.", "weights")
+    def bfloat16(self) -> Fault | None:
+        kind = "none" if self.model.logits is None else self.model.logits.dtype
+        return None if kind == torch.bfloat16 else Fault(FULL, f"The head gave {kind}.")
+
+    @law("The loss is summed in float32.", "bfloat16", name="loss")
+    def whole_loss(self) -> Fault | None:
+        loss = number(self.loss)
+        if loss is None or self.model.logits is None:
+            return Fault(UNKNOWN, f"It returns {type(self.loss).__name__} and must return the loss.")
+        right = mean_loss(self.model.logits.float(), BATCHES[0][1]).double()
+        gap = distance(loss, right)
+        if gap < 1e-5:
+            return None
+        told = f"It is {gap:.2g} off the loss of the same logits in float32."
+        return Fault(HALF_LOSS if rounded(loss.float()) or gap < 0.05 else UNKNOWN, told)
