@@ -152,7 +152,7 @@ class Coder(Layered):
         positions = self.added()[0]
         kept = [*self.module.parameters(), *self.module.buffers()]
         tables = [each.detach().reshape(-1, D)[:T].double() for each in kept if each.shape[-2:] == (MAX_LEN, D)]
-        ratios = [factor(each, positions) for each in (*tables, *(each.float().double() for each in sinusoids()))]
+        ratios = [multiple(each, positions) for each in (*tables, *(each.float().double() for each in sinusoids()))]
         found = [each for each in ratios if each is not None]
         if not found or abs(found[0] - D**0.5) > 1e-3:
             return None
@@ -167,7 +167,7 @@ class Coder(Layered):
         streams = [stream]
         for each in [call for call in heard if call.given.shape == stream.shape]:
             gaps = [each.given - before for before in streams]
-            if all(gap.abs().max() > SAME for gap in gaps) and any(factor(positions, gap) for gap in gaps):
+            if all(gap.abs().max() > SAME for gap in gaps) and any(multiple(positions, gap) for gap in gaps):
                 return Fault(EVERY_LAYER, f"`{each.name}` reads the stream with the positions added once more.")
             streams += [each.gave] if is_norm(each.module) else []
         return None
@@ -215,7 +215,7 @@ class Coder(Layered):
         return first_loss_of(logits, targets, module)
 
 
-def factor(part: Tensor, whole: Tensor) -> float | None:
+def multiple(part: Tensor, whole: Tensor) -> float | None:
     """Return the number by which `part` is multiplied to give `whole`, if there is one."""
     if part.shape != whole.shape or not part.any():
         return None
