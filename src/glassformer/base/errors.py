@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 
 
@@ -99,15 +99,10 @@ def install(extra: str) -> str:
     The name of glassformer itself is not in it, as a copy from a clone or a wheel need not be the one on an index.
     """
     try:
-        packages = packages_of(extra, metadata.requires("glassformer") or ())
+        found = filter(None, map(MARK.match, (metadata.requires("glassformer") or ())))
+        packages = [each["package"].strip() for each in found if each["extra"] == extra]
     except metadata.PackageNotFoundError:  # imported from a folder
         packages = []
     if not packages:
         return f"pip install '.[{extra}]' (in the clone of glassformer)"
     return f"pip install {' '.join(map(repr, packages))}"
-
-
-def packages_of(extra: str, requirements: Iterable[str]) -> list[str]:
-    """The requirements of one extra, without their markers."""
-    found = filter(None, map(MARK.match, requirements))
-    return [each["package"].strip() for each in found if each["extra"] == extra]

@@ -22,7 +22,7 @@ from glassformer.cli.runs import RUNS, check_place, run_folder
 from glassformer.cli.settings import converted, is_switch, kind_of
 from glassformer.cli.typed_recipe import named_recipe, refuse_not_taken
 from glassformer.cli.verbs import SECTIONS
-from glassformer.data.config import SPLITS, DataConfig
+from glassformer.data.config import SPLITS
 from glassformer.data.dataset import refuse_missing_files
 from glassformer.store.files import write_text_atomically
 from glassformer.study.grid import Arm, arms, single_changes
@@ -54,7 +54,13 @@ def run(arguments: Arguments) -> int:
     todo = [arm for arm in study.arms if states[arm.label] != "finished"]
     for data in {override(arm.recipe, changes).data: None for arm in todo for changes in ({}, study.other_data)}:
         refuse_missing_files(data, SPLITS)
-        refuse_streams(data)
+        # each run reads its own data
+        for path in [path for split in SPLITS for path in data.named_files(split)]:
+            if not Path(path).is_file():
+                raise ConfigError(
+                    f"Each run of a study reads the data again in its own process; {path} is a pipe or a device, "
+                    "which can be read only once. Write its content to a file, and give that file."
+                )
     if "dry-run" in arguments.options:
         for arm in study.arms:
             print(f"{states[arm.label]:8}  {arm.label}  {study.folder.run(arm)}")
@@ -62,7 +68,12 @@ def run(arguments: Arguments) -> int:
     from glassformer.study.grid import on_accelerator, refuse_impossible_models  # importing torch takes a second
 
     refuse_impossible_models(study.arms)
-    make(study.folder.root)
+    try:
+        (study.folder.root / LOGS).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CheckpointError(
+            f"{study.folder.root} cannot be created: {error.strerror}. Choose another with --out."
+        ) from None
     if "jobs" not in arguments.options and on_accelerator(study.arms):
         study = study._replace(jobs=1)
     begin(study, todo)
@@ -74,14 +85,6 @@ def run(arguments: Arguments) -> int:
     for label, reason in failures.items():
         print(f"failed: {label}: {reason}", file=sys.stderr)
     return FAILED if failures else 0
-
-
-def make(root: Path) -> None:
-    """Create the folder of a study. Errors: `CheckpointError`."""
-    try:
-        (root / LOGS).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CheckpointError(f"{root} cannot be created: {error.strerror}. Choose another with --out.") from None
 
 
 def read_study(arguments: Arguments) -> Study:
@@ -124,16 +127,6 @@ def read_study(arguments: Arguments) -> Study:
     for arm in found:
         refuse_not_taken(arm.recipe, arguments.options, asked)
     return Study(found, other, StudyFolder(out), jobs(arguments.options.get("jobs"), threads))
-
-
-def refuse_streams(data: DataConfig) -> None:
-    """Refuse data that can be read only once, such as a pipe: each run reads its own data. Errors: `ConfigError`."""
-    for path in [path for split in SPLITS for path in data.named_files(split)]:
-        if not Path(path).is_file():
-            raise ConfigError(
-                f"Each run of a study reads the data again in its own process; {path} is a pipe or a device, which can "
-                "be read only once. Write its content to a file, and give that file."
-            )
 
 
 def refuse_foreign(out: Path) -> None:
@@ -232,7 +225,9 @@ class Progress:
                     self.say(label, "stopped")
                     return
                 self.ended += 1
-                self.failures[label] = last_line(task.log, code)
+                lines = [line for line in task.log.read_text("utf-8", "replace").splitlines() if line.strip()]
+                said = lines[-1].removeprefix("glassformer: ") if lines else "it printed nothing"
+                self.failures[label] = f"exit code {code}: {said} (full log: {shlex.quote(str(task.log))})"
                 self.say(label, f"FAILED: {self.failures[label]}")
 
     def say(self, label: str, what: str) -> None:
@@ -249,13 +244,6 @@ class Progress:
         """Return the remaining time as text, estimated from the arms that have ended."""
         rest = (time.perf_counter() - self.began) / self.ended * (len(self.arms) - self.ended)
         return f"about {duration(rest)} left" if rest else "that was the last"
-
-
-def last_line(log: Path, code: int) -> str:
-    """Return the exit code of a process, the last line of its log, and where the log is."""
-    lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
-    said = lines[-1].removeprefix("glassformer: ") if lines else "it printed nothing"
-    return f"exit code {code}: {said} (full log: {shlex.quote(str(log))})"
 
 
 def finish(study: Study) -> None:

@@ -41,7 +41,8 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        if is_short(word):
+        # no verb has a flag of one letter; `-h` was looked for before
+        if len(word) == 2 and word[0] == "-" and word[1].isalpha():
             raise ConfigError(unknown_flag(name, verb, word))
         if not word.startswith("--"):
             if found.target is not None and verb.second is not None and found.second is None:
@@ -78,11 +79,6 @@ def read_arguments(name: str, verb: Verb, words: Sequence[str]) -> Arguments:
             raise ConfigError(f"--{option.name} takes one value; got {before!r} and {value!r}. Give one of them.")
         found.options[option.name] = value
     return found
-
-
-def is_short(word: str) -> bool:
-    """Whether a word is a flag of one letter, which no verb has; `-h` was looked for before. A path has more."""
-    return len(word) == 2 and word[0] == "-" and word[1].isalpha()
 
 
 def unknown_flag(name: str, verb: Verb, flag: str) -> str:

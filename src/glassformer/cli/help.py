@@ -127,7 +127,9 @@ def verb_help(name: str, target: str | None) -> str:
     verb = VERBS[name]
     parts = [usage(name, verb), textwrap.fill(verb.about, width())]
     if verb.target == "RECIPE":
-        parts.append(table("Recipes", recipe_lines()))
+        parts.append(
+            table("Recipes", [(name, read_recipe(path).description) for name, path in known_recipes().items()])
+        )
     if name == "check":
         parts.append(table("What the file may hold", [(each.signature, each.meaning) for each in DOCUMENTED.values()]))
     if name == "train":
@@ -169,11 +171,6 @@ def recipe_of(target: str | None) -> Recipe | None:
         return load_recipe(file if file.is_file() else target)
     except GlassformerError:
         return None
-
-
-def recipe_lines() -> list[tuple[str, str]]:
-    """Return the known recipes and their descriptions."""
-    return [(name, read_recipe(path).description) for name, path in known_recipes().items()]
 
 
 def flag_line(option: Option) -> tuple[str, str]:

@@ -108,7 +108,8 @@ def write_answers(
         for limit, lines in cut.items():
             note(lines, f"the answer was cut before its end, by {limit}")
         note(unknown, lacking("the line", parts.elements()))
-        note_untrained(untrained)
+        if untrained:
+            note([*untrained], in_words([*untrained.values()]))
 
 
 def batch_size(given: str | None, usual: int) -> int:
@@ -155,12 +156,6 @@ def note(lines: list[int], what: str) -> None:
     if lines:
         where = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
         print(f"{len(lines)} {'line' if len(lines) == 1 else 'lines'} ({where}): {what}.", file=sys.stderr)
-
-
-def note_untrained(found: dict[int, Untrained]) -> None:
-    """Report the lines, by their numbers, that are shorter or longer than every one in training."""
-    if found:
-        note([*found], in_words([*found.values()]))
 
 
 # Output of `translate` with several answers per line, scores and alignments, as columns or JSON.

@@ -34,7 +34,10 @@ BROKEN_PIPE = 128 + 13
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code. `words` is what follows the name of the program."""
     words = list(sys.argv[1:] if words is None else words)
-    open_closed_streams()
+    # a stream that the caller closed (`<&-`, `>&-`) becomes /dev/null
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
@@ -46,13 +49,6 @@ def main(words: Sequence[str] | None = None) -> int:
         os.dup2(silence, 1)
         os.dup2(silence, 2)
         return BROKEN_PIPE
-
-
-def open_closed_streams() -> None:
-    """Replace each standard stream that the caller closed (`<&-`, `>&-`) with /dev/null."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
 
 
 def attempt(words: list[str]) -> int:

@@ -202,21 +202,15 @@ def room_for(out: Path) -> Generator[None]:
             shutil.rmtree(out, ignore_errors=True)
             aside.rename(out)
             raise
-        remove_replaced(out)
+        # Delete the old runs that this one replaces; each is renamed from "old" first, so that a half-deleted run is
+        # never put back.
+        for each in leftovers(out.parent):
+            if each.home == out and each.path.is_dir() and not alive(each.pid):
+                doomed = beside(out, "tmp") if each.kind == "old" else each.path
+                each.path.rename(doomed)
+                shutil.rmtree(doomed)
     finally:
         lock.release()
-
-
-def remove_replaced(out: Path) -> None:
-    """Delete the old runs that were set aside for this one, by this process or by one that has died since.
-
-    Each is renamed from "old" first, so that a half-deleted run is never put back.
-    """
-    for each in leftovers(out.parent):
-        if each.home == out and each.path.is_dir() and not alive(each.pid):
-            doomed = beside(out, "tmp") if each.kind == "old" else each.path
-            each.path.rename(doomed)
-            shutil.rmtree(doomed)
 
 
 def put_back(run: Path) -> None:

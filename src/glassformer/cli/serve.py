@@ -49,7 +49,7 @@ def run(arguments: Arguments) -> int:
         writer = Writer(folder, recipe)
         torch.set_num_threads(writer.threads.number)
         tell_decoding(writer.loaded.model, recipe.decode, writer.threads.reason)
-        service = Service(writer, folder.resolve().name, config, say, created_of(folder))
+        service = Service(writer, folder.resolve().name, config, say, int((folder / "recipe.toml").stat().st_mtime))
         if recipe.decode.compile:
             service.warm_up()
         return listen(service, found)
@@ -74,11 +74,6 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
         instead = INSTEAD.get(name, "each request says how its tokens are chosen")
         raise ConfigError(f"serve takes no {flag}: {instead}. Remove it.")
     return override(recipe, arguments.changes)
-
-
-def created_of(folder: Path) -> int:
-    """Return when the run was created, in seconds since 1970, judging by its recipe file."""
-    return int((folder / "recipe.toml").stat().st_mtime)
 
 
 def settings_of(arguments: Arguments) -> ServeConfig:

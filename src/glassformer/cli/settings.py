@@ -166,12 +166,7 @@ def with_value(flag: str, value: str | None) -> str:
         return flag
     bare = value.strip("'\"") if value[0] in "'\"" else value
     section, _, key = flag.removeprefix("--").replace("-", "_").partition(".")
-    if bare.lower() in ("true", "false") and key and is_switch(kind_in(section, key)):
+    if bare.lower() in ("true", "false") and key and is_switch(annotations_of(annotations_of(Recipe)[section])[key]):
         return flag if bare.lower() == "true" else f"--{section}.no-{key.replace('_', '-')}"
     shown = "none" if bare == "None" else bare
     return f"{flag} {value if ' ' in shown or not shown else shown}"
-
-
-def kind_in(section: str, key: str) -> object:
-    """Return the type of a setting."""
-    return annotations_of(annotations_of(Recipe)[section])[key]

@@ -98,21 +98,16 @@ def trial_of(arguments: Arguments) -> str | None:
 def look(trial: str, recipe: Recipe, out: Path, *, as_json: bool) -> int:
     """Run a trial, and return the exit code."""
     if trial == "dry-run":
-        return dry_run(recipe, out, as_json=as_json)
+        from glassformer.fast import for_training
+        from glassformer.train.run.outlook import look_ahead  # here, as importing torch takes a second
+
+        outlook = look_ahead(recipe, out, for_training)
+        print(json.dumps(outlook.to_dict()) if as_json else "\n".join(lines(recipe, outlook)))
+        return 0
     return (find_rate if trial == "find-learning-rate" else noise)(recipe, as_json=as_json)
 
 
 # `glassformer train RECIPE` with --dry-run, --find-learning-rate or --gradient-noise: look ahead without a run.
-
-
-def dry_run(recipe: Recipe, out: Path, *, as_json: bool) -> int:
-    """Print the outlook of a run. Nothing is written except the tokens of a text."""
-    from glassformer.fast import for_training
-    from glassformer.train.run.outlook import look_ahead  # here, as importing torch takes a second
-
-    outlook = look_ahead(recipe, out, for_training)
-    print(json.dumps(outlook.to_dict()) if as_json else "\n".join(lines(recipe, outlook)))
-    return 0
 
 
 def lines(recipe: Recipe, outlook: Outlook) -> list[str]:

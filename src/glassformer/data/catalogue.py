@@ -122,7 +122,9 @@ class DataSet:
 @cache
 def catalogue() -> dict[str, DataSet]:
     """All data sets by name."""
-    sets, recipes = (_record(each) for each in ("catalogue.toml", "recipes.toml"))
+    sets, recipes = (
+        tomllib.loads(Path(__file__).with_name(each).read_text("utf-8")) for each in ("catalogue.toml", "recipes.toml")
+    )
     return {name: _data_set(name, entry, recipes[name]) for name, entry in sets.items()}
 
 
@@ -145,10 +147,6 @@ def data_folder(asked: str | None) -> Path:
         return Path(given).expanduser()
     home = os.environ.get("XDG_DATA_HOME") or ""
     return (Path(home) if Path(home).is_absolute() else Path.home() / ".local" / "share") / "glassformer" / "data"
-
-
-def _record(name: str) -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_name(name).read_text("utf-8"))
 
 
 def _data_set(name: str, entry: dict[str, Any], recipes: list[dict[str, Any]]) -> DataSet:
@@ -184,7 +182,13 @@ def fetch(file: DataFile, folder: Path) -> Iterator[int]:
     `ConfigError` if something other than a file has the name.
     """
     check_address(file.address)
-    _refuse_no_file(folder / file.name)
+    # a folder or device of this name would make the renaming at the end fail
+    path = folder / file.name
+    if path.exists() and not path.is_file():
+        raise ConfigError(
+            f"{path} must be free for the download, but something that is not a regular file has this name. Move it "
+            "away, and fetch again."
+        )
     part = folder / f"{file.name}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -193,7 +197,13 @@ def fetch(file: DataFile, folder: Path) -> Iterator[int]:
             _check(file, out, part)
             os.fsync(out.fileno())
         _renamed(part, file, folder)
-        _sync(folder)
+        # makes the new name durable
+        if os.name == "posix":
+            handle = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
     except OSError as error:
         if error.errno not in FULL:
             raise
@@ -297,7 +307,10 @@ def _network(file: DataFile) -> Generator[None, None, None]:
         yield
     except HTTPError as error:
         error.close()
-        raise _refused(file, error) from None
+        raise DataError(
+            f"{file.address}: the server answers {error.code} ({error.reason}). Try again later, or get {file.name} "
+            f"from another source: its SHA-256 is {file.sha256}."
+        ) from None
     except (OSError, HTTPException) as error:
         raise NetworkError(str(getattr(error, "reason", "") or error or type(error).__name__)) from None
 
@@ -333,15 +346,6 @@ def _check(file: DataFile, out: BinaryIO, part: Path) -> None:
         )
 
 
-def _refuse_no_file(path: Path) -> None:
-    """Refuse a folder or device with the file's name at the start, because renaming would fail at the end."""
-    if path.exists() and not path.is_file():
-        raise ConfigError(
-            f"{path} must be free for the download, but something that is not a regular file has this name. Move it "
-            "away, and fetch again."
-        )
-
-
 def _renamed(part: Path, file: DataFile, folder: Path) -> None:
     """Give a part its name. A second process that fetches the same file may have done so: its bytes are as good."""
     try:
@@ -368,28 +372,11 @@ def _emptied(out: BinaryIO) -> int:
     return 0
 
 
-def _sync(folder: Path) -> None:
-    """Make the new name durable, by syncing the folder that holds it."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def _is_this_machine(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _refused(file: DataFile, error: HTTPError) -> DataError:
-    return DataError(
-        f"{file.address}: the server answers {error.code} ({error.reason}). Try again later, or get {file.name} from "
-        f"another source: its SHA-256 is {file.sha256}."
-    )
 
 
 def _other_size(file: DataFile, came: str) -> DataError:

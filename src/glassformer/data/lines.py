@@ -104,7 +104,9 @@ def opened(path: str | Path) -> Generator[Opened, None, None]:
             whole = io.BufferedReader(Again(head, file), HEAD)
             raw = gzip.GzipFile(fileobj=whole) if packed else None
             stream: io.BufferedReader[Any] = whole if raw is None else io.BufferedReader(raw, HEAD)
-            _refuse_no_text(stream.peek(8), path)
+            for start, (what, remedy) in NO_TEXT.items():
+                if stream.peek(8).startswith(start):
+                    raise DataError(f"{path}: text must be UTF-8, plain or gzip, but this is {what}. {remedy}.")
             yield Opened(stream, math.inf if seen else MOST_UNSEEN)
     except FileNotFoundError:
         raise no_such_file(path) from None
@@ -222,12 +224,6 @@ def _text_of(data: bytes, path: str | Path, offset: int) -> str:
             f"{path}: byte {offset + error.start + 1:,} (0x{data[error.start]:02x}) is not valid UTF-8. Convert the "
             "whole file to UTF-8 first, for instance: iconv -f latin1 -t utf-8."
         ) from None
-
-
-def _refuse_no_text(head: bytes, path: str | Path) -> None:
-    for start, (what, remedy) in NO_TEXT.items():
-        if head.startswith(start):
-            raise DataError(f"{path}: text must be UTF-8, plain or gzip, but this is {what}. {remedy}.")
 
 
 def _refuse_nul(line: bytes, place: str) -> None:

@@ -260,7 +260,11 @@ def _from_table(file: Opened, path: str | Path, sides: Sides, columns: Columns) 
     lines = lines_of(file, path)
     first = next(lines)
     comma = str(path).lower().removesuffix(".gz").endswith(".csv") and "\t" not in first
-    rows = csv_rows(chain([first], lines), path) if comma else _tsv(chain([first], lines))
+    rows = (
+        csv_rows(chain([first], lines), path)
+        if comma
+        else ((number, line.split("\t")) for number, line in enumerate(chain([first], lines), start=1))
+    )
     names = next(rows)[1]
     named = bool(columns.header) or columns.named
     chosen = named or columns.first is not None or columns.second is not None
@@ -289,10 +293,6 @@ def _from_table(file: Opened, path: str | Path, sides: Sides, columns: Columns) 
                 f"{sign}; with more of them, set {sides.choice}{cut}."
             )
         yield Row(number, (cells[left], cells[right]), TABLE)
-
-
-def _tsv(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    return ((number, line.split("\t")) for number, line in enumerate(lines, start=1))
 
 
 def csv_rows(lines: Iterable[str], path: str | Path | None = None, sign: str = ",") -> Iterator[tuple[int, list[str]]]:

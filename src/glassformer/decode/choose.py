@@ -167,8 +167,11 @@ def filtered(steps: Sequence[Filter], logits: Float[Tensor, "B V"], context: Con
     check_numbers(logits, context)
     for each in steps:
         logits = each(logits, context)
-    if steps:
-        check_kept(logits, context)
+    if steps and (place := unbounded(logits)) is not None:
+        raise ConfigError(
+            f"A filter must return finite logits, or -inf for a forbidden token; in row {context.numbers[place]} "
+            "(counted from 0) one returned NaN or +inf. Check that what it adds or multiplies is finite."
+        )
     return logits
 
 
@@ -203,12 +206,3 @@ def numbers(seed: int, row: int, block: int, lane: int = 0) -> list[float]:
     key = np.array([seed, row], np.uint64)
     raw = np.random.Philox(key=key, counter=[0, block, lane, 0]).random_raw(AT_ONCE)
     return ((raw >> np.uint64(11)) * 2.0**-53).tolist()
-
-
-def check_kept(logits: Float[Tensor, "B V"], context: Context) -> None:
-    """Refuse logits that filters made NaN or +inf. Errors: `ConfigError` naming the row."""
-    if (place := unbounded(logits)) is not None:
-        raise ConfigError(
-            f"A filter must return finite logits, or -inf for a forbidden token; in row {context.numbers[place]} "
-            "(counted from 0) one returned NaN or +inf. Check that what it adds or multiplies is finite."
-        )

@@ -115,12 +115,6 @@ def fits(tokenizer: Tokenizer, schema: str) -> Filter:
     return Constraint(States(tokenizer), of_schema(schema)).filter
 
 
-def constraint_of(tokenizer: Tokenizer, regex: str = "", schema: str = "") -> Constraint | None:
-    """Make the constraint of an expression or a schema; None without either. Errors: as `matches` and `fits`."""
-    grammar = of_regex(regex) if regex else of_schema(schema) if schema else None
-    return None if grammar is None else Constraint(States(tokenizer), grammar)
-
-
 def of_regex(expression: str) -> Grammar:
     """Make the grammar of a regular expression. Errors: `ConfigError` without llguidance, `DataError` if no Unicode."""
     utf8(expression)
@@ -246,7 +240,8 @@ class Constraints:
 
     def grammar(self, tokenizer: Tokenizer) -> Constraint | None:
         """Make the grammar that the text follows; None if there is none. Errors: as `matches` and `fits`."""
-        return constraint_of(tokenizer, self.regex, self.schema)
+        grammar = of_regex(self.regex) if self.regex else of_schema(self.schema) if self.schema else None
+        return None if grammar is None else Constraint(States(tokenizer), grammar)
 
     def filters(self, tokenizer: Tokenizer, grammar: Constraint | None = None) -> list[Filter]:
         """Make the filters, in the order in which they apply; `grammar`, if it was made before, is not made again.

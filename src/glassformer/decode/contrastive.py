@@ -67,7 +67,10 @@ def contrastive(
     its last. The other arguments are those of `generate`. Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
-    check_contrast(alpha, k)
+    if not 0 <= alpha <= 1:
+        raise ConfigError(f"alpha of contrastive search must be from 0 to 1; got {alpha}. Try 0.6.")
+    if k < 1:
+        raise ConfigError(f"k of contrastive search must be at least 1; got {k}. Try k=4.")
     check_context(model, max_context, drop)
     context = None if max_context is None else max_context - 1  # leaves room for the candidate token
     if context == 0:
@@ -135,11 +138,3 @@ def stay(model: Transformer, rows: Rows, run: Run, seen: Seen, context: int | No
     if [begin_of(len(ids), context, drop) for ids in rows.context(run.going).read] == run.begins:
         return run, seen
     return read(model, read_anew(model, rows, run.going, context, drop, run.memory, run.memory_keep))
-
-
-def check_contrast(alpha: float, k: int) -> None:
-    """Refuse `alpha` or `k` out of bounds. Errors: `ConfigError`."""
-    if not 0 <= alpha <= 1:
-        raise ConfigError(f"alpha of contrastive search must be from 0 to 1; got {alpha}. Try 0.6.")
-    if k < 1:
-        raise ConfigError(f"k of contrastive search must be at least 1; got {k}. Try k=4.")

@@ -129,17 +129,6 @@ def likely(logits: Float[Tensor, "rows V"], ids: Sequence[int], counts: Sequence
     return [Likely(float(row[id]), list(zip(best[:k], values[:k], strict=True))) for row, id, values, best, k in rows]
 
 
-def prompt_likely(
-    head: Callable[[Tensor], Tensor], hidden: Float[Tensor, "T D"], ids: Sequence[int], k: int
-) -> list[Likely]:
-    """What the model gave to each of T ids after the first, `SCORED` places at a time."""
-    found: list[Likely] = []
-    for start in range(0, len(ids) - 1, SCORED):
-        after = ids[start + 1 : start + SCORED + 1]
-        found += likely(head(hidden[start : start + len(after)]), after, [k] * len(after))
-    return found
-
-
 class Load(NamedTuple):
     """The size of texts written together: each takes as much room as the longest text plus the longest memory."""
 
@@ -398,7 +387,12 @@ class Engine:
         )
         for place, passage in enumerate(group):
             if passage.scored is not None:
-                told = prompt_likely(self.model.head, hidden[place], passage.ids, passage.scored)
+                told: list[Likely] = []
+                for start in range(0, len(passage.ids) - 1, SCORED):
+                    after = passage.ids[start + 1 : start + SCORED + 1]
+                    told += likely(
+                        self.model.head(hidden[place, start : start + len(after)]), after, [passage.scored] * len(after)
+                    )
                 for row in passage.rows:
                     row.prompt = told
         return cache, self.model.head(hidden[torch.arange(len(group), device=self.device), lengths - 1])

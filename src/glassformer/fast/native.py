@@ -7,7 +7,7 @@ its tensor is; so `Described` keeps each tensor that it names.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -342,11 +342,8 @@ class Hooks:
         """Whether there is one now."""
         if self._none_until == RemovableHandle.next_id:
             return False
-        found = bool(_has_any_global_hook()) or any_of(self._attributes)
+        found = bool(_has_any_global_hook()) or any(
+            each["_forward_hooks"] or each["_forward_pre_hooks"] for each in self._attributes
+        )
         self._none_until = None if found else RemovableHandle.next_id
         return found
-
-
-def any_of(attributes: Iterable[dict[str, Any]]) -> bool:
-    """Whether a module with these attributes has a hook."""
-    return any(each["_forward_hooks"] or each["_forward_pre_hooks"] for each in attributes)

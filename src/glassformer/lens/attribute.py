@@ -74,7 +74,11 @@ def attribute(
     with Evaluation(model), recorded_writers(model, stack) as written, recorded_stream(stack, streams):
         model.hidden(tokens, source=source)
     side = "decoder" if stack is model.decoder else "encoder"
-    sums, last = sums_of(written, streams[0])
+    last = streams[0]
+    sums: list[Tensor] = []
+    for each in written:
+        sums.append(last * each.branch.scale + each.branch.norm_out(each.output))
+        last = each.branch.norm_sum(sums[-1])
     biases = torch.zeros_like(asked, dtype=head.weight.dtype) if head.bias is None else head.bias[asked].clone()
     pull = head.weight[asked] * head.scale
     pull, less = through_norm(stack.norm, last, pull)
@@ -119,15 +123,6 @@ def recorded_writers(model: Transformer, stack: Stack) -> Generator[list[Written
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def sums_of(written: Iterable[Written], x: Float[Tensor, "T D"]) -> tuple[list[Tensor], Tensor]:
-    """Return the stream after each branch, before the norm of the sum, and the input of the final norm."""
-    sums: list[Tensor] = []
-    for each in written:
-        sums.append(x * each.branch.scale + each.branch.norm_out(each.output))
-        x = each.branch.norm_sum(sums[-1])
-    return sums, x
 
 
 def terms_of(of: Written, pull: Float[Tensor, "T D"], side: str) -> tuple[dict[str, Tensor], Tensor]:

@@ -220,7 +220,11 @@ def plot_architecture(
     rows = [row for row in found if row.kind not in SILENT and not row.name.startswith(tuple(single))]
     groups = {row.name for row in rows if row.name and any(other.name.startswith(f"{row.name}.") for other in rows)}
     rows = rows[1:] if len(rows) > 1 else rows
-    tops = heights(rows, groups)
+    tops: dict[str, float] = {}
+    y = 0.0
+    for row in rows:
+        tops[row.name] = y
+        y += HEADER if row.name in groups else BOX + GAP
     total = max(tops.values()) + BOX + 0.5
     figure = matplotlib("figure").Figure(figsize=(WIDTH + 1.6, total + 0.4), layout="constrained")
     axes = figure.subplots()
@@ -240,16 +244,6 @@ def plot_architecture(
     parameters = sum(each.numel() for each in module.parameters())
     axes.set_title(as_label(title or f"{type(module).__name__}: {parameters:,} parameters"), fontsize=10)
     return finished(figure, file)
-
-
-def heights(rows: list[Row], groups: set[str]) -> dict[str, float]:
-    """Return where each box or group begins, in inches from the top."""
-    tops: dict[str, float] = {}
-    y = 0.0
-    for row in rows:
-        tops[row.name] = y
-        y += HEADER if row.name in groups else BOX + GAP
-    return tops
 
 
 def draw(axes: Any, row: Row, tops: dict[str, float], inner: list[Row]) -> None:

@@ -92,11 +92,6 @@ def give(name: str) -> str:
     return f"Give such a value, or leave {name} out."
 
 
-def all_texts(values: Iterable[object]) -> bool:
-    """Whether all values are strings."""
-    return all(isinstance(each, str) for each in values)
-
-
 class Fields:
     """The fields of one body; each getter checks what it returns. Errors: `RefusalError` 400 naming the field."""
 
@@ -162,7 +157,7 @@ class Fields:
             return []
         values: Any = [value] if isinstance(value, str) else value
         rule = f"{name} must be a string or a list of at most {most} strings"
-        if not isinstance(values, list) or not all_texts(cast("list[object]", values)):
+        if not isinstance(values, list) or not all(isinstance(each, str) for each in cast("list[object]", values)):
             self.refuse(name, f"{rule}; got {shown(value)}. Change it.")
         found = cast("list[str]", values)
         if len(found) > most:
@@ -365,7 +360,13 @@ def completion(body: Mapping[str, Any], model: str, size: int, config: ServeConf
     fields.text("user")
     prompts = prompts_of(fields, config.rows)
     n = fields.whole("n", 1, config.rows, 1)
-    refuse_unsupported(fields, n)
+    best = fields.body.get("best_of")
+    if best is not None and not (type(best) is int and best in (1, n)):
+        rule = "best_of is not supported: this server returns every text that it writes"
+        fields.refuse("best_of", f"{rule}; got best_of={shown(best)} and n={n}. Use n, and remove best_of.")
+    if (suffix := fields.body.get("suffix")) not in (None, ""):
+        rule = "suffix is not supported: the model continues a prompt, and reads nothing behind it"
+        fields.refuse("suffix", f"{rule}; got {shown(suffix)}. Remove suffix.")
     if len(prompts) * n > config.rows:
         came = f"got {len(prompts)} prompts and n={n}"
         fields.refuse("n", f"At most {config.rows} texts are written together; {came}. Ask for fewer.")
@@ -408,17 +409,6 @@ def check_model(fields: Fields, model: str) -> None:
     asked = fields.text("model")
     if asked is not None and asked != model:
         raise no_model(asked, model)
-
-
-def refuse_unsupported(fields: Fields, n: int) -> None:
-    """Refuse fields that have no effect here, unless their value has none in OpenAI's API either."""
-    best = fields.body.get("best_of")
-    if best is not None and not (type(best) is int and best in (1, n)):
-        rule = "best_of is not supported: this server returns every text that it writes"
-        fields.refuse("best_of", f"{rule}; got best_of={shown(best)} and n={n}. Use n, and remove best_of.")
-    if (suffix := fields.body.get("suffix")) not in (None, ""):
-        rule = "suffix is not supported: the model continues a prompt, and reads nothing behind it"
-        fields.refuse("suffix", f"{rule}; got {shown(suffix)}. Remove suffix.")
 
 
 def prompts_of(fields: Fields, most: int) -> list[str | list[int]]:

@@ -205,22 +205,17 @@ def refuse_small(config: ModelConfig, tokenizers: Tokenizers, where: str) -> Non
     sizes = {"source": config.source_vocab_size or config.vocab_size, "target": config.vocab_size}
     for (side, size), tokenizer in zip(sizes.items(), tokenizers, strict=True):
         if isinstance(tokenizer, Labels):
-            refuse_labels(config, tokenizer, where)
+            scored = getattr(config.head, "n_labels", None)
+            if scored is not None and scored != len(tokenizer.entries):
+                raise CheckpointError(
+                    f"{where}: the label set has {len(tokenizer.entries)} labels, but the head scores {scored}. "
+                    "Use the labels that the model was made for."
+                )
         elif size is not None and tokenizer.vocab_size > size:
             raise CheckpointError(
                 f"{where}: the {side} tokenizer has {tokenizer.vocab_size} ids, but the model reads {size}. "
                 "Use the tokenizer that the model was made for."
             )
-
-
-def refuse_labels(config: ModelConfig, labels: Labels, where: str) -> None:
-    """Raise `CheckpointError` if there are more or fewer labels than the head scores."""
-    scored = getattr(config.head, "n_labels", None)
-    if scored is not None and scored != len(labels.entries):
-        raise CheckpointError(
-            f"{where}: the label set has {len(labels.entries)} labels, but the head scores {scored}. "
-            "Use the labels that the model was made for."
-        )
 
 
 # Saving and loading checkpoints: a model with everything that belongs to it, in a folder that appears atomically.

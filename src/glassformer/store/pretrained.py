@@ -63,14 +63,25 @@ def read_pretrained(folder: Path) -> Pretrained:
             if own is None
             else Adopted(own[0], [*range(own[0].vocab_size)], [])
         )
-    if not puts_space(adopted.tokenizer):
-        refuse_space_in_front(folder / TOKENIZER_CONFIG)
+    if not (isinstance(adopted.tokenizer, SentencePieceTokenizer) and adopted.tokenizer.form.front != NEVER):
+        path = folder / TOKENIZER_CONFIG
+        if path.exists() and object_in(path).get("add_prefix_space"):
+            raise CheckpointError(
+                f"{path}: a text is read as it is here, but add_prefix_space puts a space before it. If the model was "
+                "trained without, set it to false; otherwise import another model."
+            )
     found = weights_in(folder, family, tied=config.tie_embeddings)
     skeleton = outline(config.to_dict(), found, folder / CONFIG)
     ours = unique_weights(skeleton)
     n_heads = config.stack.n_heads
     refuse_difference(folder / WEIGHTS, family.export(ours, n_heads), found)
-    refuse_other_size(adopted.rows, skeleton.config.vocab_size or 0, folder)
+    size = skeleton.config.vocab_size or 0
+    largest = max(row for row in adopted.rows if row is not None)
+    if largest >= size:
+        raise CheckpointError(
+            f"{folder}: the tokenizer has the id {largest}, but the model has {size} tokens, from 0. Use the "
+            "tokenizer.json that was saved with these weights."
+        )
     found = {name: finite(each.float(), name, folder) for name, each in found.items()}
     weights = family.load(found, ours, n_heads)
     if own is None:  # otherwise the ids are ours, and each token is predicted as it was here
@@ -290,30 +301,3 @@ def finite(weights: Tensor, name: str, folder: Path) -> Tensor:
             "or copy this one again from where it came."
         )
     return weights
-
-
-def puts_space(tokenizer: Tokenizer) -> bool:
-    """Whether a text is read with a space before it, as the texts of SentencePiece are."""
-    return isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.form.front != NEVER
-
-
-def refuse_space_in_front(path: Path) -> None:
-    """Refuse a tokenizer that puts a space before each text, which this file may ask for too.
-
-    Errors: `CheckpointError`.
-    """
-    if path.exists() and object_in(path).get("add_prefix_space"):
-        raise CheckpointError(
-            f"{path}: a text is read as it is here, but add_prefix_space puts a space before it. If the model was "
-            "trained without, set it to false; otherwise import another model."
-        )
-
-
-def refuse_other_size(rows: list[int | None], size: int, folder: Path) -> None:
-    """Refuse a tokenizer with ids that the model has no row for. Errors: `CheckpointError`."""
-    largest = max(row for row in rows if row is not None)
-    if largest >= size:
-        raise CheckpointError(
-            f"{folder}: the tokenizer has the id {largest}, but the model has {size} tokens, from 0. Use the "
-            "tokenizer.json that was saved with these weights."
-        )

@@ -145,7 +145,12 @@ class _OfVectors(torch.autograd.Function):
                     continue
                 _slopes(logits, ids_here, log_sum, label_smoothing, prior, one, logits, kernel, left_out)
                 of_vectors.copy_(logits @ matrix)
-                _add_product(of_weight, logits.mT, vectors)
+                # without a second matrix of its size, unless autocast has narrowed the factors
+                total = of_weight
+                if total.dtype == logits.mT.dtype:
+                    total.addmm_(logits.mT, vectors)
+                else:
+                    total += logits.mT @ vectors
                 if of_bias is not None:
                     of_bias += logits.sum(0)
         ctx.save_for_backward(of_x, of_weight, of_bias)
@@ -165,14 +170,6 @@ def in_parts(tensors: Iterable[Tensor | None], N: int, rows: int) -> Iterator[Se
     """The first N rows of each tensor, `rows` at a time; a None for each part of one that is None."""
     for each in tensors:
         yield [None] * max(1, -(-N // rows)) if each is None else each[:N].split(rows)
-
-
-def _add_product(total: Tensor, one: Tensor, other: Tensor) -> None:
-    """Add one @ other to `total`, without a second matrix of its size unless autocast has narrowed the factors."""
-    if total.dtype == one.dtype:
-        total.addmm_(one, other)
-    else:
-        total += one @ other
 
 
 def _sums(

@@ -353,7 +353,11 @@ Counts = NDArray[np.int64]
 
 def confusion(given: Sequence[int], wanted: Sequence[int], n_labels: int) -> Counts:
     """Confusion matrix [n_labels, n_labels]: how often the row's label was right and the column's was predicted."""
-    check_same_number(given, wanted)
+    if len(given) != len(wanted):
+        raise DataError(
+            f"Each answer is compared with the right one, so both lists must have the same length; got {len(given)} "
+            f"answers and {len(wanted)} right ones. Give one right answer for each."
+        )
     counts = np.zeros((n_labels, n_labels), np.int64)
     np.add.at(counts, (np.asarray(wanted, np.int64), np.asarray(given, np.int64)), 1)
     return counts
@@ -388,15 +392,6 @@ def macro_f1(counts: Counts) -> float:
     """The mean F1 over the labels that occur, right or predicted; each has equal weight, however rare."""
     met = [float(row["f1"]) for row in class_scores(counts) if row["n"] or row["given"]]
     return sum(met) / len(met)
-
-
-def check_same_number(given: Sequence[object], wanted: Sequence[object]) -> None:
-    """Refuse lists of different lengths."""
-    if len(given) != len(wanted):
-        raise DataError(
-            f"Each answer is compared with the right one, so both lists must have the same length; got {len(given)} "
-            f"answers and {len(wanted)} right ones. Give one right answer for each."
-        )
 
 
 Details = dict[str, dict[str, dict[str, Metric]]]

@@ -113,7 +113,13 @@ def choose_precision(asked: str, model: Transformer, batches: Iterable[Batch]) -
         return asked, f"{asked}, as asked"
     if not has_bfloat16(device):
         return "float32", "float32, as this processor has no bfloat16 arithmetic"
-    few, recurs = look_at(batches)
+    few: list[Batch] = []
+    sizes: set[int] = set()
+    for batch in islice(batches, AHEAD):
+        if len(few) < TIMED:
+            few.append(batch)
+        sizes.update(positions(batch))
+    recurs = len(sizes) > KEPT
     set_up = few[:1] if recurs else {positions(batch): batch for batch in few}.values()
     for batch in set_up:
         for precision in BOTH:
@@ -127,17 +133,6 @@ def choose_precision(asked: str, model: Transformer, batches: Iterable[Batch]) -
     chosen = "bfloat16" if ratio >= WORTH_IT else "float32"
     why = "" if chosen == "bfloat16" else f", and less than {WORTH_IT} may be chance"
     return chosen, f"{chosen}, as bfloat16 is {ratio:.2f} times as fast as float32 here{why}"
-
-
-def look_at(batches: Iterable[Batch]) -> tuple[list[Batch], bool]:
-    """The first batches, and whether those ahead have too many sizes to be set up once."""
-    few: list[Batch] = []
-    sizes: set[int] = set()
-    for batch in islice(batches, AHEAD):
-        if len(few) < TIMED:
-            few.append(batch)
-        sizes.update(positions(batch))
-    return few, len(sizes) > KEPT
 
 
 def positions(batch: Batch) -> tuple[int, ...]:

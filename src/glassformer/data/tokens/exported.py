@@ -204,7 +204,14 @@ def adopt(text: str, ends: Mapping[int, int | None], more: Sequence[int] = (), *
     refuse_other_merges(record)
     vocabulary: dict[str, int] = record["model"]["vocab"]
     special, runs = added_tokens(record.get("added_tokens", []), vocabulary)
-    refuse_shared_ids({**vocabulary, **special, **runs})
+    tokens: dict[int, str] = {}
+    for token, id in {**vocabulary, **special, **runs}.items():
+        if id in tokens:
+            raise DataError(
+                f"Each token has an id of its own; this tokenizer gives {id} to {tokens[id]!r:.40} and {token!r:.40}. "
+                f"{AGAIN}"
+            )
+        tokens[id] = token
     plain = [token for token, _ in sorted(vocabulary.items(), key=lambda each: each[1]) if token not in special]
     ours, made = untrained_like(record, plain, runs)
     ours["model"]["vocab"] = {token: id for id, token in enumerate([*SPECIALS, *plain])}
@@ -242,7 +249,11 @@ def untrained_like(
 
     from glassformer.data.tokens import byte_level  # here: it loads the library
 
-    refuse_special_names(plain)
+    if taken := [token for token in plain if token in SPECIALS]:
+        raise DataError(
+            f"{', '.join(SPECIALS)} are special here and no text; this tokenizer has {taken[0]!r} as a token of text. "
+            f"{ANOTHER}"
+        )
     if form := form_of(record):
         refuse_added([*runs])
         bare = json.loads(SentencePieceTokenizer.bare(form).to_str())
@@ -256,7 +267,12 @@ def untrained_like(
             f"A tokenizer can be imported if it cuts text as one of {KNOWN} does; this one has another {differs}: "
             f"{json.dumps(record.get(differs))[:80]}. {ANOTHER}"
         )
-    refuse_other_pieces(plain)
+    letters = set(LETTERS)
+    if other := [token for token in plain if not token or not letters.issuperset(token)]:
+        raise DataError(
+            "The tokens of a byte-level vocabulary are written in 256 letters, one for each byte; this one has "
+            f"{len(other)} others, the first of them {other[0]!r:.40}. {ANOTHER}"
+        )
     unknown = None if IN_NO_TEXT.union(plain).issuperset(LETTERS) else SPECIALS[UNK]
     model = models.BPE(ignore_merges=record["model"].get("ignore_merges") is True, unk_token=unknown)
     return json.loads(cut.untrained(model).to_str()), BytePairTokenizer
@@ -309,35 +325,4 @@ def refuse_added(plain: Sequence[str]) -> None:
         raise DataError(
             "Tokens that were added to a vocabulary later can be imported only if they are special, or runs of spaces "
             f"in a byte-level one; {len(plain)} are not, the first of them {plain[0]!r:.40}. {ANOTHER}"
-        )
-
-
-def refuse_shared_ids(ids: Mapping[str, int]) -> None:
-    """Refuse two tokens with one id, which would share its probability. Errors: `DataError`."""
-    tokens: dict[int, str] = {}
-    for token, id in ids.items():
-        if id in tokens:
-            raise DataError(
-                f"Each token has an id of its own; this tokenizer gives {id} to {tokens[id]!r:.40} and {token!r:.40}. "
-                f"{AGAIN}"
-            )
-        tokens[id] = token
-
-
-def refuse_other_pieces(plain: Sequence[str]) -> None:
-    """Refuse tokens that are not made of bytes. Errors: `DataError`."""
-    letters = set(LETTERS)
-    if other := [token for token in plain if not token or not letters.issuperset(token)]:
-        raise DataError(
-            "The tokens of a byte-level vocabulary are written in 256 letters, one for each byte; this one has "
-            f"{len(other)} others, the first of them {other[0]!r:.40}. {ANOTHER}"
-        )
-
-
-def refuse_special_names(plain: Sequence[str]) -> None:
-    """Refuse a token of text that is called as one of our special tokens. Errors: `DataError`."""
-    if taken := [token for token in plain if token in SPECIALS]:
-        raise DataError(
-            f"{', '.join(SPECIALS)} are special here and no text; this tokenizer has {taken[0]!r} as a token of text. "
-            f"{ANOTHER}"
         )

@@ -54,16 +54,12 @@ def script() -> str:
         text = resources()[name].decode()
         for _, imported in IMPORT.findall(text):
             join(imported)
-        joined[name] = _scoped(name, text)
+        exported = ", ".join(EXPORT.findall(text))
+        inside = EXPORT.sub("", IMPORT.sub(r'const { \1 } = modules["\2"];', text))
+        joined[name] = f'modules["{name}"] = (() => {{\n{inside}\nreturn {{ {exported} }};\n}})();\n'
 
     join(FIRST)
     return "\n".join(['"use strict";', "const modules = {};", *joined.values()])
-
-
-def _scoped(name: str, text: str) -> str:
-    exported = ", ".join(EXPORT.findall(text))
-    inside = EXPORT.sub("", IMPORT.sub(r'const { \1 } = modules["\2"];', text))
-    return f'modules["{name}"] = (() => {{\n{inside}\nreturn {{ {exported} }};\n}})();\n'
 
 
 # The page with its script, its style and, in a single file, its data.
@@ -171,8 +167,4 @@ def _part(name: str, data: bytes) -> str:
 
 
 def _packed(data: bytes) -> str:
-    return _base64(zlib.compress(data, 9))
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
+    return base64.b64encode(zlib.compress(data, 9)).decode("ascii")

@@ -249,7 +249,12 @@ def check_header(header: object, room: int) -> None:
     check(header, header_schema())
     known = cast("dict[str, Any]", header)
     for name, entry in known["buffers"].items():
-        _check_buffer(f"header.buffers.{name}", entry, room)
+        where = f"header.buffers.{name}"
+        size = math.prod(entry["shape"]) * np.dtype(ENCODINGS[entry["encoding"]].dtype).itemsize
+        if entry["nbytes"] != size:
+            raise misplaced(f"{where}.nbytes", f"{size}, by its shape and encoding", entry["nbytes"])
+        if entry["offset"] % ALIGNED or entry["offset"] + size > room:
+            raise misplaced(f"{where}.offset", f"a multiple of {ALIGNED}, followed by {size} bytes", entry["offset"])
     for i, group in enumerate(known["attention"]):
         _check_group(f"header.attention[{i}]", group, known)
     if (terms := known.get("attribution")) is not None:
@@ -264,14 +269,6 @@ def check_header(header: object, room: int) -> None:
                     f"a list of {len(sequence['ids'])} entries, one for each id",
                     len(sequence[field]),
                 )
-
-
-def _check_buffer(where: str, entry: Mapping[str, Any], room: int) -> None:
-    size = math.prod(entry["shape"]) * np.dtype(ENCODINGS[entry["encoding"]].dtype).itemsize
-    if entry["nbytes"] != size:
-        raise misplaced(f"{where}.nbytes", f"{size}, by its shape and encoding", entry["nbytes"])
-    if entry["offset"] % ALIGNED or entry["offset"] + size > room:
-        raise misplaced(f"{where}.offset", f"a multiple of {ALIGNED}, followed by {size} bytes", entry["offset"])
 
 
 def _check_group(where: str, group: Mapping[str, Any], header: Mapping[str, Any]) -> None:

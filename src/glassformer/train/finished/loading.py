@@ -145,16 +145,6 @@ def export_run(run: Path, folder: Path, average: int | None = None) -> Exported:
     """
     recipe = load_recipe(run / "recipe.toml")
     refuse_used(folder)
-    refuse_other_reading(run, recipe)
-    loaded = load_run(run, recipe, average)
-    data = recipe.data
-    begins = data.documents is not False
-    never = unwritten(task_of(data).layout.decoder, data.objective, ends=begins)
-    return write_pretrained(folder, loaded.model, loaded.tokenizers.target, Text(begins, never, data.window), named=run)
-
-
-def refuse_other_reading(run: Path, recipe: Recipe) -> None:
-    """Refuse a run whose model is used in a way that its settings do not tell. Errors: `ConfigError`."""
     if recipe.training.broken:
         raise ConfigError(
             f"{run} makes a mistake on purpose (training.broken={recipe.training.broken!r}), which no exported model "
@@ -165,6 +155,11 @@ def refuse_other_reading(run: Path, recipe: Recipe) -> None:
             f"{run} reads each prompt in both directions (data.objective='prefix'), which no exported model does. "
             "Export a run with data.objective='next_token'."
         )
+    loaded = load_run(run, recipe, average)
+    data = recipe.data
+    begins = data.documents is not False
+    never = unwritten(task_of(data).layout.decoder, data.objective, ends=begins)
+    return write_pretrained(folder, loaded.model, loaded.tokenizers.target, Text(begins, never, data.window), named=run)
 
 
 # Runs that answer together, as an ensemble: classifiers that each read the texts, or models that write as one.

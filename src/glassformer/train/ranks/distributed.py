@@ -196,7 +196,7 @@ def explained(ranks: Ranks, error: Exception, timeout: int) -> str | None:
     Living processes that noticed the error leave a message in the store; a process that fell silent leaves none.
     """
     assert ranks.store is not None
-    if not is_lost(error):
+    if not (isinstance(error, RuntimeError) and any(sign in str(error) for sign in LOST)):
         with suppress(RuntimeError):
             ranks.store.set(f"failed/{ranks.number}", f"{type(error).__name__}: {first_line(error)}"[:LONGEST])
         return None
@@ -210,11 +210,6 @@ def explained(ranks: Ranks, error: Exception, timeout: int) -> str | None:
             return f"{'; '.join(told)}; the job has ended."
         return f"The processes lost their connection although all of them are running ({first_line(error)})."
     return f"The address where the processes meet is gone: process 0, or torchrun itself, ended within {timeout} s."
-
-
-def is_lost(error: Exception) -> bool:
-    """Whether torch's message says that another process is gone; our own errors never do."""
-    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in LOST)
 
 
 def word_of_others(ranks: Ranks) -> tuple[dict[int, str], list[int]]:

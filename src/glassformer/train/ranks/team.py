@@ -225,7 +225,10 @@ def explain(
     ranks: Ranks = ALONE,
 ) -> DivergedError:
     """The error to raise before the update: step, loss, norm, the first module to blame, and what to do."""
-    of_gradient = first_bad_gradient(model, ranks)  # first, as a forward pass hides the gradients of a sharded model
+    named = reversed([(name, parameter.grad) for name, parameter in model.named_parameters()])
+    name = first_bad(named, ranks)
+    of_gradient = f"The outputs are finite; the gradient of {name} is not." if name else None
+    # first, as a forward pass hides the gradients of a sharded model
     blame = first_bad_weight(model, ranks) or first_bad_output(model, pieces, objective) or of_gradient
     autocast = torch.is_autocast_enabled(next(model.parameters()).device.type)
     narrow = ", training.precision=float32" if autocast else ""
@@ -266,13 +269,6 @@ def first_bad_output(model: Transformer, pieces: Sequence[Batch], objective: Obj
         for handle in handles:
             handle.remove()
     return f"The first module whose output is not finite is {found[0]}." if found else None
-
-
-def first_bad_gradient(model: nn.Module, ranks: Ranks = ALONE) -> str | None:
-    """A sentence on the last module, the first in the backward pass, whose gradient is not finite."""
-    named = reversed([(name, parameter.grad) for name, parameter in model.named_parameters()])
-    name = first_bad(named, ranks)
-    return f"The outputs are finite; the gradient of {name} is not." if name else None
 
 
 def first_bad(named: Iterable[tuple[str, Tensor | None]], ranks: Ranks) -> str | None:

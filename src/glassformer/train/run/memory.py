@@ -146,14 +146,10 @@ def size_of(batch: Batch) -> int:
     return sum(rows * width * (64 + width) for rows, width in sides)
 
 
-def keeps_freed_pieces(device: torch.device) -> bool:
-    """Whether memory comes from glibc's heap with its default settings; with `MALLOC_MMAP_THRESHOLD_` little stays."""
-    return device.type == "cpu" and platform.libc_ver()[0] == "glibc" and THRESHOLD not in os.environ
-
-
 def heap_notes(device: torch.device) -> list[str]:
     """What a user should know about the heap; nothing if it returns what is freed."""
-    if not keeps_freed_pieces(device):
+    # other heaps, and glibc's with this setting, keep little
+    if not (device.type == "cpu" and platform.libc_ver()[0] == "glibc" and THRESHOLD not in os.environ):
         return []
     return [
         f"The C library keeps some freed memory: the process may hold {HEAP[0]} to {HEAP[1]} times the peak. To avoid "

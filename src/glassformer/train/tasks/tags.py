@@ -304,7 +304,13 @@ def tag_scores(
         def compared(kind: str | None) -> dict[str, Metric]:
             """The figures of the spans of one kind, or of all."""
             both, ours, theirs = (sum(kind in (None, each[0]) for row in side for each in row) for side in sides)
-            return f1_of(both, ours, theirs)
+            return {
+                "n": theirs,
+                "given": ours,
+                "precision": both / ours if ours else 0.0,
+                "recall": both / theirs if theirs else 0.0,
+                "f1": 2 * both / (ours + theirs) if ours + theirs else 0.0,
+            }
 
         every, kinds = compared(None), sorted({kind for side in sides for row in side for kind, _, _ in row})
         metrics |= {"span_f1": every["f1"], "span_precision": every["precision"], "span_recall": every["recall"]}
@@ -312,14 +318,3 @@ def tag_scores(
     metrics |= {"accuracy": accuracy(counts), "macro_f1": macro_f1(counts)}
     tables["tags"] = dict(zip(names, class_scores(counts), strict=True))
     return metrics, {name: rows for name, rows in tables.items() if rows}
-
-
-def f1_of(right: int, given: int, wanted: int) -> dict[str, Metric]:
-    """Counts, precision, recall and F1; 0 if undefined."""
-    return {
-        "n": wanted,
-        "given": given,
-        "precision": right / given if given else 0.0,
-        "recall": right / wanted if wanted else 0.0,
-        "f1": 2 * right / (given + wanted) if given + wanted else 0.0,
-    }
