@@ -13,10 +13,10 @@ from glassformer.base.settings import declared_in
 from glassformer.cli.arguments import Arguments, whole_number
 from glassformer.cli.constraints import constraints_of, stops_of
 from glassformer.cli.lines import refuse_more, texts_of
-from glassformer.cli.options import GENERATING
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.settings import converted, kind_of
 from glassformer.cli.typed_recipe import NO_BEAM, beamed, drawless, refuse_idle_search, refuse_idle_seed
+from glassformer.cli.verbs import VERBS
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
 from glassformer.decode.settings import Sampling
 from glassformer.train.recipe import Recipe, override
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from glassformer.decode.stream import Piece
     from glassformer.train.finished.writing import Guessing
 
-SHORT = [each.name for each in GENERATING if each.name.replace("-", "_") in declared_in(DecodeConfig)]
+SHORT = [each.name for each in VERBS["generate"].options if each.name.replace("-", "_") in declared_in(DecodeConfig)]
 """Settings of [decode] that are also flags of this verb."""
 OF_DRAWS = {"temperature": 0.0, "contrastive_alpha": 0.0, **{name: getattr(Sampling, name) for name in Sampling.drawn}}
 """Settings that have no effect where nothing is drawn, each with the value that turns it off."""

@@ -11,7 +11,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.base.settings import meaning_of, parse
 from glassformer.base.typed import TYPED, annotations_of, types_in
 from glassformer.cli.near import asked, meant_setting, nearest
-from glassformer.cli.options import Verb
+from glassformer.cli.verbs import Verb
 from glassformer.train.recipe import Recipe
 
 SHOWN = {int: "INT", float: "NUMBER", str: "TEXT"}
