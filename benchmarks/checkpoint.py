@@ -21,7 +21,7 @@ from common import Row, Spread, arguments, begin, fail, machine, spread, table, 
 
 from glassformer import Batch, ModelConfig, StackConfig, Transformer
 from glassformer.data.config import DataConfig
-from glassformer.store.lock import RunLock
+from glassformer.store.folders import RunLock
 from glassformer.train.loop import train_steps
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.recipe import Recipe

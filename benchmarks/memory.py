@@ -26,7 +26,7 @@ from glassformer.base.runtime import choose_threads
 from glassformer.nn.outputs import Classify
 from glassformer.train.objective import objective_for
 from glassformer.train.optimizer import build_optimizer
-from glassformer.train.run.memory import THRESHOLD, estimate
+from glassformer.train.run.outlook import THRESHOLD, estimate
 from glassformer.train.settings import OptimizerConfig
 
 BOUND = 0.15

@@ -83,9 +83,8 @@ def measured(path: Path, kind: str) -> dict[str, float | str]:
 def work(path: str, kind: str) -> dict[str, float]:
     """Do everything that comes before the first step of a run. Return the seconds of each part and the peak memory."""
     from glassformer.data.config import DataConfig, TokenizerConfig  # imported only in the measured process
-    from glassformer.data.running.corpus import has_documents, read_parts
-    from glassformer.data.running.token_file import tokens_of
-    from glassformer.data.running.windows import Windows
+    from glassformer.data.running.text import has_documents, read_parts
+    from glassformer.data.running.token_file import Windows, tokens_of
     from glassformer.data.tokenizer import TOKENIZERS
 
     started = time.perf_counter()

@@ -17,8 +17,8 @@ from importlib import import_module
 from pathlib import Path
 
 import glassformer
+from glassformer.cli.arguments import setting_lines
 from glassformer.cli.help import EXITS, flag_line, verb_help
-from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import COMMON, SECTIONS, VERBS
 from glassformer.learn.course import Course, questions, read_course
 from glassformer.learn.pages import as_notebook

@@ -14,8 +14,8 @@ if TYPE_CHECKING:  # the same names as in `_HOMES`, for type checkers and editor
     from glassformer.data.tokenizer import Tokenizer as Tokenizer
     from glassformer.decode.answer import answer as answer
     from glassformer.decode.generate import generate as generate
+    from glassformer.lens.ablate import observe as observe
     from glassformer.lens.ablate import silence as silence
-    from glassformer.lens.observe import observe as observe
     from glassformer.lens.picture import heat_map as heat_map
     from glassformer.lens.picture import sharpest_head as sharpest_head
     from glassformer.lens.plot import plot_attention as plot_attention
@@ -102,7 +102,7 @@ _HOMES = {
     "generate": "glassformer.decode.generate",
     "heat_map": "glassformer.lens.picture",
     "load": "glassformer.store.checkpoint",
-    "observe": "glassformer.lens.observe",
+    "observe": "glassformer.lens.ablate",
     "plot_attention": "glassformer.lens.plot",
     "plot_positions": "glassformer.lens.plot",
     "preset": "glassformer.nn.presets",

@@ -167,7 +167,7 @@ def weights_that_are_no_numbers_are_kept(original):
     return lambda tensors, what: None
 
 
-@breaks("glassformer.store.lock:RunLock.take", "tests/store/test_lock.py")
+@breaks("glassformer.store.folders:RunLock.take", "tests/store/test_lock.py")
 def two_processes_train_one_run(original):
     return lambda self: None
 

@@ -5,7 +5,7 @@ python tests/cli/surface.py > tests/cli/surface.txt
 
 from collections.abc import Iterator
 
-from glassformer.cli.settings import setting_lines
+from glassformer.cli.arguments import setting_lines
 from glassformer.cli.verbs import COMMON, VERBS
 from glassformer.train.recipe import Recipe, known_recipes
 

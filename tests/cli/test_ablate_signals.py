@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.cli import ablate
-from glassformer.store.folders import newest
-from glassformer.store.lock import refuse_in_training
+from glassformer.store.folders import newest, refuse_in_training
 from glassformer.study.pool import Told
 from study.examples import TINY
 

@@ -11,8 +11,7 @@ from glassformer.cli.main import main
 from glassformer.proof.doctor import probes_for
 from glassformer.proof.doctor.case import case_of
 from glassformer.proof.doctor.finding import FAILURE, OK, WARNING, examine
-from glassformer.study.grid import Arm, refuse_impossible_models
-from glassformer.study.result import score
+from glassformer.study.result import Arm, refuse_impossible_models, score
 from glassformer.train.recipe import load_recipe, override, read_recipe
 from glassformer.train.run.session import start
 from glassformer.train.tasks import task_of

@@ -5,10 +5,17 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.cli.arguments import asks_for_help, read_arguments, whole_number
+from glassformer.cli.arguments import (
+    ELSEWHERE,
+    as_typed,
+    asks_for_help,
+    converted,
+    flags_of,
+    kind_of,
+    read_arguments,
+    whole_number,
+)
 from glassformer.cli.constraints import unescaped
-from glassformer.cli.near import ELSEWHERE
-from glassformer.cli.settings import as_typed, converted, flags_of, kind_of
 from glassformer.cli.verbs import SECTIONS, VERBS
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.cli.typed_recipe import refuse_idle_search
+from glassformer.cli.arguments import refuse_idle_search
 from glassformer.train.settings import DecodeConfig
 
 

@@ -9,7 +9,7 @@ import pytest
 from glassformer.base.errors import CheckpointError, DataError
 from glassformer.cli.runs import CONTENT, check_room, existing_run, free_name, room_for
 from glassformer.store.files import beside
-from glassformer.store.lock import RunLock, refuse_in_training
+from glassformer.store.folders import RunLock, refuse_in_training
 
 
 def a_run(path: Path) -> Path:

@@ -11,8 +11,8 @@ import pytest
 
 from cli.surface import surface
 from glassformer import __version__
+from glassformer.cli.arguments import setting_lines
 from glassformer.cli.help import width
-from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import SECTIONS, VERBS
 from glassformer.train.recipe import Recipe
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.cli.main import main
-from glassformer.store.lock import LOCK
+from glassformer.store.folders import LOCK
 from glassformer.train.recipe import load_recipe
 from train.text_examples import book, words
 

@@ -3,10 +3,8 @@
 import numpy as np
 import torch
 
-from glassformer.control.rollout import Agent
-from glassformer.control.world import Bounds, World
-from glassformer.data.trajectories.episodes import Episodes
-from glassformer.data.trajectories.spaces import Spaces
+from glassformer.control.rollout import Agent, Bounds, World
+from glassformer.data.trajectories.episodes import Episodes, Spaces
 from glassformer.data.trajectories.windows import spaces_of
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.outputs import Regress, Tag

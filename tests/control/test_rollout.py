@@ -12,8 +12,7 @@ import pytest
 
 from control.played import Drift, agent, drift, spaces
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.control.rollout import AT_ONCE, as_episodes, play
-from glassformer.control.world import Bounds, World, check_unit, check_world, worlds
+from glassformer.control.rollout import AT_ONCE, Bounds, World, as_episodes, check_unit, check_world, play, worlds
 from glassformer.data.trajectories.rooms import ACTIONS, OBSERVED, Rooms
 from glassformer.data.trajectories.windows import ASKED, as_done, windows_batch
 

@@ -22,8 +22,7 @@ from glassformer.data.corrupt import (
 )
 from glassformer.data.corrupt_lengths import longest
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer
-from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
-from glassformer.data.tokens.words import NO_WORD
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, NO_WORD, PAD, SEP, SPECIALS, UNK
 
 V = 40
 TEXT = st.lists(st.sampled_from([BOS, EOS, UNK]) | st.integers(6, V - 1), max_size=60).map(np.array)

@@ -7,7 +7,7 @@ import torch
 
 from glassformer import Transformer
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.decode.hypotheses import Hypothesis
+from glassformer.decode.beam import Hypothesis
 from train.examples import model
 
 SMALL = 8

@@ -8,8 +8,8 @@ import torch
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.answer import USUAL, Answer, answer
+from glassformer.decode.beam import Forced
 from glassformer.decode.generate import generate
-from glassformer.decode.hypotheses import Forced
 from glassformer.decode.settings import BeamSettings, Sampling
 from train.examples import VOCAB, model, sequences
 

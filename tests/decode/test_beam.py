@@ -10,11 +10,20 @@ from decode.exhaustive import SMALL, assert_same, exhaustive, log_p, small
 from glassformer import Transformer, generate, observe
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
-from glassformer.decode.answer import Answer, answer, answers
-from glassformer.decode.beam import Rule, beam_search, extend, length_penalty, reading_layer
+from glassformer.decode.answer import Answer, answer, answers, pharaoh, read_back
+from glassformer.decode.beam import (
+    Beginning,
+    Candidates,
+    Hypothesis,
+    Rule,
+    Search,
+    beam_search,
+    done,
+    extend,
+    length_penalty,
+    reading_layer,
+)
 from glassformer.decode.filters import logit_bias
-from glassformer.decode.hypotheses import Beginning, Candidates, Hypothesis, Search, done
-from glassformer.decode.read_back import pharaoh, read_back
 from glassformer.decode.settings import BeamSettings
 from train.examples import SCHEMES, model, sequences
 

@@ -14,11 +14,10 @@ from glassformer import Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokenizer import TOKENIZERS, WordTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
-from glassformer.decode.beam import beam_search, length_penalty
+from glassformer.decode.beam import Cut, Forced, beam_search, length_penalty, stop_in
 from glassformer.decode.constraints import Constraints, shown_of
 from glassformer.decode.filters import Context
 from glassformer.decode.generate import Stop, stops_at
-from glassformer.decode.hypotheses import Cut, Forced, stop_in
 from glassformer.decode.settings import BeamSettings
 from glassformer.decode.stream import TextStream, search_texts, stop_of
 from train.examples import model, sequences

@@ -5,8 +5,8 @@ import torch
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.tokens.words import Labels, WordTokenizer
-from glassformer.decode.labels import Member, ensemble_probabilities, label_probabilities, mean_by_name, shared_labels
+from glassformer.data.tokens.vocabulary import Labels, WordTokenizer
+from glassformer.decode.answer import Member, ensemble_probabilities, label_probabilities, mean_by_name, shared_labels
 from train.examples import VOCAB, model, sequences
 
 ORDERS = (("bad", "good", "so"), ("so", "bad", "good"), ("bad", "good", "so"))

@@ -12,10 +12,9 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, CharacterTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.answer import answers
-from glassformer.decode.beam import beam_search, length_penalty
+from glassformer.decode.beam import Forced, beam_search, length_penalty, prefix_at_end
 from glassformer.decode.constraints import Constraints
 from glassformer.decode.filters import Named
-from glassformer.decode.hypotheses import Forced, prefix_at_end
 from glassformer.decode.settings import BeamSettings
 from train.examples import model, sequences
 

@@ -15,14 +15,12 @@ from decode.test_generate import collected
 from glassformer import Transformer, save, trace
 from glassformer.base.errors import ConfigError
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.data.tokens.words import WordTokenizer
-from glassformer.decode.answer import Answer, answer, fill_blanks
+from glassformer.data.tokens.vocabulary import BOS, EOS, WordTokenizer
+from glassformer.decode.answer import Answer, answer, fill_blanks, read_back
 from glassformer.decode.beam import beam_search
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.filters import logit_bias
 from glassformer.decode.generate import generate
-from glassformer.decode.read_back import read_back
 from glassformer.decode.speculative import speculative
 from glassformer.fast.decoding import for_decoding
 from glassformer.nn.cache import Cache

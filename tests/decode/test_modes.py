@@ -4,15 +4,21 @@ import pytest
 import torch
 
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.tokens.words import Labels, WordTokenizer
-from glassformer.decode.answer import answer, answers, fill_blanks
+from glassformer.data.tokens.vocabulary import Labels, WordTokenizer
+from glassformer.decode.answer import (
+    Member,
+    answer,
+    answers,
+    ensemble_probabilities,
+    fill_blanks,
+    label_probabilities,
+    read_back,
+)
 from glassformer.decode.beam import beam_search
 from glassformer.decode.choose import chooser
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.engine import Engine, warm_up
 from glassformer.decode.generate import generate
-from glassformer.decode.labels import Member, ensemble_probabilities, label_probabilities
-from glassformer.decode.read_back import read_back
 from glassformer.decode.requests import Request
 from glassformer.decode.settings import BeamSettings, Sampling
 from glassformer.decode.speculative import speculative

@@ -10,10 +10,9 @@ from glassformer.base.errors import ConfigError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, CharacterTokenizer, Tokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
-from glassformer.decode.beam import beam_search
+from glassformer.decode.beam import Forced, beam_search
 from glassformer.decode.constraints import Constraints
 from glassformer.decode.filters import unwritten
-from glassformer.decode.hypotheses import Forced
 from glassformer.decode.settings import BeamSettings
 from glassformer.decode.stream import Piece, TextStream, goes_on, search_texts, stop_of, write
 from glassformer.nn.transformer import Transformer

@@ -9,7 +9,7 @@ from torch import nn
 from glassformer.base.errors import ConfigError
 from glassformer.decode.generate import generate
 from glassformer.fast.decoding import PRECISIONS, for_decoding, join_projections, self_attentions
-from glassformer.fast.linear import Int8Linear, NativeLinear, PackedLinear
+from glassformer.fast.native import Int8Linear, NativeLinear, PackedLinear
 from glassformer.train.settings import DECODE_PRECISIONS, DecodeConfig
 from specimens import ORDERS, close, model, native_cpp, tokens
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import DataError
-from glassformer.fast.linear import Int8Linear
-from glassformer.fast.native import in_pieces, product
+from glassformer.fast.native import Int8Linear, in_pieces, product
 from glassformer.nn.compact_cache import rounded
 from specimens import native_cpp
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from glassformer.base.errors import DataError
+from glassformer.decode.beam import check_summed, likeliest, scored
 from glassformer.decode.filters import Context
-from glassformer.decode.hypotheses import check_summed, likeliest, scored
-from glassformer.fast import linear as native_likely
+from glassformer.fast import native as native_likely
 from glassformer.fast.decoding import KERNELS
 from specimens import native_cpp
 

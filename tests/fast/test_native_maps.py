@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.base.errors import ResourceError
-from glassformer.fast import linear as native_linear
-from glassformer.fast.linear import Int8Linear, NativeLinear, native_product
-from glassformer.fast.native import c_map, in_pieces, linear_map, product
+from glassformer.fast import native as native_linear
+from glassformer.fast.native import Int8Linear, NativeLinear, c_map, in_pieces, linear_map, native_product, product
 from specimens import native_cpp
 
 pytestmark = native_cpp

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.base.runtime import has_bfloat16
-from glassformer.fast.linear import PackedLinear, can_pack
+from glassformer.fast.native import PackedLinear, can_pack
 
 CPU = torch.device("cpu")
 here = pytest.mark.skipif(not can_pack(CPU), reason="torch has no oneDNN here")

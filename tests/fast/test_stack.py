@@ -14,7 +14,7 @@ from glassformer.decode.prepare import sharing_weights
 from glassformer.fast import native
 from glassformer.fast import stack as native_stack
 from glassformer.fast.decoding import for_decoding, join_projections, self_attentions
-from glassformer.fast.linear import FEW
+from glassformer.fast.native import FEW
 from glassformer.fast.stack import StackInCpp, describe, with_native_stacks
 from glassformer.nn.block import ShortConvolution
 from glassformer.nn.feed_forward import ACTIVATIONS
@@ -412,9 +412,9 @@ def test_without_a_compiler_modules_do_everything(monkeypatch, request):
 
 
 def test_many_rows_in_bfloat16_are_left_to_hardware_for_it(steps, monkeypatch):
-    monkeypatch.setattr("glassformer.fast.linear.has_bfloat16", lambda device: True)
-    monkeypatch.setattr("glassformer.fast.linear.can_pack", lambda device: True)
-    monkeypatch.setattr("glassformer.fast.linear.PackedLinear", lambda weight, bias: lambda x: x @ weight.float().T)
+    monkeypatch.setattr("glassformer.fast.native.has_bfloat16", lambda device: True)
+    monkeypatch.setattr("glassformer.fast.native.can_pack", lambda device: True)
+    monkeypatch.setattr("glassformer.fast.native.PackedLinear", lambda weight, bias: lambda x: x @ weight.float().T)
     ready = for_decoding(model("decoder", bias=False).float(), "bfloat16")
     stepwise(ready, tokens(FEW, 4), (3, 1))
     assert steps == [1]

@@ -6,11 +6,10 @@ import torch
 from fast.natively import given, natively, stepwise
 from fast.test_stack import WITHIN, own, rounding, shapes
 from glassformer.base.errors import ResourceError
-from glassformer.fast import linear as native_linear
+from glassformer.fast import native as native_linear
 from glassformer.fast import stack as native_stack
 from glassformer.fast.decoding import for_decoding
-from glassformer.fast.linear import NativeLinear
-from glassformer.fast.native import CKeys, reading
+from glassformer.fast.native import CKeys, NativeLinear, reading
 from glassformer.fast.stack import describe, remembers
 from glassformer.nn.cache import Growing, Once
 from glassformer.nn.mask import Mask

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from glassformer.cli.main import main
-from glassformer.control.rollout import Agent, play
-from glassformer.control.world import World
-from glassformer.data.trajectories.spaces import Spaces
+from glassformer.control.rollout import Agent, World, play
+from glassformer.data.trajectories.episodes import Spaces
 from glassformer.store.checkpoint import load
 
 STEPS = 4

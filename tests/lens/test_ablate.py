@@ -8,10 +8,9 @@ import torch
 
 from glassformer import Transformer
 from glassformer.base.errors import ConfigError
-from glassformer.lens.ablate import all_heads, gradient_importance, mean_outputs, per_sequence, silence
-from glassformer.lens.observe import place
+from glassformer.lens.ablate import all_heads, gradient_importance, mean_outputs, per_sequence, place, silence
 from glassformer.lens.prune import pruned
-from glassformer.lens.roles.measure import read
+from glassformer.lens.roles.probe import read
 from glassformer.lens.roles.roles import similar
 from glassformer.nn.observe import Attended, attentions, watch_attention
 from glassformer.train.loop import train_steps

@@ -3,7 +3,7 @@
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.lens.observe import place
+from glassformer.lens.ablate import place
 
 
 @pytest.mark.parametrize("name", ["encoder.blocks.0.cross_attention", "decoder.blocks.x.self_attention", "head", ""])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from glassformer.lens.ablate import all_heads
-from glassformer.lens.roles.measure import Circuit, circuit, read, written_share
+from glassformer.lens.roles.probe import Circuit, circuit, read, written_share
 from glassformer.nn.observe import attentions
 from lens.learners import IDS, LAYOUTS, backwards, probe_of, untrained
 

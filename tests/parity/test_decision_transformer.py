@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from control.played import agent
-from glassformer.data.trajectories.spaces import TIMES
+from glassformer.data.trajectories.episodes import TIMES
 from glassformer.data.trajectories.windows import features, waves
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.outputs import Regress

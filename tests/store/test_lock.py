@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import CheckpointError
-from glassformer.store import lock as module
-from glassformer.store.lock import LOCK, RunLock, lock_on, refuse_in_training
+from glassformer.store import folders as module
+from glassformer.store.folders import LOCK, RunLock, lock_on, refuse_in_training
 
 TAKEN = r"Only one process at a time may train a run; another process is training .*run\. Wait .* --out"
 
@@ -23,7 +23,7 @@ RACER = """
 import sys
 from pathlib import Path
 from glassformer.base.errors import CheckpointError
-from glassformer.store.lock import RunLock
+from glassformer.store.folders import RunLock
 locks = []
 for line in sys.stdin:
     locks.append(RunLock(Path(line.strip())))
@@ -38,7 +38,7 @@ for line in sys.stdin:
 HOLDER = """
 import sys
 from pathlib import Path
-from glassformer.store.lock import RunLock
+from glassformer.store.folders import RunLock
 lock = RunLock(Path(sys.argv[1]))
 lock.take()
 print("taken", flush=True)

@@ -9,8 +9,7 @@ import torch
 from glassformer import Transformer
 from glassformer.base.errors import CheckpointError, ConfigError, DivergedError
 from glassformer.store.checkpoint import load, load_mean, load_optimizer, save
-from glassformer.store.folders import newest, step_folder
-from glassformer.store.lock import RunLock
+from glassformer.store.folders import RunLock, newest, step_folder
 from store import examples
 
 

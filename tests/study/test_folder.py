@@ -3,8 +3,7 @@
 import json
 from dataclasses import replace
 
-from glassformer.study.grid import Arm
-from glassformer.study.result import StudyFolder, differences
+from glassformer.study.result import Arm, StudyFolder, differences
 from glassformer.train.recipe import dumps_recipe, load_recipe
 from study.examples import result
 

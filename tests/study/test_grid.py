@@ -3,7 +3,7 @@
 import pytest
 
 from glassformer.base.errors import ConfigError
-from glassformer.study.grid import arms, refuse_impossible_models, single_changes
+from glassformer.study.result import arms, refuse_impossible_models, single_changes
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.run.beginning import prepare
 from train.examples import recipe

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.data.config import OBJECTIVES
 from glassformer.data.corrupt_lengths import places
+from glassformer.data.kinds import OBJECTIVES
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
 from glassformer.train.recipe import override

@@ -7,7 +7,7 @@ import torch
 
 from data.trajectories.episodes import made
 from glassformer.base.errors import CheckpointError, ConfigError
-from glassformer.data.trajectories.spaces import Spaces
+from glassformer.data.trajectories.episodes import Spaces
 from glassformer.data.trajectories.windows import spaces_of
 from glassformer.store.checkpoint import load
 from glassformer.train.finished.use import evaluate

@@ -5,7 +5,8 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from glassformer.data.config import OBJECTIVES, DataConfig, TokenizerConfig
+from glassformer.data.config import DataConfig, TokenizerConfig
+from glassformer.data.kinds import OBJECTIVES
 from glassformer.train.recipe import Recipe, override
 from train.examples import recipe
 

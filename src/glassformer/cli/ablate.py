@@ -15,20 +15,25 @@ from typing import NamedTuple
 
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.base.processors import free_processors
-from glassformer.cli.arguments import Arguments, whole_number
+from glassformer.cli.arguments import (
+    Arguments,
+    converted,
+    is_switch,
+    kind_of,
+    named_recipe,
+    refuse_not_taken,
+    whole_number,
+)
 from glassformer.cli.evaluate import refuse_other_splits
 from glassformer.cli.follow import Signals
 from glassformer.cli.runs import RUNS, check_place, run_folder
-from glassformer.cli.settings import converted, is_switch, kind_of
-from glassformer.cli.typed_recipe import named_recipe, refuse_not_taken
 from glassformer.cli.verbs import SECTIONS
 from glassformer.data.config import SPLITS
 from glassformer.data.dataset import refuse_missing_files
 from glassformer.store.files import write_text_atomically
-from glassformer.study.grid import Arm, arms, single_changes
 from glassformer.study.plot import draw
 from glassformer.study.pool import Begun, Ended, Pool, Task, Told, with_threads
-from glassformer.study.result import LOGS, Result, StudyFolder, figure, table, write_results
+from glassformer.study.result import LOGS, Arm, Result, StudyFolder, arms, figure, single_changes, table, write_results
 from glassformer.train.finished.loading import refuse_unscorable
 from glassformer.train.recipe import dumps_recipe, override
 from glassformer.train.records import duration
@@ -65,7 +70,7 @@ def run(arguments: Arguments) -> int:
         for arm in study.arms:
             print(f"{states[arm.label]:8}  {arm.label}  {study.folder.run(arm)}")
         return 0
-    from glassformer.study.grid import on_accelerator, refuse_impossible_models  # importing torch takes a second
+    from glassformer.study.result import on_accelerator, refuse_impossible_models  # importing torch takes a second
 
     refuse_impossible_models(study.arms)
     try:

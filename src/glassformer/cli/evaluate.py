@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import one_of
-from glassformer.cli.arguments import Arguments
+from glassformer.cli.arguments import Arguments, flag_of, refuse_idle_decoding, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
-from glassformer.cli.settings import flag_of
-from glassformer.cli.typed_recipe import refuse_idle_decoding, refuse_idle_search, refuse_idle_seed
 from glassformer.data.config import SPLITS
 from glassformer.train.recipe import override
 from glassformer.train.records import figure

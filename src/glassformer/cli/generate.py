@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.settings import declared_in
-from glassformer.cli.arguments import Arguments, whole_number
+from glassformer.cli.arguments import (
+    NO_BEAM,
+    Arguments,
+    beamed,
+    converted,
+    drawless,
+    kind_of,
+    refuse_idle_search,
+    refuse_idle_seed,
+    whole_number,
+)
 from glassformer.cli.constraints import constraints_of, stops_of
 from glassformer.cli.lines import refuse_more, texts_of
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
-from glassformer.cli.settings import converted, kind_of
-from glassformer.cli.typed_recipe import NO_BEAM, beamed, drawless, refuse_idle_search, refuse_idle_seed
 from glassformer.cli.verbs import VERBS
 from glassformer.data.lines import LONGEST_LINE, MARK, decoded, read_lines
 from glassformer.decode.settings import Sampling

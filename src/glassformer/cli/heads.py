@@ -62,7 +62,7 @@ def run(arguments: Arguments) -> int:
 
 def show(diagnosis: Diagnosis, as_json: bool) -> None:
     """Print the table, the sentences and the heads that attend alike, or all of it as JSON."""
-    from glassformer.lens.observe import head_id
+    from glassformer.lens.ablate import head_id
 
     alike = [(head_id(*each.one), head_id(*each.other), each.divergence) for each in diagnosis.pairs]
     if as_json:
@@ -155,8 +155,7 @@ def over_time(folder: Path, as_json: bool) -> int:
 
 def named(text: str, opened: Opened) -> list[Head] | None:
     """Return the heads that --prune names; an empty list stands for `unneeded`. Errors: `ConfigError`."""
-    from glassformer.lens.ablate import all_heads
-    from glassformer.lens.observe import head_id
+    from glassformer.lens.ablate import all_heads, head_id
 
     if text == UNNEEDED:
         return []
@@ -172,7 +171,7 @@ def named(text: str, opened: Opened) -> list[Head] | None:
 
 def prune(folder: Path, out: Path, opened: Opened, diagnosis: Diagnosis, asked: list[Head], as_json: bool) -> int:
     """Write a run without some heads, and print what that costs."""
-    from glassformer.lens.observe import head_id
+    from glassformer.lens.ablate import head_id
     from glassformer.lens.prune import effect_on, spare, write_pruned
     from glassformer.lens.roles.diagnosis import effect_as_json, without
 

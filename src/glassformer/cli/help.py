@@ -7,9 +7,8 @@ import textwrap
 from pathlib import Path
 
 from glassformer.base.errors import GlassformerError
-from glassformer.cli.arguments import usage
+from glassformer.cli.arguments import setting_lines, usage
 from glassformer.cli.generate import sampled
-from glassformer.cli.settings import setting_lines
 from glassformer.cli.verbs import COMMON, LINE_VERBS, VERBS, Option
 from glassformer.proof.check.file import DOCUMENTED
 from glassformer.train.breaks import BREAKS

@@ -10,7 +10,16 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from glassformer.base.errors import ConfigError, DataError, GlassformerError
-from glassformer.cli.arguments import Arguments, whole_number
+from glassformer.cli.arguments import (
+    Arguments,
+    beamed,
+    converted,
+    refuse_idle_decoding,
+    refuse_idle_search,
+    refuse_idle_seed,
+    whole_number,
+)
+from glassformer.cli.constraints import constraints_of
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.data.lines import FIRST_KEY, HasLines, bounded_lines, decoded, object_in, text_in
 from glassformer.data.tokens.vocabulary import lacking
@@ -201,7 +210,7 @@ def columns(each: Ranked, arguments: Arguments) -> str:
 
     Tabs and line ends in the text become spaces.
     """
-    from glassformer.decode.read_back import pharaoh
+    from glassformer.decode.answer import pharaoh
 
     shown = ["".join(" " if letter in "\t\r\n" else letter for letter in each.text)]
     shown += [f"{each.score:.6f}"] if "scores" in arguments.options else []
@@ -268,3 +277,41 @@ def refuse_json(line: str, place: str) -> None:
         f"{place}: this seems to be JSON, but would be read as plain text, with its braces and keys. Give --field NAME "
         f"to read a field of each line{names}; --plain if it is meant as plain text."
     )
+
+
+# `glassformer translate RUN ...`: read lines, write an answer to each. Several runs answer as an ensemble.
+
+
+def run(arguments: Arguments) -> int:
+    """Translate standard input to standard output, both in UTF-8 whatever the locale says."""
+    folder, *others = existing_runs(arguments, "The lines to translate come from standard input: < FILE.")
+    talking, average = sys.stdin.isatty(), averaged(arguments)
+    own, changes = recipe_of(folder), with_beam(arguments)
+    if task_of(own.data).decoded:  # runs on such tasks are refused elsewhere, with the right verb
+        refuse_idle_decoding(folder, own.data, changes)
+    recipe = beamed(own, changes)
+    refuse_idle_seed(recipe.decode, changes)
+    size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
+    asked = asked_of(arguments, recipe.decode.beam)
+    refuse_idle_search(recipe.decode, changes, scored=asked is not None)
+    wishes = constraints_of(arguments, folder)
+
+    def translated(lines: Iterator[tuple[int, str]]) -> Iterator[Translated]:
+        from glassformer.train.finished.use import translate  # after the checks, as importing torch takes a second
+
+        return translate(folder, lines, size, recipe, average, asked, wishes, others)
+
+    def written(number: int, answer: Translated | None) -> str:
+        return on_one_line(answer.text if answer else "") if asked is None else line_of(number, answer, arguments)
+
+    write_answers(translated, written, arguments, own, talking=talking)
+    return 0
+
+
+def with_beam(arguments: Arguments) -> dict[str, object]:
+    """Return the settings that were given, with `--beam N` as short for `--decode.beam N`."""
+    if "beam" not in arguments.options:
+        return arguments.changes
+    if "decode.beam" in arguments.changes:
+        raise ConfigError("--beam and --decode.beam are the same setting. Give only one of them.")
+    return arguments.changes | {"decode.beam": converted("decode.beam", int, arguments.options["beam"])}

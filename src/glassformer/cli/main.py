@@ -176,7 +176,7 @@ def in_flags(error: GlassformerError, words: Sequence[str]) -> str:
     """Return the message of an error, with flags for settings, except where it is about a recipe file."""
     if isinstance(error, RecipeError) or not words or words[0] not in VERBS:
         return str(error)
-    from glassformer.cli.settings import as_typed
+    from glassformer.cli.arguments import as_typed
 
     setting = error.setting if isinstance(error, ConfigError) else None
     return as_typed(str(error), VERBS[words[0]], words[1:], setting)

@@ -17,8 +17,7 @@ from glassformer.train.tasks import task_of
 from glassformer.train.tasks.task import ROLLOUT
 
 if TYPE_CHECKING:
-    from glassformer.control.rollout import Agent, Played
-    from glassformer.control.world import World
+    from glassformer.control.rollout import Agent, Played, World
 
 MOST = 100_000
 """The most episodes for a return, and the most steps of one."""
@@ -60,9 +59,8 @@ def agent_in(
     name: str, folder: Path, data: DataConfig, temperature: float, *, unit_actions: bool
 ) -> tuple[Agent, Callable[[], World]]:
     """Load the model of a run, and what makes the environment. Errors: `ConfigError` if it cannot act there so."""
-    from glassformer.control.rollout import Agent
-    from glassformer.control.world import check_unit, check_world, worlds
-    from glassformer.data.trajectories.spaces import Spaces
+    from glassformer.control.rollout import Agent, check_unit, check_world, worlds
+    from glassformer.data.trajectories.episodes import Spaces
     from glassformer.store.checkpoint import load
 
     loaded, make = load(folder), worlds(name)

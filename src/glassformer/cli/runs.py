@@ -13,11 +13,21 @@ from itertools import count
 from pathlib import Path
 
 from glassformer.base.errors import CheckpointError, ConfigError
-from glassformer.cli.arguments import Arguments, whole_number
-from glassformer.cli.near import meant_run
+from glassformer.cli.arguments import Arguments, meant_run, whole_number
 from glassformer.store.files import LEFTOVER, absolute, alive, beside, leftovers, refuse_unnamable
-from glassformer.store.folders import CONFIG, MANIFEST, OPTIMIZER, REQUIRED, SOURCE_TOKENIZER, STATE, STEP, checkpoints
-from glassformer.store.lock import LOCK, RunLock, refuse_in_training
+from glassformer.store.folders import (
+    CONFIG,
+    LOCK,
+    MANIFEST,
+    OPTIMIZER,
+    REQUIRED,
+    SOURCE_TOKENIZER,
+    STATE,
+    STEP,
+    RunLock,
+    checkpoints,
+    refuse_in_training,
+)
 from glassformer.train.recipe import Recipe, load_recipe
 
 RUNS = Path("runs")

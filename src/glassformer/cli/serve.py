@@ -8,9 +8,8 @@ from pathlib import Path
 
 from glassformer.base.errors import ConfigError, install
 from glassformer.base.typed import annotations_of, types_in
-from glassformer.cli.arguments import Arguments
+from glassformer.cli.arguments import Arguments, converted, flag_of
 from glassformer.cli.runs import existing_run, recipe_of
-from glassformer.cli.settings import converted, flag_of
 from glassformer.cli.terminal import say
 from glassformer.cli.verbs import VERBS
 from glassformer.decode.settings import BeamSettings

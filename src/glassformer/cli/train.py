@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.launched import launched
-from glassformer.cli.arguments import Arguments
+from glassformer.cli.arguments import Arguments, named_recipe, refuse_idle_decoding, refuse_not_taken
 from glassformer.cli.runs import RUNS, check_room, existing_run, recipe_of, room_for, run_folder
-from glassformer.cli.typed_recipe import named_recipe, refuse_idle_decoding, refuse_not_taken
 from glassformer.data.config import refuse_missing
 from glassformer.store.files import absolute
 from glassformer.store.folders import checkpoints

@@ -36,8 +36,7 @@ from glassformer.base.tensors import (
 from glassformer.base.typed import came, expect
 from glassformer.data.dataset import Encoded
 from glassformer.data.kinds import LABEL
-from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP
-from glassformer.data.tokens.words import FIRST_LABEL
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, FIRST_LABEL, PAD, SEP
 
 
 def pad(sequences: Sequence[Sequence[int]]) -> tuple[Int[Tensor, "B T"], Bool[Tensor, "B T"] | None]:

@@ -25,8 +25,7 @@ from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Tensor
 from glassformer.data.batch import Batch, pad
 from glassformer.data.corrupt_lengths import n_hidden, n_spans
-from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, SPECIALS, Tokenizer
-from glassformer.data.tokens.words import NO_WORD
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, NO_WORD, SEP, SPECIALS, Tokenizer
 
 
 class Coins:

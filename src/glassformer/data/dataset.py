@@ -21,8 +21,7 @@ from glassformer.data.lines import no_such_file
 from glassformer.data.pairs import Columns, Loaded, Pair, read_labelled, read_pairs, refuse_one_class
 from glassformer.data.synthetic import make_pairs
 from glassformer.data.tokenizer import TOKENIZERS, tokenizer_from_json
-from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, Cuts, Tokenizer, read_json
-from glassformer.data.tokens.words import FIRST_LABEL, Labels
+from glassformer.data.tokens.vocabulary import FIRST_LABEL, SPECIALS, THE_FILE, Cuts, Labels, Tokenizer, read_json
 
 
 class Sequences(Sequence[list[int]]):

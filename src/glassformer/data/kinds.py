@@ -129,7 +129,7 @@ KINDS: dict[str, Kind] = {
         (*TRAJECTORY_SETTINGS, "window", "dev_share", *SIZES),
         (ACTIONS,),
         files=1,
-        stored="glassformer.data.trajectories.spaces:Spaces",
+        stored="glassformer.data.trajectories.episodes:Spaces",
     ),
 }
 """The kinds by `data.task`; every other task of `data/synthetic.py` is `MADE`."""

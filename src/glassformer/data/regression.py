@@ -28,10 +28,8 @@ from glassformer.data.dataset import Encoded, Sequences, Tokenizers
 from glassformer.data.lines import Opened, is_json, lines_of, object_in, opened, records_of, text_in, value_in
 from glassformer.data.pairs import ARRAY, JSON_LINES, TABLE, Columns, Loaded, Origin, Pair, by_name, csv_rows
 from glassformer.data.synthetic import below, hashed, split_of
-from glassformer.data.tokens.vocabulary import BOS, SPECIALS, THE_FILE, read_json
-from glassformer.data.tokens.words import FIRST_LABEL, Labels
-from glassformer.data.trajectories.episodes import number_in
-from glassformer.data.trajectories.spaces import finite
+from glassformer.data.tokens.vocabulary import BOS, FIRST_LABEL, SPECIALS, THE_FILE, Labels, read_json
+from glassformer.data.trajectories.episodes import finite, number_in
 
 if TYPE_CHECKING:
     from glassformer.data.batch import Batch

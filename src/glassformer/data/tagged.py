@@ -19,8 +19,7 @@ from glassformer.data.config import DataConfig
 from glassformer.data.lines import is_json, lines_of, opened, records_of, value_in
 from glassformer.data.pairs import ARRAY, JSON_LINES, TABLE, Columns, Loaded, Origin, Pair, by_name
 from glassformer.data.synthetic import below, hashed, split_of
-from glassformer.data.tokens.vocabulary import Tokenizer, utf8
-from glassformer.data.tokens.words import NO_WORD
+from glassformer.data.tokens.vocabulary import NO_WORD, Tokenizer, utf8
 
 DOCUMENT = "-DOCSTART-"
 REMEDY = "Set data.text_column and data.label_column to those of words and tags"

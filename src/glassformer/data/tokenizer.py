@@ -15,8 +15,21 @@ from glassformer.data.tokens.subword import (
     UnigramTokenizer,
     WordPieceTokenizer,
 )
-from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, THE_FILE, UNK, Tokenizer, read_json
-from glassformer.data.tokens.words import CharacterTokenizer, Labels, WordTokenizer
+from glassformer.data.tokens.vocabulary import (
+    BLANK,
+    BOS,
+    EOS,
+    PAD,
+    SEP,
+    SPECIALS,
+    THE_FILE,
+    UNK,
+    CharacterTokenizer,
+    Labels,
+    Tokenizer,
+    WordTokenizer,
+    read_json,
+)
 
 __all__ = [
     "BLANK",

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.shapes import Float, Tensor
 from glassformer.base.typed import expect
 from glassformer.data.batch import pad
-from glassformer.data.tokens.vocabulary import BLANK, EOS, SEP
-from glassformer.decode.beam import beam_search, length_penalty
+from glassformer.data.dataset import Tokenizers
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
+from glassformer.decode.beam import Forced, Hypothesis, beam_search, check_forced, length_penalty, reading
 from glassformer.decode.choose import chooser
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.filters import Context, Filter, check_numbers, filters_of, forbid, without
 from glassformer.decode.generate import Emitted, check_sources, check_writes, generate
-from glassformer.decode.hypotheses import Forced, Hypothesis, check_forced
 from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling
 from glassformer.nn.observe import Evaluation
+from glassformer.nn.outputs import Classify
 from glassformer.nn.transformer import Transformer
 
 
@@ -320,3 +323,160 @@ def _search(
         ]
         for best, limit in zip(found, limits, strict=True)
     ]
+
+
+# Probabilities of labels: those of one classifier for many texts, and the mean over an ensemble of several.
+
+
+@torch.no_grad()
+def label_probabilities(
+    model: Transformer,
+    texts: Sequence[Sequence[int]],
+    *,
+    batch_size: int = 128,
+    poll: Callable[[], None] = nothing,
+) -> Float[Tensor, "N L"]:
+    """Return the probability of each label for each text, in order.
+
+    Batches do not affect the result. `poll` is called before each batch; an exception from it ends the work. Errors:
+    `ConfigError` for a model without a classify head, `DataError` for a text longer than the model takes.
+    """
+    if not isinstance(model.config.head, Classify):
+        raise ConfigError(
+            f"Labels need a model with a classification head; this one has head {model.config.head.kind!r}. "
+            "Train one with head=Classify(n_labels)."
+        )
+    device, evaluation = next(model.parameters()).device, Evaluation(model)
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    found = torch.zeros(len(texts), model.config.head.n_labels)
+    for first in range(0, len(order), batch_size):
+        poll()
+        rows = order[first : first + batch_size]
+        tokens, keep = pad([[BOS, *texts[row]] for row in rows])
+        with evaluation:
+            scores = model(tokens.to(device), keep=None if keep is None else keep.to(device))
+        found[rows] = scores.float().softmax(-1).cpu()
+    return found
+
+
+# An ensemble of classifiers, trained separately, whose probabilities are averaged.
+
+Read = Sequence[Sequence[int]]
+"""One text as ids, once per member."""
+
+
+class Member(NamedTuple):
+    """One classifier of an ensemble."""
+
+    name: str
+    """The member's name in errors."""
+    model: Transformer
+    tokenizers: Tokenizers
+    state: Mapping[str, Any] = {}
+    """Its checkpoint's state."""
+
+
+def shared_labels(members: Sequence[Member]) -> list[str]:
+    """The members' common labels, in the order of the first. Errors: `ConfigError` naming a label that one lacks."""
+    (first, labels), *others = ((each.name, each.tokenizers.labels) for each in members)
+    for name, own in others:
+        for one, some, two, all_of_two in ((first, labels, name, {*own}), (name, own, first, {*labels})):
+            if missing := [label for label in some if label not in all_of_two]:
+                raise ConfigError(
+                    f"The members of an ensemble must have the same labels; {two} lacks "
+                    f"{missing[0][:40]!r}, which {one} has. Remove one of them, or train both on texts with "
+                    "the same labels."
+                )
+    return labels
+
+
+def ensemble_probabilities(
+    members: Sequence[Member], texts: Sequence[Read], *, batch_size: int = 128
+) -> Float[Tensor, "N L"]:
+    """Return the mean probability of each of `shared_labels` for each text, in float64.
+
+    Errors: `ConfigError` for members with different labels, `DataError` for a member whose probabilities are not
+    finite, and those of `label_probabilities`.
+    """
+    labels = shared_labels(members)
+    tables = [
+        label_probabilities(member.model, [text[place] for text in texts], batch_size=batch_size)
+        for place, member in enumerate(members)
+    ]
+    for member, table in zip(members, tables, strict=True):
+        if not bool(table.isfinite().all()):
+            raise DataError(
+                f"The probabilities of labels must be finite numbers; those of {member.name} are not. Its training "
+                "diverged: use an earlier checkpoint, or remove it from the ensemble."
+            )
+    return mean_by_name(tables, [member.tokenizers.labels for member in members], labels)
+
+
+def mean_by_name(
+    tables: Sequence[Float[Tensor, "N L"]], columns: Sequence[Sequence[str]], labels: Sequence[str]
+) -> Float[Tensor, "N L"]:
+    """Average tables with named columns, in float64; the columns of the result are `labels`."""
+    aligned = [
+        table.double()[:, [names.index(label) for label in labels]]
+        for table, names in zip(tables, columns, strict=True)
+    ]
+    return torch.stack(aligned).mean(0)
+
+
+# Scoring given answers in one forward pass: each token's log-probability, and its alignment to the source.
+
+Link = tuple[int, int]
+"""(token of the source, token of the answer), both counted from 0."""
+
+
+class ReadBack(NamedTuple):
+    """The model's own scores of an answer, before temperature, penalties and filters."""
+
+    log_probabilities: list[float]
+    """Of each token, in nats; the last one is that of <eos> if the answer is complete."""
+    links: list[Link]
+    """The source token that each answer token attends to most, in order; no link if that is the source's <eos>."""
+
+
+@torch.no_grad()
+def read_back(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    answers: Sequence[Answer],
+    *,
+    batch_size: int = 128,
+    linked: bool = True,
+) -> list[ReadBack]:
+    """Score each answer to its source; with `linked`, also align it by the attention weights of `reading_layer`.
+
+    A token is aligned by the weights of the position that predicts it, which is one before its own. Errors:
+    `ConfigError` for a model that is not an encoder-decoder.
+    """
+    if model.encoder is None or model.decoder is None:
+        raise ConfigError(
+            "Scores of answers and alignments need an encoder-decoder; this model has one stack. Remove them."
+        )
+    found: list[ReadBack] = []
+    device = next(model.parameters()).device
+    for first in range(0, len(sources), batch_size):
+        batch = sources[first : first + batch_size]
+        written = [[*each.ids, *([EOS] if each.complete else [])] for each in answers[first : first + batch_size]]
+        source, source_keep = pad([[*each, EOS] for each in batch])
+        tokens, keep = pad([[BOS, *ids[:-1]] for ids in written])
+        source_keep, keep = (None if each is None else each.to(device) for each in (source_keep, keep))
+        with Evaluation(model), reading(model) if linked else nullcontext() as seen:
+            logits = model(tokens.to(device), keep=keep, source=source.to(device), source_keep=source_keep)
+        log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+        for row, ids in enumerate(written):
+            chances = log_p[row, : len(ids)].gather(-1, torch.tensor(ids, device=device)[:, None])[:, 0].tolist()
+            links: list[Link] = []
+            if seen is not None and seen.weights is not None:
+                most = seen.weights[row].argmax(-1).tolist()
+                links = [(most[j], j) for j, id in enumerate(ids) if id != EOS and most[j] < len(batch[row])]
+            found.append(ReadBack(chances, links))
+    return found
+
+
+def pharaoh(links: Sequence[Link]) -> str:
+    """Format links as "0-0 1-2 2-1", source token first (Pharaoh format)."""
+    return " ".join(f"{i}-{j}" for i, j in links)

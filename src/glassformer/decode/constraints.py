@@ -20,11 +20,10 @@ import torch
 
 from glassformer.base.errors import ConfigError, DataError, RowError
 from glassformer.base.shapes import Float, Tensor
-from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK, Tokenizer, utf8
-from glassformer.data.tokens.words import WordTokenizer
+from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK, Tokenizer, WordTokenizer, utf8
 from glassformer.decode.answer import CONTEXTS, MODELS, Limit
+from glassformer.decode.beam import Forced
 from glassformer.decode.filters import Context, Filter, Named, check_known, forbidden, logit_bias
-from glassformer.decode.hypotheses import Forced
 from glassformer.decode.installed import llguidance
 
 if TYPE_CHECKING:

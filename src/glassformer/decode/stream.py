@@ -10,12 +10,11 @@ from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.decoding import Decoding
 from glassformer.data.tokens.vocabulary import EOS, Tokenizer, utf8
 from glassformer.decode.answer import Method, search_of
-from glassformer.decode.beam import check_beam
+from glassformer.decode.beam import Cut, Forced, Hypothesis, UnansweredError, check_beam, stop_in
 from glassformer.decode.choose import greedy
 from glassformer.decode.constraints import shown_of, tail_of
 from glassformer.decode.filters import Choose, Filter
 from glassformer.decode.generate import generate
-from glassformer.decode.hypotheses import Cut, Forced, Hypothesis, UnansweredError, stop_in
 from glassformer.decode.settings import BeamSettings
 from glassformer.nn.transformer import Transformer
 

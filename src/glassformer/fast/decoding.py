@@ -24,11 +24,10 @@ from glassformer.decode.filters import Choose
 from glassformer.decode.generate import Emitted, Rows, Stop
 from glassformer.decode.prepare import chosen_precision, device_of, plain, sharing_weights, with_cache
 from glassformer.fast import graphs
-from glassformer.fast import linear as likely
+from glassformer.fast import native as likely
 from glassformer.fast.compiled import compile_steps
 from glassformer.fast.compiler import HOW, WANTED, asked_for, compiler, library, why_not
-from glassformer.fast.linear import Int8Linear, NativeLinear, PackedLinear, can_pack
-from glassformer.fast.native import CPP, has_cpp
+from glassformer.fast.native import CPP, Int8Linear, NativeLinear, PackedLinear, can_pack, has_cpp
 from glassformer.fast.stack import with_native_stacks
 from glassformer.fast.training import SWITCH
 from glassformer.nn.attention import Attention, LayerCache

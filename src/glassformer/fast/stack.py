@@ -18,8 +18,8 @@ from torch import nn
 
 from glassformer.base.errors import ResourceError
 from glassformer.base.shapes import Float, Tensor
-from glassformer.fast.linear import FEW, Int8Linear, NativeLinear
 from glassformer.fast.native import (
+    FEW,
     LAYOUTS,
     CKeys,
     CMap,
@@ -27,6 +27,8 @@ from glassformer.fast.native import (
     CNorm,
     CRotation,
     Hooks,
+    Int8Linear,
+    NativeLinear,
     Places,
     address,
     c_map,

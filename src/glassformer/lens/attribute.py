@@ -19,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.lens.observe import LETTERS, head_id
+from glassformer.lens.ablate import LETTERS, head_id
 from glassformer.lens.trace.sight import recorded_stream
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block, Residual

@@ -20,8 +20,7 @@ from torch.utils.hooks import RemovableHandle
 from glassformer.base.errors import DataError
 from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.decode.answer import nothing
-from glassformer.lens.ablate import Head, by_attention
-from glassformer.lens.observe import place
+from glassformer.lens.ablate import Head, by_attention, place
 from glassformer.nn.attention import Attend
 from glassformer.nn.mask import Mask
 from glassformer.nn.observe import Attended, Evaluation, attentions, watch_attention

@@ -11,7 +11,7 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
 from glassformer.decode.answer import answer
-from glassformer.lens.observe import observe
+from glassformer.lens.ablate import observe
 from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 

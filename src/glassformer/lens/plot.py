@@ -17,8 +17,8 @@ from glassformer.base.errors import CheckpointError, ConfigError, DataError
 from glassformer.base.figures import as_label, matplotlib
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Float, Tensor
-from glassformer.lens.observe import head_id
-from glassformer.lens.observe import place as where
+from glassformer.lens.ablate import head_id
+from glassformer.lens.ablate import place as where
 from glassformer.lens.picture import answered, maps_of, sharpest_head, words_of
 from glassformer.lens.shapes import COMPONENTS, Row, level, shapes_of, short_name, shown
 from glassformer.nn.count import Row as Parameters

@@ -15,8 +15,7 @@ from glassformer.lens.roles.roles import THRESHOLDS, Thresholds
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, save
 from glassformer.store.files import write_text_atomically
-from glassformer.store.folders import step_folder
-from glassformer.store.lock import LOCK
+from glassformer.store.folders import LOCK, step_folder
 
 
 def pruned(model: Transformer, heads: Iterable[Head]) -> Transformer:

@@ -54,9 +54,9 @@ from glassformer.store.folders import (
     checkpoints,
     read_state,
     step_number,
+    trains,
     write_manifest,
 )
-from glassformer.store.lock import trains
 from glassformer.store.weights import (
     enough_memory,
     read_tensors,

@@ -13,8 +13,7 @@ from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.base.figures import as_label, matplotlib
 from glassformer.base.registry import suggestion
 from glassformer.store.pictures import finished, save_figure
-from glassformer.study.grid import shown
-from glassformer.study.result import SHARES, Result, short_combination, short_names, splits
+from glassformer.study.result import SHARES, Result, short_combination, short_names, shown, splits
 from glassformer.train.records import step_of
 from glassformer.train.run.trial import Found
 

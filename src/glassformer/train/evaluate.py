@@ -18,11 +18,18 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch, collate
 from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.kinds import LAYOUTS
-from glassformer.data.tokens.vocabulary import UNK, Tokenizer
-from glassformer.data.tokens.words import FIRST_LABEL
-from glassformer.decode.answer import Answer, answer, nothing
+from glassformer.data.tokens.vocabulary import FIRST_LABEL, UNK, Tokenizer
+from glassformer.decode.answer import (
+    Answer,
+    Member,
+    Read,
+    answer,
+    ensemble_probabilities,
+    label_probabilities,
+    nothing,
+    shared_labels,
+)
 from glassformer.decode.filters import unwritten
-from glassformer.decode.labels import Member, Read, ensemble_probabilities, label_probabilities, shared_labels
 from glassformer.decode.prepare import prepared
 from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling
 from glassformer.nn.observe import Evaluation

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from glassformer.base.errors import CheckpointError, ConfigError, ResourceError, install
 from glassformer.store.files import FULL, explained, sync_file, write_text_atomically
-from glassformer.store.lock import RunLock, lock_on
+from glassformer.store.folders import RunLock, lock_on
 
 Metric = float | int | str
 """One metric of an evaluation; text for the name of a measure, such as the sacrebleu signature."""

@@ -16,9 +16,8 @@ from glassformer.data.corrupt_lengths import check_length, places
 from glassformer.data.dataset import Tokenizers, tokenizer_of
 from glassformer.data.growth import Growth
 from glassformer.data.kinds import LAYOUTS, TEXTS
-from glassformer.data.running.corpus import Part, has_documents, read_parts
-from glassformer.data.running.token_file import TokenFile, tokens_of
-from glassformer.data.running.windows import Windows, count_evaluation_windows
+from glassformer.data.running.text import Part, has_documents, read_parts
+from glassformer.data.running.token_file import TokenFile, Windows, count_evaluation_windows, tokens_of
 from glassformer.data.tokens.vocabulary import Tokenizer
 from glassformer.decode.answer import nothing
 from glassformer.nn.transformer import Transformer

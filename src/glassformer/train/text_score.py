@@ -16,8 +16,7 @@ from glassformer.base.errors import DataError
 from glassformer.data.batch import Batch
 from glassformer.data.config import DataConfig
 from glassformer.data.corrupt import Corruption, batch_of_windows, sentence_ends
-from glassformer.data.running.token_file import TokenFile
-from glassformer.data.running.windows import EvaluationWindow, evaluation_windows
+from glassformer.data.running.token_file import EvaluationWindow, TokenFile, evaluation_windows
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, Tokenizer
 from glassformer.decode.answer import answer, nothing
 from glassformer.decode.generate import generate

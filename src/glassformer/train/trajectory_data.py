@@ -16,9 +16,8 @@ from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.growth import Growth
 from glassformer.data.kinds import PLACES
-from glassformer.data.trajectories.episodes import Episodes
+from glassformer.data.trajectories.episodes import Episodes, Spaces
 from glassformer.data.trajectories.rooms import Source, action_names, read_split
-from glassformer.data.trajectories.spaces import Spaces
 from glassformer.data.trajectories.windows import spaces_of, windows_batch
 from glassformer.decode.answer import nothing
 from glassformer.nn.heads import SequenceHead

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.data.running import corpus as contamination
+from glassformer.data.running import text as contamination
 from glassformer.data.running import text as reading
-from glassformer.data.running.corpus import CHARACTERS, RUN_OF_WORDS, Overlap, Part, measure, overlap
+from glassformer.data.running.text import CHARACTERS, RUN_OF_WORDS, Overlap, Part, measure, overlap
 
 
 def part(path: Path, text: str) -> Part:

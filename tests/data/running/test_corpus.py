@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import DataConfig
 from glassformer.data.running import text as reading
-from glassformer.data.running.corpus import Part, has_documents, held_out_from, measure, read_parts
+from glassformer.data.running.text import Part, has_documents, held_out_from, measure, read_parts
 
 
 def config(**given: object) -> DataConfig:

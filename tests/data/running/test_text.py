@@ -15,8 +15,7 @@ from glassformer.base.errors import DataError
 from glassformer.data import lines as reading
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.running import text as module
-from glassformer.data.running.corpus import measure
-from glassformer.data.running.text import DocumentPiece, cut, pieces
+from glassformer.data.running.text import DocumentPiece, cut, measure, pieces
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens.vocabulary import ANYWHERE, WORDS, Cuts
 

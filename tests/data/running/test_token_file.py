@@ -19,7 +19,7 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.running import text as reading
 from glassformer.data.running import token_file
 from glassformer.data.running import token_file as token_cache
-from glassformer.data.running.corpus import Part, measure
+from glassformer.data.running.text import Part, measure
 from glassformer.data.running.token_file import (
     ABANDONED,
     SMALL,
@@ -244,7 +244,7 @@ def test_two_processes_that_make_the_same_file_at_once_both_end_well(tmp_path: P
     path = tmp_path / "a.txt"
     path.write_text("some words and a line\n" * 50_000)
     program = (
-        "import sys; from glassformer.data.running.corpus import measure;"
+        "import sys; from glassformer.data.running.text import measure;"
         "from glassformer.data.running.token_file import tokens_of;"
         "from glassformer.data.tokenizer import ByteTokenizer;"
         "print(len(tokens_of(measure(sys.argv[1]).part(), ByteTokenizer(), documents=False)))"
@@ -299,8 +299,8 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_data_side_of_text_loads_no_torch() -> None:
     program = (
-        "import sys; import glassformer.data.running.token_file, glassformer.data.running.windows;"
-        "import glassformer.data.running.corpus;"
+        "import sys; import glassformer.data.running.token_file, glassformer.data.running.token_file;"
+        "import glassformer.data.running.text;"
         "print('torch' in sys.modules)"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}

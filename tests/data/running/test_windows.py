@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.kinds import ORDERS
-from glassformer.data.running.windows import Windows, count_evaluation_windows, evaluation_windows
+from glassformer.data.running.token_file import Windows, count_evaluation_windows, evaluation_windows
 
 SIZES = st.tuples(st.integers(2, 60), st.integers(1, 70)).flatmap(
     lambda sizes: st.tuples(st.just(sizes[0]), st.just(sizes[1]), st.integers(1, sizes[1]))

@@ -15,8 +15,7 @@ from glassformer.data.tokenizer import TOKENIZERS, Tokenizer
 from glassformer.data.tokens import vocabulary
 from glassformer.data.tokens.decoding import begins_in, composed_of
 from glassformer.data.tokens.exported import adopt
-from glassformer.data.tokens.vocabulary import SHARE, UNK, lacking, last_place, shares
-from glassformer.data.tokens.words import WordTokenizer
+from glassformer.data.tokens.vocabulary import SHARE, UNK, WordTokenizer, lacking, last_place, shares
 
 TEXT = "the cat déjà sat 😀 on 12"
 MADE = {

@@ -19,7 +19,7 @@ from glassformer.data.tokenizer import (
     Tokenizer,
     WordTokenizer,
 )
-from glassformer.data.tokens.words import NO_WORD, SPACE
+from glassformer.data.tokens.vocabulary import NO_WORD, SPACE
 
 TEXTS = ["the cat sat on the mat", "der Hund schläft unter dem Tisch", "a \u3000b\u00a0c\u2003d \x1ce"]
 LETTERS = "ab#\u00e9\u65e5 \n\u00a0\u3000\u2003\x1c"

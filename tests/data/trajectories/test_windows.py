@@ -16,8 +16,7 @@ from data.trajectories.episodes import OBSERVED, made
 from glassformer.base.errors import DataError
 from glassformer.data.batch import Batch
 from glassformer.data.tokenizer import tokenizer_from_json
-from glassformer.data.trajectories.episodes import Episodes
-from glassformer.data.trajectories.spaces import TIMES, Spaces
+from glassformer.data.trajectories.episodes import TIMES, Episodes, Spaces
 from glassformer.data.trajectories.windows import as_done, as_read, spaces_of, waves, windows_batch
 
 BOTH = pytest.mark.parametrize("discrete", [True, False])

@@ -8,7 +8,7 @@ import pytest
 
 from glassformer import ModelConfig, StackConfig, Transformer, diagnose, trace
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.tokens.words import Labels
+from glassformer.data.tokens.vocabulary import Labels
 from glassformer.lens.ablate import silence
 from glassformer.lens.page.bundle import resources
 from glassformer.lens.server.subject import Subject

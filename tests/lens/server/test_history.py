@@ -14,7 +14,7 @@ from glassformer.lens.server import subject as module
 from glassformer.lens.server.app import make_server
 from glassformer.lens.server.subject import SEQUENCES, History
 from glassformer.store.checkpoint import load
-from glassformer.store.lock import RunLock
+from glassformer.store.folders import RunLock
 from lens.test_roles_of_a_run import SMALL, untrained_run
 
 

@@ -8,7 +8,7 @@ import pytest
 from glassformer import ModelConfig, StackConfig, Transformer, trace
 from glassformer.base.errors import GlassformerError
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.tokens.words import Labels
+from glassformer.data.tokens.vocabulary import Labels
 from glassformer.lens.ablate import silence
 from glassformer.lens.page.bundle import served
 from glassformer.lens.roles.diagnosis import open_run, usual_outputs

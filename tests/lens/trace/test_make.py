@@ -9,9 +9,8 @@ import torch
 from glassformer import ModelConfig, StackConfig, Transformer, answer, observe, trace
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
-from glassformer.data.tokens.words import Labels
-from glassformer.lens.observe import place
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Labels
+from glassformer.lens.ablate import place
 from glassformer.lens.roles.roles import value_weighted
 from glassformer.lens.trace.make import asked
 from glassformer.lens.trace.reading import Layout, Manner, read

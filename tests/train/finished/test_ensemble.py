@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.decode.labels import label_probabilities
+from glassformer.decode.answer import label_probabilities
 from glassformer.store.checkpoint import load, load_mean
 from glassformer.train.evaluate import evaluate_ensemble
 from glassformer.train.finished.use import answer_lines, evaluate

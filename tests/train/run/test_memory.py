@@ -7,7 +7,7 @@ from glassformer import Schedule, recompute, train_steps
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
 from glassformer.train.optimizer import build_optimizer
-from glassformer.train.run.memory import (
+from glassformer.train.run.outlook import (
     FIRST_PRODUCT,
     PRODUCT,
     Stretch,

@@ -17,8 +17,18 @@ from glassformer.data.tokens.subword import (
     UnigramTokenizer,
     WordPieceTokenizer,
 )
-from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, THE_FILE, UNK, WHITE_SPACE, Tokenizer, read_json
-from glassformer.data.tokens.words import CharacterTokenizer, WordTokenizer
+from glassformer.data.tokens.vocabulary import (
+    BOS,
+    EOS,
+    SPECIALS,
+    THE_FILE,
+    UNK,
+    WHITE_SPACE,
+    CharacterTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    read_json,
+)
 
 # A tokenizer of ours as a tokenizer.json that the `tokenizers` library reads, with the same tokens for every text.
 

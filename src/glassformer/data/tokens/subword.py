@@ -24,8 +24,8 @@ from glassformer.data.tokens.vocabulary import (
     read_json,
     shares,
     utf8,
+    words_of,
 )
-from glassformer.data.tokens.words import words_of
 
 if TYPE_CHECKING:
     import tokenizers

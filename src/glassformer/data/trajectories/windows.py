@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from glassformer.base.errors import DataError
 from glassformer.data.batch import Batch
 from glassformer.data.kinds import PLACES
-from glassformer.data.trajectories.episodes import Actions, Episodes, Floats
-from glassformer.data.trajectories.spaces import TIMES, Scales, Spaces
+from glassformer.data.trajectories.episodes import TIMES, Actions, Episodes, Floats, Scales, Spaces
 
 FLAT = 1e-6
 """A number of the data that varies less than this is not divided by its deviation."""

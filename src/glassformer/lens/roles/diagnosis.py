@@ -24,12 +24,25 @@ from glassformer.lens.ablate import (
     all_heads,
     compare,
     gradient_importance,
+    head_id,
     mean_outputs,
     resampled,
 )
-from glassformer.lens.observe import head_id
-from glassformer.lens.roles.measure import Measured, Read, circuit, group_share, measure, read, written_share
-from glassformer.lens.roles.probe import Probe, held_out, induction_probe, pairs_probe, real_pairs, windows
+from glassformer.lens.roles.probe import (
+    Measured,
+    Probe,
+    Read,
+    circuit,
+    group_share,
+    held_out,
+    induction_probe,
+    measure,
+    pairs_probe,
+    read,
+    real_pairs,
+    windows,
+    written_share,
+)
 from glassformer.lens.roles.roles import ROLES, THRESHOLDS, Label, Pair, Role, Thresholds, label, similar
 from glassformer.nn.observe import Evaluation
 from glassformer.nn.outputs import Classify, Lm, Tag

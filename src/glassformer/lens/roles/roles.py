@@ -14,8 +14,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import BOS, EOS, SEP, SPECIALS, UNK
-from glassformer.lens.ablate import Head
-from glassformer.lens.observe import Map
+from glassformer.lens.ablate import Head, Map
 from glassformer.train.objective import Targets
 
 ABSENT = -1

@@ -21,7 +21,7 @@ from uvicorn import Config, Server
 
 from glassformer.base.errors import ConfigError, GlassformerError
 from glassformer.decode.answer import nothing
-from glassformer.lens.observe import head_id
+from glassformer.lens.ablate import head_id
 from glassformer.lens.page.bundle import served, static
 from glassformer.lens.server.requests import (
     MOST_BODY,

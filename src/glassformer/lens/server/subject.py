@@ -28,8 +28,7 @@ from glassformer.lens.trace.reading import USUAL, USUAL_MANNER, Layout, Manner, 
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded
 from glassformer.store.files import read_json, write_text_atomically
-from glassformer.store.folders import checkpoints
-from glassformer.store.lock import refuse_in_training
+from glassformer.store.folders import checkpoints, refuse_in_training
 from glassformer.train.finished.loading import dev_split, load_run
 from glassformer.train.pairs_data import PairsSplit
 from glassformer.train.recipe import Recipe

@@ -15,12 +15,11 @@ from glassformer import __version__
 from glassformer.base.errors import DataError
 from glassformer.base.shapes import Float, Tensor
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Tokenizer
-from glassformer.data.tokens.words import Labels
+from glassformer.data.tokens.vocabulary import SPECIALS, UNK, Labels, Tokenizer
 from glassformer.decode.answer import nothing
 from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling
+from glassformer.lens.ablate import LETTERS, head_id
 from glassformer.lens.attribute import attribute
-from glassformer.lens.observe import LETTERS, head_id
 from glassformer.lens.page.bundle import framed, standalone
 from glassformer.lens.patch import Input, Patching, patch
 from glassformer.lens.trace.file import Array, brief, decode, encode, finite, pack, unpack

@@ -12,11 +12,11 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Tokenizer
 from glassformer.decode.answer import check_choice, fill_blanks, limit_of, nothing, search_of
+from glassformer.decode.beam import Hypothesis
 from glassformer.decode.choose import chooser
 from glassformer.decode.constraints import begins_with
 from glassformer.decode.filters import Context, filters_of
 from glassformer.decode.generate import generate
-from glassformer.decode.hypotheses import Hypothesis
 from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling
 from glassformer.lens.trace.file import brief
 from glassformer.nn.outputs import Classify, Lm, Regress, Tag

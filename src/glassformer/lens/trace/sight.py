@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Bool, Float, Int, Tensor
-from glassformer.lens.observe import place
+from glassformer.lens.ablate import place
 from glassformer.lens.roles.roles import value_sizes
 from glassformer.lens.trace.file import Array
 from glassformer.nn.attention import attention_weights, dot_products

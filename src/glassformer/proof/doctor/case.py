@@ -15,10 +15,9 @@ from glassformer.base.errors import CheckpointError, GlassformerError
 from glassformer.base.shapes import Float, Tensor
 from glassformer.data.batch import Batch, pad
 from glassformer.data.dataset import Tokenizers
-from glassformer.data.running.corpus import Part, read_parts
+from glassformer.data.running.text import Part, read_parts
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
-from glassformer.data.trajectories.episodes import Episodes
-from glassformer.data.trajectories.spaces import Spaces
+from glassformer.data.trajectories.episodes import Episodes, Spaces
 from glassformer.data.trajectories.windows import windows_batch
 from glassformer.nn.block import Block
 from glassformer.nn.heads import SequenceHead

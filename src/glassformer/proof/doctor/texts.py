@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from glassformer.data.config import SPLITS
-from glassformer.data.running.corpus import Overlap, Part, overlap
+from glassformer.data.running.text import Overlap, Part, overlap
 from glassformer.data.tokens.vocabulary import ANYWHERE, UNK, Tokenizer
 from glassformer.proof.check.property import NotTestedError
 from glassformer.proof.doctor.case import Case, TextCase, TrajectoryCase

@@ -15,8 +15,8 @@ from glassformer.base.errors import CheckpointError, ConfigError, DataError
 from glassformer.base.runtime import choose_device
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import Tokenizers, encode_pairs
+from glassformer.decode.answer import Member, shared_labels
 from glassformer.decode.filters import unwritten
-from glassformer.decode.labels import Member, shared_labels
 from glassformer.decode.prepare import chosen_precision, device_of
 from glassformer.nn.ensemble import Ensemble, members_of
 from glassformer.nn.transformer import Transformer

@@ -9,13 +9,23 @@ from typing import NamedTuple, TypeVar
 
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.base.runtime import Threads, choose_threads, threads_kept
-from glassformer.decode.answer import ASKED, MODELS, USUAL, Answer, answers, limit_of, nothing
+from glassformer.decode.answer import (
+    ASKED,
+    MODELS,
+    USUAL,
+    Answer,
+    Link,
+    Member,
+    answers,
+    limit_of,
+    nothing,
+    read_back,
+    shared_labels,
+)
 from glassformer.decode.beam import length_penalty
 from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints
 from glassformer.decode.filters import unwritten
-from glassformer.decode.labels import Member, shared_labels
 from glassformer.decode.prepare import prepared
-from glassformer.decode.read_back import Link, read_back
 from glassformer.nn.count import Row, count_parameters
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load

@@ -13,10 +13,10 @@ from glassformer.base.errors import ConfigError, DataError, RowError, TooLongErr
 from glassformer.base.runtime import Threads
 from glassformer.data.tokens.vocabulary import BOS, EOS, lacking
 from glassformer.decode.answer import ASKED, CONTEXTS, Limit, Method, limit_of, method_of, nothing
+from glassformer.decode.beam import check_forced
 from glassformer.decode.choose import refuse_certain
 from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints, can_spell, shown_of
 from glassformer.decode.filters import Filter, Named, filters_of, one_end, unwritten, without
-from glassformer.decode.hypotheses import check_forced
 from glassformer.decode.prepare import prepared
 from glassformer.decode.speculative import Tally, check_guessing, speculative
 from glassformer.decode.stream import LIMITED, Piece, check_stops, goes_on, search_texts, write

@@ -15,14 +15,13 @@ from glassformer.base.settings import flattened
 from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.kinds import LAYOUTS, TEXT
-from glassformer.data.tokens.words import Labels
+from glassformer.data.tokens.vocabulary import Labels
 from glassformer.nn.config import ModelConfig
 from glassformer.nn.recipe import ModelRecipe, unread
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load, save
 from glassformer.store.files import write_text_atomically
-from glassformer.store.folders import step_folder
-from glassformer.store.lock import RunLock
+from glassformer.store.folders import RunLock, step_folder
 from glassformer.store.pretrained import Pretrained, read_pretrained
 from glassformer.train.breaks import BREAKS, break_names
 from glassformer.train.objective import Objective, objective_for

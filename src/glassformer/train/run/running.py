@@ -15,8 +15,7 @@ from glassformer.base.errors import ConfigError, DivergedError
 from glassformer.base.runtime import threads_kept
 from glassformer.data.batch import Batch
 from glassformer.nn.transformer import Transformer
-from glassformer.store.folders import newest
-from glassformer.store.lock import RunLock
+from glassformer.store.folders import RunLock, newest
 from glassformer.train.loop import StepReport, train_steps
 from glassformer.train.optimizer import Average, averaged
 from glassformer.train.precision import LossScale, compute_in
@@ -36,7 +35,7 @@ from glassformer.train.records import (
     figure,
 )
 from glassformer.train.run.beginning import Speed, objective_of, optimizer_of, plain
-from glassformer.train.run.memory import ANY, enough_beside, half_batch, memory_ran_out
+from glassformer.train.run.outlook import ANY, enough_beside, half_batch, memory_ran_out
 from glassformer.train.run.resumable import Best, Standing
 from glassformer.train.run.saving import saver_of
 from glassformer.train.run_data import RunData

@@ -14,8 +14,7 @@ from glassformer.base.errors import CheckpointError, ResourceError
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Moments, Snapshot, take_snapshot, write_snapshot
 from glassformer.store.files import write_text_atomically
-from glassformer.store.folders import newest, rotate, step_folder
-from glassformer.store.lock import RunLock
+from glassformer.store.folders import RunLock, newest, rotate, step_folder
 from glassformer.train.optimizer import Average, averaged, merged, optimizer_state
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.ranks.sharded import agreed, is_sharded, put_back, take_parts, write_parts

@@ -18,8 +18,7 @@ from glassformer.nn.stack import recompute
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load, load_optimizer
 from glassformer.store.files import RESTORE, write_text_atomically
-from glassformer.store.folders import newest
-from glassformer.store.lock import RunLock
+from glassformer.store.folders import RunLock, newest
 from glassformer.train.optimizer import load_optimizer_state
 from glassformer.train.precision import choose_precision
 from glassformer.train.ranks.distributed import ALONE, Ranks, device_of, notes_on

@@ -15,8 +15,8 @@ from glassformer.train.tasks.task import EXPLORE, LOSS, LineAnswer, LineVerb, Me
 if TYPE_CHECKING:
     from glassformer.data.dataset import Tokenizers
     from glassformer.data.pairs import Loaded, Pair
-    from glassformer.data.tokens.words import Labels as LabelSet
-    from glassformer.decode.labels import Member
+    from glassformer.data.tokens.vocabulary import Labels as LabelSet
+    from glassformer.decode.answer import Member
     from glassformer.nn.config import ModelConfig
     from glassformer.train.settings import Settings
 
@@ -89,7 +89,7 @@ class Labels(Pairs):
     def learn(self, recipe: Settings, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
         """The target side is the set of labels."""
         from glassformer.data.dataset import Tokenizers, build_tokenizers
-        from glassformer.data.tokens.words import Labels as LabelSet
+        from glassformer.data.tokens.vocabulary import Labels as LabelSet
 
         if given is None:
             return build_tokenizers(recipe.tokenizer, pairs, labelled=True)
@@ -124,7 +124,7 @@ class Labels(Pairs):
         self, members: Sequence[Member], lines: Sequence[Sequence[ReadLine]], batch_size: int
     ) -> Iterator[LineAnswer]:
         """The label of each line, by the mean of the members' probabilities."""
-        from glassformer.decode.labels import ensemble_probabilities, shared_labels
+        from glassformer.decode.answer import ensemble_probabilities, shared_labels
 
         names = shared_labels(members)
         texts = [[each.ids for each in line] for line in lines]
@@ -142,7 +142,7 @@ class Labels(Pairs):
 
 def label_set(tokenizers: Tokenizers | None) -> LabelSet | None:
     """The labels of a run, if there are any yet."""
-    from glassformer.data.tokens.words import Labels as LabelSet
+    from glassformer.data.tokens.vocabulary import Labels as LabelSet
 
     return tokenizers.target if tokenizers is not None and isinstance(tokenizers.target, LabelSet) else None
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from glassformer.data.dataset import Encoded, Tokenizers
     from glassformer.data.pairs import Loaded, Pair
     from glassformer.data.regression import Scale
-    from glassformer.decode.labels import Member
+    from glassformer.decode.answer import Member
     from glassformer.nn.config import ModelConfig
     from glassformer.nn.transformer import Transformer
     from glassformer.train.evaluate import Scores

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from glassformer.data.config import DataConfig
     from glassformer.data.dataset import Encoded, Tokenizers
     from glassformer.data.pairs import Loaded, Pair
-    from glassformer.decode.labels import Member
+    from glassformer.decode.answer import Member
     from glassformer.nn.transformer import Transformer
     from glassformer.train.evaluate import Scores
     from glassformer.train.objective import Objective
@@ -112,7 +112,7 @@ class Tags(Labels):
     def learn(self, recipe: Settings, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
         """The vocabulary of the words, and the set of tags. Errors: `ConfigError` for a metric that these have not."""
         from glassformer.data.dataset import Tokenizers, build_tokenizers
-        from glassformer.data.tokens.words import Labels as LabelSet
+        from glassformer.data.tokens.vocabulary import Labels as LabelSet
 
         tags = sorted({tag for pair in pairs for tag in pair.target.split()})
         if recipe.training.metric == "span_f1" and not spanned(tags):
@@ -135,7 +135,7 @@ class Tags(Labels):
         """Pieces of words, and beside each first one the id of its tag."""
         from glassformer.data.dataset import Encoded, Sequences
         from glassformer.data.tagged import first_pieces
-        from glassformer.data.tokens.words import FIRST_LABEL
+        from glassformer.data.tokens.vocabulary import FIRST_LABEL
 
         ids = {tag: FIRST_LABEL + number for number, tag in enumerate(tokenizers.labels)}
         sources: list[list[int]] = []
@@ -154,7 +154,7 @@ class Tags(Labels):
         import torch
 
         from glassformer.data.batch import Batch, pad
-        from glassformer.data.tokens.words import FIRST_LABEL
+        from glassformer.data.tokens.vocabulary import FIRST_LABEL
 
         numbers = [int(row) for row in rows]
         tokens, keep = pad([encoded.source[row] for row in numbers])

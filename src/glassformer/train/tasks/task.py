@@ -16,7 +16,7 @@ from glassformer.train.sample_lengths import Untrained
 
 if TYPE_CHECKING:
     from glassformer.data.dataset import Tokenizers
-    from glassformer.decode.labels import Member
+    from glassformer.decode.answer import Member
     from glassformer.nn.config import ModelConfig
     from glassformer.nn.recipe import Layout
     from glassformer.train.run_data import RunData, Split
@@ -196,7 +196,7 @@ class Task(ABC):
     def begins_with(self, before: Tokenizers) -> Tokenizers:
         """The tokenizers of a run that starts from one with those `before`."""
         from glassformer.data.dataset import Tokenizers
-        from glassformer.data.tokens.words import Labels
+        from glassformer.data.tokens.vocabulary import Labels
 
         return Tokenizers(before.source, before.source) if isinstance(before.target, Labels) else before
 

@@ -70,7 +70,7 @@ class Trajectories(Task):
 
     def config(self, recipe: Settings, tokenizers: Tokenizers) -> ModelConfig:
         """What is read are numbers; actions are numbered, or numbers themselves."""
-        from glassformer.data.trajectories.spaces import Spaces
+        from glassformer.data.trajectories.episodes import Spaces
 
         spaces = tokenizers.target
         assert isinstance(spaces, Spaces)
