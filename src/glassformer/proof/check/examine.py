@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from glassformer.base.errors import DataError
 from glassformer.base.registry import suggestion
 from glassformer.base.runtime import without_fused_layers
+from glassformer.nn.observe import Evaluation
 from glassformer.proof.check.attention import ALIBI, BLOCKWISE_ATTENTION, LINEAR_ATTENTION, Function, Windowed
 from glassformer.proof.check.block import Block, Stack
 from glassformer.proof.check.calling import means, required
@@ -53,7 +54,8 @@ from glassformer.proof.check.recomputed import Recomputed
 from glassformer.proof.check.small_parts import MERGE_HEADS, SPLIT_HEADS, Embedding, FeedForward, Norm, Softmax
 from glassformer.proof.check.tasks import INTERLEAVE, RETURNS_TO_GO, Batch, Exact, Example
 from glassformer.proof.check.token_encoder import Coder, Predicted, Started
-from glassformer.proof.check.training import Evaluation, HalfStep, Update
+from glassformer.proof.check.training import HalfStep
+from glassformer.train.loop import Update
 
 ENDED = "its code ends the program (SystemExit) while it is"
 
