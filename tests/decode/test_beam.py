@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from decode.exhaustive import SMALL, assert_same, exhaustive, log_p, small
+from decode.naive import written
 from glassformer import Transformer, generate, observe
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
@@ -54,12 +55,7 @@ def test_one_beam_is_greedy_behind_a_prefix(positions, groups):
     """Prompts of unequal length are read in both directions, as `generate` reads them; no group reads another way."""
     network = model("decoder", seed=6, positions=positions, n_layers=2)
     given = {"prompts": [[BOS, *each] for each in sequences([5, 1, 7, 2], 4)], "max_new_tokens": 9}
-    texts: dict[bool, list[list[int]]] = {}
-    for prefix in (True, False):
-        texts[prefix] = [[] for _ in given["prompts"]]
-        for step in generate(network, **given, prefix=prefix, eos=-1):
-            for row, token in zip(step.rows, step.tokens, strict=True):
-                texts[prefix][row].append(token)
+    texts = {prefix: written(generate(network, **given, prefix=prefix, eos=-1), 4) for prefix in (True, False)}
     found = beam_search(network, **given, beam=groups, groups=groups, diversity=0.0, prefix=True, eos=-1)
     assert [best.ids for (best,) in found] == texts[True]
     assert texts[True] != texts[False]
@@ -275,16 +271,12 @@ def assert_exhaustive(number: int) -> None:
         assert_same(found[row], expected[:5])
 
 
-@pytest.mark.parametrize("first", range(0, PUSH, PART))
+MANY = [pytest.param(first, marks=pytest.mark.slow) for first in range(PUSH, PUSH + SLOW, PART)]
+
+
+@pytest.mark.parametrize("first", [*range(0, PUSH, PART), *MANY])
 def test_wide_enough_it_is_exhaustive(first):
     """On 40 random models; the slow tier has 500 others."""
-    for number in range(first, first + PART):
-        assert_exhaustive(number)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(PUSH, PUSH + SLOW, PART))
-def test_on_many_models_it_is_exhaustive(first):
     for number in range(first, first + PART):
         assert_exhaustive(number)
 

@@ -8,7 +8,7 @@ import re
 import pytest
 import torch
 
-from decode.test_speculative import written
+from decode.naive import written
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from decode import choices
+from decode.naive import written
 from glassformer import generate
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS
@@ -94,12 +95,7 @@ def test_uniforms_may_be_given():
 
 
 def text(network, **settings) -> list[list[int]]:
-    rows = settings.get("sources") or settings["prompts"]
-    written: list[list[int]] = [[] for _ in rows]
-    for step in generate(network, **settings):
-        for row, token in zip(step.rows, step.tokens, strict=True):
-            written[row].append(token)
-    return written
+    return written(generate(network, **settings), len(settings.get("sources") or settings["prompts"]))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

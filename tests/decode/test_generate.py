@@ -305,12 +305,6 @@ def assert_naive(layout: str, positions: str, first: int, end: int) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("positions", SCHEMES)
-def test_equals_the_naive_loop(layout, positions):
-    assert_naive(layout, positions, 0, PUSH)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("positions", SCHEMES)
-def test_many_prompts_equal_the_naive_loop(layout, positions):
-    assert_naive(layout, positions, PUSH, ALL)
+@pytest.mark.parametrize(("first", "end"), [(0, PUSH), pytest.param(PUSH, ALL, marks=pytest.mark.slow)])
+def test_equals_the_naive_loop(layout, positions, first, end):
+    assert_naive(layout, positions, first, end)

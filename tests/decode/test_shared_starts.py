@@ -2,7 +2,7 @@
 
 import pytest
 
-from decode.naive import collected
+from decode.naive import collected, written
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode import beam
 from glassformer.decode.beam import beam_search
@@ -73,11 +73,8 @@ def test_contrastive_search_reads_them_once(layout, monkeypatch):
     network, rows = model(layout, seed=3), rows_for(layout, WHICH)
 
     def found(rows: dict, limits: list[int]) -> list[list[int]]:
-        written: list[list[int]] = [[] for _ in limits]
-        for step in contrastive(network, alpha=0.6, k=3, eos=-1, max_new_tokens=limits, **rows):
-            for row, token in zip(step.rows, step.tokens, strict=True):
-                written[row].append(token)
-        return written
+        steps = contrastive(network, alpha=0.6, k=3, eos=-1, max_new_tokens=limits, **rows)
+        return written(steps, len(limits))
 
     alone = [found({side: [each[row]] for side, each in rows.items()}, [limit])[0] for row, limit in enumerate(LIMITS)]
     told = rows_read(network, monkeypatch)
