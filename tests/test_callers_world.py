@@ -248,14 +248,14 @@ def threads() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_leaves_the_world_as_it_was(case: Case, threads: None, name: str) -> None:
+def test_a_call_leaves_the_world_as_it_was(case, threads, name):
     before = world(case)
     CALLS[name](case)
     assert differences(before, case) == []
 
 
 @pytest.mark.parametrize("name", RAISING)
-def test_so_does_a_call_that_ends_in_an_error(case: Case, threads: None, name: str) -> None:
+def test_so_does_a_call_that_ends_in_an_error(case, threads, name):
     def stop() -> None:
         raise ZeroDivisionError
 
@@ -266,7 +266,7 @@ def test_so_does_a_call_that_ends_in_an_error(case: Case, threads: None, name: s
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_so_does_a_generator_that_is_left_early(case: Case, threads: None, name: str) -> None:
+def test_so_does_a_generator_that_is_left_early(case, threads, name):
     case.moves = name == "train_steps"
     before = world(case)
     steps = LEFT[name](case)
@@ -286,7 +286,7 @@ GIVEN_BACK = {
 """Where torch's threads may be set for good, and why."""
 
 
-def test_threads_are_set_only_where_they_are_given_back() -> None:
+def test_threads_are_set_only_where_they_are_given_back():
     """Within a function or a `with` of `threads_kept`."""
     root = Path(glassformer.__file__).parent
     found = [
@@ -314,7 +314,7 @@ def setting_threads(node: ast.AST, function: str, *, kept: bool) -> Iterator[str
         yield from setting_threads(each, function, kept=kept)
 
 
-def test_nothing_draws_from_pythons_own_generator() -> None:
+def test_nothing_draws_from_pythons_own_generator():
     """Read from the source, as checks of types while tests run draw from it, too."""
     for path in Path(glassformer.__file__).parent.rglob("*.py"):
         code = path.read_text("utf-8")
@@ -349,7 +349,7 @@ def imports(code: str) -> list[tuple[str, str]]:
     ]
 
 
-def test_every_public_function_is_called_here() -> None:
+def test_every_public_function_is_called_here():
     public = {name for name in glassformer.__all__ if inspect.isfunction(getattr(glassformer, name))}
     assert sorted((public | functions_in_docs()) - {*CALLS}) == []
     assert {"trace", "generate", "train_steps"} <= public

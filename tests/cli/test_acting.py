@@ -2,7 +2,6 @@
 
 import io
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -85,9 +84,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
         (("explore", "--export", "page.html"), "reads no tokens"),
     ],
 )
-def test_a_verb_for_texts_names_the_verb_for_acting(
-    actor, tmp_path, capsys, monkeypatch, words: Sequence[str], cannot: str
-):
+def test_a_verb_for_texts_names_the_verb_for_acting(actor, tmp_path, capsys, monkeypatch, words, cannot):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
     verb, *rest = words

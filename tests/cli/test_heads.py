@@ -23,7 +23,7 @@ def tiny(made: Path) -> str:
     return "runs/tiny"
 
 
-def test_the_table(run, tiny) -> None:
+def test_the_table(run, tiny):
     answer = run("heads", tiny)
     assert (answer.code, answer.err.count("\n")) == (0, 1)
     assert "reverse/test/distinct" in answer.err
@@ -34,14 +34,14 @@ def test_the_table(run, tiny) -> None:
     assert "No head has a known role." in lines
 
 
-def test_for_programs(run, tiny) -> None:
+def test_for_programs(run, tiny):
     told = json.loads(run("heads", tiny, "--json").out)
     assert [head["id"] for head in told["heads"]] == ["e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"]
     assert told["heads"][0]["ablation"]["n"] == 30
     assert {*told} == {"probe", "heads", "sentences", "similar"}
 
 
-def test_roles_over_checkpoints(run, tiny) -> None:
+def test_roles_over_checkpoints(run, tiny):
     lines = run("heads", tiny, "--checkpoints").out.splitlines()
     assert lines[0].split() == ["head", "step", "1", "step", "2"]
     assert len(lines) == 7
@@ -49,7 +49,7 @@ def test_roles_over_checkpoints(run, tiny) -> None:
     assert [each["step"] for each in told["checkpoints"]] == [1, 2]
 
 
-def test_a_pruned_run_is_the_run_with_these_heads_silenced(run, tiny) -> None:
+def test_a_pruned_run_is_the_run_with_these_heads_silenced(run, tiny):
     answer = run("heads", tiny, "--prune", "x.0.1,e.0.0")
     assert answer.code == 0
     assert "2 of 6 heads removed: x.0.1, e.0.0; without them" in answer.out
@@ -67,7 +67,7 @@ def test_a_pruned_run_is_the_run_with_these_heads_silenced(run, tiny) -> None:
     assert (again.code, "overwrites nothing" in again.err) == (2, True)
 
 
-def test_what_can_go_without_a_loss_goes(run, tiny) -> None:
+def test_what_can_go_without_a_loss_goes(run, tiny):
     """An untrained model has nothing to lose, so that all of its heads can go."""
     answer = run("heads", tiny, "--prune", "unneeded", "--out", "runs/none", "--json")
     told = json.loads(answer.out)
@@ -86,18 +86,18 @@ def test_what_can_go_without_a_loss_goes(run, tiny) -> None:
     ],
     ids=str,
 )
-def test_mistakes(run, tiny, words, message) -> None:
+def test_mistakes(run, tiny, words, message):
     answer = run("heads", tiny, *words)
     assert (answer.code, message in answer.err) == (2, True), answer.err
     assert not Path("runs/tiny-pruned").exists()
 
 
-def test_a_folder_that_is_no_run(run) -> None:
+def test_a_folder_that_is_no_run(run):
     answer = run("heads", "nowhere")
     assert (answer.code, "nowhere is not a run folder" in answer.err) == (2, True)
 
 
-def test_what_heads_add_to_a_text(run, tiny) -> None:
+def test_what_heads_add_to_a_text(run, tiny):
     """Each column adds up, and is the logit that the trace has."""
     told = json.loads(run("heads", tiny, "--attribute", "a b c", "--json").out)
     loaded = load(tiny)
@@ -113,7 +113,7 @@ def test_what_heads_add_to_a_text(run, tiny) -> None:
     assert lines[-3].startswith("logit")
 
 
-def test_what_brings_an_answer_back(run, tiny) -> None:
+def test_what_brings_an_answer_back(run, tiny):
     told = json.loads(run("heads", tiny, "--patch", "a b c", "--into", "a d c", "--json").out)
     assert {each["id"] for each in told["heads"]} == {"e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"}
     assert told["streams"][0]["side"] == "encoder"
@@ -123,7 +123,7 @@ def test_what_brings_an_answer_back(run, tiny) -> None:
     assert "1: all of it" in answer.out
 
 
-def test_words_that_the_vocabulary_lacks_are_told(run, tiny) -> None:
+def test_words_that_the_vocabulary_lacks_are_told(run, tiny):
     told = "the vocabulary lacks a part of it, 'zebra'; the model read <unk> in its place."
     answer = run("heads", tiny, "--patch", "a zebra c", "--into", "a d c")
     assert answer.err.count(told) == 1
@@ -142,7 +142,7 @@ def test_words_that_the_vocabulary_lacks_are_told(run, tiny) -> None:
         (["--attribute", "a b", "--patch", "a", "--into", "b"], "Give only one of them"),
     ],
 )
-def test_mistakes_with_texts(run, tiny, options, words) -> None:
+def test_mistakes_with_texts(run, tiny, options, words):
     answer = run("heads", tiny, *options)
     assert answer.code == 2
     assert words in answer.err

@@ -28,7 +28,7 @@ def a_run(name: str, steps: int = 40) -> str:
 
 @needs_matplotlib
 @pytest.mark.parametrize("kind", BEGINS)
-def test_pictures_of_every_kind(run, kind) -> None:
+def test_pictures_of_every_kind(run, kind):
     one, other = a_run("one"), a_run("other", 20)
     answer = run("plot", one, other, "--out", f"both.{kind}")
     assert (answer.code, answer.out) == (0, f"Picture: both.{kind} (loss, exact_match)\n")
@@ -38,14 +38,14 @@ def test_pictures_of_every_kind(run, kind) -> None:
 
 
 @needs_matplotlib
-def test_the_usual_name_and_figures_by_name(run) -> None:
+def test_the_usual_name_and_figures_by_name(run):
     folder = a_run("one")
     assert run("plot", folder).out == "Picture: curves.png (loss, exact_match)\n"
     assert run("plot", folder, "--metric", "learning_rate", "--log").out == "Picture: curves.png (learning_rate)\n"
 
 
 @needs_matplotlib
-def test_for_programs_the_list_stands_beside_the_picture(run) -> None:
+def test_for_programs_the_list_stands_beside_the_picture(run):
     answer = run("params", "notebook-001", "--plot", "where.png", "--json")
     assert json.loads(answer.out)["total"] == 18_688
     assert answer.err == "Picture: where.png\n"
@@ -63,7 +63,7 @@ def test_for_programs_the_list_stands_beside_the_picture(run) -> None:
     ],
     ids=str,
 )
-def test_mistakes(run, words, message) -> None:
+def test_mistakes(run, words, message):
     a_run("one")
     a_run("empty", 0)
     answer = run("plot", *words)
@@ -71,7 +71,7 @@ def test_mistakes(run, words, message) -> None:
     assert not list(Path().glob("*.png"))
 
 
-def test_without_matplotlib_the_remedy_is_told(run, monkeypatch) -> None:
+def test_without_matplotlib_the_remedy_is_told(run, monkeypatch):
     def missing(name: str) -> None:
         raise ImportError(name)
 

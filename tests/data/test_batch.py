@@ -34,7 +34,7 @@ def rows(tokens: torch.Tensor, keep: torch.Tensor | None) -> list[list[int]]:
 
 
 @given(sides=SIDES)
-def test_pairs_hold_each_row_and_padding_on_the_right(sides: list[tuple[list[int], list[int]]]) -> None:
+def test_pairs_hold_each_row_and_padding_on_the_right(sides):
     sources, targets = [source for source, _ in sides], [target for _, target in sides]
     batch = Batch.pairs(sources, targets)
     assert batch.source is not None
@@ -49,7 +49,7 @@ def test_pairs_hold_each_row_and_padding_on_the_right(sides: list[tuple[list[int
 
 
 @given(sides=SIDES)
-def test_blanks_are_labelled_and_nothing_else_is(sides: list[tuple[list[int], list[int]]]) -> None:
+def test_blanks_are_labelled_and_nothing_else_is(sides):
     sources, targets = [source for source, _ in sides], [target for _, target in sides]
     batch = Batch.blanks(sources, targets)
     assert batch.labels is not None
@@ -62,7 +62,7 @@ def test_blanks_are_labelled_and_nothing_else_is(sides: list[tuple[list[int], li
 
 
 @given(sequences=st.lists(st.lists(st.integers(0, 2**40), max_size=9), min_size=1).filter(any))
-def test_pad(sequences: list[list[int]]) -> None:
+def test_pad(sequences):
     tokens, keep = pad(sequences)
     assert tokens.dtype == torch.int64
     assert tokens.shape == (len(sequences), max(map(len, sequences)))
@@ -71,15 +71,13 @@ def test_pad(sequences: list[list[int]]) -> None:
 
 
 @pytest.mark.parametrize("sequences", [[], [[]], [[], [], []]])
-def test_nothing_to_pad(sequences: list[list[int]]) -> None:
+def test_nothing_to_pad(sequences):
     with pytest.raises(DataError, match=f"{len(sequences)} sequences without any"):
         pad(sequences)
 
 
 @given(sides=SIDES, n=st.integers(1, 8), layout=st.sampled_from(sorted(BUILD)))
-def test_split_keeps_every_row_and_drops_needless_padding(
-    sides: list[tuple[list[int], list[int]]], n: int, layout: str
-) -> None:
+def test_split_keeps_every_row_and_drops_needless_padding(sides, n, layout):
     sources, targets = [source for source, _ in sides], [target for _, target in sides]
     parts = BUILD[layout](sources, targets).split(n)
     sizes = [len(part.tokens) for part in parts]
@@ -96,19 +94,19 @@ def test_split_keeps_every_row_and_drops_needless_padding(
         start += size
 
 
-def test_a_prefix_reaches_no_further_than_the_part_that_it_is_in() -> None:
+def test_a_prefix_reaches_no_further_than_the_part_that_it_is_in():
     tokens, keep = pad([[7, 8, 9], [7] * 10])
     whole = Batch(tokens, keep, prefix=torch.tensor([5, 2]))
     assert [part.prefix.tolist() for part in whole.split(2) if part.prefix is not None] == [[3], [2]]
 
 
-def test_split_in_no_parts_is_refused() -> None:
+def test_split_in_no_parts_is_refused():
     with pytest.raises(DataError, match="at least 1 part; got n=0"):
         Batch.pairs([[7]], [[8]]).split(0)
 
 
 @pytest.mark.parametrize("layout", BUILD)
-def test_to_moves_all_and_changes_nothing(layout: str) -> None:
+def test_to_moves_all_and_changes_nothing(layout):
     batch = BUILD[layout]([[7, 8], [9]], [[8, 7], [9]])
     there = batch.to("meta")
     back = batch.to(torch.device("cpu"))
@@ -122,7 +120,7 @@ def test_to_moves_all_and_changes_nothing(layout: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
-def test_collate_is_the_layout_of_the_chosen_samples_in_order(layout: str) -> None:
+def test_collate_is_the_layout_of_the_chosen_samples_in_order(layout):
     encoded = encode_pairs([Pair("abc", "x"), Pair("d", "yz"), Pair("ef", "")], Tokenizers(*[ByteTokenizer()] * 2))
     chosen = [2, 0]
     expected = BUILD[layout]([encoded.source[i] for i in chosen], [encoded.target[i] for i in chosen])
@@ -133,7 +131,7 @@ def test_collate_is_the_layout_of_the_chosen_samples_in_order(layout: str) -> No
         collate(encoded, chosen, "encodre")
 
 
-def test_labelled_by_example() -> None:
+def test_labelled_by_example():
     batch = Batch.labelled([[7, 8, 9], [7]], [1, 0])
     assert batch.tokens.tolist() == [[BOS, 7, 8, 9], [BOS, 7, PAD, PAD]]
     assert batch.keep is not None
@@ -143,7 +141,7 @@ def test_labelled_by_example() -> None:
     assert (batch.n_tokens, batch.pad_share, batch.label_keep, batch.source) == (6, 0.25, None, None)
 
 
-def test_tagged_by_example() -> None:
+def test_tagged_by_example():
     batch = Batch.tagged([[7, 8], [9]], [[1, 2], [3]])
     assert batch.tokens.tolist() == [[7, 8], [9, PAD]]
     assert batch.keep is not None
@@ -154,7 +152,7 @@ def test_tagged_by_example() -> None:
         Batch.tagged([[7], [8]], [[1], [2, 3]])
 
 
-def test_numbers_of_places_are_cut_with_their_places() -> None:
+def test_numbers_of_places_are_cut_with_their_places():
     labels = torch.arange(2 * 9 * 3.0).view(2, 9, 3)
     keep = torch.arange(9) < torch.tensor([[9], [2]])
     parts = Batch(torch.full((2, 9), 7), keep, labels=labels, label_keep=keep).split(2)
@@ -166,14 +164,14 @@ def test_numbers_of_places_are_cut_with_their_places() -> None:
 
 @pytest.mark.shapes(False)
 @pytest.mark.parametrize("kind", [torch.int64, torch.float32])
-def test_labels_of_places_stand_in_the_places_of_tokens(kind: torch.dtype) -> None:
+def test_labels_of_places_stand_in_the_places_of_tokens(kind):
     in_words, more = ("two", []) if kind == torch.int64 else ("three", [4])
     Batch(torch.full((2, 3), 7), labels=torch.ones(2, 3, *more, dtype=kind))
     with pytest.raises(DataError, match=rf"Labels of {in_words} dimensions .* \[2, 3\]; got \[2, 5.*Give \[B"):
         Batch(torch.full((2, 3), 7), labels=torch.ones(2, 5, *more, dtype=kind))
 
 
-def test_features_are_counted_by_place() -> None:
+def test_features_are_counted_by_place():
     keep = torch.arange(4) < torch.tensor([[4], [1]])
     batch = Batch(torch.ones(2, 4, 3), keep, labels=torch.tensor([1, 0]))
     assert (batch.n_tokens, batch.pad_share) == (5, 3 / 8)
@@ -181,7 +179,7 @@ def test_features_are_counted_by_place() -> None:
     assert (first.tokens.shape, second.tokens.shape, second.keep) == ((1, 4, 3), (1, 1, 3), None)
 
 
-def test_labels_are_counted_from_zero() -> None:
+def test_labels_are_counted_from_zero():
     texts = ["no", "yes", "no"]
     tokenizers = build_tokenizers(TokenizerConfig(), [Pair("x y", text) for text in texts], labelled=True)
     encoded = encode_pairs([Pair("x", text) for text in texts], tokenizers)
@@ -192,13 +190,13 @@ def test_labels_are_counted_from_zero() -> None:
 
 
 @pytest.mark.parametrize("build", [Batch.pairs, Batch.blanks])
-def test_as_many_sources_as_targets(build: type) -> None:
+def test_as_many_sources_as_targets(build):
     with pytest.raises(DataError, match="there are 2 sources and 1 targets"):
         build([[7], [8]], [[9]])
 
 
 @pytest.mark.parametrize("wrong", [-1, 10, 2**40])
-def test_an_id_outside_the_vocabulary_is_named_by_row_and_column(wrong: int) -> None:
+def test_an_id_outside_the_vocabulary_is_named_by_row_and_column(wrong):
     rows = [[0, 9, 1, 4], [2, 3, wrong], [wrong]]
     with pytest.raises(DataError) as error:
         check_ids(rows, 10, "source")
@@ -208,7 +206,7 @@ def test_an_id_outside_the_vocabulary_is_named_by_row_and_column(wrong: int) -> 
 
 @pytest.mark.parametrize("row", [[False, True, True], [True, False, True], [False, False, False]])
 @pytest.mark.parametrize("name", ["keep", "source_keep"])
-def test_padding_that_is_not_on_the_right_is_refused(row: list[bool], name: str) -> None:
+def test_padding_that_is_not_on_the_right_is_refused(row, name):
     tokens = torch.tensor([[7, 8, 9]] * 3)
     keep = torch.tensor([[True, True, False], row, [True] * 3])
     with pytest.raises(DataError, match=rf"got {name} .*in row 1 .*Pad on the right"):

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ FILE = DataFile("a.txt", "https://example.org/a.txt", len(TEXT), hashlib.sha256(
 
 
 @pytest.mark.parametrize("name", list(catalogue()))
-def test_an_entry_is_whole(name: str) -> None:
+def test_an_entry_is_whole(name):
     found = data_set(name)
     assert all(len(text) > 3 for text in (found.title, found.licence, found.citation))
     assert found.recipes
@@ -28,12 +27,12 @@ def test_an_entry_is_whole(name: str) -> None:
         assert file.size > 0
 
 
-def test_an_unknown_name_gets_the_nearest() -> None:
+def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(ConfigError, match="Did you mean 'multi30k'"):
         data_set("multi3k")
 
 
-def test_what_is_there_is_known_by_its_bytes(tmp_path: Path) -> None:
+def test_what_is_there_is_known_by_its_bytes(tmp_path):
     assert FILE.state(tmp_path) == MISSING
     for other in (TEXT[:-1], TEXT + b"x", TEXT[:-1] + b"x", b""):
         (tmp_path / "a.txt").write_bytes(other)
@@ -45,7 +44,7 @@ def test_what_is_there_is_known_by_its_bytes(tmp_path: Path) -> None:
     assert FILE.state(tmp_path) == DIFFERENT, "the file could not be put there"
 
 
-def test_a_packed_file_is_there_if_it_holds_the_bytes(tmp_path: Path) -> None:
+def test_a_packed_file_is_there_if_it_holds_the_bytes(tmp_path):
     packed = tmp_path / "a.txt.gz"
     packed.write_bytes(gzip.compress(TEXT))
     assert FILE.state(tmp_path) == HERE
@@ -60,7 +59,7 @@ def test_a_packed_file_is_there_if_it_holds_the_bytes(tmp_path: Path) -> None:
         assert FILE.state(tmp_path) == DIFFERENT
 
 
-def test_the_folder_is_asked_for_or_set_or_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_is_asked_for_or_set_or_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("GLASSFORMER_DATA", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -76,7 +75,7 @@ def test_the_folder_is_asked_for_or_set_or_the_users(monkeypatch: pytest.MonkeyP
         data_folder("")
 
 
-def test_real_files_are_those_of_the_catalogue(shared: Callable[[str], Path]) -> None:
+def test_real_files_are_those_of_the_catalogue(shared):
     folder = shared("tinyshakespeare").parent
     for name, found in catalogue().items():
         expected = [DIFFERENT if file.name == "TREC.train.txt" else HERE for file in found.files]

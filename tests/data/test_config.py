@@ -15,7 +15,7 @@ from glassformer.data.synthetic import TASKS
 from glassformer.data.tokenizer import ByteTokenizer, Labels
 
 
-def test_a_switch_that_is_off_asks_for_nothing() -> None:
+def test_a_switch_that_is_off_asks_for_nothing():
     """Recipes of runs say header = false, whatever the task."""
     assert DataConfig(task="copy", header=False).header is False
 
@@ -123,14 +123,14 @@ DATA_ERRORS = {
 
 
 @pytest.mark.parametrize("objective", ["next_token", "prefix", "masked"])
-def test_a_short_window_is_for_what_has_no_spans(objective: str) -> None:
+def test_a_short_window_is_for_what_has_no_spans(objective):
     """The default of mean_span is longer than that window, and such an objective does not read it."""
     layout = "masked" if objective == "masked" else "decoder"
     assert DataConfig(task="text", objective=objective, layout=layout, window=2).window == 2
 
 
 @pytest.mark.parametrize("name", DATA_ERRORS)
-def test_data_config_says_what_is_wrong(name: str) -> None:
+def test_data_config_says_what_is_wrong(name):
     fields, said = DATA_ERRORS[name]
     with pytest.raises(ConfigError) as error:
         DataConfig(**fields)
@@ -158,7 +158,7 @@ TOKENIZER_ERRORS = {
 
 
 @pytest.mark.parametrize("name", TOKENIZER_ERRORS)
-def test_tokenizer_config_says_what_is_wrong(name: str) -> None:
+def test_tokenizer_config_says_what_is_wrong(name):
     fields, said = TOKENIZER_ERRORS[name]
     with pytest.raises(ConfigError) as error:
         TokenizerConfig(**fields)
@@ -166,13 +166,13 @@ def test_tokenizer_config_says_what_is_wrong(name: str) -> None:
         assert words in str(error.value)
 
 
-def test_two_kinds_are_fine_when_not_shared_and_bpe_may_have_no_merge() -> None:
+def test_two_kinds_are_fine_when_not_shared_and_bpe_may_have_no_merge():
     assert TokenizerConfig(source_kind="character", shared=False).source_kind == "character"
     assert TokenizerConfig(kind="bpe", vocab_size=262).vocab_size == 262
 
 
 @pytest.mark.parametrize("task", sorted({*TASKS, *KINDS}))
-def test_every_setting_belongs_to_some_task_and_none_is_said_to_have_no_use_where_it_has(task: str) -> None:
+def test_every_setting_belongs_to_some_task_and_none_is_said_to_have_no_use_where_it_has(task):
     """What a task does not use are just those fields that another task does."""
     names = {name for name, _ in DataConfig.__dataclass_fields__.items()}
     assert {*unused(kind_of(task))} < names
@@ -184,7 +184,7 @@ def test_every_setting_belongs_to_some_task_and_none_is_said_to_have_no_use_wher
     assert not everywhere & {*unused(kind_of(task))}
 
 
-def test_text_is_named_by_its_own_settings() -> None:
+def test_text_is_named_by_its_own_settings():
     named = DataConfig(task=TEXT, layout="decoder", text="a.txt", test_text="c.txt")
     assert [named.text_file(split) for split in TEXTS] == ["a.txt", None, "c.txt"]
     assert [named.named_files(split) for split in TEXTS] == [["a.txt"], [], ["c.txt"]]
@@ -193,7 +193,7 @@ def test_text_is_named_by_its_own_settings() -> None:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_an_objective_goes_with_its_layout_and_no_other(objective: str) -> None:
+def test_an_objective_goes_with_its_layout_and_no_other(objective):
     for layout in LAYOUTS:
         if layout == OBJECTIVES[objective]:
             assert DataConfig(task=TEXT, objective=objective, layout=layout).layout == layout
@@ -202,7 +202,7 @@ def test_an_objective_goes_with_its_layout_and_no_other(objective: str) -> None:
                 DataConfig(task=TEXT, objective=objective, layout=layout)
 
 
-def test_files_of_a_split() -> None:
+def test_files_of_a_split():
     parallel = DataConfig(train="a.tsv", dev_source="b", dev_target="c")
     assert parallel.files("train") == ("a.tsv", None, None)
     assert parallel.files("dev") == (None, "b", "c")
@@ -211,7 +211,7 @@ def test_files_of_a_split() -> None:
         parallel.files("trian")
 
 
-def test_every_layout_of_the_config_has_a_batch_and_lengths() -> None:
+def test_every_layout_of_the_config_has_a_batch_and_lengths():
     encoded = encode_pairs([Pair("ab", "c")], _bytes())
     own = {layout for name, kind in KINDS.items() if name != LABELLED for layout in kind.layouts}
     for layout in [each for each in LAYOUTS if each not in (*TEXT_LAYOUTS, *own)]:  # which have no pairs
@@ -223,7 +223,7 @@ def test_every_layout_of_the_config_has_a_batch_and_lengths() -> None:
         assert (0 if made.source is None else made.source.shape[1]) == source[0]
 
 
-def test_configs_load_no_heavy_library() -> None:
+def test_configs_load_no_heavy_library():
     """`--help` shows these fields, and must not wait for torch."""
     program = (
         "import sys; from glassformer.data.config import DataConfig, TokenizerConfig; "

@@ -1,7 +1,5 @@
 """From a config to encoded pairs: the right files, the right vocabularies, the right ids and lengths."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,7 +15,7 @@ from glassformer.data.tokenizer import UNK, ByteTokenizer
 PAIRS = [Pair("a b", "x"), Pair("c", "y z y"), Pair("a", "x a")]
 
 
-def test_each_split_is_read_from_its_own_files(tmp_path: Path) -> None:
+def test_each_split_is_read_from_its_own_files(tmp_path):
     (tmp_path / "train.tsv").write_text("a\tb\n\t\n", encoding="utf-8")
     (tmp_path / "dev.en").write_text("c\n", encoding="utf-8")
     (tmp_path / "dev.de").write_text("d\n", encoding="utf-8")
@@ -37,7 +35,7 @@ def test_each_split_is_read_from_its_own_files(tmp_path: Path) -> None:
         load_pairs(DataConfig(train=str(tmp_path / "train.tsv")), "train", seed=0)
 
 
-def test_a_task_is_made_with_the_seed() -> None:
+def test_a_task_is_made_with_the_seed():
     config = DataConfig(task="reverse", train_size=20, dev_size=5)
     assert load_pairs(config, "train", seed=7) == Loaded(make_pairs(config, "train", 7), 0)
     assert load_pairs(config, "dev", seed=7).pairs == make_pairs(config, "dev", 7)
@@ -45,20 +43,20 @@ def test_a_task_is_made_with_the_seed() -> None:
 
 
 @pytest.mark.parametrize("task", ["pairs", "copy"])
-def test_an_unknown_split_is_refused(task: str) -> None:
+def test_an_unknown_split_is_refused(task):
     with pytest.raises(ConfigError, match="Did you mean 'train'"):
         load_pairs(DataConfig(task=task), "trains", seed=0)
 
 
 @pytest.mark.parametrize("kind", ["word", "character", "byte", "bpe"])
-def test_a_shared_vocabulary_is_one_object_that_knows_both_sides(kind: str) -> None:
+def test_a_shared_vocabulary_is_one_object_that_knows_both_sides(kind):
     tokenizers = build_tokenizers(TokenizerConfig(kind=kind, vocab_size=300), PAIRS)
     assert tokenizers.source is tokenizers.target
     assert tokenizers.source.kind == kind
     assert all(UNK not in tokenizers.source.encode(text) for pair in PAIRS for text in pair)
 
 
-def test_separate_vocabularies_know_their_own_side() -> None:
+def test_separate_vocabularies_know_their_own_side():
     config = TokenizerConfig(kind="word", source_kind="character", shared=False)
     source, target = build_tokenizers(config, PAIRS)
     assert (source.kind, target.kind) == ("character", "word")
@@ -70,12 +68,12 @@ def test_separate_vocabularies_know_their_own_side() -> None:
     assert same_kind.target.vocab_size == 6 + len("xyza")
 
 
-def test_no_pairs_no_vocabulary() -> None:
+def test_no_pairs_no_vocabulary():
     with pytest.raises(DataError, match="at least one pair"):
         build_tokenizers(TokenizerConfig(), [])
 
 
-def test_encoded_pairs_are_the_ids_of_each_side() -> None:
+def test_encoded_pairs_are_the_ids_of_each_side():
     tokenizers = build_tokenizers(TokenizerConfig(shared=False), PAIRS)
     encoded = encode_pairs(PAIRS, tokenizers)
     assert len(encoded) == 3
@@ -83,7 +81,7 @@ def test_encoded_pairs_are_the_ids_of_each_side() -> None:
     assert list(encoded.target) == [tokenizers.target.encode(pair.target) for pair in PAIRS]
 
 
-def test_lengths_count_the_special_tokens_of_the_layout() -> None:
+def test_lengths_count_the_special_tokens_of_the_layout():
     encoded = encode_pairs([Pair("abc", "x"), Pair("a", "xyz")], Tokenizers(ByteTokenizer(), ByteTokenizer()))
     source, target = encoded.lengths()
     assert source.tolist() == [4, 2]  # x <eos>
@@ -96,7 +94,7 @@ def test_lengths_count_the_special_tokens_of_the_layout() -> None:
 
 
 @given(rows=st.lists(st.lists(st.integers(0, 100_000), max_size=9), max_size=9))
-def test_sequences_read_like_lists(rows: list[list[int]]) -> None:
+def test_sequences_read_like_lists(rows):
     flat = Sequences(iter(rows))
     assert len(flat) == len(rows)
     assert list(flat) == rows
@@ -110,7 +108,7 @@ def test_sequences_read_like_lists(rows: list[list[int]]) -> None:
             flat[index]
 
 
-def test_sequences_are_flat_and_small() -> None:
+def test_sequences_are_flat_and_small():
     flat = Sequences([[1, 2, 3]] * 1_000)
     assert flat.flat.dtype == np.int32
     assert flat.flat.nbytes == 12_000

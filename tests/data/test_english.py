@@ -48,7 +48,7 @@ LARGER = """
 """
 
 
-def test_every_number_of_the_table() -> None:
+def test_every_number_of_the_table():
     small = UNDER_A_HUNDRED.split()
     assert len(small) == 100
     known = dict(enumerate(small))
@@ -73,7 +73,7 @@ def value(words: str) -> int:
     return thousands + rest
 
 
-def test_words_are_read_back_as_the_number() -> None:
+def test_words_are_read_back_as_the_number():
     for number in [*range(12_000), *range(12_000, 1_000_000, 89), *range(999_000, 1_000_000)]:
         words = spell(number)
         assert value(words) == number

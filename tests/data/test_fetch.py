@@ -7,7 +7,6 @@ import hashlib
 import os
 import ssl
 from http.client import HTTPResponse
-from pathlib import Path
 from typing import BinaryIO
 
 import pytest
@@ -31,7 +30,7 @@ def wanted(address: str) -> DataFile:
 
 
 @pytest.mark.parametrize("way", ["well", "says no length"])
-def test_a_file_comes_whole(tmp_path: Path, way: str) -> None:
+def test_a_file_comes_whole(tmp_path, way):
     with serving(way) as server:
         seen = list(fetch(wanted(server.address), tmp_path / "new" / "folder"))
     assert seen == sorted(seen)
@@ -40,7 +39,7 @@ def test_a_file_comes_whole(tmp_path: Path, way: str) -> None:
     assert (tmp_path / "new" / "folder" / "file.txt").read_bytes() == CONTENT
 
 
-def test_a_connection_that_ends_is_taken_up_where_it_ended(tmp_path: Path) -> None:
+def test_a_connection_that_ends_is_taken_up_where_it_ended(tmp_path):
     with serving("cuts") as server:
         list(fetch(wanted(server.address), tmp_path))
         assert server.ranges == [None, "bytes=100000-", "bytes=200000-"]
@@ -48,7 +47,7 @@ def test_a_connection_that_ends_is_taken_up_where_it_ended(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("way", "asked"), [("well", "bytes=1000-"), ("knows no range", "bytes=1000-")])
-def test_a_part_is_gone_on_with(tmp_path: Path, way: str, asked: str) -> None:
+def test_a_part_is_gone_on_with(tmp_path, way, asked):
     (tmp_path / "file.txt.part").write_bytes(CONTENT[:1_000])
     with serving(way) as server:
         list(fetch(wanted(server.address), tmp_path))
@@ -57,7 +56,7 @@ def test_a_part_is_gone_on_with(tmp_path: Path, way: str, asked: str) -> None:
 
 
 @pytest.mark.parametrize("had", [len(CONTENT), len(CONTENT) + 1])
-def test_a_part_that_is_whole_asks_for_nothing_and_one_that_is_longer_begins_anew(tmp_path: Path, had: int) -> None:
+def test_a_part_that_is_whole_asks_for_nothing_and_one_that_is_longer_begins_anew(tmp_path, had):
     (tmp_path / "file.txt.part").write_bytes((CONTENT + b"x")[:had])
     with serving("well") as server:
         list(fetch(wanted(server.address), tmp_path))
@@ -78,7 +77,7 @@ def test_a_part_that_is_whole_asks_for_nothing_and_one_that_is_longer_begins_ane
         ("begins elsewhere", "the server answers 'bytes 999-255999/256000' to", 1_000),
     ],
 )
-def test_a_server_that_sends_something_else(tmp_path: Path, way: str, said: str, kept: int | None) -> None:
+def test_a_server_that_sends_something_else(tmp_path, way, said, kept):
     if kept is not None:
         (tmp_path / "file.txt.part").write_bytes(CONTENT[:kept])
     with serving(way) as server, pytest.raises(DataError) as error:
@@ -90,7 +89,7 @@ def test_a_server_that_sends_something_else(tmp_path: Path, way: str, said: str,
     )
 
 
-def test_wrong_bytes_in_a_part_are_deleted_so_that_the_next_try_is_well(tmp_path: Path) -> None:
+def test_wrong_bytes_in_a_part_are_deleted_so_that_the_next_try_is_well(tmp_path):
     (tmp_path / "file.txt.part").write_bytes(b"x" * 1_000)
     with serving("well") as server:
         with pytest.raises(DataError, match="The download is deleted"):
@@ -99,13 +98,13 @@ def test_wrong_bytes_in_a_part_are_deleted_so_that_the_next_try_is_well(tmp_path
     assert (tmp_path / "file.txt").read_bytes() == CONTENT
 
 
-def test_a_redirect_on_this_machine_is_followed(tmp_path: Path) -> None:
+def test_a_redirect_on_this_machine_is_followed(tmp_path):
     with serving("well") as server, serving(server.address) as first:
         list(fetch(wanted(first.address), tmp_path))
     assert (tmp_path / "file.txt").read_bytes() == CONTENT
 
 
-def test_no_network_is_said_after_a_few_tries_and_leaves_nothing(tmp_path: Path) -> None:
+def test_no_network_is_said_after_a_few_tries_and_leaves_nothing(tmp_path):
     with serving("well") as server:
         address = server.address
     with pytest.raises(DataError, match=r"cannot be reached.* 0 of 256,000 bytes"):
@@ -113,13 +112,13 @@ def test_no_network_is_said_after_a_few_tries_and_leaves_nothing(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_silent_server_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(fetching, "SECONDS", 0.05)
     with serving("silent") as server, pytest.raises(DataError, match="timed out"):
         list(fetch(wanted(server.address), tmp_path))
 
 
-def test_a_full_disk_is_said_and_what_came_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_said_and_what_came_is_kept(tmp_path, monkeypatch):
     with serving("well") as server:
         steps = fetch(wanted(server.address), tmp_path)
         next(steps)
@@ -142,9 +141,7 @@ FAILURES = [
 
 @pytest.mark.parametrize("failure", FAILURES, ids=["ssl", "no route", "down"])
 @pytest.mark.parametrize("step", ["begin", "read"], ids=["asked", "amid the bytes"])
-def test_a_network_that_fails_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, failure: OSError
-) -> None:
+def test_a_network_that_fails_is_tried_again(tmp_path, monkeypatch, step, failure):
     well, calls = getattr(HTTPResponse, step), []
 
     def fails_once(*given: object) -> object:
@@ -162,7 +159,7 @@ def test_a_network_that_fails_is_tried_again(
         list(fetch(wanted(server.address), tmp_path / "other"))
 
 
-def test_a_disk_that_is_full_while_bytes_come_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_while_bytes_come_is_said(tmp_path, monkeypatch):
     opened = fetching._opened
 
     class Full:
@@ -190,7 +187,7 @@ def test_a_disk_that_is_full_while_bytes_come_is_said(tmp_path: Path, monkeypatc
         assert len(server.ranges) == 1
 
 
-def test_two_may_fetch_the_same_file(tmp_path: Path) -> None:
+def test_two_may_fetch_the_same_file(tmp_path):
     with serving("well") as server:
         first, second = (fetch(wanted(server.address), tmp_path) for _ in range(2))
         next(first), next(second)
@@ -199,7 +196,7 @@ def test_two_may_fetch_the_same_file(tmp_path: Path) -> None:
     assert (tmp_path / "file.txt").read_bytes() == CONTENT
 
 
-def test_a_part_that_is_taken_away_is_said(tmp_path: Path) -> None:
+def test_a_part_that_is_taken_away_is_said(tmp_path):
     with serving("well") as server:
         steps = fetch(wanted(server.address), tmp_path)
         next(steps)
@@ -209,7 +206,7 @@ def test_a_part_that_is_taken_away_is_said(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_of_that_name_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_a_folder_of_that_name_is_refused_at_the_start(tmp_path):
     (tmp_path / "file.txt").mkdir()
     with serving("well") as server:
         with pytest.raises(ConfigError, match=r"file\.txt must be free .*not a regular file.*Move it away"):
@@ -217,7 +214,7 @@ def test_a_folder_of_that_name_is_refused_at_the_start(tmp_path: Path) -> None:
         assert server.ranges == []
 
 
-def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+def test_nothing_is_written_through_a_link(tmp_path):
     outside = tmp_path / "outside"
     outside.write_bytes(b"mine")
     (tmp_path / "in").mkdir()
@@ -231,7 +228,7 @@ def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     "address",
     ["http://example.org/x", "file:///etc/passwd", "ftp://example.org/x", "http://127.0.0.1.example.org/x", "x", ""],
 )
-def test_other_ways_than_https_are_refused(address: str) -> None:
+def test_other_ways_than_https_are_refused(address):
     with pytest.raises(DataError, match="https"):
         check_address(address)
 
@@ -239,11 +236,11 @@ def test_other_ways_than_https_are_refused(address: str) -> None:
 @pytest.mark.parametrize(
     "address", ["https://example.org/x", "http://127.0.0.1:80/x", "http://[::1]/x", "http://localhost/x"]
 )
-def test_https_is_taken_and_this_machine(address: str) -> None:
+def test_https_is_taken_and_this_machine(address):
     check_address(address)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "/etc/x", "..", "."])
-def test_a_file_lies_in_the_folder_of_its_set(name: str) -> None:
+def test_a_file_lies_in_the_folder_of_its_set(name):
     with pytest.raises(ConfigError, match="own folder"):
         DataFile(name, "https://example.org/x", 1, SHA256)

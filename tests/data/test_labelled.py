@@ -54,12 +54,12 @@ READ = {
 
 
 @pytest.mark.parametrize("name", READ)
-def test_every_form_reads_the_same(file: Callable[[str, bytes], Path], name: str) -> None:
+def test_every_form_reads_the_same(file, name):
     path, content, columns = READ[name]
     assert read_labelled(file(path, content), columns) == Loaded(TWO, 0)
 
 
-def test_text_is_kept_as_it_is(file: Callable[[str, bytes], Path]) -> None:
+def test_text_is_kept_as_it_is(file):
     text = ' \u2028 "quoted" {x} \\t LABEL:fine '
     assert read_labelled(file("a.tsv", f"{text}\tx\n".encode())).pairs == [Pair(text, "x")]
     line = json.dumps({"text": text, "label": "x y"})
@@ -166,7 +166,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_mistakes_in_a_file(file: Callable[[str, bytes], Path], name: str) -> None:
+def test_mistakes_in_a_file(file, name):
     path, content, columns, said = ERRORS[name]
     written = file(path, content)
     with pytest.raises((DataError, ConfigError)) as error:
@@ -176,14 +176,14 @@ def test_mistakes_in_a_file(file: Callable[[str, bytes], Path], name: str) -> No
     assert len(str(error.value)) < 500 + len(str(written))
 
 
-def test_empty_lines_are_left_out_and_counted(file: Callable[[str, bytes], Path]) -> None:
+def test_empty_lines_are_left_out_and_counted(file):
     path = file("a.tsv", b"a b\t1\n\t1\n\nc\t0\nd\t \n")
     assert read_labelled(path, skip_empty=True) == Loaded(TWO, 3)
     with pytest.raises(DataError, match="nothing is left"):
         read_labelled(file("b.tsv", b"\n\n"), skip_empty=True)
 
 
-def test_a_label_outside_the_set_is_named(file: Callable[[str, bytes], Path]) -> None:
+def test_a_label_outside_the_set_is_named(file):
     path = file("dev.tsv", b"a\tgood\nb\tgod\n")
     assert len(read_labelled(path, known=["good", "god"]).pairs) == 2
     with pytest.raises(DataError) as error:
@@ -209,7 +209,7 @@ NO_HEADERS = {
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_a_header_that_nobody_spoke_of_is_refused(file: Callable[[str, bytes], Path], name: str) -> None:
+def test_a_header_that_nobody_spoke_of_is_refused(file, name):
     path = file("a.tsv", HEADERS[name])
     with pytest.raises(DataError) as error:
         read_labelled(path)
@@ -221,11 +221,11 @@ def test_a_header_that_nobody_spoke_of_is_refused(file: Callable[[str, bytes], P
 
 
 @pytest.mark.parametrize("name", NO_HEADERS)
-def test_a_text_is_not_taken_for_a_header(file: Callable[[str, bytes], Path], name: str) -> None:
+def test_a_text_is_not_taken_for_a_header(file, name):
     assert len(read_labelled(file("a.tsv", NO_HEADERS[name])).pairs) == NO_HEADERS[name].count(b"\n")
 
 
-def test_a_header_of_another_split_is_no_label(file: Callable[[str, bytes], Path]) -> None:
+def test_a_header_of_another_split_is_no_label(file):
     path = file("dev.tsv", b"Satz\tKlasse\na\tx\n")
     with pytest.raises(
         DataError, match=r"dev\.tsv:1: the label 'Klasse' .* names the columns, set data\.header = true"
@@ -235,13 +235,13 @@ def test_a_header_of_another_split_is_no_label(file: Callable[[str, bytes], Path
         read_labelled(path, Columns(header=False), known=["x", "y"])
 
 
-def test_one_class_is_refused() -> None:
+def test_one_class_is_refused():
     with pytest.raises(DataError, match=r"t\.tsv: a classifier needs at least two labels, but all 2 lines have 'x'"):
         refuse_one_class("t.tsv", [Pair("a", "x"), Pair("b", "x")])
     refuse_one_class("t.tsv", TWO)
 
 
-def test_splits_of_a_config(file: Callable[[str, bytes], Path]) -> None:
+def test_splits_of_a_config(file):
     two, one = str(file("two.tsv", b"a b\t1\nc\t0\n")), str(file("one.tsv", b"a b\t1\n"))
     config = DataConfig(task="labelled", layout="label", train=two, dev=one)
     assert load_pairs(config, "train").pairs == TWO
@@ -255,7 +255,7 @@ def test_splits_of_a_config(file: Callable[[str, bytes], Path]) -> None:
 
 
 @pytest.mark.parametrize("label", ["", " "])
-def test_a_label_without_a_name_is_refused(label: str) -> None:
+def test_a_label_without_a_name_is_refused(label):
     for make in (lambda: Labels(["x", label]), lambda: Labels.from_json(Labels(["x"]).to_json().replace("x", label))):
         with pytest.raises(
             DataError, match=r"A label must be a name, but label \d \(counted from 0\) is ' ?'\. Give it"
@@ -263,14 +263,14 @@ def test_a_label_without_a_name_is_refused(label: str) -> None:
             make()
 
 
-def test_truth_values_are_labels(file: Callable[[str, bytes], Path]) -> None:
+def test_truth_values_are_labels(file):
     path = file(
         "a.ndjson", b'{"text": "a", "label": true}\n\n{"text": "b", "label": false}\n{"text": "c", "label": null}\n'
     )
     assert read_labelled(path, skip_empty=True) == Loaded([Pair("a", "true"), Pair("b", "false")], 2)
 
 
-def test_a_quoted_cell_of_csv_goes_over_lines(file: Callable[[str, bytes], Path]) -> None:
+def test_a_quoted_cell_of_csv_goes_over_lines(file):
     path = file("a.csv", b'"one\ntwo, ""three""",x\nfour,y\nfive,z,q\n')
     with pytest.raises(DataError, match=r"a\.csv:4: a line must be text, comma, label, but this one has 3 columns"):
         read_labelled(path)

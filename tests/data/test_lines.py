@@ -29,14 +29,14 @@ class Endless:
         return line[:size]
 
 
-def test_a_line_without_end_is_refused() -> None:
+def test_a_line_without_end_is_refused():
     with pytest.raises(DataError, match=r"^x:1: a line may have at most 16,777,216 bytes, but this one is longer"):
         list(bounded_lines(Endless(b"ab"), "x:"))
     with pytest.raises(DataError, match=r"^x:1: byte 1 of the line is NUL"):
         list(bounded_lines(Endless(b"\0"), "x:"))
 
 
-def test_a_line_may_be_as_long_as_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_may_be_as_long_as_the_bound(monkeypatch):
     monkeypatch.setattr(lines, "LONGEST_LINE", 4)
     for end in (b"", b"\n", b"\r\n"):
         assert list(bounded_lines(io.BytesIO(b"abcd" + end), "x:")) == [b"abcd"]
@@ -45,7 +45,7 @@ def test_a_line_may_be_as_long_as_the_bound(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no /dev/zero here")
-def test_a_device_is_not_read_without_end() -> None:
+def test_a_device_is_not_read_without_end():
     with pytest.raises(DataError, match=r"/dev/zero:1: byte 1 of the line is NUL"):
         read_lines("/dev/zero")
     with pytest.raises(DataError, match="/dev/null: the file is empty"):
@@ -79,7 +79,7 @@ PIPES = pytest.mark.skipif(not Path("/dev/fd").exists(), reason="there is no /de
 
 
 @PIPES
-def test_a_pipe_is_read_to_its_end() -> None:
+def test_a_pipe_is_read_to_its_end():
     for pieces in ((b"a\tb\n", b"c\td\n"), (b"a\tb\nc\td",), (b"\xef", b"\xbb", b"\xbfa\tb\r\nc\td\r\n")):
         with fed(*pieces) as path:
             assert read_lines(path) == ["a\tb", "c\td"]
@@ -91,7 +91,7 @@ def test_a_pipe_is_read_to_its_end() -> None:
 
 
 @PIPES
-def test_a_pipe_has_a_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_pipe_has_a_bound(monkeypatch, tmp_path):
     monkeypatch.setattr(lines, "MOST_UNSEEN", 3 * (2 + OF_A_LINE))
     with fed(b"ab\nab\nab\n") as path:
         assert read_lines(path) == ["ab"] * 3
@@ -105,7 +105,7 @@ def test_a_pipe_has_a_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         read_lines(packed)
 
 
-def test_a_named_pipe_is_read(tmp_path: Path, named_pipe: Callable[[Path, bytes], None]) -> None:
+def test_a_named_pipe_is_read(tmp_path, named_pipe):
     named_pipe(tmp_path / "fifo", b"a\nb\n")
     assert read_lines(tmp_path / "fifo") == ["a", "b"]
 
@@ -129,7 +129,7 @@ def named_pipe() -> Iterator[Callable[[Path, bytes], None]]:
 @pytest.mark.parametrize(
     "path", ["https://example.org/a/book.txt", str(Path("https://example.org/a/book.txt").absolute())]
 )
-def test_an_address_is_no_file(path: str) -> None:
+def test_an_address_is_no_file(path):
     says = r"https://example\.org/a/book\.txt is an address\. Download it first: curl -LO https://example\.org/a/book\.txt$"
     with pytest.raises(DataError, match=says):
         read_lines(path)

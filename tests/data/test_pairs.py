@@ -23,13 +23,13 @@ def file(tmp_path: Path) -> Callable[[str, bytes], Path]:
     return write
 
 
-def test_parallel_files(file: Callable[[str, bytes], Path]) -> None:
+def test_parallel_files(file):
     source, target = file("a.en", b"one\ntwo  words\n"), file("a.de", "eins\nzwei Wörter\n".encode())
     assert read_pairs(source, target) == Loaded([Pair("one", "eins"), Pair("two  words", "zwei Wörter")], 0)
     assert read_pairs(str(source), str(target)).pairs[0] == Pair("one", "eins")
 
 
-def test_tsv(file: Callable[[str, bytes], Path]) -> None:
+def test_tsv(file):
     path = file("a.tsv", b"one\teins\n two \t zwei \n")
     assert read_pairs(path) == Loaded([Pair("one", "eins"), Pair(" two ", " zwei ")], 0)
 
@@ -47,22 +47,22 @@ def test_tsv(file: Callable[[str, bytes], Path]) -> None:
     ],
 )
 @pytest.mark.parametrize("name", ["plain.tsv", "named.gz"])  # what a file is stands in it, not in its name
-def test_line_ends_byte_order_mark_and_gzip(file: Callable[[str, bytes], Path], name: str, content: bytes) -> None:
+def test_line_ends_byte_order_mark_and_gzip(file, name, content):
     assert read_pairs(file(name, content)).pairs == [Pair("a b", "c"), Pair("d", "e")]
 
 
-def test_only_lf_ends_a_line(file: Callable[[str, bytes], Path]) -> None:
+def test_only_lf_ends_a_line(file):
     """`str.splitlines` would also cut at these, and the two sides would drift apart."""
     line = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh"
     assert read_lines(file("odd", (line + "\nnext\n").encode())) == [line, "next"]
 
 
-def test_a_second_byte_order_mark_is_text(file: Callable[[str, bytes], Path]) -> None:
+def test_a_second_byte_order_mark_is_text(file):
     assert read_lines(file("a", b"\xef\xbb\xbf\xef\xbb\xbfa\n\xef\xbb\xbfb\n")) == ["\ufeffa", "\ufeffb"]
 
 
 @given(lines=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0\ufeff"), min_size=1), min_size=1))
-def test_any_lines_come_back(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+def test_any_lines_come_back(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("lines") / "file"
     path.write_bytes("\n".join(lines).encode() + b"\n")
     assert read_lines(path) == lines
@@ -93,7 +93,7 @@ TSV_ERRORS = {
 
 
 @pytest.mark.parametrize("name", TSV_ERRORS)
-def test_mistakes_in_a_tsv_file(file: Callable[[str, bytes], Path], name: str) -> None:
+def test_mistakes_in_a_tsv_file(file, name):
     content, said = TSV_ERRORS[name]
     path = file("some.tsv", content)
     with pytest.raises(DataError) as error:
@@ -102,13 +102,13 @@ def test_mistakes_in_a_tsv_file(file: Callable[[str, bytes], Path], name: str) -
         assert words.replace("FILE", str(path)) in str(error.value)
 
 
-def test_a_long_line_is_not_shown_whole(file: Callable[[str, bytes], Path]) -> None:
+def test_a_long_line_is_not_shown_whole(file):
     with pytest.raises(DataError) as error:
         read_pairs(file("a.tsv", b"x" * 100_000))
     assert len(str(error.value)) < 500
 
 
-def test_unequal_line_counts_name_both(file: Callable[[str, bytes], Path]) -> None:
+def test_unequal_line_counts_name_both(file):
     source, target = file("a.en", b"a\nb\nc\n"), file("a.de", b"a\nb\n")
     with pytest.raises(DataError) as error:
         read_pairs(source, target)
@@ -116,7 +116,7 @@ def test_unequal_line_counts_name_both(file: Callable[[str, bytes], Path]) -> No
         assert words in str(error.value)
 
 
-def test_an_empty_line_of_parallel_files_names_the_file_it_stands_in(file: Callable[[str, bytes], Path]) -> None:
+def test_an_empty_line_of_parallel_files_names_the_file_it_stands_in(file):
     source, target = file("a.en", b"a\nb\nc\n"), file("a.de", b"a\n\t\nc\n")
     with pytest.raises(DataError) as error:
         read_pairs(source, target)
@@ -124,24 +124,24 @@ def test_an_empty_line_of_parallel_files_names_the_file_it_stands_in(file: Calla
     assert "data.skip_empty = true" in str(error.value)
 
 
-def test_skip_empty_leaves_pairs_out_on_both_sides_and_counts(file: Callable[[str, bytes], Path]) -> None:
+def test_skip_empty_leaves_pairs_out_on_both_sides_and_counts(file):
     source, target = file("a.en", b"a\n\nc\nd\n \n"), file("a.de", b"A\nB\n\nD\n\n")
     assert read_pairs(source, target, skip_empty=True) == Loaded([Pair("a", "A"), Pair("d", "D")], 3)
     tsv = file("a.tsv", b"a\tA\n\n\tx\nd\tD\n")
     assert read_pairs(tsv, skip_empty=True) == Loaded([Pair("a", "A"), Pair("d", "D")], 2)
 
 
-def test_skip_empty_still_refuses_a_missing_tab(file: Callable[[str, bytes], Path]) -> None:
+def test_skip_empty_still_refuses_a_missing_tab(file):
     with pytest.raises(DataError, match="has 1 column: 'b'"):
         read_pairs(file("a.tsv", b"a\tA\nb\n"), skip_empty=True)
 
 
-def test_nothing_left_is_an_error(file: Callable[[str, bytes], Path]) -> None:
+def test_nothing_left_is_an_error(file):
     with pytest.raises(DataError, match="no line with a source and a target, so nothing is left"):
         read_pairs(file("a.tsv", b"\n\n\n"), skip_empty=True)
 
 
-def test_a_missing_file_and_a_folder(tmp_path: Path, file: Callable[[str, bytes], Path]) -> None:
+def test_a_missing_file_and_a_folder(tmp_path, file):
     with pytest.raises(DataError) as error:
         read_pairs(tmp_path / "none.tsv")
     assert f"{tmp_path / 'none.tsv'}: there is no such file" in str(error.value)
@@ -172,13 +172,13 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_columns_and_fields(file: Callable[[str, bytes], Path], name: str) -> None:
+def test_columns_and_fields(file, name):
     path, content, columns = FORMS[name]
     loaded = read_pairs(file(path, content), columns=columns)
     assert loaded == Loaded([Pair("Go.", "Geh."), Pair("Hi.", "Hallo.")], 0)
 
 
-def test_parallel_files_of_json(file: Callable[[str, bytes], Path]) -> None:
+def test_parallel_files_of_json(file):
     source, target = file("a.json", b'{"s": "a"}\n\n{"s": "b"}\n'), file("b.txt", b"A\nB\nC\n")
     assert read_pairs(source, target, columns=Columns("s"), skip_empty=True) == Loaded(
         [Pair("a", "A"), Pair("b", "C")], 1
@@ -194,7 +194,7 @@ def test_parallel_files_of_json(file: Callable[[str, bytes], Path]) -> None:
 @pytest.mark.parametrize(
     "first", ["source\ttarget", "en\tde", "en_GB\tfr_FR", "Input Text\toutput", "question\tanswer_1"]
 )
-def test_a_header_that_nobody_spoke_of(file: Callable[[str, bytes], Path], first: str) -> None:
+def test_a_header_that_nobody_spoke_of(file, first):
     path = file("a.tsv", f"{first}\na b\tb a\n".encode())
     with pytest.raises(DataError, match=r"a\.tsv:1: the first line seems to name the columns.*data\.header = true"):
         read_pairs(path)
@@ -207,12 +207,12 @@ def test_a_header_that_nobody_spoke_of(file: Callable[[str, bytes], Path], first
 
 
 @pytest.mark.parametrize("first", ["the source\tdie Quelle", "question ?\tanswer", "en\ten", "target\tZiel", "a\tb"])
-def test_a_pair_is_no_header(file: Callable[[str, bytes], Path], first: str) -> None:
+def test_a_pair_is_no_header(file, first):
     assert len(read_pairs(file("a.tsv", f"{first}\nx\ty\n".encode())).pairs) == 2
     assert len(read_pairs(file("b.tsv", f"x\ty\n{first}\nsource\ttarget".encode())).pairs) == 3
 
 
-def test_json_is_not_learned_as_pairs(file: Callable[[str, bytes], Path]) -> None:
+def test_json_is_not_learned_as_pairs(file):
     with pytest.raises(DataError, match=r"this seems to be JSON .* Set data\.source_field and data\.target_field"):
         read_pairs(file("a.tsv", NESTED))
     with pytest.raises(DataError, match=r"no field 'source'.*'translation\.de', 'translation\.en'"):
@@ -224,12 +224,12 @@ def test_json_is_not_learned_as_pairs(file: Callable[[str, bytes], Path]) -> Non
 @pytest.mark.parametrize(
     ("head", "said"), [(b"PK\x03\x04", "zip archive"), (b"PAR1", "parquet.*jsonl"), (b"BZh9", "bunzip2")]
 )
-def test_other_formats_are_named(file: Callable[[str, bytes], Path], head: bytes, said: str) -> None:
+def test_other_formats_are_named(file, head, said):
     with pytest.raises(DataError, match=said):
         read_pairs(file("a.tsv", head + b"a\tb\n"))
 
 
-def test_multi30k(shared: Callable[[str], Path]) -> None:
+def test_multi30k(shared):
     loaded = read_pairs(shared("multi30k/val.en.gz"), shared("multi30k/val.de.gz"))
     assert len(loaded.pairs) == 1_014
     assert loaded.skipped == 0

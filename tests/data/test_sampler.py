@@ -1,9 +1,7 @@
 """Batches of samples: each once an epoch, never over budget, little padding, an order that (seed, epoch) decides."""
 
 import math
-from collections.abc import Callable
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,9 +32,7 @@ def same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
 
 
 @given(lengths=LENGTHS, budget=st.integers(60, 400), seed=st.integers(0, 3), epoch=st.integers(0, 3), pool=POOL)
-def test_every_sample_once_and_no_batch_over_budget(
-    lengths: list[tuple[int, int]], budget: int, seed: int, epoch: int, pool: int | None
-) -> None:
+def test_every_sample_once_and_no_batch_over_budget(lengths, budget, seed, epoch, pool):
     source, target = np.array(lengths).T
     batches = BatchSampler(source, target, budget, seed, pool).epoch(epoch)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
@@ -45,7 +41,7 @@ def test_every_sample_once_and_no_batch_over_budget(
 
 
 @given(lengths=LENGTHS, seed=st.integers(0, 3), pool=POOL)
-def test_an_epoch_is_a_function_of_seed_and_epoch(lengths: list[tuple[int, int]], seed: int, pool: int | None) -> None:
+def test_an_epoch_is_a_function_of_seed_and_epoch(lengths, seed, pool):
     source, target = np.array(lengths).T
     one, other = (BatchSampler(source, target, 100, seed, pool) for _ in range(2))
     expected = [one.epoch(epoch) for epoch in range(3)]
@@ -55,7 +51,7 @@ def test_an_epoch_is_a_function_of_seed_and_epoch(lengths: list[tuple[int, int]]
 
 
 @pytest.mark.parametrize("pool", [None, 700])
-def test_other_epochs_and_other_seeds_give_other_batches(pool: int | None) -> None:
+def test_other_epochs_and_other_seeds_give_other_batches(pool):
     lengths = skewed(3_000)
     orders = [BatchSampler(*lengths, 2_000, seed, pool).epoch(epoch) for seed in (0, 1) for epoch in (0, 1, 2)]
     contents = [{frozenset(rows.tolist()) for rows in order} for order in orders]
@@ -65,7 +61,7 @@ def test_other_epochs_and_other_seeds_give_other_batches(pool: int | None) -> No
             assert contents[place] != contents[other]  # not the batches alone are shuffled: equals change places too
 
 
-def test_equal_samples_are_mixed_over_all_batches() -> None:
+def test_equal_samples_are_mixed_over_all_batches():
     """With one length for all, as the copy task has, any two samples may meet in a batch."""
     sampler = BatchSampler([8] * 1_000, [10] * 1_000, 360)
     first = next(rows for rows in sampler.epoch(0) if 0 in rows)
@@ -75,7 +71,7 @@ def test_equal_samples_are_mixed_over_all_batches() -> None:
     assert len(neighbours) > 250
 
 
-def test_batches_of_different_lengths_have_whole_rows() -> None:
+def test_batches_of_different_lengths_have_whole_rows():
     """All but the last of a pool, and those that are too long for so many."""
     batches = BatchSampler(*skewed(3_000), 2_000).epoch(0)
     broken = [len(rows) for rows in batches if len(rows) > ROWS and len(rows) % ROWS]
@@ -85,20 +81,20 @@ def test_batches_of_different_lengths_have_whole_rows() -> None:
     assert {len(rows) for rows in alike} == {20}  # one shape anyway
 
 
-def test_a_batch_takes_as_many_as_its_own_widths_allow() -> None:
+def test_a_batch_takes_as_many_as_its_own_widths_allow():
     """Neither the widths of the batch before nor those of another side count."""
     batches = BatchSampler([10] * 96 + [1] * 96, [1] * 96 + [10] * 96, 1_056).epoch(0)
     assert sorted(sorted(rows.tolist()) for rows in batches) == [list(range(96)), list(range(96, 192))]
 
 
-def test_the_order_of_batches_is_not_by_length() -> None:
+def test_the_order_of_batches_is_not_by_length():
     source, target = skewed(3_000)
     lengths = [float(target[rows].mean()) for rows in BatchSampler(source, target, 2_000).epoch(0)]
     assert abs(np.corrcoef(lengths, range(len(lengths)))[0, 1]) < 0.3
 
 
 @pytest.mark.parametrize("pool", [None, 700])
-def test_steps_go_through_the_epochs_in_order(pool: int | None) -> None:
+def test_steps_go_through_the_epochs_in_order(pool):
     sampler = BatchSampler(*skewed(2_000), 2_000, seed=3, pool=pool)
     expected = [(epoch, rows) for epoch in range(4) for rows in sampler.epoch(epoch)]
     edges = (0, 1, len(sampler.epoch(0)) - 1, len(sampler.epoch(0)), len(expected) - 5)
@@ -112,14 +108,14 @@ def test_steps_go_through_the_epochs_in_order(pool: int | None) -> None:
         assert np.array_equal(rows, expected[start][1])
 
 
-def test_what_a_caller_does_to_an_epoch_stays_with_the_caller() -> None:
+def test_what_a_caller_does_to_an_epoch_stays_with_the_caller():
     sampler = BatchSampler(*skewed(500), 2_000)
     before = sampler.epoch(0)
     sampler.epoch(0).clear()
     assert same(sampler.epoch(0), before)
 
 
-def test_padding_share_is_that_of_the_batches() -> None:
+def test_padding_share_is_that_of_the_batches():
     sampler = BatchSampler([1, 1, 3], [2, 4, 3], 1_000)
     assert len(sampler.epoch(0)) == 1
     assert sampler.padding_share() == pytest.approx(1 - 14 / 21)
@@ -136,7 +132,7 @@ def test_padding_share_is_that_of_the_batches() -> None:
         ((skewed(20_000)[0] * 8 + 3, skewed(20_000, 2)[0]), 0.03),  # long documents, short summaries
     ],
 )
-def test_skewed_lengths_need_little_padding(lengths: tuple[np.ndarray, np.ndarray], limit: float) -> None:
+def test_skewed_lengths_need_little_padding(lengths, limit):
     sampler = BatchSampler(*lengths, 4_096)
     assert sampler.padding_share(0) <= limit
     random = np.array_split(np.random.default_rng(0).permutation(len(lengths[0])), len(sampler.epoch(0)))
@@ -145,7 +141,7 @@ def test_skewed_lengths_need_little_padding(lengths: tuple[np.ndarray, np.ndarra
 
 
 @pytest.mark.slow
-def test_multi30k_needs_two_percent(shared: Callable[[str], Path]) -> None:
+def test_multi30k_needs_two_percent(shared):
     """The figure in the sampler's docstring: English-German, shared bpe of 8,000, 4,096 places a batch."""
     files = {
         "train_source": str(shared("multi30k/train.en.gz")),
@@ -163,7 +159,7 @@ def test_multi30k_needs_two_percent(shared: Callable[[str], Path]) -> None:
     assert 1 - sum(each.n_tokens for each in batches) / sum(places) == pytest.approx(sampler.padding_share(0))
 
 
-def test_a_sample_that_fits_no_batch_is_named() -> None:
+def test_a_sample_that_fits_no_batch_is_named():
     with pytest.raises(DataError) as error:
         BatchSampler([5, 60, 5, 70], [5, 50, 5, 50], 100)
     for words in ("batch_tokens=100", "too long: 2 of 4", "source of sample 3", "has 120 tokens", "at least 120"):
@@ -171,7 +167,7 @@ def test_a_sample_that_fits_no_batch_is_named() -> None:
     assert len(BatchSampler([5, 70], [5, 50], 120).epoch(0)) == 2
 
 
-def test_lengths_come_in_twos_and_not_empty() -> None:
+def test_lengths_come_in_twos_and_not_empty():
     with pytest.raises(DataError, match="2 source and 1 target lengths"):
         BatchSampler([1, 2], [1], 10)
     with pytest.raises(DataError, match="0 source and 0 target lengths"):
@@ -179,12 +175,12 @@ def test_lengths_come_in_twos_and_not_empty() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"pool": 0}, {"seed": -1}])
-def test_settings_that_cannot_be(settings: dict[str, int]) -> None:
+def test_settings_that_cannot_be(settings):
     with pytest.raises(ConfigError, match=r"pool must be at least 1 and seed at least 0"):
         BatchSampler([1], [1], 10, **settings)
 
 
-def test_golden_epoch() -> None:
+def test_golden_epoch():
     """The order of another machine and another version of numpy: a resumed run depends on it."""
     batches = BatchSampler([3, 1, 2, 3, 1, 2, 3, 1], [2, 2, 2, 2, 3, 3, 3, 3], 12, seed=1).epoch(2)
     assert [rows.tolist() for rows in batches] == [[2, 1], [7, 4], [5, 6], [3, 0]]
@@ -206,14 +202,14 @@ def drawn(sampler: BatchSampler, steps: int, start: int = 0) -> list[tuple[int, 
     return [(epoch, rows.tolist()) for epoch, rows in islice(sampler.stream(start), steps)]
 
 
-def test_a_share_grows_in_a_straight_line() -> None:
+def test_a_share_grows_in_a_straight_line():
     growth = Growth(batch_steps=4, batch_start=0.2)
     assert [growth.share(step) for step in (1, 2, 3, 4, 5, 99)] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0, 1.0])
     assert [growth.parts(step) for step in (1, 2, 3, 4, 5)] == [5, 3, 2, 2, 1]
     assert Growth().share(1) == 1.0
 
 
-def test_a_length_grows_in_a_straight_line_by_eights() -> None:
+def test_a_length_grows_in_a_straight_line_by_eights():
     growth = Growth(length_steps=10, length_start=5)
     assert [growth.length(step, 45) for step in (1, 2, 3, 6, 10, 11, 99)] == [5, 5, 13, 21, 37, 45, 45]
     assert growth.length(1, 3) == 3  # data that are short anyway
@@ -221,9 +217,7 @@ def test_a_length_grows_in_a_straight_line_by_eights() -> None:
 
 
 @given(lengths=LENGTHS, growth=GROWTHS, budget=st.integers(60, 400), seed=st.integers(0, 3))
-def test_no_step_takes_more_than_its_share(
-    lengths: list[tuple[int, int]], growth: Growth, budget: int, seed: int
-) -> None:
+def test_no_step_takes_more_than_its_share(lengths, growth, budget, seed):
     source, target = np.array(lengths).T
     sampler = WarmingSampler(source, target, budget, seed, growth=growth)
     full = {row: len(rows) for rows in sampler.epoch(0) for row in rows.tolist()}  # in one pool: all epochs cut alike
@@ -232,9 +226,7 @@ def test_no_step_takes_more_than_its_share(
 
 
 @given(lengths=LENGTHS, growth=GROWTHS, seed=st.integers(0, 3), pool=st.one_of(st.none(), st.integers(1, 250)))
-def test_every_sample_once_an_epoch(
-    lengths: list[tuple[int, int]], growth: Growth, seed: int, pool: int | None
-) -> None:
+def test_every_sample_once_an_epoch(lengths, growth, seed, pool):
     """Also in the epoch in which the warm-up ends, and in the one after it, whose batches are those of no warm-up."""
     source, target = np.array(lengths).T
     sampler = WarmingSampler(source, target, 90, seed, pool, growth=growth)
@@ -250,9 +242,7 @@ def test_every_sample_once_an_epoch(
 
 
 @given(lengths=LENGTHS, growth=GROWTHS, seed=st.integers(0, 3))
-def test_a_longer_sample_comes_only_where_no_shorter_batch_is_left(
-    lengths: list[tuple[int, int]], growth: Growth, seed: int
-) -> None:
+def test_a_longer_sample_comes_only_where_no_shorter_batch_is_left(lengths, growth, seed):
     source, target = np.array(lengths).T
     sampler = WarmingSampler(source, target, 90, seed, growth=Growth(0, 1.0, growth.length_steps, growth.length_start))
     longer, longest = np.maximum(source, target), int(max(source.max(), target.max()))
@@ -268,7 +258,7 @@ def test_a_longer_sample_comes_only_where_no_shorter_batch_is_left(
         assert f"; {late} of these steps hold longer samples" in sampler.notes()[-1]
 
 
-def test_short_samples_come_first_and_long_ones_are_not_lost() -> None:
+def test_short_samples_come_first_and_long_ones_are_not_lost():
     source = np.array([4] * 64 + [40] * 64)
     sampler = WarmingSampler(source, source, 160, growth=Growth(length_steps=4, length_start=8))
     early = [source[rows].max() for _, rows in drawn(sampler, 4)]
@@ -278,14 +268,14 @@ def test_short_samples_come_first_and_long_ones_are_not_lost() -> None:
 
 
 @given(lengths=LENGTHS, growth=GROWTHS, start=st.integers(0, 150))
-def test_a_step_is_a_function_of_seed_and_step(lengths: list[tuple[int, int]], growth: Growth, start: int) -> None:
+def test_a_step_is_a_function_of_seed_and_step(lengths, growth, start):
     source, target = np.array(lengths).T
     one, other = (WarmingSampler(source, target, 90, 3, growth=growth) for _ in range(2))
     assert drawn(one, 160)[start : start + 4] == drawn(other, min(4, 160 - start), start)
 
 
 @given(lengths=LENGTHS, seed=st.integers(0, 3), pool=st.one_of(st.none(), st.integers(1, 250)))
-def test_without_a_warm_up_nothing_changes(lengths: list[tuple[int, int]], seed: int, pool: int | None) -> None:
+def test_without_a_warm_up_nothing_changes(lengths, seed, pool):
     source, target = np.array(lengths).T
     plain, warm = BatchSampler(source, target, 90, seed, pool), WarmingSampler(source, target, 90, seed, pool)
     assert drawn(plain, 40) == drawn(warm, 40)
@@ -293,7 +283,7 @@ def test_without_a_warm_up_nothing_changes(lengths: list[tuple[int, int]], seed:
     assert warm.epochs(40) == pytest.approx(40 / len(plain.epoch(0)))
 
 
-def test_epochs_are_counted_by_samples() -> None:
+def test_epochs_are_counted_by_samples():
     """Parts of a batch are less of an epoch than a batch is."""
     sampler = WarmingSampler([8] * 100, [10] * 100, 180, growth=Growth(batch_steps=20, batch_start=0.2))
     steps = len(drawn(sampler, 100))

@@ -37,13 +37,13 @@ RIGHT = {
 }
 
 
-def test_every_target_is_right(config: DataConfig) -> None:
+def test_every_target_is_right(config):
     for split in ("train", "dev", "test"):
         for pair in make_pairs(config, split, seed=1):
             assert RIGHT[config.task](pair.source, pair.target), pair
 
 
-def test_golden_pairs() -> None:
+def test_golden_pairs():
     """What other versions made, and every other machine makes: a change here changes every user's data."""
     first = {task: make_pairs(DataConfig(task=task, train_size=1), "train", seed=0)[0] for task in TASKS}
     assert first == {
@@ -55,11 +55,11 @@ def test_golden_pairs() -> None:
     }
 
 
-def test_sizes_are_as_asked(config: DataConfig) -> None:
+def test_sizes_are_as_asked(config):
     assert [len(make_pairs(config, split, 0)) for split in ("train", "dev", "test")] == [400, 40, 60]
 
 
-def test_a_pair_depends_on_seed_split_and_index_alone(config: DataConfig) -> None:
+def test_a_pair_depends_on_seed_split_and_index_alone(config):
     task = TASKS[config.task]
     for split in ("train", "dev", "test"):
         before = make_pairs(config, split, seed=3)
@@ -69,7 +69,7 @@ def test_a_pair_depends_on_seed_split_and_index_alone(config: DataConfig) -> Non
         assert make_pairs(config, split, seed=4) != before
 
 
-def test_splits_share_no_source_whatever_the_seeds(config: DataConfig) -> None:
+def test_splits_share_no_source_whatever_the_seeds(config):
     sources = {
         split: {pair.source for seed in range(3) for pair in make_pairs(config, split, seed)}
         for split in ("train", "dev", "test")
@@ -80,13 +80,13 @@ def test_splits_share_no_source_whatever_the_seeds(config: DataConfig) -> None:
     assert all(len(found) > 75 for found in sources.values())
 
 
-def test_dev_and_test_ask_nothing_twice(config: DataConfig) -> None:
+def test_dev_and_test_ask_nothing_twice(config):
     for split in ("dev", "test"):
         sources = [pair.source for pair in make_pairs(config, split, seed=0)]
         assert len(set(sources)) == len(sources)
 
 
-def test_the_hash_splits_ninety_five_five(config: DataConfig) -> None:
+def test_the_hash_splits_ninety_five_five(config):
     task = TASKS[config.task]
     share = Counter(task.split_of(str(number)) for number in range(100, 30_100))
     assert share["train"] == pytest.approx(27_000, rel=0.02)
@@ -94,7 +94,7 @@ def test_the_hash_splits_ninety_five_five(config: DataConfig) -> None:
     assert share["test"] == pytest.approx(1_500, rel=0.1)
 
 
-def test_spell_holds_out_no_word_and_spells_all_lengths() -> None:
+def test_spell_holds_out_no_word_and_spells_all_lengths():
     config = DataConfig(task="spell", train_size=12_000, dev_size=200, test_size=1_000)
     train, dev, test = (make_pairs(config, split, seed=0) for split in ("train", "dev", "test"))
     lengths = Counter(len(pair.source) for pair in train)
@@ -110,7 +110,7 @@ def test_spell_holds_out_no_word_and_spells_all_lengths() -> None:
 
 
 @pytest.mark.parametrize("task", ["copy", "reverse", "sort"])
-def test_symbols_and_lengths_are_uniform(task: str) -> None:
+def test_symbols_and_lengths_are_uniform(task):
     config = DataConfig(task=task, symbols=5, min_length=4, max_length=7, train_size=4_000)
     pairs = make_pairs(config, "train", seed=0)
     lengths = Counter(len(pair.source.split()) for pair in pairs)
@@ -121,13 +121,13 @@ def test_symbols_and_lengths_are_uniform(task: str) -> None:
         assert all(count == pytest.approx(counts.total() / len(counts), rel=0.15) for count in counts.values())
 
 
-def test_numbers_are_two_to_seven_of_0_to_99() -> None:
+def test_numbers_are_two_to_seven_of_0_to_99():
     pairs = make_pairs(DataConfig(task="numbers", train_size=3_000), "train", seed=0)
     assert {len(pair.source.split()) for pair in pairs} == {2, 3, 4, 5, 6, 7}
     assert {number for pair in pairs for number in numbers(pair.source)} == set(range(100))
 
 
-def test_more_symbols_than_letters_are_numbered_words_that_sort() -> None:
+def test_more_symbols_than_letters_are_numbered_words_that_sort():
     pairs = make_pairs(DataConfig(task="sort", symbols=101, train_size=500), "train", seed=0)
     seen = sorted({symbol for pair in pairs for symbol in pair.source.split()})
     assert seen == [f"s{number:03d}" for number in range(101)]
@@ -135,7 +135,7 @@ def test_more_symbols_than_letters_are_numbered_words_that_sort() -> None:
     assert {symbol for pair in with_letters for symbol in pair.source.split()} == set("abcdefghijklmnopqrstuvwxyz")
 
 
-def test_a_task_with_too_few_sources_says_so() -> None:
+def test_a_task_with_too_few_sources_says_so():
     config = DataConfig(task="copy", symbols=3, min_length=4, max_length=4, dev_size=50)
     existing = sum(TASKS["copy"].split_of(" ".join(symbols)) == "dev" for symbols in product("abc", repeat=4))
     assert 0 < existing < 50
@@ -145,6 +145,6 @@ def test_a_task_with_too_few_sources_says_so() -> None:
         assert words in str(error.value)
 
 
-def test_an_unknown_split_is_answered_with_the_known_ones() -> None:
+def test_an_unknown_split_is_answered_with_the_known_ones():
     with pytest.raises(ConfigError, match="Did you mean 'dev'"):
         make_pairs(DataConfig(task="copy"), "dve", seed=0)

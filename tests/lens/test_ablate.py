@@ -51,7 +51,7 @@ def outputs(model: Transformer, batch) -> dict[tuple[str, int], torch.Tensor]:
 
 
 @pytest.mark.parametrize("shape", LAYOUTS)
-def test_a_silenced_head_gives_nothing_and_the_others_what_they_gave(shape: str) -> None:
+def test_a_silenced_head_gives_nothing_and_the_others_what_they_gave(shape):
     """In the first layer of each attention, whose input is as before."""
     model, batch = model_of(shape), batch_of(shape)
     before, block = outputs(model, batch), "decoder" if "decoder" in shape else "encoder"
@@ -63,7 +63,7 @@ def test_a_silenced_head_gives_nothing_and_the_others_what_they_gave(shape: str)
     assert not torch.equal(after[block, 1], before[block, 1])
 
 
-def test_the_model_is_as_before_also_after_an_exception() -> None:
+def test_the_model_is_as_before_also_after_an_exception():
     model, batch = model_of("encoder-decoder"), batch_of("encoder-decoder")
     seams = {name: each.attend for name, each in attentions(model).items()}
     before = logits(model, batch)
@@ -73,7 +73,7 @@ def test_the_model_is_as_before_also_after_an_exception() -> None:
     assert torch.equal(logits(model, batch), before)
 
 
-def test_the_mean_is_that_of_the_counted_queries() -> None:
+def test_the_mean_is_that_of_the_counted_queries():
     model, batch = model_of("decoder"), batch_of("decoder")
     given = outputs(model, batch)["decoder", 0]
     counted = batch.keep
@@ -86,7 +86,7 @@ def test_the_mean_is_that_of_the_counted_queries() -> None:
     assert torch.equal(after[:, :3], given[:, :3])
 
 
-def test_a_resample_is_the_same_place_of_another_sequence() -> None:
+def test_a_resample_is_the_same_place_of_another_sequence():
     model, batch = model_of("decoder"), batch_of("decoder", equal=True)
     before = outputs(model, batch)["decoder", 0]
     with silence(model, [("decoder", 0, 1)], "resample", seed=3):
@@ -97,7 +97,7 @@ def test_a_resample_is_the_same_place_of_another_sequence() -> None:
     assert all(each[0] != to for to, each in enumerate(came_from))
 
 
-def test_what_cannot_be_silenced_is_named() -> None:
+def test_what_cannot_be_silenced_is_named():
     model = model_of("encoder-decoder")
     with (
         pytest.raises(ConfigError, match=r"\('cross', 2, 0\).*e.0.0 to e.1.3, d.0.0 to d.1.3, x.0.0 to x.1.3"),
@@ -114,7 +114,7 @@ def test_what_cannot_be_silenced_is_named() -> None:
 
 
 @pytest.mark.parametrize("shape", LAYOUTS)
-def test_gradient_importance_is_taken_sequence_by_sequence(shape: str) -> None:
+def test_gradient_importance_is_taken_sequence_by_sequence(shape):
     model, batch = model_of(shape), batch_of(shape)
     objective = LAYOUTS[shape][1]
     whole = per_sequence(model, [batch], objective)
@@ -123,7 +123,7 @@ def test_gradient_importance_is_taken_sequence_by_sequence(shape: str) -> None:
             torch.testing.assert_close(alone[0], whole[where][row], **TOLERANCE)
 
 
-def test_the_gradient_is_what_a_small_gate_changes() -> None:
+def test_the_gradient_is_what_a_small_gate_changes():
     model, batch = model_of("encoder-decoder"), batch_of("encoder-decoder")
     objective = LAYOUTS["encoder-decoder"][1]
     gradient = per_sequence(model, [batch], objective)["cross", 1][:, 2].sum()
@@ -140,7 +140,7 @@ def test_the_gradient_is_what_a_small_gate_changes() -> None:
     assert float(gradient) == pytest.approx((losses[1] - losses[0]) / 2e-6, rel=1e-5)
 
 
-def test_importance_has_length_one_in_each_attention() -> None:
+def test_importance_has_length_one_in_each_attention():
     model, batch = model_of("encoder-decoder"), batch_of("encoder-decoder")
     found = gradient_importance(model, [batch], LAYOUTS["encoder-decoder"][1])
     assert {*found} == {*all_heads(model)}
@@ -152,7 +152,7 @@ def test_importance_has_length_one_in_each_attention() -> None:
 # --- heads that are alike
 
 
-def test_copies_of_a_head_are_the_most_alike() -> None:
+def test_copies_of_a_head_are_the_most_alike():
     model, batch = model_of("encoder"), batch_of("encoder")
     attention = attentions(model)["encoder.blocks.0.self_attention"]
     with torch.no_grad():
@@ -171,7 +171,7 @@ def test_copies_of_a_head_are_the_most_alike() -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"n_kv_heads": 2}, {"positions": "shaw"}, {"bias": False}], ids=str)
 @pytest.mark.parametrize("shape", LAYOUTS)
-def test_a_pruned_model_is_the_masked_one(shape: str, settings: dict[str, object]) -> None:
+def test_a_pruned_model_is_the_masked_one(shape, settings):
     model, batch = model_of(shape, **settings), batch_of(shape)
     for heads in ([all_heads(model)[1]], all_heads(model)[::3], all_heads(model)[:2]):
         before = {name: each.clone() for name, each in model.state_dict().items()}
@@ -181,7 +181,7 @@ def test_a_pruned_model_is_the_masked_one(shape: str, settings: dict[str, object
         assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items()), "a copy is pruned"
 
 
-def test_a_key_value_head_stays_while_others_share_it() -> None:
+def test_a_key_value_head_stays_while_others_share_it():
     model = model_of("decoder", n_kv_heads=2)
     smaller = attentions(pruned(model, [("decoder", 0, 0)]))["decoder.blocks.0.self_attention"]
     assert bool(smaller.value.weight[:4].any())
@@ -191,7 +191,7 @@ def test_a_key_value_head_stays_while_others_share_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["muon", "adamw"])
-def test_training_does_not_bring_a_pruned_head_back(name: str) -> None:
+def test_training_does_not_bring_a_pruned_head_back(name):
     heads = [("decoder", 0, 0), ("cross", 1, 3)]
     model = pruned(model_of("encoder-decoder"), heads)
     batch = batch_of("encoder-decoder")

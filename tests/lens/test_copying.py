@@ -9,7 +9,7 @@ from glassformer.nn.observe import attentions
 from lens.learners import IDS, LAYOUTS, backwards, probe_of, untrained
 
 
-def test_a_head_that_hands_tokens_on_copies() -> None:
+def test_a_head_that_hands_tokens_on_copies():
     same = torch.eye(4, dtype=torch.float64)
     assert Circuit(same, same).eigenvalue_score() == pytest.approx(1)
     assert Circuit(same, same).diagonal_share() == 1
@@ -18,7 +18,7 @@ def test_a_head_that_hands_tokens_on_copies() -> None:
     assert Circuit(same, same.roll(1, 0)).eigenvalue_score() == pytest.approx(0, abs=1e-12)  # the roots of unity
 
 
-def test_the_small_matrix_has_the_eigenvalues_of_the_large_one() -> None:
+def test_the_small_matrix_has_the_eigenvalues_of_the_large_one():
     torch.manual_seed(0)
     made = Circuit(torch.rand(9, 3, dtype=torch.float64), torch.rand(3, 9, dtype=torch.float64))
     values = torch.linalg.eigvals(made.read @ made.written)
@@ -26,7 +26,7 @@ def test_the_small_matrix_has_the_eigenvalues_of_the_large_one() -> None:
 
 
 @pytest.mark.parametrize("shape", LAYOUTS)
-def test_the_circuit_is_that_of_the_head(shape: str) -> None:
+def test_the_circuit_is_that_of_the_head(shape):
     model = untrained(shape).double().eval()
     probe = probe_of(shape, backwards, 6)
     seen = read(model, probe.own, probe.objective)
@@ -45,7 +45,7 @@ def test_the_circuit_is_that_of_the_head(shape: str) -> None:
         torch.testing.assert_close(made.read[0] @ made.written, expected, atol=1e-12, rtol=0)
 
 
-def test_what_a_planted_head_writes_is_what_it_reads() -> None:
+def test_what_a_planted_head_writes_is_what_it_reads():
     """One head whose values and output hand the stream on, and one that turns it round."""
     model = untrained("encoder-decoder", n_layers=1, n_heads=1, norm="none", positions="none").double().eval()
     probe = probe_of("encoder-decoder", backwards, 20)

@@ -28,7 +28,7 @@ def reversing() -> Transformer:
     return learned("encoder", backwards, 150, 2e-2)
 
 
-def test_a_model_that_learned_to_reverse_is_told_from_its_heads(reversing: Transformer) -> None:
+def test_a_model_that_learned_to_reverse_is_told_from_its_heads(reversing):
     found = diagnose(reversing, probe_of("encoder", backwards))
     assert {*named(found).values()} == {"reversal"}
     heads = group(found, "reversal")
@@ -42,7 +42,7 @@ def test_a_model_that_learned_to_reverse_is_told_from_its_heads(reversing: Trans
 
 
 @pytest.mark.parametrize("rule", ["sigmoid", "softmax_plus_one"])
-def test_weights_that_do_not_sum_to_one_are_told_as_shares(rule: str) -> None:
+def test_weights_that_do_not_sum_to_one_are_told_as_shares(rule):
     """Under sigmoid, large scores give every key a weight near 1: a row of them is no distribution."""
     model = untrained("encoder", attention_rule=rule)
     for block in model.encoder.blocks if rule == "sigmoid" else []:
@@ -60,7 +60,7 @@ def test_weights_that_do_not_sum_to_one_are_told_as_shares(rule: str) -> None:
     assert [head.measured.more["total"] for head in usual] == pytest.approx([1.0] * len(usual))
 
 
-def test_the_list_of_heads_is_plain_data(reversing: Transformer) -> None:
+def test_the_list_of_heads_is_plain_data(reversing):
     probe = probe_of("encoder", backwards)
     told = diagnose(reversing, probe).to_json()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
@@ -76,7 +76,7 @@ def test_the_list_of_heads_is_plain_data(reversing: Transformer) -> None:
     assert 0 <= head["grad_importance"] <= 1
 
 
-def test_shuffled_answers_are_no_reversal(reversing: Transformer) -> None:
+def test_shuffled_answers_are_no_reversal(reversing):
     """The same model, asked for answers that do not belong to the sources: it reads in reverse, and nothing is lost."""
     probe = probe_of("encoder", lambda source: random.Random(sum(source)).sample(source, len(source)))
     found = diagnose(reversing, probe)
@@ -84,7 +84,7 @@ def test_shuffled_answers_are_no_reversal(reversing: Transformer) -> None:
 
 
 @pytest.mark.parametrize("shape", LAYOUTS)
-def test_an_untrained_model_has_no_roles(shape: str) -> None:
+def test_an_untrained_model_has_no_roles(shape):
     model = untrained(shape)
     found = diagnose(model, probe_of(shape, backwards))
     assert named(found) == {}
@@ -98,7 +98,7 @@ def test_an_untrained_model_has_no_roles(shape: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("shape", "steps"), [("encoder-decoder", 250), ("encoder", 250), ("decoder", 500)])
 @pytest.mark.parametrize(("role", "answer"), [("reversal", backwards), ("diagonal", unchanged)])
-def test_each_shape_is_told_from_its_heads(shape: str, steps: int, role: str, answer) -> None:
+def test_each_shape_is_told_from_its_heads(shape, steps, role, answer):
     found = diagnose(learned(shape, answer, steps, 2e-2), probe_of(shape, answer))
     wrong = "diagonal" if role == "reversal" else "reversal"
     assert role in named(found).values()
@@ -111,7 +111,7 @@ def test_each_shape_is_told_from_its_heads(shape: str, steps: int, role: str, an
 
 
 @pytest.mark.slow
-def test_what_came_before_is_found_by_a_pair_of_heads() -> None:
+def test_what_came_before_is_found_by_a_pair_of_heads():
     """Induction: a head reads the previous token, and a later one what came behind the same token (Olsson 2022).
 
     Whether a model as small as this comes to do it with one pair of heads, or with parts of all four, hangs on what it
@@ -150,17 +150,17 @@ def effect(value: float, drop: tuple[float, float], base: float = 0.998) -> Effe
         (True, effect(0.0, (0.0, 0.01), base=0.05), "nothing to lose"),
     ],
 )
-def test_verdicts(role: bool, loss: Effect, words: str) -> None:
+def test_verdicts(role, loss, words):
     assert verdict(role, loss, THRESHOLDS) == words
 
 
-def test_what_is_lost_in_words() -> None:
+def test_what_is_lost_in_words():
     assert without(effect(0.031, (0.9, 0.99))) == "without it exact match falls from 99.8 to 3.1 % [1.9, 4.9]"
     assert without(effect(0.99, (-0.01, 0.02))) == "without it exact match goes from 99.8 to 99.0 % [1.9, 4.9]"
     assert without(effect(0.998, (0.0, 0.0)), "them") == "without them exact match stays at 99.8 %"
 
 
-def test_labels_are_diagnosed_too() -> None:
+def test_labels_are_diagnosed_too():
     """A classifier answers once: its figure is the share of right labels."""
     from glassformer import ModelConfig, StackConfig
     from glassformer.lens.roles.probe import pairs_probe

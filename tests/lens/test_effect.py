@@ -22,7 +22,7 @@ def model_of(shape: str, **settings: object) -> Transformer:
 
 @pytest.mark.parametrize("layers", ["", "1 window=2"])
 @pytest.mark.parametrize("shape", LAYOUTS)
-def test_what_is_computed_once_changes_no_answer(shape: str, layers: str) -> None:
+def test_what_is_computed_once_changes_no_answer(shape, layers):
     """From the first block on that holds a silenced head, all vectors are those of a whole forward."""
     model, probe = model_of(shape, n_layers=2, layers=layers), probe_of(shape, backwards, 12)
     (batch,) = probe.scored
@@ -35,7 +35,7 @@ def test_what_is_computed_once_changes_no_answer(shape: str, layers: str) -> Non
             torch.testing.assert_close(found, hidden(model, batch, asked), **TOLERANCE)
 
 
-def test_an_answer_is_right_where_all_that_is_asked_is() -> None:
+def test_an_answer_is_right_where_all_that_is_asked_is():
     """Three rows of which the last place is not asked for: right, right but there, wrong in one of two."""
     model = model_of("decoder")
     with torch.no_grad():
@@ -48,7 +48,7 @@ def test_an_answer_is_right_where_all_that_is_asked_is() -> None:
     assert found.places.tolist() == [1, 1, 0.5]
 
 
-def test_the_head_reads_no_more_than_is_asked_for() -> None:
+def test_the_head_reads_no_more_than_is_asked_for():
     """Of 4 places of a row the last: of a large vocabulary all logits would be four times what is needed."""
     model, read = model_of("decoder"), []
     model.head.register_forward_pre_hook(lambda _, given: read.append(given[0].shape))
@@ -58,7 +58,7 @@ def test_the_head_reads_no_more_than_is_asked_for() -> None:
     assert read == [(3, 16)]
 
 
-def test_exact_match_is_that_of_greedy_decoding() -> None:
+def test_exact_match_is_that_of_greedy_decoding():
     """The first wrong token comes at the same place, whether the right ones before it are given or its own."""
     model = model_of("encoder-decoder")
     torch.manual_seed(0)
@@ -83,7 +83,7 @@ def test_exact_match_is_that_of_greedy_decoding() -> None:
     assert {*expected} == {True, False}
 
 
-def test_bootstrap_by_hand() -> None:
+def test_bootstrap_by_hand():
     """Draws of equal figures have no width; pairs are drawn together, so a constant loss has no spread."""
     base, value = torch.tensor([1.0, 0.0, 1.0, 0.0] * 25), torch.tensor([1.0, 0.0, 1.0, 0.0] * 25)
     same = compare(base, value, "zero", "exact_match")

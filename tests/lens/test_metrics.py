@@ -41,7 +41,7 @@ def figures(weights, predicted, allowed=None, counted=None) -> tuple[float, floa
     return float(score.mass[0]), float(score.argmax[0]), score.chance, float(score.corrected[0]), score.n_queries
 
 
-def test_a_noisy_map() -> None:
+def test_a_noisy_map():
     """Query 0 puts 0.7 on its key, query 1 puts 0.4, where another has 0.6."""
     weights = torch.tensor([[[[0.7, 0.2, 0.1], [0.6, 0.4, 0.0]]]], dtype=torch.float64)
     mass, argmax, chance, corrected, _ = figures(weights, at(0, 1, of=3))
@@ -51,7 +51,7 @@ def test_a_noisy_map() -> None:
     assert chance == pytest.approx(1 / 3)
 
 
-def test_chance_of_a_causal_row_is_that_of_its_length() -> None:
+def test_chance_of_a_causal_row_is_that_of_its_length():
     """Of "previous" in a causal map of 4: rows of 2, 3 and 4 keys; the row of one key says nothing."""
     weights = hot(0, 0, 1, 2, of=4)
     allowed = torch.ones(1, 4, 4, dtype=torch.bool).tril()
@@ -61,7 +61,7 @@ def test_chance_of_a_causal_row_is_that_of_its_length() -> None:
     assert chance == pytest.approx((1 / 2 + 1 / 3 + 1 / 4) / 3)
 
 
-def test_several_predicted_keys_are_added_up() -> None:
+def test_several_predicted_keys_are_added_up():
     weights = torch.tensor([[[[0.5, 0.3, 0.2]]]], dtype=torch.float64)
     mass, argmax, chance, corrected, _ = figures(weights, torch.tensor([[[False, True, True]]]))
     assert (mass, argmax) == (0.5, 0)
@@ -69,7 +69,7 @@ def test_several_predicted_keys_are_added_up() -> None:
     assert corrected == pytest.approx((0.5 - 2 / 3) / (1 / 3))
 
 
-def test_padding_and_special_queries_do_not_count() -> None:
+def test_padding_and_special_queries_do_not_count():
     """The third query is padding, the third key may not be read: as if neither were there."""
     weights = torch.tensor([[[[0.9, 0.1, 0.0], [0.2, 0.8, 0.0], [0.5, 0.5, 0.0]]]], dtype=torch.float64)
     allowed = torch.tensor([[[True, True, False]] * 3])
@@ -80,18 +80,18 @@ def test_padding_and_special_queries_do_not_count() -> None:
     assert alone[:3] == (pytest.approx(0.85), 1, 0.5)
 
 
-def test_a_key_that_may_not_be_read_is_not_predicted() -> None:
+def test_a_key_that_may_not_be_read_is_not_predicted():
     """Of "next" in a causal map no query is left."""
     allowed = torch.ones(1, 3, 3, dtype=torch.bool).tril()
     following = torch.eye(3, dtype=torch.bool).roll(1, 1).triu(1)[None]
     assert tally(hot(0, 1, 2, of=3), following, allowed, torch.ones(1, 3, dtype=torch.bool)).score() is None
 
 
-def test_chance_that_is_all_there_is_corrects_to_nothing() -> None:
+def test_chance_that_is_all_there_is_corrects_to_nothing():
     assert figures(hot(0, 1, of=2), torch.ones(1, 2, 2, dtype=torch.bool))[3] == 0
 
 
-def test_lengths_are_scored_apart_and_pooled_by_their_queries() -> None:
+def test_lengths_are_scored_apart_and_pooled_by_their_queries():
     """One sequence of 2 tokens with everything right, one of 4 with nothing: 2 of 6 queries."""
     weights = torch.zeros(2, 1, 4, 4, dtype=torch.float64)
     weights[0, 0, :2, :2] = torch.eye(2)
@@ -108,12 +108,12 @@ def test_lengths_are_scored_apart_and_pooled_by_their_queries() -> None:
     assert pooled.chance == pytest.approx((2 / 2 + 4 / 4) / 6)
 
 
-def test_the_largest_key_is_an_allowed_one() -> None:
+def test_the_largest_key_is_an_allowed_one():
     weights = torch.tensor([[[[0.0, 0.0, 0.0]]]])
     assert int(largest_key(weights, torch.tensor([[[False, True, True]]]))) == 1
 
 
-def test_entropy_of_even_weights_is_the_logarithm_of_the_keys_that_may_be_read() -> None:
+def test_entropy_of_even_weights_is_the_logarithm_of_the_keys_that_may_be_read():
     allowed = torch.ones(1, 4, 4, dtype=torch.bool).tril()
     even = allowed.double() / allowed.sum(-1, keepdim=True)
     counted = torch.ones(1, 4, dtype=torch.bool)
@@ -122,14 +122,14 @@ def test_entropy_of_even_weights_is_the_logarithm_of_the_keys_that_may_be_read()
     assert float(entropy(hot(0, 0, 1, 2, of=4), allowed, counted)) == 0
 
 
-def test_confidence_leaves_the_end_out() -> None:
+def test_confidence_leaves_the_end_out():
     weights = torch.tensor([[[[0.1, 0.3, 0.6], [0.8, 0.1, 0.1]]]], dtype=torch.float64)
     allowed, counted = everything(weights)
     ends = torch.tensor([[False, False, True]])
     assert float(confidence(weights, allowed, counted, ends)) == pytest.approx((0.3 + 0.8) / 2)
 
 
-def test_distance_is_key_minus_query() -> None:
+def test_distance_is_key_minus_query():
     """Query 0 reads two places on, query 1 one place back, query 2 half itself and half one back."""
     weights = torch.tensor([[[[0, 0, 1.0], [1.0, 0, 0], [0, 0.5, 0.5]]]], dtype=torch.float64)
     counted = torch.ones(1, 3, dtype=torch.bool)
@@ -138,12 +138,12 @@ def test_distance_is_key_minus_query() -> None:
     assert float(distance(weights, torch.tensor([[True, False, False]]))) == 2
 
 
-def test_coverage_is_what_each_key_gets_of_counted_queries() -> None:
+def test_coverage_is_what_each_key_gets_of_counted_queries():
     weights = torch.tensor([[[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]]], dtype=torch.float64)
     assert coverage(weights, torch.tensor([[True, True, False]]))[0, 0].tolist() == [1.5, 0.5]
 
 
-def test_a_key_whose_vector_is_nothing_moves_nothing() -> None:
+def test_a_key_whose_vector_is_nothing_moves_nothing():
     """Two heads share one value: |v W| is 0 for the first key, 5 and 10 for the others, whatever the sign."""
     weights = torch.tensor([[[[0.8, 0.1, 0.1]], [[0.2, 0.4, 0.4]]]], dtype=torch.float64)
     v = torch.tensor([[[[0.0, 0.0], [3.0, 4.0], [-6.0, -8.0]]]], dtype=torch.float64)
@@ -154,7 +154,7 @@ def test_a_key_whose_vector_is_nothing_moves_nothing() -> None:
     assert moved[0, 1, 0].tolist() == pytest.approx(third)
 
 
-def test_value_weights_are_the_norms_of_what_is_moved() -> None:
+def test_value_weights_are_the_norms_of_what_is_moved():
     torch.manual_seed(0)
     weights = torch.rand(2, 4, 3, 5, dtype=torch.float64).softmax(-1)
     v, output = torch.rand(2, 2, 5, 3, dtype=torch.float64), torch.rand(7, 4, 3, dtype=torch.float64)
@@ -165,7 +165,7 @@ def test_value_weights_are_the_norms_of_what_is_moved() -> None:
     )
 
 
-def test_divergence_is_one_bit_where_nothing_is_shared_and_nothing_between_equals() -> None:
+def test_divergence_is_one_bit_where_nothing_is_shared_and_nothing_between_equals():
     one, other = hot(0, 1, of=3)[:, 0], hot(1, 2, of=3)[:, 0]
     allowed, counted = torch.ones(1, 2, 3, dtype=torch.bool), torch.ones(1, 2, dtype=torch.bool)
     assert divergence(one, other, allowed, counted) == pytest.approx(1)
@@ -176,7 +176,7 @@ def test_divergence_is_one_bit_where_nothing_is_shared_and_nothing_between_equal
     assert math.isnan(divergence(one, other, allowed, ~counted))
 
 
-def test_alignment_error_counts_sure_and_possible_links() -> None:
+def test_alignment_error_counts_sure_and_possible_links():
     """Three sure links, two found; one more falls on a possible one: 1 - (2 + 3) / (3 + 3)."""
     weights = hot(0, 1, 3, of=4)[:, 0]
     allowed = torch.ones(1, 3, 4, dtype=torch.bool)

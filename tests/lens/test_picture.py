@@ -10,7 +10,7 @@ from glassformer.data.pairs import Pair
 from glassformer.lens.picture import SHADES, cross_attention_picture, heat_map, sharpest_head
 
 
-def test_the_most_decided_head_of_the_kind_is_shown() -> None:
+def test_the_most_decided_head_of_the_kind_is_shown():
     blurred, sharp = torch.full((1, 2, 3, 3), 1 / 3), torch.full((1, 2, 3, 3), 1 / 3)
     sharp[0, 1] = torch.eye(3)
     seen = {
@@ -24,17 +24,17 @@ def test_the_most_decided_head_of_the_kind_is_shown() -> None:
 @pytest.mark.parametrize(
     ("weight", "shade"), [(0.0, 0), (0.12, 0), (0.13, 1), (0.5, 2), (0.87, 3), (0.88, 4), (1.0, 4)]
 )
-def test_each_weight_has_its_shade(weight: float, shade: int) -> None:
+def test_each_weight_has_its_shade(weight, shade):
     line = heat_map(torch.tensor([[weight]]), ["q"], ["k"]).splitlines()[1]
     assert line == "q  " + SHADES[shade]
 
 
-def test_a_row_for_each_query_and_a_column_for_each_key() -> None:
+def test_a_row_for_each_query_and_a_column_for_each_key():
     drawn = heat_map(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), ["c", "bb", "a"], ["xx", "y"])
     assert drawn.splitlines() == ["    xx y ", " c  ██   ", "bb     ██", " a       "]
 
 
-def test_a_line_for_each_token_written_and_a_column_for_each_read() -> None:
+def test_a_line_for_each_token_written_and_a_column_for_each_read():
     pairs = [Pair("a b", "x"), Pair("b", "y x")]
     words = build_tokenizers(TokenizerConfig(kind="word", shared=False), pairs)
     stack = StackConfig(d_model=8, n_heads=2, n_layers=2, d_ff=8, dropout=0.0)

@@ -17,7 +17,7 @@ def maps(figure) -> dict[str, np.ndarray]:
     return {axes.get_title(): np.asarray(axes.images[0].get_array()) for axes in figure.axes if axes.images}
 
 
-def test_a_map_for_each_head_with_its_tokens() -> None:
+def test_a_map_for_each_head_with_its_tokens():
     weights = torch.rand(3, 2, 4)
     figure = plot_attention(weights, ["a", "b$"], ["c", "d", "e", "<eos>"], title="Layer 0")
     shown = maps(figure)
@@ -30,7 +30,7 @@ def test_a_map_for_each_head_with_its_tokens() -> None:
     assert first.images[0].get_clim() == (0, 1)
 
 
-def test_what_was_observed_has_a_row_of_maps_for_each_attention() -> None:
+def test_what_was_observed_has_a_row_of_maps_for_each_attention():
     model = untrained("encoder-decoder", n_layers=1)
     with observe(model) as seen:
         model(torch.tensor([[1, 7, 8]]), source=torch.tensor([[6, 7, 8, 2], [6, 7, 8, 2]])[:1])
@@ -41,7 +41,7 @@ def test_what_was_observed_has_a_row_of_maps_for_each_attention() -> None:
     assert [*maps(plot_attention(cross, head=1))] == ["head 1"]
 
 
-def test_a_file_by_its_name(tmp_path) -> None:
+def test_a_file_by_its_name(tmp_path):
     plot_attention(torch.eye(3), file=tmp_path / "map.svg")
     plot_positions(length=20, d_model=8, file=tmp_path / "positions.pdf")
     first = (tmp_path / "map.svg").read_bytes()
@@ -50,7 +50,7 @@ def test_a_file_by_its_name(tmp_path) -> None:
     assert (tmp_path / "positions.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_positions_are_those_that_are_added() -> None:
+def test_positions_are_those_that_are_added():
     (shown,) = maps(plot_positions(length=20, d_model=8)).values()
     assert shown.shape == (8, 20)
     assert shown[:, 0].tolist() == [0, 1] * 4
@@ -74,12 +74,12 @@ def test_positions_are_those_that_are_added() -> None:
     ],
     ids=[*("queries", "head", "row", "shape", "nothing", "rotary", "learned", "unknown")],
 )
-def test_mistakes(call, message) -> None:
+def test_mistakes(call, message):
     with pytest.raises((ConfigError, DataError), match=message):
         call()
 
 
-def test_boxes_stand_in_order_and_are_as_wide_as_they_are_large() -> None:
+def test_boxes_stand_in_order_and_are_as_wide_as_they_are_large():
     rows = [
         Row("encoder.embedding.weight", (2, 3), 6, 0.3, None),
         Row("encoder.blocks.0.self_attention.branch.query.weight", (2, 2), 4, 0.2, None),

@@ -35,7 +35,7 @@ def keys(name: str, seen: View) -> list[list[list[int]]]:
     ]
 
 
-def test_cross_attention_of_the_row_that_writes_a_token() -> None:
+def test_cross_attention_of_the_row_that_writes_a_token():
     """Rows read <bos> C B A and write C B A <eos>; columns are A B C <eos>. The row that writes <eos> has no step."""
     seen = view("encoder-decoder", "cross")
     assert seen.step.tolist() == [[0, 1, 2, -1], [0, 1, -1, -1]]
@@ -51,21 +51,21 @@ def test_cross_attention_of_the_row_that_writes_a_token() -> None:
     ]
 
 
-def test_the_encoder_of_two_stacks_mirrors_its_own_places() -> None:
+def test_the_encoder_of_two_stacks_mirrors_its_own_places():
     seen = view("encoder-decoder", "encoder")
     assert keys("reversal", seen) == [[[2], [1], [0], []], [[1], [0], [], []]]
     assert keys("current", seen)[1] == [[0], [1], [], []]
     assert ROLES["diagonal"].predict(seen) is None, "it would be the current token"
 
 
-def test_the_decoder_of_two_stacks_holds_no_source() -> None:
+def test_the_decoder_of_two_stacks_holds_no_source():
     seen = view("encoder-decoder", "decoder")
     assert not bool(ROLES["reversal"].predict(seen).any())
     assert keys("previous", seen)[0] == [[], [0], [1], [2]]
     assert seen.counted.tolist() == [[True] * 4, [True] * 3 + [False]]
 
 
-def test_blanks_of_an_encoder_read_the_source_before_the_separator() -> None:
+def test_blanks_of_an_encoder_read_the_source_before_the_separator():
     """A B C <sep> _ _ _, and A B <sep> _ _ with padding."""
     seen = view("encoder", "encoder")
     assert keys("reversal", seen) == [[[], [], [], [], [2], [1], [0]], [[], [], [], [1], [0], [], []]]
@@ -74,7 +74,7 @@ def test_blanks_of_an_encoder_read_the_source_before_the_separator() -> None:
     assert int(seen.queries[0, 4]) == BLANK
 
 
-def test_a_decoder_alone_writes_from_the_separator_on() -> None:
+def test_a_decoder_alone_writes_from_the_separator_on():
     """<bos> A B C <sep> C B A and writes, from <sep> on, C B A <eos>: b = 1, n = 3; query b+n+t reads b+n-1-t."""
     seen = view("decoder", "decoder")
     assert keys("reversal", seen)[0] == [[], [], [], [], [3], [2], [1], []]
@@ -85,13 +85,13 @@ def test_a_decoder_alone_writes_from_the_separator_on() -> None:
     assert [int(seen.queries[0, place]) for place in (0, 4)] == [BOS, SEP]
 
 
-def test_tokens_that_answer_in_their_own_place_are_mirrored() -> None:
+def test_tokens_that_answer_in_their_own_place_are_mirrored():
     batch = Batch.tagged([[BOS, A, B, C], [BOS, A, B]], [[0, 1, 2, 3], [0, 1, 2]])
     seen = views(batch, masked_token(batch))["encoder"]
     assert keys("reversal", seen) == [[[], [3], [2], [1]], [[], [2], [1], []]]  # 2 s + n-1-i, s = 1
 
 
-def test_offsets_are_key_minus_query() -> None:
+def test_offsets_are_key_minus_query():
     """The law that is easily turned round: -1 is the token before."""
     seen = view("decoder", "decoder")
     assert keys("previous", seen)[0][3] == [2]
@@ -100,7 +100,7 @@ def test_offsets_are_key_minus_query() -> None:
     assert keys("offset +2", seen)[0][1] == [3]
 
 
-def test_duplicates_and_induction() -> None:
+def test_duplicates_and_induction():
     """<bos> A B A C A B: what came before, and what came behind it."""
     batch = Batch(torch.tensor([[BOS, A, B, A, C, A, B]]))
     seen = views(batch, next_token(batch))["decoder"]
@@ -109,7 +109,7 @@ def test_duplicates_and_induction() -> None:
     assert not bool((seen.step != -1).any())
 
 
-def test_the_standard_probe_asks_for_what_was_seen() -> None:
+def test_the_standard_probe_asks_for_what_was_seen():
     probe = induction_probe(range(A, A + 9), (3, 4), 8)
     seen = views(probe.own, probe.objective(probe.own))["decoder"]
     asked = next_of_repeated(probe.own)
@@ -126,7 +126,7 @@ def test_the_standard_probe_asks_for_what_was_seen() -> None:
         assert asked.keep[row].nonzero()[:, 0].tolist() == list(range(half + 1, 2 * half))
 
 
-def test_a_small_vocabulary_comes_again_in_a_longer_row() -> None:
+def test_a_small_vocabulary_comes_again_in_a_longer_row():
     import random
 
     row = drawn(random.Random(0), range(5, 8), 5)
@@ -134,14 +134,14 @@ def test_a_small_vocabulary_comes_again_in_a_longer_row() -> None:
     assert {*row} == {5, 6, 7}
 
 
-def test_without_special_tokens_the_first_key_is_the_sink() -> None:
+def test_without_special_tokens_the_first_key_is_the_sink():
     batch = Batch(torch.tensor([[A, B, C, D]]))
     seen = views(batch, next_token(batch))["decoder"]
     assert keys("sink", seen)[0] == [[0], [0], [0]]
     assert int((seen.keys == EOS).sum()) == 0
 
 
-def test_roles_of_repeats_are_told_of_maps_that_have_some_on_purpose() -> None:
+def test_roles_of_repeats_are_told_of_maps_that_have_some_on_purpose():
     """An answer repeats its source, which says nothing of a head that looks for what came before."""
     seen = view("decoder", "decoder")
     T = seen.queries.shape[1]
@@ -151,7 +151,7 @@ def test_roles_of_repeats_are_told_of_maps_that_have_some_on_purpose() -> None:
     assert {"duplicate", "induction"} < {*tallies(seen, weights, allowed, repeats=True)}
 
 
-def test_features_are_no_tokens() -> None:
+def test_features_are_no_tokens():
     batch = Batch(torch.zeros(1, 3, 2), labels=torch.zeros(1, 3, dtype=torch.long))
     with pytest.raises(ConfigError, match="reads features"):
         views(batch, masked_token(batch))
@@ -181,12 +181,12 @@ def figures(score: float, argmax: float = 1.0, **more) -> Figures:
     ],
     ids=str,
 )
-def test_labels(scores, wanted) -> None:
+def test_labels(scores, wanted):
     said = label(scores, sink=0.1, entropy=0.4)
     assert (said.label, said.strength) == wanted
 
 
-def test_heads_without_a_role() -> None:
+def test_heads_without_a_role():
     weak = {"reversal": figures(0.1)}
     assert label(weak, sink=0.51, entropy=0.9).label == "sink"
     assert label(weak, sink=0.2, entropy=0.81).label == "diffuse"
@@ -194,7 +194,7 @@ def test_heads_without_a_role() -> None:
     assert label(weak, sink=0.2, entropy=float("nan")).label == "none"
 
 
-def test_the_runner_up_is_another_role_that_reads_other_keys() -> None:
+def test_the_runner_up_is_another_role_that_reads_other_keys():
     """On a reversal task reading in reverse and looking the token up are one and the same."""
     said = label(
         {"reversal": figures(0.9), "reversal +1": figures(0.8), "lookup": figures(0.9), "diagonal": figures(0.2)},
@@ -205,7 +205,7 @@ def test_the_runner_up_is_another_role_that_reads_other_keys() -> None:
     assert label({"reversal -1": figures(0.9)}, 0.1, 0.4).shift == -1
 
 
-def test_equal_scores_are_decided_by_the_order_of_the_table() -> None:
+def test_equal_scores_are_decided_by_the_order_of_the_table():
     assert label({"lookup": figures(0.9), "reversal": figures(0.9)}, 0.1, 0.4).label == "reversal"
     assert next(iter(ROLES)) == "previous"
     assert THRESHOLDS.strong_argmax == 0.9

@@ -45,7 +45,7 @@ def rows(batch) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
-def test_a_task_is_probed_with_held_out_sources_of_all_lengths(tmp_path, layout) -> None:
+def test_a_task_is_probed_with_held_out_sources_of_all_lengths(tmp_path, layout):
     run = untrained_run(tmp_path / "run", "reverse", {**SMALL, "data.layout": layout})
     opened = open_run(run)
     loaded, probe = opened.loaded, opened.probe(sequences=40)
@@ -65,14 +65,14 @@ def test_a_task_is_probed_with_held_out_sources_of_all_lengths(tmp_path, layout)
     assert "reversal" in found.heads[-1].measured.scores
 
 
-def test_sources_longer_than_the_symbols_repeat_some(tmp_path) -> None:
+def test_sources_longer_than_the_symbols_repeat_some(tmp_path):
     run = untrained_run(tmp_path / "run", "copy", {**SMALL, "data.symbols": 3, "data.min_length": 5})
     probe = open_run(run).probe(sequences=10)
     assert (probe.name, probe.control) == ("copy/test/repeats", None)
     assert "duplicate" in diagnose_run(run, sequences=10, effects=False).heads[0].measured.scores
 
 
-def test_other_pairs_are_probed_with_their_dev_split(tmp_path) -> None:
+def test_other_pairs_are_probed_with_their_dev_split(tmp_path):
     run = untrained_run(tmp_path / "run", "spell", {"data.train_size": 300, "data.dev_size": 20, "data.test_size": 20})
     found = diagnose_run(run, sequences=12)
     assert found.probe.name == "spell/dev"
@@ -80,7 +80,7 @@ def test_other_pairs_are_probed_with_their_dev_split(tmp_path) -> None:
     assert found.heads[0].zero.metric == "token_accuracy"
 
 
-def test_a_decoder_of_running_text_is_probed_with_tokens_that_come_again(tmp_path) -> None:
+def test_a_decoder_of_running_text_is_probed_with_tokens_that_come_again(tmp_path):
     text = tmp_path / "book.txt"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 60, "utf-8")
     run = untrained_run(
@@ -94,7 +94,7 @@ def test_a_decoder_of_running_text_is_probed_with_tokens_that_come_again(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["mlm", "denoise"])
-def test_other_objectives_of_text_are_probed_with_its_windows(tmp_path, name) -> None:
+def test_other_objectives_of_text_are_probed_with_its_windows(tmp_path, name):
     text = tmp_path / "book.txt"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 200, "utf-8")
     small = {"data.text": str(text), "data.window": 16, "training.batch_tokens": 64, "tokenizer.vocab_size": 300}
@@ -103,7 +103,7 @@ def test_other_objectives_of_text_are_probed_with_its_windows(tmp_path, name) ->
     assert {each.zero.n for each in found.heads} == {5}
 
 
-def test_labels_are_probed_with_their_dev_split(tmp_path) -> None:
+def test_labels_are_probed_with_their_dev_split(tmp_path):
     lines = [
         f"{text} film {number}\t{label}\n" for number in range(20) for text, label in (("good", "yes"), ("bad", "no"))
     ]
@@ -114,7 +114,7 @@ def test_labels_are_probed_with_their_dev_split(tmp_path) -> None:
     assert found.heads[0].zero.metric == "accuracy"
 
 
-def test_the_roles_of_each_checkpoint(tmp_path) -> None:
+def test_the_roles_of_each_checkpoint(tmp_path):
     run = untrained_run(tmp_path / "run", "reverse", SMALL, steps=(1, 2))
     seen = list(over_checkpoints(run, sequences=8))
     assert [at.step for at in seen] == [1, 2]
@@ -126,7 +126,7 @@ def test_the_roles_of_each_checkpoint(tmp_path) -> None:
         list(over_checkpoints(tmp_path / "none"))
 
 
-def test_roles_that_need_repeats_are_told_from_the_control(tmp_path) -> None:
+def test_roles_that_need_repeats_are_told_from_the_control(tmp_path):
     """Their queries are those of the control: in the probe itself there is no token twice, but for the answer's."""
     run = untrained_run(tmp_path / "run", "reverse", SMALL)
     opened = open_run(run)
@@ -138,7 +138,7 @@ def test_roles_that_need_repeats_are_told_from_the_control(tmp_path) -> None:
     assert found.measured.scores["duplicate"].control is None
 
 
-def test_lengths_are_spread_evenly() -> None:
+def test_lengths_are_spread_evenly():
     assert spread(4, 12) == [4, 6, 8, 10, 12]
     assert spread(8, 8) == [8]
     assert spread(2, 4) == [2, 3, 4]

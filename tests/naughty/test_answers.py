@@ -2,8 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -23,7 +21,7 @@ def lines_of(answer: Answer) -> list[str]:
     return answer.out.split("\n")[:-1]
 
 
-def test_every_byte_is_scored(texts: list[str], writer_run: Path, run: Callable[..., Answer], tmp_path: Path) -> None:
+def test_every_byte_is_scored(texts, writer_run, run, tmp_path):
     """Of a text in a file its bytes; of documents also the end of each, and the beginning of all but the first."""
     path = lines(tmp_path / "a.txt", texts)
     size = len(path.read_bytes()) - len(MARK)
@@ -35,9 +33,7 @@ def test_every_byte_is_scored(texts: list[str], writer_run: Path, run: Callable[
     assert json.loads(told)["n"] == size - len(texts) + 2 * len(texts) - 1
 
 
-def test_prompts_of_a_file_come_back_in_order(
-    strings: list[str], writer_run: Path, run: Callable[..., Answer], tmp_path: Path
-) -> None:
+def test_prompts_of_a_file_come_back_in_order(strings, writer_run, run, tmp_path):
     def asked(texts: list[str], *words: str) -> Answer:
         return run("generate", str(writer_run), "--file", str(lines(tmp_path / "prompts", texts)), *words)
 
@@ -50,9 +46,7 @@ def test_prompts_of_a_file_come_back_in_order(
 
 
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_prompt_is_taken_from_an_argument_and_from_standard_input(
-    step: int, strings: list[str], writer_run: Path, run: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prompt_is_taken_from_an_argument_and_from_standard_input(step, strings, writer_run, run, monkeypatch):
     made: list[writing.Writer] = []
 
     def once(*given: object, maker: type[writing.Writer] = writing.Writer) -> writing.Writer:
@@ -69,9 +63,7 @@ def test_a_prompt_is_taken_from_an_argument_and_from_standard_input(
         assert by_argument.out == by_input.out
 
 
-def test_each_line_is_translated_to_one(
-    strings: list[str], answering_run: Path, run: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_line_is_translated_to_one(strings, answering_run, run, monkeypatch):
     def translated(*words: str) -> list[str]:
         monkeypatch.setattr(sys, "stdin", Input(MARK + "\n".join(strings).encode()))
         return lines_of(run("translate", str(answering_run), *words))
@@ -87,9 +79,7 @@ def test_each_line_is_translated_to_one(
     assert plain == [each["answers"][0]["text"] if each["answers"] else "" for each in found]
 
 
-def test_each_line_has_one_label(
-    strings: list[str], labelling_run: Path, run: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_line_has_one_label(strings, labelling_run, run, monkeypatch):
     def classified(*words: str) -> list[str]:
         monkeypatch.setattr(sys, "stdin", Input(MARK + "\n".join(strings).encode()))
         return lines_of(run("classify", str(labelling_run), *words))
@@ -102,9 +92,7 @@ def test_each_line_has_one_label(
     assert {*filter(None, plain)} <= {*LABELS}
 
 
-def test_every_pair_and_every_label_is_scored(
-    texts: list[str], answering_run: Path, labelling_run: Path, run: Callable[..., Answer], tmp_path: Path
-) -> None:
+def test_every_pair_and_every_label_is_scored(texts, answering_run, labelling_run, run, tmp_path):
     whole = [each for each in texts if "\t" not in each]
     path = lines(tmp_path / "pairs.tsv", [f"{each}\t{each}" for each in whole])
     told = json.loads(run("evaluate", str(answering_run), "--data.test", str(path), "--json").out)

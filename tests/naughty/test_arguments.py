@@ -1,11 +1,9 @@
 """Naughty strings as words of a command: a flag takes them as they are; what names nothing is refused."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cli.conftest import Answer
 from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.constraints import bias_of, unescaped
@@ -17,7 +15,7 @@ MEANT = ("--help", "--version", "-h", "none")
 FILES = [f"data.{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target")]
 
 
-def test_a_flag_takes_any_string_as_it_is(strings: list[str]) -> None:
+def test_a_flag_takes_any_string_as_it_is(strings):
     for each in strings:
         found = read_arguments("generate", VERBS["generate"], ["run", f"--prompt={each}", f"--ban={each}"])
         assert (found.options["prompt"], found.lists["ban"]) == (each, [each])
@@ -32,7 +30,7 @@ def test_a_flag_takes_any_string_as_it_is(strings: list[str]) -> None:
             assert bias_of(f"{each}=-2.5", Path("run")) == (unescaped(each), -2.5)
 
 
-def test_a_recipe_keeps_any_name_of_a_file(strings: list[str], tmp_path: Path) -> None:
+def test_a_recipe_keeps_any_name_of_a_file(strings, tmp_path):
     for first in range(0, len(strings), len(FILES)):
         names = {name: each for name, each in zip(FILES, strings[first:], strict=False) if each}
         changes = {name: names.get(name, "usual") for name in FILES}
@@ -65,9 +63,7 @@ def exists(name: str) -> bool:
     ],
     ids=" ".join,
 )
-def test_what_names_nothing_is_refused_in_one_line(
-    before: tuple[str, ...], step: int, texts: list[str], run: Callable[..., Answer]
-) -> None:
+def test_what_names_nothing_is_refused_in_one_line(before, step, texts, run):
     for each in texts[::step]:
         if exists(each) or each.lower() in MEANT or each.isdecimal():
             continue

@@ -31,21 +31,21 @@ def written(writer: Writer, wishes: Constraints, *stops: str) -> tuple[str, Piec
 
 
 @SOME
-def test_a_text_matches_a_string(step: int, texts: list[str], writer: Writer) -> None:
+def test_a_text_matches_a_string(step, texts, writer):
     for each in texts[::step]:
         text, last = written(writer, Constraints(regex=re.escape(each)))
         assert (text, last.end, last.complete) == (each, "eos", True)
 
 
 @SOME
-def test_a_text_is_a_string_in_json(step: int, strings: list[str], writer: Writer) -> None:
+def test_a_text_is_a_string_in_json(step, strings, writer):
     for each in strings[::step]:
         text, last = written(writer, Constraints(schema=json.dumps({"const": each})))
         assert (json.loads(text), last.end, last.complete) == (each, "eos", True)
 
 
 @SOME
-def test_a_text_begins_with_a_string_and_stops_at_it(step: int, texts: list[str], writer: Writer) -> None:
+def test_a_text_begins_with_a_string_and_stops_at_it(step, texts, writer):
     for each in texts[::step]:
         text, last = written(writer, Constraints(begin=each), each)
         assert (text, last.end) == ("", "stop")
@@ -56,7 +56,7 @@ def test_a_text_begins_with_a_string_and_stops_at_it(step: int, texts: list[str]
 
 
 @SOME
-def test_a_text_never_holds_a_string(step: int, texts: list[str], writer: Writer) -> None:
+def test_a_text_never_holds_a_string(step, texts, writer):
     """Even where all but its last character was begun."""
     for each in texts[::step]:
         text, _ = written(writer, Constraints(begin=each[:-1], banned=[each]), "e")
@@ -64,7 +64,7 @@ def test_a_text_never_holds_a_string(step: int, texts: list[str], writer: Writer
 
 
 @SOME
-def test_an_answer_holds_a_string(step: int, texts: list[str], answering_run: Path) -> None:
+def test_an_answer_holds_a_string(step, texts, answering_run):
     changes = {"decode.beam": 2, "decode.max_new_tokens": ROOM}
     recipe = override(load_recipe(answering_run / "recipe.toml"), changes)
     for each in [text for text in texts if len(text) < 30][:: step * 4]:

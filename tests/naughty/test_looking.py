@@ -2,12 +2,11 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from cli.conftest import Answer
 from glassformer import trace
 from glassformer.cli.heads import traced
 from glassformer.data.tokenizer import ByteTokenizer
@@ -40,7 +39,7 @@ def subject(folder: Path, examples: Sequence[str] = ()) -> Subject:
     return Subject(folder.name, loaded.model, loaded.tokenizers, layout, [(each, None) for each in examples])
 
 
-def test_no_other_field_takes_a_string_for_what_it_is_not(writer_run: Path, strings: list[str]) -> None:
+def test_no_other_field_takes_a_string_for_what_it_is_not(writer_run, strings):
     app = make_app(subject(writer_run), TOKEN)
     for each in strings[::3]:
         for path, body in (
@@ -57,7 +56,7 @@ def test_no_other_field_takes_a_string_for_what_it_is_not(writer_run: Path, stri
 
 
 @SOME
-def test_the_explorer_shows_a_string_as_the_model_reads_it(step: int, folder: Path, texts: list[str]) -> None:
+def test_the_explorer_shows_a_string_as_the_model_reads_it(step, folder, texts):
     app = make_app(subject(folder), TOKEN)
     for each in texts[::step]:
         heard = ask(app, "POST", "/api/trace", json.dumps({"text": each}).encode())
@@ -77,7 +76,7 @@ def bare(page: str) -> str:
     return PACKED.sub("", PART.sub("", page))
 
 
-def test_a_page_in_a_file_holds_nothing_of_a_string_but_packed(texts: list[str], answering_run: Path) -> None:
+def test_a_page_in_a_file_holds_nothing_of_a_string_but_packed(texts, answering_run):
     """Neither from a text, nor from an answer, nor from the name of the run or of a metric."""
     shown = subject(answering_run)
     short = [each for each in texts if len(each) < 60][::25]
@@ -91,7 +90,7 @@ def test_a_page_in_a_file_holds_nothing_of_a_string_but_packed(texts: list[str],
 
 
 @pytest.mark.slow
-def test_a_page_of_two_strings_holds_neither(answering_run: Path, run: Callable[..., Answer]) -> None:
+def test_a_page_of_two_strings_holds_neither(answering_run, run):
     """The analysis of the heads, which the first page of a run needs, takes a while."""
     texts = [f"--patch={SCRIPT}", f"--into={SCRIPT.replace('1', '4')}"]  # as many tokens
     answer = run("explore", str(answering_run), "--export", "page.html", *texts)
@@ -102,9 +101,7 @@ def test_a_page_of_two_strings_holds_neither(answering_run: Path, run: Callable[
 
 
 @pytest.mark.parametrize("name", RUNS[:2])
-def test_heads_are_examined_for_a_string(
-    name: str, texts: list[str], run: Callable[..., Answer], request: pytest.FixtureRequest
-) -> None:
+def test_heads_are_examined_for_a_string(name, texts, run, request):
     folder = request.getfixturevalue(name)
     short = [each for each in texts if len(each) < 40]
     _, made = traced(folder, *short[::30])
@@ -121,7 +118,7 @@ def test_heads_are_examined_for_a_string(
         assert answer.code == 0 or re.match(r"glassformer: .*\n\Z", answer.err)
 
 
-def test_the_doctor_finds_strings_whole(folder: Path, run: Callable[..., Answer]) -> None:
+def test_the_doctor_finds_strings_whole(folder, run):
     answer = run("doctor", str(folder), "--json")
     assert answer.code in (0, 3), answer.err  # 3: the same strings are train and dev
     found = {each["probe"]: each["state"] for each in json.loads(answer.out)["findings"]}

@@ -21,7 +21,7 @@ def wire(writer_run: Path) -> Iterator[Wire]:
         assert made.ask("/health").json == {"status": "ok"}
 
 
-def test_prompts_come_back_before_their_text(wire: Wire, strings: list[str]) -> None:
+def test_prompts_come_back_before_their_text(wire, strings):
     asked = {"max_tokens": 1, "echo": True, "temperature": 0}
     for first in range(0, len(strings), ROWS):
         prompts = strings[first : first + ROWS]
@@ -31,7 +31,7 @@ def test_prompts_come_back_before_their_text(wire: Wire, strings: list[str]) -> 
             assert choice["text"].startswith(each)
 
 
-def test_stop_texts_and_names_of_users_are_taken(wire: Wire, strings: list[str]) -> None:
+def test_stop_texts_and_names_of_users_are_taken(wire, strings):
     for each in strings:
         heard = wire.ask(PATH, {"prompt": "a", "max_tokens": 2, "stop": [each, f"{each}\n"], "user": each})
         assert heard.status == (200 if each else 400), (each, heard.json)
@@ -53,9 +53,7 @@ def value(field: str, text: str) -> Any:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_string_that_is_no_value_is_refused_by_the_name_of_its_field(
-    field: str, wire: Wire, strings: list[str]
-) -> None:
+def test_a_string_that_is_no_value_is_refused_by_the_name_of_its_field(field, wire, strings):
     for each in strings:
         if (field == "suffix" and not each) or (field == "logit_bias" and each.isascii() and each.isdecimal()):
             continue  # a suffix of nothing, and the number of a token
@@ -64,14 +62,14 @@ def test_a_string_that_is_no_value_is_refused_by_the_name_of_its_field(
         assert heard.error["message"].isprintable()
 
 
-def test_an_unknown_field_is_refused(wire: Wire, strings: list[str]) -> None:
+def test_an_unknown_field_is_refused(wire, strings):
     for each in strings:
         heard = wire.ask(PATH, {"prompt": "a", "max_tokens": 1, each: "a"})
         assert heard.status == 400
         assert heard.error["param"] == each[:60]
 
 
-def test_each_text_has_an_answer(answering_run: Path, texts: list[str]) -> None:
+def test_each_text_has_an_answer(answering_run, texts):
     with Wire(writer_of(answering_run), max_new_tokens=4, max_prompt=900, rows=ROWS, queue=ROWS) as wire:
         for first in range(0, len(texts), ROWS):
             asked = texts[first : first + ROWS]
@@ -86,7 +84,7 @@ def test_each_text_has_an_answer(answering_run: Path, texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize("step", [60, pytest.param(1, marks=pytest.mark.slow)])
-def test_an_expression_is_followed_or_refused(step: int, wire: Wire, texts: list[str]) -> None:
+def test_an_expression_is_followed_or_refused(step, wire, texts):
     """Each is tried in a process of its own, which takes a while."""
     for each in texts[::step]:
         heard = wire.ask(PATH, {"prompt": "a", "max_tokens": 1, "structured_outputs": {"regex": each}})

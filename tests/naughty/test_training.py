@@ -3,7 +3,6 @@
 import json
 import os
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,14 +41,14 @@ def documents(tokenizer: Tokenizer) -> list[str]:
     return texts
 
 
-def test_a_text_is_learned_line_by_line(strings: list[str], tmp_path: Path) -> None:
+def test_a_text_is_learned_line_by_line(strings, tmp_path):
     run = trained(tmp_path, "lm", "--data.text", str(lines(tmp_path / "a.txt", strings)), *QUICK, *BYTES)
     tokenizer = load(run).tokenizers.target
     train, dev = token_files()
     assert tokenizer.decode(train) + tokenizer.decode(dev) == "".join(f"{each}\n" for each in strings)
 
 
-def test_json_lines_are_learned_however_they_are_escaped(texts: list[str], tmp_path: Path) -> None:
+def test_json_lines_are_learned_however_they_are_escaped(texts, tmp_path):
     path = tmp_path / "a.jsonl"
     rows = [json.dumps({"text": each}, ensure_ascii=n % 2 == 0) for n, each in enumerate(texts)]
     path.write_text("".join(f"{each}\n" for each in rows), "utf-8")
@@ -67,9 +66,7 @@ def test_json_lines_are_learned_however_they_are_escaped(texts: list[str], tmp_p
     assert documents(load(run).tokenizers.target) == texts
 
 
-def test_a_folder_of_a_file_for_each_is_learned(
-    strings: list[str], texts: list[str], tmp_path: Path, refused: Callable[..., str]
-) -> None:
+def test_a_folder_of_a_file_for_each_is_learned(strings, texts, tmp_path, refused):
     folder = tmp_path / "texts"
     folder.mkdir()
     for n, each in enumerate(strings):
@@ -81,7 +78,7 @@ def test_a_folder_of_a_file_for_each_is_learned(
     assert documents(load(run).tokenizers.target) == texts
 
 
-def test_pairs_are_read_as_they_are_or_refused_with_their_line(strings: list[str], tmp_path: Path) -> None:
+def test_pairs_are_read_as_they_are_or_refused_with_their_line(strings, tmp_path):
     whole = [each for each in strings if each.strip() and "\t" not in each]
     expected = [Pair(one, other) for one, other in zip(whole, reversed(whole), strict=True)]
     rows = [f"{one}\t{other}" for one, other in expected]
@@ -98,9 +95,7 @@ def test_pairs_are_read_as_they_are_or_refused_with_their_line(strings: list[str
 
 
 @pytest.mark.parametrize("form", ["tsv", "jsonl"])
-def test_labelled_texts_are_read_as_they_are_or_refused_with_their_line(
-    form: str, strings: list[str], tmp_path: Path
-) -> None:
+def test_labelled_texts_are_read_as_they_are_or_refused_with_their_line(form, strings, tmp_path):
     """Each string is once the text, and once the label."""
     path, in_json = tmp_path / f"rows.{form}", form == "jsonl"
     usual = Pair("first", "usual")
@@ -120,9 +115,7 @@ def test_labelled_texts_are_read_as_they_are_or_refused_with_their_line(
                     read_labelled(path)
 
 
-def test_runs_of_all_forms_have_learned_from_every_string(
-    texts: list[str], answering_run: Path, labelling_run: Path
-) -> None:
+def test_runs_of_all_forms_have_learned_from_every_string(texts, answering_run, labelling_run):
     told = (answering_run / "log.txt").read_text("utf-8")
     assert f"data: {len(texts)} training pairs" in told
     told = (labelling_run / "log.txt").read_text("utf-8")

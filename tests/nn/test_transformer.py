@@ -201,7 +201,7 @@ def test_a_keep_of_another_shape_is_refused(shape):
 # --- Evaluation mode for as long as something is computed
 
 
-def test_each_module_gets_its_own_mode_back() -> None:
+def test_each_module_gets_its_own_mode_back():
     """A part that its owner froze stays as it was, and so does one in training within a model in evaluation mode."""
     model = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.Dropout(0.5))).train()
     model[0].eval()
@@ -217,7 +217,7 @@ def test_each_module_gets_its_own_mode_back() -> None:
     assert all(each.training for each in model.modules())
 
 
-def test_after_an_error_the_mode_is_back() -> None:
+def test_after_an_error_the_mode_is_back():
     """An error inside changes nothing about it."""
     model = nn.Sequential(nn.Dropout(0.5)).train()
     with pytest.raises(ZeroDivisionError), Evaluation(model):

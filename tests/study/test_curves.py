@@ -24,7 +24,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_what_a_run_wrote_down(folder) -> None:
+def test_what_a_run_wrote_down(folder):
     found = read_curves(folder)
     assert found.train["learning_rate"] == [(1, 0.1), (2, 0.2)]
     assert found.train["loss"][0] == (1, 2.0)
@@ -34,7 +34,7 @@ def test_what_a_run_wrote_down(folder) -> None:
     assert values(found, "loss") == [2.0, 1.5, 1.0]
 
 
-def test_what_is_drawn(folder) -> None:
+def test_what_is_drawn(folder):
     runs = [read_curves(folder)]
     assert chosen(runs, []) == ["loss", "exact_match"]
     assert chosen(runs, ["learning_rate"]) == ["learning_rate"]
@@ -42,12 +42,12 @@ def test_what_is_drawn(folder) -> None:
         chosen(runs, ["learning_rat"])
 
 
-def test_a_run_that_wrote_nothing_is_told(tmp_path) -> None:
+def test_a_run_that_wrote_nothing_is_told(tmp_path):
     with pytest.raises(CheckpointError, match="has no figures"):
         read_curves(tmp_path)
 
 
-def test_an_even_line_stays_and_a_step_is_followed() -> None:
+def test_an_even_line_stays_and_a_step_is_followed():
     """The first values are not pulled to 0; a gap is passed over."""
     assert smoothed([(step, 3.0) for step in range(1, 5)], share=0.5) == [
         (step, pytest.approx(3)) for step in range(1, 5)
@@ -57,7 +57,7 @@ def test_an_even_line_stays_and_a_step_is_followed() -> None:
     assert found == [0, 0, pytest.approx(0.5 / 0.75)]
 
 
-def test_the_figure_has_a_panel_for_each_figure_and_a_line_for_each_run(folder) -> None:
+def test_the_figure_has_a_panel_for_each_figure_and_a_line_for_each_run(folder):
     pytest.importorskip("matplotlib")
     run = read_curves(folder)
     figure = draw_curves([run, run._replace(name="other")], ["loss", "exact_match"], log=True)

@@ -68,7 +68,7 @@ DRAWINGS = {
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
 @pytest.mark.parametrize("drawing", DRAWINGS.values(), ids=DRAWINGS)
-def test_any_name_is_shown_as_it_is(drawing, name, tmp_path) -> None:
+def test_any_name_is_shown_as_it_is(drawing, name, tmp_path):
     figure = drawing(name)
     if drawing is not DRAWINGS["rates"]:
         shown = texts_of(save_figure(figure, tmp_path / "a.svg"))
@@ -81,7 +81,7 @@ def test_any_name_is_shown_as_it_is(drawing, name, tmp_path) -> None:
 
 @pytest.mark.parametrize("kind", ["png", "pdf"])
 @pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_files_of_pixels_and_pages_too(name, kind, tmp_path, caplog) -> None:
+def test_files_of_pixels_and_pages_too(name, kind, tmp_path, caplog):
     assert save_figure(draw_curves([curves(name), curves("b")], ["loss"]), tmp_path / f"a.{kind}").stat().st_size > 1000
     lacking = [each.getMessage() for each in caplog.records]
     assert len(lacking) <= 1
@@ -92,20 +92,20 @@ def texts_of(file: Path) -> list[str]:
     return ["".join(each.itertext()) for each in Tree.parse(file).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_powers_of_ten_are_still_drawn_as_such(tmp_path) -> None:
+def test_powers_of_ten_are_still_drawn_as_such(tmp_path):
     text = " ".join(texts_of(save_figure(draw_curves([curves("$a$")], ["loss"], log=True), tmp_path / "a.svg")))
     assert "$a$" in text
     assert "mathdefault" not in text
 
 
-def test_labels_are_one_short_line_and_lose_nothing_in_silence() -> None:
+def test_labels_are_one_short_line_and_lose_nothing_in_silence():
     assert as_label("plain $name$ שלום") == "plain $name$ שלום"
     assert as_label("a\nb\x00\udcff") == r"a\nb\x00\udcff"
     assert as_label("a" * 61) == "a" * 29 + "…" + "a" * 30
     assert len(as_label("a" * 60)) == 60
 
 
-def test_every_figure_is_finished() -> None:
+def test_every_figure_is_finished():
     """A picture that forgets it would break on `$`."""
     for path in Path(glassformer.__file__).parent.rglob("*.py"):
         made = len(re.findall(r'matplotlib\("figure"\)', path.read_text("utf-8")))

@@ -20,7 +20,7 @@ def words(first: int, last: int) -> str:
 
 
 @pytest.mark.parametrize("size", [7, 2**20], ids=["many pieces", "one"])
-def test_windows_of_words_by_hand(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_of_words_by_hand(size, tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "PIECE", size)
     train = part(tmp_path / "train", words(0, 100))
     assert overlap(train, part(tmp_path / "a", words(200, 300))) == Overlap("words", RUN_OF_WORDS, 88, 0)
@@ -34,7 +34,7 @@ def test_windows_of_words_by_hand(size: int, tmp_path: Path, monkeypatch: pytest
     assert both == Overlap("words", RUN_OF_WORDS, 88, 2 * 38)  # a window that stands twice counts twice
 
 
-def test_windows_of_characters_where_words_are_not_written_apart(tmp_path: Path) -> None:
+def test_windows_of_characters_where_words_are_not_written_apart(tmp_path):
     text = "".join(chr(0x4E00 + 7 * number) for number in range(200))
     train = part(tmp_path / "train", text)
     assert overlap(train, part(tmp_path / "a", text[100:160])) == Overlap("characters", CHARACTERS, 11, 11)
@@ -42,7 +42,7 @@ def test_windows_of_characters_where_words_are_not_written_apart(tmp_path: Path)
     assert overlap(train, part(tmp_path / "c", text[:49] + "x" + text[50:99])).found == 0
 
 
-def test_no_window_lies_across_documents(tmp_path: Path) -> None:
+def test_no_window_lies_across_documents(tmp_path):
     for name, text in (("1", words(0, 7)), ("2", words(7, 20))):
         (tmp_path / "train").mkdir(exist_ok=True)
         (tmp_path / "train" / name).write_text(text)
@@ -56,9 +56,7 @@ def lines(path: Path, texts: list[str]) -> Part:
 
 
 @pytest.mark.parametrize("size", [7, 2**20], ids=["many pieces", "one"])
-def test_a_document_shorter_than_a_window_is_compared_as_a_whole(
-    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_shorter_than_a_window_is_compared_as_a_whole(size, tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "PIECE", size)
     notes = [words(10 * number, 10 * number + 5) for number in range(20)]
     train = lines(tmp_path / "train.jsonl", notes)
@@ -74,13 +72,13 @@ def test_a_document_shorter_than_a_window_is_compared_as_a_whole(
     assert overlap(long, lines(tmp_path / "end.jsonl", [notes[0], words(508, 520)])).found == 0
 
 
-def test_a_text_of_one_character_has_one_window(tmp_path: Path) -> None:
+def test_a_text_of_one_character_has_one_window(tmp_path):
     train = lines(tmp_path / "train.jsonl", ["x", "yes"])
     assert overlap(train, lines(tmp_path / "dev.jsonl", ["x"])) == Overlap("words", RUN_OF_WORDS, 1, 1)
     assert overlap(train, lines(tmp_path / "two.jsonl", [" z ", "  x "])).share == 0.5
 
 
-def test_of_a_long_text_windows_are_taken_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_text_windows_are_taken_evenly(tmp_path, monkeypatch):
     monkeypatch.setattr(contamination, "MOST", 100)
     monkeypatch.setattr(reading, "PIECE", 50)
     train = part(tmp_path / "train", words(0, 500))

@@ -34,9 +34,7 @@ def lines(path: Path, texts: list[str]) -> str:
 
 
 @given(st.lists(st.text("ab \n", min_size=1, max_size=12).filter(str.strip), min_size=1, max_size=6), st.data())
-def test_a_part_is_its_characters_and_its_documents(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str], data: st.DataObject
-) -> None:
+def test_a_part_is_its_characters_and_its_documents(tmp_path_factory, texts, data):
     whole = measure(lines(tmp_path_factory.mktemp("corpus") / "a.jsonl", texts))
     total = sum(map(len, texts))
     assert whole.ends.tolist() == [sum(map(len, texts[: n + 1])) for n in range(len(texts))]
@@ -50,7 +48,7 @@ def test_a_part_is_its_characters_and_its_documents(
     assert sum(map(len, found)) == len(texts) + (0 < at < total and at not in whole.ends)
 
 
-def test_the_end_of_one_text_is_held_out(tmp_path: Path) -> None:
+def test_the_end_of_one_text_is_held_out(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("0123456789" * 10)
     parts = read_parts(config(text=str(path), dev_share=0.2))
@@ -61,7 +59,7 @@ def test_the_end_of_one_text_is_held_out(tmp_path: Path) -> None:
     assert has_documents(config(documents=True), parts["train"])
 
 
-def test_of_several_documents_the_nearest_edge_is_taken(tmp_path: Path) -> None:
+def test_of_several_documents_the_nearest_edge_is_taken(tmp_path):
     near = measure(lines(tmp_path / "near.jsonl", ["a" * 50, "b" * 35, "c" * 15]))
     assert held_out_from(near, 0.1) == 85
     far = measure(lines(tmp_path / "far.jsonl", ["a" * 20, "b" * 80]))
@@ -75,7 +73,7 @@ def test_of_several_documents_the_nearest_edge_is_taken(tmp_path: Path) -> None:
     assert not has_documents(config(documents=False), parts["train"])
 
 
-def test_named_texts_are_whole(tmp_path: Path) -> None:
+def test_named_texts_are_whole(tmp_path):
     for name in ("train", "dev", "test"):
         (tmp_path / name).write_text(f"the {name} text")
     named = config(**{key: str(tmp_path / split) for split, key in (("train", "text"), ("dev", "dev_text"))})
@@ -90,7 +88,7 @@ def test_named_texts_are_whole(tmp_path: Path) -> None:
     assert parts["train"].corpus.name == "pydoc_data.topics"
 
 
-def test_empty_documents_are_counted(tmp_path: Path) -> None:
+def test_empty_documents_are_counted(tmp_path):
     path = lines(tmp_path / "a.jsonl", ["a", " ", "b", ""])
     assert measure(path, skip_empty=True).part().n_skipped == 2
     assert measure(path, skip_empty=True).ends.tolist() == [1, 2]
@@ -99,9 +97,7 @@ def test_empty_documents_are_counted(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.sampled_from(["", "a", "bcd"]), min_size=1).filter(any), st.data())
-def test_each_empty_document_is_counted_in_one_part(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str], data: st.DataObject
-) -> None:
+def test_each_empty_document_is_counted_in_one_part(tmp_path_factory, texts, data):
     whole = measure(lines(tmp_path_factory.mktemp("corpus") / "a.jsonl", texts), skip_empty=True)
     total = len("".join(texts))
     at = data.draw(st.integers(1, total))
@@ -111,13 +107,13 @@ def test_each_empty_document_is_counted_in_one_part(
     assert [part.n_skipped for part in parts] == [len(before) - held_out, held_out][: len(parts)]
 
 
-def test_empty_documents_at_the_head_are_none_of_dev(tmp_path: Path) -> None:
+def test_empty_documents_at_the_head_are_none_of_dev(tmp_path):
     path = lines(tmp_path / "a.jsonl", [""] * 50 + ["ab"] * 20 + [" "])
     parts = read_parts(config(text=path, skip_empty=True))
     assert {name: part.n_skipped for name, part in parts.items()} == {"train": 50, "dev": 1}
 
 
-def test_the_hash_hangs_on_the_text_and_its_documents_and_not_on_how_they_are_kept(tmp_path: Path) -> None:
+def test_the_hash_hangs_on_the_text_and_its_documents_and_not_on_how_they_are_kept(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfone\r\n")
     same = [measure(str(tmp_path / "a.txt")).sha256, measure(lines(tmp_path / "b.jsonl", ["one\n"])).sha256]
     assert len({*same}) == 1
@@ -127,7 +123,7 @@ def test_the_hash_hangs_on_the_text_and_its_documents_and_not_on_how_they_are_ke
     assert same[0] not in hashes
 
 
-def test_a_field_of_no_file_is_refused(tmp_path: Path) -> None:
+def test_a_field_of_no_file_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("some text, and more of it")
     lines(tmp_path / "b.jsonl", ["other text"])
     with pytest.raises(ConfigError, match=r"data.field='body' names a field of JSON objects, but no text .*jsonl"):
@@ -136,13 +132,13 @@ def test_a_field_of_no_file_is_refused(tmp_path: Path) -> None:
     assert documents(parts["dev"]) == ["other text"]
 
 
-def test_too_short_to_hold_anything_out(tmp_path: Path) -> None:
+def test_too_short_to_hold_anything_out(tmp_path):
     (tmp_path / "a.txt").write_text("a")
     with pytest.raises(DataError, match=r"data.dev_share=0.1 of 1 characters.*data.dev_text"):
         read_parts(config(text=str(tmp_path / "a.txt")))
 
 
-def test_a_text_that_changed_since_it_was_measured_is_refused(tmp_path: Path) -> None:
+def test_a_text_that_changed_since_it_was_measured_is_refused(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("some text")
     part = measure(str(path)).part()
@@ -151,7 +147,7 @@ def test_a_text_that_changed_since_it_was_measured_is_refused(tmp_path: Path) ->
         list(part.pieces())
 
 
-def test_a_folder_that_got_another_file_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_got_another_file_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("some text")
     part = measure(str(tmp_path)).part()
     (tmp_path / "b.txt").write_text("more")

@@ -68,7 +68,7 @@ def read(kind: str, path: Path, *words: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", SIZES)
-def test_tokens_of_one_line_are_made_in_bounded_memory(kind: str, folder: Path) -> None:
+def test_tokens_of_one_line_are_made_in_bounded_memory(kind, folder):
     path, words = folder / "line.txt", folder / "words.txt"
     with path.open("wb") as file:
         times = one_line(file, SPACED, SIZES[kind])
@@ -85,7 +85,7 @@ def test_tokens_of_one_line_are_made_in_bounded_memory(kind: str, folder: Path) 
     assert SPACED.endswith(found["ends"].lstrip("\ufffd"))
 
 
-def test_a_line_without_white_space_is_refused_where_a_tokenizer_needs_it(folder: Path) -> None:
+def test_a_line_without_white_space_is_refused_where_a_tokenizer_needs_it(folder):
     path = folder / "line.txt"
     with path.open("wb") as file:
         one_line(file, SOLID)
@@ -106,9 +106,7 @@ def test_a_line_without_white_space_is_refused_where_a_tokenizer_needs_it(folder
         ("labelled", "labels.jsonl", '{"text": "a", "label": "b"}', '{"text": "', '", "label": "b"}'),
     ],
 )  # fmt: skip
-def test_a_line_that_is_read_whole_is_refused_by_its_number(
-    kind: str, name: str, first: str, begin: str, end: str, folder: Path
-) -> None:
+def test_a_line_that_is_read_whole_is_refused_by_its_number(kind, name, first, begin, end, folder):
     path = folder / name
     with gzip.open(path, "wb", 1) if name.endswith(".gz") else path.open("wb") as file:
         file.write(f"{first}\n{begin}".encode())

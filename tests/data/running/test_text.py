@@ -3,7 +3,7 @@
 import gzip
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def whole(found: Sequence[DocumentPiece]) -> list[str]:
 
 
 @given(TEXTS, st.integers(1, 9), st.booleans())
-def test_pieces_are_the_text_and_are_cut_where_no_token_is(text: str, size: int, anywhere: bool) -> None:
+def test_pieces_are_the_text_and_are_cut_where_no_token_is(text, size, anywhere):
     with pytest.MonkeyPatch.context() as patch:
         small(patch, size)
         chunks = [text[first : first + 7] for first in range(0, len(text), 7)]
@@ -64,9 +64,7 @@ def test_pieces_are_the_text_and_are_cut_where_no_token_is(text: str, size: int,
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
 @given(text=TEXTS.filter(str.strip), size=st.integers(1, 9))
-def test_a_file_gives_its_text_wherever_the_reading_is_cut(
-    packed: bool, text: str, size: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_file_gives_its_text_wherever_the_reading_is_cut(packed, text, size, tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "a.txt"
     written(path, gzip.compress(text.encode()) if packed else text)
     with pytest.MonkeyPatch.context() as patch:
@@ -74,12 +72,12 @@ def test_a_file_gives_its_text_wherever_the_reading_is_cut(
         assert whole(list(pieces(path))) == [text.replace("\r\n", "\n")]
 
 
-def test_mark_and_line_ends(tmp_path: Path) -> None:
+def test_mark_and_line_ends(tmp_path):
     path = written(tmp_path / "a.txt", b"\xef\xbb\xbfone\r\ntwo\rthree\n\xef\xbb\xbf")
     assert whole(list(pieces(path))) == ["one\ntwo\rthree\n\ufeff"]
 
 
-def test_a_folder_is_read_in_order_and_each_form_by_its_name(tmp_path: Path) -> None:
+def test_a_folder_is_read_in_order_and_each_form_by_its_name(tmp_path):
     written(tmp_path / "b.txt", "second")
     written(tmp_path / "a" / "z.txt.gz", gzip.compress(b"first"))
     written(tmp_path / "c.jsonl", '{"text": "third\\r\\n"}\n{"text": "fourth", "n": 1}\n')
@@ -93,24 +91,24 @@ def test_a_folder_is_read_in_order_and_each_form_by_its_name(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["a.JSONL", "a.ndjson", "a.NDJSON.GZ", "a.ndjson.gz", "a.Jsonl.Gz"])
-def test_json_lines_are_known_by_each_of_their_names(name: str, tmp_path: Path) -> None:
+def test_json_lines_are_known_by_each_of_their_names(name, tmp_path):
     lines = b'{"text": "one"}\n{"text": "two"}\n'
     path = written(tmp_path / name, gzip.compress(lines) if name.lower().endswith(".gz") else lines)
     assert whole(list(pieces(path))) == ["one", "two"]
 
 
-def test_a_field_is_named(tmp_path: Path) -> None:
+def test_a_field_is_named(tmp_path):
     path = written(tmp_path / "a.jsonl", '{"body": "x"}\n{"body": "y"}\n')
     assert whole(list(pieces(path, "body"))) == ["x", "y"]
 
 
-def test_without_a_path_it_is_the_documentation_of_python() -> None:
+def test_without_a_path_it_is_the_documentation_of_python():
     from pydoc_data.topics import topics
 
     assert whole(list(pieces(None))) == [topics[name] for name in sorted(topics)]
 
 
-def test_an_empty_document_is_refused_or_left_out_and_seen(tmp_path: Path) -> None:
+def test_an_empty_document_is_refused_or_left_out_and_seen(tmp_path):
     path = written(tmp_path / "a.jsonl", '{"text": "x"}\n{"text": " \\n"}\n{"text": "y"}\n')
     with pytest.raises(DataError, match=r"a.jsonl:2: the text is empty.*data.skip_empty = true"):
         list(pieces(path))
@@ -120,9 +118,7 @@ def test_an_empty_document_is_refused_or_left_out_and_seen(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("cuts", [WORDS, ANYWHERE], ids=["words", "anywhere"])
-def test_white_space_of_several_pieces_is_an_empty_document_too(
-    cuts: Cuts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_white_space_of_several_pieces_is_an_empty_document_too(cuts, tmp_path, monkeypatch):
     small(monkeypatch, 8, longest=100)
     path = tmp_path / "a"
     for name, text in (("1", "x"), ("2", 50 * " "), ("3", 50 * "\n" + "y")):
@@ -135,7 +131,7 @@ def test_white_space_of_several_pieces_is_an_empty_document_too(
     assert "".join(measured.part().texts(cuts)) == "x" + 50 * "\n" + "y"
 
 
-def test_no_end_of_white_space_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_end_of_white_space_is_waited_for(tmp_path, monkeypatch):
     small(monkeypatch, 8, longest=100)
     path = written(tmp_path / "a.txt", 150 * " " + "x")
     with pytest.raises(DataError, match=r"a.txt: the text begins with more than 100 characters of white space"):
@@ -146,7 +142,7 @@ def test_no_end_of_white_space_is_waited_for(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf"], ids=["nothing", "a mark alone"])
 @pytest.mark.parametrize("name", ["b.txt", "b.jsonl", "b.ndjson.gz"])
-def test_an_empty_file_of_a_folder_is_refused_or_left_out_and_seen(name: str, data: bytes, tmp_path: Path) -> None:
+def test_an_empty_file_of_a_folder_is_refused_or_left_out_and_seen(name, data, tmp_path):
     written(tmp_path / "a.txt", "text")
     written(tmp_path / name, gzip.compress(data) if name.endswith(".gz") else data)
     with pytest.raises(DataError, match=f"{name}: the text is empty"):
@@ -169,7 +165,7 @@ BAD = {
 
 @pytest.mark.parametrize("size", [4, 7, 2**20])
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_text_is_named(name: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_text_is_named(name, size, tmp_path, monkeypatch):
     small(monkeypatch, size)
     data, said = BAD[name]
     path = written(tmp_path / "a.txt", data)
@@ -189,7 +185,7 @@ JSON_FILES = {
 
 
 @pytest.mark.parametrize("name", JSON_FILES)
-def test_json_is_read_by_its_content(name: str, tmp_path: Path) -> None:
+def test_json_is_read_by_its_content(name, tmp_path):
     path = tmp_path / JSON_FILES[name][0]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(JSON_FILES[name][1])
@@ -204,7 +200,7 @@ def test_json_is_read_by_its_content(name: str, tmp_path: Path) -> None:
         assert "".join(piece.text for piece in pieces(whole, json=False)) == path.read_text("utf-8")
 
 
-def test_an_array_is_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_array_is_read_piece_by_piece(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "CHUNK", 3)
     texts = [f'"}}],{number} \u00e9' for number in range(20)]
     path = written(tmp_path / "a.json", json.dumps([{"text": text} for text in texts], indent=1))
@@ -224,16 +220,14 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize("name", BAD_LINES)
-def test_a_bad_line_is_named(name: str, tmp_path: Path) -> None:
+def test_a_bad_line_is_named(name, tmp_path):
     line, said = BAD_LINES[name]
     path = written(tmp_path / "a.jsonl", f'{{"text": "x"}}\n{line}\n')
     with pytest.raises(DataError, match=said):
         list(pieces(path))
 
 
-def test_text_without_white_space_is_refused_where_a_tokenizer_needs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_without_white_space_is_refused_where_a_tokenizer_needs_it(tmp_path, monkeypatch):
     small(monkeypatch, 10, longest=50)
     path = written(tmp_path / "a.txt", "one " + "x" * 500)
     with pytest.raises(DataError, match=r"needs words with white space.*tokenizer.kind to 'character'"):
@@ -243,16 +237,14 @@ def test_text_without_white_space_is_refused_where_a_tokenizer_needs_it(
     assert max(len(piece.text) for piece in found) <= 20
 
 
-def test_a_long_line_comes_in_small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_line_comes_in_small_pieces(tmp_path, monkeypatch):
     small(monkeypatch, 64)
     path = written(tmp_path / "a.txt", "word and " * 1000)
     assert max(len(piece.text) for piece in pieces(path)) <= 128
 
 
 @pytest.mark.parametrize("size", [100, 10], ids=["longer", "as long"])
-def test_a_file_that_changes_while_it_is_read_is_noticed(
-    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_while_it_is_read_is_noticed(size, tmp_path, monkeypatch):
     small(monkeypatch, 4)
     path = written(tmp_path / "a.txt", "one two th")
     found = pieces(path)
@@ -263,7 +255,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(
         list(found)
 
 
-def test_no_file_a_pipe_an_empty_folder_and_a_link_that_leads_back(tmp_path: Path) -> None:
+def test_no_file_a_pipe_an_empty_folder_and_a_link_that_leads_back(tmp_path):
     with pytest.raises(DataError, match="there is no such file"):
         list(pieces(tmp_path / "gone.txt"))
     os.mkfifo(tmp_path / "pipe")
@@ -279,9 +271,7 @@ def test_no_file_a_pipe_an_empty_folder_and_a_link_that_leads_back(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_naughty_strings_go_through(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: Callable[[str], Path]
-) -> None:
+def test_naughty_strings_go_through(kind, tmp_path, monkeypatch, shared):
     small(monkeypatch, 500, longest=10_000)
     naughty = shared("blns/blns.txt")
     text = naughty.read_bytes().decode()
@@ -302,7 +292,7 @@ def test_naughty_strings_go_through(
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "unigram" else ()) for kind in TOKENIZERS]
 )
-def test_many_languages_go_through(kind: str, monkeypatch: pytest.MonkeyPatch, shared: Callable[[str], Path]) -> None:
+def test_many_languages_go_through(kind, monkeypatch, shared):
     small(monkeypatch, 3000, longest=100_000)
     languages = shared("udhr")
     found = list(pieces(languages))

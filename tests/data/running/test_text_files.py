@@ -18,14 +18,14 @@ def names(root: Path) -> list[str]:
     return [str(each.relative_to(root)) for each in text_files(root)]
 
 
-def test_a_folder_that_is_linked_to_is_read_once(tmp_path: Path) -> None:
+def test_a_folder_that_is_linked_to_is_read_once(tmp_path):
     shelves(tmp_path, "b", "b/c")
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "d").symlink_to(tmp_path / "b" / "c")
     assert names(tmp_path) == ["a/c/of c.txt", "a/of b.txt"]
 
 
-def test_a_file_that_is_linked_to_is_read_once(tmp_path: Path) -> None:
+def test_a_file_that_is_linked_to_is_read_once(tmp_path):
     """Wherever the link stands, and however often it leads there; files of one content are two."""
     shelves(tmp_path, "in/b", "in/c", "out")
     (tmp_path / "in" / "c" / "of d.txt").write_text("in/c")
@@ -38,7 +38,7 @@ def test_a_file_that_is_linked_to_is_read_once(tmp_path: Path) -> None:
     assert names(tmp_path / "way") == names(tmp_path / "in")
 
 
-def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+def test_a_link_that_leads_nowhere_is_named(tmp_path):
     shelves(tmp_path, "a")
     for name, to in (("gone", "nothing"), ("round", "round")):
         (link := tmp_path / "a" / name).symlink_to(to)
@@ -47,14 +47,14 @@ def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
         link.unlink()
 
 
-def test_a_link_out_of_the_folder_is_followed(tmp_path: Path) -> None:
+def test_a_link_out_of_the_folder_is_followed(tmp_path):
     shelves(tmp_path / "in", "a")
     shelves(tmp_path / "out", "b")
     (tmp_path / "in" / "z").symlink_to(tmp_path / "out" / "b")
     assert names(tmp_path / "in") == ["a/of a.txt", "z/of b.txt"]
 
 
-def test_folders_that_link_to_each_other_are_without_end(tmp_path: Path) -> None:
+def test_folders_that_link_to_each_other_are_without_end(tmp_path):
     shelves(tmp_path, "a", "b")
     (tmp_path / "a" / "to b").symlink_to(tmp_path / "b")
     (tmp_path / "b" / "to a").symlink_to(tmp_path / "a")
@@ -63,7 +63,7 @@ def test_folders_that_link_to_each_other_are_without_end(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("to", [".", "..", "../.."])
-def test_a_link_to_a_folder_that_it_lies_in_is_without_end(to: str, tmp_path: Path) -> None:
+def test_a_link_to_a_folder_that_it_lies_in_is_without_end(to, tmp_path):
     shelves(tmp_path, "root/a")
     (tmp_path / "root" / "a" / "back").symlink_to(to)
     with pytest.raises(DataError, match=r"a/back leads back"):

@@ -53,7 +53,7 @@ def trained(kind: str, texts: list[str] = TEXTS) -> Tokenizer:
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @given(text=st.text(st.sampled_from("abé漢😀 \n\t\u2003\xa0"), max_size=300))
-def test_arrays_of_ids_are_those_of_the_tokenizer(kind: str, text: str) -> None:
+def test_arrays_of_ids_are_those_of_the_tokenizer(kind, text):
     tokenizer = SOME.setdefault(kind, trained(kind))
     assert encoder(tokenizer)(text, False).tolist() == tokenizer.encode(text)
     with pytest.MonkeyPatch.context() as patch:
@@ -65,7 +65,7 @@ SOME: dict[str, Tokenizer] = {}
 
 
 @pytest.mark.parametrize("kind", ["character", "byte"])
-def test_half_a_character_is_refused(kind: str) -> None:
+def test_half_a_character_is_refused(kind):
     with pytest.raises(DataError, match="lone surrogate"):
         encoder(trained(kind))("a\ud83d", False)
 
@@ -73,9 +73,7 @@ def test_half_a_character_is_refused(kind: str) -> None:
 @pytest.mark.parametrize("size", [1, 5, 2**20], ids=["letters", "pieces", "whole"])
 @pytest.mark.parametrize("documents", [False, True], ids=["running", "documents"])
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_a_token_file_holds_the_tokens_of_each_document(
-    kind: str, documents: bool, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_file_holds_the_tokens_of_each_document(kind, documents, size, tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "PIECE", size)
     tokenizer = trained(kind, TEXTS[:2])
     rows = [tokenizer.encode(text) for text in TEXTS]
@@ -94,9 +92,7 @@ def test_a_token_file_holds_the_tokens_of_each_document(
 
 
 @given(CHARACTERS, st.integers(1, 9))
-def test_words_are_counted_once_wherever_text_is_cut(
-    tmp_path_factory: pytest.TempPathFactory, text: str, size: int
-) -> None:
+def test_words_are_counted_once_wherever_text_is_cut(tmp_path_factory, text, size):
     texts = [each for each in text.split("\n") if each.strip()] or ["a"]
     folder = tmp_path_factory.mktemp("words")
     with pytest.MonkeyPatch.context() as patch:
@@ -105,7 +101,7 @@ def test_words_are_counted_once_wherever_text_is_cut(
     assert open_tokens(folder).counts.n_words == sum(len(each.split()) for each in texts)
 
 
-def test_windows_are_taken(tmp_path: Path) -> None:
+def test_windows_are_taken(tmp_path):
     found = tokens_of(part(tmp_path, ["ab", "c", "def"]), ByteTokenizer(), documents=True)
     #  place     0    1  2   3    4    5   6    7    8  9  10  11
     #           bos   a  b  eos  bos   c  eos  bos   d  e   f  eos
@@ -118,7 +114,7 @@ def test_windows_are_taken(tmp_path: Path) -> None:
             found.take(starts, 4)
 
 
-def test_windows_of_a_large_file_do_not_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_of_a_large_file_do_not_stay_in_memory(tmp_path, monkeypatch):
     """What is taken twice is the same, and the pages are the system's again in between."""
     monkeypatch.setattr("glassformer.data.running.token_file.LARGE", 0)
     found = tokens_of(part(tmp_path, ["some text " * 10_000]), ByteTokenizer(), documents=False)
@@ -140,7 +136,7 @@ def resident(path: Path) -> int:
 
 
 @given(st.lists(st.sampled_from([BOS, UNK, 7]), min_size=1, max_size=30), st.integers(1, 9), st.integers(1, 40))
-def test_the_most_special_tokens_are_those_of_the_fullest_window(ids: list[int], block: int, length: int) -> None:
+def test_the_most_special_tokens_are_those_of_the_fullest_window(ids, block, length):
     """However many of them are looked through at once, and where the text is shorter than the window, too."""
     counts = TokenCounts("", "", 8, True, len(ids), 0, 1, 1, 1, 1)
     file = TokenFile(Path(), np.array(ids, np.uint16), np.array([0]), counts)
@@ -150,13 +146,13 @@ def test_the_most_special_tokens_are_those_of_the_fullest_window(ids: list[int],
         assert file.most_special(length) == max(special)
 
 
-def test_a_part_without_a_token_has_none(tmp_path: Path) -> None:
+def test_a_part_without_a_token_has_none(tmp_path):
     blank = part(tmp_path, ["word   "]).corpus.part(4)
     found = tokens_of(blank, trained("word"), documents=False)
     assert (len(found), found.tokens.tolist(), found.documents.tolist()) == (0, [], [0])
 
 
-def test_ids_take_two_bytes_as_long_as_they_fit(tmp_path: Path) -> None:
+def test_ids_take_two_bytes_as_long_as_they_fit(tmp_path):
     assert (token_type(SMALL).itemsize, token_type(SMALL + 1).itemsize) == (2, 4)
     most = CharacterTokenizer([chr(place) for place in range(0x20000, 0x20000 + SMALL)])
     text = chr(0x20000 + SMALL - 1) + chr(0x20000)
@@ -165,9 +161,7 @@ def test_ids_take_two_bytes_as_long_as_they_fit(tmp_path: Path) -> None:
     assert found.tokens.dtype == np.uint32
 
 
-def test_a_file_is_found_again_by_text_part_tokenizer_and_marks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_found_again_by_text_part_tokenizer_and_marks(tmp_path, monkeypatch):
     here = part(tmp_path, TEXTS)
     first = tokens_of(here, ByteTokenizer(), documents=True)
     monkeypatch.setattr(token_cache, "write_tokens", refuse)
@@ -188,7 +182,7 @@ def refuse(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize("name", ["tokens.bin", "documents.bin", "MANIFEST.json"])
 @pytest.mark.parametrize("harm", ["flip", "cut", "remove"])
-def test_a_damaged_file_is_made_anew_and_that_is_said(name: str, harm: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_made_anew_and_that_is_said(name, harm, tmp_path):
     here = part(tmp_path, TEXTS)
     first = tokens_of(here, ByteTokenizer(), documents=True)
     tokens, path = first.tokens.tolist(), first.path / name
@@ -210,7 +204,7 @@ def test_a_damaged_file_is_made_anew_and_that_is_said(name: str, harm: str, tmp_
     assert [each.name for each in first.path.parent.iterdir()] == [first.path.name]
 
 
-def test_a_number_changed_in_the_manifest_is_noticed(tmp_path: Path) -> None:
+def test_a_number_changed_in_the_manifest_is_noticed(tmp_path):
     found = tokens_of(part(tmp_path, TEXTS), ByteTokenizer(), documents=True)
     path = found.path / "MANIFEST.json"
     path.write_text(path.read_text().replace('"n_words": 9', '"n_words": 8'))
@@ -219,7 +213,7 @@ def test_a_number_changed_in_the_manifest_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["new", "damaged"])
-def test_who_ends_second_takes_what_is_there(damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_ends_second_takes_what_is_there(damaged, tmp_path, monkeypatch):
     here = part(tmp_path, TEXTS)
     if damaged:
         found = tokens_of(here, ByteTokenizer(), documents=True)
@@ -240,7 +234,7 @@ def test_who_ends_second_takes_what_is_there(damaged: bool, tmp_path: Path, monk
     assert [each.name for each in outer.path.parent.iterdir()] == [outer.path.name]
 
 
-def test_two_processes_that_make_the_same_file_at_once_both_end_well(tmp_path: Path) -> None:
+def test_two_processes_that_make_the_same_file_at_once_both_end_well(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("some words and a line\n" * 50_000)
     program = (
@@ -259,7 +253,7 @@ def test_two_processes_that_make_the_same_file_at_once_both_end_well(tmp_path: P
     assert len(list((cache_folder() / "tokens").iterdir())) == 1
 
 
-def test_nothing_half_made_is_left_and_what_others_left_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_half_made_is_left_and_what_others_left_goes(tmp_path, monkeypatch):
     here = part(tmp_path, [*TEXTS, "last"])
     Path(str(here.corpus.path)).write_text("changed")
     with pytest.raises(DataError, match="changed while it was read"):
@@ -274,20 +268,20 @@ def test_nothing_half_made_is_left_and_what_others_left_goes(tmp_path: Path, mon
     assert (old.exists(), new.exists()) == (False, True)
 
 
-def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "file"))
     with pytest.raises(ConfigError, match=r"cannot be written.*Check who may.*set GLASSFORMER_CACHE"):
         tokens_of(part(tmp_path, TEXTS), ByteTokenizer(), documents=True)
 
 
-def test_a_full_disk_is_told_from_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+def test_a_full_disk_is_told_from_a_folder_that_may_not_be_written(tmp_path):
     full, closed = OSError(errno.ENOSPC, "No space left"), PermissionError(errno.EACCES, "Permission denied")
     assert isinstance(unwritable(tmp_path, full), ResourceError)
     assert isinstance(unwritable(tmp_path, closed), ConfigError)
 
 
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_cache_is(monkeypatch):
     monkeypatch.setenv("GLASSFORMER_CACHE", "/own")
     monkeypatch.setenv("XDG_CACHE_HOME", "/shared")
     assert cache_folder() == Path("/own")
@@ -297,7 +291,7 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_folder() == Path.home() / ".cache" / "glassformer"
 
 
-def test_the_data_side_of_text_loads_no_torch() -> None:
+def test_the_data_side_of_text_loads_no_torch():
     program = (
         "import sys; import glassformer.data.running.token_file, glassformer.data.running.token_file;"
         "import glassformer.data.running.text;"

@@ -15,7 +15,7 @@ SIZES = st.tuples(st.integers(2, 60), st.integers(1, 70)).flatmap(
 
 
 @given(SIZES)
-def test_every_token_but_the_first_is_scored_exactly_once(sizes: tuple[int, int, int]) -> None:
+def test_every_token_but_the_first_is_scored_exactly_once(sizes):
     n, window, stride = sizes
     found = list(evaluation_windows(n - 1, window, stride))
     assert [token for each in found for token in range(each.scored, each.stop + 1)] == [*range(1, n)]
@@ -27,7 +27,7 @@ def test_every_token_but_the_first_is_scored_exactly_once(sizes: tuple[int, int,
         assert each.scored - each.start > window - stride  # and in a later window more than so many
 
 
-def test_the_rule_of_the_stride_on_ten_tokens() -> None:
+def test_the_rule_of_the_stride_on_ten_tokens():
     assert [tuple(each) for each in evaluation_windows(9, 4)] == [(0, 4, 1), (4, 8, 5), (8, 9, 9)]
     assert [tuple(each) for each in evaluation_windows(9, 4, 2)] == [(0, 4, 1), (2, 6, 5), (4, 8, 7), (6, 9, 9)]
     assert [tuple(each) for each in evaluation_windows(2, 4, 2)] == [(0, 2, 1)]
@@ -35,7 +35,7 @@ def test_the_rule_of_the_stride_on_ten_tokens() -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 @given(step=st.integers(0, 10**6), rows=st.integers(1, 12))
-def test_a_window_hangs_on_seed_step_and_row_alone(order: str, step: int, rows: int) -> None:
+def test_a_window_hangs_on_seed_step_and_row_alone(order, step, rows):
     windows = Windows(1000, 16, order, seed=3)
     starts = windows.starts(step, rows)
     assert np.array_equal(starts, Windows(1000, 16, order, seed=3).starts(step, rows))
@@ -45,12 +45,12 @@ def test_a_window_hangs_on_seed_step_and_row_alone(order: str, step: int, rows: 
 
 
 @given(step=st.integers(0, 10**6), rows=st.integers(1, 12))
-def test_a_random_row_does_not_hang_on_how_many_there_are(step: int, rows: int) -> None:
+def test_a_random_row_does_not_hang_on_how_many_there_are(step, rows):
     windows = Windows(1000, 16, "random", seed=3)
     assert np.array_equal(windows.starts(step, rows), windows.starts(step, 20)[:rows])
 
 
-def test_random_windows_differ_by_seed_and_step_and_reach_both_ends() -> None:
+def test_random_windows_differ_by_seed_and_step_and_reach_both_ends():
     by_step = Windows(1000, 16, "random", 3)
     assert not np.array_equal(by_step.starts(0, 8), by_step.starts(1, 8))
     assert not np.array_equal(by_step.starts(0, 8), Windows(1000, 16, "random", 4).starts(0, 8))
@@ -59,7 +59,7 @@ def test_random_windows_differ_by_seed_and_step_and_reach_both_ends() -> None:
 
 
 @given(st.integers(2, 80), st.integers(1, 30), st.integers(1, 7))
-def test_sequential_windows_follow_each_other_and_leave_nothing_out(n: int, window: int, rows: int) -> None:
+def test_sequential_windows_follow_each_other_and_leave_nothing_out(n, window, rows):
     window = min(window, n - 1)
     windows = Windows(n, window, "sequential")
     starts = np.concatenate([windows.starts(step, rows) for step in range(4 * n)])
@@ -71,12 +71,12 @@ def test_sequential_windows_follow_each_other_and_leave_nothing_out(n: int, wind
         assert {int(start) + offset for start in starts for offset in range(window + 1)} == {*range(n)}
 
 
-def test_the_golden_windows_of_the_first_step() -> None:
+def test_the_golden_windows_of_the_first_step():
     """Another numpy, or another way to draw, would silently train on other windows after a resume."""
     assert Windows(1_003_854, 64, "random", 0).starts(0, 4).tolist() == [614387, 408085, 191136, 223639]
 
 
-def test_a_text_shorter_than_its_window_is_refused_for_training() -> None:
+def test_a_text_shorter_than_its_window_is_refused_for_training():
     assert Windows(17, 16).starts(0, 3).tolist() == [0, 0, 0]
     with pytest.raises(DataError, match=r"data.window=16 .* has 16 tokens.*data.window to at most 15"):
         Windows(16, 16)

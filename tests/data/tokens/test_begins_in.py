@@ -146,12 +146,12 @@ def places(text: str) -> list[int]:
 
 
 @given(TEXTS)
-def test_the_last_place_is_the_last_of_all_places(text: str) -> None:
+def test_the_last_place_is_the_last_of_all_places(text):
     assert last_place(text) == max(places(text), default=0)
 
 
 @given(TEXTS, st.integers(1, 9))
-def test_a_share_ends_at_its_last_place_and_without_one_at_the_first_behind(text: str, size: int) -> None:
+def test_a_share_ends_at_its_last_place_and_without_one_at_the_first_behind(text, size):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vocabulary, "SHARE", size)
         found = list(shares(text))
@@ -165,7 +165,7 @@ def test_a_share_ends_at_its_last_place_and_without_one_at_the_first_behind(text
             assert last == len(text)
 
 
-def test_a_run_without_a_place_is_one_share_and_what_follows_it_is_not() -> None:
+def test_a_run_without_a_place_is_one_share_and_what_follows_it_is_not():
     """As an image that stands in a text in base64."""
     image = "x" * (2 * SHARE + 5)
     *sizes, last = sorted(len(share) for share in shares("a word " * 9_000 + image + " a word" * 9_000))
@@ -177,7 +177,7 @@ def test_a_run_without_a_place_is_one_share_and_what_follows_it_is_not() -> None
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @given(text=TEXTS)
-def test_every_tokenizer_has_the_ids_of_the_whole_piece_by_piece(kind: str, text: str) -> None:
+def test_every_tokenizer_has_the_ids_of_the_whole_piece_by_piece(kind, text):
     tokenizer = tokenizer_of(kind)
     parts = [text[first:last] for first, last in pairwise([0, *places(text), len(text)])]
     assert [id for part in parts for id in tokenizer.encode(part)] == tokenizer.encode(text)
@@ -185,7 +185,7 @@ def test_every_tokenizer_has_the_ids_of_the_whole_piece_by_piece(kind: str, text
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @given(text=TEXTS)
-def test_a_kind_without_tokens_of_two_characters_may_be_cut_anywhere(kind: str, text: str) -> None:
+def test_a_kind_without_tokens_of_two_characters_may_be_cut_anywhere(kind, text):
     tokenizer = tokenizer_of(kind)
     longest = max(len(spelled.decode(errors="replace")) for spelled in tokenizer.spelling())
     assert tokenizer.cuts.anywhere == (longest == 1)
@@ -194,7 +194,7 @@ def test_a_kind_without_tokens_of_two_characters_may_be_cut_anywhere(kind: str, 
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_shares_train_the_tokenizer_of_the_whole(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shares_train_the_tokenizer_of_the_whole(kind, monkeypatch):
     config = TokenizerConfig(kind=kind, vocab_size=600)
     text = "".join(f"low{'er' * (n % 3)}{SPACES[n % len(SPACES)] * (1 + n % 2)}ab's\t#{n % 7}\n" for n in range(300))
     whole = TOKENIZERS[kind].train([text], config).to_json()

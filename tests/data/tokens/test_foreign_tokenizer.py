@@ -63,7 +63,7 @@ NOT_A_TOKENIZER = {
 
 
 @pytest.mark.parametrize("name", NOT_A_TOKENIZER)
-def test_what_is_no_tokenizer_is_refused(name: str) -> None:
+def test_what_is_no_tokenizer_is_refused(name):
     text, said = NOT_A_TOKENIZER[name]
     with pytest.raises(DataError) as error:
         tokenizer_from_json(text)
@@ -176,7 +176,7 @@ CASES += [(kind, name, case) for (kind, name), case in FOREIGN_BY_KIND.items()]
 @pytest.mark.parametrize(
     ("of", "case"), [(of, case) for of, _, case in CASES], ids=[f"{of}: {n}" for of, n, _ in CASES]
 )
-def test_a_file_that_would_lose_text_is_refused(of: str, case: tuple[Callable[[dict[str, Any]], object], str]) -> None:
+def test_a_file_that_would_lose_text_is_refused(of, case):
     edit, said = case
     with pytest.raises(DataError) as error:
         tokenizer_from_json(edited(of, edit))
@@ -184,7 +184,7 @@ def test_a_file_that_would_lose_text_is_refused(of: str, case: tuple[Callable[[d
     assert len(str(error.value)) < 500
 
 
-def test_deep_nesting_is_refused(kind: str) -> None:
+def test_deep_nesting_is_refused(kind):
     text = (
         trained(kind).to_json().replace('"normalizer": null', '"normalizer": ' + '{"a": ' * 50_000 + "1" + "}" * 50_000)
     )
@@ -193,7 +193,7 @@ def test_deep_nesting_is_refused(kind: str) -> None:
             read(text)
 
 
-def test_a_vocabulary_beyond_all_use_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vocabulary_beyond_all_use_is_refused(kind, monkeypatch):
     assert MOST_ENTRIES == 2**20
     monkeypatch.setattr(byte_level, "MOST_ENTRIES", 550)
     text = edited(kind, lambda record: [add_token(record, f"zz{'q' * place}") for place in range(600)])
@@ -201,7 +201,7 @@ def test_a_vocabulary_beyond_all_use_is_refused(kind: str, monkeypatch: pytest.M
         tokenizer_from_json(text)
 
 
-def test_scores_beyond_all_sums_lose_no_text() -> None:
+def test_scores_beyond_all_sums_lose_no_text():
     def sink(record: dict[str, Any]) -> None:
         for entry in record["model"]["vocab"]:
             entry[1] = -1e308
@@ -211,7 +211,7 @@ def test_scores_beyond_all_sums_lose_no_text() -> None:
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_a_file_of_an_older_library_may_leave_out_what_that_did_not_write(kind: str) -> None:
+def test_a_file_of_an_older_library_may_leave_out_what_that_did_not_write(kind):
     def leave_out(record: dict[str, Any]) -> None:
         for name in ("truncation", "padding", "post_processor"):
             record.pop(name)
@@ -219,7 +219,7 @@ def test_a_file_of_an_older_library_may_leave_out_what_that_did_not_write(kind: 
     assert tokenizer_from_json(edited(kind, leave_out)).to_json() == trained(kind).to_json()
 
 
-def test_a_panic_of_the_library_becomes_an_error() -> None:
+def test_a_panic_of_the_library_becomes_an_error():
     """The library's own panic, by an expression that never ends: no `except Exception` would stop it."""
     library = tokenizers.Tokenizer(tokenizers.models.BPE())
     library.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex("(a+)+$"), "isolated")
@@ -227,13 +227,13 @@ def test_a_panic_of_the_library_becomes_an_error() -> None:
         library.encode("a" * 25 + "b")
 
 
-def test_other_exceptions_pass_unchanged() -> None:
+def test_other_exceptions_pass_unchanged():
     for each in (KeyboardInterrupt, SystemExit, KeyError):
         with pytest.raises(each), byte_level.panics_are_errors():
             raise each
 
 
-def test_a_panic_while_encoding_becomes_an_error(kind: str) -> None:
+def test_a_panic_while_encoding_becomes_an_error(kind):
     class PanicException(BaseException):
         """Named as the library's, which cannot be made from Python."""
 

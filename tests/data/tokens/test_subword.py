@@ -33,7 +33,7 @@ def trained(kind: str, more: int = 38) -> Subword:
     return cls.train(TEXTS, TokenizerConfig(kind=kind, vocab_size=cls.least_vocab_size + more))
 
 
-def test_the_vocabulary_is_specials_then_bytes_then_what_was_learned(kind: str) -> None:
+def test_the_vocabulary_is_specials_then_bytes_then_what_was_learned(kind):
     tokenizer, least = trained(kind), KINDS[kind].least_vocab_size
     assert least < tokenizer.vocab_size <= least + 38
     assert tokenizer.tokens(range(6)) == list(SPECIALS)
@@ -43,7 +43,7 @@ def test_the_vocabulary_is_specials_then_bytes_then_what_was_learned(kind: str) 
     assert len(tokenizer.encode("lowest")) < len("lowest")
 
 
-def test_the_size_asked_for_is_the_size_got_when_the_text_allows() -> None:
+def test_the_size_asked_for_is_the_size_got_when_the_text_allows():
     for kind, least in (("bpe", 262), ("wordpiece", 517)):
         assert KINDS[kind].least_vocab_size == least
         assert trained(kind, 0).vocab_size == least
@@ -54,7 +54,7 @@ def test_the_size_asked_for_is_the_size_got_when_the_text_allows() -> None:
     assert trained("unigram", 100_000).vocab_size < 262 + MOST_LEARNED
 
 
-def test_the_library_itself_reads_our_file_and_agrees(kind: str) -> None:
+def test_the_library_itself_reads_our_file_and_agrees(kind):
     tokenizer = trained(kind)
     library = tokenizers.Tokenizer.from_str(tokenizer.to_json())
     library.encode_special_tokens = True
@@ -66,7 +66,7 @@ def test_the_library_itself_reads_our_file_and_agrees(kind: str) -> None:
     assert [library.id_to_token(id) for id in range(6)] == list(SPECIALS)
 
 
-def test_a_long_text_has_the_ids_that_it_has_whole(kind: str) -> None:
+def test_a_long_text_has_the_ids_that_it_has_whole(kind):
     """`encode` cuts it, and the library alone does not."""
     tokenizer = trained(kind)
     words = ["lowest", " ", "  wider", "\n\n", "new ", "\x1c", "!\x1c", "\u00a0\n", "##", "日本 "]
@@ -75,7 +75,7 @@ def test_a_long_text_has_the_ids_that_it_has_whole(kind: str) -> None:
     assert tokenizer.encode(text) == tokenizer._library.encode(text, add_special_tokens=False).ids
 
 
-def test_training_takes_a_stream_and_keeps_no_text(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_takes_a_stream_and_keeps_no_text(kind, monkeypatch):
     """8 MB pass, of the same few words; the library takes 256 texts at a time, however long: here 1 MB."""
     monkeypatch.setattr(cuts, "SHARE", 2**12)
 
@@ -91,7 +91,7 @@ def test_training_takes_a_stream_and_keeps_no_text(kind: str, monkeypatch: pytes
     assert tokenizer.decode(tokenizer.encode("lowest")) == "lowest"
 
 
-def test_wordpiece_takes_the_longest_piece_that_it_knows() -> None:
+def test_wordpiece_takes_the_longest_piece_that_it_knows():
     tokenizer = trained("wordpiece", 60)
     known = set(tokenizer._library.get_vocab())
     for word in ("lowest", "newest", "widest", "lower"):
@@ -104,7 +104,7 @@ def test_wordpiece_takes_the_longest_piece_that_it_knows() -> None:
         assert tokenizer.tokens(tokenizer.encode(word)) == found
 
 
-def test_unigram_takes_the_most_probable_cut() -> None:
+def test_unigram_takes_the_most_probable_cut():
     """Told once more by trying every cut of a word."""
     tokenizer = trained("unigram")
     scores = dict(map(tuple, json.loads(tokenizer.to_json())["model"]["vocab"]))
@@ -122,7 +122,7 @@ def test_unigram_takes_the_most_probable_cut() -> None:
         assert sum(scores[piece] for piece in found) == pytest.approx(sum(scores[piece] for piece in best), abs=1e-9)
 
 
-def test_nothing_to_learn_from_leaves_bytes(kind: str) -> None:
+def test_nothing_to_learn_from_leaves_bytes(kind):
     for texts in ([], [""], ["a"]):
         tokenizer = KINDS[kind].train(texts, TokenizerConfig(kind=kind, vocab_size=600))
         assert tokenizer.vocab_size == KINDS[kind].least_vocab_size

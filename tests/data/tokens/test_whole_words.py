@@ -49,14 +49,14 @@ def told_from_characters(tokenizer: Tokenizer, ids: list[int], text: str) -> lis
 
 
 @given(text=st.text(alphabet=LETTERS, max_size=40) | st.sampled_from([*TEXTS, *HARD]))
-def test_a_word_begins_behind_white_space(text: str) -> None:
+def test_a_word_begins_behind_white_space(text):
     for kind, tokenizer in TRAINED.items():
         ids = tokenizer.encode(text)
         expected = [*range(len(ids))] if kind == "word" else told_from_characters(tokenizer, ids, text)
         assert tokenizer.words_of(ids) == expected
 
 
-def test_words_as_one_writes_them() -> None:
+def test_words_as_one_writes_them():
     tokenizer = CharacterTokenizer.train(["ab\u3000 \n"], TokenizerConfig(kind="character"))
     a, b, wide = (tokenizer.encode(each)[0] for each in ("a", "b", "\u3000"))
     assert tokenizer.words_of([a, b, wide, b, a]) == [0, 0, 0, 1, 1]
@@ -69,13 +69,13 @@ def test_words_as_one_writes_them() -> None:
 
 
 @pytest.mark.parametrize("kind", list(TOKENIZERS))
-def test_no_id_is_of_no_word_and_an_unknown_id_is_named(kind: str) -> None:
+def test_no_id_is_of_no_word_and_an_unknown_id_is_named(kind):
     assert TRAINED[kind].words_of([]) == []
     with pytest.raises(DataError, match="place 1"):
         TRAINED[kind].words_of([7, 10**6])
 
 
-def test_white_space_is_pythons() -> None:
+def test_white_space_is_pythons():
     points = [chr(point) for point in range(sys.maxunicode + 1) if not 0xD800 <= point <= 0xDFFF]
     found = {point for point in points if SPACE.search(point.encode())}
     assert found == {point for point in points if point.isspace()}

@@ -29,7 +29,7 @@ def arrays(folder: Path, *, without: tuple[str, ...] = (), **changes: Any) -> Pa
     return path
 
 
-def test_arrays_by_example(tmp_path: Path) -> None:
+def test_arrays_by_example(tmp_path):
     found, unread = read_npz(arrays(tmp_path))
     assert np.array_equal(found.observations, GOOD["observations"].astype(np.float32))
     assert (found.observations.dtype, found.actions.dtype, found.rewards.dtype) == (np.float32, np.int64, np.float64)
@@ -40,12 +40,12 @@ def test_arrays_by_example(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ENDS)
 @pytest.mark.parametrize("kind", [bool, np.uint8, np.float32])
-def test_an_episode_ends_where_an_array_says_so(tmp_path: Path, name: str, kind: type) -> None:
+def test_an_episode_ends_where_an_array_says_so(tmp_path, name, kind):
     ends: dict[str, Any] = {name: np.array([0, 1, 0, 0]).astype(kind)}
     assert read_npz(arrays(tmp_path, without=("episode",), **ends)).episodes.edges.tolist() == [0, 2, 4]
 
 
-def test_an_episode_ends_where_any_array_says_so(tmp_path: Path) -> None:
+def test_an_episode_ends_where_any_array_says_so(tmp_path):
     given: dict[str, Any] = {"terminals": np.array([1, 0, 0, 0]), "timeouts": np.array([False, False, True, True])}
     found, unread = read_npz(arrays(tmp_path, without=("episode",), **given))
     assert (found.edges.tolist(), unread) == ([0, 1, 3, 4], ())
@@ -54,7 +54,7 @@ def test_an_episode_ends_where_any_array_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float64, np.longdouble, np.int8, np.uint64, bool])
-def test_numbers_of_every_type_are_read(tmp_path: Path, kind: type) -> None:
+def test_numbers_of_every_type_are_read(tmp_path, kind):
     values = np.array([[1, 0], [0, 1], [1, 1], [0, 0]])
     found = read_npz(arrays(tmp_path, observations=values.astype(kind), rewards=values[:, 0].astype(kind))).episodes
     assert found.observations.tolist() == values.tolist()
@@ -72,14 +72,14 @@ def test_numbers_of_every_type_are_read(tmp_path: Path, kind: type) -> None:
         (np.array([[1, 2], [3, 4], [-5, 6], [7, 8]]), [[1.0, 2.0], [3.0, 4.0], [-5.0, 6.0], [7.0, 8.0]]),
     ],
 )
-def test_one_whole_number_a_step_is_the_number_of_an_action(tmp_path: Path, actions: Any, expected: Any) -> None:
+def test_one_whole_number_a_step_is_the_number_of_an_action(tmp_path, actions, expected):
     found = read_npz(arrays(tmp_path, actions=actions)).episodes
     assert found.actions.tolist() == expected
     assert found.discrete == isinstance(expected[0], int)
     assert found.actions.dtype == (np.int64 if found.discrete else np.float32)
 
 
-def test_what_is_not_needed_is_told_and_not_read(tmp_path: Path) -> None:
+def test_what_is_not_needed_is_told_and_not_read(tmp_path):
     """Not even opened: a data set may hold more than fits into memory, and objects that only a pickle can hold."""
     objects = np.empty(4, object)
     assert read_npz(arrays(tmp_path, infos=objects, next_observations=np.zeros(0))).unread == (
@@ -125,7 +125,7 @@ def test_what_is_not_needed_is_told_and_not_read(tmp_path: Path) -> None:
         ({"actions": np.array([None] * 4)}, r"the array 'actions' holds Python objects"),
     ],
 )  # fmt: skip
-def test_a_fault_of_an_array_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_a_fault_of_an_array_is_named(tmp_path, changes, said):
     path = arrays(tmp_path, **changes)
     with pytest.raises(DataError, match=said) as caught:
         read_episodes(path)
@@ -170,7 +170,7 @@ def alone() -> bytes:
         (archive(**{"rewards.npy": header(f"({2**45},)")}), "no .npz file|more memory than there is"),
     ],
 )
-def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+def test_what_is_no_file_of_arrays_is_refused(tmp_path, content, said):
     path = tmp_path / "episodes.npz"
     path.write_bytes(content)
     with pytest.raises(DataError, match=said) as caught:
@@ -178,7 +178,7 @@ def test_what_is_no_file_of_arrays_is_refused(tmp_path: Path, content: bytes, sa
     assert str(caught.value).startswith(f"{path}: ")
 
 
-def test_a_file_of_arrays_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_file_of_arrays_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "folder.npz").mkdir()
     for said, path in {"no such file": tmp_path / "none.npz", "cannot be read": tmp_path / "folder.npz"}.items():
         with pytest.raises(DataError, match=said) as caught:
@@ -186,7 +186,7 @@ def test_a_file_of_arrays_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         assert str(caught.value).startswith(f"{path}: ")
 
 
-def test_no_damage_ends_in_an_error_of_python(tmp_path: Path) -> None:
+def test_no_damage_ends_in_an_error_of_python(tmp_path):
     """One byte is changed, anywhere in the file, or the end is cut off: it is refused, or read as something else."""
     whole, draw = npz_bytes(made([3, 4])), np.random.default_rng(0)
     path = tmp_path / "episodes.npz"

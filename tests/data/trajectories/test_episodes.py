@@ -11,7 +11,7 @@ LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=8)
 
 
 @given(lengths=LENGTHS, discount=st.sampled_from([1.0, 0.9, 0.25]))
-def test_returns_to_go_are_the_rewards_from_here_to_the_end(lengths: list[int], discount: float) -> None:
+def test_returns_to_go_are_the_rewards_from_here_to_the_end(lengths, discount):
     episodes = made(lengths)
     expected: list[float] = []
     for first, length in zip(episodes.edges, lengths, strict=False):
@@ -22,7 +22,7 @@ def test_returns_to_go_are_the_rewards_from_here_to_the_end(lengths: list[int], 
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_returns_to_go_leave_the_rewards_as_they_are() -> None:
+def test_returns_to_go_leave_the_rewards_as_they_are():
     episodes = made([3, 2])
     before = episodes.rewards.copy()
     assert episodes.returns_to_go() is not episodes.rewards
@@ -31,7 +31,7 @@ def test_returns_to_go_leave_the_rewards_as_they_are() -> None:
 
 
 @given(lengths=LENGTHS)
-def test_lengths_times_and_returns_are_those_of_each_episode(lengths: list[int]) -> None:
+def test_lengths_times_and_returns_are_those_of_each_episode(lengths):
     episodes = made(lengths)
     assert (len(episodes), episodes.n_steps) == (len(lengths), sum(lengths))
     assert episodes.lengths.tolist() == lengths
@@ -42,7 +42,7 @@ def test_lengths_times_and_returns_are_those_of_each_episode(lengths: list[int])
 
 
 @pytest.mark.parametrize("discrete", [True, False])
-def test_a_part_is_some_of_the_episodes(discrete: bool) -> None:
+def test_a_part_is_some_of_the_episodes(discrete):
     episodes = made([2, 5, 1, 4], discrete=discrete)
     assert episodes.discrete == discrete
     assert same(episodes.part(0, 4), episodes)

@@ -1,9 +1,7 @@
 """Tables of episodes: what stands in them is read to the last bit, and each fault is named by file and line."""
 
 import gzip
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +31,7 @@ def changed(line: int, column: str, cell: str) -> list[str]:
     return [",".join(each) for each in lines]
 
 
-def test_a_table_by_example(tmp_path: Path) -> None:
+def test_a_table_by_example(tmp_path):
     found, unread = read_csv(table(tmp_path, *GOOD))
     assert found.observations.tolist() == [[0.5, -1.0], [0.25, 2.0], [pytest.approx(0.1), 2.0]]
     assert (found.observations.dtype, found.actions.dtype, found.rewards.dtype) == (np.float32, np.int64, np.float64)
@@ -44,7 +42,7 @@ def test_a_table_by_example(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("discrete", [True, False])
-def test_both_kinds_of_files_hold_the_same(tmp_path: Path, discrete: bool) -> None:
+def test_both_kinds_of_files_hold_the_same(tmp_path, discrete):
     episodes = made([3, 1, 7], discrete=discrete)
     tables = read_episodes(written(tmp_path, csv_of(episodes)))
     arrays = read_episodes(written(tmp_path, npz_bytes(episodes), "episodes.NPZ"))
@@ -56,7 +54,7 @@ def test_both_kinds_of_files_hold_the_same(tmp_path: Path, discrete: bool) -> No
 
 @pytest.mark.parametrize("form", ["BOM", "CRLF", "gz", "spaces", "no end of line", "no t and no done", "other order",
                                   "truth values"])  # fmt: skip
-def test_a_table_may_be_written_in_other_ways(tmp_path: Path, form: str) -> None:
+def test_a_table_may_be_written_in_other_ways(tmp_path, form):
     plain = "".join(f"{line}\n" for line in GOOD)
     without = "\n".join(",".join(line.split(",")[i] for i in (0, 2, 3, 4, 5)) for line in GOOD)
     turned = "\n".join(",".join(line.split(",")[i] for i in (3, 6, 5, 2, 4, 1, 0)) for line in GOOD)
@@ -74,7 +72,7 @@ def test_a_table_may_be_written_in_other_ways(tmp_path: Path, form: str) -> None
     assert same(read_csv(written(tmp_path, text, name)).episodes, read_csv(table(tmp_path, *GOOD)).episodes)
 
 
-def test_columns_of_a_vector_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_columns_of_a_vector_are_in_the_order_of_their_numbers(tmp_path):
     """So that a training file and another one of the same environment agree, however their columns stand."""
     numbers = [10, 2, 0, 1, 9, 8, 7, 6, 5, 4, 3]
     names = ",".join(["episode", *(f"obs{n}" for n in numbers), "action1", "reward", "action0"])
@@ -95,16 +93,14 @@ def test_columns_of_a_vector_are_in_the_order_of_their_numbers(tmp_path: Path) -
         ("action", ["-0.5", "+.5", "1."], [[-0.5], [0.5], [1.0]]),
     ],
 )
-def test_whole_numbers_in_one_column_are_numbers_of_actions(
-    tmp_path: Path, names: str, cells: list[str], actions: list[Any]
-) -> None:
+def test_whole_numbers_in_one_column_are_numbers_of_actions(tmp_path, names, cells, actions):
     lines = [f"episode,obs,{names},reward", *(f"0,1.5,{cell},1" for cell in cells)]
     found = read_csv(table(tmp_path, *lines)).episodes
     assert found.actions.tolist() == actions
     assert found.discrete == isinstance(actions[0], int)
 
 
-def test_columns_that_are_not_read_are_told(tmp_path: Path) -> None:
+def test_columns_that_are_not_read_are_told(tmp_path):
     lines = [f"{line},{extra}" for line, extra in zip(GOOD, ["info,next_obs0,Obs2", *["x y,nan,"] * 3], strict=True)]
     found, unread = read_csv(table(tmp_path, *lines))
     assert unread == ("info", "next_obs0", "Obs2")
@@ -114,7 +110,7 @@ def test_columns_that_are_not_read_are_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cell", ["nan", "inf", "-inf", "1e39", "-3.5e38", "", " ", "x", "1_000", "１", "1 2", '"1"',
                                   "0x1", "1e", "--1", "True", "\u00a01", "1;5", "٣"])  # fmt: skip
 @pytest.mark.parametrize(("line", "column"), [(2, "obs1"), (4, "action"), (3, "reward"), (2, "t"), (3, "episode")])
-def test_a_cell_that_is_no_number_is_named(tmp_path: Path, cell: str, line: int, column: str) -> None:
+def test_a_cell_that_is_no_number_is_named(tmp_path, cell, line, column):
     path = table(tmp_path, *changed(line, column, cell))
     with pytest.raises(DataError) as caught:
         read_csv(path)
@@ -155,20 +151,20 @@ def test_a_cell_that_is_no_number_is_named(tmp_path: Path, cell: str, line: int,
         (changed(4, "obs0", "1\0"), r":4: byte \d+ of the line is NUL"),
     ],
 )  # fmt: skip
-def test_a_fault_of_a_table_is_named_by_file_and_line(tmp_path: Path, lines: list[str], said: str) -> None:
+def test_a_fault_of_a_table_is_named_by_file_and_line(tmp_path, lines, said):
     path = table(tmp_path, *lines)
     with pytest.raises(DataError, match=said) as caught:
         read_episodes(path)
     assert str(caught.value).startswith(f"{path}:")
 
 
-def test_a_first_line_of_very_many_names_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_first_line_of_very_many_names_is_refused_at_once(tmp_path):
     """Looking for a name that is there twice must not take the square of their number."""
     with pytest.raises(DataError, match="without episode"):
         read_csv(table(tmp_path, ",".join(map(str, range(300_000)))))
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
     packed = gzip.compress("".join(f"{line}\n" for line in GOOD).encode())
     cases = {
         "no such file": tmp_path / "none.csv",
@@ -190,9 +186,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("pendulum_sac_medium_50eps", 50, -524.3, "1 numbers"),
     ],
 )
-def test_recorded_episodes_are_read(
-    shared: Callable[[str], Path], name: str, n: int, mean: float | None, kind: str
-) -> None:
+def test_recorded_episodes_are_read(shared, name, n, mean, kind):
     found, unread = read_episodes(shared(f"rl/{name}.csv.gz"))
     assert (len(found), unread) == (n, ())
     actions = f"{int(found.actions.max()) + 1} actions" if found.discrete else f"{found.actions.shape[1]} numbers"
@@ -204,7 +198,7 @@ def test_recorded_episodes_are_read(
 
 
 @pytest.mark.parametrize("name", ["episodes.csv", "episodes.jsonl", "episodes.json"])
-def test_json_is_refused_with_the_way_to_a_table(tmp_path: Path, name: str) -> None:
+def test_json_is_refused_with_the_way_to_a_table(tmp_path, name):
     path = written(tmp_path, '{"episode": 0, "t": 0, "obs": 1, "action": 1, "reward": 1}\n', name)
     with pytest.raises(DataError, match=r"seems to be JSON.*to_csv"):
         read_episodes(path)

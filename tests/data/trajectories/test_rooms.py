@@ -42,14 +42,14 @@ def ends(episodes: Episodes) -> set[tuple[Cell, Cell]]:
     return {places(episodes.observations[first]) for first in episodes.edges[:-1]}
 
 
-def test_an_observation_tells_where_the_agent_and_its_goal_are() -> None:
+def test_an_observation_tells_where_the_agent_and_its_goal_are():
     for cell in CELLS:
         for goal in CELLS[::7]:
             assert observation(cell, goal).shape == (OBSERVED,)
             assert places(observation(cell, goal)) == (cell, goal)
 
 
-def test_a_step_leads_to_the_next_cell_and_not_into_a_wall() -> None:
+def test_a_step_leads_to_the_next_cell_and_not_into_a_wall():
     for cell in CELLS:
         for action, (rows, columns) in enumerate(MOVES):
             there = Cell(cell.row + rows, cell.column + columns)
@@ -59,7 +59,7 @@ def test_a_step_leads_to_the_next_cell_and_not_into_a_wall() -> None:
     assert sum(line.count(".") for line in PLAN) == len(CELLS)
 
 
-def test_the_shortest_ways_are_those_of_trying_all() -> None:
+def test_the_shortest_ways_are_those_of_trying_all():
     """Floyd and Warshall's rule, on all pairs."""
     far = np.full((len(CELLS), len(CELLS)), np.inf)
     np.fill_diagonal(far, 0)
@@ -73,7 +73,7 @@ def test_the_shortest_ways_are_those_of_trying_all() -> None:
         assert [distances(goal)[cell] for cell in CELLS] == far[:, j].tolist()
 
 
-def test_episodes_are_walks_to_the_goal() -> None:
+def test_episodes_are_walks_to_the_goal():
     episodes = make_episodes(config(), "train", 1)
     assert (len(episodes), episodes.actions.dtype) == (60, np.int64)
     assert (episodes.rewards == -1).all()
@@ -90,19 +90,19 @@ def test_episodes_are_walks_to_the_goal() -> None:
     assert 5 < (episodes.lengths == best).sum() < 55  # walkers of all kinds
 
 
-def test_episodes_depend_on_seed_split_and_number_alone() -> None:
+def test_episodes_depend_on_seed_split_and_number_alone():
     few, many = make_episodes(config(), "train", 1), make_episodes(config(train_size=90), "train", 1)
     assert same(few, many.part(0, 60))
     assert not same(few, make_episodes(config(), "train", 2))
 
 
-def test_no_split_begins_where_another_does() -> None:
+def test_no_split_begins_where_another_does():
     found = {name: ends(make_episodes(config(), name, 1)) for name in ("train", "dev", "test")}
     assert not found["train"] & (found["dev"] | found["test"])
     assert not found["dev"] & found["test"]
 
 
-def test_the_environment_is_the_world_of_the_episodes() -> None:
+def test_the_environment_is_the_world_of_the_episodes():
     room = Rooms()
     seen, told = room.reset(seed=3)
     assert told == {}
@@ -125,5 +125,5 @@ def test_the_environment_is_the_world_of_the_episodes() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_so_many_episodes_are_made_as_asked_for(size: int) -> None:
+def test_so_many_episodes_are_made_as_asked_for(size):
     assert len(make_episodes(config(dev_size=size), "dev", 1)) == size

@@ -45,25 +45,25 @@ def written(folder: Path, n: int, name: str = "train.csv") -> str:
         ({"documents": True}, r"data\.documents"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(changes: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_is_refused(changes, said):
     with pytest.raises(ConfigError, match=said):
         config(**changes)
 
 
 @pytest.mark.parametrize("changes", [{"environment": "rooms"}, {"discount": 0.9}])
-def test_other_tasks_have_no_use_for_it(changes: dict[str, Any]) -> None:
+def test_other_tasks_have_no_use_for_it(changes):
     with pytest.raises(ConfigError, match=rf"data\.{next(iter(changes))} .*data\.task='trajectories'"):
         DataConfig(task="copy", **changes)
 
 
-def test_a_window_may_be_longer_than_any_episode() -> None:
+def test_a_window_may_be_longer_than_any_episode():
     assert config(window=MOST_STEPS, discount=1.0, dev_share=0.5, train="x.csv", environment=None).window == MOST_STEPS
 
 
 @pytest.mark.parametrize(
     ("n", "share", "held_out"), [(10, 0.1, 1), (10, 0.25, 2), (10, 0.01, 1), (2, 0.4, 1), (4, 0.5, 2)]
 )
-def test_the_end_of_the_training_file_is_held_out(tmp_path: Path, n: int, share: float, held_out: int) -> None:
+def test_the_end_of_the_training_file_is_held_out(tmp_path, n, share, held_out):
     asked = config(train=written(tmp_path, n), dev_share=share)
     whole = made([2] * n, seed=len("train.csv"))
     train, dev = (read_split(asked, name, 1) for name in ("train", "dev"))
@@ -75,7 +75,7 @@ def test_the_end_of_the_training_file_is_held_out(tmp_path: Path, n: int, share:
 
 
 @pytest.mark.parametrize(("n", "share"), [(1, 0.1), (2, 0.9), (10, 0.96)])
-def test_a_file_too_short_to_be_split_is_refused(tmp_path: Path, n: int, share: float) -> None:
+def test_a_file_too_short_to_be_split_is_refused(tmp_path, n, share):
     asked = config(train=written(tmp_path, n), dev_share=share)
     with pytest.raises(
         DataError, match=rf"train\.csv: data\.dev_share={share} of {n} episodes leaves none to train on"
@@ -83,7 +83,7 @@ def test_a_file_too_short_to_be_split_is_refused(tmp_path: Path, n: int, share: 
         read_split(asked, "train", 1)
 
 
-def test_each_split_has_its_own_file_if_one_is_named(tmp_path: Path) -> None:
+def test_each_split_has_its_own_file_if_one_is_named(tmp_path):
     names = {"train": "train.csv", "dev": "other-dev.csv", "test": "another-test.csv"}
     files: dict[str, Any] = {split: written(tmp_path, 3, name) for split, name in names.items()}
     asked = config(**files)
@@ -93,7 +93,7 @@ def test_each_split_has_its_own_file_if_one_is_named(tmp_path: Path) -> None:
         assert found.name == str(tmp_path / name)
 
 
-def test_without_a_file_the_rooms_make_episodes(tmp_path: Path) -> None:
+def test_without_a_file_the_rooms_make_episodes(tmp_path):
     asked = config(train_size=5, dev_size=4, test_size=3)
     for split, n in (("train", 5), ("dev", 4), ("test", 3)):
         found = read_split(asked, split, 7)

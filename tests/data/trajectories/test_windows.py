@@ -4,7 +4,6 @@ import json
 import math
 import random
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +55,7 @@ def written_out(episodes: Episodes, spaces: Spaces, step: int) -> list[list[floa
 
 
 @BOTH
-def test_a_window_by_hand(discrete: bool) -> None:
+def test_a_window_by_hand(discrete):
     episodes, spaces = example(discrete)
     batch = batch_of(episodes, spaces, (7, 4))
     assert batch.tokens.dtype == torch.float32
@@ -77,7 +76,7 @@ def test_a_window_by_hand(discrete: bool) -> None:
 
 @BOTH
 @given(draw=st.data())
-def test_each_row_is_what_its_window_gives_alone(discrete: bool, draw: st.DataObject) -> None:
+def test_each_row_is_what_its_window_gives_alone(discrete, draw):
     episodes, spaces = example(discrete)
     windows: list[tuple[int, int]] = []
     for _ in range(draw.draw(st.integers(1, 5))):
@@ -105,7 +104,7 @@ def test_each_row_is_what_its_window_gives_alone(discrete: bool, draw: st.DataOb
 
 
 @BOTH
-def test_an_action_is_read_where_it_is_done_and_nowhere_before(discrete: bool) -> None:
+def test_an_action_is_read_where_it_is_done_and_nowhere_before(discrete):
     """Otherwise the model would be told what it has to predict."""
     episodes, spaces = example(discrete)
     plain = batch_of(episodes, spaces, (6, 8)).tokens[0]
@@ -117,7 +116,7 @@ def test_an_action_is_read_where_it_is_done_and_nowhere_before(discrete: bool) -
         assert differing == [3 * t + 2]
 
 
-def test_an_observation_and_a_return_are_read_where_they_stand() -> None:
+def test_an_observation_and_a_return_are_read_where_they_stand():
     episodes, spaces = example(True)
     plain = batch_of(episodes, spaces, (6, 8)).tokens[0]
     observations = episodes.observations.copy()
@@ -130,7 +129,7 @@ def test_an_observation_and_a_return_are_read_where_they_stand() -> None:
     assert (plain != other).any(-1).nonzero()[:, 0].tolist() == [0, 3, 6, 9]
 
 
-def test_other_episodes_change_nothing_in_a_window() -> None:
+def test_other_episodes_change_nothing_in_a_window():
     """Not even a neighbour's, of which padding must hold nothing."""
     episodes, spaces = example(True)
     windows = [(6, 8), (5, 1), (2, 3)]
@@ -151,14 +150,14 @@ def test_other_episodes_change_nothing_in_a_window() -> None:
     assert torch.equal(plain.labels[plain.label_keep], other.labels[other.label_keep])
 
 
-def test_time_is_told_by_waves() -> None:
+def test_time_is_told_by_waves():
     found = waves(np.arange(10_000))
     assert found.shape == (10_000, TIMES)
     assert len(np.unique(found, axis=0)) == 10_000
     assert found[0].tolist() == [0.0] * (TIMES // 2) + [1.0] * (TIMES // 2)
 
 
-def test_actions_are_done_as_they_are_read() -> None:
+def test_actions_are_done_as_they_are_read():
     """Within the bounds of the training data: a model may predict what lies beyond."""
     episodes, spaces = example(False)
     np.testing.assert_allclose(as_done(spaces, as_read(spaces, episodes.actions)), episodes.actions, rtol=1e-6)
@@ -176,7 +175,7 @@ def spaces(discrete: bool = True, names: tuple[str, ...] = ()) -> Spaces:
 
 
 @BOTH
-def test_scales_are_those_of_the_episodes(discrete: bool) -> None:
+def test_scales_are_those_of_the_episodes(discrete):
     episodes = made([3, 1, 7], discrete=discrete)
     to_go = episodes.returns_to_go(0.9)
     found = spaces_of(episodes, to_go)
@@ -199,18 +198,18 @@ def test_scales_are_those_of_the_episodes(discrete: bool) -> None:
         assert scales.acted_high == tuple(episodes.actions.max(0).tolist())
 
 
-def test_what_does_not_vary_is_not_divided_by_nothing() -> None:
+def test_what_does_not_vary_is_not_divided_by_nothing():
     episodes = made([4, 2])
     episodes.observations[:, 1] = 0.1
     scales = spaces_of(replace(episodes, rewards=np.zeros(6)), np.zeros(6)).scales
     assert (scales.observed_spread[1], scales.to_go, scales.returns) == (1.0, 1.0, (0.0, 0.0, 0.0))
 
 
-def test_actions_have_the_names_of_their_environment() -> None:
+def test_actions_have_the_names_of_their_environment():
     assert spaces(names=("up", "right", "down", "left")).entries == ("up", "right", "down", "left")
 
 
-def test_an_action_that_never_occurs_has_its_number() -> None:
+def test_an_action_that_never_occurs_has_its_number():
     episodes = replace(made([3]), actions=np.array([5, 0, 5]))
     found = spaces_of(episodes, episodes.returns_to_go())
     assert found.entries == tuple("012345")
@@ -218,14 +217,14 @@ def test_an_action_that_never_occurs_has_its_number() -> None:
 
 
 @pytest.mark.parametrize("actions", [np.array([2, 2, 2]), np.full((3, 2), 0.5, np.float32)])
-def test_actions_that_are_all_the_same_teach_nothing(actions: Any) -> None:
+def test_actions_that_are_all_the_same_teach_nothing(actions):
     episodes = replace(made([3]), actions=actions)
     with pytest.raises(DataError, match=r"in all 3 steps it is .*(2|0\.5).*different actions"):
         spaces_of(episodes, episodes.returns_to_go())
 
 
 @BOTH
-def test_a_file_keeps_every_bit(discrete: bool) -> None:
+def test_a_file_keeps_every_bit(discrete):
     whole = spaces(discrete)
     again = tokenizer_from_json(whole.to_json())
     assert isinstance(again, Spaces)
@@ -248,7 +247,7 @@ LEGAL = {
 
 @pytest.mark.parametrize("name", [*asdict(spaces().scales)])
 @BOTH
-def test_scales_that_are_none_are_refused(name: str, discrete: bool) -> None:
+def test_scales_that_are_none_are_refused(name, discrete):
     """Every field, with what another program may have written there."""
     record = json.loads(spaces(discrete).to_json())
     for bad in BAD_VALUES:
@@ -277,19 +276,19 @@ def test_scales_that_are_none_are_refused(name: str, discrete: bool) -> None:
         {"entries": ["\ud800", "a"]},
     ],
 )
-def test_a_file_of_other_spaces_is_refused(changes: dict[str, object]) -> None:
+def test_a_file_of_other_spaces_is_refused(changes):
     with pytest.raises(DataError):
         Spaces.from_json(json.dumps(json.loads(spaces().to_json()) | changes))
 
 
-def test_names_of_actions_and_scales_of_their_numbers_exclude_each_other() -> None:
+def test_names_of_actions_and_scales_of_their_numbers_exclude_each_other():
     record = json.loads(spaces(False).to_json()) | {"entries": ["a", "b"]}
     with pytest.raises(DataError, match="got 2 names and the scales of 2 numbers"):
         Spaces.from_json(json.dumps(record))
 
 
 @BOTH
-def test_no_damage_ends_in_an_error_of_python(discrete: bool) -> None:
+def test_no_damage_ends_in_an_error_of_python(discrete):
     """A piece of the text is replaced by another: it is refused, or spaces that can be written and read again."""
     text, draw = spaces(discrete).to_json(), random.Random(0)
     pieces = ["", "0", "-", "1e999", "NaN", "[", "]", "{}", "null", "true", '"', ",", ":", "[1, 2]", "\ud800"]
@@ -306,7 +305,7 @@ def test_no_damage_ends_in_an_error_of_python(discrete: bool) -> None:
     assert refused > 1000
 
 
-def test_episodes_of_another_environment_are_refused() -> None:
+def test_episodes_of_another_environment_are_refused():
     numbered, vectors = spaces(), spaces(False)
     theirs, others = made([2, 3]), made([2, 3], discrete=False)
     numbered.check(theirs, "x.csv")
