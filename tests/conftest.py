@@ -6,7 +6,9 @@ import socket
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 # Before torch is imported by anyone: the tensors of the tests are too small for a second thread to pay.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -121,6 +123,13 @@ def shared() -> Callable[[str], Path]:
         pytest.skip(f"shared/data/{name} is not here; it comes with the project's data folder, not with the package")
 
     return find
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """A file of benchmarks/ by its name."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    return import_module
 
 
 @pytest.fixture

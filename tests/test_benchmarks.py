@@ -1,6 +1,5 @@
 """The benchmarks: what a decoded token needs, seconds scaled to a machine, words alone, expected results."""
 
-import importlib
 import json
 import math
 from dataclasses import replace
@@ -10,15 +9,7 @@ import pytest
 import torch
 from sacrebleu.metrics.bleu import BLEU
 
-from documents import ROOT
 from glassformer import ModelConfig, StackConfig, Transformer
-
-
-@pytest.fixture
-def module(monkeypatch):
-    """A file of benchmarks/ by its name."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -74,10 +65,8 @@ def test_a_run_without_an_encoder_is_refused_for_its_layout(module):
 
 
 @pytest.fixture
-def language(monkeypatch):
-    """The benchmark's module."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("language")
+def language(module):
+    return module("language")
 
 
 def budget(language):
@@ -109,10 +98,8 @@ ARTICLE = " the film was fine and the acting was dull @-@ witted \n"
 
 
 @pytest.fixture
-def words(monkeypatch):
-    """The module."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("words")
+def words(module):
+    return module("words")
 
 
 @pytest.fixture

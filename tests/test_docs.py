@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
 import os
 import re
@@ -121,10 +120,9 @@ def test_make_target_exists(name, words):
 # --- the table of results
 
 
-def test_results_are_those_of_the_benchmark(monkeypatch):
+def test_results_are_those_of_the_benchmark(module):
     """The table's head and rows, and the command that fills it."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    results = importlib.import_module("results")
+    results = module("results")
     rows = list(tables(section(TEXTS["docs/results.md"], "Results to expect")))
     assert [row[:2] for row in rows] == [[f"`{each.name}`", each.measures] for each in results.EXPERIMENTS]
     assert [

@@ -1,7 +1,6 @@
 """What `glassformer data show` tells of recipes was measured so: their settings, their files and their figures."""
 
 import gzip
-import importlib
 import os
 import re
 import subprocess
@@ -30,13 +29,6 @@ TOLD_AS = {
 """What stands beside the figures of a recipe in the documents, if it is not the name of its row."""
 NUMBER = r"\d(?:[\d.,]*\d)?"
 SPREAD = re.compile(rf"{NUMBER}[^()\d]* \({NUMBER}–{NUMBER}")
-
-
-@pytest.fixture
-def module(monkeypatch):
-    """A file of benchmarks/ by its name."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module
 
 
 def test_every_row_of_a_public_data_set_has_a_recipe(module):

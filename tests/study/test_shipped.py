@@ -1,8 +1,6 @@
 """The shipped studies: the page gives the command of each, and has a place for its table."""
 
-import importlib
 import shlex
-from types import ModuleType
 
 import pytest
 
@@ -17,9 +15,8 @@ PAGE = architecture.ROOT / "docs" / "studies.md"
 
 
 @pytest.fixture
-def studies(monkeypatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(architecture.ROOT / "benchmarks"))
-    return importlib.import_module("studies")
+def studies(module):
+    return module("studies")
 
 
 def commands(text: str) -> list[list[str]]:
