@@ -27,9 +27,10 @@ img { max-width: 100%; background: white; padding: .3rem; border-radius: .3rem }
 .wide { overflow-x: auto; margin: 1rem 0 } math { font-size: 1.1em } summary { cursor: pointer }
 table { border-collapse: collapse } td, th { padding: .2rem .7rem; border: 1px solid GrayText; vertical-align: top }
 """
-NOTE = (
-    "What the cells show here comes from our parts. In the notebook <code>chapter-{}.ipynb</code> it comes from yours."
-)
+NOTE = """
+<p>What the cells show here was computed in an empty folder, with our parts. In the notebook
+<code>chapter-{}.ipynb</code> it comes from yours.</p>
+"""
 FORMULA = re.compile(r"```.*?```|`[^`]*`|\$\$(?P<alone>.+?)\$\$|\$(?P<within>[^\s$](?:[^$\n]*[^\s$])?)\$", re.DOTALL)
 ALT = re.compile(r'\balt: "([^"]*)"')
 
@@ -95,8 +96,9 @@ def as_page(course: Course, chapter: Chapter, outputs: Sequence[Sequence[Output]
     title = html.escape(f"Chapter {chapter.number}: {chapter.title}")
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
     head = f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>'
-    note = f"<p>{NOTE.format(chapter.number)}</p>" if outputs else ""
-    return "\n".join([head, f"<!-- {mark} -->", "<body><main>", body, note, "</main></body></html>", ""])
+    if outputs:
+        body = body.replace("</h1>", f"</h1>{NOTE.format(chapter.number)}", 1)
+    return "\n".join([head, f"<!-- {mark} -->", "<body><main>", body, "</main></body></html>", ""])
 
 
 def write_page(course: Course, chapter: Chapter, folder: Path, say: Callable[[str], None]) -> Path:
