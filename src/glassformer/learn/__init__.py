@@ -36,7 +36,12 @@ def _here(asked: str = "") -> Workspace:
 
 
 def status() -> Status:
-    """Return versions, device and progress in this folder."""
+    """Return versions, device and progress in this folder.
+
+    >>> from glassformer import learn
+    >>> print(learn.status())  # doctest: +ELLIPSIS
+    glassformer ..., torch ...
+    """
     import torch
 
     from glassformer.learn.checking import Checker
@@ -52,6 +57,12 @@ def mine(name: str, exercise: str = "") -> Any:
 
     It passes if the first exercise that asks for it is done, or the one named; on a further page also what it uses of
     the first file. Prints which of the two it is. Errors: `ConfigError` for a name that no exercise asks for.
+
+    >>> import torch
+    >>> from glassformer import learn
+    >>> learn.mine("softmax")(torch.zeros(4))  # doctest: +ELLIPSIS
+    softmax: ...
+    tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
     place = _here(name)
     asked = place.course.exercise(exercise) if exercise else place.course.named(name)[0]
@@ -115,6 +126,13 @@ def check(thing: Any, exercise: str = "") -> Shown:
 
     Without a number it is the first exercise of this name that is not done. What else an exercise asks for is taken
     from beside `thing`. Never raises for what the learner's code does.
+
+    >>> from glassformer import learn
+    >>> def softmax(scores, dim=-1):
+    ...     return scores.exp() / scores.exp().sum()
+    >>> learn.check(softmax)  # doctest: +ELLIPSIS
+    1.1 Softmax
+      FAILS...
     """
     name = thing if isinstance(thing, str) else str(getattr(thing, "__name__", type(thing).__name__))
     place = _here(exercise or name)
@@ -158,6 +176,15 @@ def keep(thing: Any) -> Shown:
 
     The old file is kept in .learn/backup. If it needs names that the file lacks, nothing is written. The exercise is
     then checked in the file, in a process of its own.
+
+    >>> from contextlib import chdir
+    >>> from tempfile import TemporaryDirectory
+    >>> from glassformer import learn
+    >>> with TemporaryDirectory() as folder, chdir(folder):
+    ...     learn.keep(learn.mine("softmax"))  # doctest: +ELLIPSIS
+    softmax: ours, until yours passes exercise 1.1
+    1.1 Softmax
+      done...
     """
     name = str(getattr(thing, "__name__", type(thing).__name__))
     place = _here(name)
@@ -186,7 +213,12 @@ def _text_file(thing: Any) -> str:
 
 
 def hint(exercise: str) -> Shown:
-    """Return the next hint of an exercise; there are three."""
+    """Return the next hint of an exercise; there are three.
+
+    >>> from glassformer import learn
+    >>> learn.hint("1.1")  # doctest: +ELLIPSIS
+    Hint ...
+    """
     place = _here(exercise)
     asked = place.course.exercise(exercise)
     trails, _ = place.trails()
@@ -197,14 +229,27 @@ def hint(exercise: str) -> Shown:
 
 
 def shapes(module: Any, *inputs: Any, **named: Any) -> Shapes:
-    """Return the shapes that pass through a module, as a table; see `shapes_of`."""
+    """Return the shapes that pass through a module, as a table; see `shapes_of`.
+
+    >>> import torch
+    >>> from glassformer import learn
+    >>> learn.shapes(torch.nn.Linear(2, 3), torch.zeros(1, 2))
+    module  in      out     parameters  purpose
+    Linear  [1, 2]  [1, 3]           9  a learned map
+    """
     from glassformer.lens.shapes import shapes_of
 
     return shapes_of(module, *inputs, **named)
 
 
 def diagram(module: Any, *inputs: Any, levels: int = 3, **named: Any) -> Any:
-    """Return a drawing of a module with the shapes that passed, to so many levels; see `plot_architecture`."""
+    """Return a drawing of a module with the shapes that passed, to so many levels; see `plot_architecture`.
+
+    >>> import torch
+    >>> from glassformer import learn
+    >>> learn.diagram(torch.nn.Linear(2, 3), torch.zeros(1, 2)).axes[0].get_title()
+    'Linear: 9 parameters'
+    """
     from glassformer.lens.plot import plot_architecture
 
     return plot_architecture(module, *inputs, levels=levels, **named)
