@@ -21,7 +21,7 @@ def claimed(layer, k, v):
 
 def lying(layer):
     """Keys and values as C++ finds them."""
-    found = [[]] * len(layer.buffers[0]) if layer.lineage is None else layer.stay().tolist()
+    found = [[]] * len(layer.buffers[0]) if layer.indirection is None else layer.stay().tolist()
     rows = [[*first, *[row] * (layer.used - len(first))] for row, first in enumerate(found)]
     return [
         torch.stack([torch.stack([held[at, :, s] for s, at in enumerate(row)], dim=1) for row in rows])

@@ -8,7 +8,7 @@ from tempfile import TemporaryFile
 
 from glassformer.base.errors import GlassformerError
 from glassformer.cli import arm
-from glassformer.study.pool import Begun, Ended, Pool, Told
+from glassformer.study.pool import Begun, Ended, Pool, Wrote
 from glassformer.study.result import Result, result_from
 
 TINY = (
@@ -47,7 +47,7 @@ def results_of(path: Path) -> list[Result]:
 class Here(Pool):
     """Does what the processes of a study would do in this one, in turn, without loading torch anew for each."""
 
-    def run(self) -> Generator[Begun | Told | Ended]:
+    def run(self) -> Generator[Begun | Wrote | Ended]:
         """What happens, until all have ended."""
         for task in self.waiting:
             yield Begun(task)
@@ -60,7 +60,7 @@ class Here(Pool):
                     print(error, file=log)
                     code = error.exit_code
                 told.seek(0)
-                yield from (Told(task, line) for line in told.read().splitlines())
+                yield from (Wrote(task, line) for line in told.read().splitlines())
             yield Ended(task, code)
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from glassformer.study import pool as pools
-from glassformer.study.pool import THREADS, Begun, Ended, Pool, Task, Told, with_threads
+from glassformer.study.pool import THREADS, Begun, Ended, Pool, Task, Wrote, with_threads
 
 ECHO = "import sys; print('got', input()); print('and more', end=''); sys.exit(len(sys.argv) - 1)"
 # Says that it is ready; at the end of its input that it saves; a SIGTERM within half a second would be a fault.
@@ -46,7 +46,7 @@ def test_never_more_than_allowed_and_all_are_run(task):
 
 def test_lines_and_exit_code(task):
     events = list(Pool([task("a", ECHO, "x", "y")], 1).run())
-    assert [type(each) for each in events] == [Begun, Told, Ended]
+    assert [type(each) for each in events] == [Begun, Wrote, Ended]
     assert events[1].line == "got hello a"
     assert events[2].code == 2
 
@@ -67,11 +67,11 @@ def test_interrupt_lets_those_that_run_save_and_starts_no_more(task, monkeypatch
     ready, told, ended = 0, [], []
     for event in pool.run():
         match event:
-            case Told(line="ready"):
+            case Wrote(line="ready"):
                 ready += 1
                 if ready == 2:
                     pool.interrupt()
-            case Told(line=line):
+            case Wrote(line=line):
                 told.append(line)
             case Ended(task=of, code=code):
                 ended.append((of.name, code))
@@ -87,7 +87,7 @@ def test_where_a_signal_would_end_them_at_once_they_save_all_the_same(task, monk
     pool = Pool([task("a", SAVES)], 1)
     told = []
     for event in pool.run():
-        if isinstance(event, Told):
+        if isinstance(event, Wrote):
             told.append(event.line)
             pool.interrupt()
     assert told == ["ready", "saved"]
@@ -98,9 +98,9 @@ def test_a_second_request_ends_them_at_once(task):
     pool = Pool([task("a", stays)], 1)
     events = pool.run()
     for event in events:
-        if isinstance(event, Told) and event.line == "ready":
+        if isinstance(event, Wrote) and event.line == "ready":
             pool.interrupt()
-        if isinstance(event, Told) and event.line == "asked":
+        if isinstance(event, Wrote) and event.line == "asked":
             break
     [process] = [child.process for child in pool.children.values()]
     events.close()
@@ -112,7 +112,7 @@ def test_leaving_early_ends_all(task):
     events = pool.run()
     ready = 0
     while ready < 2:
-        ready += isinstance(next(events), Told)
+        ready += isinstance(next(events), Wrote)
     processes = [child.process for child in pool.children.values()]
     events.close()
     assert [each.poll() for each in processes] == [143, 143]
@@ -120,7 +120,7 @@ def test_leaving_early_ends_all(task):
 
 def test_children_are_in_groups_of_their_own(task):
     """So Ctrl-C at a terminal reaches them from the study alone, and once."""
-    [told] = [each for each in Pool([task("a", "import os; print(os.getpgrp())")], 1).run() if isinstance(each, Told)]
+    [told] = [each for each in Pool([task("a", "import os; print(os.getpgrp())")], 1).run() if isinstance(each, Wrote)]
     assert int(told.line) != os.getpgrp()
 
 

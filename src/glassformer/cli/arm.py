@@ -62,8 +62,8 @@ def work(message: dict[str, Any], study: TextIO) -> int:
     def tell(event: Event) -> None:
         if isinstance(event, Evaluated):
             value = event.metrics[metric]
-            told = {"step": event.step, "steps": recipe.training.steps, "metric": metric, "value": value}
-            study.write(json.dumps(told) + "\n")
+            record = {"step": event.step, "steps": recipe.training.steps, "metric": metric, "value": value}
+            study.write(json.dumps(record) + "\n")
 
     with Signals() as signals:
         begun = (run / "recipe.toml").is_file()

@@ -43,7 +43,7 @@ def listed(folder: Path, for_programs: bool) -> int:
     """Print a line for each data set: its size in bytes, how many of its files are present, and its title."""
     sets = list(catalogue().values())
     if for_programs:
-        print(json.dumps({"folder": str(folder), "sets": [told(each, folder) for each in sets]}))
+        print(json.dumps({"folder": str(folder), "sets": [as_json(each, folder) for each in sets]}))
         return 0
     print(f"In {folder} (--data-dir or GLASSFORMER_DATA name another):")
     for each in sets:
@@ -55,7 +55,7 @@ def listed(folder: Path, for_programs: bool) -> int:
 def shown(each: DataSet, folder: Path, for_programs: bool) -> int:
     """Print everything the catalogue says about a data set, and what was measured on it."""
     if for_programs:
-        print(json.dumps(told(each, folder)))
+        print(json.dumps(as_json(each, folder)))
         return 0
     place = each.folder(folder)
     print(f"{each.title}\nLicence: {each.licence}\nCitation: {each.citation}\nFiles in {place}:")
@@ -89,7 +89,7 @@ def fetched(each: DataSet, folder: Path, for_programs: bool) -> int:
                 print(f"\r{file.name}: {done:,} of {file.size:,} bytes", end="", file=sys.stderr, flush=True)
         print(f"{end}{file.name}: {file.size:,} bytes, SHA-256 as it should be", file=sys.stderr)
     if for_programs:
-        print(json.dumps({**told(each, folder), "fetched": [file.name for file in wanted]}))
+        print(json.dumps({**as_json(each, folder), "fetched": [file.name for file in wanted]}))
         return 0
     print(f"{each.name}: all {len(each.files)} files are in {place}, {len(wanted)} of them new.")
     print(recipes(each, folder))
@@ -110,7 +110,7 @@ def check_room(folder: Path, needed: int) -> None:
         )
 
 
-def told(each: DataSet, folder: Path) -> dict[str, object]:
+def as_json(each: DataSet, folder: Path) -> dict[str, object]:
     """Return the entry of a data set for JSON."""
     files = [
         {"name": file.name, "address": file.address, "size": file.size, "sha256": file.sha256, "state": state}

@@ -47,9 +47,9 @@ def run(arguments: Arguments) -> int:
         print(json.dumps({"run": str(folder), "findings": [each._asdict() for each in found], "exit_code": code}))
         return code
     counts = {state: sum(each.state == state for each in found) for state in STATES}
-    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    counted = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     failed = dict.fromkeys(each.what for each in found if each.state == FAILURE)
-    print(f"{folder}: {told}{': ' if failed else ''}{'; '.join(failed)}.")
+    print(f"{folder}: {counted}{': ' if failed else ''}{'; '.join(failed)}.")
     return code
 
 
@@ -59,10 +59,10 @@ def lines(finding: Finding) -> list[str]:
     head = f"{finding.state.upper() if finding.cause else finding.state:10}  {finding.probe}: "
     if not finding.cause:
         return wrapped(f"{head}{finding.what.removesuffix('.')}: {finding.evidence}", "", wide)
-    told = (("evidence", finding.evidence), ("likely cause", finding.cause), ("remedy", finding.remedy))
+    parts = (("evidence", finding.evidence), ("likely cause", finding.cause), ("remedy", finding.remedy))
     return [
         f"{head}{finding.what}",
-        *(x for what, text in told for x in wrapped(f"{what}: {text}", " " * 12, max(width(), 60))),
+        *(x for what, text in parts for x in wrapped(f"{what}: {text}", " " * 12, max(width(), 60))),
     ]
 
 

@@ -98,7 +98,7 @@ def follow(
     """Train to the end or to the first signal, and return the exit code.
 
     `watch` is called with each event. `hint` is printed at the end of a finished run. `track` names a tracker that is
-    also told the figures.
+    also given the figures.
 
     With several processes, only the first prints and stores anything. `agreed` then returns the largest of the
     processes' numbers, so that all of them report the same signal.
@@ -129,5 +129,5 @@ def follow(
     return 0 if finished else 128 + (number or signal.SIGINT)
 
 
-def nothing(told: object) -> None:
+def nothing(event: object) -> None:
     """Ignore an event or a note, in a process that does not report."""

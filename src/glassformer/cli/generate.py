@@ -218,10 +218,10 @@ def note_of_cut(ends: list[Piece], arguments: Arguments, continues: bool) -> str
     room = lengths_of(each for each in ends if not each.complete)
     verb = "was" if len(cut) == 1 else "were"
     came = "the text was" if len(ends) == 1 else f"{len(cut)} of {len(ends)} texts ({firsts(cut)}) {verb}"
-    told = f"A text matches {flag} only when it is complete; {came} cut before that, at {room} tokens."
+    message = f"A text matches {flag} only when it is complete; {came} cut before that, at {room} tokens."
     if all(each.complete or each.limit == CONTEXTS for each in ends):
-        return told
-    return f"{told} Raise --max-new-tokens{'' if continues else ' (at most model.max_len)'}."
+        return message
+    return f"{message} Raise --max-new-tokens{'' if continues else ' (at most model.max_len)'}."
 
 
 def note_of_context(ends: list[Piece], n_prompts: int, n: int) -> str:

@@ -52,7 +52,7 @@ def run(arguments: Arguments) -> int:
     choose_threads(opened.recipe.decode.threads)
     asked = None if "prune" not in options else named(options["prune"], opened)
     probe = opened.probe()
-    print(f"Probing {folder} with {probe.told}.", file=sys.stderr)
+    print(f"Probing {folder} with {probe.text}.", file=sys.stderr)
     diagnosis = diagnose(opened.loaded.model, probe)
     if asked is None:
         show(diagnosis, "json" in options)
@@ -66,13 +66,13 @@ def show(diagnosis: Diagnosis, as_json: bool) -> None:
 
     alike = [(head_id(*each.one), head_id(*each.other), each.divergence) for each in diagnosis.pairs]
     if as_json:
-        told = {
+        record = {
             "probe": diagnosis.probe.name,
             "heads": diagnosis.to_json(),
             "sentences": diagnosis.sentences,
             "similar": alike,
         }
-        print(json.dumps(told))
+        print(json.dumps(record))
         return
     print(table(diagnosis.heads))
     print(f"\n{legend(diagnosis)}\n")
@@ -233,12 +233,12 @@ def traced(folder: Path, *texts: str) -> tuple[Any, list[Trace]]:
 def attributed(folder: Path, text: str, as_json: bool) -> int:
     """Print a row for each part, a column for each generated token, and the logit that each column adds up to."""
     _, (made,) = traced(folder, text)
-    told = made.header.get("attribution")
-    if told is None:
+    attribution = made.header.get("attribution")
+    if attribution is None:
         raise ConfigError(
             "--attribute needs logits that are a sum over the model's parts; its output head pools or maps the vectors."
         )
-    names, terms = told["names"], made.buffers[told["buffer"]][1]
+    names, terms = attribution["names"], made.buffers[attribution["buffer"]][1]
     steps = made.header["steps"]
     begun = len(steps) - len(made.output) if made.header["run"]["mode"] == "generate" else 0
     written = [made.header["vocab"][str(step["chosen"])] for step in steps[begun:]]
@@ -260,14 +260,19 @@ def brought_back(folder: Path, text: str, other: str, as_json: bool) -> int:
     from glassformer.lens.trace.make import patch_traces, patching_as_json
 
     model, (one, two) = traced(folder, text, other)
-    told = patching_as_json(patch_traces(model, one, two))
+    patched = patching_as_json(patch_traces(model, one, two))
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(patched))
         return 0
-    print(f"Log probability of the answer to the first text: {told['one']:.3f}; behind the other: {told['other']:.3f}.")
+    print(
+        f"Log probability of the answer to the first text: {patched['one']:.3f}; behind the other: "
+        f"{patched['other']:.3f}."
+    )
     print("A patch brings back this share of the difference (1: all of it).\n")
-    print(aligned([("head", "share"), *((each["id"], f"{each['effect']:.3f}") for each in told["heads"][:MOST_PARTS])]))
-    for stream in told["streams"]:
+    print(
+        aligned([("head", "share"), *((each["id"], f"{each['effect']:.3f}") for each in patched["heads"][:MOST_PARTS])])
+    )
+    for stream in patched["streams"]:
         print(f"\n{stream['side']}, the stream at each token, behind so many blocks:")
         print(aligned([("blocks", *tokens_of(one, stream["side"])), *rows_of(stream["effects"])]))
     return 0

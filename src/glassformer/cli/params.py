@@ -34,8 +34,8 @@ def run(arguments: Arguments) -> int:
         if "json" not in arguments.options:
             return 0
     if "json" in arguments.options:
-        told = [{"module": row.name, "shape": row.shape, "count": row.numbers, "share": row.share} for row in rows]
-        print(json.dumps({"rows": told, "total": total}))
+        listed = [{"module": row.name, "shape": row.shape, "count": row.numbers, "share": row.share} for row in rows]
+        print(json.dumps({"rows": listed, "total": total}))
         return 0
     cells = [("module", "shape", "count", "share")]
     cells += [(row.name, shown(row.shape), f"{row.numbers:,}", f"{row.share:.2%}") for row in rows]

@@ -168,9 +168,9 @@ def find_rate(recipe: Recipe, *, as_json: bool) -> int:
     if drawn:
         save_figure(draw_rates(found), picture)
     if as_json:
-        told = {"lowest": found.lowest, "rises": found.rises, "recommended": found.recommended}
+        record = {"lowest": found.lowest, "rises": found.rises, "recommended": found.recommended}
         tried = [{name: finite(value) for name, value in each._asdict().items()} for each in found.tried]
-        print(json.dumps(told | {"tried": tried, "picture": str(picture) if drawn else None}))
+        print(json.dumps(record | {"tried": tried, "picture": str(picture) if drawn else None}))
         return 0
     print(f"{'learning rate':>13}  {'loss':>8}  {'smoothed':>8}")
     for each in [*found.tried[:-1:5], found.tried[-1]]:

@@ -264,16 +264,18 @@ def next_actions(agent: Agent, episodes: Sequence[Played], step: int) -> list[in
         )
     read = read.reshape(len(episodes), -1, spaces.n_features)[:, : ASKED - PLACES + 1]
     check_finite(read, episodes, step)
-    told = model.head(model.hidden(torch.as_tensor(read).to(weight.device, weight.dtype))[:, -1])
+    logits = model.head(model.hidden(torch.as_tensor(read).to(weight.device, weight.dtype))[:, -1])
     if not spaces.entries:
-        return list(as_done(spaces, told.double().cpu().numpy()).astype(np.float32))
+        return list(as_done(spaces, logits.double().cpu().numpy()).astype(np.float32))
     if agent.temperature == 0:
-        return told.argmax(-1).tolist()
+        return logits.argmax(-1).tolist()
     block, place = divmod(step, NUMBERS)
     drawn = [numbers(each.seed, 0, block)[place] for each in episodes]
-    told = in_float64(told)
-    told = told - told.max(-1, keepdim=True).values  # no value above 0, which a small temperature would make infinite
-    return draw(told / agent.temperature, drawn).tolist()
+    logits = in_float64(logits)
+    logits = (
+        logits - logits.max(-1, keepdim=True).values
+    )  # no value above 0, which a small temperature would make infinite
+    return draw(logits / agent.temperature, drawn).tolist()
 
 
 def check_finite(read: Floats, episodes: Sequence[Played], step: int) -> None:

@@ -252,7 +252,7 @@ def refuse_missing(config: DataConfig) -> None:
                 os.lstat(path or ".")
             except FileNotFoundError:
                 raise no_such_file(path) from None
-            except (OSError, ValueError):  # what else is wrong is told where it is read
+            except (OSError, ValueError):  # what else is wrong is reported where it is read
                 continue
 
 

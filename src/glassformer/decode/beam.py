@@ -287,8 +287,8 @@ class Reading:
     @property
     def weights(self) -> Float[Tensor, "B T S"] | None:
         """The mean over the models; None until each has run a forward pass."""
-        told = [each for each in self._of if each is not None]
-        return torch.stack(told).mean(0) if len(told) == len(self._of) else None
+        noted = [each for each in self._of if each is not None]
+        return torch.stack(noted).mean(0) if len(noted) == len(self._of) else None
 
 
 def reading_layer(model: Transformer) -> str:

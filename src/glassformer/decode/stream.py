@@ -224,7 +224,7 @@ def search_texts(
     for row, answers in enumerate(found):
         texts: dict[str, Piece] = {}
         for each in answers:
-            text, stopped = told(tokenizer, stops, each.ids, behind[row])
+            text, stopped = text_to_stop(tokenizer, stops, each.ids, behind[row])
             end = STOPPED if stopped else ENDED if each.complete else LIMITED
             whole = end != LIMITED or complete is None or complete(each.ids)
             length = len(each.ids) + (each.complete and not each.stopped)
@@ -235,7 +235,7 @@ def search_texts(
         raise refused
 
 
-def told(tokenizer: Tokenizer, stops: Sequence[str], ids: Sequence[int], behind: bool) -> tuple[str, bool]:
+def text_to_stop(tokenizer: Tokenizer, stops: Sequence[str], ids: Sequence[int], behind: bool) -> tuple[str, bool]:
     """Return the text of the ids up to a stop text, and whether there is one; `behind` is that of `TextStream`."""
     stream = TextStream(tokenizer, stops, behind=behind)
     text = "".join([*map(stream.add, ids), stream.end()])

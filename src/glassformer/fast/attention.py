@@ -127,7 +127,7 @@ def serves(
         return False
     if not (all(fits(norm, q) for norm in norms) and (rotation is None or turns(rotation, q, k))):
         return False
-    lowered = told_by(mask, q, k)
+    lowered = lowered_of(mask, q, k)
     sizes = (*q.shape[:3], k.shape[2])
     return lowered is None or lowered.added is None or broadcasts(lowered.added.shape, sizes)
 
@@ -173,7 +173,7 @@ def widened(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype == torch.bfloat16 else dtype
 
 
-def told_by(mask: Mask, q: Tensor, k: Tensor) -> Lowered | None:
+def lowered_of(mask: Mask, q: Tensor, k: Tensor) -> Lowered | None:
     """The mask as tensors; None if it says no more than the causal rule, which C++ knows."""
     if mask.only_causal or mask.hides_nothing:
         return None
@@ -191,8 +191,8 @@ def attend(
     scale: float,
 ) -> Float[Tensor, "B H T K"]:
     """Attention of the normalised and rotated queries and keys. Errors: `ResourceError` without memory."""
-    (q, of_q, q_eps), (k, of_k, k_eps) = (told(norm, x) for norm, x in zip(norms, (q, k), strict=True))
-    lowered, in_columns = told_by(mask, q, k), not mask.placed and mask.prefix is None
+    (q, of_q, q_eps), (k, of_k, k_eps) = (with_norm(norm, x) for norm, x in zip(norms, (q, k), strict=True))
+    lowered, in_columns = lowered_of(mask, q, k), not mask.placed and mask.prefix is None
     added = None if lowered is None or lowered.added is None else expanded(lowered.added, (*q.shape[:3], k.shape[2]))
     cos, sin, layout = rotation or (None, None, LAYOUTS[0])
     asked = Asked(mask.causal and in_columns, scale, (q_eps, k_eps), layout)
@@ -201,7 +201,7 @@ def attend(
     return out if lowered is None else lowered.zero_blind(out)
 
 
-def told(norm: nn.Module, x: Float[Tensor, "B H T K"]) -> tuple[Float[Tensor, "B H T K"], Tensor | None, float]:
+def with_norm(norm: nn.Module, x: Float[Tensor, "B H T K"]) -> tuple[Float[Tensor, "B H T K"], Tensor | None, float]:
     """The input of C++, the weight of the norm that it is to compute, and eps; other norms are computed here."""
     if type(norm) is RMSNorm:
         return x, norm.weight.contiguous(), norm.eps
@@ -319,8 +319,8 @@ def turning(cos: Tensor | None, sin: Tensor | None, layout: str) -> tuple[CRotat
     if cos is None or sin is None:
         return CRotation(), 0
     *texts, T, pairs = cos.shape
-    told = CRotation(pairs, LAYOUTS.index(layout), pairs, cos.data_ptr(), sin.data_ptr())
-    return told, T if texts and texts[0] > 1 else 0
+    with_norm = CRotation(pairs, LAYOUTS.index(layout), pairs, cos.data_ptr(), sin.data_ptr())
+    return with_norm, T if texts and texts[0] > 1 else 0
 
 
 def native(q: Tensor) -> Callable[..., None]:

@@ -132,8 +132,8 @@ def own_folder() -> Path:
 
 def key_of(source: Path, command: list[str]) -> str:
     """What the compiled file's name begins with; another source or header, compiler, or processor gives another."""
-    version = told_by([*command, "--version"]).stdout
-    told = [
+    version = output_of([*command, "--version"]).stdout
+    parts = [
         *openmp(version),
         *(each.read_text(encoding="utf-8") for each in (source, *sorted(source.parent.glob("*.h")))),
         *FLAGS,
@@ -142,14 +142,14 @@ def key_of(source: Path, command: list[str]) -> str:
         platform.machine(),
         processor(),
     ]
-    return hashlib.sha256("\0".join(told).encode()).hexdigest()[:32]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def openmp(version: str) -> tuple[str, ...]:
     """The flags with which a compiler of this `version` makes threads.
 
-    Apple's clang reads OpenMP's pragmas only where its front end is told, and has no runtime. Torch brings one, and a
-    second one in the same process would end it; so ours is torch's.
+    Apple's clang reads OpenMP's pragmas only where its front end gets the flag, and has no runtime. Torch brings one,
+    and a second one in the same process would end it; so ours is torch's.
     """
     torch = importlib.util.find_spec("torch")
     folders = [Path(each) / "lib" for each in (torch.submodule_search_locations or [] if torch else [])]
@@ -159,7 +159,7 @@ def openmp(version: str) -> tuple[str, ...]:
     return ("-Xclang", "-fopenmp", str(runtimes[0]), f"-Wl,-rpath,{runtimes[0].parent}")
 
 
-def told_by(command: list[str]) -> subprocess.CompletedProcess[str]:
+def output_of(command: list[str]) -> subprocess.CompletedProcess[str]:
     """Run a compiler. Errors: `ConfigError` if it cannot be started."""
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
@@ -182,8 +182,8 @@ def compile_to(folder: Path, key: str, source: Path, command: list[str]) -> Path
     """Write the compiled file under another name, and rename it once it is complete and on the disk."""
     new = folder / f"new-{uuid.uuid4().hex}.so"
     try:
-        flags = [*FLAGS, *openmp(told_by([*command, "--version"]).stdout)]
-        ran = told_by([*command, *flags, str(source), "-o", str(new)])
+        flags = [*FLAGS, *openmp(output_of([*command, "--version"]).stdout)]
+        ran = output_of([*command, *flags, str(source), "-o", str(new)])
         if ran.returncode or not new.exists():
             raise ConfigError(
                 f"The C++ compiler must take {source.name} and the flags {' '.join(flags)}; {shlex.join(command)} "

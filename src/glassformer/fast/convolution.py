@@ -100,8 +100,8 @@ def call(x: Tensor, weight: Tensor, real: Tensor | None, **others: Tensor) -> No
     (B, T, D), N = x.shape, len(weight)
     real = None if real is None else real.contiguous()
     apart = (0, 0) if real is None else (real[0].numel(), T if real[0].numel() > T else 0)
-    told = CShifts(B, T, D, N, PIECE, address(real), *apart, x.data_ptr(), weight.data_ptr())
+    shifts = CShifts(B, T, D, N, PIECE, address(real), *apart, x.data_ptr(), weight.data_ptr())
     for name, tensor in others.items():
-        setattr(told, name, tensor.data_ptr())
+        setattr(shifts, name, tensor.data_ptr())
     name = f"convolution_{NAMES[x.dtype]}"
-    there_and_back(SOURCE, name)(ctypes.byref(told), "of_y" in others, torch.get_num_threads())
+    there_and_back(SOURCE, name)(ctypes.byref(shifts), "of_y" in others, torch.get_num_threads())

@@ -176,7 +176,7 @@ def in_int8(model: Transformer) -> Transformer:
             f"decode.precision='int8' needs a C++ compiler, {WANTED}; none was found{asked_for()}. Install one "
             f"({HOW}), or use 'float32'."
         )
-    library(CPP)  # now, where the user can be told
+    library(CPP)  # now, where the user sees an error
     made = copy.deepcopy(model).float()
     for attention in self_attentions(made):
         join_projections(attention)

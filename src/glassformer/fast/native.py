@@ -1,4 +1,4 @@
-"""Our C++ (fast/cpp): what it is told of a model, and how it is called.
+"""Our C++ (fast/cpp): what it gets of a model, and how it is called.
 
 The structures here have the fields of those in C++, in the same order. An address is valid as long as
 its tensor is; so `Described` keeps each tensor that it names.
@@ -147,14 +147,14 @@ def float_map(weight: Num[Tensor, "..."], step: Tensor | None, bias: Tensor | No
     return c_map(weight, step, bias, D, N)
 
 
-def multiply(x: Float[Tensor, "*where D"], told: CMap) -> Float[Tensor, "*where N"]:
+def multiply(x: Float[Tensor, "*where D"], c_map: CMap) -> Float[Tensor, "*where N"]:
     """The map at each position. Errors: `ValueError` for other numbers than float32 on a CPU."""
     if x.device.type != "cpu" or x.dtype != torch.float32:
         raise ValueError(f"Our C++ reads float32 on a CPU; got {x.dtype} on {x.device}.")
     x = x.contiguous()
     where = x.shape[:-1]
-    y = x.new_empty(*where, told.out)
-    linear_map()(ctypes.byref(told), x.data_ptr(), y.data_ptr(), where.numel(), torch.get_num_threads())
+    y = x.new_empty(*where, c_map.out)
+    linear_map()(ctypes.byref(c_map), x.data_ptr(), y.data_ptr(), where.numel(), torch.get_num_threads())
     return y
 
 
@@ -187,7 +187,7 @@ def there_and_back(source: Path, name: str, lacks: str = LACKS) -> Callable[...,
     return declared(name, ctypes.c_void_p, ctypes.c_bool, ctypes.c_int, source=source, lacks=lacks)
 
 
-# Where the keys and values of a cache lie, and which may be read, as our C++ is told it (`Keys` of keys.h).
+# Where the keys and values of a cache lie, and which may be read, as our C++ gets it (`Keys` of keys.h).
 
 
 class CKeys(ctypes.Structure):
@@ -198,7 +198,7 @@ class CKeys(ctypes.Structure):
         *((name, ctypes.c_int64 * 3) for name in ("keys", "values", "key_steps", "value_steps")),
         *(("added", ctypes.c_void_p), ("added_at", ctypes.c_int64 * 3)),
         *(("blind", ctypes.c_void_p), ("blind_at", ctypes.c_int64 * 3)),
-        *((name, ctypes.c_void_p) for name in ("at", "k", "v", "k_step", "v_step", "memory", "lineage")),
+        *((name, ctypes.c_void_p) for name in ("at", "k", "v", "k_step", "v_step", "memory", "indirection")),
         ("known", ctypes.c_int64),
     )
 
@@ -208,7 +208,7 @@ class CNearby(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("rows", "first")),
-        *((name, ctypes.c_void_p) for name in ("columns", "at", "layers", "lineage")),
+        *((name, ctypes.c_void_p) for name in ("columns", "at", "layers", "indirection")),
         ("known", ctypes.c_int64),
         ("lie", ctypes.c_int64 * 3),
     )
@@ -234,7 +234,7 @@ def may_go_on(layers: Sequence[LayerCache]) -> bool:
 
 
 class Places:
-    """Where all layers of a cache keep their keys and values: told once, as long as no layer moves."""
+    """Where all layers of a cache keep their keys and values: found once, as long as no layer moves."""
 
     def __init__(self, layers: Sequence[LayerCache], dtype: torch.dtype) -> None:
         """Errors: `ValueError` for layers that do not lie alike in memory."""
@@ -243,25 +243,25 @@ class Places:
         self._keys = [ref(keys) for keys, _ in buffers]  # a layer that moves must not keep its old room
         self._room = (buffers[0][0].shape[0], buffers[0][0].shape[2])
         self._spare = isinstance(numbers_of(layers[0]), Slotted)  # rows for texts to come
-        self.told = CKeys()
+        self.keys = CKeys()
         self._addresses: list[Any] = []
         rounds = isinstance(held[0], Rounded)
-        self._tell(buffers, torch.int8 if rounds else dtype, ("keys", "values"), ("k", "v"))
+        self._fill(buffers, torch.int8 if rounds else dtype, ("keys", "values"), ("k", "v"))
         if rounds:
             steps = [layer.steps.buffers for layer in held]
-            self._tell(steps, torch.float32, ("key_steps", "value_steps"), ("k_step", "v_step"))
+            self._fill(steps, torch.float32, ("key_steps", "value_steps"), ("k_step", "v_step"))
 
-    def _tell(
+    def _fill(
         self, pairs: list[tuple[Tensor, Tensor]], dtype: torch.dtype, lie: tuple[str, str], at: tuple[str, str]
     ) -> None:
         for tensors, of, pointers in zip(zip(*pairs, strict=True), lie, at, strict=True):
             strides, shape = tensors[0].stride(), tensors[0].shape
-            alike = all(each.stride() == strides and each.shape == shape and each.dtype == dtype for each in tensors)
-            if not (alike and (strides[3] == 1 or shape[3] == 1)):
+            same = all(each.stride() == strides and each.shape == shape and each.dtype == dtype for each in tensors)
+            if not (same and (strides[3] == 1 or shape[3] == 1)):
                 raise ValueError(f"All layers of a cache must lie alike in memory, in {dtype}; got {[*shape]}.")
             addresses = (ctypes.c_void_p * len(tensors))(*(each.data_ptr() for each in tensors))
-            setattr(self.told, of, strides[:3])
-            setattr(self.told, pointers, ctypes.addressof(addresses))
+            setattr(self.keys, of, strides[:3])
+            setattr(self.keys, pointers, ctypes.addressof(addresses))
             self._addresses.append(addresses)
 
     def are_those_of(self, layers: Sequence[LayerCache]) -> bool:
@@ -273,50 +273,50 @@ class Places:
     ) -> CKeys:
         """These places for the next call, which reads all columns. `held` gets what must outlive the call.
 
-        Errors: as `lineage`.
+        Errors: as `indirection`.
         """
-        self.told.lineage, self.told.known = self.lineage(layers, len(x), held)
-        return reading(self.told, cast(Any, layers[0]).width, mask, x, heads, held)
+        self.keys.indirection, self.keys.known = self.indirection(layers, len(x), held)
+        return reading(self.keys, cast(Any, layers[0]).width, mask, x, heads, held)
 
-    def lineage(self, layers: Sequence[LayerCache], B: int, held: list[Any]) -> tuple[int | None, int]:
+    def indirection(self, layers: Sequence[LayerCache], B: int, held: list[Any]) -> tuple[int | None, int]:
         """Where it stands in which rows the first columns lie, and how many; the others lie in their own rows.
 
         Errors: `ValueError` for fewer rows or columns than are read, more rows, or layers that lie otherwise.
         """
         (rows, columns), length = self._room, cast(Any, layers[0]).width
-        lineages = [each.stay() for each in layers if isinstance(each, Growing | Rounded)]
-        lineage = lineages[0] if lineages else None
-        if any((each is None) != (lineage is None) for each in lineages):
+        indirections = [each.stay() for each in layers if isinstance(each, Growing | Rounded)]
+        indirection = indirections[0] if indirections else None
+        if any((each is None) != (indirection is None) for each in indirections):
             raise ValueError("All layers of a cache must lie alike in memory; modules have read some of them only.")
-        if lineage is None:
+        if indirection is None:
             fits = rows == B or (rows > B and self._spare)
         else:
-            fits = len(lineage) == B and (rows >= B or lineage.shape[1] == length)
+            fits = len(indirection) == B and (rows >= B or indirection.shape[1] == length)
         if columns < length or not fits:
             raise ValueError(
                 f"A cache must hold a row for each of {B} texts, of {length} columns; got one of {rows} by {columns}."
             )
-        if lineage is None:
+        if indirection is None:
             return None, 0
-        held.append(lineage)
-        return lineage.data_ptr(), lineage.shape[1]
+        held.append(indirection)
+        return indirection.data_ptr(), indirection.shape[1]
 
 
-def reading(told: CKeys, length: int, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]) -> CKeys:
-    """Tell of the keys that each token may read. `held` gets what must outlive the call."""
+def reading(keys: CKeys, length: int, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]) -> CKeys:
+    """Fill in which keys each token may read. `held` gets what must outlive the call."""
     B, T, _ = x.shape
-    told.length, told.causal, told.added, told.blind, told.memory = length, mask.only_causal, None, None, None
+    keys.length, keys.causal, keys.added, keys.blind, keys.memory = length, mask.only_causal, None, None, None
     if mask.only_causal:  # no numbers for pairs of tokens are needed
-        return told
+        return keys
     lowered = mask.lower(T, length, x)
     if lowered.added is not None:
         added = lowered.added.expand(B, heads, T, length)
         held.append(added := added if added.stride(-1) == 1 else added.contiguous())
-        told.added, told.added_at = added.data_ptr(), added.stride()[:3]
+        keys.added, keys.added_at = added.data_ptr(), added.stride()[:3]
     if lowered.blind is not None:
         held.append(blind := lowered.blind.expand(B, heads, T, 1))
-        told.blind, told.blind_at = blind.data_ptr(), blind.stride()[:3]
-    return told
+        keys.blind, keys.blind_at = blind.data_ptr(), blind.stride()[:3]
+    return keys
 
 
 # Whether modules have hooks, asked at every step of decoding.

@@ -104,7 +104,7 @@ class CBlock(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Described:
+class NativeBlocks:
     """Blocks for C++, and what must stay true while they are used."""
 
     blocks: ctypes.Array[CBlock]
@@ -124,29 +124,29 @@ class Described:
     """Those of the blocks and all their parts."""
 
     @property
-    def as_told(self) -> bool:
+    def still_valid(self) -> bool:
         """Whether modules still compute what C++ does: softmax attention that nobody watches, and no hooks."""
         return not self.hooks.any and all(each.attend in SOFTMAX for each in self.attentions)
 
 
-def describe(blocks: Iterable[nn.Module], last: nn.Module) -> Described | None:
+def describe(blocks: Iterable[nn.Module], last: nn.Module) -> NativeBlocks | None:
     """Describe the blocks of a stack and its last norm; None if stack.cpp does not do what one of their parts does."""
-    told = _Telling()
+    parts = _Parts()
     try:
-        found = [told.block(cast(Block, each)) for each in blocks]
-        norm = told.norm(last)
+        found = [parts.block(cast(Block, each)) for each in blocks]
+        norm = parts.norm(last)
     except _Unknown:
         return None
     crosses, reach = any(each.crosses for each in found), reaches(found)
-    if told.dtype is None or not alike(told.attentions, found, crosses=crosses) or len(reach) != 1:
+    if parts.dtype is None or not of_same_sizes(parts.attentions, found, crosses=crosses) or len(reach) != 1:
         return None
     blocks_in_c = (CBlock * len(found))(*found)
-    parts = (told.attentions, crosses, reach.pop(), told.most, told.held, norm, told.hooks)
-    return Described(blocks_in_c, told.dtype, *parts)
+    rest = (parts.attentions, crosses, reach.pop(), parts.most, parts.held, norm, parts.hooks)
+    return NativeBlocks(blocks_in_c, parts.dtype, *rest)
 
 
-def alike(attentions: list[Attention], blocks: list[CBlock], *, crosses: bool) -> bool:
-    """Whether all blocks have keys of the same sizes, as their caches are made alike."""
+def of_same_sizes(attentions: list[Attention], blocks: list[CBlock], *, crosses: bool) -> bool:
+    """Whether all blocks have keys of the same sizes, as their caches are made for one size."""
     if not crosses:
         return one_size(attentions)
     widths = {getattr(each.cross.source[i], "in") for each in blocks for i in range(2)}
@@ -169,7 +169,7 @@ class _Unknown(Exception):
 
 
 @dataclass
-class _Telling:
+class _Parts:
     """Describes parts, one after another."""
 
     dtype: torch.dtype | None = None
@@ -328,19 +328,19 @@ class NativeStack:
             return Stack.run(stack, x, contexts, cache)
         if (running := self._running) is None:
             running = self._running = Running(describe(stack.blocks, stack.norm))
-        if running.told is None or not may_run(running.told, x, context, cache):
+        if running.blocks is None or not may_run(running.blocks, x, context, cache):
             return Stack.run(stack, x, contexts, cache)
-        return run(running, running.told, x, context, cache)
+        return run(running, running.blocks, x, context, cache)
 
 
 @dataclass
 class Running:
-    """The blocks as they were told, and where the last cache lay.
+    """The blocks as C++ has them, and where the last cache lay.
 
     It ends when a text begins, in C++ or not, as weights may have been exchanged since, or dropouts be in training.
     """
 
-    told: Described | None
+    blocks: NativeBlocks | None
     own: Places | None = None
     cross: Places | None = None
     near: Places | None = None
@@ -359,34 +359,34 @@ def may_begin(stack: Stack, x: Float[Tensor, "B T D"], context: Context, cache: 
     return T == 1 or T * max(T if cache is None else cache.length, memory) <= LONG
 
 
-def may_run(told: Described, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None) -> bool:
+def may_run(blocks: NativeBlocks, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None) -> bool:
     """Whether C++ can run this call with these blocks."""
     rotation: Rotation | None = context.rotation
     if rotation is not None and (rotation.layout not in LAYOUTS or rotation.cos.dtype != x.dtype):
         return False
-    if x.dtype != told.dtype or not told.as_told:
+    if x.dtype != blocks.dtype or not blocks.still_valid:
         return False
     new = len(x) * x.shape[1]
-    if not told.crosses:
-        return told.most is None or new <= told.most
+    if not blocks.crosses:
+        return blocks.most is None or new <= blocks.most
     memory = context.memory
-    if memory is None or cache is None or not remembers(cache.cross[0], memory, x, told):
+    if memory is None or cache is None or not remembers(cache.cross[0], memory, x, blocks):
         return False
     made = 0 if cache.cross[0].complete else len(x) * memory.shape[1]
-    return told.most is None or max(new, made) <= told.most
+    return blocks.most is None or max(new, made) <= blocks.most
 
 
-def remembers(layer: LayerCache, memory: Tensor | None, x: Float[Tensor, "B T D"], told: Described) -> bool:
+def remembers(layer: LayerCache, memory: Tensor | None, x: Float[Tensor, "B T D"], blocks: NativeBlocks) -> bool:
     """Whether the keys of a memory are in the cache, or can be made in C++."""
     if memory is None or layer.complete:
         return memory is not None
-    width = getattr(told.blocks[0].cross.source[0], "in")
+    width = getattr(blocks.blocks[0].cross.source[0], "in")
     return memory.dtype == x.dtype and memory.device == x.device and memory.shape[::2] == (len(x), width)
 
 
 def run(
     running: Running,
-    told: Described,
+    blocks: NativeBlocks,
     x: Float[Tensor, "B T D"],
     context: Context,
     cache: Cache | None,
@@ -396,24 +396,24 @@ def run(
     While C++ computes, another thread may run a call with another cache: what this one reads is kept by its own names.
     """
     B, T, D = x.shape
-    attention, held = told.attentions[0], list[Any]()
+    attention, held = blocks.attentions[0], list[Any]()
     if cache is None:
         own = reading(CKeys(fresh=True), T, context.mask, x, attention.n_heads, held)
     else:
         own = among_own(running, cast(list[Any], cache.layers), context.mask, x, attention, held)
     cross = CKeys()
-    if told.crosses:
+    if blocks.crosses:
         assert cache is not None, "asked before"
-        cross = among_those_of_memory(running, cast(list[Any], cache.cross), x, context, told.attentions[1], held)
+        cross = among_those_of_memory(running, cast(list[Any], cache.cross), x, context, blocks.attentions[1], held)
     rotation = rotation_of(context.rotation, B, T, held)
     y = x.clone(memory_format=torch.contiguous_format)
     nearby = CNearby()
-    if told.near:
-        nearby = read_nearby(running, told.near, context.nearby, x, None if cache is None else cache.convolved, held)
-    last, *references = (ctypes.byref(each) for each in (told.last, rotation, own, cross, nearby))
+    if blocks.near:
+        nearby = read_nearby(running, blocks.near, context.nearby, x, None if cache is None else cache.convolved, held)
+    last, *references = (ctypes.byref(each) for each in (blocks.last, rotation, own, cross, nearby))
     sizes, threads = (B * T, T, D), torch.get_num_threads()
     try:
-        function(told.dtype)(told.blocks, len(told.blocks), last, y.data_ptr(), *sizes, *references, threads)
+        function(blocks.dtype)(blocks.blocks, len(blocks.blocks), last, y.data_ptr(), *sizes, *references, threads)
     except ResourceError:
         if cross.memory:  # its keys are not there, though there is room for them
             for layer in cast(Cache, cache).cross:
@@ -463,22 +463,22 @@ def read_nearby(
     B, T, D = x.shape
     columns = columns_of(nearby, count, T).expand(count, B, T).contiguous()
     held.append(columns)
-    told = CNearby(rows=B * T, columns=columns.data_ptr())
+    made = CNearby(rows=B * T, columns=columns.data_ptr())
     if cache is None:
-        return told
+        return made
     layers = cast(list[Any], cache.layers)
     for layer in layers:
         layer.claim((B, 1, T, D), x.dtype, values=False)
     running.near = mine = places(running.near, layers, x.dtype)
-    told.lineage, told.known = mine.lineage(layers, B, held)
+    made.indirection, made.known = mine.indirection(layers, B, held)
     held += [mine, at := layers[0].newest(B, T)]
-    told.first, told.at = layers[0].width - T, address(at)
-    told.layers, told.lie = mine.told.k, mine.told.keys
-    return told
+    made.first, made.at = layers[0].width - T, address(at)
+    made.layers, made.lie = mine.keys.k, mine.keys.keys
+    return made
 
 
 def places(before: Places | None, layers: Sequence[LayerCache], dtype: torch.dtype) -> Places:
-    """Those told before, if they are still true."""
+    """Those of the last call, if no layer has moved."""
     return before if before is not None and before.are_those_of(layers) else Places(layers, dtype)
 
 
@@ -511,7 +511,7 @@ def can_run(stack: Stack) -> bool:
         return False
     if not has_cpp() or next(stack.parameters()).device.type != "cpu":
         return False
-    return (told := describe(stack.blocks, stack.norm)) is not None and told.as_told
+    return (blocks := describe(stack.blocks, stack.norm)) is not None and blocks.still_valid
 
 
 def with_native_stacks(model: Transformer) -> Transformer:

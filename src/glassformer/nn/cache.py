@@ -120,20 +120,20 @@ class Claimable(Columns):
 class Growing(Claimable):
     """A cache of any length: its buffer doubles when full, so most steps copy nothing.
 
-    Nor does a selection of rows while C++ reads the buffer: `lineage` then says where their columns lie. Rows of a beam
-    share the columns of those they extend, so these are read from memory once for all of them.
+    Nor does a selection of rows while C++ reads the buffer: `indirection` then says where their columns lie. Rows of a
+    beam share the columns of those they extend, so these are read from memory once for all of them.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.lineage: Int[Tensor, "B N"] | None = None
+        self.indirection: Int[Tensor, "B N"] | None = None
         """Of the first columns of each row: the row of `buffers` where each lies. Later ones lie in their own."""
         self._stays = False
 
     def stay(self) -> Int[Tensor, "B N"] | None:
-        """Tells C++, which reads all columns where they lie, the `lineage`: from now on, rows stay there."""
+        """Tells C++, which reads all columns where they lie, the `indirection`: from now on, rows stay there."""
         self._stays = True
-        return self.lineage
+        return self.indirection
 
     def append(
         self, k: Num[Tensor, "B G T K"], v: Num[Tensor, "B G T _"]
@@ -161,9 +161,9 @@ class Growing(Claimable):
             return
         room = len(self._held[0])
         if self._stays and room < 2 * len(rows) and (len(rows) <= room or self.complete):
-            self.lineage = self._origins()[rows]
-        elif self.lineage is not None:
-            self.lineage = self._origins()[rows]
+            self.indirection = self._origins()[rows]
+        elif self.indirection is not None:
+            self.indirection = self._origins()[rows]
             self.settle()
         elif len(rows) != room or self.used == self._held[0].shape[2]:
             self._move(self._held[0].shape[2], rows)
@@ -176,13 +176,13 @@ class Growing(Claimable):
     def _origins(self) -> Int[Tensor, "B S"]:
         """The row where each column of each row lies."""
         assert self._held is not None
-        n, known = (len(self._held[0]), 0) if self.lineage is None else self.lineage.shape
+        n, known = (len(self._held[0]), 0) if self.indirection is None else self.indirection.shape
         own = torch.arange(n, device=self._held[0].device)[:, None].expand(-1, self.used - known)
-        return own if self.lineage is None else torch.cat([self.lineage, own], dim=1)
+        return own if self.indirection is None else torch.cat([self.indirection, own], dim=1)
 
     def settle(self) -> None:
         """Copies each row's columns into a row of its own, for modules to read, if they lie elsewhere."""
-        if self._held is not None and self.lineage is not None:
+        if self._held is not None and self.indirection is not None:
             self._move(self._held[0].shape[2])
         self._stays = False
 
@@ -196,16 +196,16 @@ class Growing(Claimable):
         return max(SHORT, 2 * (n + 1))
 
     def _move(self, columns: int, rows: Tensor | None = None) -> None:
-        """Moves to a buffer of so many columns, with a row for each, or without a lineage for each of `rows`."""
+        """Moves to a buffer of so many columns, with a row for each, or without an indirection for each of `rows`."""
         assert self._held is not None
-        assert rows is None or self.lineage is None
+        assert rows is None or self.indirection is None
         k, v = self._held
         at: tuple[Tensor | slice, ...] = (slice(None) if rows is None else rows, slice(None), slice(self.used))
-        if self.lineage is not None:
+        if self.indirection is not None:
             device = k.device
             groups = torch.arange(k.shape[1], device=device)[:, None]
             at = (self._origins()[:, None], groups, torch.arange(self.used, device=device))
-        self._held, self.lineage = (self._moved(k[at], columns), self._moved(v[at], columns)), None
+        self._held, self.indirection = (self._moved(k[at], columns), self._moved(v[at], columns)), None
 
     def _moved(self, used: Tensor, columns: int) -> Tensor:
         room = used.new_empty(*used.shape[:2], columns, used.shape[3])

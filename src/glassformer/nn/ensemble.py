@@ -86,11 +86,11 @@ class Ensemble(Transformer):
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Return the last vectors of all members, side by side; arguments as for `Transformer.hidden`."""
-        told = {"keep": keep, "source": source, "source_keep": source_keep, "segments": segments}
-        told |= {"documents": documents, "prefix": prefix}
+        inputs = {"keep": keep, "source": source, "source_keep": source_keep, "segments": segments}
+        inputs |= {"documents": documents, "prefix": prefix}
         apart = zip(self.members, self._memories(memory), self._caches(cache), strict=True)
         with self._evaluation:
-            found = [each.hidden(tokens, **told, memory=its, cache=own) for each, its, own in apart]
+            found = [each.hidden(tokens, **inputs, memory=its, cache=own) for each, its, own in apart]
         if isinstance(cache, EnsembleCache):
             cache.count()
         return torch.cat(found, dim=-1)

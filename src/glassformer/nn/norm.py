@@ -72,7 +72,7 @@ class _RMSNorm(torch.autograd.Function):
     """`rms_norm` with a faster gradient: the one kernel for layer norm's gradient, plus a correction.
 
     Let r = 1 / sqrt(mean(x^2) + eps), g the gradient of y = x r w, and h = g w. Then d/dx is (h - x r^2 mean(h x)) r.
-    Layer norm's kernel, told that the mean of x is 0, gives this minus mean(h) r, which we add back; d/dw is the same.
+    Layer norm's kernel, given 0 as the mean of x, gives this minus mean(h) r, which we add back; d/dw is the same.
     """
 
     generate_vmap_rule = True

@@ -244,14 +244,14 @@ def response_format(fields: Fields) -> Wish | None:
         return Wish(name, schema='{"type": "object"}')
     if kind != "json_schema":
         fields.refuse(name, f"The type of response_format must be {KINDS}; got {shown(kind)}. Give one of these.")
-    told = inside(inner, "json_schema", {"name", "description", "schema", "strict"})
-    if told is None or not told.given("schema"):
+    schema = inside(inner, "json_schema", {"name", "description", "schema", "strict"})
+    if schema is None or not schema.given("schema"):
         needs = '{"json_schema": {"name": ..., "schema": {...}}}'
         fields.refuse(name, f"response_format of type json_schema needs {needs}; got no schema. Give one.")
     for each in ("name", "description"):
-        told.text(each)
-    told.switch("strict")
-    return Wish(name, schema=written_out(told, "schema"))
+        schema.text(each)
+    schema.switch("strict")
+    return Wish(name, schema=written_out(schema, "schema"))
 
 
 def structured_outputs(fields: Fields) -> Wish | None:

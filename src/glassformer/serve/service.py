@@ -141,9 +141,9 @@ class Job:
             return held
         return None
 
-    def _explain_prompt(self, logprobs: Logprobs, prompt: Echoed, told: Sequence[Likely]) -> None:
-        first: list[Likely | None] = [None] * (len(prompt.ids) - len(told))  # unless a <bos> was read before it
-        for id, likely, begin in zip(prompt.ids, [*first, *told], self._begins(prompt), strict=True):
+    def _explain_prompt(self, logprobs: Logprobs, prompt: Echoed, scored: Sequence[Likely]) -> None:
+        first: list[Likely | None] = [None] * (len(prompt.ids) - len(scored))  # unless a <bos> was read before it
+        for id, likely, begin in zip(prompt.ids, [*first, *scored], self._begins(prompt), strict=True):
             logprobs.append(self.tokenizer, id, likely, begin)
 
     def _begins(self, prompt: Echoed) -> list[int]:
@@ -333,7 +333,7 @@ class Runner:
                 self._wake.wait()
                 self._wake.clear()
                 continue
-            news = [each for written in self._stepped() if (each := self._told(written)) is not None]
+            news = [each for written in self._stepped() if (each := self._piece_of(written)) is not None]
             self.steps += 1
             if news and self._loop is not None:
                 with suppress(RuntimeError):  # the loop has ended, so nobody waits any more
@@ -346,7 +346,7 @@ class Runner:
         except BaseException as error:  # on a thread of its own, even what ends a program is a mistake in some choice
             return self.engine.fail(error)
 
-    def _told(self, written: Written) -> tuple[Job, int, Piece] | None:
+    def _piece_of(self, written: Written) -> tuple[Job, int, Piece] | None:
         """Return what a token adds to a text of its job; cancel a text that has reached a stop text."""
         job, prompt = cast("tuple[Job, int]", written.ticket.request.tag)
         number = prompt * job.n + written.text

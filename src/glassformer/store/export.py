@@ -71,10 +71,10 @@ def write_pretrained(folder: Path, model: Transformer, tokenizer: Tokenizer, tex
         write_tensors(staging / WEIGHTS, tensors, {"format": "pt"})
         for file, data in files.items():
             write_new(staging / file, data)
-    return Exported(name, sum(each.numel() for each in tensors.values()), len(kept.ids), told(kept))
+    return Exported(name, sum(each.numel() for each in tensors.values()), len(kept.ids), vocabulary_notes(kept))
 
 
-def told(kept: Kept) -> list[str]:
+def vocabulary_notes(kept: Kept) -> list[str]:
     """What is different there, if anything is."""
     names = ", ".join(SPECIALS[id] if id < len(SPECIALS) else f"id {id}" for id in kept.silent)
     if not names:

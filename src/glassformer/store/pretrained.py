@@ -89,7 +89,7 @@ def read_pretrained(folder: Path) -> Pretrained:
     model = rebuild(config.to_dict(), weights, folder, torch.device("cpu"))
     if own is not None:
         return Pretrained(model, own[0], name, [], own[1])
-    notes = [*told(adopted, skeleton.config.vocab_size or 0), *ends.notes]
+    notes = [*adoption_notes(adopted, skeleton.config.vocab_size or 0), *ends.notes]
     return Pretrained(model, adopted.tokenizer, name, notes, adopted.rows[EOS] is not None)
 
 
@@ -102,7 +102,7 @@ def naming(path: Path, kind: type[GlassformerError]) -> Generator[None]:
         raise CheckpointError(f"{path}: {error}") from None
 
 
-def told(adopted: Adopted, size: int) -> list[str]:
+def adoption_notes(adopted: Adopted, size: int) -> list[str]:
     """The tokens of a vocabulary of this size that the imported model can no longer write, if there are any."""
     notes: list[str] = []
     if left := size - len({row for row in adopted.rows if row is not None}):

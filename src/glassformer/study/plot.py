@@ -62,12 +62,12 @@ def read_curves(run: Path) -> Curves:
                 f"{path}:{number}: each line must be a JSON object with a step; got {line[:60]!r}. Correct the line or "
                 "delete it."
             )
-        told = json.loads(line)
-        if told.get("kind") not in ("train", "dev"):
+        record = json.loads(line)
+        if record.get("kind") not in ("train", "dev"):
             continue
-        into = train if told["kind"] == "train" else dev
-        best = step if told.get("best") is True else best
-        for key, value in told.items():
+        into = train if record["kind"] == "train" else dev
+        best = step if record.get("best") is True else best
+        for key, value in record.items():
             if key not in ("kind", "step", "epoch", "best", *COUNTS) and not isinstance(value, str | bool):
                 into.setdefault(key, []).append((step, math.nan if value is None else float(value)))
     if not train and not dev:

@@ -47,7 +47,7 @@ class Begun:
 
 
 @dataclass(frozen=True)
-class Told:
+class Wrote:
     """A task wrote a line on its standard output."""
 
     task: Task
@@ -90,7 +90,7 @@ class Pool:
         """Start nothing more, and let the running tasks save and stop."""
         self.stopping = True
 
-    def run(self) -> Generator[Begun | Told | Ended]:
+    def run(self) -> Generator[Begun | Wrote | Ended]:
         """Yield events until all tasks have ended. If the generator is closed early or fails, it ends all tasks."""
         try:
             while self.children or (self.waiting and not self.stopping):
@@ -132,12 +132,12 @@ class Pool:
             data = os.read(process.stdout.fileno(), 65_536)
             self.heard.put((process.pid, data))
 
-    def _hear(self, child: Child, data: bytes) -> Iterator[Told | Ended]:
+    def _hear(self, child: Child, data: bytes) -> Iterator[Wrote | Ended]:
         child.rest += data
         *lines, rest = bytes(child.rest).split(b"\n")
         child.rest = bytearray(rest)
         for line in lines:
-            yield Told(child.task, line.decode("utf-8", "replace"))
+            yield Wrote(child.task, line.decode("utf-8", "replace"))
         if not data:
             code = child.process.wait()
             del self.children[child.process.pid]
@@ -152,7 +152,7 @@ class Pool:
             child.process.stdin.close()
 
     def _end_all(self) -> None:
-        """End all tasks: those told to stop before quit at once, others save first, slow ones are killed."""
+        """End all tasks: those that were to stop before quit at once, others save first, slow ones are killed."""
         for child in self.children.values():
             if child.stopping:
                 child.process.terminate()

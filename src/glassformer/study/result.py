@@ -342,7 +342,7 @@ def write_results(results: Sequence[Result], path: Path) -> None:
 
 
 def result_from(value: Any, place: str, split: str | None = None) -> Result:
-    """Make a result from a value read from JSON; `split` is what one has that was scored before results told it.
+    """Make a result from a value read from JSON; `split` is what one has that was scored before results held it.
 
     Errors: `CheckpointError` naming `place`.
     """

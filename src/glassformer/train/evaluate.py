@@ -226,8 +226,8 @@ def shared_answers(
         search=search,
         poll=poll,
     )
-    told = rows_of_all(rows, [(each.complete, *each.ids) for each in own], ranks)
-    return [Answer(ids, bool(complete)) for complete, *ids in told]
+    rows_of_ids = rows_of_all(rows, [(each.complete, *each.ids) for each in own], ranks)
+    return [Answer(ids, bool(complete)) for complete, *ids in rows_of_ids]
 
 
 def exact_by_length(lengths: Sequence[int], right: Sequence[bool]) -> dict[str, dict[str, Metric]]:

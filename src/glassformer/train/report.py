@@ -58,7 +58,7 @@ class Reporter:
         self.bar: progress.Progress | None = None
         self.first: Progress | None = None
         self.behind = False
-        """Whether the disk does not take the figures, and the user was told."""
+        """Whether the disk does not take the figures, and the user has been warned."""
 
     def __enter__(self) -> Reporter:
         return self

@@ -52,7 +52,7 @@ def compared(found: Sequence[Untrained]) -> str:
 
 
 def in_words(found: Sequence[Untrained]) -> str:
-    """What a user of a command is told of such inputs."""
+    """The warning on such inputs, for a user of a command."""
     return f"{compared(found)}, so {'the answer is' if len(found) == 1 else 'the answers are'} less reliable"
 
 

@@ -93,17 +93,17 @@ def leaky_mask(model: Transformer) -> None:
 def no_padding_mask(model: Transformer) -> None:
     """Tell no stack where padding is."""
 
-    def untold(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def told(
+    def without_keep(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def forward_without(
             tokens: Tensor, *, keep: Tensor | None = None, memory_keep: Tensor | None = None, **rest: Any
         ) -> Tensor:
             del keep, memory_keep
             return forward(tokens, **rest)
 
-        return told
+        return forward_without
 
     for stack in stacks(model):
-        rewire(stack, "forward", untold(stack.forward))
+        rewire(stack, "forward", without_keep(stack.forward))
 
 
 def no_positions(model: Transformer) -> None:
@@ -203,11 +203,11 @@ def pads_in_pooling(model: Transformer) -> None:
     assert isinstance(model.head, SequenceHead)
     forward = model.head.pooling.forward
 
-    def untold(x: Tensor, keep: Tensor | None = None) -> Tensor:
+    def without_keep(x: Tensor, keep: Tensor | None = None) -> Tensor:
         del keep
         return forward(x)
 
-    rewire(model.head.pooling, "forward", untold)
+    rewire(model.head.pooling, "forward", without_keep)
 
 
 def cache_off_by_one(model: Transformer) -> None:

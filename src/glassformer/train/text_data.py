@@ -45,7 +45,7 @@ class TextSplit(Split):
     """The file or folder of the text, as the user gave it."""
     skipped: int
     """Empty documents of this split, skipped as asked."""
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     """What the user should know about the reading of the text."""
 
     def digest(self) -> str:
@@ -148,7 +148,7 @@ class TextData(RunData):
             few = max(2, growth.length(1, self.recipe.data.window))
             lines.append(f"length warm-up: over {training.length_warmup:,} steps from windows of {few:,} tokens")
         for name, split in (("training", self.train), ("dev", self.dev)):
-            lines += split.told
+            lines += split.notes
             if split.skipped:
                 lines.append(f"skipped: {split.skipped:,} empty {name} documents, as data.skip_empty asks")
             if unknown := split.tokens.counts.n_unknown:
@@ -257,12 +257,12 @@ def prepare_text_split(recipe: Settings, tokenizers: Tokenizers, name: str) -> T
 
 def text_split(recipe: Settings, tokenizer: Tokenizer, part: Part) -> TextSplit:
     """The tokens of a part of a text, cached or new. Errors: `ConfigError` for a model whose length is too small."""
-    told: list[str] = []
-    tokens = tokens_of(part, tokenizer, documents=has_documents(recipe.data, part), note=told.append)
+    notes: list[str] = []
+    tokens = tokens_of(part, tokenizer, documents=has_documents(recipe.data, part), note=notes.append)
     layout = LAYOUTS[recipe.data.layout]
     if recipe.model.max_len is not None and layout.encoder and layout.decoder:
         check_length(recipe.data, recipe.model.max_len, tokens.most_special(recipe.data.window))
-    return TextSplit(tokens, part.corpus.name, part.n_skipped, tuple(told))
+    return TextSplit(tokens, part.corpus.name, part.n_skipped, tuple(notes))
 
 
 def text_tokenizers(recipe: Settings, part: Part) -> Tokenizers:

@@ -39,7 +39,7 @@ def test_a_role_with_a_shift_is_followed_by_its_own_score(made):
     for heads in history.seen.values():
         heads[0]["role"] |= {"label": "reversal", "shift": 1}
         heads[0]["scores"] |= {"reversal": 0.02, "reversal +1": 0.97}
-    told = history.told()["heads"][0]
+    told = history.so_far()["heads"][0]
     assert (told["role"], told["scores"]) == ("reversal +1", [0.97, 0.97, 0.97])
 
 

@@ -9,7 +9,7 @@ Cache token files: KEY, below, is a hash of the text, its part, the tokenizer an
     $GLASSFORMER_CACHE, else $XDG_CACHE_HOME/glassformer, else ~/.cache/glassformer
         tokens/KEY/    a token file; written under another name, and renamed once it is complete
 
-A damaged or incomplete file, which its hashes reveal whenever it is opened, is made anew, and the user is told. So
+A damaged or incomplete file, which its hashes reveal whenever it is opened, is made anew, and a note says so. So
 nothing here waits for the disk, and deleting the folder costs only time. Two processes that make the same file at once
 each write their own; the first to finish gives it its name, and the other uses that.
 """
@@ -242,8 +242,8 @@ def tokens_of(
 
 def key_of(part: Part, tokenizer: Tokenizer, *, documents: bool) -> str:
     """The name of this part's tokens in the cache; another text, part or tokenizer gives another name."""
-    told = [FORMAT, part.corpus.sha256, part.first, part.last, digest_of(tokenizer), documents]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+    parts = [FORMAT, part.corpus.sha256, part.first, part.last, digest_of(tokenizer), documents]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
 def found_in(folder: Path) -> tuple[TokenFile | None, str]:

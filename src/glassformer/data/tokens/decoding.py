@@ -22,7 +22,7 @@ class Decoding:
 
     def __init__(self, tokenizer: Tokenizer, *, behind: bool = False) -> None:
         self.tokenizer = tokenizer
-        self._told = 0
+        self._length = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._begun = behind
 
@@ -30,19 +30,19 @@ class Decoding:
         """Add an id. Returns the text that has become certain by it. Errors: `DataError` for an unknown id."""
         added = self.tokenizer.adds(id, first=not self._begun)
         self._begun = self._begun or id >= len(SPECIALS) or id == UNK
-        return self._tell(self._decoder.decode(added))
+        return self._counted(self._decoder.decode(added))
 
     def end(self) -> str:
         """Return what was held back, when no more ids come."""
-        return self._tell(self._decoder.decode(b"", final=True))
+        return self._counted(self._decoder.decode(b"", final=True))
 
     def __len__(self) -> int:
         """Characters of the text so far, including what is held back."""
         held, _ = self._decoder.getstate()
-        return self._told + len(held.decode("utf-8", errors="replace"))
+        return self._length + len(held.decode("utf-8", errors="replace"))
 
-    def _tell(self, text: str) -> str:
-        self._told += len(text)
+    def _counted(self, text: str) -> str:
+        self._length += len(text)
         return text
 
 

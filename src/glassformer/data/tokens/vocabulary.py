@@ -246,7 +246,7 @@ def utf8(text: str) -> bytes:
 
 
 def lacking(what: str, parts: Iterable[str]) -> str:
-    """What a user is told of a text with parts that became <unk>; `what` names the text. The commonest are named."""
+    """The warning on a text with parts that became <unk>; `what` names the text. The commonest are named."""
     counts = Counter(parts)
     named = [in_points(part, number) for part, number in counts.most_common(MOST_NAMED)]
     more = ", ..." if len(counts) > MOST_NAMED else ""

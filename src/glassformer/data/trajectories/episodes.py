@@ -235,13 +235,13 @@ def number_in(cell: str, place: str) -> float:
 def check_times(path: str | Path, table: NDArray[Any], columns: list[int] | None, edges: NDArray[np.int64]) -> None:
     """Refuse steps that are out of order or missing. Errors: `DataError` naming the line."""
     wanted = np.arange(len(table)) - np.repeat(edges[:-1], np.diff(edges))
-    told = table[:, columns[0]] if columns else wanted
-    wrong = np.flatnonzero(told != wanted)
+    steps = table[:, columns[0]] if columns else wanted
+    wrong = np.flatnonzero(steps != wanted)
     if len(wrong):
         row = int(wrong[0])
         raise DataError(
             f"{path}:{row + 2}: t must count the steps of an episode from 0, so here it must be {wanted[row]}; got "
-            f"{told[row]:g}. Put the lines in order, and add missing ones."
+            f"{steps[row]:g}. Put the lines in order, and add missing ones."
         )
 
 

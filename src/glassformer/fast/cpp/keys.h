@@ -18,7 +18,7 @@ struct Lie {
 };
 
 // Where the columns of a text lie: the first `known` of them in texts that it goes on from, as rows of a beam do.
-struct Lineage {
+struct Indirection {
     int64_t text;
     const int64_t* from;
     int64_t known;
@@ -39,9 +39,9 @@ struct Keys {
     void *const *k, *const *v;  // of each block; none if there are no others than those of the tokens themselves
     float *const *k_step, *const *v_step;  // none where numbers are those of x
     const void* memory;                    // `length` vectors of each text whose keys are still to be made; else none
-    const int64_t* lineage;  // of each text, for its first columns, the text where each lies; others lie in their own
+    const int64_t* indirection;  // of each text, for its first columns, the text where each lies; others lie in their own
     int64_t known;           // how many
-    Lineage of(int64_t text) const { return {text, lineage ? lineage + text * known : nullptr, known}; }
+    Indirection of(int64_t text) const { return {text, indirection ? indirection + text * known : nullptr, known}; }
     // The column of a token's new key and value, of a row among all and a place in its text.
     int64_t column(int64_t row, int64_t token, int64_t tokens) const { return at ? at[row] : length - tokens + token; }
 };
@@ -53,11 +53,11 @@ struct Nearby {
     int64_t rows, first;
     const int64_t *columns, *at;
     void* const* layers;
-    const int64_t* lineage;  // as in `Keys`
+    const int64_t* indirection;  // as in `Keys`
     int64_t known;
     Lie lie;
     int64_t column(int64_t row, int64_t token) const { return at ? at[row] : first + token; }
-    Lineage of(int64_t text) const { return {text, lineage ? lineage + text * known : nullptr, known}; }
+    Indirection of(int64_t text) const { return {text, indirection ? indirection + text * known : nullptr, known}; }
 };
 
 // The vectors of one head in the columns of a text, and where they have steps, these.
@@ -67,17 +67,17 @@ struct Vectors {
     Lie lie;
     float* step;
     Lie of_steps;
-    Lineage lineage;
-    Vectors(void* layer, float* steps, const Lie& lie, const Lie& of_steps, const Lineage& lineage, int64_t head)
+    Indirection indirection;
+    Vectors(void* layer, float* steps, const Lie& lie, const Lie& of_steps, const Indirection& indirection, int64_t head)
         : from((Number*)layer + lie.at(0, head)),
           lie(lie),
           step(steps ? steps + of_steps.at(0, head) : nullptr),
           of_steps(of_steps),
-          lineage(lineage) {}
-    // `FOLLOWS`: whether there is a lineage. Without one, the compiler knows that columns lie equally far apart.
+          indirection(indirection) {}
+    // `FOLLOWS`: whether there is an indirection. Without one, the compiler knows that columns lie equally far apart.
     template <bool FOLLOWS = true>
     int64_t row(int64_t column) const {
-        return FOLLOWS ? lineage.at(column) : lineage.text;
+        return FOLLOWS ? indirection.at(column) : indirection.text;
     }
     template <bool FOLLOWS = true>
     Number* at(int64_t column) const {
@@ -156,11 +156,11 @@ void attend_by(const T* q, const Vectors<Number>& k, const Vectors<Number>& v, c
     }
 }
 
-// The same, whether there is a lineage or not.
+// The same, whether there is an indirection or not.
 template <typename T, typename Number>
 void attend(const T* q, const Vectors<Number>& k, const Vectors<Number>& v, const T* added, int64_t n, int64_t width,
             T* weights, T* mixed) {
-    if (k.lineage.from)
+    if (k.indirection.from)
         attend_by<true>(q, k, v, added, n, width, weights, mixed);
     else
         attend_by<false>(q, k, v, added, n, width, weights, mixed);

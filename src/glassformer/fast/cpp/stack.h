@@ -134,7 +134,7 @@ template <typename T>
 template <typename Number>
 Held<Number> Texts<T>::held(const Attention& of, const Keys& keys, int64_t block, int64_t text, int64_t group) {
     const auto steps = [=](float* const* layers) { return layers ? layers[block] : nullptr; };
-    const Lineage of_text = keys.of(text);
+    const Indirection of_text = keys.of(text);
     if (keys.k)
         return {Vectors<Number>(keys.k[block], steps(keys.k_step), keys.keys, keys.key_steps, of_text, group),
                 Vectors<Number>(keys.v[block], steps(keys.v_step), keys.values, keys.value_steps, of_text, group)};

@@ -109,14 +109,14 @@ def standalone(traces: Sequence[bytes], run: Mapping[str, Any]) -> str:
     `run` has its name, metrics and diagnosis.
     """
     styles, does = bare(style()), bare(script())
-    told: list[str] = []
+    packed: list[str] = []
     parts: list[str] = []
     for i, each in enumerate(traces):
         header, pieces = cut(each)
-        told.append(_packed(header))
+        packed.append(_packed(header))
         for name, layers in pieces.items():
             parts.extend(_part(f"{i} {name} {layer}", data) for layer, data in enumerate(layers))
-    bundle = {"run": _packed(json.dumps(run).encode()), "traces": told}
+    bundle = {"run": _packed(json.dumps(run).encode()), "traces": packed}
     data = f'<script type="application/json" id="bundle">{json.dumps(bundle)}</script>'
     policy = f'<meta http-equiv="content-security-policy" content="{_standalone_policy(styles, does)}">'
     head = f"{policy}<style>{styles}</style>{_schema()}{data}"

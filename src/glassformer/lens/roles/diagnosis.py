@@ -160,7 +160,7 @@ def diagnose(
 
 def copying(model: Transformer, own: Read, ids: range) -> dict[Head, dict[str, float]]:
     """Measure whether each head copies, by the figures that exist for it; see `Found.copying`."""
-    told: dict[Head, dict[str, float]] = {}
+    measured: dict[Head, dict[str, float]] = {}
     for each in own.maps:
         did = written_share(model, each, own.views[each.block])
         for head in range(each.weights.shape[1]):
@@ -170,8 +170,8 @@ def copying(model: Transformer, own: Read, ids: range) -> dict[Head, dict[str, f
             if ids and (made := circuit(model, each, head, ids)) is not None:
                 figures["copying_eigenvalues"] = made.eigenvalue_score()
                 figures["copying_own_token"] = made.diagonal_share()
-            told[each.block, each.layer, head] = figures
-    return told
+            measured[each.block, each.layer, head] = figures
+    return measured
 
 
 def grouped(own: Read, found: Sequence[Found]) -> list[Group]:
@@ -211,14 +211,14 @@ def with_effects(
         zero, mean = (effect_of(scored, base, heads, kind, probe.metric, means, drawn) for kind in ("zero", "mean"))
         return zero, mean
 
-    told: list[Found] = []
+    heads: list[Found] = []
     for each in found:
         zero, mean = effects([each.head])
         words = verdict(each.label.has_role, zero, rules)
-        told.append(
+        heads.append(
             Found(each.head, each.measured, each.label, each.copying, zero, mean, words, importance.get(each.head))
         )
-    of = {each.head: each for each in told}
+    of = {each.head: each for each in heads}
     together = [
         Group(
             each.block, each.role, each.heads, each.share,
@@ -226,7 +226,7 @@ def with_effects(
         )
         for each in groups
     ]  # fmt: skip
-    return told, together
+    return heads, together
 
 
 def effect_of(
@@ -294,7 +294,7 @@ def head_as_json(found: Found, probe: Probe) -> dict[str, Any]:
 
 def effect_as_json(effect: Effect, verdict: str | None) -> dict[str, Any]:
     """Return an effect as a plain dict; `ci95` is the interval of the value, `drop95` that of base - value."""
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "kind": effect.kind,
         "metric": effect.metric,
         "base": finite(effect.base),
@@ -303,7 +303,7 @@ def effect_as_json(effect: Effect, verdict: str | None) -> dict[str, Any]:
         "drop95": [finite(each) for each in effect.drop],
         "n": effect.n,
     }
-    return told if verdict is None else {**told, "verdict": verdict}
+    return record if verdict is None else {**record, "verdict": verdict}
 
 
 def finite(value: float) -> float | None:
@@ -311,11 +311,11 @@ def finite(value: float) -> float | None:
     return round(value, 6) if math.isfinite(value) else None
 
 
-def sentences(told: Diagnosis) -> list[str]:
+def sentences(diagnosis: Diagnosis) -> list[str]:
     """Return sentences, most important first: roles by the loss without all their heads, then unknown needed heads."""
     lines: list[str] = []
-    of = {each.head: each for each in told.heads}
-    for group in sorted(told.groups, key=lambda each: each.zero.value if each.zero else 0.0):
+    of = {each.head: each for each in diagnosis.heads}
+    for group in sorted(diagnosis.groups, key=lambda each: each.zero.value if each.zero else 0.0):
         members = sorted((of[head] for head in group.heads), key=loss_of)
         if len(members) > 1:
             lines.append(together(group, members))
@@ -323,14 +323,14 @@ def sentences(told: Diagnosis) -> list[str]:
         lines += [sentence(each) for each in (needed or members[:1])]
     if not lines:
         lines.append("No head has a known role.")
-    lines += unrecognised(told.heads)
-    first = told.heads[0].zero if told.heads else None
-    if first is not None and first.base < told.rules.solved:
+    lines += unrecognised(diagnosis.heads)
+    first = diagnosis.heads[0].zero if diagnosis.heads else None
+    if first is not None and first.base < diagnosis.rules.solved:
         lines.append(
             f"The model is right too rarely for removing heads to show anything: {metric(first)} is "
             f"{percent(first.base)} %."
         )
-    ends = [each.id for each in told.heads if each.head[0] == "encoder" and each.label.label == "eos"]
+    ends = [each.id for each in diagnosis.heads if each.head[0] == "encoder" and each.label.label == "eos"]
     if ends:
         verb = "read" if len(ends) > 1 else "reads"
         lines.append(f"The encoder knows how long the source is: {listed(ends)} {verb} its end.")

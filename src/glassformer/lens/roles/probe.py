@@ -154,7 +154,7 @@ class Probe:
         return len(self.own.tokens)
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """A description: how many sequences of how many tokens, special ones included, and their origin."""
         read = (self.own.tokens, self.own.keep) if self.own.source is None else (self.own.source, self.own.source_keep)
         tokens = torch.full((self.n_sequences,), read[0].shape[1]) if read[1] is None else read[1].sum(1)

@@ -542,13 +542,13 @@ def label(scores: Mapping[str, Figures], sink: float, entropy: float, rules: Thr
     next_best = next((name for name in ranked if ROLES[name].family != family and not same(scores, name, best)), None)
     runner_up = None if next_best is None else (next_best, scores[next_best].corrected)
     found = scores[best]
-    told = Label(family, "partial", found.corrected, runner_up, ROLES[best].shift, found.n_queries)
+    label = Label(family, "partial", found.corrected, runner_up, ROLES[best].shift, found.n_queries)
     if found.corrected >= rules.partial:
         if family == "sink":
             return Label("sink", "sink", found.corrected, runner_up, 0, found.n_queries)
         clear = found.argmax >= rules.strong_argmax and found.spread <= rules.spread
         strong = found.corrected >= rules.strong and clear
-        return replace(told, strength="strong") if strong else told
+        return replace(label, strength="strong") if strong else label
     what = "sink" if sink > rules.sink else "diffuse" if entropy > rules.diffuse else "mixed"
     return Label(what, what, found.corrected, runner_up, 0, found.n_queries)
 

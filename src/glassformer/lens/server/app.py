@@ -234,8 +234,8 @@ class Api:
 
     async def list_traces(self, request: Request) -> Response:
         """GET /api/traces: id and title of each trace."""
-        told = [{"id": name, "title": title(each.trace)} for name, each in [*self.traces.known.items()]]
-        return JSONResponse({"traces": told})
+        traces = [{"id": name, "title": title(each.trace)} for name, each in [*self.traces.known.items()]]
+        return JSONResponse({"traces": traces})
 
     async def trace(self, request: Request) -> Response:
         """GET /api/trace/ID: the trace as a file."""
@@ -306,12 +306,12 @@ class Api:
             figure = self.traces.score(known.asked, poll=poll)
             after, figure_after = self.traces.run(fewer, poll=poll), self.traces.score(fewer, poll=poll)
             same = self.traces.run(fewer, repeated(known), poll=poll)
-            told: dict[str, Any] = {"before": answered(known.trace), "after": answered(after)}
-            told["same"] = self.traces.keep(same, fewer)
+            answer: dict[str, Any] = {"before": answered(known.trace), "after": answered(after)}
+            answer["same"] = self.traces.keep(same, fewer)
             if figure and figure_after:
                 name, value, n = figure
-                told["metrics"] = {"name": name, "before": value, "after": figure_after[1], "n": n}
-            return told
+                answer["metrics"] = {"name": name, "before": value, "after": figure_after[1], "n": n}
+            return answer
 
         return await self.attempt(request, work)
 

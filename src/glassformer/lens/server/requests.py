@@ -158,7 +158,7 @@ async def streamed(
     running = asyncio.create_task(run_sync(run, limiter=one))
     first = await asker.stays(request, lines.get())
     if first is None:
-        await running  # raises: nothing was told
+        await running  # raises: nothing was sent
     elif "error" in first:
         return error(400, first["error"])
 

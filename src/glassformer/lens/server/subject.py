@@ -116,16 +116,16 @@ class Subject:
         """Return the facts of the run for the page."""
         ids = self.tokenizers.source.decode
         examples = [source if isinstance(source, str) else ids(source) for source, _ in self.examples]
-        told: dict[str, Any] = {
+        record: dict[str, Any] = {
             "name": self.name,
             "sentences": list(self.sentences),
             "examples": examples,
             "alike": len(self.similar or ()),
         }
-        told["similar"] = None if self.similar is None else list(self.similar[:MOST_PAIRS])
-        told["study"] = self.study
-        told["others"] = [name for name, _ in self.others]
-        return told | {"live": True, "checkpoints": self.history is not None, "kept": list(self.kept())}
+        record["similar"] = None if self.similar is None else list(self.similar[:MOST_PAIRS])
+        record["study"] = self.study
+        record["others"] = [name for name, _ in self.others]
+        return record | {"live": True, "checkpoints": self.history is not None, "kept": list(self.kept())}
 
     def lines(self, since: int = 0) -> list[dict[str, Any]]:
         """Return the run's metrics from line `since` on."""
@@ -159,14 +159,14 @@ def figures(run: Path, since: int = 0) -> list[dict[str, Any]]:
     found = [_read(line) for line in _whole(run / METRICS)[since:]]
     asked = {each["step"]: each for each in found if each.get("kind") == "train" and isinstance(each.get("step"), int)}
     for line in reversed(_whole(run / TIMING) if asked else []):  # from the end, as the new lines are wanted
-        told = _read(line)
-        step = told.get("step")
+        record = _read(line)
+        step = record.get("step")
         if not isinstance(step, int):
             continue
-        if told.get("kind") != "damaged" and step < min(asked):
+        if record.get("kind") != "damaged" and step < min(asked):
             break
-        if step in asked and SPEED in told:
-            asked[step].setdefault(SPEED, told[SPEED])
+        if step in asked and SPEED in record:
+            asked[step].setdefault(SPEED, record[SPEED])
     return found
 
 
@@ -195,14 +195,14 @@ def samples(run: Path) -> list[Sample]:
     """Return the samples of the newest evaluations in order; skip a file that training deletes at this moment."""
     paths = (run / "samples").glob("step-*.txt")
     found = {int(match[1]): path for path in paths if (match := NAME.fullmatch(path.name))}
-    told: list[Sample] = []
+    newest: list[Sample] = []
     for step in sorted(found)[-MOST:]:
         try:
             text = found[step].read_text("utf-8", errors="replace").rstrip("\n")
         except OSError:
             continue
-        told.append(Sample(step, text[:LONGEST], len(text) > LONGEST))
-    return told
+        newest.append(Sample(step, text[:LONGEST], len(text) > LONGEST))
+    return newest
 
 
 # Head roles over the checkpoints of a run: each is diagnosed once, even while the run is in training.
@@ -244,13 +244,13 @@ class History:
                     self.look(known=found.keys() - {waiting[-1]})
                 finally:
                     self.rested = self.clock() + (time.process_time() - began) / SHARE
-            return self.told()
+            return self.so_far()
 
     def whole(self) -> dict[str, Any]:
         """Return the same, but diagnose every checkpoint first, even while the run trains."""
         with self.lock:
             self.look(known=self.seen)
-            return self.told()
+            return self.so_far()
 
     def end(self) -> None:
         """Diagnose no more; a diagnosis that is under way ends at its next check."""
@@ -277,7 +277,7 @@ class History:
         if self.ended.is_set():
             raise GlassformerError("The explorer is ending, so it analyses no more checkpoints. Start it again.")
 
-    def told(self) -> dict[str, Any]:
+    def so_far(self) -> dict[str, Any]:
         """Return the results so far."""
         steps = sorted(self.seen)
         heads = range(len(self.seen[steps[-1]]) if steps else 0)
@@ -303,22 +303,22 @@ BEGUN = 24
 HEADS = "heads.json"
 """A file beside the run's recipe that keeps the diagnosis of its heads, so that it is made only once."""
 FOUND = ("heads", "sentences", "similar")
-Told = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def subject_of(
     run: Path,
-    told: Told = lambda _: None,
+    report: Report = lambda _: None,
     *,
     others: Sequence[tuple[str, Path]] = (),
     study: Mapping[str, Any] | None = None,
 ) -> Subject:
-    """Load the best checkpoint of a run for the explorer; `told` gets messages on slow work and on what is missing.
+    """Load the best checkpoint of a run for the explorer; `report` gets messages on slow work and on what is missing.
 
     `others` and `study` are those of `Subject`.
 
     Errors: those of loading a run, and of `readable`. If its data are missing or changed, there are no examples from
-    them, and `told` says so.
+    them, and `report` says so.
     """
     recipe = readable(run)
     loaded = load_run(run, recipe)
@@ -326,8 +326,8 @@ def subject_of(
     try:
         split = dev_split(run, recipe, loaded)
     except GlassformerError as missing:
-        told(f"The dev data cannot be read, so the examples are made up from the vocabulary: {missing}")
-    found = heads_of(run, loaded, told)
+        report(f"The dev data cannot be read, so the examples are made up from the vocabulary: {missing}")
+    found = heads_of(run, loaded, report)
     return Subject(
         run.resolve().name,
         loaded.model,
@@ -407,22 +407,22 @@ def scorer(recipe: Recipe, loaded: Loaded, split: Split | None) -> Score | None:
     return score
 
 
-def heads_of(run: Path, loaded: Loaded, told: Told) -> dict[str, Any]:
+def heads_of(run: Path, loaded: Loaded, report: Report) -> dict[str, Any]:
     """Return the roles of a run's heads, sentences on them, and similar pairs: from `HEADS` or a new diagnosis."""
     digest, path = weights_sha256(loaded.model), run / HEADS
     kept = read_json(path) if path.is_file() else {}
     if kept.get("weights_sha256") == digest and all(name in kept for name in FOUND):
         return {name: kept[name] for name in FOUND}
-    told(f"Analysing what each head does; the result is kept in {HEADS}.")
+    report(f"Analysing what each head does; the result is kept in {HEADS}.")
     try:
         found = diagnose_run(run)
     except GlassformerError as reason:
-        told(f"The heads cannot be analysed: {reason}")
+        report(f"The heads cannot be analysed: {reason}")
         return {"heads": [], "sentences": [], "similar": None}
     alike = [[each.one, each.other, float(f"{each.divergence:.4g}")] for each in found.pairs]
     record = {"heads": found.to_json(), "sentences": list(found.sentences), "similar": alike}
     try:
         write_text_atomically(path, json.dumps({"weights_sha256": digest, **record}))
     except (OSError, GlassformerError) as reason:  # a read-only run can still be explored
-        told(f"The analysis of the heads could not be saved: {reason}")
+        report(f"The analysis of the heads could not be saved: {reason}")
     return record

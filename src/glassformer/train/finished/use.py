@@ -90,7 +90,7 @@ def ranked(
         of, written = [source for source, _ in flat], [each for _, each in flat]
         again = read_back(loaded.model, of, written, batch_size=batch_size, linked=asked.alignments)
     penalty, target = length_penalty(alpha), loaded.tokenizers.target
-    told: list[Ranked] = []
+    ranked: list[Ranked] = []
     for place, (_, each) in enumerate(flat):
         total, score = each.log_probability, each.score
         if again is not None and total is None:
@@ -98,8 +98,8 @@ def ranked(
             total = sum(chances)
             score = total / penalty(len(chances))
         links = [] if again is None else again[place].links
-        told.append(Ranked(target.decode(each.ids), total, score, each.complete, target.names(each.ids), links))
-    rest = iter(told)
+        ranked.append(Ranked(target.decode(each.ids), total, score, each.complete, target.names(each.ids), links))
+    rest = iter(ranked)
     return [[next(rest) for _ in found] for found in answers]
 
 

@@ -28,7 +28,7 @@ from glassformer.base.runtime import choose_device
 GRACE = 10.0
 """Seconds within which a living process that has noticed an error reports it."""
 LONGEST = 300
-"""Characters of an error message that the other processes are told."""
+"""Characters of an error message that the other processes get."""
 LOST = ("Connection closed by peer", "Connection reset", "Broken pipe", "imed out", "imeout", "NCCL", "gloo")
 """Parts of torch's messages if another process is gone or silent: such an error is not this process's own."""
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -98,8 +98,8 @@ class Ranks:
         own = torch.tensor([len(values), *values, *[0] * (longest - len(values))], dtype=torch.float64)
         parts = [torch.empty_like(own) for _ in range(self.count)]
         dist.all_gather(parts, own, group=self.group)
-        told = [part.tolist() for part in parts]
-        return [part[1 : 1 + int(part[0])] for part in told]
+        lists = [part.tolist() for part in parts]
+        return [part[1 : 1 + int(part[0])] for part in lists]
 
     def barrier(self) -> None:
         """Wait until all processes have called this."""
@@ -191,7 +191,7 @@ def met(place: Launched, timeout: int) -> Store:
 
 
 def explained(ranks: Ranks, error: Exception, timeout: int) -> str | None:
-    """Why this process cannot continue because of another; None for an error of its own, which others are told.
+    """Why this process cannot continue because of another; None for an error of its own, which others get.
 
     Living processes that noticed the error leave a message in the store; a process that fell silent leaves none.
     """
@@ -203,11 +203,11 @@ def explained(ranks: Ranks, error: Exception, timeout: int) -> str | None:
     with suppress(RuntimeError):
         ranks.store.set(f"lives/{ranks.number}", "")
         failed, silent = word_of_others(ranks)
-        told = [f"{named([number], ranks.count)} failed ({why})" for number, why in failed.items()]
+        reasons = [f"{named([number], ranks.count)} failed ({why})" for number, why in failed.items()]
         if silent:
-            told.append(f"{named(silent, ranks.count)} was killed or no longer answers")
-        if told:
-            return f"{'; '.join(told)}; the job has ended."
+            reasons.append(f"{named(silent, ranks.count)} was killed or no longer answers")
+        if reasons:
+            return f"{'; '.join(reasons)}; the job has ended."
         return f"The processes lost their connection although all of them are running ({first_line(error)})."
     return f"The address where the processes meet is gone: process 0, or torchrun itself, ended within {timeout} s."
 

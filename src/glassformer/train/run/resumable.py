@@ -162,16 +162,18 @@ def refuse_other_model(run: Path, built: ModelConfig, asked: ModelConfig) -> Non
     names = [*ours, *(name for name in theirs if name not in ours)]
     differing = [name for name in names if ours.get(name) != theirs.get(name) and name.split(".")[-1] not in UNASKED]
     if differing and {*differing} <= SIZES:
-        told = "; ".join(f"{name} is {ours[name]}, but it has {theirs[name]} tokens" for name in differing)
+        differences = "; ".join(f"{name} is {ours[name]}, but it has {theirs[name]} tokens" for name in differing)
         raise CheckpointError(
-            f"{run}: the vocabulary of the checkpoint is not the one that its model was trained with: {told}. Restore "
-            "its tokenizer.json, or use another checkpoint."
+            f"{run}: the vocabulary of the checkpoint is not the one that its model was trained with: {differences}. "
+            "Restore its tokenizer.json, or use another checkpoint."
         )
     if differing:
-        told = "; ".join(f"{name} is {ours.get(name)!r}, and {theirs.get(name)!r} is asked for" for name in differing)
+        differences = "; ".join(
+            f"{name} is {ours.get(name)!r}, and {theirs.get(name)!r} is asked for" for name in differing
+        )
         raise CheckpointError(
             f"A run keeps the model that it began with, but {run / 'recipe.toml'} or the command line asks for "
-            f"another: {told}. Undo that change, or train the new model in another folder with --out."
+            f"another: {differences}. Undo that change, or train the new model in another folder with --out."
         )
 
 
@@ -337,7 +339,7 @@ def other_data(
     It is allowed if the setting that names the file is, or if the data follow from settings that are. Errors:
     `CheckpointError`.
     """
-    told: list[str] = []
+    kinds: list[str] = []
     for split in (each for each in now.data if before.data[each] != now.data[each]):
         what, names = data.differing(split, before.sides, now.sides), data.settings(split)
         if not follows and not set(names) & set(allowed):
@@ -347,5 +349,5 @@ def other_data(
                 f"{run} was trained on other data than its recipe now names: {what} have changed since. Restore the "
                 f"old files{hint}; or train a new run with --out."
             )
-        told.append(what)
-    return told
+        kinds.append(what)
+    return kinds

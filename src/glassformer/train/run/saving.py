@@ -67,7 +67,7 @@ class Saver:
         self.owed: Job | None = None
         """The best checkpoint, as long as it is not on disk."""
         self._thread: Thread | None = None
-        self._told: list[Saved | Unsaved] = []
+        self._outcomes: list[Saved | Unsaved] = []
         self._error: BaseException | None = None
 
     def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
@@ -104,8 +104,8 @@ class Saver:
     def wait(self) -> Iterator[Saved | Unsaved]:
         """Wait for the current save, then yield the outcome of the saves since the last call."""
         self.close()
-        told, self._told = self._told, []
-        yield from told
+        outcomes, self._outcomes = self._outcomes, []
+        yield from outcomes
         if self._error is not None:
             error, self._error = self._error, None
             raise error
@@ -142,7 +142,7 @@ class Saver:
             notes = self._written(folder, job.snapshot)
         except (CheckpointError, ResourceError) as error:
             if self.failure is None:
-                self._told.append(Unsaved(job.step, str(error)))
+                self._outcomes.append(Unsaved(job.step, str(error)))
             self.failure = Unsaved(job.step, str(error))
             if job.step == job.best:
                 self.owed = job if self._thread else job._replace(snapshot=job.snapshot.copied())
@@ -150,7 +150,7 @@ class Saver:
         self.failure = None
         if job.step == job.best:
             self.kept_best, self.owed = job.step, None
-        self._told.append(Saved(job.step, folder, (*notes, *self._rotate(folder))))
+        self._outcomes.append(Saved(job.step, folder, (*notes, *self._rotate(folder))))
 
     def _snapshot(self, kept: Moments, state: Mapping[str, object]) -> Snapshot:
         return take_snapshot(self.model, self.prepared.tokenizers, optimizer=kept, state=state)

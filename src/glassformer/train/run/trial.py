@@ -270,6 +270,6 @@ def _made(recipe: Recipe) -> tuple[RunData, Transformer]:
 def _settings(recipe: Recipe) -> dict[str, Any]:
     """The recipe's settings for `train_steps`; float32 if the recipe leaves the arithmetic open."""
     training = recipe.training
-    told = replace(training, precision="float32") if training.precision == "auto" else training
+    used = replace(training, precision="float32") if training.precision == "auto" else training
     names = ("seed", "accumulate", "clip", "label_smoothing", "precision", "recompute")
-    return {name: getattr(told, name) for name in names}
+    return {name: getattr(used, name) for name in names}
