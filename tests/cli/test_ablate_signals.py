@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.cli import ablate
 from glassformer.store.folders import newest, refuse_in_training
-from glassformer.study.pool import Told
+from glassformer.study.pool import Wrote
 from study.examples import TINY
 
 
@@ -29,7 +29,7 @@ def interrupting(monkeypatch) -> Callable[[signal.Signals, int], None]:
             def __call__(self, event, stopping: bool) -> None:
                 super().__call__(event, stopping)
                 before = len(heard)
-                if isinstance(event, Told):
+                if isinstance(event, Wrote):
                     heard.add(event.task.name)
                 if before < len(heard) == arms:
                     os.kill(os.getpid(), number)

@@ -32,7 +32,7 @@ from glassformer.data.config import SPLITS
 from glassformer.data.dataset import refuse_missing_files
 from glassformer.store.files import write_text_atomically
 from glassformer.study.plot import draw
-from glassformer.study.pool import Begun, Ended, Pool, Task, Told, with_threads
+from glassformer.study.pool import Begun, Ended, Pool, Task, Wrote, with_threads
 from glassformer.study.result import LOGS, Arm, Result, StudyFolder, arms, figure, single_changes, table, write_results
 from glassformer.train.finished.loading import refuse_unscorable
 from glassformer.train.recipe import dumps_recipe, override
@@ -210,18 +210,20 @@ class Progress:
         self.began = time.perf_counter()
         self.failures: dict[str, str] = {}
 
-    def __call__(self, event: Begun | Told | Ended, stopping: bool) -> None:
+    def __call__(self, event: Begun | Wrote | Ended, stopping: bool) -> None:
         """Print what there is to say about one event."""
         label = event.task.name
         match event:
             case Begun():
                 self.say(label, "begins")
-            case Told(line=line):
-                told = json.loads(line)
-                quarter = 4 * told["step"] // told["steps"]
+            case Wrote(line=line):
+                record = json.loads(line)
+                quarter = 4 * record["step"] // record["steps"]
                 if quarter != self.quarters.get(label, 0):
                     self.quarters[label] = quarter
-                    self.say(label, f"step {told['step']}/{told['steps']}, {told['metric']} {told['value']:.4f}")
+                    self.say(
+                        label, f"step {record['step']}/{record['steps']}, {record['metric']} {record['value']:.4f}"
+                    )
             case Ended(code=0):
                 self.ended += 1
                 self.say(label, f"done, {self.score(label)}; {self.left()}")

@@ -279,8 +279,8 @@ def report(place: Workspace, arguments: Arguments) -> int:
         return 0
     print("exercise  attempts  hints  solution  minutes  done")
     for number, each in trails.items():
-        told = "seen" if each.solution else "no"
-        print(f"{number:8}  {each.attempts:8}  {each.hints:5}  {told:8}  {each.minutes:7.0f}  {each.done or 'no'}")
+        seen = "seen" if each.solution else "no"
+        print(f"{number:8}  {each.attempts:8}  {each.hints:5}  {seen:8}  {each.minutes:7.0f}  {each.done or 'no'}")
     print(f"In all {minutes_told(sum(each.minutes for each in trails.values()))}. Nothing leaves this machine.", remark)
     return 0
 
@@ -317,9 +317,9 @@ def quiz(place: Workspace, arguments: Arguments) -> int:
         if not sys.stdin.isatty():
             continue
         given = input("   > ")
-        told = each.judged(given)
-        right += told
-        print(f"   {'right' if told else 'not quite'}: {each.answer} (chapter {each.source})")
+        correct = each.judged(given)
+        right += correct
+        print(f"   {'right' if correct else 'not quite'}: {each.answer} (chapter {each.source})")
     print(f"\n{right} of {len(every)}." if sys.stdin.isatty() else "\nAnswer them in a terminal.")
     return 0
 

@@ -141,13 +141,13 @@ def check_world(world: World, spaces: Spaces) -> None:
     if world.n_observed != spaces.n_observed or not fits:
         raise ConfigError(
             f"The environment {world.name!r} has observations of {world.n_observed} numbers and "
-            f"{told(n_theirs, numbered=world.bounds is None)}; the model was trained with observations of "
-            f"{spaces.n_observed} numbers and {told(n_ours, numbered=numbered)}. Name the environment that its "
-            "episodes come from."
+            f"{actions_in_words(n_theirs, numbered=world.bounds is None)}; the model was trained with observations of "
+            f"{spaces.n_observed} numbers and {actions_in_words(n_ours, numbered=numbered)}. Name the environment "
+            "that its episodes come from."
         )
 
 
-def told(n: int, *, numbered: bool) -> str:
+def actions_in_words(n: int, *, numbered: bool) -> str:
     """What can be done, in words."""
     return f"{n} numbered actions" if numbered else f"actions of {n} numbers"
 

@@ -91,11 +91,11 @@ def chosen(choose: Choose, logits: Float[Tensor, "B V"], context: Context) -> li
 
 
 def failure(ticket: Ticket, text: int, error: BaseException) -> Written:
-    """The reply for a text that an error ended. One that is no `Exception` is told as the cause of a `RuntimeError`."""
+    """The reply for a text that an error ended. One that is no `Exception` becomes the cause of a `RuntimeError`."""
     if not isinstance(error, Exception):
-        told = RuntimeError(f"{type(error).__name__}: {error}")
-        told.__cause__ = error
-        error = told
+        caused = RuntimeError(f"{type(error).__name__}: {error}")
+        caused.__cause__ = error
+        error = caused
     return Written(ticket, text, -1, FAILED, error=error)
 
 
@@ -115,10 +115,10 @@ def with_likely(written: list[Written], logits: Float[Tensor, "B V"]) -> list[Wr
         return written
     counts = [asked[i] or 0 for i in places]
     found = likely(logits[torch.tensor(places, device=logits.device)], [written[i].id for i in places], counts)
-    told = list(written)
+    replies = list(written)
     for i, each in zip(places, found, strict=True):
-        told[i] = told[i]._replace(likely=each)
-    return told
+        replies[i] = replies[i]._replace(likely=each)
+    return replies
 
 
 def likely(logits: Float[Tensor, "rows V"], ids: Sequence[int], counts: Sequence[int]) -> list[Likely]:
@@ -387,14 +387,14 @@ class Engine:
         )
         for place, passage in enumerate(group):
             if passage.scored is not None:
-                told: list[Likely] = []
+                scored: list[Likely] = []
                 for start in range(0, len(passage.ids) - 1, SCORED):
                     after = passage.ids[start + 1 : start + SCORED + 1]
-                    told += likely(
+                    scored += likely(
                         self.model.head(hidden[place, start : start + len(after)]), after, [passage.scored] * len(after)
                     )
                 for row in passage.rows:
-                    row.prompt = told
+                    row.prompt = scored
         return cache, self.model.head(hidden[torch.arange(len(group), device=self.device), lengths - 1])
 
     def _encoded(self, group: list[Passage]) -> dict[str, Tensor | None]:
@@ -411,11 +411,11 @@ class Engine:
         places: dict[Choose, list[int]] = {}
         for place, row in enumerate(self.rows):
             places.setdefault(row.ticket.request.choose, []).append(place)
-        told: dict[int, Written] = {}
+        replies: dict[int, Written] = {}
         for choose, which in places.items():
             among = logits if len(which) == len(self.rows) else logits[torch.tensor(which, device=self.device)]
-            told |= zip(which, self._chosen(choose, among, [self.rows[place] for place in which]), strict=True)
-        return with_likely([told[place] for place in range(len(self.rows))], logits)
+            replies |= zip(which, self._chosen(choose, among, [self.rows[place] for place in which]), strict=True)
+        return with_likely([replies[place] for place in range(len(self.rows))], logits)
 
     def _chosen(self, choose: Choose, logits: Float[Tensor, "B V"], rows: list[Row]) -> list[Written]:
         """Call `choose` for these rows; if it raises an error, call it row by row, so that only the bad ones fail."""

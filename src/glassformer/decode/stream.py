@@ -61,7 +61,7 @@ class TextStream:
     def add(self, id: int) -> str:
         """Add an id; return the text that has become certain."""
         self.tokens += 1
-        return self._tell(self._decoding.add(id), last=False)
+        return self._released(self._decoding.add(id), last=False)
 
     def take(self, id: int, end: str = "") -> tuple[str, str]:
         """Add an id; return the text now certain and why the row ends: `end` (given with the last id) or "stop"."""
@@ -72,9 +72,9 @@ class TextStream:
 
     def end(self) -> str:
         """Return the text held back, as no more ids come; invalid bytes become U+FFFD."""
-        return self._tell(self._decoding.end(), last=True)
+        return self._released(self._decoding.end(), last=True)
 
-    def _tell(self, more: str, *, last: bool) -> str:
+    def _released(self, more: str, *, last: bool) -> str:
         if self.stopped:
             return ""
         text = self._held + more

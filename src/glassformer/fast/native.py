@@ -1,7 +1,7 @@
 """Our C++ (fast/cpp): what it gets of a model, and how it is called.
 
 The structures here have the fields of those in C++, in the same order. An address is valid as long as
-its tensor is; so `Described` keeps each tensor that it names.
+its tensor is; so `NativeBlocks` keeps each tensor that it names.
 """
 
 from __future__ import annotations
@@ -387,12 +387,12 @@ torch.library.register_fake("glassformer::packed_product", _like_packed, lib=OUR
 class NativeMap:
     """`product` at each position, from D numbers to N, in float32; also while steps are compiled.
 
-    The module that has this map has its tensors. If they move, or become others, C++ is told again.
+    The module that has this map has its tensors. If they move, or become others, C++ gets them anew.
     """
 
     def __init__(self, D: int, N: int) -> None:
         self._sizes = (D, N)
-        self._told: tuple[list[Any], CMap] | None = None
+        self._made: tuple[list[Any], CMap] | None = None
 
     def __reduce__(self) -> tuple[type[NativeMap], tuple[int, int]]:
         """Copied tensors lie elsewhere, so a copy knows nothing yet."""
@@ -407,14 +407,14 @@ class NativeMap:
             raise ValueError(f"A map from {D} numbers to {N} got {x.shape[-1]} numbers at each position.")
         if torch.compiler.is_compiling():
             return native_product(x.reshape(-1, D).float(), weight, step, bias, N).view(*x.shape[:-1], N)
-        return multiply(x.float(), self._telling(weight, step, bias))
+        return multiply(x.float(), self._map_of(weight, step, bias))
 
-    def _telling(self, weight: Tensor, step: Tensor | None, bias: Tensor | None) -> CMap:
+    def _map_of(self, weight: Tensor, step: Tensor | None, bias: Tensor | None) -> CMap:
         of = [place_of(weight), place_of(step), place_of(bias)]
-        told = self._told
-        if told is None or told[0] != of:
-            told = self._told = (of, float_map(weight, step, bias, *self._sizes))
-        return told[1]
+        made = self._made
+        if made is None or made[0] != of:
+            made = self._made = (of, float_map(weight, step, bias, *self._sizes))
+        return made[1]
 
 
 def place_of(tensor: Tensor | None) -> Any:

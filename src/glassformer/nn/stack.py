@@ -239,7 +239,8 @@ class Stack(nn.Module):
 
         With `recompute`, each group of so many blocks keeps only its input for the backward pass.
         """
-        blocks = list(zip(cast("list[Block]", list(self.blocks)), contexts, strict=True))
+        # Blocks that are all of one kind may be cut.
+        blocks = list(zip(cast("list[Block]", list(self.blocks)), contexts, strict=bool(self.config.layers)))
         if cache is not None:
             layers = zip(blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
             for (block, own), layer, cross, convolved in layers:

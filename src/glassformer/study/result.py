@@ -28,7 +28,7 @@ Axes = Mapping[str, Sequence[object]]
 """Setting -> the values it takes in turn."""
 
 Variant = tuple[dict[str, object], Mapping[str, object]]
-"""How an arm is told from the others, and all settings that it changes."""
+"""How an arm differs from the others, and all settings that it changes."""
 CHANGE, UNCHANGED = "change", "none"
 """In a study of single changes: what its arms differ in, and the arm of the recipe as it is."""
 LONGEST_NAME = 120
@@ -87,14 +87,14 @@ def single_changes(
 
     Errors: `ConfigError` for one that is given twice, that changes nothing or what no study may, and as `repeated`.
     """
-    override(recipe, changes)  # what is wrong with all arms is told of none
+    override(recipe, changes)  # what is wrong with all arms is no fault of one
     variants: list[Variant] = [({CHANGE: UNCHANGED}, changes)]
     for each in apart:
         refuse_unvaried(each)
-        told: dict[str, object] = {CHANGE: combination(dict(sorted(each.items())))}
-        if told in (before for before, _ in variants):
-            raise ConfigError(f"--change {told[CHANGE]} is given twice. Give it once.")
-        variants.append((told, {**changes, **each}))
+        changed: dict[str, object] = {CHANGE: combination(dict(sorted(each.items())))}
+        if changed in (before for before, _ in variants):
+            raise ConfigError(f"--change {changed[CHANGE]} is given twice. Give it once.")
+        variants.append((changed, {**changes, **each}))
     found = repeated(recipe, variants, seeds)
     for arm in found[seeds:]:
         if arm.recipe == found[arm.seed - found[0].seed].recipe:
@@ -114,14 +114,14 @@ def repeated(recipe: Recipe, variants: Sequence[Variant], seeds: int) -> list[Ar
     """
     found: list[Arm] = []
     refused: list[str] = []
-    for told, values in variants:
+    for changed, values in variants:
         try:
             whole = settled(anchored(override(recipe, values)))
             first = whole.training.seed
             for seed in range(first, first + seeds):
-                found.append(Arm(told, seed, replace(whole, training=replace(whole.training, seed=seed))))
+                found.append(Arm(changed, seed, replace(whole, training=replace(whole.training, seed=seed))))
         except ConfigError as error:
-            refused.append(f"{combination(told)}: {error}")
+            refused.append(f"{combination(changed)}: {error}")
     if refused:
         more = f" ({len(refused) - 1} more of them have errors.)" if len(refused) > 1 else ""
         raise ConfigError(f"{refused[0]}{more} Nothing was trained.")

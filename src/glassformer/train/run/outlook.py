@@ -299,8 +299,8 @@ def enough_beside(what: str, helps: str, saver: Saver, step: int) -> Generator[N
         if not is_out_of_memory(error) or isinstance(error, GlassformerError):
             raise
         saver.close()
-        told = f"Memory ran out after step {step}, in {what} ({in_a_line(error)}). {left(saver.run, helps)}"
-        raise ResourceError(told) from None
+        message = f"Memory ran out after step {step}, in {what} ({in_a_line(error)}). {left(saver.run, helps)}"
+        raise ResourceError(message) from None
 
 
 def half_batch(recipe: Settings) -> str:
