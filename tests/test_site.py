@@ -113,6 +113,19 @@ def test_a_lesson_needs_what_was_taught_before_it(pages):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not find_spec("nbclient") or not find_spec("ipykernel"), reason="no notebook can run (make docs)")
+def test_a_notebook_shows_a_drawing_as_its_first_figure():
+    from nbclient import NotebookClient
+    from nbformat.v4 import new_code_cell, new_notebook
+
+    code = ["import matplotlib.pyplot, torch; from glassformer import learn",
+            "learn.diagram(torch.nn.Linear(2, 3), torch.zeros(1, 2))"]  # fmt: skip
+    notebook = new_notebook(cells=[new_code_cell(each) for each in code])
+    NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    assert "image/png" in notebook.cells[1].outputs[0].data
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not find_spec("sphinx"), reason="sphinx is not installed (make docs)")
 def test_site_builds_without_a_warning(generate, tmp_path):
     """All but running the chapters, which `make docs` does."""

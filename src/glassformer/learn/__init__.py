@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer import __version__
 from glassformer.base.errors import GlassformerError
+from glassformer.base.figures import matplotlib
 from glassformer.learn.course import Exercise, read_course
 from glassformer.learn.report import Shown, Status, verdict_shown
 from glassformer.learn.source import definition, read_source, replace, source_of
@@ -252,4 +253,8 @@ def diagram(module: Any, *inputs: Any, levels: int = 3, **named: Any) -> Any:
     """
     from glassformer.lens.plot import plot_architecture
 
-    return plot_architecture(module, *inputs, levels=levels, **named)
+    figure = plot_architecture(module, *inputs, levels=levels, **named)
+    pyplot = matplotlib("pyplot")
+    if "IPython" in sys.modules and not pyplot.get_fignums():
+        pyplot.switch_backend(pyplot.get_backend())  # a notebook shows no figure until its backend is loaded
+    return figure
