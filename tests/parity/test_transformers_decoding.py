@@ -27,9 +27,9 @@ def pair(family: str):
     if family == "gpt2":
         ours, theirs, _ = gpt2(WIDE)
     elif family == "bart":
-        ours, theirs = bart_pair(WIDE)
+        ours, theirs, _ = bart_pair(WIDE)
     else:
-        ours, theirs = marian_pair(WIDE)
+        ours, theirs, _ = marian_pair(WIDE)
         for exact, table in tables(WIDE, ours, theirs):
             with torch.no_grad():
                 table.copy_(exact)

@@ -25,6 +25,7 @@ from glassformer.proof.check.calling import (
     distance,
     drawn,
     form,
+    itself,
     mask_argument,
     read,
 )
@@ -386,15 +387,14 @@ ALIBI = Subject(
 )
 
 
-def window(way: str) -> Tensor:
-    """Return the mask [N, N] under a reading, as numbers."""
-    back = torch.arange(N)[:, None] - torch.arange(N)[None]
-    mask = {
-        "one more": (back >= 0) & (back <= WINDOW),
-        "both": back.abs() < WINDOW,
-        "both, one more": back.abs() <= WINDOW,
-    }.get(way, (back >= 0) & (back < WINDOW))
-    return (~mask if way == "inverted" else mask).double()
+BACK = torch.arange(N)[:, None] - torch.arange(N)[None]
+WINDOWS = [
+    Choice(((BACK >= 0) & (BACK < WINDOW)).double()),
+    Choice(((BACK >= 0) & (BACK <= WINDOW)).double(), "window + 1 keys", ONE_MORE),
+    Choice((BACK.abs() < WINDOW).double(), "keys on both sides", FUTURE),
+    Choice((BACK.abs() <= WINDOW).double(), "keys on both sides", FUTURE),
+    Choice(((BACK < 0) | (BACK >= WINDOW)).double(), "True as 'hide'", INVERTED),
+]
 
 
 class Windowed(Computed):
@@ -402,15 +402,8 @@ class Windowed(Computed):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.raw = called(function, {"length": N, "window": WINDOW})
-        ways = [
-            Choice("right"),
-            Choice("one more", "window + 1 keys", ONE_MORE),
-            Choice("both", "keys on both sides", FUTURE),
-            Choice("both, one more", "keys on both sides", FUTURE),
-            Choice("inverted", "True as 'hide'", INVERTED),
-        ]
         seen = self.raw.double() if isinstance(self.raw, Tensor) else self.raw
-        super().__init__(seen, {"way": ways}, window, loose=True)
+        super().__init__(seen, {"way": WINDOWS}, itself, loose=True)
 
     @law("It holds True and False.", "equation")
     def boolean(self) -> Fault | None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.calling import Choice, Computed, accepts, aspect, drawn
+from glassformer.proof.check.calling import Choice, Computed, accepts, aspect, drawn, itself
 from glassformer.proof.check.property import Fault, Mistake, SignatureError, Subject, ask, law
 from glassformer.train.cross_entropy import cross_entropy
 
@@ -306,34 +306,18 @@ def joined(inputs: Tensor, labels: Tensor) -> Tensor:
 
 
 START = 11
+FRONT, MOST = torch.full((len(TOKENS), 1), START), TOKENS[:, :-1]
 RIGHT = [
-    Choice("right"),
-    Choice("unmoved", "the labels themselves", UNMOVED),
-    Choice("ahead", "labels one ahead", READS_AHEAD),
-    Choice("rolled", "the last label in front", OTHER_START),
-    Choice("zero", "0 in front", OTHER_START),
-    Choice("last id", "the last label's id in front of every row", OTHER_START),
-    Choice("first twice", "the first label twice", OTHER_START),
-    Choice("kept", "start_id and all labels", NOT_CUT),
+    Choice(torch.cat([FRONT, MOST], 1)),
+    Choice(TOKENS, "the labels themselves", UNMOVED),
+    Choice(torch.cat([TOKENS[:, 1:], FRONT], 1), "labels one ahead", READS_AHEAD),
+    Choice(TOKENS.roll(1, 1), "the last label in front", OTHER_START),
+    Choice(torch.cat([FRONT * 0, MOST], 1), "0 in front", OTHER_START),
+    Choice(torch.cat([FRONT * 0 + TOKENS[0, -1], MOST], 1), "the last label's id in front of every row", OTHER_START),
+    Choice(torch.cat([TOKENS[:, :1], MOST], 1), "the first label twice", OTHER_START),
+    Choice(torch.cat([FRONT, TOKENS], 1), "start_id and all labels", NOT_CUT),
 ]
-
-
-def moved(shift: str) -> Tensor:
-    """Return the decoder's input under a reading."""
-    front, most = torch.full((len(TOKENS), 1), START), TOKENS[:, :-1]
-    return {
-        "right": torch.cat([front, most], 1),
-        "unmoved": TOKENS,
-        "ahead": torch.cat([TOKENS[:, 1:], front], 1),
-        "rolled": TOKENS.roll(1, 1),
-        "zero": torch.cat([front * 0, most], 1),
-        "last id": torch.cat([front * 0 + TOKENS[0, -1], most], 1),
-        "first twice": torch.cat([TOKENS[:, :1], most], 1),
-        "kept": torch.cat([front, TOKENS], 1),
-    }[shift]
-
-
 SHIFT_RIGHT = Subject(
-    lambda function: Answered(function, (TOKENS, START), {"shift": RIGHT}, moved),
-    (Answered.equation, aspect("shift", "Input 0 is start_id, input t + 1 is label t.")),
+    lambda function: Answered(function, (TOKENS, START), {"way": RIGHT}, itself),
+    (Answered.equation, aspect("way", "Input 0 is start_id, input t + 1 is label t.", name="shift")),
 )

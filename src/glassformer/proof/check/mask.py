@@ -12,7 +12,7 @@ import torch
 
 from glassformer.base.shapes import Tensor
 from glassformer.nn.mask import Mask
-from glassformer.proof.check.calling import Choice, Reading, accepts, aspect, form, read
+from glassformer.proof.check.calling import Choice, Reading, accepts, aspect, form, itself, read
 from glassformer.proof.check.labels import Answered
 from glassformer.proof.check.property import (
     CrashError,
@@ -364,12 +364,7 @@ class Made:
         self.reading: Reading | None = None
         if isinstance(self.made, Tensor) and self.made.squeeze().shape == shape:
             self.truth = truth(self.made).reshape(shape)
-            self.reading = read(self.truth, {"mask": ways}, self.itself)
-
-    @staticmethod
-    def itself(mask: Tensor) -> Tensor:
-        """Return the mask: a choice of mask predicts itself."""
-        return mask
+            self.reading = read(self.truth, {"way": ways}, itself)
 
     @law("Its shape fits the scores.")
     def shape(self) -> Fault | None:
@@ -388,7 +383,7 @@ class Made:
 
 def mask_of(law: str, prepare: Callable[[Callable[..., Any]], Made]) -> Subject:
     """Return the subject of functions that make a mask with this law."""
-    return Subject(prepare, (Made.shape, Made.boolean, Made.equation, aspect("mask", law, name="entries")))
+    return Subject(prepare, (Made.shape, Made.boolean, Made.equation, aspect("way", law, name="entries")))
 
 
 def truth(mask: Tensor) -> Tensor:
@@ -498,11 +493,11 @@ class Positions(Answered):
         def asked(keep: Tensor) -> Any:
             self.whole = function(keep)
             fits = isinstance(self.whole, Tensor) and self.whole.shape == KEEP.shape
-            return torch.where(KEEP, self.whole.detach(), -1) if fits else self.whole
+            return at_tokens(self.whole.detach()) if fits else self.whole
 
-        super().__init__(asked, (KEEP,), {"count": COUNTS}, counted)
+        super().__init__(asked, (KEEP,), {"way": COUNTS}, itself)
 
-    count = aspect("count", "A token's position is the number of real tokens before it.")
+    count = aspect("way", "A token's position is the number of real tokens before it.", name="count")
 
     @law("Padding has a position that a table holds.", "count")
     def in_table(self) -> Fault | None:
@@ -512,25 +507,18 @@ class Positions(Answered):
         return Fault(NEGATIVE, f"For rows of {KEEP.shape[1]} they go from {low} to {high}.")
 
 
+def at_tokens(positions: Tensor) -> Tensor:
+    """Return positions with -1 at padding, where they are not compared."""
+    return torch.where(KEEP, positions, -1)
+
+
 COUNTS = [
-    Choice("tokens"),
-    Choice("places", "every place counted", PADS_AS_PLACES),
-    Choice("from one", "a start at 1", FROM_ONE),
-    Choice("batch", "a count along the batch", ALONG_BATCH),
-    Choice("padding", "padding counted", PADS_COUNTED),
+    Choice(at_tokens(KEEP.cumsum(1) - 1)),
+    Choice(at_tokens(torch.arange(KEEP.shape[1]).expand(KEEP.shape)), "every place counted", PADS_AS_PLACES),
+    Choice(at_tokens(KEEP.cumsum(1)), "a start at 1", FROM_ONE),
+    Choice(at_tokens(KEEP.cumsum(0) - 1), "a count along the batch", ALONG_BATCH),
+    Choice(at_tokens((~KEEP).cumsum(1)), "padding counted", PADS_COUNTED),
 ]
-
-
-def counted(count: str) -> Tensor:
-    """Return the positions of the real tokens under a reading."""
-    found = {
-        "tokens": KEEP.cumsum(1) - 1,
-        "places": torch.arange(KEEP.shape[1]).expand(KEEP.shape),
-        "from one": KEEP.cumsum(1),
-        "batch": KEEP.cumsum(0) - 1,
-        "padding": (~KEEP).cumsum(1),
-    }[count]
-    return torch.where(KEEP, found, -1)
 
 
 def document_ways() -> list[Choice]:

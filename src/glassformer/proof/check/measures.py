@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.calling import Choice, Computed, aspect, called, distance, drawn
+from glassformer.proof.check.calling import Choice, Computed, aspect, called, distance, drawn, itself
 from glassformer.proof.check.property import Fault, Mistake, law
 from glassformer.proof.check.training import LEFT_EVALUATING, LEFT_TRAINING
 
@@ -185,25 +185,12 @@ NOTICES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
 """Models, and which of their outputs (rows) notice which position (columns)."""
 
 
-def tables(way: str) -> Tensor:
-    """Return the table of each model under a reading, as numbers."""
-
-    def table(truth: Tensor) -> Tensor:
-        return {
-            "right": truth,
-            "transposed": truth.mT,
-            "all": truth.any(1, keepdim=True).expand(T, T),
-            "last": truth[-1:].expand(T, T),
-        }[way]
-
-    return torch.stack([table(truth) for _, truth in NOTICES.values()]).double()
-
-
+TRUTH = torch.stack([truth for _, truth in NOTICES.values()]).double()
 TABLES = [
-    Choice("right"),
-    Choice("transposed", "rows and columns exchanged", SWAPPED),
-    Choice("all", "all positions moved", ALL_AT_ONCE),
-    Choice("last", "the last output alone", ONLY_LAST),
+    Choice(TRUTH),
+    Choice(TRUTH.mT, "rows and columns exchanged", SWAPPED),
+    Choice(TRUTH.amax(2, keepdim=True).expand(TRUTH.shape), "all positions moved", ALL_AT_ONCE),
+    Choice(TRUTH[:, -1:].expand(TRUTH.shape), "the last output alone", ONLY_LAST),
 ]
 
 
@@ -219,7 +206,7 @@ class Influence(Measured, Computed):
         found = [self.call(Model(each).eval(), x) for (each, _), x in zip(NOTICES.values(), inputs, strict=True)]
         fits = all(isinstance(each, Tensor) and each.shape in ((T, T), (T,)) for each in found)
         seen: Any = torch.stack([each.expand(T, T) for each in found]).double() if fits else found[0]
-        super().__init__(seen, {"way": TABLES}, tables, 0.0)
+        super().__init__(seen, {"way": TABLES}, itself, 0.0)
 
     equation = replace(Computed.equation, needs=("input",))
     table = aspect("way", "Entry (t, s) says whether moving s changes output t.", name="table")

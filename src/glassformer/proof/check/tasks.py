@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.calling import TOLERANCE, Choice, Computed, aspect, called, drawn
+from glassformer.proof.check.calling import TOLERANCE, Choice, Computed, aspect, called, drawn, itself
 from glassformer.proof.check.property import Fault, Mistake, Subject, law
 
 BETWEEN = -7
@@ -274,28 +274,25 @@ REWARDS = torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0, 32.0], dtype=torch.float64)
 ENDS = torch.tensor([False, False, True, False, False, True])
 
 
-def returns(way: str) -> Tensor:
-    """Return the returns-to-go under a reading."""
-    if way == "together":
-        return REWARDS.flip(0).cumsum(0).flip(0)
-    if way == "start, together":
-        return REWARDS.cumsum(0)
-    halves = [each.cumsum(0) if way == "start" else each.flip(0).cumsum(0).flip(0) for each in REWARDS.split(3)]
-    if way == "end excluded":
-        return torch.tensor([3.0, 2.0, 28.0, 24.0, 16.0, 32.0], dtype=torch.float64)
-    return torch.cat(halves)
+def to_go(rewards: Tensor) -> Tensor:
+    """Return for each step the sum of the rewards from it on."""
+    return rewards.flip(0).cumsum(0).flip(0)
 
 
 RETURNS = [
-    Choice("right"),
-    Choice("start", "sums from the start", FROM_START),
-    Choice("start, together", "sums from the start", FROM_START),
-    Choice("together", "one sum over both episodes", RUN_TOGETHER),
-    Choice("end excluded", "the last step of an episode in the next one", RUN_TOGETHER),
+    Choice(torch.cat([to_go(each) for each in REWARDS.split(3)])),
+    Choice(torch.cat([each.cumsum(0) for each in REWARDS.split(3)]), "sums from the start", FROM_START),
+    Choice(REWARDS.cumsum(0), "sums from the start", FROM_START),
+    Choice(to_go(REWARDS), "one sum over both episodes", RUN_TOGETHER),
+    Choice(
+        torch.cat([to_go(each) for each in REWARDS.split([2, 3, 1])]),
+        "the last step of an episode in the next one",
+        RUN_TOGETHER,
+    ),
 ]
 RETURNS_TO_GO = Subject(
     lambda function: Computed(
-        called(function, {"rewards": REWARDS.clone(), "ends": ENDS.clone()}), {"way": RETURNS}, returns, loose=True
+        called(function, {"rewards": REWARDS.clone(), "ends": ENDS.clone()}), {"way": RETURNS}, itself, loose=True
     ),
     (Computed.equation, aspect("way", "Rewards from this step to the episode's end.", name="returns")),
 )
@@ -303,24 +300,18 @@ RETURNS_TO_GO = Subject(
 STEPS = drawn(3, 2, 7, 5)
 
 
-def interleaved(way: str) -> Tensor:
-    """Return the three sequences as one under a reading."""
-    r, s, a = STEPS
-    order = {"early": (r, a, s), "first": (a, r, s)}.get(way, (r, s, a))
-    return torch.cat(order, 1) if way == "blocks" else torch.stack(order, 2).flatten(1, 2)
-
-
+R, S, A = STEPS
 ORDERS = [
-    Choice("right"),
-    Choice("early", "return, action, state", ACTION_EARLY),
-    Choice("first", "action, return, state", ACTION_EARLY),
-    Choice("blocks", "one after another", IN_BLOCKS),
+    Choice(torch.stack([R, S, A], 2).flatten(1, 2)),
+    Choice(torch.stack([R, A, S], 2).flatten(1, 2), "return, action, state", ACTION_EARLY),
+    Choice(torch.stack([A, R, S], 2).flatten(1, 2), "action, return, state", ACTION_EARLY),
+    Choice(torch.cat([R, S, A], 1), "one after another", IN_BLOCKS),
 ]
 INTERLEAVE = Subject(
     lambda function: Computed(
         called(function, dict(zip(("returns", "states", "actions"), STEPS.clone(), strict=True))),
         {"way": ORDERS},
-        interleaved,
+        itself,
         loose=True,
     ),
     (Computed.equation, aspect("way", "Return, state, action; then those of the next step.", name="steps")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -34,6 +34,8 @@ from glassformer.train.objective import objective_for
 
 SIZES = {"vocab_size": VOCAB, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}
 """No padding id, because theirs would keep the gradient of its embedding at zero."""
+Pair = tuple[Transformer, nn.Module, str]
+"""Our model, theirs with our weights, and the family."""
 
 
 def tiny(setting: Setting, family: str, task: str, **sizes: Any) -> nn.Module:
@@ -50,14 +52,15 @@ def tiny(setting: Setting, family: str, task: str, **sizes: Any) -> nn.Module:
     return getattr(library, f"{family}{task}")(config).to(setting.device, setting.dtype).eval()
 
 
-def carry_over(ours: Transformer, theirs: nn.Module, family: str) -> None:
-    """Copy our weights into their model, which must have exactly the same learnable parameters."""
+def carry_over(ours: Transformer, theirs: nn.Module, family: str) -> Pair:
+    """Copy our weights into their model, which must have exactly the same learnable parameters; return all three."""
     weights: dict[str, Tensor] = FAMILIES[family].export(dict(ours.named_parameters()), ours.config.stack.n_heads)
     wanted = {name: each for name, each in theirs.named_parameters() if each.requires_grad}
     assert weights.keys() == wanted.keys(), weights.keys() ^ wanted.keys()
     with torch.no_grad():
         for name, parameter in wanted.items():
             parameter.copy_(weights[name])
+    return ours, theirs, family
 
 
 def compared(answer: Tensor, ours: Transformer, expected: Tensor, theirs: nn.Module, family: str) -> float:
@@ -93,17 +96,12 @@ PLAIN = {"scale_embeddings": False, "tie_embeddings": False}
 LLAMA3 = RotaryConfig(scaling="llama3", factor=4.0, original_max_len=12, slow_turns=1.0, fast_turns=2.0)
 
 
-Pair = tuple[Transformer, nn.Module, str]
-"""Our model, theirs with our weights, and the family."""
-
-
 def gpt2(setting: Setting) -> Pair:
     """Return our model and GPT2LMHeadModel."""
     ours = model(setting, "decoder", own={"scale_embeddings": False}, positions="learned", activation="gelu_tanh")
     sizes = {"n_embd": 16, "n_head": 4, "n_layer": 2, "n_inner": 24, "n_positions": 24, "n_ctx": 24}
     theirs = tiny(setting, "GPT2", "LMHeadModel", **sizes)
-    carry_over(ours, theirs, "gpt2")
-    return ours, theirs, "gpt2"
+    return carry_over(ours, theirs, "gpt2")
 
 
 def llama(setting: Setting, scaling: str, attention: str = "eager") -> Pair:
@@ -114,8 +112,7 @@ def llama(setting: Setting, scaling: str, attention: str = "eager") -> Pair:
     ours = model(setting, "decoder", own=PLAIN, rotary=rotary, n_kv_heads=2, norm_eps=1e-6, **LLAMA)
     turns = {"rope_parameters": {"rope_theta": 10_000.0} | kind, "attn_implementation": attention}
     theirs = tiny(setting, "Llama", "ForCausalLM", **WIDTHS, **turns, num_key_value_heads=2, rms_norm_eps=1e-6)
-    carry_over(ours, theirs, "llama")
-    return ours, theirs, "llama"
+    return carry_over(ours, theirs, "llama")
 
 
 def mistral(setting: Setting, attention: str = "sdpa") -> Pair:
@@ -126,8 +123,7 @@ def mistral(setting: Setting, attention: str = "sdpa") -> Pair:
     ours = model(setting, "decoder", own=PLAIN, window=3, n_kv_heads=2, norm_eps=1e-6, **LLAMA)
     sizes = {"num_key_value_heads": 2, "rms_norm_eps": 1e-6, "sliding_window": 3, "attn_implementation": attention}
     theirs = tiny(setting, "Mistral", "ForCausalLM", **WIDTHS, **sizes)
-    carry_over(ours, theirs, "mistral")
-    return ours, theirs, "mistral"
+    return carry_over(ours, theirs, "mistral")
 
 
 def gpt_neox(setting: Setting, attention: str = "eager") -> Pair:
@@ -147,8 +143,7 @@ def of_gpt_neox(setting: Setting, attention: str, *, parallel: bool, share: floa
     part = {"rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": share}}
     own = {"use_parallel_residual": parallel, "tie_word_embeddings": True, "attn_implementation": attention}
     theirs = tiny(setting, "GPTNeoX", "ForCausalLM", **WIDTHS, **part, **own)
-    carry_over(ours, theirs, "gpt_neox")
-    return ours, theirs, "gpt_neox"
+    return carry_over(ours, theirs, "gpt_neox")
 
 
 def take_wide_angles(ours: Transformer, theirs: nn.Module) -> None:
@@ -164,47 +159,28 @@ def take_wide_angles(ours: Transformer, theirs: nn.Module) -> None:
     cast(Any, theirs).base_model.rotary_emb.forward = angles
 
 
-def gpt2_values(setting: Setting) -> Iterator[float]:
-    """GPT-2's logits and gradients."""
-    yield from values(setting, *gpt2(setting))
+OTHERS, LLAMAS = [gpt_neox, pythia, mistral], [partial(llama, scaling=scaling) for scaling in SCALINGS]
 
 
-def llama_values(setting: Setting) -> Iterator[float]:
-    """Llama's logits and gradients, with norms, angles and softmax computed in the setting's dtype."""
-    for scaling in SCALINGS:
-        yield from wide_values(setting, partial(llama, scaling=scaling))  # the eager softmax would be in float32
-
-
-def llama_as_it_is(setting: Setting) -> Iterator[float]:
-    """Llama's logits and gradients, with its own float32 operations."""
-    for scaling in SCALINGS:
-        yield from values(setting, *llama(setting, scaling))
-
-
-def other_values(setting: Setting) -> Iterator[float]:
-    """The logits and gradients of GPT-NeoX and Mistral, with all parts computed in the setting's dtype."""
-    for make in (gpt_neox, pythia, mistral):
-        yield from wide_values(setting, make)
-
-
-def others_as_they_are(setting: Setting) -> Iterator[float]:
-    """The logits and gradients of GPT-NeoX and Mistral, with their own float32 operations."""
-    for make in (gpt_neox, pythia, mistral):
+def as_they_are(makes: Sequence[Callable[[Setting], Pair]], setting: Setting) -> Iterator[float]:
+    """Logits and gradients of models, with their own float32 operations."""
+    for make in makes:
         yield from values(setting, *make(setting))
 
 
-def wide_values(setting: Setting, make: Callable[..., Pair]) -> Iterator[float]:
-    """Logits and gradients of a model with rotary positions, with all parts computed in the setting's dtype."""
-    ours, theirs, family = make(setting, attention="sdpa")
-    take_wide_norms(theirs)
-    take_wide_angles(ours, theirs)
-    yield from values(setting, ours, theirs, family)
+def widened(makes: Sequence[Callable[..., Pair]], setting: Setting) -> Iterator[float]:
+    """Logits and gradients of models with rotary positions, with all parts computed in the setting's dtype."""
+    for make in makes:
+        ours, theirs, family = make(setting, attention="sdpa")  # the eager softmax would be in float32
+        take_wide_norms(theirs)
+        take_wide_angles(ours, theirs)
+        yield from values(setting, ours, theirs, family)
 
 
 def losses(setting: Setting) -> Iterator[float]:
     """The loss, which theirs computes from float32 logits."""
     others = (gpt2(setting), gpt_neox(setting), mistral(setting))
-    for ours, theirs, _ in (*others, *(llama(setting, scaling) for scaling in SCALINGS)):
+    for ours, theirs, _ in (*others, *(make(setting) for make in LLAMAS)):
         for ids, keep, real in rows(setting):
             expected = theirs(input_ids=ids, attention_mask=real.long(), labels=blanked(ids, real)).loss
             loss = loss_of(ours, Batch(ids, keep), objective_for(ours)).nll / real[:, 1:].sum()
@@ -226,11 +202,16 @@ def rows(setting: Setting) -> Iterator[tuple[Tensor, Tensor | None, Tensor]]:
 
 
 DECODER_LAWS = [
-    Law("Hugging Face", "GPT-2", gpt2_values),
-    Law("Hugging Face", "Llama, also with Llama 3's rotary scaling, unchanged", llama_as_it_is, narrow=True),
-    Law("Hugging Face", "Llama, with their float32 parts in the wider dtype", llama_values),
-    Law("Hugging Face", "GPT-NeoX and Mistral, unchanged", others_as_they_are, narrow=True),
-    Law("Hugging Face", "GPT-NeoX and Mistral, with their float32 parts in the wider dtype", other_values),
+    Law("Hugging Face", "GPT-2", partial(as_they_are, [gpt2])),
+    Law(
+        "Hugging Face",
+        "Llama, also with Llama 3's rotary scaling, unchanged",
+        partial(as_they_are, LLAMAS),
+        narrow=True,
+    ),
+    Law("Hugging Face", "Llama, with their float32 parts in the wider dtype", partial(widened, LLAMAS)),
+    Law("Hugging Face", "GPT-NeoX and Mistral, unchanged", partial(as_they_are, OTHERS), narrow=True),
+    Law("Hugging Face", "GPT-NeoX and Mistral, with their float32 parts in the wider dtype", partial(widened, OTHERS)),
     Law("Hugging Face", "GPT-2, GPT-NeoX, Llama and Mistral, the loss", losses, narrow=True),
 ]
 
@@ -243,7 +224,6 @@ SIDES = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, siz
          (("layers", 2), ("ffn_dim", 24), ("attention_heads", 4))}  # fmt: skip
 Rows = tuple[Tensor, Tensor | None]
 """Ids, and which of them are real; None if all are."""
-"""Our model, theirs with our weights, and the family."""
 POST = {"norm_placement": "post", "activation": "gelu"}
 
 
@@ -260,9 +240,7 @@ def t5(setting: Setting, gated: bool) -> Pair:
     if gated:  # transformers 5 ties the head of every T5, whatever the config says
         head = cast(Any, theirs).lm_head
         head.weight = nn.Parameter(head.weight.detach().clone())
-    family = "t5_gated" if gated else "t5"
-    carry_over(ours, theirs, family)
-    return ours, theirs, family
+    return carry_over(ours, theirs, "t5_gated" if gated else "t5")
 
 
 def t5_as_it_is(setting: Setting) -> Iterator[float]:
@@ -279,43 +257,41 @@ def t5_wide(setting: Setting) -> Iterator[float]:
         yield from translation(setting, ours, theirs, family, ("right", "left"))
 
 
-def bart(setting: Setting) -> Iterator[float]:
-    """BartForConditionalGeneration. No token reads the first two rows of its tables of positions."""
-    yield from translation(setting, *bart_pair(setting), "bart")
-
-
-def bart_pair(setting: Setting) -> tuple[Transformer, nn.Module]:
-    """Return our model, and theirs with our weights."""
+def bart_pair(setting: Setting) -> Pair:
+    """Return our model and BartForConditionalGeneration, in whose tables of positions nothing reads the first two."""
     settings = {**POST, "positions": "learned", "embedding_norm": True}
     ours = model(setting, "encoder-decoder", own={"scale_embeddings": False}, **settings)
     theirs = tiny(setting, "Bart", "ForConditionalGeneration", d_model=16, max_position_embeddings=24, **SIDES)
-    carry_over(ours, theirs, "bart")
-    return ours, theirs
+    return carry_over(ours, theirs, "bart")
+
+
+def bart(setting: Setting) -> Iterator[float]:
+    """BartForConditionalGeneration."""
+    yield from translation(setting, *bart_pair(setting))
 
 
 def marian(setting: Setting) -> Iterator[float]:
     """MarianMTModel, with its float32 table of sinusoids replaced by ours."""
-    ours, theirs = marian_pair(setting)
+    ours, theirs, family = marian_pair(setting)
     for exact, table in tables(setting, ours, theirs):
         with torch.no_grad():
             table.copy_(exact)
-    yield from translation(setting, ours, theirs, "marian")
+    yield from translation(setting, ours, theirs, family)
 
 
 def marian_tables(setting: Setting) -> Iterator[float]:
     """Both tables of sinusoids."""
-    for exact, table in tables(setting, *marian_pair(setting)):
+    for exact, table in tables(setting, *marian_pair(setting)[:2]):
         yield apart(exact, table)
 
 
-def marian_pair(setting: Setting) -> tuple[Transformer, nn.Module]:
+def marian_pair(setting: Setting) -> Pair:
     """Return our model, and theirs with our weights."""
     settings: dict[str, Any] = {**POST, "activation": "silu", "positions": "sinusoidal_halves"}
     ours = model(setting, "encoder-decoder", **settings)
     sizes = {"d_model": 16, "max_position_embeddings": 24, "activation_function": "swish", "scale_embedding": True}
     theirs = tiny(setting, "Marian", "MTModel", **sizes, **SIDES)
-    carry_over(ours, theirs, "marian")
-    return ours, theirs
+    return carry_over(ours, theirs, "marian")
 
 
 def tables(setting: Setting, ours: Transformer, theirs: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
