@@ -47,6 +47,7 @@ CHANGED = Mistake(
 class Measured:
     """A learner's instrument, called with models of ours that come in evaluation mode."""
 
+    laws = "input restored"
     call: Callable[[nn.Module, Tensor], Any]
     given: Tensor
     """What it is given, in a copy that it may have changed: `x`."""

@@ -254,7 +254,7 @@ SELF_ATTENTION = Subject(
         Single.own_maps,
         *(
             replace(each, needs=(*each.needs, "own-maps"))
-            for each in Subject.of(Single).properties
+            for each in Subject.of(MultiHead).properties
             if each.name in LATER
         ),
     ),

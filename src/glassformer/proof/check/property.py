@@ -79,12 +79,15 @@ class Subject:
         """Return the subject that `kind` prepares.
 
         Its properties are the laws of `kind` and of its bases: all in the order of their definition, or those that a
-        text `laws` names, in that order.
+        text `laws` names, in that order. What a class leaves out must be named by a base, so that no law is forgotten.
         """
         attributes = (each for base in reversed(kind.__mro__) for each in vars(base).values())
         laws = {each.name: each for each in attributes if isinstance(each, Property)}
-        names = getattr(kind, "laws", None)
-        return cls(kind, [*laws.values()] if names is None else [laws[name] for name in names.split()])
+        texts = [vars(base)["laws"].split() for base in kind.__mro__ if "laws" in vars(base)]
+        names = texts[0] if texts else [*laws]
+        forgotten = {*laws} - {name for each in (*texts, names) for name in each}
+        assert not forgotten, f"{kind.__name__}.laws leaves out {forgotten}"
+        return cls(kind, [laws[name] for name in names])
 
 
 @dataclass
