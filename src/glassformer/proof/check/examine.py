@@ -22,7 +22,6 @@ from torch.overrides import TorchFunctionMode
 from glassformer.base.errors import DataError
 from glassformer.base.registry import suggestion
 from glassformer.base.runtime import without_fused_layers
-from glassformer.nn.observe import Evaluation
 from glassformer.proof.check.attention import ALIBI, BLOCKWISE_ATTENTION, LINEAR_ATTENTION, Function, Windowed
 from glassformer.proof.check.block import Block, Stack
 from glassformer.proof.check.calling import means, required
@@ -54,8 +53,7 @@ from glassformer.proof.check.recomputed import Recomputed
 from glassformer.proof.check.small_parts import MERGE_HEADS, SPLIT_HEADS, Embedding, FeedForward, Norm, Softmax
 from glassformer.proof.check.tasks import INTERLEAVE, RETURNS_TO_GO, Batch, Exact, Example
 from glassformer.proof.check.token_encoder import Coder, Predicted, Started
-from glassformer.proof.check.training import HalfStep
-from glassformer.train.loop import Update
+from glassformer.proof.check.training import HalfStep, Scoring, Stepping
 
 ENDED = "its code ends the program (SystemExit) while it is"
 
@@ -327,8 +325,8 @@ KINDS: dict[str, type | Subject] = {
     "exact_match": Exact,
     "make_example": Example,
     "pad_batch": Batch,
-    "train_step": Update,
-    "evaluate": Evaluation,
+    "train_step": Stepping,
+    "evaluate": Scoring,
     "init_weights": Started,
     "predict_parameters": Predicted,
     "order_gap": Gap,

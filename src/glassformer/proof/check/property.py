@@ -86,6 +86,7 @@ class Subject:
         texts = [vars(base)["laws"].split() for base in kind.__mro__ if "laws" in vars(base)]
         names = texts[0] if texts else [*laws]
         forgotten = {*laws} - {name for each in (*texts, names) for name in each}
+        assert laws, f"{kind.__name__} has no law"
         assert not forgotten, f"{kind.__name__}.laws leaves out {forgotten}"
         return cls(kind, [laws[name] for name in names])
 

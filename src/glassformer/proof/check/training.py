@@ -178,7 +178,7 @@ UPDATES = {
 }
 
 
-class Update:
+class Stepping:
     """The learner's `train_step`, called for two updates in a row."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -389,7 +389,7 @@ OVER = [
 def figure(name: str, law: str, *needs: str) -> Property:
     """Return the property that one figure is right."""
 
-    def probe(learner: Evaluation) -> Fault | None:
+    def probe(learner: Scoring) -> Fault | None:
         found = learner.readings[name]
         if found is not None:
             return found.fault("over")
@@ -398,7 +398,7 @@ def figure(name: str, law: str, *needs: str) -> Property:
     return Property(name.replace("_", "-"), law, probe, needs)
 
 
-class Evaluation:
+class Scoring:
     """The learner's `evaluate`, called with a list of three batches for a model in training mode."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
