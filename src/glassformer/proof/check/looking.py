@@ -31,7 +31,7 @@ from glassformer.proof.check.calling import (
     scramble,
 )
 from glassformer.proof.check.file import HOME
-from glassformer.proof.check.measures import SWAPPED, B, Measured, T
+from glassformer.proof.check.measures import EXCHANGED_AXES, Instrument
 from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTestedError, Subject, ask, crash_of, law
 
 # --- a head programmed by hand
@@ -149,6 +149,7 @@ HOLDS_GRAPH = Mistake(
     "Which context tells torch that nothing will go backwards?",
 )
 IDS, LAYERS, HEADS = torch.tensor([[3, 1, 4, 1, 5], [2, 6, 5, 3, 5]]), 3, 2
+B, T = IDS.shape
 
 
 def own_attention(function: Callable[..., Any]) -> type[nn.Module] | None:
@@ -212,7 +213,7 @@ class Looked(nn.Module):
         return x
 
 
-class Maps(Measured):
+class Maps(Instrument):
     """The learner's `attention_maps`."""
 
     laws = "maps evaluation graph restored"
@@ -316,7 +317,7 @@ SCORES = [
     Choice("below one", "the mean weight less chance", BELOW_ONE),
     Choice("minus one", "-1 as an index", MINUS_ONE),
     Choice("hits", "the share of hits", HITS),
-    Choice("exchanged", "queries and keys exchanged", SWAPPED),
+    Choice("exchanged", "queries and keys exchanged", EXCHANGED_AXES),
 ]
 HEAD_SCORE = Subject(
     lambda function: Computed(

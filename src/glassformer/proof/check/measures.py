@@ -17,7 +17,7 @@ from glassformer.proof.check.training import LEFT_EVALUATING, LEFT_TRAINING
 B, T, D = 2, 5, 3
 X = drawn(B, T, D)
 
-SWAPPED = Mistake(
+EXCHANGED_AXES = Mistake(
     "rows and columns are exchanged",
     "Queries stand where keys should stand.",
     "Which of the two does a row stand for: the position that reads, or the one that is read?",
@@ -44,7 +44,7 @@ CHANGED = Mistake(
 )
 
 
-class Measured:
+class Instrument:
     """A learner's instrument, called with models of ours that come in evaluation mode."""
 
     laws = "input restored"
@@ -133,7 +133,7 @@ GAPS = [
 ]
 
 
-class Gap(Measured, Computed):
+class Gap(Instrument, Computed):
     """The learner's `order_gap`."""
 
     laws = "input equation gap dropout restored"
@@ -189,13 +189,13 @@ NOTICES: dict[str, tuple[Callable[[Tensor], Tensor], Tensor]] = {
 TRUTH = torch.stack([truth for _, truth in NOTICES.values()]).double()
 TABLES = [
     Choice(TRUTH),
-    Choice(TRUTH.mT, "rows and columns exchanged", SWAPPED),
+    Choice(TRUTH.mT, "rows and columns exchanged", EXCHANGED_AXES),
     Choice(TRUTH.amax(2, keepdim=True).expand(TRUTH.shape), "all positions moved", ALL_AT_ONCE),
     Choice(TRUTH[:, -1:].expand(TRUTH.shape), "the last output alone", ONLY_LAST),
 ]
 
 
-class Influence(Measured, Computed):
+class Influence(Instrument, Computed):
     """The learner's `influence`."""
 
     laws = "input equation table dropout restored"
