@@ -29,6 +29,7 @@ nb_merge_streams = True
 default_role = "code"
 smartquotes_action = "q"  # two hyphens begin a flag
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 maximum_signature_line_length = 88
 
 html_theme = "furo"
