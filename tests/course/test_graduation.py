@@ -136,6 +136,22 @@ def test_the_whole_way(tmp_path, monkeypatch):
     assert "http" not in page.replace("http-equiv", "")
 
 
+@pytest.mark.slow
+@pytest.mark.shapes(False)
+def test_what_was_trained_is_read_again(tmp_path, monkeypatch):
+    """Tables of positions are made in float32: that does not hide which activation and which layout were trained."""
+    monkeypatch.setattr(finish, "STEPS", 5)
+    text = OURS
+    for before, after in VARIANTS["post-norm, relu, 2 + 2 layers, one map"]:
+        text = text.replace(before, after)
+    path = tmp_path / COURSE.file
+    path.write_text(text.replace('activation="relu"', 'activation="gelu"'), "utf-8")
+    kind = load(path).Transformer
+    reading = finish.proved(kind, lambda _: None)
+    assert reading is not None
+    assert finish.learned(kind, reading, "copy", lambda _: None).model.config.stack.activation == "gelu"
+
+
 def test_a_file_without_an_encoder_decoder_is_named(tmp_path):
     path = tmp_path / "parts.py"
     path.write_text("def softmax(x):\n    return x\n")

@@ -187,7 +187,9 @@ def learned(kind: Any, reading: Reading, task: str, say: Say) -> Trained:
         if report.number % (STEPS // 5) == 0:
             say(f"  {task}: update {report.number} of {STEPS}, loss {report.loss:.4f}")
     model.double().eval()
-    trained = read(model, sizes).ours(model).float().eval()
+    found = read(model, sizes)
+    assert compare(model, found, sizes).values < CLOSE, "the run must hold the model that was trained"
+    trained = found.ours(model).float().eval()
     exact = float(data.evaluate(trained, OBJECTIVES["next_token"]).metrics["exact_match"])
     say(f"{task}: {exact:.1%} of held-out answers are right as a whole ({time.monotonic() - began:.0f} s)")
     return Trained(recipe, trained, tokenizers, losses, exact, cross_attention_picture(trained, tokenizers, EXAMPLE))
