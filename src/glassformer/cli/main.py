@@ -25,7 +25,12 @@ REQUIRED = {
 """The packages that glassformer cannot work without: the name that is imported, and the one that is installed."""
 TOGETHER = ("train", "resume")
 """The verbs that several processes of torchrun run together."""
-SHARED = {"resume": ("train", "run_resume"), "import": ("export", "run_import"), "verify": ("doctor", "run_verify")}
+SHARED = {
+    "resume": ("train", "run_resume"),
+    "translate": ("lines", "run"),
+    "import": ("export", "run_import"),
+    "verify": ("doctor", "run_verify"),
+}
 """Module and function of the verbs that stand in the module of another one."""
 BROKEN_PIPE = 128 + 13
 """The exit code of a program that SIGPIPE ended: the reader of our output went away before the end."""

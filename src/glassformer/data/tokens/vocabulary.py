@@ -14,13 +14,14 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
 from unicodedata import normalize
 
-import numpy as np
-from numpy.typing import NDArray
-
 from glassformer.base.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # Where text may be cut, so that the tokens of its parts are those of the whole.
 
@@ -291,16 +292,20 @@ def read_json(text: str) -> Mapping[str, object]:
 # Characters to ids and back by one table look-up for a whole text, a hundred times as fast as one by one.
 
 UTF32 = "utf-32-le"
-CODES = np.dtype("<u4")
+CODES = "<u4"
 
 
 def codes_of(text: str) -> NDArray[np.uint32]:
     """[characters]: the code points of a text."""
+    import numpy as np  # here, so that `--help` does not wait for it
+
     return np.frombuffer(text.encode(UTF32), CODES)
 
 
 def counted(text: str) -> dict[str, int]:
     """How often each character occurs in a text."""
+    import numpy as np  # here, so that `--help` does not wait for it
+
     counts = np.bincount(codes_of(text))
     return {chr(code): int(counts[code]) for code in counts.nonzero()[0]}
 
@@ -309,6 +314,8 @@ class CodePoints:
     """The look-up tables of a list of characters, which have the ids from 6 on."""
 
     def __init__(self, characters: Sequence[str]) -> None:
+        import numpy as np
+
         codes = np.array([ord(each) for each in characters], CODES)
         self._past = np.uint32(codes.max(initial=0) + 1)  # stands for all code points beyond the last known one
         self._ids = np.full(int(self._past) + 1, UNK, np.int32)
@@ -317,6 +324,8 @@ class CodePoints:
 
     def array(self, text: str) -> NDArray[np.int32]:
         """[characters]: the ids of a text, with <unk> for a character that is not listed."""
+        import numpy as np
+
         return self._ids[np.minimum(codes_of(text), self._past)]
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
@@ -333,6 +342,8 @@ class CodePoints:
 
     def text(self, ids: Sequence[int]) -> str | None:
         """The text of known ids, none of them special; None if one is."""
+        import numpy as np
+
         array = np.asarray(ids, np.int64)
         if array.size and array.min() < len(SPECIALS):
             return None
