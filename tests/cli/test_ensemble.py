@@ -2,6 +2,7 @@
 
 import io
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,24 +14,22 @@ from train.examples import follow, recipe
 from train.test_classifier import asked
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> list[str]:
-    made: list[str] = []
+def runs(folder, asked):
+    """Runs of two seeds."""
     for seed in (1, 2):
-        folder = tmp_path_factory.mktemp("ensemble")
-        follow(start(asked(folder, training__seed=seed, training__steps=4), folder / "run"))
-        made.append(str(folder / "run"))
-    return made
+        follow(start(asked(training__seed=seed), folder / str(seed)))
+    return [str(folder / "1"), str(folder / "2")]
 
 
 @pytest.fixture(scope="module")
-def trained_pairs(tmp_path_factory) -> list[str]:
-    made: list[str] = []
-    for seed in (1, 2):
-        folder = tmp_path_factory.mktemp("pairs")
-        follow(start(recipe(training__seed=seed, data__symbols=5), folder / "run"))
-        made.append(str(folder / "run"))
-    return made
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ensemble")
+    return runs(folder, partial(asked, folder, training__steps=4))
+
+
+@pytest.fixture(scope="module")
+def trained_pairs(tmp_path_factory):
+    return runs(tmp_path_factory.mktemp("pairs"), partial(recipe, data__symbols=5))
 
 
 def test_it_labels_and_is_scored(run, trained, monkeypatch):

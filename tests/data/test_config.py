@@ -129,15 +129,6 @@ def test_a_short_window_is_for_what_has_no_spans(objective):
     assert DataConfig(task="text", objective=objective, layout=layout, window=2).window == 2
 
 
-@pytest.mark.parametrize("name", DATA_ERRORS)
-def test_data_config_says_what_is_wrong(name):
-    fields, said = DATA_ERRORS[name]
-    with pytest.raises(ConfigError) as error:
-        DataConfig(**fields)
-    for words in said:
-        assert words in str(error.value)
-
-
 TOKENIZER_ERRORS = {
     "unknown kind": ({"kind": "charcter"}, ["tokenizer.kind='charcter'", "Did you mean 'character'?"]),
     "unknown source kind": ({"source_kind": "wrd", "shared": False}, ["tokenizer.source_kind='wrd'", "'word'?"]),
@@ -157,11 +148,17 @@ TOKENIZER_ERRORS = {
 }
 
 
-@pytest.mark.parametrize("name", TOKENIZER_ERRORS)
-def test_tokenizer_config_says_what_is_wrong(name):
-    fields, said = TOKENIZER_ERRORS[name]
+@pytest.mark.parametrize(
+    ("kind", "fields", "said"),
+    [
+        *((DataConfig, *each) for each in DATA_ERRORS.values()),
+        *((TokenizerConfig, *each) for each in TOKENIZER_ERRORS.values()),
+    ],
+    ids=[*DATA_ERRORS, *TOKENIZER_ERRORS],
+)
+def test_a_config_says_what_is_wrong(kind, fields, said):
     with pytest.raises(ConfigError) as error:
-        TokenizerConfig(**fields)
+        kind(**fields)
     for words in said:
         assert words in str(error.value)
 

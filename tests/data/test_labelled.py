@@ -2,8 +2,6 @@
 
 import gzip
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,16 +12,6 @@ from glassformer.data.pairs import Columns, Loaded, Pair, read_labelled, refuse_
 from glassformer.data.tokenizer import Labels
 
 TWO = [Pair("a b", "1"), Pair("c", "0")]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Callable[[str, bytes], Path]:
-    def write(name: str, content: bytes) -> Path:
-        path = tmp_path / name
-        path.write_bytes(content)
-        return path
-
-    return write
 
 
 READ = {

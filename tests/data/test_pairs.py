@@ -1,8 +1,6 @@
 """Files of pairs: what is read exactly, and what every mistake in a file is answered with."""
 
 import gzip
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,16 +9,6 @@ from hypothesis import strategies as st
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.lines import read_lines
 from glassformer.data.pairs import Columns, Loaded, Pair, read_pairs
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Callable[[str, bytes], Path]:
-    def write(name: str, content: bytes) -> Path:
-        path = tmp_path / name
-        path.write_bytes(content)
-        return path
-
-    return write
 
 
 def test_parallel_files(file):

@@ -11,7 +11,7 @@ from glassformer.base.runtime import seeded
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
 from specimens import ENDS, FORWARD_ONLY, INSIDES, ORDERS, PATTERNS, RULES, SHAPES, model, tokens
-from train.examples import assert_same, batch, gradients
+from train.examples import assert_same, batch, gradients, kept
 
 CPU = torch.device("cpu")
 UNEVEN = [(3, 5), (1, 1), (6, 2), (4, 3)]
@@ -73,26 +73,10 @@ def test_the_same_bits_in_the_arithmetic_of_training(shape, groups, narrow):
     assert_same(trained(shape, groups, **of), trained(shape, 0, **of))
 
 
-def kept(made: torch.nn.Module, groups: int, length: int = 32) -> int:
-    """Bytes that a forward keeps for the backward, parameters aside; each tensor is counted once."""
-    own = {each.untyped_storage().data_ptr() for each in made.parameters()}
-    seen: dict[int, torch.UntypedStorage] = {}
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            seen[storage.data_ptr()] = storage  # alive, so that its address is nobody else's
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), recompute(made, groups):
-        made(tokens(4, length))
-    return sum(each.nbytes() for each in seen.values())
-
-
 def test_only_what_goes_into_a_group_is_kept():
     made = model("decoder", n_layers=6, max_len=None).train()
     stream = 4 * 32 * 16 * 8  # B x T x D numbers of float64
-    whole, each, pairs, one = (kept(made, groups) for groups in (0, 1, 2, 6))
+    whole, each, pairs, one = (kept(made, groups, lambda: made(tokens(4, 32))) for groups in (0, 1, 2, 6))
     assert each - pairs == pytest.approx(3 * stream), "half as many streams are kept"
     assert pairs - one == pytest.approx(2 * stream)
     assert whole > 4 * each

@@ -11,9 +11,9 @@ from data.tokens.published_examples import END as LAST
 from data.tokens.published_examples import PUBLISHED, json_of
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS
 from glassformer.decode.generate import generate
-from glassformer.proof.laws.hugging_face import take_wide_angles, take_wide_norms
 from glassformer.store.export import Text, write_pretrained
 from glassformer.store.pretrained import read_pretrained
+from parity.test_transformers_export import widen
 from specimens import close
 from store.pretrained_examples import END, SIZES, TEXT, library
 
@@ -66,14 +66,6 @@ def saved(request, tmp_path) -> Path:
     own = {"bos_token": END, "eos_token": END, "unk_token": END}
     transformers.PreTrainedTokenizerFast(tokenizer_object=cut, **own).save_pretrained(tmp_path / "in")
     return tmp_path / "in"
-
-
-def widen(ours, theirs):
-    """Let theirs compute in float64 what it computes in float32 whatever the dtype."""
-    theirs.set_attn_implementation("sdpa")
-    if ours.config.stack.positions == "rotary":
-        take_wide_norms(theirs)
-        take_wide_angles(ours, theirs)
 
 
 def test_tokens_probabilities_and_greedy_texts_are_theirs(saved):

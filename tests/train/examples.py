@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from glassformer import Batch, ModelConfig, StackConfig, Transformer
+from glassformer import Batch, ModelConfig, StackConfig, Transformer, recompute
 from glassformer.base.launched import Launched
 from glassformer.data.config import DataConfig
 from glassformer.data.tokens.vocabulary import SPECIALS
@@ -20,6 +20,7 @@ from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.recipe import Recipe, load_recipe, override
 from glassformer.train.records import Event
 from glassformer.train.report import Reporter
+from glassformer.train.run.beginning import model_config, prepare
 from glassformer.train.run.session import Session
 from glassformer.train.settings import CheckpointConfig, DecodeConfig, OptimizerConfig, TrainingConfig
 
@@ -218,3 +219,31 @@ def killed_after(whole: Path, step: int, to: Path) -> Path:
         if each > step:
             shutil.rmtree(folder)
     return to
+
+
+def kept(network, groups, forward):
+    """Bytes that a forward keeps for the backward, parameters aside; each tensor is counted once."""
+    own = {each.untyped_storage().data_ptr() for each in network.parameters()}
+    seen = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            seen[storage.data_ptr()] = storage  # alive, so that its address is nobody else's
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), recompute(network, groups):
+        forward()
+    return sum(each.nbytes() for each in seen.values())
+
+
+def definite(asked):
+    """The data of a recipe, and a model in float64 that says something definite."""
+    prepared = prepare(asked)
+    torch.manual_seed(3)
+    network = Transformer(model_config(prepared.recipe, prepared.tokenizers)).double()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.ndim == 2:
+                parameter.mul_(3)
+    return prepared, network.eval()

@@ -6,23 +6,14 @@ import pytest
 import torch
 
 from glassformer.data.trajectories.windows import as_done, as_read
-from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
-from glassformer.train.run.beginning import model_config, prepare
 from glassformer.train.trajectory_data import action_scores, windows_of
+from train.examples import definite
 from train.trajectory_examples import acting, log
 
 
 def made(path, **changes):
-    """The data, and a model in float64 that says something definite."""
-    prepared = prepare(acting(path, **changes))
-    torch.manual_seed(3)
-    model = Transformer(model_config(prepared.recipe, prepared.tokenizers)).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 2:
-                parameter.mul_(3)
-    return prepared, model.eval()
+    return definite(acting(path, **changes))
 
 
 def wide(batch):

@@ -8,24 +8,16 @@ import torch
 
 from glassformer.base.errors import DataError, GlassformerError
 from glassformer.data.tokens.vocabulary import BOS
-from glassformer.nn.transformer import Transformer
 from glassformer.train import text_score as text_score
 from glassformer.train.objective import objective_for
-from glassformer.train.run.beginning import model_config, prepare, prepare_split
+from glassformer.train.run.beginning import prepare_split
 from glassformer.train.text_score import exponential, reader_of, text_scores
+from train.examples import definite
 from train.text_examples import WINDOW, book, shelf, text_recipe, words
 
 
 def made(path, objective="next_token", **changes):
-    """The data, and a model in float64 that says something definite."""
-    prepared = prepare(text_recipe(path, objective, **changes))
-    torch.manual_seed(3)
-    model = Transformer(model_config(prepared.recipe, prepared.tokenizers)).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 2:
-                parameter.mul_(3)
-    return prepared, model.eval()
+    return definite(text_recipe(path, objective, **changes))
 
 
 def scores(prepared, model):

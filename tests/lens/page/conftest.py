@@ -35,6 +35,13 @@ def lacks(what):
     pytest.skip(what)
 
 
+def saved(page, button):
+    """The name and the bytes of what a button saves."""
+    with page.expect_download() as caught:
+        button.click()
+    return caught.value.suggested_filename, Path(caught.value.path()).read_bytes()
+
+
 @pytest.fixture(scope="module")
 def chromium():
     """The browser; a machine without one skips, by name, and fails where CI is set.

@@ -4,13 +4,13 @@ import csv
 import io
 import xml.etree.ElementTree as ET
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from glassformer.lens.trace.sight import decided
 from lens.explored import page_of, planted
+from lens.page.conftest import saved
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -38,13 +38,6 @@ def view(watched, inputs, tmp_path):
     made = watched()
     made.open(address)
     return made
-
-
-def saved(page, button):
-    """The name and the bytes of what a button saves."""
-    with page.expect_download() as caught:
-        button.click()
-    return caught.value.suggested_filename, Path(caught.value.path()).read_bytes()
 
 
 def test_heads_of_two_inputs(view, inputs):

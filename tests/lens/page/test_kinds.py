@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -21,17 +22,10 @@ from lens.page.conftest import METRICS
 NAMES = ["bad", "fine", "good"]
 
 
-def classifier():
-    """Three labels over ten letters."""
+def judge(head):
+    """Three labels over ten letters, or three numbers of them."""
     stack = StackConfig(d_model=16, n_heads=4, n_layers=2, d_ff=32, dropout=0.0)
-    model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Classify(len(NAMES)))).eval()
-    return Subject("judge", model, Tokenizers(LETTERS, Labels(NAMES)), examples=[("abc", None)])
-
-
-def measurer():
-    """Three numbers of a text."""
-    stack = StackConfig(d_model=16, n_heads=4, n_layers=2, d_ff=32, dropout=0.0)
-    model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Regress(len(NAMES)))).eval()
+    model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=head(len(NAMES)))).eval()
     return Subject("judge", model, Tokenizers(LETTERS, Labels(NAMES)), examples=[("abc", None)])
 
 
@@ -41,7 +35,9 @@ def filler():
     return Subject("fill", small("encoder"), both, examples=[("abc", None)])
 
 
-@pytest.mark.parametrize("made", [classifier, measurer, filler], ids=["labels", "numbers", "fill"])
+@pytest.mark.parametrize(
+    "made", [partial(judge, Classify), partial(judge, Regress), filler], ids=["labels", "numbers", "fill"]
+)
 def test_a_text_alone_is_asked(watched, serving, made):
     """No settings, nothing of them in the request, and the answer is there once it has come."""
     subject = made()
@@ -118,7 +114,7 @@ def test_of_given_tokens_the_likeliest_are_counted(watched, tmp_path, kind):
 
 
 def test_a_classifier_gives_a_label_without_heads(watched, serving):
-    with serving(replace(classifier(), silence=silence)) as address:
+    with serving(replace(judge(Classify), silence=silence)) as address:
         view = watched()
         page = view.open(address)
         view.go("ablations")

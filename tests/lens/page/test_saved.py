@@ -5,12 +5,11 @@ import io
 import re
 import struct
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import pytest
 
 from lens.explored import HOSTILE, SCREENS, page_of, planted
-from lens.page.conftest import METRICS
+from lens.page.conftest import METRICS, saved
 from lens.page.test_live import PAST
 
 pytestmark = pytest.mark.slow
@@ -28,13 +27,6 @@ FACTS = {
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     return page_of(tmp_path_factory.mktemp("saved"), [planted()[0].to_bytes()], FACTS)
-
-
-def saved(page, button):
-    """The name and the bytes of what a button saves."""
-    with page.expect_download() as caught:
-        button.click()
-    return caught.value.suggested_filename, Path(caught.value.path()).read_bytes()
 
 
 def table(data):

@@ -172,18 +172,6 @@ def test_checkpoint_of_a_version_that_kept_no_recipe(whole, tmp_path):
     assert_same_end(run, whole)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("sides", "dict"), ("recipe", "dict"), ("skipped", "int"), ("evaluation_due", "bool")]
-)
-def test_state_of_another_kind_is_refused(whole, tmp_path, name, kind):
-    run = killed_after(whole, 3, tmp_path / "run")
-    folder = step_folder(run, 3)
-    loaded, moments = load(folder), load_optimizer(folder)
-    save(folder, loaded.model, loaded.tokenizers, optimizer=moments, state={**loaded.state, name: "x"})
-    with pytest.raises(CheckpointError, match=f"{name} is 'x', but must be of type {kind}"):
-        resume(run)
-
-
 def on_files(folder, **more):
     """A run on files, of which dev has its own."""
     paths = texts(folder, **LINES) | texts(folder, dev_source=["a b", "b"], dev_target=["x y", "y"])

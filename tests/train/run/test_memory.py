@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from glassformer import Schedule, recompute, train_steps
+from glassformer import Schedule, train_steps
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
 from glassformer.train.optimizer import build_optimizer
@@ -17,34 +17,18 @@ from glassformer.train.run.outlook import (
     kept_by,
 )
 from glassformer.train.settings import OptimizerConfig
-from train.examples import batch, model
+from train.examples import batch, kept, model
 
 ROWS = [(6, 9), (5, 8), (6, 7), (2, 3)]
 LAYOUTS = ("encoder-decoder", "encoder", "decoder", "classify")
-
-
-def truly_kept(network: torch.nn.Module, data, groups: int) -> int:
-    """Bytes of the tensors that a forward does keep, weights aside."""
-    own = {each.untyped_storage().data_ptr() for each in network.parameters()}
-    seen: dict[int, torch.UntypedStorage] = {}
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            seen[storage.data_ptr()] = storage
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), recompute(network, groups):
-        loss = loss_of(network.train(), data, objective_for(network))
-    assert loss.objective.requires_grad  # the graph is alive till here, and with it what it keeps
-    return sum(each.nbytes() for each in seen.values())
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_a_forward_keeps_is_seen(layout):
     network, data = model(layout, n_layers=3, dropout=0.1), batch(layout, ROWS)
     stretches = kept_by(network, data, objective_for(network), "float32")
-    assert sum(sum(each.kept) for each in stretches) == truly_kept(network, data, 0)
+    truly = kept(network, 0, lambda: loss_of(network.train(), data, objective_for(network)))
+    assert sum(sum(each.kept) for each in stretches) == truly
     blocks = [each for each in stretches if each.stack is not None]
     assert len(blocks) == 3 * len(layout.split("-"))
     assert all(each.kept for each in blocks)

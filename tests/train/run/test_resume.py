@@ -341,6 +341,10 @@ def test_run_whose_checkpoints_are_all_damaged_is_refused(whole, tmp_path):
         ({"best": 4, "best_metrics": {"loss": "1"}}, "best_metrics has no number for 'loss'"),
         ({"best": 4, "best_metrics": {"loss": 1.0, "exact_match": 1.0, "n": [3]}}, "best_metrics holds 'n'"),
         ({"since_best": -1}, "since_best is -1"),
+        ({"sides": "x"}, "sides is 'x', but must be of type dict"),
+        ({"recipe": "x"}, "recipe is 'x', but must be of type dict"),
+        ({"skipped": "x"}, "skipped is 'x', but must be of type int"),
+        ({"evaluation_due": "x"}, "evaluation_due is 'x', but must be of type bool"),
     ],
     ids=str,
 )
