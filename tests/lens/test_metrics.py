@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from glassformer.lens.roles.roles import (
-    alignment_error,
     confidence,
     coverage,
     distance,
@@ -174,12 +173,3 @@ def test_divergence_is_one_bit_where_nothing_is_shared_and_nothing_between_equal
     expected = 0.5 * (math.log2(1 / 0.75)) + 0.5 * (0.5 * math.log2(0.5 / 0.75) + 0.5 * math.log2(0.5 / 0.25))
     assert divergence(one, half, allowed, counted) == pytest.approx(expected)
     assert math.isnan(divergence(one, other, allowed, ~counted))
-
-
-def test_alignment_error_counts_sure_and_possible_links():
-    """Three sure links, two found; one more falls on a possible one: 1 - (2 + 3) / (3 + 3)."""
-    weights = hot(0, 1, 3, of=4)[:, 0]
-    allowed = torch.ones(1, 3, 4, dtype=torch.bool)
-    sure, possible = at(0, 1, 2, of=4), at(0, 1, 3, of=4)
-    assert alignment_error(weights, allowed, sure, possible) == pytest.approx(1 - 5 / 6)
-    assert alignment_error(hot(0, 1, 2, of=4)[:, 0], allowed, sure, sure) == 0

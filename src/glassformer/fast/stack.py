@@ -42,7 +42,6 @@ from glassformer.nn.attention import Attention, LayerCache
 from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, StochasticDepth, columns_of
 from glassformer.nn.cache import Cache
 from glassformer.nn.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward
-from glassformer.nn.mask import Mask
 from glassformer.nn.norm import LayerNorm, RMSNorm
 from glassformer.nn.positions import Rotation
 from glassformer.nn.rules import ATTEND
@@ -400,7 +399,13 @@ def run(
     if cache is None:
         own = reading(CKeys(fresh=True), T, context.mask, x, attention.n_heads, held)
     else:
-        own = among_own(running, cast(list[Any], cache.layers), context.mask, x, attention, held)
+        layers = cast(list[Any], cache.layers)
+        for layer in layers:
+            layer.claim((B, attention.n_kv_heads, T, attention.d_head), x.dtype)
+        running.own = mine = places(running.own, layers, x.dtype)
+        held += [mine, at := layers[0].newest(B, T)]
+        own = mine.reading(layers, context.mask, x, attention.n_heads, held)
+        own.fresh, own.at = True, address(at)
     cross = CKeys()
     if blocks.crosses:
         assert cache is not None, "asked before"
@@ -420,20 +425,6 @@ def run(
                 cast(Any, layer).clear()
         raise
     return y
-
-
-def among_own(
-    running: Running, layers: list[Any], mask: Mask, x: Float[Tensor, "B T D"], attention: Attention, held: list[Any]
-) -> CKeys:
-    """The keys of the texts themselves, with room for those of the new tokens."""
-    B, T, _ = x.shape
-    for layer in layers:
-        layer.claim((B, attention.n_kv_heads, T, attention.d_head), x.dtype)
-    running.own = mine = places(running.own, layers, x.dtype)
-    held += [mine, at := layers[0].newest(B, T)]
-    own = mine.reading(layers, mask, x, attention.n_heads, held)
-    own.fresh, own.at = True, address(at)
-    return own
 
 
 def among_those_of_memory(

@@ -81,14 +81,6 @@ class ServeConfig:
     def __post_init__(self) -> None:
         check(self)
         refuse(self, SERVE)
-        self._check_key()
-
-    @property
-    def waiting(self) -> int:
-        """How many prompts may wait."""
-        return 2 * self.rows if self.queue is None else self.queue
-
-    def _check_key(self) -> None:
         if self.key is None and not is_loopback(self.host):
             raise ConfigError(
                 f"A server that other machines can reach needs a key; got host={self.host!r} and no key. Put one into "
@@ -99,3 +91,8 @@ class ServeConfig:
                 f"A key needs at least {LEAST_KEY} printable ASCII characters; got {len(self.key)} characters. "
                 "Make one: python -c 'import secrets; print(secrets.token_urlsafe(32))'."
             )
+
+    @property
+    def waiting(self) -> int:
+        """How many prompts may wait."""
+        return 2 * self.rows if self.queue is None else self.queue

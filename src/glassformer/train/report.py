@@ -85,7 +85,13 @@ class Reporter:
             case Progress():
                 self.records.step(event)
                 self.show_progress(event)
-                self.tell_of_unwritten()
+                behind = self.records.unwritten
+                if behind and not self.behind:
+                    self.say(
+                        f"{self.records.run}: cannot be written now: {', '.join(behind)}. Training continues, keeps "
+                        "the data in memory, and writes them as soon as it can"
+                    )
+                self.behind = bool(behind)
             case Overflowed():
                 self.records.overflowed(event)
                 self.say(
@@ -117,16 +123,6 @@ class Reporter:
                 best = f"; best at step {event.best_step}: {figures(event.best_metrics)}" if event.best_metrics else ""
                 decided = event.decided_by and f"; {event.decided_by}"
                 self.say(f"done: step {event.step} after {duration(event.seconds)}{best}{decided}")
-
-    def tell_of_unwritten(self) -> None:
-        """Tell the user, once, that the disk does not take the figures."""
-        behind = self.records.unwritten
-        if behind and not self.behind:
-            self.say(
-                f"{self.records.run}: cannot be written now: {', '.join(behind)}. Training continues, keeps the data "
-                "in memory, and writes them as soon as it can"
-            )
-        self.behind = bool(behind)
 
     def say(self, text: str) -> None:
         """Show one message, above the moving line if there is one, and add it to `log.txt`."""

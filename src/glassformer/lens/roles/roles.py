@@ -434,23 +434,6 @@ def divergence(
     return float(nats.sum(-1).mean()) / math.log(2)
 
 
-def alignment_error(
-    weights: Float[Tensor, "N T S"],
-    allowed: Bool[Tensor, "N T S"],
-    sure: Bool[Tensor, "N T S"],
-    possible: Bool[Tensor, "N T S"],
-) -> float:
-    """Return the alignment error rate of the largest key of each query with a sure link (Och and Ney 2003, equation 7).
-
-    1 - (|A and sure| + |A and possible|) / (|A| + |sure|); sure links count as possible too.
-    """
-    asked = sure.any(-1)
-    links = torch.zeros_like(sure).scatter(-1, largest_key(weights[:, None], allowed)[:, 0, :, None], True)
-    links &= asked[..., None]
-    hits = (links & sure).sum() + (links & (possible | sure)).sum()
-    return 1 - float(hits) / float(links.sum() + sure.sum())
-
-
 # Deciding which role a head has, from its scores and the thresholds in one table.
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple, cast
@@ -123,30 +123,22 @@ def _check(value: object, schema: Mapping[str, Any], root: Mapping[str, Any], wh
     if "minimum" in schema and isinstance(value, int | float) and value < schema["minimum"]:
         raise _wrong(where, f"must be at least {schema['minimum']}", value)
     if isinstance(value, dict):
-        _check_object(value, schema, root, where)
+        known: Mapping[str, Any] = schema.get("properties", {})
+        for name in schema.get("required", []):
+            if name not in value:
+                raise DataError(f"A trace must have the field {where}.{name}; this one has none. {REMEDY}")
+        for name, each in value.items():
+            if name in known:
+                _check(each, known[name], root, f"{where}.{name}")
+            elif "additionalProperties" in schema:
+                _check(each, schema["additionalProperties"], root, f"{where}.{name}")
     if isinstance(value, list):
-        _check_array(value, schema, root, where)
-
-
-def _check_object(value: Mapping[str, Any], schema: Mapping[str, Any], root: Mapping[str, Any], where: str) -> None:
-    known: Mapping[str, Any] = schema.get("properties", {})
-    for name in schema.get("required", []):
-        if name not in value:
-            raise DataError(f"A trace must have the field {where}.{name}; this one has none. {REMEDY}")
-    for name, each in value.items():
-        if name in known:
-            _check(each, known[name], root, f"{where}.{name}")
-        elif "additionalProperties" in schema:
-            _check(each, schema["additionalProperties"], root, f"{where}.{name}")
-
-
-def _check_array(value: Sequence[Any], schema: Mapping[str, Any], root: Mapping[str, Any], where: str) -> None:
-    least, most = schema.get("minItems", 0), schema.get("maxItems", len(value))
-    if not least <= len(value) <= most:
-        raise _wrong(where, f"must have from {least} to {most} entries", value)
-    if "items" in schema:
-        for i, each in enumerate(value):
-            _check(each, schema["items"], root, f"{where}[{i}]")
+        least, most = schema.get("minItems", 0), schema.get("maxItems", len(value))
+        if not least <= len(value) <= most:
+            raise _wrong(where, f"must have from {least} to {most} entries", value)
+        if "items" in schema:
+            for i, each in enumerate(value):
+                _check(each, schema["items"], root, f"{where}[{i}]")
 
 
 REMEDY = "The file is damaged, or another program wrote it; make the trace again."

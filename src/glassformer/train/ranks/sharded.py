@@ -189,23 +189,18 @@ def write_together(path: Path, tensors: Mapping[str, Tensor], ranks: Ranks) -> N
         met = [each for each, _ in error.failures.values()]
         raise next((each for each in met if isinstance(each, OSError)), met[0]) from error
     if ranks.first:
-        write_scalars(parts / JOINED, {name: each for name, each in tensors.items() if each.ndim == 0})
+        # torch's joining (2.13) leaves zeros in place of tensors without dimensions, such as the steps of AdamW; with
+        # 0 there a resumed run goes wrong silently
+        with (parts / JOINED).open("r+b") as file:
+            size = int.from_bytes(file.read(8), "little")
+            places = json.loads(file.read(size))
+            for name, each in tensors.items():
+                if each.ndim == 0:
+                    file.seek(8 + size + places[name]["data_offsets"][0])
+                    file.write(local(each).cpu().numpy().tobytes())
         (parts / JOINED).rename(path)
         shutil.rmtree(parts)
         sync_file(path)
-
-
-def write_scalars(path: Path, scalars: Mapping[str, Tensor]) -> None:
-    """Write zero-dimensional tensors into a safetensors file, where torch's joining leaves zeros.
-
-    (torch 2.13; the steps of AdamW are such tensors, and with 0 in their place a resumed run goes wrong silently.)
-    """
-    with path.open("r+b") as file:
-        size = int.from_bytes(file.read(8), "little")
-        places = json.loads(file.read(size))
-        for name, scalar in scalars.items():
-            file.seek(8 + size + places[name]["data_offsets"][0])
-            file.write(local(scalar).cpu().numpy().tobytes())
 
 
 def refuse_non_finite(file: str, tensors: Mapping[str, Tensor], ranks: Ranks) -> None:

@@ -162,7 +162,17 @@ class Session:
                 yield self._skip(report)
             if report.overflowed and self.loss_scale:
                 yield Overflowed(self.step, self.loss_scale.scale, self.loss_scale.skipped)
-            yield self._progress(report, time.perf_counter() - began)
+            yield Progress(
+                step=report.number,
+                steps=self.recipe.training.steps,
+                epoch=self.epoch,
+                loss=report.loss,
+                learning_rate=report.learning_rate,
+                grad_norm=report.grad_norm,
+                tokens_per_second=report.tokens / max(report.seconds, 1e-9),
+                pad_share=report.pad_share,
+                seconds=time.perf_counter() - began,
+            )
             yield from self.saver.done()
             every = self.recipe.training.evaluate_every
             self.evaluation_due = self._is_last() or bool(every and self.step % every == 0)
@@ -262,19 +272,6 @@ class Session:
         for epoch, batch in self.prepared.batches(self.step):
             self.epoch = epoch
             yield batch
-
-    def _progress(self, report: StepReport, seconds: float) -> Progress:
-        return Progress(
-            step=report.number,
-            steps=self.recipe.training.steps,
-            epoch=self.epoch,
-            loss=report.loss,
-            learning_rate=report.learning_rate,
-            grad_norm=report.grad_norm,
-            tokens_per_second=report.tokens / max(report.seconds, 1e-9),
-            pad_share=report.pad_share,
-            seconds=seconds,
-        )
 
     def _is_better(self, metrics: dict[str, Metric]) -> bool:
         name = self.recipe.training.metric
