@@ -29,10 +29,18 @@ def run(arguments: Arguments) -> int:
     recipe, given = recipe_of(folder), arguments.options
     data = recipe.data
     task_of(data).refuse_unfit(folder, ROLLOUT)
-    name = environment_of(data, given.get("env"))
+    environment = given.get("env")
+    name = data.environment if environment is None else environment
+    if not name:
+        raise ConfigError(
+            "A rollout needs an environment, and the recipe names none. Give one, such as --env CartPole-v1."
+        )
     asked = [number("return", each) for each in arguments.lists.get("return", [])]
     episodes = whole_number("episodes", given.get("episodes", "10"), MOST, 10)
-    temperature, seed = temperature_of(given.get("temperature", "0")), seed_of(given.get("seed", "0"))
+    temperature = number("temperature", given.get("temperature", "0"))
+    if temperature < 0:
+        raise ConfigError(f"--temperature must be at least 0; got {temperature:g}. Try --temperature 1.")
+    seed = seed_of(given.get("seed", "0"))
     out = target_of(given.get("save"))
     from glassformer.base.runtime import choose_threads
     from glassformer.control.rollout import as_episodes, play  # after the checks, as importing torch takes a second
@@ -75,16 +83,6 @@ def agent_in(
     return Agent(loaded.model, spaces, data.window, data.discount, temperature, unit_actions), make
 
 
-def environment_of(data: DataConfig, asked: str | None) -> str:
-    """Return the name of the environment to act in. Errors: `ConfigError` if neither flag nor recipe names one."""
-    name = data.environment if asked is None else asked
-    if not name:
-        raise ConfigError(
-            "A rollout needs an environment, and the recipe names none. Give one, such as --env CartPole-v1."
-        )
-    return name
-
-
 def number(flag: str, given: str) -> float:
     """Return the finite number that a flag was given. Errors: `ConfigError`."""
     try:
@@ -93,14 +91,6 @@ def number(flag: str, given: str) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise ConfigError(f"--{flag} takes a number; got {given[:40]!r}. Try --{flag} 1.")
-    return value
-
-
-def temperature_of(given: str) -> float:
-    """Return the temperature of draws; 0: none. Errors: `ConfigError`."""
-    value = number("temperature", given)
-    if value < 0:
-        raise ConfigError(f"--temperature must be at least 0; got {value:g}. Try --temperature 1.")
     return value
 
 

@@ -339,14 +339,10 @@ def _still_padded(keep: Tensor | None, rows: slice) -> tuple[Tensor | None, slic
     return None if bool(part.all()) else part, slice(width)
 
 
-def _labelled(texts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> Batch:
-    return Batch.labelled(texts, [label - FIRST_LABEL for (label,) in labels])
-
-
 _BUILD: dict[str, Callable[[Sequence[Sequence[int]], Sequence[Sequence[int]]], Batch]] = {
     "encoder-decoder": Batch.pairs,
     "encoder": Batch.blanks,
-    LABEL: _labelled,
+    LABEL: lambda texts, labels: Batch.labelled(texts, [label - FIRST_LABEL for (label,) in labels]),
 }
 
 

@@ -57,7 +57,10 @@ class DataFile:
     def state(self, folder: Path) -> str:
         """The state of the file in a folder, plain or packed as NAME.gz: `HERE`, `MISSING` or `DIFFERENT`."""
         found = MISSING
-        ways: tuple[tuple[str, Callable[[Path], BufferedIOBase]], ...] = (("", _plain), (".gz", _unpacked))
+        ways: tuple[tuple[str, Callable[[Path], BufferedIOBase]], ...] = (
+            ("", lambda path: path.open("rb")),
+            (".gz", lambda path: gzip.GzipFile(path, "rb")),
+        )
         for ending, opened in ways:
             path = folder / (self.name + ending)
             if path.is_file():
@@ -158,14 +161,6 @@ def _data_set(name: str, entry: dict[str, Any], recipes: list[dict[str, Any]]) -
         for each in entry["files"]
     ]
     return DataSet(name, entry["title"], entry["licence"], entry["citation"], tuple(measured), tuple(files))
-
-
-def _plain(path: Path) -> BufferedIOBase:
-    return path.open("rb")
-
-
-def _unpacked(path: Path) -> BufferedIOBase:
-    return gzip.GzipFile(path, "rb")
 
 
 SECONDS = 30

@@ -252,10 +252,6 @@ def prefix_length(n: int, coins: Coins) -> int:
     return 1 + int(coins.below(n - 1, 1)[0]) if n > 1 else n
 
 
-def _next_token(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch:
-    return Batch(*_stacked(windows), **_documents(windows, how))
-
-
 def _prefix(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch:
     lengths = [prefix_length(len(ids), own) for ids, own in zip(windows, coins, strict=True)]
     return Batch(*_stacked(windows), prefix=torch.tensor(lengths), **_documents(windows, how))
@@ -270,10 +266,6 @@ def _masked(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batc
     labels, _ = _stacked(windows)
     asked, _ = _stacked([chosen.astype(np.int64) for _, chosen in made])
     return Batch(tokens, keep, labels=labels, label_keep=asked == 1, **_documents(windows, how))
-
-
-def _spans(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch:
-    return _pairs(spans(ids, own, how.mask_share, how.mean_span) for ids, own in zip(windows, coins, strict=True))
 
 
 def _noise(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch:
@@ -303,10 +295,12 @@ def _documents(windows: list[Ids], how: Corruption) -> dict[str, Any]:
 
 
 BATCHES: dict[str, Callable[[list[Ids], Corruption, Iterable[Coins]], Batch]] = {
-    "next_token": _next_token,
+    "next_token": lambda windows, how, coins: Batch(*_stacked(windows), **_documents(windows, how)),
     "prefix": _prefix,
     "masked": _masked,
-    "spans": _spans,
+    "spans": lambda windows, how, coins: _pairs(
+        spans(ids, own, how.mask_share, how.mean_span) for ids, own in zip(windows, coins, strict=True)
+    ),
     "noise": _noise,
 }
 """The functions that make a batch from windows of ids and the random numbers of each row."""

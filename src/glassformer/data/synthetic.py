@@ -37,11 +37,6 @@ def split_of(text: str) -> str:
     return "train" if share < 90 else "dev" if share < 95 else "test"
 
 
-def none_is_basic(source: str) -> bool:
-    """False: most tasks have no source so basic that every model must have seen it."""
-    return False
-
-
 @runtime_checkable
 class TaskSettings(Protocol):
     """What a task that makes its own pairs needs to know of `DataConfig`."""
@@ -88,7 +83,7 @@ class Task:
 
     source: Callable[[Random, TaskSettings], str]
     target: Callable[[str], str]
-    basic: Callable[[str], bool] = none_is_basic
+    basic: Callable[[str], bool] = lambda source: False
     """True for sources that are never held out."""
 
     def split_of(self, source: str) -> str:
@@ -160,23 +155,11 @@ def _some_symbols(random: Random, config: TaskSettings) -> str:
     return " ".join(_symbol(below(random, config.symbols), config.symbols) for _ in range(length))
 
 
-def _some_numbers(random: Random, config: TaskSettings) -> str:
-    return " ".join(str(below(random, 100)) for _ in range(2 + below(random, 6)))
-
-
 def _some_digits(random: Random, config: TaskSettings) -> str:
     """A number of 1 to 6 digits, each length equally often: few numbers are short, but those teach the words."""
     digits = 1 + below(random, 6)
     first = 10 ** (digits - 1) if digits > 1 else 0
     return str(first + below(random, 10**digits - first))
-
-
-def _unchanged(source: str) -> str:
-    return source
-
-
-def _reversed(source: str) -> str:
-    return " ".join(reversed(source.split()))
 
 
 def _sorted(source: str) -> str:
@@ -193,9 +176,11 @@ def _below_a_hundred(source: str) -> bool:
 
 
 TASKS: dict[str, Task] = {
-    "copy": Task(_some_symbols, _unchanged),
-    "reverse": Task(_some_symbols, _reversed),
+    "copy": Task(_some_symbols, lambda source: source),
+    "reverse": Task(_some_symbols, lambda source: " ".join(reversed(source.split()))),
     "sort": Task(_some_symbols, _sorted),
-    "numbers": Task(_some_numbers, _spelled),
+    "numbers": Task(
+        lambda random, config: " ".join(str(below(random, 100)) for _ in range(2 + below(random, 6))), _spelled
+    ),
     "spell": Task(_some_digits, _spelled, basic=_below_a_hundred),
 }

@@ -58,16 +58,6 @@ def with_cache(model: Transformer, made: Transformer, cache: str, *, compile: bo
     return made
 
 
-def as_trained(model: Transformer) -> Transformer:
-    """The model itself."""
-    return model
-
-
-def all_in_bfloat16(model: Transformer) -> Transformer:
-    """A copy with all weights in bfloat16."""
-    return copy.deepcopy(model).to(torch.bfloat16)
-
-
 def refuse_int8(model: Transformer) -> Transformer:
     """Always raises `ConfigError`."""
     raise ConfigError(
@@ -77,8 +67,8 @@ def refuse_int8(model: Transformer) -> Transformer:
 
 
 PLAIN: dict[str, Callable[[Transformer], Transformer]] = {
-    "float32": as_trained,
-    "bfloat16": all_in_bfloat16,
+    "float32": lambda model: model,
+    "bfloat16": lambda model: copy.deepcopy(model).to(torch.bfloat16),
     "int8": refuse_int8,
 }
 

@@ -29,11 +29,6 @@ from glassformer.store.family import (
 # GPT-2 (Radford et al. 2019): a decoder, learned positions, norms before the branches, a tied head.
 
 
-def four_times(found: Ours) -> int:
-    """The usual width of the feed-forward branch."""
-    return 4 * found["d_model"]
-
-
 GPT2_SHAPE = Shape(
     fixed={
         "norm": "layer",
@@ -48,7 +43,7 @@ GPT2_SHAPE = Shape(
         Whole("d_model", ("n_embd", "hidden_size"), 768),
         Whole("n_heads", ("n_head", "num_attention_heads"), 12),
         Whole("n_layers", ("n_layer", "num_hidden_layers"), 12),
-        Whole("d_ff", ("n_inner",), four_times),
+        Whole("d_ff", ("n_inner",), lambda found: 4 * found["d_model"]),
         Whole("max_len", ("n_positions", "max_position_embeddings"), 1024),
         Number("dropout", ("resid_pdrop", "embd_pdrop"), 0.1),
         Number("attention_dropout", ("attn_pdrop",), 0.1),
@@ -140,11 +135,6 @@ GPT_NEOX = Family(
 # Llama (Touvron et al. 2023): a decoder, rotary positions, RMS norms before the branches, SwiGLU, no biases.
 
 
-def as_many_heads(found: Ours) -> int:
-    """The usual number of key/value heads."""
-    return found["n_heads"]
-
-
 def head_width(found: Ours) -> int:
     """The usual width of a head."""
     return max(1, found["d_model"] // found["n_heads"])
@@ -163,7 +153,7 @@ LLAMA_ROWS: list[Row] = [
     Whole("vocab_size", ("vocab_size",), 32_000),
     Whole("d_model", ("hidden_size",), 4096),
     Whole("n_heads", ("num_attention_heads",), 32),
-    Whole("n_kv_heads", ("num_key_value_heads",), as_many_heads, implied=True),
+    Whole("n_kv_heads", ("num_key_value_heads",), lambda found: found["n_heads"], implied=True),
     Whole("d_head", ("head_dim",), head_width, implied=True),
     Whole("n_layers", ("num_hidden_layers",), 32),
     Whole("d_ff", ("intermediate_size",), 11_008),
