@@ -37,23 +37,23 @@ def exhaustive(
 ) -> list[Hypothesis]:
     """All answers there are, best first: those that end or stop within the limit, and those that reach it."""
     found: list[Hypothesis] = []
-    going: list[tuple[list[int], float]] = [([], 0.0)]
+    active: list[tuple[list[int], float]] = [([], 0.0)]
     for step in range(1, limit + 1):
-        if not going:
+        if not active:
             break
-        tokens = log_p(network, source, [ids for ids, _ in going], prompt, prefix=prefix)
+        tokens = log_p(network, source, [ids for ids, _ in active], prompt, prefix=prefix)
         longer = [
             ([*ids, token], total + value)
-            for (ids, total), values in zip(going, tokens, strict=True)
+            for (ids, total), values in zip(active, tokens, strict=True)
             for token, value in enumerate(values)
         ]
         ended = [each for each in longer if each[0][-1] == EOS]
         stopped = [each for each in longer if each[0][-1] != EOS and stop(each[0])]
-        going = [each for each in longer if each[0][-1] != EOS and not stop(each[0])]
+        active = [each for each in longer if each[0][-1] != EOS and not stop(each[0])]
         penalty = ((5 + step) / 6) ** alpha
         found += [Hypothesis(ids[:-1], value, value / penalty, True) for ids, value in ended]
         found += [Hypothesis(ids, value, value / penalty, True, True) for ids, value in stopped]
-    found += [Hypothesis(ids, value, value / penalty, False) for ids, value in going]
+    found += [Hypothesis(ids, value, value / penalty, False) for ids, value in active]
     return sorted(found, key=lambda each: -each.score)
 
 

@@ -30,11 +30,11 @@ def written(steps, n: int) -> list[list[int]]:
 def collected(network: Transformer, n_rows: int, **settings) -> list[list[int]]:
     """What `generate` gave each row; a row that was left out once must not come again."""
     written: list[list[int]] = [[] for _ in range(n_rows)]
-    going = list(range(n_rows))
+    active = list(range(n_rows))
     for step in generate(network, **settings):
         assert len(step.rows) == len(step.tokens)
-        assert set(step.rows) <= set(going)
-        going = step.rows
+        assert set(step.rows) <= set(active)
+        active = step.rows
         for row, token in zip(step.rows, step.tokens, strict=True):
             written[row].append(token)
     return written

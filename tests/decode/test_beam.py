@@ -68,20 +68,20 @@ def test_a_source_is_no_prefix():
 
 def by_hand(network: Transformer, source, limit: int, beam: int, alpha: float) -> list[Hypothesis]:
     """The same search for one row, without cache, never done early: what is found is found."""
-    going, found = [([], 0.0)], []
+    active, found = [([], 0.0)], []
     for step in range(1, limit + 1):
         options = [
             (total + value, [*ids, token])
-            for (ids, total), values in zip(going, log_p(network, source, [ids for ids, _ in going]), strict=True)
+            for (ids, total), values in zip(active, log_p(network, source, [ids for ids, _ in active]), strict=True)
             for token, value in enumerate(values)
         ]
         options.sort(key=lambda each: -each[0])
-        going = []
+        active = []
         for rank, (value, ids) in enumerate(options[: 2 * beam]):
-            if len(going) == beam:
+            if len(active) == beam:
                 break
             if ids[-1] != EOS and step < limit:
-                going.append((ids, value))
+                active.append((ids, value))
             elif rank < beam:
                 ended = ids[-1] == EOS
                 found.append(Hypothesis(ids[:-1] if ended else ids, value, value / ((5 + step) / 6) ** alpha, ended))
@@ -106,27 +106,27 @@ def test_stopping_early_loses_nothing(beam, alpha):
 
 def diverse_by_hand(network: Transformer, source, limit: int, width: int, groups: int, strength: float):
     """Diverse beam search of one row, without cache or bound; what each group found, best first, without length."""
-    going = [[([], 0.0)] for _ in range(groups)]
+    active = [[([], 0.0)] for _ in range(groups)]
     found: list[list[Hypothesis]] = [[] for _ in range(groups)]
     for step in range(1, limit + 1):
         taken: list[int] = []
         for group in range(groups):
             options = [
                 (total + value - strength * taken.count(token), total + value, [*ids, token])
-                for ids, total in going[group]
+                for ids, total in active[group]
                 for token, value in enumerate(log_p(network, source, [ids])[0])
             ]
             options.sort(key=lambda each: -each[0])
-            going[group] = []
+            active[group] = []
             for rank, (_, value, ids) in enumerate(options[: 2 * width]):
-                if len(going[group]) == width:
+                if len(active[group]) == width:
                     break
                 if ids[-1] != EOS and step < limit:
-                    going[group].append((ids, value))
+                    active[group].append((ids, value))
                 elif rank < width:
                     ended = ids[-1] == EOS
                     found[group].append(Hypothesis(ids[:-1] if ended else ids, value, value, ended))
-            taken += [ids[-1] for ids, _ in going[group]]
+            taken += [ids[-1] for ids, _ in active[group]]
     return [sorted(each, key=lambda one: -one.score)[:width] for each in found]
 
 
@@ -235,9 +235,9 @@ def test_a_search_with_fewer_hypotheses_is_extended_beside_others():
     )
     with torch.device("meta"):
         extend([many, one], [0, 2], likely, Rule(2, EOS, 2, length_penalty(0.0), [0.0] * 3))
-    assert many.going == [Beginning([7, 11], -3.5, 0), Beginning([8, 13], -5.0, 1)]
+    assert many.active == [Beginning([7, 11], -3.5, 0), Beginning([8, 13], -5.0, 1)]
     assert many.found == [Hypothesis([7], -2.0, -2.0, True)]
-    assert one.going == [Beginning([9, 14], -6.0, 2), Beginning([9, 15], -9.0, 2)]
+    assert one.active == [Beginning([9, 14], -6.0, 2), Beginning([9, 15], -9.0, 2)]
 
 
 # --- A beam that is wide enough finds what a search through all answers finds, on many models that all differ

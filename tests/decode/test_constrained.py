@@ -84,10 +84,10 @@ def test_a_token_may_come_just_where_the_text_can_still_match(kind):
     made = tokenizer(kind)
     texts, spelled = [b"cat", b"ca", "caf\u00e9".encode(), b"the cat"], made.spelling()
     step = constrained.matches(made, "ca|cat|café|the cat")
-    going: list[list[int]] = [[]]
+    active: list[list[int]] = [[]]
     reached = set()
-    while going:
-        ids = going.pop()
+    while active:
+        ids = active.pop()
         text = b"".join(spelled[id] for id in ids)
         logits = step(torch.zeros(1, made.vocab_size), Context([0], [[1]], [ids]))[0].tolist()
         for id, value in enumerate(logits):
@@ -97,7 +97,7 @@ def test_a_token_may_come_just_where_the_text_can_still_match(kind):
             if value == 0 and id == EOS:
                 reached.add(text)
             elif value == 0:
-                going.append([*ids, id])
+                active.append([*ids, id])
     assert reached == {*texts}
 
 

@@ -29,8 +29,8 @@ def by_hand(
         worth = {}
         for v in chances.topk(k).indices.tolist():
             ahead = network.hidden(torch.tensor([[*ids_read, v]]), **inputs)[0, -1]
-            alike = max(float(torch.cosine_similarity(ahead, each, dim=0)) for each in hidden)
-            worth[v] = (1 - alpha) * float(chances[v]) - alpha * alike
+            similarity = max(float(torch.cosine_similarity(ahead, each, dim=0)) for each in hidden)
+            worth[v] = (1 - alpha) * float(chances[v]) - alpha * similarity
         ids.append(max(worth, key=worth.__getitem__))
     return ids[len(prompt) :]
 

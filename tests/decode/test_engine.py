@@ -325,16 +325,16 @@ def endless(limits: Limits, shape: str = "decoder", **settings) -> Engine:
     return Engine(model(shape, positions="rotary", **settings), limits, eos=ENDLESS)
 
 
-@pytest.mark.parametrize("going", [0, 1], ids=["idle", "going"])
+@pytest.mark.parametrize("active", [0, 1], ids=["idle", "active"])
 @pytest.mark.parametrize("rule", ["softmax", "linear"])
-def test_prompts_read_one_after_another_in_a_step_keep_their_keys(rule, going):
+def test_prompts_read_one_after_another_in_a_step_keep_their_keys(rule, active):
     """Each of them is a group of its own, and the room grows between them."""
     together = Recorded()
     engine = engine_of(Limits(rows=8, reading=40), attention_rule=rule, head_bias=True, max_len=40)
     engine.model.head.bias.data[EOS] = -1e3
-    short = [Request(ids(3), max_new_tokens=12, choose=together) for _ in range(going)]
+    short = [Request(ids(3), max_new_tokens=12, choose=together) for _ in range(active)]
     long = [Request(ids(n), max_new_tokens=4, first=n, choose=together) for n in (30, 33, 31, 36)]
-    texts = served(engine, short + long, [0] * going + [2] * len(long))
+    texts = served(engine, short + long, [0] * active + [2] * len(long))
     for request in short + long:
         by_itself = Recorded()
         assert texts[request.first] == alone(engine.model, request, 0, by_itself)
@@ -370,12 +370,12 @@ def test_those_who_left_the_queue_hold_no_place_in_it():
 def test_those_who_left_the_queue_keep_nobody_out():
     """A wide one that is wanted no more does not count where room is counted, wherever it stands."""
     engine = endless(Limits(rows=4, tokens=40), max_len=40)
-    going = engine.submit(Request(ids(3), max_new_tokens=6))  # 8 tokens
+    active = engine.submit(Request(ids(3), max_new_tokens=6))  # 8 tokens
     engine.step()
     wide = engine.submit(Request(ids(3), max_new_tokens=30))  # 32: two times 32 do not fit
     narrow = engine.submit(Request(ids(3), max_new_tokens=6))
     engine.cancel(wide)
-    assert {each.ticket for each in engine.step()} == {going, narrow}
+    assert {each.ticket for each in engine.step()} == {active, narrow}
     last = [engine.submit(Request(ids(3), max_new_tokens=30)) for _ in range(2)]
     engine.cancel(last[1])  # behind one that does not fit
     engine.step()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from glassformer.decode.filters import enders, ends_alike
+from glassformer.decode.filters import enders, suffix_lengths
 from glassformer.decode.speculative import followed
 
 ROWS = [
@@ -33,11 +33,11 @@ def ending(ids: Sequence[int], n: int) -> set[int]:
 
 
 def test_ends_that_are_alike():
-    assert ends_alike([5, 6, 7, 5, 6, 8, 6]) == [0, 0, 1, 0, 0, 1, 0, 0]
+    assert suffix_lengths([5, 6, 7, 5, 6, 8, 6]) == [0, 0, 1, 0, 0, 1, 0, 0]
     for ids in ROWS:
         n = len(ids)
-        alike = [next(k for k in range(n, -1, -1) if ids[n - k :] == ids[max(0, at - k) : at]) for at in range(n)]
-        assert ends_alike(ids) == [0, *reversed(alike)]
+        lengths = [next(k for k in range(n, -1, -1) if ids[n - k :] == ids[max(0, at - k) : at]) for at in range(n)]
+        assert suffix_lengths(ids) == [0, *reversed(lengths)]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 99])
@@ -68,7 +68,7 @@ class Counted(int):
 @pytest.mark.parametrize("row", [[5] * 2000, [5, 6] * 1000, [*[5] * 999, 6, *[5] * 1000], [7, *[5] * 40] * 50])
 def test_it_is_found_in_linear_time(row):
     ids = [*map(Counted, row)]
-    for find in (ends_alike, lambda ids: followed(ids, 9, 1000), lambda ids: enders(ids, 500)):
+    for find in (suffix_lengths, lambda ids: followed(ids, 9, 1000), lambda ids: enders(ids, 500)):
         Counted.times = 0
         find(ids)
         assert Counted.times <= 2 * len(ids)

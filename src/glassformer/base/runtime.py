@@ -61,15 +61,15 @@ def choose_threads(asked: int = 0, processes: int = 1) -> tuple[int, str]:
     """
     if processes > 1:
         return shared_threads(asked, processes)
-    allowed, wished = free_processors(), threads_asked()
-    most = asked or wished or min(allowed, USUAL_THREADS)
+    allowed, in_environment = free_processors(), threads_asked()
+    most = asked or in_environment or min(allowed, USUAL_THREADS)
     torch.set_num_threads(most)
-    threads = most if asked or wished or most == 1 else threads_to_use(most, share_of_threads(most))
+    threads = most if asked or in_environment or most == 1 else threads_to_use(most, share_of_threads(most))
     torch.set_num_threads(threads)
     processors = f"{allowed} {'processor' if allowed == 1 else 'processors'}"
     few = f", although this process may use only {processors}" if threads > allowed else ""
     few = ", as other programs use them" if threads < most else few
-    whose = "as asked" if asked else f"as {THREADS} says" if wished else f"of {processors}"
+    whose = "as asked" if asked else f"as {THREADS} says" if in_environment else f"of {processors}"
     return threads, f"{threads} {'thread' if threads == 1 else 'threads'}, {whose}{few}"
 
 
@@ -98,11 +98,11 @@ class Threads:
 
 def shared_threads(asked: int, processes: int) -> tuple[int, str]:
     """As `choose_threads`, for one of several processes. Ignores OMP_NUM_THREADS=1, torchrun's default."""
-    allowed, wished = free_processors(), threads_asked()
-    wished = 0 if wished == 1 else wished
-    threads = min(asked or wished or USUAL_THREADS, max(allowed // processes, 1))
+    allowed, in_environment = free_processors(), threads_asked()
+    in_environment = 0 if in_environment == 1 else in_environment
+    threads = min(asked or in_environment or USUAL_THREADS, max(allowed // processes, 1))
     torch.set_num_threads(threads)
-    fewer = f" instead of {asked or wished}" if (asked or wished) > threads else ""
+    fewer = f" instead of {asked or in_environment}" if (asked or in_environment) > threads else ""
     return threads, f"{threads} a process{fewer}, as {processes} share {allowed} processors"
 
 

@@ -64,22 +64,22 @@ def show(diagnosis: Diagnosis, as_json: bool) -> None:
     """Print the table, the sentences and the heads that attend alike, or all of it as JSON."""
     from glassformer.lens.ablate import head_id
 
-    alike = [(head_id(*each.one), head_id(*each.other), each.divergence) for each in diagnosis.pairs]
+    similar = [(head_id(*each.one), head_id(*each.other), each.divergence) for each in diagnosis.pairs]
     if as_json:
         record = {
             "probe": diagnosis.probe.name,
             "heads": diagnosis.to_json(),
             "sentences": diagnosis.sentences,
-            "similar": alike,
+            "similar": similar,
         }
         print(json.dumps(record))
         return
     print(table(diagnosis.heads))
     print(f"\n{legend(diagnosis)}\n")
     print(*diagnosis.sentences, sep="\n")
-    if alike:
-        shown = ", ".join(f"{one} and {other} ({apart:.3f})" for one, other, apart in alike[:MOST_PAIRS])
-        more = f" and {len(alike) - MOST_PAIRS} more pairs" if len(alike) > MOST_PAIRS else ""
+    if similar:
+        shown = ", ".join(f"{one} and {other} ({apart:.3f})" for one, other, apart in similar[:MOST_PAIRS])
+        more = f" and {len(similar) - MOST_PAIRS} more pairs" if len(similar) > MOST_PAIRS else ""
         print(f"Heads that read alike (divergence in bits): {shown}{more}.")
 
 

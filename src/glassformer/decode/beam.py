@@ -109,7 +109,7 @@ class Search:
 
     row: int
     limit: int
-    going: list[Beginning]
+    active: list[Beginning]
     found: list[Hypothesis] = field(default_factory=list[Hypothesis])
     closed: bool = False
     """Whether the search is done and runs on only to keep later groups of its row from its tokens."""
@@ -118,7 +118,7 @@ class Search:
 def open_rows(searches: Sequence[Search], groups: int) -> list[Search]:
     """The unfinished searches. All groups of a row end together, so none depends on when another's bound was met."""
     rows = {each.row // groups for each in searches if not each.closed}
-    return [each for each in searches if each.going and each.row // groups in rows]
+    return [each for each in searches if each.active and each.row // groups in rows]
 
 
 def together(searches: Sequence[Search], groups: int, width: int) -> list[list[Hypothesis]]:
@@ -138,11 +138,11 @@ def done(search: Search, step: int, n_best: int, lengths: Lengths, stop_at: int 
 
     A coverage penalty is never above 0, so the bound holds with one too.
     """
-    if not search.going or (stop_at is not None and len(search.found) >= stop_at):
+    if not search.active or (stop_at is not None and len(search.found) >= stop_at):
         return True
     if len(search.found) < n_best:
         return False
-    highest = max(each.log_probability for each in search.going)
+    highest = max(each.log_probability for each in search.active)
     bound = max(highest / lengths(length) for length in (step + 1, search.limit))
     return best(search.found, n_best)[-1].score >= bound
 
@@ -342,14 +342,14 @@ class Coverage:
         self._real = torch.arange(int(lengths.max()) + 1) < lengths[:, None]
         self._sums = torch.zeros(self._real.shape, dtype=torch.float64)
 
-    def penalties(self, alike: list[int] | None = None) -> list[float]:
+    def penalties(self, shared: list[int] | None = None) -> list[float]:
         """Add the last step's weights to the sums; return the penalty of each row for an answer that ends now.
 
-        `alike`: which row of the step each row reads, if not its own.
+        `shared`: which row of the step each row reads, if not its own.
         """
         assert self.seen.weights is not None, "a step was done before"
         weights = self.seen.weights[:, -1].to(self._sums)
-        self._sums = self._sums + (weights if alike is None else weights[alike])
+        self._sums = self._sums + (weights if shared is None else weights[shared])
         shares = self._sums.clamp(torch.finfo(self._sums.dtype).tiny, 1.0)
         return (self.beta * torch.where(self._real, shares.log(), 0.0).sum(-1)).tolist()
 
@@ -410,29 +410,29 @@ def beam_search(
         run = read_first(model, rows)
         covered = None if seen is None else Coverage(coverage, rows.sources or (), seen)
         searches = [Search(row, limit, [Beginning([], 0.0, row)]) for row, limit in enumerate(rows.limits)]
-        going = searches
+        active = searches
         ends: Cut | None = None if stop is None else lambda search, ids: stop(search // groups, ids)
         for step in range(1, max(rows.limits) + 1):
             if poll is not None:
                 poll()
-            alike = run.alike
+            shared = run.shared
             run, hidden = forward(model, run)
-            written = [each.ids for search in going for each in search.going]
-            owners = [search.row for search in going for _ in search.going]
+            written = [each.ids for search in active for each in search.active]
+            owners = [search.row for search in active for _ in search.active]
             context = rows.context(owners)._replace(written=written, searched=True)
             logits = model.head(hidden[:, -1])
             scores = scored(filtered(filters, logits, context) if filters else logits, never, kernels)
             check_summed(scores, logits, context)
-            penalties = [0.0] * len(owners) if covered is None else covered.penalties(alike)
+            penalties = [0.0] * len(owners) if covered is None else covered.penalties(shared)
             rule = Rule(width, eos, step, ranking, penalties, forced, ends, kernels)
-            extend_groups(going, scores, rule, groups, diversity)
+            extend_groups(active, scores, rule, groups, diversity)
             stop_at = width if early_stop or width == 1 else None
-            for each in going:
+            for each in active:
                 each.closed = each.closed or done(each, step, min(n_best, width), ranking, stop_at)
-            going = open_rows(going, groups)
-            if not going:
+            active = open_rows(active, groups)
+            if not active:
                 break
-            run = follow(run, going, covered)
+            run = follow(run, active, covered)
     found = [best(each, n_best) for each in together(searches, groups, width)]
     if [] in found:
         empty = found.index([])
@@ -483,8 +483,8 @@ def extend_groups(searches: Sequence[Search], scores: Scores, rule: Rule, groups
     """
     likely = likeliest(scores, rule.beam * (2 if groups == 1 else 2 + groups), rule.kernels)
     if rule.forced is not None:
-        likely = rule.forced.beside(likely, scores, [begun.ids for each in searches for begun in each.going])
-    firsts = [0, *accumulate(len(each.going) for each in searches)][: len(searches)]
+        likely = rule.forced.beside(likely, scores, [begun.ids for each in searches for begun in each.active])
+    firsts = [0, *accumulate(len(each.active) for each in searches)][: len(searches)]
     taken: dict[int, list[int]] = {}
     for group in range(groups):
         places = [i for i, search in enumerate(searches) if search.row % groups == group]
@@ -497,7 +497,7 @@ def extend_groups(searches: Sequence[Search], scores: Scores, rule: Rule, groups
             less = diversity * counts(before, scores.logits[: len(part)]).cpu()
         extend(part, [firsts[i] for i in places], likely, rule, less)
         for each in part:
-            taken.setdefault(each.row // groups, []).extend(begun.ids[-1] for begun in each.going)
+            taken.setdefault(each.row // groups, []).extend(begun.ids[-1] for begun in each.active)
 
 
 def extend(
@@ -512,12 +512,12 @@ def extend(
     `less` is subtracted from log-probabilities for choosing tokens, but not from their scores.
     """
     forced, stop = rule.forced, rule.stop
-    k, most = likely.log_p.shape[-1], max(len(each.going) for each in searches)
+    k, most = likely.log_p.shape[-1], max(len(each.active) for each in searches)
     rows, sums = list[list[int]](), list[list[float]]()
     for search, first in zip(searches, firsts, strict=True):
-        lacks = most - len(search.going)  # stands for what cannot be extended
-        rows.append([first + i for i in range(len(search.going))] + [first] * lacks)
-        sums.append([each.log_probability for each in search.going] + [-torch.inf] * lacks)
+        lacks = most - len(search.active)  # stands for what cannot be extended
+        rows.append([first + i for i in range(len(search.active))] + [first] * lacks)
+        sums.append([each.log_probability for each in search.active] + [-torch.inf] * lacks)
     at = likely.ids.new_tensor(rows)
     totals, tokens = likely.log_p[at] + likely.log_p.new_tensor(sums)[:, :, None], likely.ids[at]
     totals, tokens = totals.flatten(1), tokens.flatten(1)
@@ -529,7 +529,7 @@ def extend(
         taken = [[*zip(*each, strict=True)] for each in zip(*found, places_of.tolist(), strict=True)]
     else:
         stops = (None if stop is None else partial(stop, each.row) for each in searches)
-        texts = ([begun.ids for begun in each.going] for each in searches)
+        texts = ([begun.ids for begun in each.active] for each in searches)
         last = (rule.step >= each.limit for each in searches)
         options = zip(totals.tolist(), tokens.tolist(), texts, last, stops, strict=True)
         taken = [forced.share(*each, k=k, eos=rule.eos)[:many] for each in options]
@@ -539,16 +539,16 @@ def extend(
 
 def go_on(search: Search, first: int, options: Sequence[Option], rule: Rule, k: int) -> None:
     """Extend a search by the best of its `options`, of which there are `k` for each hypothesis, from row `first` on."""
-    begun, search.going = search.going, []
+    begun, search.active = search.active, []
     for rank, (value, token, place) in enumerate(options):
-        if value == -torch.inf or len(search.going) == rule.beam:
+        if value == -torch.inf or len(search.active) == rule.beam:
             break
         parent = place // k
         ids = [*begun[parent].ids, token]
         stopped = token != rule.eos and rule.stop is not None and rule.stop(search.row, ids) is not None
         complete = token == rule.eos or stopped
         if not complete and rule.step < search.limit:
-            search.going.append(Beginning(ids, value, first + parent))
+            search.active.append(Beginning(ids, value, first + parent))
         elif rank < rule.beam and not search.closed:
             score = value / rule.lengths(rule.step) + rule.penalties[first + parent]
             search.found.append(Hypothesis(ids[:-1] if token == rule.eos else ids, value, score, complete, stopped))
@@ -556,7 +556,7 @@ def go_on(search: Search, first: int, options: Sequence[Option], rule: Rule, k: 
 
 def follow(run: Run, searches: Sequence[Search], covered: Coverage | None) -> Run:
     """Prepare the next step: one row per hypothesis, with the cache rows of those they extend."""
-    begun = [each for search in searches for each in search.going]
+    begun = [each for search in searches for each in search.active]
     rows = [each.row for each in begun]
     if covered is not None:
         covered.follow(rows)

@@ -82,8 +82,8 @@ def contrastive(
         run, seen = read(model, read_first(model, rows, context, drop))
     while True:
         with torch.no_grad(), evaluation:
-            tokens, run, seen = step(model, rows.context(run.going), run, seen, alpha, k, filters)
-        yield from rows.grow(Emitted(run.going, tokens.tolist()), eos, stop)
+            tokens, run, seen = step(model, rows.context(run.active), run, seen, alpha, k, filters)
+        yield from rows.grow(Emitted(run.active, tokens.tolist()), eos, stop)
         if all(rows.done):
             return
         with torch.no_grad(), evaluation:
@@ -119,8 +119,8 @@ def step(
     ahead = model.hidden(candidates.flatten()[:, None], keep=keep, cache=run.cache, **of_source)[:, 0]
     ahead = ahead.unflatten(0, (n, k))
     directions = F.normalize(ahead, dim=-1)
-    alike = (directions @ seen.directions.mT).masked_fill(~seen.real[:, None], -torch.inf).amax(-1)
-    best = ((1 - alpha) * p - alpha * alike).masked_fill(p == 0, -torch.inf).argmax(-1) * room
+    similarity = (directions @ seen.directions.mT).masked_fill(~seen.real[:, None], -torch.inf).amax(-1)
+    best = ((1 - alpha) * p - alpha * similarity).masked_fill(p == 0, -torch.inf).argmax(-1) * room
     run.cache.select(rows * k + best)
     more = Seen(
         torch.cat([seen.directions, directions[rows, best][:, None]], 1),
@@ -132,9 +132,9 @@ def step(
 
 def stay(model: Transformer, rows: Rows, run: Run, seen: Seen, context: int | None, drop: int) -> tuple[Run, Seen]:
     """Keep the unfinished rows; read all anew if one lost tokens at its front."""
-    live = [i for i, row in enumerate(run.going) if not rows.done[row]]
-    if len(live) < len(run.going):
+    live = [i for i, row in enumerate(run.active) if not rows.done[row]]
+    if len(live) < len(run.active):
         run, seen = run.select(live), seen.select(torch.tensor(live, device=run.tokens.device))
-    if [begin_of(len(ids), context, drop) for ids in rows.context(run.going).read] == run.begins:
+    if [begin_of(len(ids), context, drop) for ids in rows.context(run.active).read] == run.begins:
         return run, seen
-    return read(model, read_anew(model, rows, run.going, context, drop, run.memory, run.memory_keep))
+    return read(model, read_anew(model, rows, run.active, context, drop, run.memory, run.memory_keep))

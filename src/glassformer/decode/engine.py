@@ -261,9 +261,9 @@ class Engine:
         """
         try:
             passages = self._leave()
-            going = [*self.rows, *(row for each in passages for row in each.rows)]
+            active = [*self.rows, *(row for each in passages for row in each.rows)]
             self._in_hand = [each for each in self._in_hand if not each.over]
-            admitted = self._admitted(going)
+            admitted = self._admitted(active)
             self._in_hand += admitted
             passages += [Passage.of(ticket, self._first(ticket.request)) for ticket in admitted]
             with torch.no_grad(), self._evaluation:
@@ -326,10 +326,10 @@ class Engine:
         """A load with this many more rows of a request."""
         return load.plus(rows, self._columns(request), places_of(request.source))
 
-    def _admitted(self, going: Sequence[Row]) -> list[Ticket]:
+    def _admitted(self, active: Sequence[Row]) -> list[Ticket]:
         """Take requests from the front of the queue, as long as there is room beside the rows that continue."""
         load = Load()
-        for row in going:
+        for row in active:
             load = self._with(load, row.ticket.request, 1)
 
         def fits(request: Request) -> bool:

@@ -224,23 +224,23 @@ def check_share(name: str, p: float) -> None:
         )
 
 
-def ends_alike(ids: Sequence[int]) -> list[int]:
+def suffix_lengths(ids: Sequence[int]) -> list[int]:
     """For each `back` from 0 to the length: how many ids before the place `back` from the end match the last ids.
 
     It is 0 at both ends: there is nothing before the first id, and the end is not compared with itself. It takes linear
     time: the Z algorithm (Gusfield 1997, section 1.4) on the reversed ids.
     """
     last = [*reversed(ids)]
-    alike = [0] * (len(last) + 1)
+    lengths = [0] * (len(last) + 1)
     begin = end = 0  # of the match with the start that reaches furthest so far
     for at in range(1, len(last)):
-        n = min(alike[at - begin], end - at) if at < end else 0
+        n = min(lengths[at - begin], end - at) if at < end else 0
         if at + n >= end:
             while at + n < len(last) and last[n] == last[at + n]:
                 n += 1
             begin, end = at, at + n
-        alike[at] = n
-    return alike
+        lengths[at] = n
+    return lengths
 
 
 def repetition_penalty(penalty: float) -> Filter:
@@ -295,7 +295,7 @@ def no_repeat_ngram(n: int) -> Filter:
 
 def enders(ids: Sequence[int], n: int) -> list[int]:
     """The tokens that would complete an n-gram which `ids` already contains."""
-    return [ids[-back] for back, alike in enumerate(ends_alike(ids)) if back and alike >= n - 1]
+    return [ids[-back] for back, length in enumerate(suffix_lengths(ids)) if back and length >= n - 1]
 
 
 def logit_bias(biases: Mapping[int, float]) -> Filter:

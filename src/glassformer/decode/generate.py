@@ -76,12 +76,12 @@ class Rows(NamedTuple):
             ids = self.written[row]
             self.done[row] = token == eos or len(ids) >= self.limits[row] or (stop is not None and stop(row, ids))
 
-    def context(self, going: Sequence[int]) -> Context:
+    def context(self, active: Sequence[int]) -> Context:
         """Make the `Context` of these rows, for filters and `choose`."""
         return Context(
-            [self.numbers[row] for row in going],
-            [self.prompts[row] for row in going],
-            [self.written[row] for row in going],
+            [self.numbers[row] for row in active],
+            [self.prompts[row] for row in active],
+            [self.written[row] for row in active],
         )
 
 
@@ -176,7 +176,7 @@ def check_context(model: Transformer, max_context: int | None, drop: int) -> Non
 class Run(NamedTuple):
     """The state that one step passes to the next."""
 
-    going: list[int]
+    active: list[int]
     """The rows in the batch, by their places in the call."""
     begins: list[int]
     """How many tokens were left out at the front of each."""
@@ -187,20 +187,20 @@ class Run(NamedTuple):
     memory_keep: Tensor | None
     prefix: Tensor | None
     """How many tokens at the start of each row are read in both directions; None means none."""
-    alike: list[int] | None = None
-    """For each row of the call, which row here stands for it and others that begin alike; None: each for itself."""
+    shared: list[int] | None = None
+    """For each row of the call, which row here stands for it and others with the same start; None: each for itself."""
 
     def select(self, rows: Sequence[int]) -> Run:
         """Keep these rows of the batch, in this order; one that comes twice is copied."""
         at = torch.tensor(rows, device=self.tokens.device)
         self.cache.select(at)
         keep, prefix = (None if each is None else each[at] for each in (self.keep, self.prefix))
-        going, begins = [self.going[i] for i in rows], [self.begins[i] for i in rows]
-        return Run(going, begins, self.tokens[at], keep, self.cache, *self.memory_of(rows), prefix)
+        active, begins = [self.active[i] for i in rows], [self.begins[i] for i in rows]
+        return Run(active, begins, self.tokens[at], keep, self.cache, *self.memory_of(rows), prefix)
 
     def memory_of(self, rows: Sequence[int]) -> tuple[Tensor | None, Tensor | None]:
         """The memory that these rows of the batch read, and its `memory_keep`; not copied where it is all as it was."""
-        if [self.going[i] for i in rows] == self.going:  # rows of one source read the same, in whichever order
+        if [self.active[i] for i in rows] == self.active:  # rows of one source read the same, in whichever order
             return self.memory, self.memory_keep
         at = torch.tensor(rows, device=self.tokens.device)
         memory, keep = (None if each is None else each[at] for each in (self.memory, self.memory_keep))
@@ -222,16 +222,16 @@ def read_first(
     read = None if rows.sources is None else [rows.sources[row] for row in once]
     run = read_anew(model, rows, once, max_context, drop, *memories(model, read), whole=whole)
     places = {row: place for place, row in enumerate(once)}
-    return run if len(once) == len(texts) else run._replace(alike=[places[row] for row in firsts])
+    return run if len(once) == len(texts) else run._replace(shared=[places[row] for row in firsts])
 
 
 def forward(model: Transformer, run: Run) -> tuple[Run, Float[Tensor, "B T D"]]:
     """Read a run's tokens; return it, and their last vectors. Rows that begin alike part with this step."""
     of_source = {"memory": run.memory, "source_keep": run.memory_keep}
     hidden = model.hidden(run.tokens, keep=run.keep, prefix=run.prefix, cache=run.cache, **of_source)
-    if run.alike is None:
+    if run.shared is None:
         return run, hidden
-    return run.select(run.alike)._replace(going=list(range(len(run.alike)))), hidden[run.alike]
+    return run.select(run.shared)._replace(active=list(range(len(run.shared)))), hidden[run.shared]
 
 
 def memories(model: Transformer, sources: Sequence[Sequence[int]] | None) -> tuple[Tensor | None, Tensor | None]:
@@ -247,7 +247,7 @@ def memories(model: Transformer, sources: Sequence[Sequence[int]] | None) -> tup
 def read_anew(
     model: Transformer,
     rows: Rows,
-    going: list[int],
+    active: list[int],
     max_context: int | None,
     drop: int,
     memory: Tensor | None,
@@ -256,14 +256,14 @@ def read_anew(
     whole: bool = False,
 ) -> Run:
     """Prepare a step that reads these rows from their begin, into a new cache."""
-    texts = rows.context(going).read
+    texts = rows.context(active).read
     begins = [begin_of(len(ids), max_context, drop) for ids in texts]
     tokens, keep = _pad_left([ids[begin:] for ids, begin in zip(texts, begins, strict=True)])
     device = next(model.parameters()).device
     keep = None if keep is None else keep.to(device)
-    lengths = [max(0, len(rows.prompts[row]) - begin) for row, begin in zip(going, begins, strict=True)]
+    lengths = [max(0, len(rows.prompts[row]) - begin) for row, begin in zip(active, begins, strict=True)]
     prefix = torch.tensor(lengths, device=device) if rows.prefix else None
-    return Run(going, begins, tokens.to(device), keep, model.new_cache(whole=whole), memory, memory_keep, prefix)
+    return Run(active, begins, tokens.to(device), keep, model.new_cache(whole=whole), memory, memory_keep, prefix)
 
 
 def _pad_left(prompts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
@@ -321,11 +321,11 @@ def generate(
     while True:
         with torch.no_grad(), evaluation:
             run, hidden = forward(model, run)
-            live = [i for i, row in enumerate(run.going) if not rows.done[row]]
-            going = [run.going[i] for i in live]
+            live = [i for i, row in enumerate(run.active) if not rows.done[row]]
+            active = [run.active[i] for i in live]
             logits = model.head(hidden.select(1, -1))
-            chosen = choose(logits if len(live) == len(run.going) else logits[live], rows.context(going)).tolist()
-        yield from rows.grow(Emitted(going, chosen), eos, stop)
+            chosen = choose(logits if len(live) == len(run.active) else logits[live], rows.context(active)).tolist()
+        yield from rows.grow(Emitted(active, chosen), eos, stop)
         if all(rows.done):
             return
         with torch.no_grad(), evaluation:
@@ -334,14 +334,14 @@ def generate(
 
 def _next(model: Transformer, rows: Rows, run: Run, max_context: int | None, drop: int) -> Run:
     """Prepare the next step: read each row's newest token, or all tokens anew if a row lost some at its front."""
-    lengths = [len(rows.prompts[row]) + len(rows.written[row]) for row in run.going]
+    lengths = [len(rows.prompts[row]) + len(rows.written[row]) for row in run.active]
     begins = [begin_of(length, max_context, drop) for length in lengths]
-    live = [i for i, row in enumerate(run.going) if not rows.done[row]]
+    live = [i for i, row in enumerate(run.active) if not rows.done[row]]
     if any(begins[i] != run.begins[i] for i in live):
-        going = [run.going[i] for i in live]
-        return read_anew(model, rows, going, max_context, drop, *run.memory_of(live))
+        active = [run.active[i] for i in live]
+        return read_anew(model, rows, active, max_context, drop, *run.memory_of(live))
     run = _leave(run, live, model.config.stack.max_len)
-    newest = torch.tensor([[rows.written[row][-1]] for row in run.going], device=run.tokens.device)
+    newest = torch.tensor([[rows.written[row][-1]] for row in run.active], device=run.tokens.device)
     return run._replace(tokens=newest, keep=None, prefix=None)
 
 
@@ -351,6 +351,6 @@ def _leave(run: Run, live: list[int], max_len: int | None) -> Run:
     If the cache is as long as the model takes, remove them at once: a finished row that stays would grow beyond that.
     """
     full = max_len is not None and run.cache.length >= max_len
-    if len(run.going) - len(live) < (1 if full else max(1, len(run.going) // 4)):
+    if len(run.active) - len(live) < (1 if full else max(1, len(run.active) // 4)):
         return run
     return run.select(live)

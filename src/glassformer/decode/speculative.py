@@ -15,7 +15,7 @@ from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose import own_uniforms, pick, shares
-from glassformer.decode.filters import Context, Filter, ends_alike
+from glassformer.decode.filters import Context, Filter, suffix_lengths
 from glassformer.decode.generate import Emitted, Rows, Stop, begin_of, begin_rows, check_context, check_writes, memories
 from glassformer.decode.settings import GREEDY, Sampling
 from glassformer.nn.cache import Cache
@@ -190,9 +190,9 @@ def followed(ids: Sequence[int], n: int, most: int) -> list[int]:
     """Up to `n` ids after the earlier place whose preceding ids best match the end of `ids` (up to `most` ids)."""
     if n == 0:
         return []
-    alike = [min(length, most) for length in ends_alike(ids)]
-    back = max(range(1, len(alike)), key=alike.__getitem__, default=0)  # among equals, the nearest to the end
-    return [*ids[len(ids) - back :][:n]] if alike[back] else []
+    lengths = [min(length, most) for length in suffix_lengths(ids)]
+    back = max(range(1, len(lengths)), key=lengths.__getitem__, default=0)  # among equals, the nearest to the end
+    return [*ids[len(ids) - back :][:n]] if lengths[back] else []
 
 
 def grown(context: Context, more: Sequence[tuple[int, Sequence[int]]]) -> Context:
@@ -261,13 +261,13 @@ def speculative(
         if draft is not None:
             guess = ModelDraft(Reader(draft, sources), mass, lambda context: given(context, GUESS), eos)
         rounds = Rounds(rows, Reader(model, sources), guess, guesses, window, mass, given, eos, tally or Tally())
-    while going := [row for row, done in enumerate(rows.done) if not done]:
+    while active := [row for row, done in enumerate(rows.done) if not done]:
         with torch.no_grad(), evaluation:
-            found = rounds.one(going)
+            found = rounds.one(active)
         for place in range(max(map(len, found))):
             step = [
                 (row, tokens[place])
-                for row, tokens in zip(going, found, strict=True)
+                for row, tokens in zip(active, found, strict=True)
                 if place < len(tokens) and not rows.done[row]
             ]
             if not step:
@@ -307,11 +307,11 @@ class Rounds:
     eos: int
     tally: Tally
 
-    def one(self, going: list[int]) -> list[list[int]]:
+    def one(self, active: list[int]) -> list[list[int]]:
         """Run one round; return the tokens of each row: its accepted guesses and one more."""
-        self.reader.keep(going)
-        context = self.rows.context(going)
-        wanted = [self.wanted(row, whole) for row, whole in zip(going, context.read, strict=True)]
+        self.reader.keep(active)
+        context = self.rows.context(active)
+        wanted = [self.wanted(row, whole) for row, whole in zip(active, context.read, strict=True)]
         guessed = self.guess(wanted, context)
         texts = [self.text(each, guess.tokens) for each, guess in zip(wanted, guessed, strict=True)]
         self.tally.guessed += sum(len(guess.tokens) for guess in guessed)

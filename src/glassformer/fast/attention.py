@@ -125,7 +125,7 @@ def serves(
         return False
     if not knows(q, k, v, mask) or len(k) * k.shape[1] < torch.get_num_threads():
         return False
-    if not (all(fits(norm, q) for norm in norms) and (rotation is None or turns(rotation, q, k))):
+    if not (all(fits(norm, q) for norm in norms) and (rotation is None or rotates(rotation, q, k))):
         return False
     lowered = lowered_of(mask, q, k)
     sizes = (*q.shape[:3], k.shape[2])
@@ -134,8 +134,8 @@ def serves(
 
 def knows(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> bool:
     """Whether our C++ has these numbers, on a CPU, and what the mask says; it has no patterns and no learned biases."""
-    alike = all(type(each) is Tensor and each.dtype == q.dtype and each.device.type == "cpu" for each in (q, k, v))
-    if not (alike and q.dtype in NAMES and q.ndim == k.ndim == 4 and k.shape == v.shape and q.numel() and k.numel()):
+    plain = all(type(each) is Tensor and each.dtype == q.dtype and each.device.type == "cpu" for each in (q, k, v))
+    if not (plain and q.dtype in NAMES and q.ndim == k.ndim == 4 and k.shape == v.shape and q.numel() and k.numel()):
         return False
     if k.shape[::3] != q.shape[::3] or q.shape[1] % k.shape[1]:
         return False
@@ -151,7 +151,7 @@ def fits(norm: nn.Module, x: Tensor) -> bool:
     return all(each.dtype == widened(x.dtype) and each.shape == x.shape[-1:] for each in norm.parameters())
 
 
-def turns(rotation: Rotation, q: Tensor, k: Tensor) -> bool:
+def rotates(rotation: Rotation, q: Tensor, k: Tensor) -> bool:
     """Whether these are fixed angles for each token: one row of them for all texts, or one for each."""
     cos, sin = rotation.cos, rotation.sin
     dtype = widened(q.dtype)
@@ -243,7 +243,7 @@ class _Attention(torch.autograd.Function):
         """Attend; keep the inputs and a number for each query."""
         out, logs = beside(q), q.new_empty(q.shape[:3], dtype=widened(q.dtype))
         inputs = (q, k, v, of_q, of_k, added, cos, sin)
-        native(q)(ctypes.byref(described(inputs, asked, logs, out)), False, torch.get_num_threads())
+        native(q)(ctypes.byref(call_of(inputs, asked, logs, out)), False, torch.get_num_threads())
         ctx.save_for_backward(*inputs, logs)
         ctx.asked = asked
         return out
@@ -257,7 +257,7 @@ class _Attention(torch.autograd.Function):
         q, k, v, of_q, of_k, *_ = inputs
         of_out, of_inputs = last_together(grads[0]), tuple(beside(each) for each in (q, k, v))
         of_norms = [None if each is None else each.new_zeros(len(k), k.shape[1], len(each)) for each in (of_q, of_k)]
-        call = described(inputs, asked, logs, of_out=of_out, of_inputs=of_inputs, of_weights=of_norms)
+        call = call_of(inputs, asked, logs, of_out=of_out, of_inputs=of_inputs, of_weights=of_norms)
         native(q)(ctypes.byref(call), True, torch.get_num_threads())
         of_weights = (None if each is None else each.sum((0, 1)) for each in of_norms)
         return (*of_inputs, *of_weights, None, None, None, None)
@@ -291,7 +291,7 @@ def beside(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
     return x.new_empty(B, T, H, K).transpose(1, 2)
 
 
-def described(
+def call_of(
     inputs: Sequence[Tensor | None],
     asked: Asked,
     logs: Tensor,
@@ -303,7 +303,7 @@ def described(
     """A call as C++ reads it. The addresses are valid as long as the tensors are."""
     q, k, v, of_q, of_k, added, cos, sin = cast(list[Any], inputs)
     (B, H, T, K), (_, G, S, _) = q.shape, k.shape
-    turns = [
+    angles = [
         CTurn(
             CNorm() if weight is None else CNorm(2, eps, weight.data_ptr(), None),
             *(*turning(cos, sin, asked.layout), None if of_weight is None else of_weight.data_ptr()),
@@ -311,7 +311,7 @@ def described(
         for weight, eps, of_weight in zip((of_q, of_k), asked.eps, of_weights, strict=True)
     ]
     lie, after = (places(each) for each in (q, k, v, added, out)), map(places, (of_out, *of_inputs))
-    return CCall(B, H, G, T, S, K, asked.causal, asked.scale, *turns, *lie, logs.data_ptr(), *after)
+    return CCall(B, H, G, T, S, K, asked.causal, asked.scale, *angles, *lie, logs.data_ptr(), *after)
 
 
 def turning(cos: Tensor | None, sin: Tensor | None, layout: str) -> tuple[CRotation, int]:

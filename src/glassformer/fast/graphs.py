@@ -150,7 +150,7 @@ def ahead_of(choose: Choose) -> Ahead | None:
 class Sent(NamedTuple):
     """A step that was asked for: its rows, what waits for their tokens, and the logits that these were chosen by."""
 
-    going: list[int]
+    active: list[int]
     ids: Callable[[], list[int]]
     logits: Float[Tensor, "B V"]
 
@@ -207,14 +207,14 @@ def write_ahead(
     while True:
         with torch.no_grad(), evaluation:
             steps.leave(rows.done)
-            goes_on = any(len(rows.written[row]) + 1 < rows.limits[row] for row in coming.going if not rows.done[row])
+            goes_on = any(len(rows.written[row]) + 1 < rows.limits[row] for row in coming.active if not rows.done[row])
             after = steps.launch() if goes_on else None
             ids = coming.ids()
-            live = [i for i, row in enumerate(coming.going) if not rows.done[row]]
-            going, chosen = [coming.going[i] for i in live], [ids[i] for i in live]
+            live = [i for i, row in enumerate(coming.active) if not rows.done[row]]
+            active, chosen = [coming.active[i] for i in live], [ids[i] for i in live]
             if REFUSED in chosen:
-                chosen = choose(coming.logits[live], rows.context(going)).tolist()  # which says why
-        yield from rows.grow(Emitted(going, chosen), eos, stop)
+                chosen = choose(coming.logits[live], rows.context(active)).tolist()  # which says why
+        yield from rows.grow(Emitted(active, chosen), eos, stop)
         if after is None or all(rows.done):
             return
         coming = after
@@ -232,7 +232,7 @@ class Steps:
 
     def __init__(self, model: Transformer, run: Run, rows: Rows, ahead: Ahead, machine: Machine) -> None:
         self._model, self._rows, self._ahead, self._machine = model, rows, ahead, machine
-        self._run = run._replace(tokens=run.tokens.new_zeros(len(run.going), 1), keep=None, prefix=None)
+        self._run = run._replace(tokens=run.tokens.new_zeros(len(run.active), 1), keep=None, prefix=None)
         self._written = 0
         self._constants: Constants = {}
         self._uniforms: Tensor | None = None
@@ -248,8 +248,8 @@ class Steps:
 
     def leave(self, done: list[bool]) -> None:
         """Remove finished rows once they are a quarter of the batch: a batch of another size is recorded anew."""
-        live = [i for i, row in enumerate(self._run.going) if not done[row]]
-        if len(self._run.going) - len(live) >= max(1, len(self._run.going) // 4):
+        live = [i for i, row in enumerate(self._run.active) if not done[row]]
+        if len(self._run.active) - len(live) >= max(1, len(self._run.active) // 4):
             self._run = self._run.select(live)
             self._forget()
 
@@ -290,7 +290,7 @@ class Steps:
         """Put the random numbers of the next step where it finds them."""
         if self._ahead.seed is None:
             return
-        numbers, n = [self._rows.numbers[row] for row in self._run.going], self._written
+        numbers, n = [self._rows.numbers[row] for row in self._run.active], self._written
         of_each = Context(numbers, [()] * len(numbers), [range(n)] * len(numbers))  # only how many were written counts
         if self._uniforms is None:
             self._uniforms = torch.empty(len(numbers), dtype=torch.float64, device=self._run.tokens.device)
@@ -312,4 +312,4 @@ class Steps:
         """The answer, copied before the next step writes over it."""
         assert self._answer is not None, "a step was made"
         self._written += 1
-        return Sent(self._run.going, self._machine.sent(self._answer.ids), self._answer.logits.clone())
+        return Sent(self._run.active, self._machine.sent(self._answer.ids), self._answer.logits.clone())

@@ -119,8 +119,8 @@ class Muon(Uncompiled):
         self.adamw.step()
         for group in self.matrices:
             moved = [parameter for parameter in group["params"] if parameter.grad is not None]
-            for _, alike in groupby(sorted(moved, key=shape_of), key=shape_of):
-                self._turn(list(alike), group)
+            for _, same in groupby(sorted(moved, key=shape_of), key=shape_of):
+                self._turn(list(same), group)
 
     def _turn(self, parameters: list[Tensor], group: Group) -> None:
         """W <- (1 - rate decay) W - rate 0.2 sqrt(max(rows, columns)) orthogonal(Nesterov momentum)."""

@@ -136,7 +136,7 @@ class TextData(RunData):
         """Lines for the user: the sizes of the texts, the vocabulary, and the windows."""
         vocabulary = f"a vocabulary of {self.tokenizers.target.vocab_size:,} tokens"
         lines = [
-            f"data: {described(self.train)} to train on; {described(self.dev)} as dev text; {vocabulary}",
+            f"data: {description(self.train)} to train on; {description(self.dev)} as dev text; {vocabulary}",
             f"batches: {self.rows:,} windows of {self.recipe.data.window:,} tokens, {self.recipe.data.order}; "
             f"{self.windows.whole:,} windows per epoch, {self.epochs:.2f} epochs in the run",
         ]
@@ -217,7 +217,7 @@ class TextData(RunData):
         return self.reader.batch(self.train.tokens, starts, length, step=step)
 
 
-def described(split: TextSplit) -> str:
+def description(split: TextSplit) -> str:
     """The size of a split, for the user."""
     counts = split.tokens.counts
     plural = "" if counts.n_documents == 1 else "s"

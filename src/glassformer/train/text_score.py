@@ -189,8 +189,8 @@ def batches(tokens: TokenFile, reader: Reader, data: DataConfig, places: int) ->
         raise too_short(tokens, len(tokens) - n_read + 1)
     windows = evaluation_windows(n_read, data.window, data.stride)
     row = 0
-    for (length, skip), alike in groupby(windows, shape_of):
-        for starts in in_rows(alike, length, places):
+    for (length, skip), same in groupby(windows, shape_of):
+        for starts in in_rows(same, length, places):
             yield reader.batch(tokens, starts, length, rows=range(row, row + len(starts))), skip
             row += len(starts)
 

@@ -191,7 +191,7 @@ class TrajectoryData(RunData):
         spaces, recipe = self.train.spaces, self.recipe
         acts = f"{len(spaces.entries)} actions" if spaces.entries else f"actions of {spaces.n_acted} numbers"
         lines = [
-            f"data: {described(self.train)} to train on; {described(self.dev)} as dev episodes; observations of "
+            f"data: {description(self.train)} to train on; {description(self.dev)} as dev episodes; observations of "
             f"{spaces.n_observed} numbers, {acts}",
             f"batches: {self.rows:,} windows of at most {recipe.data.window:,} steps ({PLACES} places each); "
             f"{self.summary().epochs:.2f} epochs in the run",
@@ -247,7 +247,7 @@ class TrajectoryData(RunData):
         return self.train.batch((np.full(rows, first), np.full(rows, length)))
 
 
-def described(split: TrajectorySplit) -> str:
+def description(split: TrajectorySplit) -> str:
     """The size of a split and its returns, for the user."""
     returns = split.episodes.returns
     return (

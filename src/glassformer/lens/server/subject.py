@@ -419,8 +419,8 @@ def heads_of(run: Path, loaded: Loaded, report: Report) -> dict[str, Any]:
     except GlassformerError as reason:
         report(f"The heads cannot be analysed: {reason}")
         return {"heads": [], "sentences": [], "similar": None}
-    alike = [[each.one, each.other, float(f"{each.divergence:.4g}")] for each in found.pairs]
-    record = {"heads": found.to_json(), "sentences": list(found.sentences), "similar": alike}
+    similar = [[each.one, each.other, float(f"{each.divergence:.4g}")] for each in found.pairs]
+    record = {"heads": found.to_json(), "sentences": list(found.sentences), "similar": similar}
     try:
         write_text_atomically(path, json.dumps({"weights_sha256": digest, **record}))
     except (OSError, GlassformerError) as reason:  # a read-only run can still be explored

@@ -249,14 +249,14 @@ def read(
 
 def check_manner(model: Transformer, target: Ids | None, manner: Manner) -> None:
     """Raise `ConfigError` for settings of how to write an answer where the model writes none."""
-    wished = [name for name, given in (("begin", manner.begin), ("beam", manner.search.beam > 1)) if given]
-    if not wished:
+    given_too = [name for name, given in (("begin", manner.begin), ("beam", manner.search.beam > 1)) if given]
+    if not given_too:
         return
     if target is not None:
-        raise ConfigError(f"With a target the model writes nothing, so {wished[0]} has no effect. Leave one out.")
+        raise ConfigError(f"With a target the model writes nothing, so {given_too[0]} has no effect. Leave one out.")
     if not isinstance(model.config.head, Lm) or not model.config.stack.causal:
         raise ConfigError(
-            f"{wished[0]} is for models that write their answer token by token; this one does not. Leave it out."
+            f"{given_too[0]} is for models that write their answer token by token; this one does not. Leave it out."
         )
 
 
