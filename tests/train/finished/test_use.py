@@ -190,7 +190,7 @@ def never_ends(logits, _):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
+def plain(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("loading") / "run"
     follow(start(recipe(), folder))
     return folder
@@ -200,33 +200,33 @@ def own(run: Path, **decode: object) -> Recipe:
     return override(load_recipe(run / "recipe.toml"), {f"decode.{name}": value for name, value in decode.items()})
 
 
-def test_threads_are_not_those_of_training(run, monkeypatch):
+def test_threads_are_not_those_of_training(plain, monkeypatch):
     seen: list[int] = []
     monkeypatch.setattr(
         "glassformer.train.finished.use.answers", lambda *given, **more: seen.append(torch.get_num_threads()) or []
     )
-    assert own(run).training.threads == 1
+    assert own(plain).training.threads == 1
     for threads in (2, 3):
         with suppress(ValueError):  # as nothing is answered
-            next(translate(run, [(1, "a b")], 1, own(run, threads=threads)))
+            next(translate(plain, [(1, "a b")], 1, own(plain, threads=threads)))
     assert seen == [2, 3]
 
 
-def test_each_checkpoint_is_diagnosed_with_these_threads(run, tmp_path, monkeypatch):
+def test_each_checkpoint_is_diagnosed_with_these_threads(plain, tmp_path, monkeypatch):
     asked_for: list[int] = []
     monkeypatch.setattr("glassformer.lens.roles.diagnosis.choose_threads", asked_for.append)
     (again := tmp_path / "run").mkdir()
-    (again / "recipe.toml").write_text(dumps_recipe(own(run, threads=3)))
-    (again / "checkpoints").symlink_to(run / "checkpoints")
+    (again / "recipe.toml").write_text(dumps_recipe(own(plain, threads=3)))
+    (again / "checkpoints").symlink_to(plain / "checkpoints")
     next(over_checkpoints(again, sequences=2))
     assert asked_for == [3]
 
 
-def test_a_recipe_from_before_there_were_such_threads(run, tmp_path):
-    text = (run / "recipe.toml").read_text()
+def test_a_recipe_from_before_there_were_such_threads(plain, tmp_path):
+    text = (plain / "recipe.toml").read_text()
     before, after = text.split("[decode]")
     (old := tmp_path / "recipe.toml").write_text(f"{before}[decode]{re.sub('(?m)^threads = .*$', '', after)}")
-    assert load_recipe(old) == own(run)
+    assert load_recipe(old) == own(plain)
     assert "threads = 0" in after
 
 
