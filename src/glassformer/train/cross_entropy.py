@@ -146,11 +146,10 @@ class _OfVectors(torch.autograd.Function):
                 _slopes(logits, ids_here, log_sum, label_smoothing, prior, one, logits, kernel, left_out)
                 of_vectors.copy_(logits @ matrix)
                 # without a second matrix of its size, unless autocast has narrowed the factors
-                total = of_weight
-                if total.dtype == logits.mT.dtype:
-                    total.addmm_(logits.mT, vectors)
+                if of_weight.dtype == logits.dtype:
+                    of_weight.addmm_(logits.mT, vectors)
                 else:
-                    total += logits.mT @ vectors
+                    of_weight += logits.mT @ vectors
                 if of_bias is not None:
                     of_bias += logits.sum(0)
         ctx.save_for_backward(of_x, of_weight, of_bias)
