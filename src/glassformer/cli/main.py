@@ -19,7 +19,10 @@ from glassformer.base.processors import check_environment, shorten_waits
 from glassformer.cli.verbs import LINE_VERBS, VERBS
 
 REQUIRED = {
-    **{each: each for each in ("jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch")},
+    **{
+        each: each
+        for each in ("docutils", "jaxtyping", "numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch")
+    },
     "markdown_it": "markdown-it-py",
 }
 """The packages that glassformer cannot work without: the name that is imported, and the one that is installed."""
