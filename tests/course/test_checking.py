@@ -145,7 +145,7 @@ def test_watch(tmp_path, run):
     watch.place.progress.unlink()
     watch.place.progress.mkdir()
     place.path.write_text(text)
-    assert f"NOTE   {place.progress}" in (watch.look(sleeps.append) or "").replace("\n", "")
+    assert f"NOTE {place.progress}" in " ".join((watch.look(sleeps.append) or "").split())
     watch.place.progress.rmdir()
     assert "1.3" in (watch.press("k") or "")
     assert place.trails()[0]["1.2"].skipped

@@ -4,8 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.lens.plot import plot_architecture
+from glassformer.base.errors import CheckpointError, ConfigError
+from glassformer.data.dataset import Tokenizers
+from glassformer.lens.picture import answered, maps_of, sharpest_head
+from glassformer.lens.plot import plot_architecture, plot_maps_over_training
 from glassformer.lens.shapes import by_component, shapes_of
+from glassformer.store.checkpoint import save
+from lens.explored import LETTERS, small
 from lens.learners import untrained
 
 SOURCE, TARGET = torch.tensor([[6, 7, 8, 2]]), torch.tensor([[1, 7, 8]])
@@ -70,6 +75,26 @@ def test_the_drawing_has_each_part_its_shape_and_its_parameters():
     assert f"{sum(p.numel() for p in model.parameters()):,}" in figure.axes[0].get_title()
     memory = [line for line in figure.axes[0].lines if line.get_color() == "C1"]
     assert len(memory) == 2, "the memory enters each block of the decoder"
+
+
+def test_one_head_at_every_checkpoint(tmp_path):
+    pytest.importorskip("matplotlib")
+    tokenizers = Tokenizers(LETTERS, LETTERS)
+    models = {0: small(), 10: small(), 20: small()}
+    for step, model in models.items():
+        save(tmp_path / "checkpoints" / f"step-{step:09d}", model, tokenizers)
+    figure = plot_maps_over_training(tmp_path, "abc")
+    shown = {axes.get_title(): torch.tensor(axes.images[0].get_array()) for axes in figure.axes if axes.get_title()}
+    assert [*shown] == ["step 0", "step 10", "step 20"]
+    batch = answered(models[20], tokenizers, "abc")
+    name, head = sharpest_head(maps_of(models[20], batch), "cross_attention")
+    for step, model in models.items():
+        assert torch.allclose(shown[f"step {step}"], maps_of(model, batch)[name][0, head])
+    with pytest.raises(CheckpointError, match="has no checkpoint"):
+        plot_maps_over_training(tmp_path / "checkpoints", "abc")
+    save(tmp_path / "other" / "checkpoints" / "step-000000000", small("decoder"), tokenizers)
+    with pytest.raises(ConfigError, match="one stack"):
+        plot_maps_over_training(tmp_path / "other", "abc")
 
 
 def test_torchs_own_encoder_shows_its_parts_where_a_row_has_padding():

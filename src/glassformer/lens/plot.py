@@ -13,15 +13,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.errors import CheckpointError, ConfigError, DataError
 from glassformer.base.figures import as_label, matplotlib
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Float, Tensor
 from glassformer.lens.ablate import head_id
 from glassformer.lens.ablate import place as where
+from glassformer.lens.picture import answered, maps_of, sharpest_head, words_of
 from glassformer.lens.shapes import COMPONENTS, Row, level, shapes_of, short_name, shown
 from glassformer.nn.count import Row as Parameters
 from glassformer.nn.positions import POSITIONS, Sizes
+from glassformer.store.checkpoint import load
+from glassformer.store.folders import checkpoints
 from glassformer.store.pictures import finished
 
 MOST_LABELS = 40
@@ -275,6 +278,40 @@ def connect(axes: Any, previous: Row | None, row: Row, tops: dict[str, float], d
 def inset_of(name: str) -> float:
     """Return how far a box lies inside the outermost ones, in inches."""
     return 0.25 * (level(name) - 1)
+
+
+def plot_maps_over_training(run: Path | str, source: str, *, file: Path | str | None = None) -> Any:
+    """Draw one head at every checkpoint of an encoder-decoder's run: how its cross-attention to `source` arose.
+
+    It is the head that is sharpest at the last checkpoint; all maps are those of the last checkpoint's answer. A line
+    per written token, a column per token of the source. `file` is .png, .svg or .pdf. Returns a matplotlib figure.
+    Errors: `CheckpointError` for a folder without checkpoints, `ConfigError` for a model of one stack.
+    """
+    found = checkpoints(Path(run))
+    if not found:
+        raise CheckpointError(f"{run} has no checkpoint. Train first, or give another folder.")
+    last = load(found[max(found)])
+    if last.model.encoder is None or last.model.decoder is None:
+        raise ConfigError(f"{run} has a model of one stack, without cross-attention. Give an encoder-decoder's run.")
+    batch = answered(last.model, last.tokenizers, source)
+    name, head = sharpest_head(maps_of(last.model, batch), "cross_attention")
+    rows, columns = words_of(last.tokenizers, batch)
+    maps = {step: maps_of(load(folder).model, batch)[name][0, head] for step, folder in sorted(found.items())}
+    across = min(len(maps), MOST_ACROSS)
+    lines = -(-len(maps) // across)
+    width, height = max(LEAST, CELL * len(columns)), max(LEAST, CELL * len(rows)) + 0.5
+    figure = matplotlib("figure").Figure(figsize=(width * across + 1.2, height * lines + 0.6), layout="constrained")
+    places = figure.subplots(lines, across, squeeze=False)
+    image = None
+    for place, (step, weights) in zip(places.flat, maps.items(), strict=False):
+        image = place.imshow(weights.cpu().float().numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto")
+        place.set_title(f"step {step:,}", fontsize=8)
+        label(place, weights, rows, columns, first=place in places[:, 0])
+    for place in [*places.flat][len(maps) :]:
+        place.remove()
+    figure.colorbar(image, ax=places, shrink=0.6, label="weight")
+    figure.suptitle(as_label(f"{name}, head {head}"), fontsize=10)
+    return finished(figure, file)
 
 
 # Plotting where a model's parameters are: modules side by side, as wide as they are large, their parts below them.

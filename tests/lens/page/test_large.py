@@ -196,6 +196,7 @@ def test_a_page_keeps_eight_traces_and_no_failure(watched, serving):
     with serving(subject) as address:
         view = watched()
         page = view.open(address)
+        page.wait_for_load_state("networkidle")  # Overview asks for a trace
         view.go("parameters")
         asked = []
         page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/header") else None)

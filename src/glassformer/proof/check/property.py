@@ -309,8 +309,8 @@ def left_out_lines(each: LeftOut, width: int) -> list[str]:
 
 
 def wrapped(text: str, margin: str, width: int) -> list[str]:
-    """Wrap text to a width."""
-    return textwrap.wrap(text, width, initial_indent=margin, subsequent_indent=margin + "  ")
+    """Wrap text to a width; flags and paths are not broken at their hyphens."""
+    return textwrap.wrap(text, width, initial_indent=margin, subsequent_indent=margin + "  ", break_on_hyphens=False)
 
 
 def summary(report: Report) -> str:
