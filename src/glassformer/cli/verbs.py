@@ -571,7 +571,7 @@ VERBS: dict[str, Verb] = {
             ),
             Option("plain", None, "No clearing of the screen and no bars: for screen readers and logs."),
             Option("yes", None, "With --solution: do not ask."),
-            LIMIT,
+            Option("limit", "SECONDS", "Time limit for all of a file's code (default: 60; with --grade 10)."),
         ),
         many=True,
         optional=True,
