@@ -30,7 +30,7 @@ slow: $(READY) ## choose anew what `make test` leaves to `make test-all`, by wha
 	@$(BIN)/python -m pytest -n auto -m "not slow" --durations-to $(CURDIR)/.pytest_cache/durations $(ARGS); $(BIN)/python tests/durations.py .pytest_cache/durations
 
 test-plain: $(READY) ## model, training and decoding in plain torch, as without a C++ compiler (minutes)
-	@GLASSFORMER_FAST=0 $(BIN)/python -m pytest tests/nn tests/train tests/decode tests/contract -m "not slow" -n auto $(ARGS)
+	@GLASSFORMER_FAST=0 $(BIN)/python -m pytest tests/nn tests/train tests/decode tests/contract tests/fast -m "not slow" -n auto $(ARGS)
 
 real: $(READY) ## published models and vocabularies, as far as they are here (CONTRIBUTING.md says how to get them)
 	@$(BIN)/python -m pytest tests/parity/test_real_models.py -rs $(ARGS)

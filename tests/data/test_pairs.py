@@ -180,7 +180,11 @@ def test_parallel_files_of_json(file):
 
 
 @pytest.mark.parametrize(
-    "first", ["source\ttarget", "en\tde", "en_GB\tfr_FR", "Input Text\toutput", "question\tanswer_1"]
+    "first",
+    [
+        *("source\ttarget", "en\tde", "en_GB\tfr_FR", "Input Text\toutput", "question\tanswer_1"),
+        *("Deutsch\tEnglish", "eng\tdeu", "word\tphonemes", "frage\tantwort"),
+    ],
 )
 def test_a_header_that_nobody_spoke_of(file, first):
     path = file("a.tsv", f"{first}\na b\tb a\n".encode())

@@ -379,12 +379,16 @@ SIDES = frozenset((
     "completion", "instruction", "response", "reply", "query", "question", "answer", "answers", "text", "texts",
     "sentence", "sentences", "article", "document", "summary", "highlights", "title", "headline", "original",
     "reference", "translation", "translated", "corrected", "noisy", "clean", "english", "german", "french", "spanish",
-    "italian", "portuguese", "dutch", "russian", "chinese", "japanese", "lang", "language",
+    "italian", "portuguese", "dutch", "russian", "chinese", "japanese", "lang", "language", "deutsch", "englisch",
+    "français", "español", "italiano", "português", "nederlands", "word", "words", "phoneme", "phonemes", "spelling",
+    "pronunciation", "frage", "antwort", "context", "correct", "incorrect",
 ))  # fmt: skip
 """Words that the names of columns of pairs are made of."""
 LANGUAGES = frozenset((
     "ar", "cs", "da", "de", "el", "en", "es", "et", "fi", "fr", "he", "hi", "hu", "id", "it", "ja", "ko", "nl", "no",
-    "pl", "pt", "ro", "ru", "sv", "tr", "uk", "vi", "zh",
+    "pl", "pt", "ro", "ru", "sv", "tr", "uk", "vi", "zh", "ara", "ces", "cze", "dan", "deu", "ger", "ell", "gre", "eng",
+    "spa", "fra", "fre", "heb", "hin", "hun", "ind", "ita", "jpn", "kor", "nld", "dut", "nor", "pol", "ron",
+    "rum", "rus", "swe", "tur", "ukr", "vie", "zho", "chi",
 ))  # fmt: skip
 
 
@@ -412,7 +416,9 @@ def _name_columns(pair: Pair) -> bool:
     sides = [side.strip().casefold() for side in pair]
     if sides[0] == sides[1]:
         return False
-    if all(re.fullmatch(r"[a-z]{2}([_-][a-z]{2,4})?", side) and side[:2] in LANGUAGES for side in sides):
+    if all(
+        re.fullmatch(r"[a-z]{2,3}([_-][a-z]{2,4})?", side) and re.split("[_-]", side)[0] in LANGUAGES for side in sides
+    ):
         return True
     words = [re.findall(r"[^\W\d_]+", side) for side in sides if re.fullmatch(r"[\w .-]+", side)]
     return len(words) == 2 and all(0 < len(each) <= 3 and SIDES.issuperset(each) for each in words)

@@ -76,6 +76,12 @@ def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[S
             chosen = _chosen(cells, columns, place)
             if named:
                 continue
+            if columns.header is None and _name_columns(cells[chosen[0]], cells[chosen[1]]):
+                raise DataError(
+                    f"{place}: the first line seems to name the columns, but would be learned as the word "
+                    f"{cells[chosen[0]][:40]!r} with the tag {cells[chosen[1]][:40]!r}. Set data.header = true if it "
+                    "names the columns, or data.header = false if it is a word."
+                )
         if len(cells) != width:
             raise DataError(
                 f"{place}: a line must have {width} columns, as the first line has, but this one has {len(cells)}: "
@@ -87,6 +93,18 @@ def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[S
         sentence.places.append(place)
     if sentence.words:
         yield sentence
+
+
+WORDS = frozenset(("word", "words", "token", "tokens", "form", "text"))
+TAGS = frozenset(
+    ("tag", "tags", "label", "labels", "pos", "pos_tag", "upos", "xpos", "ner", "ner_tag", "chunk", "entity")
+)
+"""Usual names of the columns."""
+
+
+def _name_columns(word: str, tag: str) -> bool:
+    """Whether a line names its columns, in place of a word and its tag."""
+    return word.casefold() in WORDS and tag.casefold() in TAGS
 
 
 def _chosen(cells: Sequence[str], columns: Columns, place: str) -> tuple[int, int]:

@@ -91,17 +91,17 @@ def mean_loss(
     ranks: Ranks = ALONE,
 ) -> tuple[float, int]:
     """The mean loss over all targets, in nats or as a squared error, and their number."""
-    model.eval()
-    device = next(model.parameters()).device
-    sums: list[float] = []
-    counts: list[int] = []
-    for rows in own_batches(np.asarray(lengths, np.int64), batch_size, ranks):
-        poll()
-        made = batch(rows)
-        sums.append(loss_of(model, made.to(device), objective).nll.item())
-        counts.append(objective(made).n_targets)
-    count = sum_of_batches(counts, ranks)
-    return sum_of_batches(sums, ranks) / count, int(count)
+    with Evaluation(model):
+        device = next(model.parameters()).device
+        sums: list[float] = []
+        counts: list[int] = []
+        for rows in own_batches(np.asarray(lengths, np.int64), batch_size, ranks):
+            poll()
+            made = batch(rows)
+            sums.append(loss_of(model, made.to(device), objective).nll.item())
+            counts.append(objective(made).n_targets)
+        count = sum_of_batches(counts, ranks)
+        return sum_of_batches(sums, ranks) / count, int(count)
 
 
 BY_LENGTH = "by_length"

@@ -21,6 +21,7 @@ from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, Tokenize
 from glassformer.decode.answer import answer, nothing
 from glassformer.decode.generate import generate
 from glassformer.nn.heads import SequenceHead
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import asked_for, hidden, likeliest, loss_in_places
 from glassformer.train.objective import Objective, Targets, masked_token, next_token
@@ -97,29 +98,29 @@ def text_scores(
     highest score. Several processes (`ranks`) share the batches and get the same metrics, to the last bit. Errors:
     `DataError` for a text without targets.
     """
-    model.eval()
-    device, head = next(model.parameters()).device, model.head
-    assert not isinstance(head, SequenceHead), "of a text every token is asked for"
-    own: list[tuple[float, int, int]] = []
-    places = PLACES.get(device.type, MANY)
-    for batch, skip in islice(batches(tokens, reader, data, places), ranks.number, None, ranks.count):
-        poll()
-        there = batch.to(device)
-        asked = behind(objective, skip)(there)
-        vectors, ids = asked_for(hidden(model, there, asked), asked)
-        nll = loss_in_places(head, vectors, ids, 0.0).nll.item()
-        n_right = int((likeliest(head, vectors)[: len(ids)] == ids).sum()) if reader.objective == "masked" else 0
-        own.append((nll, len(ids), n_right))
-    total, n, right = (sum_of_batches([each[which] for each in own], ranks) for which in range(3))
-    if not n:
-        raise nothing_asked(tokens, data)
-    metrics: dict[str, Metric] = {"loss": total / n, **exponential("perplexity", total / n)}
-    if reader.objective == "next_token":
-        metrics |= of_whole_text(total, tokens)
-    if reader.objective == "masked":
-        metrics["token_accuracy"] = right / n
-    unknown = {"unknown": tokens.counts.n_unknown} if tokens.counts.n_unknown else {}
-    return metrics | {"n": int(n)} | unknown
+    with Evaluation(model):
+        device, head = next(model.parameters()).device, model.head
+        assert not isinstance(head, SequenceHead), "of a text every token is asked for"
+        own: list[tuple[float, int, int]] = []
+        places = PLACES.get(device.type, MANY)
+        for batch, skip in islice(batches(tokens, reader, data, places), ranks.number, None, ranks.count):
+            poll()
+            there = batch.to(device)
+            asked = behind(objective, skip)(there)
+            vectors, ids = asked_for(hidden(model, there, asked), asked)
+            nll = loss_in_places(head, vectors, ids, 0.0).nll.item()
+            n_right = int((likeliest(head, vectors)[: len(ids)] == ids).sum()) if reader.objective == "masked" else 0
+            own.append((nll, len(ids), n_right))
+        total, n, right = (sum_of_batches([each[which] for each in own], ranks) for which in range(3))
+        if not n:
+            raise nothing_asked(tokens, data)
+        metrics: dict[str, Metric] = {"loss": total / n, **exponential("perplexity", total / n)}
+        if reader.objective == "next_token":
+            metrics |= of_whole_text(total, tokens)
+        if reader.objective == "masked":
+            metrics["token_accuracy"] = right / n
+        unknown = {"unknown": tokens.counts.n_unknown} if tokens.counts.n_unknown else {}
+        return metrics | {"n": int(n)} | unknown
 
 
 def check_scored(tokens: TokenFile, reader: Reader, data: DataConfig) -> None:

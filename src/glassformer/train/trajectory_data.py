@@ -21,6 +21,7 @@ from glassformer.data.trajectories.rooms import Source, action_names, read_split
 from glassformer.data.trajectories.windows import spaces_of, windows_batch
 from glassformer.decode.answer import nothing
 from glassformer.nn.heads import SequenceHead
+from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import asked_for, hidden, loss_in_places
 from glassformer.train.objective import Objective
@@ -52,21 +53,21 @@ def action_scores(
 
     Several processes (`ranks`) share the batches and get the same metrics, to the last bit.
     """
-    model.eval()
-    device, head = next(model.parameters()).device, model.head
-    assert not isinstance(head, SequenceHead), "of an episode every step is asked for"
-    spread = torch.tensor(spaces.scales.acted_spread, device=device)
-    own: list[tuple[float, int, float]] = []
-    for rows in own_batches(lengths, batch_size, ranks):
-        poll()
-        there = batch_of(rows).to(device)
-        asked = objective(there)
-        vectors, wanted = asked_for(hidden(model, there, asked), asked)
-        given = head(vectors)[: len(wanted)]
-        off = (given.argmax(-1) == wanted).sum() if spaces.entries else ((given - wanted).abs() * spread).sum()
-        own.append((loss_in_places(head, vectors, wanted, 0.0).nll.item(), wanted.numel(), off.item()))
-    total, n, off = (sum_of_batches([each[which] for each in own], ranks) for which in range(3))
-    return {"loss": total / n, "accuracy" if spaces.entries else "error": off / n, "n": int(lengths.sum())}
+    with Evaluation(model):
+        device, head = next(model.parameters()).device, model.head
+        assert not isinstance(head, SequenceHead), "of an episode every step is asked for"
+        spread = torch.tensor(spaces.scales.acted_spread, device=device)
+        own: list[tuple[float, int, float]] = []
+        for rows in own_batches(lengths, batch_size, ranks):
+            poll()
+            there = batch_of(rows).to(device)
+            asked = objective(there)
+            vectors, wanted = asked_for(hidden(model, there, asked), asked)
+            given = head(vectors)[: len(wanted)]
+            off = (given.argmax(-1) == wanted).sum() if spaces.entries else ((given - wanted).abs() * spread).sum()
+            own.append((loss_in_places(head, vectors, wanted, 0.0).nll.item(), wanted.numel(), off.item()))
+        total, n, off = (sum_of_batches([each[which] for each in own], ranks) for which in range(3))
+        return {"loss": total / n, "accuracy" if spaces.entries else "error": off / n, "n": int(lengths.sum())}
 
 
 FULL = Growth()

@@ -220,3 +220,15 @@ def test_a_resumed_run_ends_with_the_same_bits(run, tmp_path):
         pass
     last = "checkpoints/step-000000006/model.safetensors"
     assert (tmp_path / "run" / last).read_bytes() == (run / last).read_bytes()
+
+
+@pytest.mark.parametrize("first", ["word\tpos", "1\tToken\tNER_tag"])
+def test_a_header_that_nobody_spoke_of_is_no_word(tmp_path, first):
+    path = tmp_path / "a.tsv"
+    cells = first.split("\t")
+    path.write_text(first + "\n" + "\t".join([*cells[:-2], "Hund", "N"]) + "\n")
+    columns = {"first": str(len(cells) - 1), "second": str(len(cells))}
+    with pytest.raises(DataError, match=r"a\.tsv:1: the first line seems to name the columns.*data\.header = true"):
+        read_tagged(str(path), Columns(**columns))
+    assert read_tagged(str(path), Columns(**columns, header=True)).pairs == [Pair("Hund", "N")]
+    assert len(read_tagged(str(path), Columns(**columns, header=False)).pairs) == 1
