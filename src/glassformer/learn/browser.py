@@ -68,8 +68,8 @@ def shown(output: Output, options: str) -> str:
     if output.kind == "html":
         return output.value
     if output.kind == "png":
-        described = ALT.search(options)
-        alt = html.escape(described[1] if described else "a picture", quote=True)
+        found = ALT.search(options)
+        alt = html.escape(found[1] if found else "a picture", quote=True)
         return f'<img alt="{alt}" src="data:image/png;base64,{output.value}">'
     text = html.escape(output.value)
     return f'<pre class="shown">{"This stops here. " if output.kind == "error" else ""}{text}</pre>'

@@ -148,12 +148,12 @@ class Course:
     @cached_property
     def stubs(self) -> dict[str, str]:
         """From the number of an exercise to its stubs; a docstring stands where a name is written first."""
-        told: dict[str, str] = {}
+        docstrings: dict[str, str] = {}
         found: dict[str, str] = {}
         for each in self.exercises:
             text = self.solutions.get(each.id, "")
             nodes = {getattr(node, "name", ""): node for node in ast.parse(text).body}
-            stubs = [stub(text, nodes[name], each.id, told) for name in each.names if name in nodes]
+            stubs = [stub(text, nodes[name], each.id, docstrings) for name in each.names if name in nodes]
             if stubs:
                 found[each.id] = "\n\n".join([f"# {each.label}\n{stubs[0]}", *stubs[1:]])
         return found
@@ -222,10 +222,10 @@ def sections(folder: Path) -> Iterator[tuple[str, str]]:
             yield heading[1], text[heading.start() : end].rstrip() + "\n"
 
 
-def stub(text: str, node: ast.stmt, number: str, told: dict[str, str]) -> str:
+def stub(text: str, node: ast.stmt, number: str, docstrings: dict[str, str]) -> str:
     """Return a function or class of a solution without its bodies, each of which names the exercise instead.
 
-    `told` keeps docstrings by name, for exercises that write a name again. A decorator of torch's belongs to the body.
+    `docstrings` keeps them by name, for exercises that write a name again. A decorator of torch's belongs to the body.
     """
     lines = text.splitlines()
 
@@ -235,8 +235,8 @@ def stub(text: str, node: ast.stmt, number: str, told: dict[str, str]) -> str:
         kept = [each for each in node.decorator_list if not ast.unparse(each).startswith("torch.")]
         head = [lines[each.lineno - 1] for each in kept] + lines[node.lineno - 1 : begins(node.body[0]) - 1]
         if text := ast.get_docstring(node):
-            told.setdefault(path, text)
-        head += [f'{indent}"""{told[path]}"""'] if path in told else []
+            docstrings.setdefault(path, text)
+        head += [f'{indent}"""{docstrings[path]}"""'] if path in docstrings else []
         if isinstance(node, ast.ClassDef):
             methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
             return head + [line for each in methods for line in ["", *without(each, f"{path}.{each.name}")]]

@@ -107,8 +107,8 @@ def compared(given: dict[str, Any], rows: Sequence[Result]) -> tuple[str, str]:
     if abs(given["step_ratio"] - ratio) > NEAR * ratio:
         run = fmean(row.seconds for row in by_depth[4]) / fmean(row.seconds for row in by_depth[1])
         whole = abs(run - ratio) > NEAR * ratio and abs(given["step_ratio"] - run) <= NEAR * run
-        told = "the time is that of a run" if whole else "it is another share of the time of a step"
-        return "fails", f"{told}; a step of depth 4 takes {ratio:.2f} steps of depth 1 in this study"
+        reason = "the time is that of a run" if whole else "it is another share of the time of a step"
+        return "fails", f"{reason}; a step of depth 4 takes {ratio:.2f} steps of depth 1 in this study"
     reached = {n: [row.steps_to_enough() for row in each] for n, each in by_depth.items()}
     means = {n: fmean(filter(None, steps)) for n, steps in reached.items() if all(steps)}
     first = min(means, key=lambda n: means[n], default=0)

@@ -104,8 +104,10 @@ def blocked(outcome: Outcome) -> bool:
 def absent(exercise: Exercise, name: str, names: Collection[str]) -> Verdict:
     """Return the verdict where a name is missing, with the nearest that is there: it may have been renamed."""
     near = get_close_matches(name, names, n=1, cutoff=0.6)
-    told = f"there is {near[0]}: was it renamed?" if near else f"glassformer learn {exercise.chapter} appends its stub"
-    return Verdict(exercise.id, "not written", f"{name} is not in the file; {told}")
+    advice = (
+        f"there is {near[0]}: was it renamed?" if near else f"glassformer learn {exercise.chapter} appends its stub"
+    )
+    return Verdict(exercise.id, "not written", f"{name} is not in the file; {advice}")
 
 
 def not_own(verdict: Verdict, exercise: Exercise, source: Source) -> Verdict:
@@ -258,5 +260,5 @@ def as_json(found: Checked) -> dict[str, object]:
 
 def counted(verdicts: Sequence[Verdict]) -> str:
     """Say how many verdicts there are of each state."""
-    numbers = {told: sum(each.state == state for each in verdicts) for state, told in STATES.items()}
-    return ", ".join(f"{number} {told}" for told, number in numbers.items() if number)
+    numbers = {state_name: sum(each.state == state for each in verdicts) for state, state_name in STATES.items()}
+    return ", ".join(f"{number} {state_name}" for state_name, number in numbers.items() if number)

@@ -98,8 +98,8 @@ def complaints(course: Course, say: Callable[[str], None]) -> Iterator[str]:
             yield f"{each.id} has no solution: a section under the line `# {each.label}` with {each.names[0]}"
     for each in coded:
         lines = [line.strip() for line in course.solutions.get(each.id, "").splitlines() if len(line.strip()) > 12]
-        if told := [line for line in lines if any(line in hint for hint in each.hints)]:
-            yield f"{each.id}: a hint contains a whole line of the solution: {told[0]}"
+        if revealed := [line for line in lines if any(line in hint for hint in each.hints)]:
+            yield f"{each.id}: a hint contains a whole line of the solution: {revealed[0]}"
     say("solutions")
     for number, verdict in checked(course, course.solution_file(), run).verdicts.items():
         if not verdict.done and course.exercise(number).names:

@@ -295,8 +295,8 @@ class Function(Attending):
         got, wanted = form(self.seen), form(self.qkv["q"])
         if isinstance(got, str):
             return Fault(SHAPE, f"It returns {got}, not a tensor of shape {wanted}.")
-        told = f"It is {got} and must be {wanted}, for q, k and v of that shape."
-        return None if got == wanted else Fault(SHAPE, told)
+        evidence = f"It is {got} and must be {wanted}, for q, k and v of that shape."
+        return None if got == wanted else Fault(SHAPE, evidence)
 
     @law("The same input gives the same output.", "shape")
     def repeatable(self) -> Fault | None:
@@ -443,10 +443,10 @@ class Tabled(Computed):
 
 def no_table(law: str, mistake: Mistake) -> Property:
     """Return the property that no tensor has the length twice."""
-    told = f"tensors of {N} queries by {N} keys are made."
+    evidence = f"tensors of {N} queries by {N} keys are made."
 
     def probe(learner: Tabled) -> Fault | None:
-        return Fault(mistake, f"{learner.squares} {told}") if learner.squares else None
+        return Fault(mistake, f"{learner.squares} {evidence}") if learner.squares else None
 
     return Property("table", law, probe, ("equation",))
 

@@ -242,8 +242,8 @@ class Block(Heads):
     def in_sequence(self, mistake: Mistake) -> Fault | None:
         """Check that the branches run in the documented order."""
         found = [each.name for _, each in self.pairs()]
-        told = f"They are called in the order {', '.join(found)}."
-        return None if found == [*self.sequence] else Fault(mistake, told)
+        evidence = f"They are called in the order {', '.join(found)}."
+        return None if found == [*self.sequence] else Fault(mistake, evidence)
 
     @law("Attention comes first, then the feed-forward.", "structure", name="branches")
     def attention_first(self) -> Fault | None:
@@ -253,8 +253,10 @@ class Block(Heads):
         """Check that each branch is added to the stream."""
         for way, branch in self.pairs():
             if way.base == "nothing":
-                told = f"The stream continues as the branch alone (numbers up to {branch.gave.abs().max().item():.2g})"
-                return Fault(no_residual(branch.name), f"{told}, without x.")
+                evidence = (
+                    f"The stream continues as the branch alone (numbers up to {branch.gave.abs().max().item():.2g})"
+                )
+                return Fault(no_residual(branch.name), f"{evidence}, without x.")
             if way.base == "normed":
                 return Fault(NORMED, f"The {branch.name} is added to the output of norm `{way.before}`.")
         return None
@@ -271,11 +273,11 @@ class Block(Heads):
                 if way.output is not None:
                     return Fault(BEFORE_SUM, f"Norm `{way.output}` receives the {branch.name}'s output without x.")
                 norms = sum(is_norm(each.module) for each in self.heard)
-                told = f"None of the {norms} norms called produces its input or receives its sum."
-                return Fault(no_norm(branch.name), told)
+                evidence = f"None of the {norms} norms called produces its input or receives its sum."
+                return Fault(no_norm(branch.name), evidence)
             places[branch.name] = "before the branch" if way.before is not None else "after the sum"
-        told = ", ".join(f"that of the {name} {place}" for name, place in places.items())
-        return Fault(MIXED_NORMS, f"The norms: {told}.") if len({*places.values()}) > 1 else None
+        evidence = ", ".join(f"that of the {name} {place}" for name, place in places.items())
+        return Fault(MIXED_NORMS, f"The norms: {evidence}.") if len({*places.values()}) > 1 else None
 
     @law("Each branch has a norm, before it or after its sum.", "structure")
     def norm(self) -> Fault | None:
@@ -285,8 +287,8 @@ class Block(Heads):
     def own_norm(self) -> Fault | None:
         used = [name for way, _ in self.pairs() for name in way.norms()]
         twice = next((name for name in used if used.count(name) > 1), None)
-        told = f"`{twice}` is called {used.count(twice or '')} times in one forward."
-        return None if twice is None else Fault(SHARED, told)
+        evidence = f"`{twice}` is called {used.count(twice or '')} times in one forward."
+        return None if twice is None else Fault(SHARED, evidence)
 
     @law("The feed-forward is not linear.", "structure")
     def activation(self) -> Fault | None:
@@ -398,8 +400,8 @@ class Layered(ABC):
     @law("Each layer has parameters of its own.")
     def own_layers(self) -> Fault | None:
         counts = [sum(each.numel() for each in self.made(layers).parameters()) for layers in (1, 2, LAYERS)]
-        told = f"1, 2 and {LAYERS} layers have {', '.join(f'{each:,}' for each in counts)} parameters."
-        return None if all(more > fewer for fewer, more in pairwise(counts)) else Fault(SAME_LAYERS, told)
+        evidence = f"1, 2 and {LAYERS} layers have {', '.join(f'{each:,}' for each in counts)} parameters."
+        return None if all(more > fewer for fewer, more in pairwise(counts)) else Fault(SAME_LAYERS, evidence)
 
     @law("Layers start different.", "own-layers")
     def fresh_layers(self) -> Fault | None:
@@ -419,8 +421,8 @@ class Layered(ABC):
         found = torch.autograd.grad((output * weights).sum(), [*named.values()], allow_unused=True)
         slopes = cast("tuple[Tensor | None, ...]", found)
         idle = [name for name, slope in zip(named, slopes, strict=True) if slope is None]
-        told = f"{len(idle)} of {len(named)} tensors have no gradient"
-        return Fault(IDLE_LAYERS, f"{told}, among them `{idle[0]}`.") if idle else None
+        evidence = f"{len(idle)} of {len(named)} tensors have no gradient"
+        return Fault(IDLE_LAYERS, f"{evidence}, among them `{idle[0]}`.") if idle else None
 
 
 def final_norm(learner: Any) -> Fault | None:
@@ -429,8 +431,8 @@ def final_norm(learner: Any) -> Fault | None:
     if last is None:
         raise NotTestedError("it calls no norm")
     after = [each.name for each in learner.heard[last + 1 :] if F in each.widths]
-    told = f"After the last norm, `{learner.heard[last].name}`, `{after[-1]}` is run." if after else ""
-    return Fault(NO_FINAL_NORM, told) if after else None
+    evidence = f"After the last norm, `{learner.heard[last].name}`, `{after[-1]}` is run." if after else ""
+    return Fault(NO_FINAL_NORM, evidence) if after else None
 
 
 FINAL_NORM = Property("final-norm", "The last layer is followed by a norm.", final_norm, ("used-layers",))

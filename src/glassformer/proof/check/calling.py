@@ -306,8 +306,8 @@ class Reading:
             if self.distance < float("inf")
             else "there would be other numbers, or more or fewer of them"
         )
-        told = f"With {words}, your numbers are reproduced {match}; as documented, {off}."
-        return Fault(mistake, told)
+        evidence = f"With {words}, your numbers are reproduced {match}; as documented, {off}."
+        return Fault(mistake, evidence)
 
 
 def read(

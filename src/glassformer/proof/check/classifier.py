@@ -88,8 +88,8 @@ class Classifying:
 
     @law("There is one logit for each label.")
     def shape(self) -> Fault | None:
-        told = f"It is {form(self.seen)} and must be {(B, LABELS)}."
-        return None if form(self.seen) == (B, LABELS) else Fault(UNKNOWN, told)
+        evidence = f"It is {form(self.seen)} and must be {(B, LABELS)}."
+        return None if form(self.seen) == (B, LABELS) else Fault(UNKNOWN, evidence)
 
     def head(self) -> Heard:
         """Return the call of the map to the labels. Errors: `NotTestedError`."""
@@ -110,8 +110,8 @@ class Classifying:
         gave = self.head().gave
         gap = distance(self.seen, gave)
         soft = min(distance(self.seen, each(gave, -1)) for each in (torch.softmax, torch.log_softmax))
-        told = f"It is {gap:.2g} off the map's output."
-        return Fault(SOFTMAX_TWICE if soft < 1e-9 else UNKNOWN, told) if gap > 1e-9 else None
+        evidence = f"It is {gap:.2g} off the map's output."
+        return Fault(SOFTMAX_TWICE if soft < 1e-9 else UNKNOWN, evidence) if gap > 1e-9 else None
 
 
 # --- states
@@ -174,8 +174,8 @@ class States:
 
     @law("There is one vector for each state.")
     def shape(self) -> Fault | None:
-        told = f"It is {form(self.seen)} and must be {(B, T, D)}."
-        return None if form(self.seen) == (B, T, D) else Fault(UNKNOWN, told)
+        evidence = f"It is {form(self.seen)} and must be {(B, T, D)}."
+        return None if form(self.seen) == (B, T, D) else Fault(UNKNOWN, evidence)
 
     @law("The map reads scaled states.", "shape")
     def equation(self) -> Fault | None:
@@ -187,5 +187,5 @@ class States:
     def constant(self) -> Fault | None:
         seen = self.run(STD * torch.tensor([1.0, 0.0, 1.0]))[0]
         broken = int((~seen.isfinite()).sum())
-        told = f"With a deviation of 0, {broken} of {seen.numel()} numbers are not finite."
-        return Fault(CONSTANT, told) if broken else None
+        evidence = f"With a deviation of 0, {broken} of {seen.numel()} numbers are not finite."
+        return Fault(CONSTANT, evidence) if broken else None

@@ -194,10 +194,10 @@ class Decoder(Block):
         if fault is not None and fault.mistake is not IGNORED:
             return fault
         hidden = int((~self.memory_reach(mask=CAUSAL)).sum())
-        told = f"Under a causal mask, {hidden} of {T * T} pairs of a position and a place of the memory are cut."
+        evidence = f"Under a causal mask, {hidden} of {T * T} pairs of a position and a place of the memory are cut."
         if fault is None:
-            return Fault(REACHES, told) if hidden else None
-        return Fault(MASKS_EXCHANGED, told) if hidden else Fault(UNMASKED, fault.evidence)
+            return Fault(REACHES, evidence) if hidden else None
+        return Fault(MASKS_EXCHANGED, evidence) if hidden else Fault(UNMASKED, fault.evidence)
 
     @law("Each attention has maps of its own.", "rows")
     def own_attention(self) -> Fault | None:
@@ -228,10 +228,12 @@ class Decoder(Block):
             except (CrashError, RuntimeError) as error:  # an output that has another shape
                 crash = crash or (error if isinstance(error, CrashError) else None)
                 continue
-            told = f"Of 6 places, 2 are hidden; {int((moves & ~KEEP).sum())} of them are read."
+            evidence = f"Of 6 places, 2 are hidden; {int((moves & ~KEEP).sum())} of them are read."
             if torch.equal(moves, KEEP):
                 return None
-            return Fault(MEMORY_UNMASKED if moves.all() else INVERTED if torch.equal(moves, ~KEEP) else UNCLEAR, told)
+            return Fault(
+                MEMORY_UNMASKED if moves.all() else INVERTED if torch.equal(moves, ~KEEP) else UNCLEAR, evidence
+            )
         raise NotTestedError(f"no known form of its mask is accepted: {crash_of(crash) if crash else 'other shapes'}")
 
 

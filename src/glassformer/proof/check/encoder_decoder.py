@@ -184,22 +184,22 @@ class Translator(TokenModel, Layered):
     @law("The source changes the logits.", "rows")
     def source(self) -> Fault | None:
         gap = distance(self.answer(SOURCE.flip(0), TARGET), self.seen)
-        told = f"With the sources of other rows the logits differ by {gap:.0e}."
-        return None if gap > SAME else Fault(NO_SOURCE, told)
+        evidence = f"With the sources of other rows the logits differ by {gap:.0e}."
+        return None if gap > SAME else Fault(NO_SOURCE, evidence)
 
     @law("The order of the source matters.", "used-layers")
     def source_order(self) -> Fault | None:
         gap = distance(self.answer(SOURCE.flip(1), TARGET), self.seen)
-        told = f"With the source in reverse order the logits differ by {gap:.0e}."
-        return None if gap > SAME else Fault(SOURCE_ORDER, told)
+        evidence = f"With the source in reverse order the logits differ by {gap:.0e}."
+        return None if gap > SAME else Fault(SOURCE_ORDER, evidence)
 
     @law("The number of heads matters.", "repeatable", "source")
     def heads(self) -> Fault | None:
         width, few = NARROW
         more = scramble(self.made(LAYERS, (width, 2 * few)))
         gap = distance(self.answer(SOURCE, TARGET, module=more), self.seen)
-        told = f"With {few} and with {2 * few} heads the logits differ by {gap:.0e}."
-        return None if gap > SAME else Fault(HEADS_UNUSED, told)
+        evidence = f"With {few} and with {2 * few} heads the logits differ by {gap:.0e}."
+        return None if gap > SAME else Fault(HEADS_UNUSED, evidence)
 
     @law("forward gives what decode gives for encode's memory.", "repeatable")
     def parts(self) -> Fault | None:
@@ -242,8 +242,8 @@ class Translator(TokenModel, Layered):
             after = self.answer(SOURCE, changed(LONG, TARGET_VOCAB, place), KEEP)
             gap = distance(after[:, :place], before[:, :place])
             if gap > SAME:
-                told = f"With source_keep, another target token {place} moves a logit before it by {gap:.2g}."
-                return Fault(FUTURE, told)
+                evidence = f"With source_keep, another target token {place} moves a logit before it by {gap:.2g}."
+                return Fault(FUTURE, evidence)
         return None
 
     @law("The padding of the source changes nothing.", "keep-causal", "used-layers")
@@ -259,12 +259,12 @@ class Translator(TokenModel, Layered):
         with along_the_source(self.module) as after:
             gap = distance(self.answer(other, target, keep), alone)
         if gap > SAME:
-            told = f"Other tokens in the padding move the logits by {gap:.2g}"
+            evidence = f"Other tokens in the padding move the logits by {gap:.2g}"
             if distance(self.answer((source + (torch.arange(S) < real)) % TARGET_VOCAB, target, keep), alone) <= SAME:
-                return Fault(INVERTED, f"{told}, and other real tokens do not move them.")
+                return Fault(INVERTED, f"{evidence}, and other real tokens do not move them.")
             inside = max(distance(x[:, :real], y[:, :real]) for x, y in zip(before, after, strict=True))
-            told = f"{told}, and vectors at real tokens by {inside:.2g}."
-            return Fault(IN_ENCODER if inside > SAME else IN_CROSS, told)
+            evidence = f"{evidence}, and vectors at real tokens by {inside:.2g}."
+            return Fault(IN_ENCODER if inside > SAME else IN_CROSS, evidence)
         together = self.answer(SOURCE, TARGET, KEEP)
         for row in range(B):
             own = slice(row, row + 1)

@@ -46,8 +46,8 @@ from glassformer.proof.check.property import (
     SignatureError,
     Subject,
     crash_of,
+    error_text,
     examine,
-    told,
 )
 from glassformer.proof.check.recomputed import Recomputed
 from glassformer.proof.check.small_parts import MERGE_HEADS, SPLIT_HEADS, Embedding, FeedForward, Norm, Softmax
@@ -77,7 +77,7 @@ def check_part(name: str, thing: object, only: Collection[str] = (), found_as: s
     except SystemExit:
         problem = f"{ENDED[0].upper()}{ENDED[1:]} called."
     except Exception as error:  # what it gives no probe foresaw; the other pieces are probed all the same
-        problem = f"What it returns cannot be compared: {told(error)}."
+        problem = f"What it returns cannot be compared: {error_text(error)}."
     if fails := [each for each in outcomes if each.state == "fails"]:
         file = file_of(thing)
         with suppress(Exception), Calls({file} if file else set()) as calls:  # again, as recording calls is slow
@@ -121,7 +121,7 @@ def load(path: Path) -> ModuleType:
         ) from None
     except Exception as error:
         raise DataError(
-            f"importing it raised {told(error)}. It must be importable without arguments or input."
+            f"importing it raised {error_text(error)}. It must be importable without arguments or input."
         ) from None
     return module
 

@@ -356,8 +356,8 @@ class Heads(Attending):
             for each, p in zip(drops, before, strict=True):
                 each.p = p
         gap = (plain - 1).abs().max().item()
-        told = f"With dropout 0.5 and all values 1, each query still gets 1 (to {gap:.0e}): no weight is dropped."
-        return Fault(SCORES, told) if acts and gap <= 1e-7 else None
+        evidence = f"With dropout 0.5 and all values 1, each query still gets 1 (to {gap:.0e}): no weight is dropped."
+        return Fault(SCORES, evidence) if acts and gap <= 1e-7 else None
 
 
 FORMS: tuple[Callable[[Tensor], Tensor], ...] = (

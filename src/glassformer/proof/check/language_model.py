@@ -126,8 +126,8 @@ class TokenModel:
     @law("There is one logit for each id at each position.")
     def shape(self) -> Fault | None:
         wanted = (*self.tokens.shape, self.vocab)
-        told = f"It is {form(self.seen)} and must be {wanted}, for {wanted[0]} rows of {wanted[1]} tokens."
-        return None if form(self.seen) == wanted else Fault(SHAPE, told)
+        evidence = f"It is {form(self.seen)} and must be {wanted}, for {wanted[0]} rows of {wanted[1]} tokens."
+        return None if form(self.seen) == wanted else Fault(SHAPE, evidence)
 
     @law("In evaluation mode the same input gives the same output.", "shape")
     def repeatable(self) -> Fault | None:
@@ -143,16 +143,16 @@ class TokenModel:
             return None
         # In one layer, a mask that is off by one lets a token reach the position before it and none further back.
         only_next = self.reach(self.one_layer, last, last - 1) <= SAME < self.reach(self.one_layer, last, last)
-        told = f"Another token at position {place} changes a logit before it by {gaps[place]:.2g}."
-        return Fault(NEXT if only_next else FUTURE, told)
+        evidence = f"Another token at position {place} changes a logit before it by {gaps[place]:.2g}."
+        return Fault(NEXT if only_next else FUTURE, evidence)
 
     @law("The order of the tokens matters.", "repeatable", "causal")
     def order(self) -> Fault | None:
         exchanged = self.tokens[:, [1, 0, *range(2, self.tokens.shape[1])]]
         seen, other = (self.logits(each, self.one_layer)[:, -1] for each in (self.tokens, exchanged))
         gap = distance(other, seen)
-        told = f"Swapping tokens 0 and 1 changes the last logit by {gap:.1g}."
-        return None if gap > SAME else Fault(UNORDERED, told)
+        evidence = f"Swapping tokens 0 and 1 changes the last logit by {gap:.1g}."
+        return None if gap > SAME else Fault(UNORDERED, evidence)
 
 
 class Network(TokenModel):
@@ -224,8 +224,8 @@ class Network(TokenModel):
     @law("No row of a batch affects another.", "repeatable")
     def rows(self) -> Fault | None:
         gap = distance(self.logits(TOKENS[:1]), self.seen[:1])
-        told = f"The logits of row 0 alone differ by up to {gap:.2g} from those in the batch."
-        return Fault(ROWS, told) if gap > SAME else None
+        evidence = f"The logits of row 0 alone differ by up to {gap:.2g} from those in the batch."
+        return Fault(ROWS, evidence) if gap > SAME else None
 
     @law("An untrained model's loss is near ln vocab_size.", "shape")
     def first_loss(self) -> Fault | None:
@@ -238,8 +238,8 @@ class Network(TokenModel):
         try:
             gap = distance(self.in_parts(SINGLE), self.seen)
             if gap > SAME:
-                told = f"Token by token after the first {PLACE}, logits are up to {gap:.2g} off."
-                return Fault(self.mistake(), told)
+                evidence = f"Token by token after the first {PLACE}, logits are up to {gap:.2g} off."
+                return Fault(self.mistake(), evidence)
             gap = distance(self.in_parts(CHUNKS), self.seen)
         except CrashError as crash:
             return Fault(OTHER, f"With a cache: {crash_of(crash)}")
@@ -252,11 +252,11 @@ def first_loss_of(logits: Tensor, targets: Tensor, module: nn.Module) -> Fault |
     loss = cross_entropy(logits.float().flatten(0, 1), targets.flatten())[0].item() / targets.numel()
     if loss <= math.log(vocab) + FAR:
         return None
-    told = f"The first loss on random tokens is {loss:.1f} nats; ln {vocab} is {math.log(vocab):.1f}."
+    evidence = f"The first loss on random tokens is {loss:.1f} nats; ln {vocab} is {math.log(vocab):.1f}."
     matrix, tied = head_of(module, vocab)
     if matrix is not None:
-        told += f" The head's matrix begins with a standard deviation of {matrix.std():.2g}."
-    return Fault(TIED if tied else HEAD, told)
+        evidence += f" The head's matrix begins with a standard deviation of {matrix.std():.2g}."
+    return Fault(TIED if tied else HEAD, evidence)
 
 
 def head_of(module: nn.Module, vocab: int) -> tuple[Tensor | None, bool]:
@@ -473,8 +473,8 @@ class Translate:
             0: ", which is often padding",
             SOURCE[0, -1].item(): ", the source's last token",
         }
-        told = meaning.get(first[0], "") if len(first) == 1 else ""
-        return Fault(OTHER_START, f"bos_id is {BOS}, and the model first reads {first}{told}.")
+        evidence = meaning.get(first[0], "") if len(first) == 1 else ""
+        return Fault(OTHER_START, f"bos_id is {BOS}, and the model first reads {first}{evidence}.")
 
     @law("The tokens are the likeliest ones, up to the end token.", "start")
     def ends(self) -> Fault | None:
@@ -486,10 +486,10 @@ class Translate:
 
     @law("The model is asked in evaluation mode.", optional=True)
     def mode(self) -> Fault | None:
-        told = f"In {sum(self.model.trained)} of {len(self.model.trained)} calls model.training is True."
-        return Fault(DROPPING, told) if any(self.model.trained) else None
+        evidence = f"In {sum(self.model.trained)} of {len(self.model.trained)} calls model.training is True."
+        return Fault(DROPPING, evidence) if any(self.model.trained) else None
 
     @law("The model goes in the mode in which it came.", optional=True)
     def restored(self) -> Fault | None:
-        told = "It came with model.training True and goes with False."
-        return None if self.model.training else Fault(LEFT_EVALUATING, told)
+        evidence = "It came with model.training True and goes with False."
+        return None if self.model.training else Fault(LEFT_EVALUATING, evidence)

@@ -87,13 +87,13 @@ class Reversing:
     def reads(self) -> Fault | None:
         assert isinstance(self.weights, Tensor)
         found, wanted = self.weights.argmax(1), torch.arange(7, -1, -1)
-        told = f"The largest weights are at {found.tolist()} and must be at {wanted.tolist()}."
+        evidence = f"The largest weights are at {found.tolist()} and must be at {wanted.tolist()}."
         if torch.equal(found, wanted):
             return None
         if torch.equal(found, torch.arange(8)):
-            return Fault(COPIES, told)
+            return Fault(COPIES, evidence)
         beside = any(torch.equal(found, (wanted + step) % 8) for step in (1, -1))
-        return Fault(NEIGHBOUR if beside else UNKNOWN, told)
+        return Fault(NEIGHBOUR if beside else UNKNOWN, evidence)
 
     @law("With a weight of at least 0.99.", "reads")
     def sharp(self) -> Fault | None:
@@ -240,11 +240,11 @@ class Maps(Instrument):
         if not isinstance(found, list | tuple) or not all(isinstance(each, Tensor) for each in found):  # pyright: ignore[reportUnknownVariableType]
             return Fault(UNKNOWN, f"It returns {type(found).__name__} and must return a list of tensors.")
         maps: Sequence[Tensor] = [*found]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        told = f"The model has {LAYERS} layers; the list holds {[tuple(each.shape) for each in maps]}."
+        evidence = f"The model has {LAYERS} layers; the list holds {[tuple(each.shape) for each in maps]}."
         if len(maps) != LAYERS:
-            return Fault(ONE_LAYER if len(maps) == 1 else UNKNOWN, told)
+            return Fault(ONE_LAYER if len(maps) == 1 else UNKNOWN, evidence)
         if all(each.ndim == 3 for each in maps) and maps[0].shape[-2:] == right[0].shape[-2:]:
-            return Fault(AVERAGED, told)
+            return Fault(AVERAGED, evidence)
         if all(distance(each, maps[0]) == 0 for each in maps[1:]):
             return Fault(SAME_MAP, "All three are equal.")
         if all(distance(one, other) < 1e-9 for one, other in zip(maps, right[::-1], strict=True)):
@@ -441,14 +441,14 @@ class Silencing:
 
     @law("It can stand behind `with`.")
     def context(self) -> Fault | None:
-        told = f"It returns {type(self.given).__name__}."
-        return None if hasattr(self, "after") else Fault(NO_CONTEXT, told)
+        evidence = f"It returns {type(self.given).__name__}."
+        return None if hasattr(self, "after") else Fault(NO_CONTEXT, evidence)
 
     @law("A head's part of the output is lost, and nothing else.", "context")
     def equation(self) -> Fault | None:
         gap = distance(self.seen, gives(self.model))
-        told = f"Inside the context the output differs by {gap:.2g}, as no head of the model explains."
-        return None if self.reading is not None else Fault(UNKNOWN, told)
+        evidence = f"Inside the context the output differs by {gap:.2g}, as no head of the model explains."
+        return None if self.reading is not None else Fault(UNKNOWN, evidence)
 
     silent = aspect("way", "This head of this layer is silent, and no other.", name="silent")
 
@@ -462,8 +462,8 @@ class Silencing:
         with suppress(ZeroDivisionError), self.asked(used):
             raise ZeroDivisionError
         gap = distance(gives(used), before)
-        told = f"After an error inside the context, the output differs by {gap:.2g} from that before."
-        return Fault(STAYS_SILENT, told) if gap > 1e-12 else None
+        evidence = f"After an error inside the context, the output differs by {gap:.2g} from that before."
+        return Fault(STAYS_SILENT, evidence) if gap > 1e-12 else None
 
 
 def gives(model: nn.Module) -> Tensor:

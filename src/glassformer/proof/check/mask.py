@@ -278,8 +278,8 @@ class Attending(ABC):
     def empty_gradient(self) -> Fault | None:
         slopes = torch.cat([each.flatten() for each in self.slopes(EMPTY)])
         broken = int((~slopes.isfinite()).sum())
-        told = f"{broken} of {slopes.numel()} numbers of the gradient are not finite."
-        return Fault(SLOPE_NAN, told) if broken else None
+        evidence = f"{broken} of {slopes.numel()} numbers of the gradient are not finite."
+        return Fault(SLOPE_NAN, evidence) if broken else None
 
     @law("The mask works in float16.", "mask")
     @masked
@@ -368,8 +368,8 @@ class Made:
 
     @law("Its shape fits the scores.")
     def shape(self) -> Fault | None:
-        told = f"It is {form(self.made)} and must be {self.wanted}, apart from axes of size 1."
-        return None if hasattr(self, "truth") else Fault(MASK_SHAPE, told)
+        evidence = f"It is {form(self.made)} and must be {self.wanted}, apart from axes of size 1."
+        return None if hasattr(self, "truth") else Fault(MASK_SHAPE, evidence)
 
     @law("It holds True and False.", "shape")
     def boolean(self) -> Fault | None:
@@ -377,8 +377,8 @@ class Made:
 
     @law("It is the documented one.", "shape")
     def equation(self) -> Fault | None:
-        told = f"{int(self.truth.sum())} of {self.truth.numel()} entries are True."
-        return Fault(OTHER_MASK, told) if self.reading is None else None
+        evidence = f"{int(self.truth.sum())} of {self.truth.numel()} entries are True."
+        return Fault(OTHER_MASK, evidence) if self.reading is None else None
 
 
 def mask_of(law: str, prepare: Callable[[Callable[..., Any]], Made]) -> Subject:

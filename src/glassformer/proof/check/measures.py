@@ -67,8 +67,8 @@ class Instrument:
     def restored(self) -> Fault | None:
         if not self.mode(training=True):
             return Fault(LEFT_EVALUATING, "It came with model.training True and goes with False.")
-        told = "It came with model.training False and goes with True."
-        return Fault(LEFT_TRAINING, told) if self.mode(training=False) else None
+        evidence = "It came with model.training False and goes with True."
+        return Fault(LEFT_TRAINING, evidence) if self.mode(training=False) else None
 
     @law("The input stays as it is.")
     def input(self) -> Fault | None:
@@ -152,8 +152,8 @@ class Gap(Instrument, Computed):
     @law("A model in training mode is measured without dropout.", "gap")
     def dropout(self) -> Fault | None:
         gap = float(self.call(Model(SEES["a set"], drops=True).train(), ROWS.clone()))
-        told = f"A set with dropout, in training mode, gets {gap:.2g} instead of 0."
-        return Fault(WITH_DROPOUT, told) if gap > 1e-9 else None
+        evidence = f"A set with dropout, in training mode, gets {gap:.2g} instead of 0."
+        return Fault(WITH_DROPOUT, evidence) if gap > 1e-9 else None
 
 
 # --- who notices
@@ -217,5 +217,5 @@ class Influence(Instrument, Computed):
         answer, truth = NOTICES["none"]
         seen = self.call(Model(answer, drops=True).train(), X.clone())
         wrong = int((seen.bool() != truth).sum())
-        told = f"For a model with dropout, in training mode, {wrong} of {T * T} entries are wrong."
-        return Fault(HIDDEN, told) if wrong else None
+        evidence = f"For a model with dropout, in training mode, {wrong} of {T * T} entries are wrong."
+        return Fault(HIDDEN, evidence) if wrong else None

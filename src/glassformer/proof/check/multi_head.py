@@ -96,15 +96,15 @@ class MultiHead(Heads):
             raise NotTestedError("its linear maps (query, key, value, output) could not be told apart")
         if self.maps.output is None:
             calls = len(self.maps.projections)
-            told = f"{calls} linear {'map is' if calls == 1 else 'maps are'} called"
-            return Fault(NO_OUTPUT, f"{told}, and none after the heads are merged.")
+            evidence = f"{calls} linear {'map is' if calls == 1 else 'maps are'} called"
+            return Fault(NO_OUTPUT, f"{evidence}, and none after the heads are merged.")
         gave = self.maps.output.gave
         gap = distance(self.seen, gave)
         if gap <= 1e-9:
             return None
-        told = f"The module's output differs from that of its output map by {gap:.2g}"
+        evidence = f"The module's output differs from that of its output map by {gap:.2g}"
         adds = distance(self.seen, gave + self.x) <= 1e-9
-        return Fault(ADDS, f"{told}, which is exactly its input.") if adds else Fault(AFTER, f"{told}.")
+        return Fault(ADDS, f"{evidence}, which is exactly its input.") if adds else Fault(AFTER, f"{evidence}.")
 
     @law("Keys and values may come from another sequence.", "shape", *READ)
     def cross(self) -> Fault | None:
@@ -149,16 +149,16 @@ class MultiHead(Heads):
             maps = self.attention(heard)
             return distance(joined(answer, maps), self.context(maps, **chosen, mask=mask, masking=RIGHT))
 
-        told = f"With {T} queries, {T + 1} keys and a mask of shape [{T}, {T + 1}]"
+        evidence = f"With {T} queries, {T + 1} keys and a mask of shape [{T}, {T + 1}]"
         try:
             off = gap(mask)
         except CrashError as crash:
             transposed = False
             with suppress(CrashError):
                 transposed = gap(mask.mT) < 1e-7
-            return Fault(TRANSPOSED if transposed else FAILS, f"{told}: {crash_of(crash)}")
-        told = f"With {T} queries and {T + 1} keys, a mask gives an output {off:.2g} off."
-        return Fault(FAILS, told) if off > 1e-7 else None
+            return Fault(TRANSPOSED if transposed else FAILS, f"{evidence}: {crash_of(crash)}")
+        evidence = f"With {T} queries and {T + 1} keys, a mask gives an output {off:.2g} off."
+        return Fault(FAILS, evidence) if off > 1e-7 else None
 
     @law("The weights returned or kept are those used.", "equation", "softmax")
     def weights(self) -> Fault | None:

@@ -210,13 +210,13 @@ class Table:
 
     @law("There is one row of width d_model for each position.")
     def shape(self) -> Fault | None:
-        told = f"For {LENGTH} positions and width {WIDTH} it is {form(self.seen)}."
-        return None if form(self.seen) == (LENGTH, WIDTH) else Fault(SHAPE, told)
+        evidence = f"For {LENGTH} positions and width {WIDTH} it is {form(self.seen)}."
+        return None if form(self.seen) == (LENGTH, WIDTH) else Fault(SHAPE, evidence)
 
     @law("The table is that of the paper, section 3.5.", "shape", "along", "repeatable")
     def equation(self) -> Fault | None:
-        told = f"The largest difference is {distance(self.seen, table(LENGTH, WIDTH)):.2g}."
-        return Fault(UNKNOWN, told) if self.reading is None else None
+        evidence = f"The largest difference is {distance(self.seen, table(LENGTH, WIDTH)):.2g}."
+        return Fault(UNKNOWN, evidence) if self.reading is None else None
 
     layout = aspect("layout", "Sines stand at even columns, cosines at odd ones.")
     exponent = aspect("exponent", "Pair i has the exponent 2i / d_model.")
@@ -278,8 +278,8 @@ class Encoding(Table):
         across = distance(added[0], added[1])
         if across <= TOLERANCE or within > TOLERANCE:
             return None
-        told = f"Tokens 0 and 1 of a row get the same vector; rows 0 and 1 of the batch differ by {across:.2g}."
-        return Fault(BATCH_AXIS, told)
+        evidence = f"Tokens 0 and 1 of a row get the same vector; rows 0 and 1 of the batch differ by {across:.2g}."
+        return Fault(BATCH_AXIS, evidence)
 
     @law("The output is x plus the table.", "shape", "repeatable")
     def keeps_x(self) -> Fault | None:
@@ -287,8 +287,10 @@ class Encoding(Table):
         factor = float((rest * self.draw).sum() / self.draw.square().sum())
         if abs(factor - 1) < 1e-3:
             return None
-        told = f"The output holds x {factor:.3g} times" + (f" (√{WIDTH})." if abs(factor - WIDTH**0.5) < 1e-3 else ".")
-        return Fault(LOST if abs(factor) < 1e-3 else SCALED, told)
+        evidence = f"The output holds x {factor:.3g} times" + (
+            f" (√{WIDTH})." if abs(factor - WIDTH**0.5) < 1e-3 else "."
+        )
+        return Fault(LOST if abs(factor) < 1e-3 else SCALED, evidence)
 
     @law("The table moves with the module.")
     def moves(self) -> Fault | None:
@@ -297,8 +299,8 @@ class Encoding(Table):
         if not left:
             return None
         name, x = left[0]
-        told = f"The {x.numel()} numbers of `self.{name}` are neither parameter nor buffer and would stay behind."
-        return Fault(PLAIN, told)
+        evidence = f"The {x.numel()} numbers of `self.{name}` are neither parameter nor buffer and would stay behind."
+        return Fault(PLAIN, evidence)
 
     @law("The table is not trained.", "equation")
     def fixed(self) -> Fault | None:
@@ -320,8 +322,8 @@ class Encoding(Table):
                 return None
             return Fault(TOO_LONG, f"{length} positions, max_len {MAX_LEN}: {crash_of(crash)}")
         gap = distance(seen[0], table(length, WIDTH)) if isinstance(seen, Tensor) and seen.ndim == 3 else math.inf
-        told = f"With max_len {MAX_LEN}, {length} positions are {gap:.2g} off."
-        return Fault(TOO_LONG, told) if gap > TOLERANCE else None
+        evidence = f"With max_len {MAX_LEN}, {length} positions are {gap:.2g} off."
+        return Fault(TOO_LONG, evidence) if gap > TOLERANCE else None
 
 
 def refuses(crash: CrashError) -> bool:

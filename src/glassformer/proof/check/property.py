@@ -159,7 +159,7 @@ OURS = str(Path(__file__).parents[1])
 LIBRARY = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), OURS)
 
 
-def told(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return an error as text, with the learner's own line: type, message, file, line number and line."""
     what = f"{type(error).__name__}: {first_line(error)}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -182,7 +182,7 @@ def outside(filename: str) -> bool:
 
 def crash_of(error: CrashError) -> str:
     """Return what the learner's code raised, with its line."""
-    return told(error.__cause__ or error)
+    return error_text(error.__cause__ or error)
 
 
 # --- what a check found, as one value from which text, JSON and pages are made

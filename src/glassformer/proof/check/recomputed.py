@@ -74,8 +74,8 @@ class Recomputed:
 
     @law("The block runs again in the backward pass.", "gradient")
     def again(self) -> Fault | None:
-        told = f"Forwards and backwards, the block ran {self.count} time."
-        return None if self.count > 1 else Fault(NOT_AGAIN, told)
+        evidence = f"Forwards and backwards, the block ran {self.count} time."
+        return None if self.count > 1 else Fault(NOT_AGAIN, evidence)
 
     @law("Gradients are those of the block, with dropout too.", "again", name="slopes")
     def same_slopes(self) -> Fault | None:
@@ -86,5 +86,5 @@ class Recomputed:
         if off < 1e-9:
             return None
         plain = gap(self.run(training=False)[1], self.run(training=False, plain=True)[1])
-        told = f"With dropout, gradients are {off:.2g} off, without it {plain:.2g}."
-        return Fault(OTHER_UNITS if plain < 1e-9 else UNKNOWN, told)
+        evidence = f"With dropout, gradients are {off:.2g} off, without it {plain:.2g}."
+        return Fault(OTHER_UNITS if plain < 1e-9 else UNKNOWN, evidence)

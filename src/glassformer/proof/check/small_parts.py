@@ -113,14 +113,14 @@ class Softmax(Computed):
     def large(self) -> Fault | None:
         scores = torch.tensor([[1000.0, 999.0, float("-inf")]], dtype=torch.float64)
         seen = self.call(scores)
-        told = f"For scores 1000, 999, -inf it gives {seen.tolist()}."
-        return None if distance(seen, scores.softmax(-1)) < 1e-9 else Fault(LARGE_SCORES, told)
+        evidence = f"For scores 1000, 999, -inf it gives {seen.tolist()}."
+        return None if distance(seen, scores.softmax(-1)) < 1e-9 else Fault(LARGE_SCORES, evidence)
 
     @law("Each row stands alone.", "large")
     def far_rows(self) -> Fault | None:
         seen = self.call(torch.tensor([[0.0, 1.0], [-2000.0, -2001.0]], dtype=torch.float64))
-        told = f"For scores -2000, -2001 below 0, 1 it gives {seen[1].tolist()}."
-        return Fault(FAR_ROW, told) if seen.isnan().any() else None
+        evidence = f"For scores -2000, -2001 below 0, 1 it gives {seen[1].tolist()}."
+        return Fault(FAR_ROW, evidence) if seen.isnan().any() else None
 
 
 # --- heads
@@ -246,8 +246,8 @@ class FeedForward:
 
     @law("There is one vector of width d_model for each position.")
     def shape(self) -> Fault | None:
-        told = f"It is {form(self.seen)} and must be {form(X)}."
-        return None if form(self.seen) == form(X) else Fault(SHAPE, told)
+        evidence = f"It is {form(self.seen)} and must be {form(X)}."
+        return None if form(self.seen) == form(X) else Fault(SHAPE, evidence)
 
     @law("In evaluation mode the same input gives the same output.", "shape")
     def repeatable(self) -> Fault | None:
@@ -461,6 +461,6 @@ class Embedding(Computed):
         fault = aspect("factor", "").probe(self)
         deviation = self.fresh[0].std().item()
         if fault is not None and fault.mistake is UNSCALED and deviation > 2:
-            told = f"The table starts with a deviation of {deviation:.2g}, and its rows are returned as they are."
-            return Fault(AT_START, told)
+            evidence = f"The table starts with a deviation of {deviation:.2g}, and its rows are returned as they are."
+            return Fault(AT_START, evidence)
         return fault

@@ -144,8 +144,8 @@ class Coder(Layered):
     @law("The order of the ids matters.", "rows")
     def order(self) -> Fault | None:
         gap = distance(self.vectors(IDS.flip(1)).flip(1), self.seen)
-        told = f"With the ids in reverse order, the vectors are the same ones in reverse order, to {gap:.0e}."
-        return None if gap > SAME else Fault(UNORDERED, told)
+        evidence = f"With the ids in reverse order, the vectors are the same ones in reverse order, to {gap:.0e}."
+        return None if gap > SAME else Fault(UNORDERED, evidence)
 
     @law("Positions are added as they are.", "order")
     def positions(self) -> Fault | None:
@@ -193,12 +193,12 @@ class Coder(Layered):
             except (CrashError, RuntimeError) as error:  # a form that its attention does not take
                 crash = crash or (error if isinstance(error, CrashError) else None)
                 continue
-            told = f"Of 6 positions 2 are hidden; {int((all_layers & ~KEEP).sum())} of them change other positions"
+            evidence = f"Of 6 positions 2 are hidden; {int((all_layers & ~KEEP).sum())} of them change other positions"
             if torch.equal(all_layers, KEEP) and torch.equal(one, KEEP):
                 return None
             if torch.equal(one, KEEP):
-                return Fault(STOPS, f"{told} in a model of {LAYERS} layers, and none in a model of 1.")
-            return Fault(INVERTED if torch.equal(one, ~KEEP) else IGNORED if one.all() else UNCLEAR, f"{told}.")
+                return Fault(STOPS, f"{evidence} in a model of {LAYERS} layers, and none in a model of 1.")
+            return Fault(INVERTED if torch.equal(one, ~KEEP) else IGNORED if one.all() else UNCLEAR, f"{evidence}.")
         return Fault(FAILS, crash_of(crash) if crash else "Every form of a mask gives an output of another shape.")
 
     final_norm = FINAL_NORM
@@ -329,8 +329,8 @@ class Started:
         kept = [name for name, each in self.matrices().items() if torch.equal(each, self.before[name])]
         if not kept:
             return None
-        told = f"{len(kept)} of {len(self.matrices())} matrices are as before, among them `{kept[0]}`."
-        return Fault(UNCHANGED if len(kept) == len(self.matrices()) else SOME_LEFT, told)
+        evidence = f"{len(kept)} of {len(self.matrices())} matrices are as before, among them `{kept[0]}`."
+        return Fault(UNCHANGED if len(kept) == len(self.matrices()) else SOME_LEFT, evidence)
 
     @law("Each matrix has numbers of its own, by the caller's seed.", "changed")
     def own_numbers(self) -> Fault | None:
@@ -340,27 +340,27 @@ class Started:
         if same:
             return Fault(IDENTICAL, f"`{first}` and `{same[0]}` hold the same numbers.")
         other = self.drawn(2)[1]
-        told = "Under torch.manual_seed(1) and (2) they are the same."
-        return Fault(IDENTICAL, told) if torch.equal(other[first], square[first]) else None
+        evidence = "Under torch.manual_seed(1) and (2) they are the same."
+        return Fault(IDENTICAL, evidence) if torch.equal(other[first], square[first]) else None
 
     @law("Matrices are uniform, up to √(6 / (rows + columns)).", "own-numbers")
     def spread(self) -> Fault | None:
         for name, each in self.matrices().items():
             bound = math.sqrt(6 / sum(each.shape))
             largest, deviation = each.abs().max().item(), each.std().item()
-            told = f"`{name}` has numbers up to {largest:.3g}, deviation {deviation:.3g}"
-            told += f"; Xavier's are {bound:.3g} and {bound / 3**0.5:.3g}."
+            evidence = f"`{name}` has numbers up to {largest:.3g}, deviation {deviation:.3g}"
+            evidence += f"; Xavier's are {bound:.3g} and {bound / 3**0.5:.3g}."
             if name.startswith("head") and deviation > 0.5:
-                return Fault(HEAD, told)
+                return Fault(HEAD, evidence)
             if largest > bound * 1.0001 or abs(deviation * 3**0.5 / bound - 1) > 0.1:
-                return Fault(OTHER_SPREAD, told)
+                return Fault(OTHER_SPREAD, evidence)
         return None
 
     @law("The embedding begins small.", "changed")
     def embedding(self) -> Fault | None:
         deviation = self.after["embedding.weight"].std().item()
-        told = f"Its deviation is {deviation:.2g}; 1/√64 is 0.125."
-        return Fault(EMBEDDING, told) if deviation > 0.25 else None
+        evidence = f"Its deviation is {deviation:.2g}; 1/√64 is 0.125."
+        return Fault(EMBEDDING, evidence) if deviation > 0.25 else None
 
     @law("Biases are 0, or as they were.", "norms", "changed")
     def biases(self) -> Fault | None:

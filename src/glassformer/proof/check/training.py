@@ -30,7 +30,7 @@ def batch(*rows: str) -> Pair:
     return ids.chunk(2, 1)[0], ids.chunk(2, 1)[1]
 
 
-class Told(NamedTuple):
+class Mode(NamedTuple):
     """How the model was called: its mode, and whether gradients were recorded."""
 
     training: bool
@@ -43,11 +43,11 @@ class Double(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.table = nn.Parameter(drawn(VOCAB, VOCAB) / STEEP)
-        self.told: list[Told] = []
+        self.modes: list[Mode] = []
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return logits [B, T, V]."""
-        self.told.append(Told(self.training, torch.is_grad_enabled()))
+        self.modes.append(Mode(self.training, torch.is_grad_enabled()))
         return logits_of(self.table, ids)
 
 
@@ -248,35 +248,35 @@ class Stepping:
     def moves(self) -> Fault | None:
         if distance(self.table, self.begin) > 0:
             return None
-        told = f"The calls are {', '.join(self.events)}."
+        evidence = f"The calls are {', '.join(self.events)}."
         order = [each for each in self.events if each != "clip"]
         erased = ("backward", "zero") in pairwise(order) and "step" in order
-        return Fault(ERASED if erased else STILL, told)
+        return Fault(ERASED if erased else STILL, evidence)
 
     @law("The model is called in training mode.")
     def mode(self) -> Fault | None:
-        told = self.model.told
-        return None if told[0].training else Fault(IN_EVALUATION, "When it is called, model.training is False.")
+        modes = self.model.modes
+        return None if modes[0].training else Fault(IN_EVALUATION, "When it is called, model.training is False.")
 
     @law("A model is put into training mode.", "gradient", "mode", optional=True)
     def sets_mode(self) -> Fault | None:
         model = Double().eval()
         self.step(model, BATCHES[0], Recording(model.parameters(), []))
-        told = "A model that comes in evaluation mode is called in it."
-        return None if model.told[0].training else Fault(IN_EVALUATION, told)
+        evidence = "A model that comes in evaluation mode is called in it."
+        return None if model.modes[0].training else Fault(IN_EVALUATION, evidence)
 
     @law("It returns one number.", "gradient")
     def returns(self) -> Fault | None:
-        told = f"It returns {type(self.losses[0]).__name__} and must return the loss." if self.losses else ""
-        return Fault(UNKNOWN, told) if self.first_loss is None else None
+        evidence = f"It returns {type(self.losses[0]).__name__} and must return the loss." if self.losses else ""
+        return Fault(UNKNOWN, evidence) if self.first_loss is None else None
 
     @law("Two calls are two steps along the clipped gradient.", "moves", "mode", "returns")
     def update(self) -> Fault | None:
         if self.reading is not None:
             return None
         gap = distance(self.table, self.moved("forgotten", True, "right"))
-        told = f"After two updates the weights are {gap:.2g} off; the loss is {self.first_loss:.4g}."
-        return Fault(NOT_THE_UPDATE, told)
+        evidence = f"After two updates the weights are {gap:.2g} off; the loss is {self.first_loss:.4g}."
+        return Fault(NOT_THE_UPDATE, evidence)
 
     fresh = aspect("old", "The gradient of the update before is forgotten.", needs=("update",), name="fresh")
 
@@ -425,13 +425,13 @@ class Scoring:
 
     @law("The model is called in evaluation mode.")
     def mode(self) -> Fault | None:
-        told = "When it is called, model.training is True."
-        return Fault(DROPPING, told) if any(each.training for each in self.model.told) else None
+        evidence = "When it is called, model.training is True."
+        return Fault(DROPPING, evidence) if any(each.training for each in self.model.modes) else None
 
     @law("No gradients are recorded.")
     def gradients(self) -> Fault | None:
-        recorded = [each for each in self.model.told if each.gradients]
-        return Fault(RECORDED, f"In {len(recorded)} of {len(self.model.told)} calls.") if recorded else None
+        recorded = [each for each in self.model.modes if each.gradients]
+        return Fault(RECORDED, f"In {len(recorded)} of {len(self.model.modes)} calls.") if recorded else None
 
     @law("The model goes in the mode in which it came.")
     def restored(self) -> Fault | None:
@@ -520,8 +520,8 @@ class HalfStep:
 
     @law("The weights stay in float32.")
     def weights(self) -> Fault | None:
-        told = f"The table is {self.after[0].dtype}, and all its numbers are ones of bfloat16."
-        return Fault(ROUNDED, told) if rounded(self.after[0]) else None
+        evidence = f"The table is {self.after[0].dtype}, and all its numbers are ones of bfloat16."
+        return Fault(ROUNDED, evidence) if rounded(self.after[0]) else None
 
     @law("The maps run in bfloat16.", "weights")
     def bfloat16(self) -> Fault | None:
@@ -537,5 +537,5 @@ class HalfStep:
         gap = distance(loss, right)
         if gap < 1e-5:
             return None
-        told = f"It is {gap:.2g} off the loss of the same logits in float32."
-        return Fault(HALF_LOSS if rounded(loss.float()) or gap < 0.05 else UNKNOWN, told)
+        evidence = f"It is {gap:.2g} off the loss of the same logits in float32."
+        return Fault(HALF_LOSS if rounded(loss.float()) or gap < 0.05 else UNKNOWN, evidence)

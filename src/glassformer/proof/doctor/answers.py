@@ -83,8 +83,10 @@ def repeatable(case: Case) -> Seen:
     before = torch.get_rng_state()
     gap = apart(logits(case.model, batch), logits(case.model, batch))
     drawn = not torch.equal(torch.get_rng_state(), before)
-    told = f"two forward passes in evaluation mode differ by {gap:.2g} and draw {'' if drawn else 'no '}random numbers"
-    return Seen(told, NOISY if gap or drawn else None)
+    evidence = (
+        f"two forward passes in evaluation mode differ by {gap:.2g} and draw {'' if drawn else 'no '}random numbers"
+    )
+    return Seen(evidence, NOISY if gap or drawn else None)
 
 
 @torch.no_grad()
@@ -94,18 +96,18 @@ def causality(case: Case) -> Seen:
         raise NotTestedError("this model is bidirectional, so it has no causal mask")
     batch = case.made([(5, 8)])
     before = logits(case.model, batch)
-    worst, told = 0.0, ""
+    worst, evidence = 0.0, ""
     for place in range(1, batch.tokens.shape[1]):
         moved = (logits(case.model, replace(batch, tokens=other_token(case, batch.tokens, place))) - before).abs()
         gap, where = moved[0, :place].amax(-1).max(0)
         if gap > worst:
-            worst, told = (
+            worst, evidence = (
                 gap.item(),
                 f"another token at position {place} changes the logits at position {int(where)} by",
             )
     if worst <= EQUAL:
         return Seen(f"{batch.tokens.shape[1] - 1} tokens changed in turn; earlier logits change by {worst:.1g} at most")
-    return Seen(f"{told} {worst:.2g}", LEAK)
+    return Seen(f"{evidence} {worst:.2g}", LEAK)
 
 
 def other_token(case: Case, tokens: Read, place: int) -> Read:
@@ -132,8 +134,8 @@ def padding(case: Case) -> Seen:
             "target": gaps["text"],
             "source": apart(hidden(case.model, replace(batch, source=source, source_keep=keep)), before),
         }
-    told = " and ".join(f"{gap:.2g} after the {side}" for side, gap in gaps.items())
-    evidence = f"{PADS} padding tokens change the vectors of real tokens by {told}"
+    gap_text = " and ".join(f"{gap:.2g} after the {side}" for side, gap in gaps.items())
+    evidence = f"{PADS} padding tokens change the vectors of real tokens by {gap_text}"
     return Seen(evidence, PADDED if max(gaps.values()) > EQUAL else None)
 
 
@@ -212,8 +214,8 @@ def cache(case: Case) -> Seen:
     memory = {"memory": model.encode(batch.source)} if batch.source is not None else {}
     whole = model(batch.tokens, **memory)
     gaps = {kind: apart(stepped(model, batch.tokens, memory, capacity), whole) for kind, capacity in KINDS.items()}
-    told = ", ".join(f"{gap:.2g} ({kind})" for kind, gap in gaps.items())
-    evidence = f"{batch.tokens.shape[1]} tokens one by one and at once: the logits differ by {told}"
+    gap_text = ", ".join(f"{gap:.2g} ({kind})" for kind, gap in gaps.items())
+    evidence = f"{batch.tokens.shape[1]} tokens one by one and at once: the logits differ by {gap_text}"
     return Seen(evidence, STALE if max(gaps.values()) > EQUAL else None)
 
 

@@ -151,11 +151,11 @@ def figures(case: Case) -> Iterator[Seen]:
         raise NotTestedError(f"{case.run} has no {FIGURES[0]}")
     for path in paths:
         try:
-            told = {step_of(line.encode()) for line in dated_lines(path, last)}
+            recorded = {step_of(line.encode()) for line in dated_lines(path, last)}
         except CheckpointError as error:
             yield Seen(str(error), UNREADABLE)
             continue
-        missing = [step for step in range(1, last + 1) if step not in told]
+        missing = [step for step in range(1, last + 1) if step not in recorded]
         if missing:
             yield Seen(f"{path}: {len(missing):,} of {last:,} steps, from {missing[0]:,} on", GAP, serious=False)
         else:

@@ -92,11 +92,13 @@ def offset(case: Case, batch: Batch, asked_for: Tensor, right: int) -> Seen:
     positions = keep[0].nonzero().flatten().tolist()
     row = asked_for[0].tolist()
     found = {row.index(int(asked.ids[0, place])) - place for place in positions}
-    told = f"{len(positions)} positions must each predict the token at offset {' or '.join(map(str, sorted(found)))}"
+    evidence = (
+        f"{len(positions)} positions must each predict the token at offset {' or '.join(map(str, sorted(found)))}"
+    )
     if found == {right}:
-        return Seen(told)
+        return Seen(evidence)
     one = found.pop() if len(found) == 1 else None
-    return Seen(told, {right - 1: UNSHIFTED, right + 1: TWICE}.get(one, ASKEW) if one is not None else ASKEW)
+    return Seen(evidence, {right - 1: UNSHIFTED, right + 1: TWICE}.get(one, ASKEW) if one is not None else ASKEW)
 
 
 def padded(case: Case) -> Seen:
@@ -106,8 +108,8 @@ def padded(case: Case) -> Seen:
         raise NotTestedError("the model takes too few tokens for rows of unequal length")
     alone = [case.objective(row).n_targets for row in together.split(3)]
     counted = case.objective(together).n_targets
-    told = f"rows of {', '.join(map(str, alone))} targets have {counted} targets in one batch"
-    return Seen(told, COUNTED if counted != sum(alone) else None)
+    evidence = f"rows of {', '.join(map(str, alone))} targets have {counted} targets in one batch"
+    return Seen(evidence, COUNTED if counted != sum(alone) else None)
 
 
 TARGETS = (
@@ -174,15 +176,15 @@ def first_loss(case: Case) -> Seen:
     loss = loss_of(case.fresh, batch, case.objective).nll.item() / case.objective(batch).n_targets
     wanted = guessing(case.fresh)
     gap = abs(loss - wanted)
-    told = f"{loss:.3f} nats; guessing among {case.fresh.head.weight.shape[0]:,} costs {wanted:.3f}"
-    return Seen(told, FIRST if gap > NEAR else None, serious=gap > FAR)
+    evidence = f"{loss:.3f} nats; guessing among {case.fresh.head.weight.shape[0]:,} costs {wanted:.3f}"
+    return Seen(evidence, FIRST if gap > NEAR else None, serious=gap > FAR)
 
 
 def gradient(case: Case) -> Iterator[Seen]:
     """Check the gradient of the first batch, block by block."""
     model, batch = case.untrained(), case.real(PAIRS)
     (loss_of(model, batch, case.objective).objective / case.objective(batch).n_targets).backward()
-    told: list[str] = []
+    evidence: list[str] = []
     faint = 1.0
     for name, stack in model.named_children():
         if not isinstance(stack, Stack):
@@ -195,9 +197,11 @@ def gradient(case: Case) -> Iterator[Seen]:
                     yield Seen(f"{name}.blocks.{number}.{branch} has a gradient of {size:g}", CUT)
                     return
             norms.append(norm(block))
-        told.append(f"{name} {norms[0]:.2g} in the first block" + (f", {norms[-1]:.2g} in the last" * (len(norms) > 1)))
+        evidence.append(
+            f"{name} {norms[0]:.2g} in the first block" + (f", {norms[-1]:.2g} in the last" * (len(norms) > 1))
+        )
         faint = min(faint, min(norms) / max(norms))
-    yield Seen("; ".join(told), FADES if faint < VANISHES else None, serious=False)
+    yield Seen("; ".join(evidence), FADES if faint < VANISHES else None, serious=False)
 
 
 def norm(module: torch.nn.Module) -> float:
@@ -231,11 +235,11 @@ def by_heart(case: Case) -> Seen:
         if loss < LEARNED * goal:
             break
     unit = "squared error" if isinstance(model.config.head, Regress) else "nats"
-    told = f"{len(batch.tokens)} {case.called}: {loss:.3f} {unit} after {step} steps; guessing costs {goal:.3f}"
+    evidence = f"{len(batch.tokens)} {case.called}: {loss:.3f} {unit} after {step} steps; guessing costs {goal:.3f}"
     narrow = case.model.config.stack.d_model < WIDE_ENOUGH
     if loss >= HARDLY * goal and most == STEPS and not narrow:
-        return Seen(told, NEVER_LEARNS)
-    return Seen(told, SLOW if loss >= LEARNED * goal else None, serious=False)
+        return Seen(evidence, NEVER_LEARNS)
+    return Seen(evidence, SLOW if loss >= LEARNED * goal else None, serious=False)
 
 
 LEARNING = (

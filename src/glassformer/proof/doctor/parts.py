@@ -109,9 +109,9 @@ def scaled(case: Case) -> Seen:
         logits(case.fresh, case.real(ROWS))
     factors = ", ".join(sorted({scale_of(place)[1] for place in found}))
     sizes = sorted(work.size for work in seen.values())
-    told = f"{sizes[0]:.2g} to {sizes[-1]:.2g}" if len(sizes) > 1 else f"{sizes[0]:.2g}"
+    spread = f"{sizes[0]:.2g} to {sizes[-1]:.2g}" if len(sizes) > 1 else f"{sizes[0]:.2g}"
     return Seen(
-        f"{len(found)} attention modules multiply by {factors}; untrained scores have a standard deviation of {told}"
+        f"{len(found)} attention modules multiply by {factors}; untrained scores have a standard deviation of {spread}"
     )
 
 
@@ -359,8 +359,10 @@ def residual(case: Case) -> Seen:
         gap = apart(call.gave, module.norm_sum(scale * call.given[0] + added))
         if gap > EQUAL:
             alone = apart(call.gave, module.norm_sum(added))
-            told = f"the output of {name} differs from x + branch(x) by {gap:.2g}, and from branch(x) by {alone:.2g}"
-            return Seen(told, NO_RESIDUAL if alone <= EQUAL else OTHER_SUM)
+            evidence = (
+                f"the output of {name} differs from x + branch(x) by {gap:.2g}, and from branch(x) by {alone:.2g}"
+            )
+            return Seen(evidence, NO_RESIDUAL if alone <= EQUAL else OTHER_SUM)
     return Seen(f"{tried} residuals add their branch to the stream")
 
 
@@ -376,8 +378,8 @@ def layers(case: Case) -> Iterator[Seen]:
             pairs += 1
             if gap <= EQUAL:
                 together = moves_together(fresh, name, number, case)
-                told = f"untrained, blocks 0 and {number} of the {name} differ by {gap:.1g}"
-                yield Seen(told, SHARED if together else COPIES)
+                evidence = f"untrained, blocks 0 and {number} of the {name} differ by {gap:.1g}"
+                yield Seen(evidence, SHARED if together else COPIES)
                 return
             if trained[number - 1] <= EQUAL:
                 yield Seen(f"blocks 0 and {number} of the {name} differ by {trained[number - 1]:.1g}", SAME_LAYERS)
@@ -420,7 +422,7 @@ def moves_together(model: Transformer, name: str, number: int, case: Case) -> bo
 @torch.no_grad()
 def embedding(case: Case) -> Seen:
     """Compare the vectors that enter each stack with the rows of its embedding matrix."""
-    config, told = case.model.config, list[str]()
+    config, evidence = case.model.config, list[str]()
     wanted = math.sqrt(config.stack.d_model) if config.scale_embeddings else 1.0
     for name in ("encoder", "decoder"):
         stack = getattr(case.model, name)
@@ -429,10 +431,10 @@ def embedding(case: Case) -> Seen:
         tokens = torch.arange(len(stack.embedding.weight))[None, :64]
         rows, vectors = F.embedding(tokens, stack.embedding.weight), stack.embedding(tokens)
         scale = ((vectors * rows).sum() / rows.square().sum()).item()
-        told.append(f"{name}: {scale:.4g} times the matrix")
+        evidence.append(f"{name}: {scale:.4g} times the matrix")
         if apart(vectors, wanted * rows) > EQUAL:
-            return Seen(f"{told[-1]}, and the recipe asks for {wanted:.4g} times", UNSCALED)
-    return Seen("; ".join(told))
+            return Seen(f"{evidence[-1]}, and the recipe asks for {wanted:.4g} times", UNSCALED)
+    return Seen("; ".join(evidence))
 
 
 LAYERS = (

@@ -67,21 +67,21 @@ LONGER_THAN_EVER = Ailment(
 
 def readable(case: Case) -> Iterator[Seen]:
     """Read the splits that the recipe names, and check that they are those used in training."""
-    told, missing = list[str](), list[str]()
+    evidence, missing = list[str](), list[str]()
     for name in SPLITS:
         try:
-            told.append(f"{len(case.split(name).pairs):,} {name}")
+            evidence.append(f"{len(case.split(name).pairs):,} {name}")
         except NotTestedError as reason:
             if "cannot be read" in str(reason):
                 yield Seen(str(reason), UNREADABLE)
                 return
             missing.append(str(reason))
-    if not told:
+    if not evidence:
         raise NotTestedError(missing[0])
-    found = ", ".join(told)
+    found = ", ".join(evidence)
     state = case.loaded.state if isinstance(case.loaded, Loaded) else {}
     saved = state.get("data")
-    if isinstance(saved, dict) and {"train", "dev"} <= {each.split()[-1] for each in told}:
+    if isinstance(saved, dict) and {"train", "dev"} <= {each.split()[-1] for each in evidence}:
         now = {"train": case.split("train").encoded.digest(), "dev": case.split("dev").digest()}
         changed = [name for name in now if saved.get(name) != now[name]]
         if changed:
@@ -93,7 +93,7 @@ def readable(case: Case) -> Iterator[Seen]:
 
 def round_trip(case: Case) -> Iterator[Seen]:
     """Encode and decode training and dev texts."""
-    told, unknown = list[str](), list[str]()
+    evidence, unknown = list[str](), list[str]()
     for name, split in known_splits(case, ("train", "dev")):
         for side, tokenizer in zip(("source", "target"), case.tokenizers, strict=True):
             if not tokenizer.spells:
@@ -103,12 +103,12 @@ def round_trip(case: Case) -> Iterator[Seen]:
             if broken is not None:
                 yield Seen(f"a {name} {side}, {broken[0][:60]!r}, comes back as {broken[1][:60]!r}", NOT_BACK)
                 return
-            told.append(f"{len(texts):,} {name} {side}s")
+            evidence.append(f"{len(texts):,} {name} {side}s")
             if share > OFTEN_UNKNOWN:
                 unknown.append(f"{share:.1%} of the tokens of {name} {side}s are <unk>")
-    if not told:
+    if not evidence:
         raise NotTestedError("what this model reads is no text")
-    yield Seen("; ".join(unknown) or f"{', '.join(told)} come back", UNKNOWN if unknown else None, serious=False)
+    yield Seen("; ".join(unknown) or f"{', '.join(evidence)} come back", UNKNOWN if unknown else None, serious=False)
 
 
 def there_and_back(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[float, tuple[str, str] | None]:
@@ -130,15 +130,15 @@ def there_and_back(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[float, t
 def leakage(case: Case) -> Iterator[Seen]:
     """Count the dev and test sources that occur in the training data, and the test sources that occur in dev."""
     known = {" ".join(pair.source.split()) for pair in case.split("train").pairs}
-    told, worst, sources = list[str](), 0.0, dict[str, list[str]]()
+    evidence, worst, sources = list[str](), 0.0, dict[str, list[str]]()
     for name, split in known_splits(case, ("dev", "test")):
         sources[name] = [" ".join(pair.source.split()) for pair in split.pairs]
         found = sum(source in known for source in sources[name])
-        told.append(f"{found:,} of {len(split.pairs):,} {name} sources are also in the training data")
+        evidence.append(f"{found:,} of {len(split.pairs):,} {name} sources are also in the training data")
         worst = max(worst, found / len(split.pairs))
-    if not told:
+    if not evidence:
         raise NotTestedError("there are neither dev nor test pairs")
-    yield Seen("; ".join(told), LEAKED if worst > 0 else None, serious=worst >= LEAKS)
+    yield Seen("; ".join(evidence), LEAKED if worst > 0 else None, serious=worst >= LEAKS)
     if len(sources) == 2:
         dev, n = {*sources["dev"]}, len(sources["test"])
         if (found := sum(source in dev for source in sources["test"])) >= n * LEAKS:
@@ -153,11 +153,11 @@ def lengths(case: Case) -> Seen:
         for name, split in known_splits(case, SPLITS)
     }
     shown = ", ".join(f"{name} {length}" for name, length in longest.items())
-    told = f"longest: {shown} tokens; the model takes {'any number' if limit is None else limit}"
+    evidence = f"longest: {shown} tokens; the model takes {'any number' if limit is None else limit}"
     if limit is not None and max(longest.values()) > limit:
-        return Seen(told, TOO_LONG)
+        return Seen(evidence, TOO_LONG)
     beyond = "train" in longest and max(longest.values()) > LONGER * longest["train"]
-    return Seen(told, LONGER_THAN_EVER if beyond else None, serious=False)
+    return Seen(evidence, LONGER_THAN_EVER if beyond else None, serious=False)
 
 
 def known_splits(case: Case, names: Sequence[str]) -> Iterator[tuple[str, PairsSplit]]:
@@ -198,7 +198,7 @@ TEXT_LEAKED = Ailment(
 
 def text_readable(case: Case) -> Iterator[Seen]:
     """Read the texts that the recipe names, and check that they are those used in training."""
-    told, missing, digests = list[str](), list[str](), dict[str, str]()
+    evidence, missing, digests = list[str](), list[str](), dict[str, str]()
     for name in SPLITS:
         try:
             split = text_case(case).text(name)
@@ -209,10 +209,10 @@ def text_readable(case: Case) -> Iterator[Seen]:
             missing.append(str(reason))
             continue
         digests[name] = split.digest()
-        told.append(f"{len(split.tokens):,} {name} tokens of {split.name}")
-    if not told:
+        evidence.append(f"{len(split.tokens):,} {name} tokens of {split.name}")
+    if not evidence:
         raise NotTestedError(missing[0])
-    found = ", ".join(told)
+    found = ", ".join(evidence)
     saved = case.loaded.state.get("data") if isinstance(case.loaded, Loaded) else None
     if isinstance(saved, dict):
         changed = [name for name in ("train", "dev") if name in digests and saved.get(name) != digests[name]]
@@ -226,7 +226,7 @@ def text_readable(case: Case) -> Iterator[Seen]:
 
 def text_round_trip(case: Case) -> Iterator[Seen]:
     """Encode and decode training and dev text."""
-    tokenizer, told, unknown = case.tokenizers.target, list[str](), list[str]()
+    tokenizer, evidence, unknown = case.tokenizers.target, list[str](), list[str]()
     for name in ("train", "dev"):
         n = lost = total = 0
         for piece in islice(text_case(case).part(name).pieces(ANYWHERE), PIECES):
@@ -241,15 +241,15 @@ def text_round_trip(case: Case) -> Iterator[Seen]:
                 )
                 return
             n, lost, total = n + len(piece.text), lost + ids.count(UNK), total + len(ids)
-        told.append(f"{n:,} characters of the {name} text")
+        evidence.append(f"{n:,} characters of the {name} text")
         if lost > OFTEN_UNKNOWN * total:
             unknown.append(f"{lost / total:.1%} of the tokens of the {name} text are <unk>")
-    yield Seen("; ".join(unknown) or f"{' and '.join(told)} come back", UNKNOWN if unknown else None, serious=False)
+    yield Seen("; ".join(unknown) or f"{' and '.join(evidence)} come back", UNKNOWN if unknown else None, serious=False)
 
 
 def text_leakage(case: Case) -> Iterator[Seen]:
     """Count the stretches of dev and test that occur word for word in the training text, and those of test in dev."""
-    train, told, worst = text_case(case).part("train"), list[str](), 0.0
+    train, evidence, worst = text_case(case).part("train"), list[str](), 0.0
     parts: dict[str, Part] = {}
     for name in ("dev", "test"):
         try:
@@ -257,9 +257,9 @@ def text_leakage(case: Case) -> Iterator[Seen]:
         except NotTestedError:
             continue
         found = overlap(train, parts[name])
-        told.append(shared(found, name, "training"))
+        evidence.append(shared(found, name, "training"))
         worst = max(worst, found.share)
-    yield Seen("; ".join(told), TEXT_LEAKED if worst >= LEAKS / 10 else None, serious=worst >= LEAKS)
+    yield Seen("; ".join(evidence), TEXT_LEAKED if worst >= LEAKS / 10 else None, serious=worst >= LEAKS)
     if len(parts) == 2 and (found := overlap(parts["dev"], parts["test"])).share >= LEAKS:
         yield Seen(shared(found, "test", "dev"), IN_DEV, serious=False)
 
@@ -291,7 +291,7 @@ OF_TEXT = (
 def episodes_readable(case: Case) -> Iterator[Seen]:
     """Read the episodes that the recipe names, and check that they are those used in training."""
     assert isinstance(case, TrajectoryCase)
-    told, changed = list[str](), list[str]()
+    evidence, changed = list[str](), list[str]()
     saved = case.loaded.state.get("data") if isinstance(case.loaded, Loaded) else None
     for name in ("train", "dev"):
         try:
@@ -301,13 +301,13 @@ def episodes_readable(case: Case) -> Iterator[Seen]:
                 raise
             yield Seen(str(reason), UNREADABLE)
             return
-        told.append(f"{len(split.episodes):,} {name} episodes of {split.source.name}")
+        evidence.append(f"{len(split.episodes):,} {name} episodes of {split.source.name}")
         if isinstance(saved, dict) and saved.get(name) != split.digest():
             changed.append(name)
     if changed:
-        yield Seen(f"the digest of {' and '.join(changed)} has changed; {', '.join(told)} now", CHANGED)
+        yield Seen(f"the digest of {' and '.join(changed)} has changed; {', '.join(evidence)} now", CHANGED)
     else:
-        yield Seen(", ".join(told) + (", with the same digests as in training" if isinstance(saved, dict) else ""))
+        yield Seen(", ".join(evidence) + (", with the same digests as in training" if isinstance(saved, dict) else ""))
 
 
 LEFT_OUT = ("labels", "padding-in-loss", "pooling")
