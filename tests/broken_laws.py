@@ -79,9 +79,11 @@ def judge(row: Row, root: Path = ROOT) -> Verdict:
     failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
     if answer.returncode == 1 and failed:  # pytest: tests ran and one failed; 2 and above: they did not run
         test = failed[0].split(" - ")[0].split(" ", 1)[1]
-        if pytest([test], root).returncode:
-            return Verdict("BROKEN", f"{test} fails without a broken law, too; mend it first")
-        return Verdict("caught", test)
+        try:
+            whole = pytest([test], root).returncode == 0
+        except subprocess.TimeoutExpired:
+            whole = False
+        return Verdict("caught", test) if whole else Verdict("BROKEN", f"{test} fails with the law whole, too; mend it")
     if answer.returncode == 0:
         return Verdict("MISSED", f"{' '.join(row.tests)} passed")  # pyright: ignore
     last = (lines or answer.stderr.splitlines() or [""])[-1]
