@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import time
@@ -24,6 +25,8 @@ FOLDER = Path(__file__).parent / "broken"
 LIMIT = 300  # seconds for the tests of one row; a row that needs more names too many tests
 NOT_ROWS = {"law", "sitecustomize"}
 
+FAILED = re.compile(r"(?:FAILED|ERROR) ([^\[\s]+(?:\[.*?\](?= - |$))?)")
+"""A line of pytest's summary, and the test in it, whose parameters may hold anything."""
 Row = Callable[[Any], Any]
 
 
@@ -76,9 +79,9 @@ def judge(row: Row, root: Path = ROOT) -> Verdict:
     except subprocess.TimeoutExpired:
         return Verdict("BROKEN", f"the tests did not end within {LIMIT} s")
     lines = answer.stdout.splitlines()
-    failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+    failed = [found[1] for line in lines if (found := FAILED.match(line))]
     if answer.returncode == 1 and failed:  # pytest: tests ran and one failed; 2 and above: they did not run
-        test = failed[0].split(" - ")[0].split(" ", 1)[1]
+        test = failed[0]
         try:
             whole = pytest([test], root).returncode == 0
         except subprocess.TimeoutExpired:

@@ -92,8 +92,8 @@ class DataConfig:
     target_field: str | None = None
     """Pairs: column of the target, likewise; unset: second (JSON: target)."""
     header: bool | None = None
-    """Pairs and labelled files: the first line is a header (implied if a column is given by name); unset: it is not,
-    and refused if it looks like one."""
+    """Pairs, labelled and tagged files: the first line is a header (implied if a column is given by name); unset: it is
+    not, and refused if it looks like one."""
     json: bool | None = None
     """Files hold JSON: an object on each line, or an array of them; unset: .jsonl, .ndjson and .jsonlines do, and what
     only looks like it is refused unless a field is named."""

@@ -239,7 +239,7 @@ class Stack(nn.Module):
 
         With `recompute`, each group of so many blocks keeps only its input for the backward pass.
         """
-        # Blocks that are all of one kind may be cut.
+        # Whoever cuts blocks off (an early exit, say) may: where all are of one kind, so are their contexts.
         blocks = list(zip(cast("list[Block]", list(self.blocks)), contexts, strict=bool(self.config.layers)))
         if cache is not None:
             layers = zip(blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
