@@ -18,10 +18,10 @@ from glassformer.nn.recipe import ModelRecipe
 from glassformer.store.folders import MANIFEST, checkpoints, step_folder
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.recipe import Recipe, load_recipe, override
-from glassformer.train.records import Event
+from glassformer.train.records import Evaluated, Event
 from glassformer.train.report import Reporter
 from glassformer.train.run.beginning import model_config, prepare
-from glassformer.train.run.session import Session
+from glassformer.train.run.session import Session, resume, start
 from glassformer.train.settings import CheckpointConfig, DecodeConfig, OptimizerConfig, TrainingConfig
 
 VOCAB = 13
@@ -202,6 +202,16 @@ def assert_same_end(run: Path, whole: Path) -> None:
     assert ours.keys() == theirs.keys() >= {"model.safetensors", "optimizer.safetensors", "state.json"}
     differing = [name for name in theirs if ours[name] != theirs[name]]
     assert not differing, differing
+
+
+def assert_resumed_to_the_same_bits(recipe: Recipe, folder: Path) -> None:
+    """A run of twelve steps that was cut after five, and resumed elsewhere, ends as one that was not."""
+    events = follow(start(recipe, folder / "whole"))
+    assert [event.step for event in events if isinstance(event, Evaluated)] == [4, 8, 12]
+    follow(start(recipe, folder / "run"), stop_after=5)
+    torch.manual_seed(5)
+    follow(resume(folder / "run"))
+    assert_same_end(folder / "run", folder / "whole")
 
 
 def texts(folder: Path, **lines: list[str]) -> dict[str, Path]:

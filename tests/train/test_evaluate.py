@@ -148,6 +148,7 @@ def test_loss_is_the_mean_over_target_tokens(layout, batch_size):
         batch_size=batch_size,
     )
     assert (loss, n) == (pytest.approx(total / count, rel=1e-12), count)
+    assert network.training
 
 
 @pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])

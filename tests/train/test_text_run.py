@@ -3,18 +3,17 @@
 import json
 
 import pytest
-import torch
 
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.store.checkpoint import load
 from glassformer.study.result import score
 from glassformer.train.finished.use import answer_lines, evaluate, parameters, translate
 from glassformer.train.recipe import load_recipe, override
-from glassformer.train.records import Evaluated, Finished
+from glassformer.train.records import Finished
 from glassformer.train.run.outlook import look_ahead
 from glassformer.train.run.session import resume, start
 from glassformer.train.run.trial import noise_over, search
-from train.examples import STEPS, assert_same_end, follow
+from train.examples import STEPS, assert_resumed_to_the_same_bits, assert_same_end, follow
 from train.text_examples import book, shelf, text_recipe, words
 
 RUNS = {
@@ -31,13 +30,7 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_cut_and_resumed_to_the_same_bits(tmp_path, name):
-    asked = text_recipe(book(tmp_path), **RUNS[name])
-    events = follow(start(asked, tmp_path / "whole"))
-    assert [event.step for event in events if isinstance(event, Evaluated)] == [4, 8, 12]
-    follow(start(asked, tmp_path / "run"), stop_after=5)
-    torch.manual_seed(5)
-    follow(resume(tmp_path / "run"))
-    assert_same_end(tmp_path / "run", tmp_path / "whole")
+    assert_resumed_to_the_same_bits(text_recipe(book(tmp_path), **RUNS[name]), tmp_path)
 
 
 def test_documents_are_resumed_as_they_were_decided(tmp_path):

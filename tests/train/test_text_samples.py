@@ -63,6 +63,17 @@ def test_what_is_hidden_shows(tmp_path, objective):
             assert all(piece in sample.output for piece in sample.source.split("<blank>")[:1])
 
 
+@pytest.mark.parametrize("objective", ["next_token", "masked", "spans"])
+def test_a_model_in_training_is_evaluated_without_dropout_and_goes_on_in_its_mode(tmp_path, objective):
+    holes = {"next_token": {}, "masked": {"data__mask_share": 0.4}, "spans": {"data__mask_share": 0.4}}[objective]
+    prepared, model, _ = samples(book(tmp_path), objective, model__dropout=0.5, **holes)
+    asked = objective_for(model)
+    while_training = prepared.evaluate(model, asked)
+    assert all(each.training for each in model.modules())
+    assert while_training == prepared.evaluate(model.eval(), asked)
+    assert not model.training
+
+
 @pytest.mark.parametrize("mask", [False, True])
 def test_a_text_goes_on_from_its_own_document_where_the_score_is_so(tmp_path, mask):
     changes = {"data__document_mask": mask, "data__dev_share": 0.6, "data__window": 40, "training__samples": 9}

@@ -12,11 +12,11 @@ from glassformer.data.trajectories.windows import spaces_of
 from glassformer.store.checkpoint import load
 from glassformer.train.finished.use import evaluate
 from glassformer.train.recipe import load_recipe, override
-from glassformer.train.records import Evaluated, Finished, Progress
+from glassformer.train.records import Finished, Progress
 from glassformer.train.run.beginning import prepare
 from glassformer.train.run.outlook import look_ahead
 from glassformer.train.run.session import resume, start
-from train.examples import STEPS, assert_same_end, follow
+from train.examples import STEPS, assert_resumed_to_the_same_bits, follow
 from train.text_examples import text_recipe
 from train.trajectory_examples import acting, log
 
@@ -41,13 +41,7 @@ OFTEN = ("numbered", "vectors")
     "name", [name if name in OFTEN else pytest.param(name, marks=pytest.mark.slow) for name in RUNS]
 )
 def test_cut_and_resumed_to_the_same_bits(tmp_path, name):
-    asked = asked_for(tmp_path, **RUNS[name])
-    events = follow(start(asked, tmp_path / "whole"))
-    assert [event.step for event in events if isinstance(event, Evaluated)] == [4, 8, 12]
-    follow(start(asked, tmp_path / "run"), stop_after=5)
-    torch.manual_seed(5)
-    follow(resume(tmp_path / "run"))
-    assert_same_end(tmp_path / "run", tmp_path / "whole")
+    assert_resumed_to_the_same_bits(asked_for(tmp_path, **RUNS[name]), tmp_path)
 
 
 @pytest.mark.parametrize("discrete", [True, False])

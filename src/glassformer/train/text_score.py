@@ -304,7 +304,8 @@ def last_document(ids: Sequence[int]) -> Sequence[int]:
 def filled(model: Transformer, batch: Batch, labels: torch.Tensor, tokenizer: Tokenizer) -> list[Sample]:
     """Windows with hidden tokens, the original windows, and the model's guesses for the hidden tokens."""
     there = batch.to(next(model.parameters()).device)
-    best = model(there.tokens, keep=there.keep, documents=there.documents).argmax(-1).cpu()
+    with Evaluation(model):
+        best = model(there.tokens, keep=there.keep, documents=there.documents).argmax(-1).cpu()
     guess = torch.where(batch.tokens == labels, batch.tokens, best)
     rows = zip(batch.tokens.tolist(), labels.tolist(), guess.tolist(), strict=True)
     return [Sample(*(shown(ids, tokenizer) for ids in row)) for row in rows]
