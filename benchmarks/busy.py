@@ -64,15 +64,15 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=CONTESTANTS, default=list(CONTESTANTS))
-    asked = parser.parse_args(words)
+    options = parser.parse_args(words)
     rows = []
-    for count in asked.others:
+    for count in options.others:
         with others(count):
-            times = [{name: step_time(name, asked.steps) for name in asked.only} for _ in range(asked.rounds)]
-        base = asked.only[0]
-        told = {f"{base}, ms": str(spread([each[base] for each in times]))}
-        told |= {name: str(spread([each[name] / each[base] for each in times])) for name in asked.only[1:]}
-        rows.append({"busy processes": str(count)} | told)
+            times = [{name: step_time(name, options.steps) for name in options.only} for _ in range(options.rounds)]
+        base = options.only[0]
+        result = {f"{base}, ms": str(spread([each[base] for each in times]))}
+        result |= {name: str(spread([each[name] / each[base] for each in times])) for name in options.only[1:]}
+        rows.append({"busy processes": str(count)} | result)
         print(json.dumps(rows[-1] | {"load": os.getloadavg()[0]}), file=sys.stderr, flush=True)
     print(markdown(list(rows[0]), [[*each.values()] for each in rows]))
     return 0

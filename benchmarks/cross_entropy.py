@@ -38,11 +38,11 @@ def main(words: Sequence[str] | None = None) -> int:
     size = (options.targets, options.vocabulary)
     rows = list(measure(size, options.smoothing, options.device, options.rounds))
     with_head = list(measure_head(options))
-    notes = [f"{row.case['dtype']}, {row.case['logits']}, with the head: {told(row)}." for row in with_head]
+    notes = [f"{row.case['dtype']}, {row.case['logits']}, with the head: {head_cost(row)}." for row in with_head]
     return finish("cross_entropy", rows if not options.json else [*rows, *with_head], options, notes)
 
 
-def told(row: Row) -> str:
+def head_cost(row: Row) -> str:
     """Return time and memory of each, and the ratio of the times."""
     each = [f"{name} {row.milliseconds[name].median:,.0f} ms and {MiB:,.0f} MiB" for name, MiB in row.mebibytes.items()]
     return f"{', '.join(each)}; in chunks is {row.times_as_fast['whole']} times as fast"

@@ -66,10 +66,10 @@ def transformers_writes(theirs: Any, dtype: torch.dtype, beam: int = 1) -> Write
     model = theirs.to(dtype)
 
     def write(rows: Sequence[Sequence[int]], n: int) -> list[list[int]]:
-        asked = {"max_new_tokens": n, "num_beams": beam, "do_sample": False, "eos_token_id": None, "pad_token_id": PAD}
+        limits = {"max_new_tokens": n, "num_beams": beam, "do_sample": False, "eos_token_id": None, "pad_token_id": PAD}
         read = torch.tensor([[*row, EOS] if whole else list(row) for row in rows])
         with torch.inference_mode():
-            written: Tensor = model.generate(read, attention_mask=torch.ones_like(read), **asked)
+            written: Tensor = model.generate(read, attention_mask=torch.ones_like(read), **limits)
         return written[:, 1 if whole else read.shape[1] :].tolist()
 
     return write
@@ -91,13 +91,13 @@ def ctranslate_writes(engine: Engine, *, whole: bool, beam: int = 1) -> Write:
     """Return CTranslate2 as a contestant. No row ends before the last token."""
 
     def write(rows: Sequence[Sequence[int]], n: int) -> list[list[int]]:
-        asked: dict[str, Any] = {"beam_size": beam, "max_batch_size": 0}
+        options: dict[str, Any] = {"beam_size": beam, "max_batch_size": 0}
         words = [[f"{id}" for id in (*row, EOS)] if whole else [f"{id}" for id in row] for row in rows]
         if whole:
-            asked |= {"max_decoding_length": n, "min_decoding_length": n, "length_penalty": 0.6}
+            options |= {"max_decoding_length": n, "min_decoding_length": n, "length_penalty": 0.6}
         else:
-            asked |= {"max_length": n, "min_length": n, "include_prompt_in_result": False}
-        return [[int(word) for word in each] for each in engine(words, **asked)]
+            options |= {"max_length": n, "min_length": n, "include_prompt_in_result": False}
+        return [[int(word) for word in each] for each in engine(words, **options)]
 
     return write
 

@@ -31,11 +31,11 @@ class Engine:
             [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def __call__(self, words: Sequence[Sequence[str]], **asked: Any) -> list[list[str]]:
+    def __call__(self, words: Sequence[Sequence[str]], **requested: Any) -> list[list[str]]:
         """Return the words written for each row; `asked` goes to CTranslate2."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps({"words": words, "asked": asked}), file=self._process.stdin, flush=True)
+        print(json.dumps({"words": words, "asked": requested}), file=self._process.stdin, flush=True)
         answer = json.loads(self._process.stdout.readline())
         Engine.spent += answer["seconds"]
         return answer["found"]

@@ -84,8 +84,8 @@ def run_ensemble(
         if isinstance(found := run_experiment(alone, each, runs, data, settings), Failure):
             return found._replace(seed=seed, reason=found.reason if found.skipped else f"seed {each}: {found.reason}")
         members.append(found)
-    told = spread([each.metrics[experiment.metric] * experiment.scale for each in members], 2, experiment.unit)
-    print(f"{told} alone; together ", end="", file=sys.stderr, flush=True)
+    mean = spread([each.metrics[experiment.metric] * experiment.scale for each in members], 2, experiment.unit)
+    print(f"{mean} alone; together ", end="", file=sys.stderr, flush=True)
     folders = [str(folder_of(alone, each.seed, runs)[0]) for each in members]
     code, out, problem = glassformer("evaluate", *folders, "--json")
     if code:

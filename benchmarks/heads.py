@@ -61,5 +61,5 @@ def made(sequences: int, scored: int) -> Probe:
     def collate(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Batch:
         return Batch.pairs(*zip(*pairs, strict=True))
 
-    own, control, asked = (pairs(n, repeats) for n, repeats in ((sequences, False), (sequences, True), (scored, True)))
-    return pairs_probe("reverse", own, control, asked, collate, next_token, ids)
+    own, control, last = (pairs(n, repeats) for n, repeats in ((sequences, False), (sequences, True), (scored, True)))
+    return pairs_probe("reverse", own, control, last, collate, next_token, ids)

@@ -78,7 +78,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 began, used = time.monotonic(), processor_time(explorer.pid)
                 pairs = [pair(run, follower, i % 2 == 0, options) for i in range(options.rounds)]
                 share = (processor_time(explorer.pid) - used) / (time.monotonic() - began)
-                return told(pairs, share, follower.looks, options)
+                return report(pairs, share, follower.looks, options)
     except TimeoutError as problem:
         return fail(str(problem))
     finally:
@@ -144,8 +144,8 @@ class Follower:
 
     def ask(self, what: str) -> dict[str, Any]:
         """Return the server's answer, or nothing if it takes too long: a page would also carry on."""
-        asked = Request(f"{self.address}/api/{what}", headers={"X-Glassformer-Token": self.token})
-        with suppress(OSError), urlopen(asked, timeout=ROLES) as answer:
+        options = Request(f"{self.address}/api/{what}", headers={"X-Glassformer-Token": self.token})
+        with suppress(OSError), urlopen(options, timeout=ROLES) as answer:
             return json.load(answer)
         return {}
 
@@ -189,8 +189,8 @@ def newest(run: Path) -> Window:
     with (run / "timing.jsonl").open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 1000))
         lines = file.read().split(b"\n")[:-1]
-    told = json.loads(lines[-1]) if lines else {}
-    return Window(told.get("step", 0), told.get("seconds", 0.0))
+    last = json.loads(lines[-1]) if lines else {}
+    return Window(last.get("step", 0), last.get("seconds", 0.0))
 
 
 def processor_time(pid: int) -> float:
@@ -212,7 +212,7 @@ def cost(pairs: Sequence[Pair]) -> float:
     return 100 * (followed.seconds / followed.steps * alone.steps / alone.seconds - 1)
 
 
-def told(pairs: Sequence[Pair], share: float, looks: int, options: Namespace) -> int:
+def report(pairs: Sequence[Pair], share: float, looks: int, options: Namespace) -> int:
     """Print the figure and its interval."""
     draw = random.Random(0)
     drawn = sorted(cost(draw.choices(pairs, k=len(pairs))) for _ in range(DRAWS))

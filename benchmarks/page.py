@@ -114,9 +114,9 @@ def seen(browser: Any, address: str, token: str, options: Namespace) -> dict[str
         context.add_init_script(f"sessionStorage.setItem('token', '{token}')")
         context.add_init_script(TELL)
         page = context.new_page()
-        with page.expect_console_message(lambda said: said.text.startswith("painted ")) as told:
+        with page.expect_console_message(lambda found: found.text.startswith("painted ")) as error:
             page.goto(address, wait_until="commit")
-        painted.append(float(told.value.text.split()[1]))
+        painted.append(float(error.value.text.split()[1]))
         if len(painted) < options.rounds:
             context.close()
     page.evaluate(WATCH)

@@ -87,11 +87,11 @@ def measured(run: Path, options: argparse.Namespace) -> dict[str, Any]:
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert server.stderr is not None
-        said = ""
+        message = ""
         while not (found := re.search(r"http://([\d.]+):(\d+)", line := server.stderr.readline())):
-            assert line, f"the server did not start: {said}"
-            said += line
-        return asked(Clients(found[1], int(found[2]), options), options)
+            assert line, f"the server did not start: {message}"
+            message += line
+        return measure(Clients(found[1], int(found[2]), options), options)
     finally:
         server.terminate()
         server.communicate(timeout=PATIENCE)
@@ -146,14 +146,14 @@ class Clients:
         return time.perf_counter() - began, found
 
 
-def asked(clients: Clients, options: argparse.Namespace) -> dict[str, Any]:
+def measure(clients: Clients, options: argparse.Namespace) -> dict[str, Any]:
     """Measure rounds of both in turn, then the first tokens."""
     clients.ask(0)
-    total, ratios, rates, alike = options.requests * options.tokens, [], {"alone": [], "together": []}, True
+    total, ratios, rates, equal = options.requests * options.tokens, [], {"alone": [], "together": []}, True
     for _ in range(options.rounds):
         alone, texts = clients.one_after_another(clients.ask)
         together, same = clients.together(clients.ask)
-        alike = alike and texts == same
+        equal = equal and texts == same
         ratios.append(alone / together)
         rates["alone"].append(total / alone)
         rates["together"].append(total / together)
@@ -167,7 +167,7 @@ def asked(clients: Clients, options: argparse.Namespace) -> dict[str, Any]:
         "one after another, tokens/s": median(rates["alone"]),
         "at once, tokens/s": median(rates["together"]),
         "times as fast": asdict(spread(ratios)),
-        "identical": alike,
+        "identical": equal,
         "first token alone, ms": 1e3 * alone_first,
         "first token p95, ms": 1e3 * p95,
         "queue model, ms": 1e3 * model,

@@ -117,14 +117,14 @@ def line_of(name: str, rows: Sequence[Row]) -> str:
     lengths, last = [int(row.case["T"]) for row in fitted], rows[-1]
     time = slope(lengths, [row.milliseconds[name].median for row in fitted])
     memory = slope(lengths, [row.mebibytes[name] for row in fitted])
-    told = f"{name}: slope of time {time:.2f}, of memory {memory:.2f}"
+    message = f"{name}: slope of time {time:.2f}, of memory {memory:.2f}"
     if name in (FULL, EQUATION):
-        return told
+        return message
     for than, words in ((FULL, "the fused kernel"), (EQUATION, "the equation")):
         won = [int(row.case["T"]) for row in rows if all(faster(r, name, than) > 1 for r in rows[rows.index(row) :])]
         ratio = f"{faster(last, name, than):.2f} × at {last.case['T']:,}"
-        told += f"; against {words} " + (f"faster from {won[0]:,} on ({ratio})" if won else f"SLOWER ({ratio})")
-    return f"{told}; {last.mebibytes[name] / last.mebibytes[FULL]:.2f} × the fused kernel's memory there"
+        message += f"; against {words} " + (f"faster from {won[0]:,} on ({ratio})" if won else f"SLOWER ({ratio})")
+    return f"{message}; {last.mebibytes[name] / last.mebibytes[FULL]:.2f} × the fused kernel's memory there"
 
 
 def slope(lengths: Sequence[int], values: Sequence[float]) -> float:

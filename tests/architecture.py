@@ -192,16 +192,16 @@ def compared_tasks(module: str, text: str) -> list[str]:
             sides = [node.left, *node.comparators]
             if any(map(settings, sides)) and any(map(names, sides)):
                 complaints.append(f"line {node.lineno}: compares a task's or a layout's name")
-        asked = node.slice if isinstance(node, ast.Subscript) else None
+        requested = node.slice if isinstance(node, ast.Subscript) else None
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr == "get"
             and node.args
         ):
-            asked = node.args[0]
+            requested = node.args[0]
         table = node.value if isinstance(node, ast.Subscript) else node.func if isinstance(node, ast.Call) else None
-        by_name = isinstance(asked, ast.Attribute) and asked.attr in ("task", "layout")
+        by_name = isinstance(requested, ast.Attribute) and requested.attr in ("task", "layout")
         if by_name and not (isinstance(table, ast.Name) and table.id in ("LAYOUTS", "ROTARY_LAYOUTS", "TASKS")):
             complaints.append(f"line {node.lineno}: looks up by a task's or a layout's name")
     return complaints

@@ -287,15 +287,15 @@ def test_public_name_resolves(name):
 
 def test_public_names_agree():
     """The list, the lazy table and what type checkers are told are the same names from the same files."""
-    told = {
+    result = {
         alias.asname: node.module
         for node in ast.walk(ast.parse(source("__init__.py")))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if alias.asname
     }
-    assert told == glassformer._HOMES
-    assert sorted(told) == sorted(glassformer.__all__)
+    assert result == glassformer._HOMES
+    assert sorted(result) == sorted(glassformer.__all__)
 
 
 def test_unknown_public_name():

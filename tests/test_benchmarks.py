@@ -73,11 +73,11 @@ def budget(language):
     return language.Budget("a minute", 76.0, 1.52, ())
 
 
-@pytest.mark.parametrize(("its", "asked"), [(None, 76.0), (76.0, 76.0), (114.0, 114.0)])
-def test_the_seconds_asked_for_are_scaled_by_nanogpts(language, its, asked):
+@pytest.mark.parametrize(("its", "requested"), [(None, 76.0), (76.0, 76.0), (114.0, 114.0)])
+def test_the_seconds_asked_for_are_scaled_by_nanogpts(language, its, requested):
     found = [language.Timed(1.5, 80.0, its)]
-    assert language.asked_of(budget(language), found) == pytest.approx(asked)
-    assert language.within(budget(language), found) == (asked > 80)
+    assert language.asked_of(budget(language), found) == pytest.approx(requested)
+    assert language.within(budget(language), found) == (requested > 80)
 
 
 def test_they_are_scaled_by_the_mean_over_seeds(language):
@@ -132,9 +132,9 @@ def test_texts_that_words_tell_apart_are_told_apart(words, data, capsys):
 def test_missing_files_are_named(words, data, capsys):
     (data / "sst2" / "dev.tsv").unlink()
     assert words.main(["--data", str(data)]) == 2
-    said = capsys.readouterr().err
-    assert "dev.tsv is missing" in said
-    assert "--data" in said
+    output = capsys.readouterr().err
+    assert "dev.tsv is missing" in output
+    assert "--data" in output
 
 
 # --- The benchmark of expected results: files in the form that a row needs, and rows that start from another's run

@@ -64,7 +64,7 @@ from glassformer.train.run.session import resume, start
 from glassformer.train.run.trial import noise_over, search
 from lens.learners import backwards, probe_of
 from lens.test_roles_of_a_run import SMALL, TINY, untrained_run
-from train.test_classifier import asked as classifier
+from train.test_classifier import classifier_recipe as classifier
 
 LETTERS = TOKENIZERS["character"].train(["abcdefghij"], TokenizerConfig())
 PAIRS = Tokenizers(LETTERS, LETTERS)

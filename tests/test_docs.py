@@ -113,8 +113,8 @@ def test_the_tour_shows_every_verb():
 @pytest.mark.parametrize(("name", "words"), MADE, ids=[" ".join(words[:2]) for _, words in MADE])
 def test_make_target_exists(name, words):
     targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text("utf-8"), re.M)
-    asked = [word for word in words[1:] if "=" not in word and re.fullmatch(r"[a-z-]+", word)]
-    assert {*asked} <= {*targets}, f"{name}: {words}"
+    requested = [word for word in words[1:] if "=" not in word and re.fullmatch(r"[a-z-]+", word)]
+    assert {*requested} <= {*targets}, f"{name}: {words}"
 
 
 # --- the table of results
@@ -159,11 +159,11 @@ def test_readme_shows_what_check_says(tmp_path):
     )
     environment = {**os.environ, "PYTHONPATH": str(architecture.SOURCE.parent), "COLUMNS": "120"}
     command = [sys.executable, "-m", "glassformer", "check", "attention.py"]
-    said = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path).stdout
+    output = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path).stdout
     [shown] = [body for body in blocks(README, "text") if "FAILS" in body]
-    assert " ".join(said.split()).count(" ".join(shown.split()[:5])) == 1
+    assert " ".join(output.split()).count(" ".join(shown.split()[:5])) == 1
     for line in shown.splitlines():
-        assert " ".join(line.split()).rstrip(".") in " ".join(said.split())
+        assert " ".join(line.split()).rstrip(".") in " ".join(output.split())
 
 
 TINY = {
@@ -269,9 +269,9 @@ def test_where_is_can_fail():
 
 
 def test_floors_are_those_of_the_test():
-    told = {folder: int(row[0]) for row in tables(section(ARCHITECTURE, "Floors")) for folder in INLINE.findall(row[1])}
+    rows = {folder: int(row[0]) for row in tables(section(ARCHITECTURE, "Floors")) for folder in INLINE.findall(row[1])}
     there = {path.name for path in architecture.SOURCE.iterdir() if (path / "__init__.py").exists()}
-    assert told == {folder: architecture.FLOORS[folder] for folder in there}
+    assert rows == {folder: architecture.FLOORS[folder] for folder in there}
 
 
 def test_reading_path_is_as_long_as_it_says():

@@ -35,16 +35,16 @@ def test_every_two_values_meet(tmp_path):
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_it.py").write_text(TESTS)
     words = ["-q", "--collect-only", "-m", "not slow", "-p", "no:cacheprovider", "-W", "ignore"]
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "pytest", *words, "--rootdir", str(tmp_path), str(tmp_path)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
         cwd=tmp_path,
     ).stdout
-    kept = [tuple(each.split("-")) for each in re.findall(r"test_thinned\[(.*)\]", told)]
-    assert len(kept) == 5 * 3, told
+    kept = [tuple(each.split("-")) for each in re.findall(r"test_thinned\[(.*)\]", output)]
+    assert len(kept) == 5 * 3, output
     values = (["x", "y"], list("01234"), ["0", "1"], ["u", "v", "w"])
     for one, other in itertools.combinations((0, 1, 3), 2):
         assert {(each[one], each[other]) for each in kept} == {*itertools.product(values[one], values[other])}
-    assert told.count("test_whole[") == 16
+    assert output.count("test_whole[") == 16

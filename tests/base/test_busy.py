@@ -46,7 +46,7 @@ def test_the_share_is_the_best_of_a_few_looks(monkeypatch, shares, found, looks)
     assert clock.looks == 2 * looks
 
 
-def told(caplog, threads, steps):
+def notes_of(caplog, threads, steps):
     """The warnings of a training whose steps took (seconds, of which it computed)."""
     crowding = Crowding(threads)
     with caplog.at_level(logging.WARNING, "glassformer"):
@@ -57,7 +57,7 @@ def told(caplog, threads, steps):
 
 def test_training_says_once_that_its_threads_wait(monkeypatch, caplog):
     monkeypatch.setenv(SPINS, "10000")
-    (note,) = told(caplog, 2, [(1.0, 0.25)] * (3 * STEPS))
+    (note,) = notes_of(caplog, 2, [(1.0, 0.25)] * (3 * STEPS))
     assert note.startswith(
         "slow: other programs use the processors, so training runs 25% of the time and its 2 threads"
     )
@@ -68,7 +68,7 @@ def test_training_says_once_that_its_threads_wait(monkeypatch, caplog):
 def test_whoever_imports_torch_alone_hears_of_the_waits_too(monkeypatch, caplog):
     for name in (SPINS, WAITING):
         monkeypatch.delenv(name, raising=False)
-    (note,) = told(caplog, 2, [(1.0, 0.25)] * STEPS)
+    (note,) = notes_of(caplog, 2, [(1.0, 0.25)] * STEPS)
     assert note.endswith("torch.set_num_threads(1), or GOMP_SPINCOUNT=10000 in the environment.")
 
 
@@ -83,11 +83,11 @@ def test_whoever_imports_torch_alone_hears_of_the_waits_too(monkeypatch, caplog)
     ],
 )
 def test_training_says_nothing(caplog, threads, steps):
-    assert told(caplog, threads, steps) == []
+    assert notes_of(caplog, threads, steps) == []
 
 
 def test_a_later_crowd_is_noticed(caplog):
-    assert len(told(caplog, 2, [(1.0, 0.9)] * STEPS + [(1.0, 0.2)] * STEPS)) == 1
+    assert len(notes_of(caplog, 2, [(1.0, 0.9)] * STEPS + [(1.0, 0.2)] * STEPS)) == 1
 
 
 def test_looking_leaves_the_generator_alone():

@@ -28,9 +28,9 @@ def test_none_are_asked_for(monkeypatch):
 @pytest.mark.parametrize("text", ["0", "-1", "abc", "1.5", "1025", "4,", ",4", "4,many", "4 2", "²", "9" * 5000])
 def test_what_is_no_number_of_threads(monkeypatch, text):
     monkeypatch.setenv(THREADS, text)
-    with pytest.raises(ConfigError, match=r"must be a whole number from 1 to 1024, or a list.*unset it") as told:
+    with pytest.raises(ConfigError, match=r"must be a whole number from 1 to 1024, or a list.*unset it") as error:
         check_environment()
-    assert f"got {text[:40]!r}. " in str(told.value)
+    assert f"got {text[:40]!r}. " in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["true", "FALSE", "close", "spread, close", "master", "primary,spread"])
@@ -55,7 +55,7 @@ def test_what_is_empty_is_not_set(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "code", "said"),
+    ("name", "text", "code", "message"),
     [
         (THREADS, "abc", 2, "glassformer: The environment variable OMP_NUM_THREADS must be"),
         (BIND, "bogus", 2, "glassformer: The environment variable OMP_PROC_BIND must be"),
@@ -64,13 +64,13 @@ def test_what_is_empty_is_not_set(monkeypatch):
         (THREADS, "2,1", 0, ""),
     ],
 )
-def test_a_command_speaks_before_openmp_does(name, text, code, said):
+def test_a_command_speaks_before_openmp_does(name, text, code, message):
     """One message, ours: OpenMP complains, when torch is imported, of what is wrong and of what is empty."""
     words = [sys.executable, "-m", "glassformer", "params", "gpt2", "--json"]
     environment = os.environ | {"PYTHONPATH": str(SOURCE), name: text}
     answer = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=120)
-    assert (answer.returncode, answer.stderr.count("\n")) == (code, bool(said)), answer.stderr
-    assert answer.stderr.startswith(said)
+    assert (answer.returncode, answer.stderr.count("\n")) == (code, bool(message)), answer.stderr
+    assert answer.stderr.startswith(message)
 
 
 def test_threads_wait_less_long_unless_somebody_says_how(monkeypatch):

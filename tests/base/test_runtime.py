@@ -112,7 +112,7 @@ def test_a_wrong_environment_is_refused(monkeypatch, threads, processes):
 
 
 @pytest.mark.parametrize(
-    ("asked", "text", "expected", "why"),
+    ("requested", "text", "expected", "why"),
     [
         (0, "", 4, "4 a process, as 2 share 8 processors"),
         (0, "1", 4, "4 a process, as 2 share 8 processors"),
@@ -121,11 +121,11 @@ def test_a_wrong_environment_is_refused(monkeypatch, threads, processes):
         (1, "", 1, "1 a process, as 2 share 8 processors"),
     ],
 )
-def test_processes_share_the_processors(monkeypatch, threads, asked, text, expected, why):
+def test_processes_share_the_processors(monkeypatch, threads, requested, text, expected, why):
     """torchrun sets OMP_NUM_THREADS to 1 where nobody has set it."""
     monkeypatch.setenv("OMP_NUM_THREADS", text)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
-    assert choose_threads(asked, 2) == (expected, why)
+    assert choose_threads(requested, 2) == (expected, why)
     assert torch.get_num_threads() == expected
 
 

@@ -50,8 +50,8 @@ def r2_is_measured_against_the_predictions(original):
 @breaks(f"{OBJECTIVE}:next_token", "tests/train/test_objective.py")
 def each_position_predicts_itself(original):
     def next_token(batch):
-        asked = original(batch)
-        return asked._replace(ids=batch.tokens[:, :-1])
+        requested = original(batch)
+        return requested._replace(ids=batch.tokens[:, :-1])
 
     return next_token
 

@@ -54,7 +54,7 @@ def comparable(results: list[Result]) -> list[tuple]:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ((), "--vary SETTING=VALUE,VALUE"),
         (("--vary", "model.n_layer=1"), "Did you mean '--model.n-layers'?"),
@@ -81,8 +81,8 @@ def comparable(results: list[Result]) -> list[tuple]:
     ],
     ids=lambda given: " ".join(given)[:40] if isinstance(given, tuple) else "",
 )
-def test_refused_before_anything_is_made(refused, given, said):
-    assert said in refused(*words(*given))
+def test_refused_before_anything_is_made(refused, given, message):
+    assert message in refused(*words(*given))
     assert not Path("study").exists()
 
 
@@ -103,9 +103,9 @@ def test_data_that_can_be_read_once_are_refused(refused, tmp_path):
         (tmp_path / name).write_text("a\tb\n", "utf-8")
     os.mkfifo(tmp_path / "train")
     named = [word for name in ("train", "dev", "test") for word in (f"--data.{name}", str(tmp_path / name))]
-    said = refused("ablate", "multi30k", "--vary", "model.n_layers=1,2", *named)
-    assert f"{tmp_path / 'train'} is a pipe or a device" in said
-    assert "Write its content to a file, and give that file." in said
+    message = refused("ablate", "multi30k", "--vary", "model.n_layers=1,2", *named)
+    assert f"{tmp_path / 'train'} is a pipe or a device" in message
+    assert "Write its content to a file, and give that file." in message
     assert not Path("runs").exists()
 
 
@@ -154,8 +154,8 @@ def test_threads_of_scoring_count_for_jobs(monkeypatch):
 def test_an_arm_has_its_threads_and_no_more(finished, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "16")
     arguments = read_arguments("ablate", VERBS["ablate"], words(*LAYERS, "--seeds", "1")[1:])
-    asked = read_study(arguments)
-    assert {task(asked, arm).environment["OMP_NUM_THREADS"] for arm in asked.arms} == {"1"}
+    requested = read_study(arguments)
+    assert {task(requested, arm).environment["OMP_NUM_THREADS"] for arm in requested.arms} == {"1"}
     logs = [path.read_text() for path in finished.glob("runs/*/log.txt")]
     assert len(logs) == 4
     assert all("1 thread, as asked" in log for log in logs)
@@ -168,8 +168,8 @@ def test_arms_are_ordinary_runs(finished, run):
     for path in finished.glob("runs/*"):
         assert load_recipe(path / "recipe.toml").name == "reverse"
         assert (path / "metrics.jsonl").is_file()
-    told = json.loads(run("evaluate", str(next(finished.glob("runs/*seed=1"))), "--json").out)
-    assert told["n"] == 6
+    report = json.loads(run("evaluate", str(next(finished.glob("runs/*seed=1"))), "--json").out)
+    assert report["n"] == 6
 
 
 def test_results(finished):
@@ -240,9 +240,9 @@ def test_other_test_data_are_scored_without_training(study, run, monkeypatch):
 
 def test_arm_of_other_settings_is_refused_with_the_difference(study, refused):
     before = files(study)
-    said = refused(*words(*LAYERS, "--training.steps", "9", "--seeds", "2", out=study))
-    assert "training.steps is 8 there and 9 here" in said
-    assert "--out" in said
+    message = refused(*words(*LAYERS, "--training.steps", "9", "--seeds", "2", out=study))
+    assert "training.steps is 8 there and 9 here" in message
+    assert "--out" in message
     assert files(study) == before
 
 

@@ -64,7 +64,7 @@ def reader(tmp_path_factory):
     return place / "run"
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+def errors_of(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """The message of a command that refuses."""
     assert main([str(each) for each in words]) == 2
     return capsys.readouterr().err.splitlines()[-1]
@@ -88,13 +88,13 @@ def test_a_verb_for_texts_names_the_verb_for_acting(actor, tmp_path, capsys, mon
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
     verb, *rest = words
-    told = said(capsys, verb, actor, *rest)
-    assert told == f"glassformer: {actor} acts in an environment and {cannot}. Use glassformer rollout {actor}."
+    output = errors_of(capsys, verb, actor, *rest)
+    assert output == f"glassformer: {actor} acts in an environment and {cannot}. Use glassformer rollout {actor}."
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (("--by-length",), "acts in an environment. Remove --by-length"),
         (("--decode.beam", "3"), "acts in an environment, so --decode.beam would have no effect"),
@@ -102,18 +102,18 @@ def test_a_verb_for_texts_names_the_verb_for_acting(actor, tmp_path, capsys, mon
         (("--data.text", "x"), "--data.text belongs to --data.task text"),
     ],
 )
-def test_evaluate_refuses_what_would_change_nothing_or_the_task(actor, capsys, flags, told):
-    assert told in said(capsys, "evaluate", actor, *flags)
+def test_evaluate_refuses_what_would_change_nothing_or_the_task(actor, capsys, flags, message):
+    assert message in errors_of(capsys, "evaluate", actor, *flags)
 
 
 def test_actors_are_no_ensemble(actor, reader, capsys):
-    assert "Score each run by itself." in said(capsys, "evaluate", actor, reader)
+    assert "Score each run by itself." in errors_of(capsys, "evaluate", actor, reader)
 
 
 def test_the_dev_split_must_be_what_was_held_out(reader, tmp_path, capsys):
-    told = said(capsys, "evaluate", reader, "--split", "dev", "--data.dev-share", "0.5")
-    assert "--data.dev-share is 0.5 and was 0.2" in told
-    assert f"glassformer evaluate {reader} --data.test FILE" in told
+    output = errors_of(capsys, "evaluate", reader, "--split", "dev", "--data.dev-share", "0.5")
+    assert "--data.dev-share is 0.5 and was 0.2" in output
+    assert f"glassformer evaluate {reader} --data.test FILE" in output
     assert main(["evaluate", str(reader), "--split", "dev", "--json"]) == 0
     other = written(tmp_path / "other.csv")
     assert main(["evaluate", str(reader), "--split", "dev", "--data.dev", str(other), "--json"]) == 0
@@ -124,7 +124,7 @@ def test_a_changed_file_is_no_dev_split(tmp_path, capsys):
     recipe = override(load_recipe("decision"), TINY | {"data.train": str(file), "data.environment": "Some-v1"})
     follow(start(recipe, tmp_path / "run"))
     written(file, 30)
-    assert f"the contents of {file} have changed" in said(capsys, "evaluate", tmp_path / "run", "--split", "dev")
+    assert f"the contents of {file} have changed" in errors_of(capsys, "evaluate", tmp_path / "run", "--split", "dev")
     probes = [each for each in probes_for(ACTING) if each.name == "data"]
     (found,) = examine(case_of(tmp_path / "run", recipe), probes)
     assert found.state == FAILURE
@@ -151,8 +151,8 @@ def test_the_doctor_calls_a_squared_error_so(tmp_path):
 def test_a_model_of_texts_cannot_start_from_an_actor(actor, tmp_path, capsys, recipe):
     files = written(tmp_path / "any.tsv")
     data = ("--data.text", files) if recipe == "lm" else ("--data.train", files, "--data.dev", files)
-    told = said(capsys, "train", recipe, "--training.start-from", actor, "--out", tmp_path / "new", *data)
-    assert f"{actor} acts in an environment and has no vocabulary" in told
+    output = errors_of(capsys, "train", recipe, "--training.start-from", actor, "--out", tmp_path / "new", *data)
+    assert f"{actor} acts in an environment and has no vocabulary" in output
     assert not (tmp_path / "new" / "checkpoints").exists()
 
 
@@ -162,7 +162,7 @@ def test_an_actor_starts_from_another(actor, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (("--tokenizer.kind", "byte"), "Episodes are numbers and have no tokens; got --tokenizer.kind byte"),
         (("--data.dev-share", "0.3"), "--data.dev-share holds out the end of --data.train"),
@@ -171,15 +171,15 @@ def test_an_actor_starts_from_another(actor, tmp_path, capsys):
         (("--break", "cache-off-by-one"), "there is no cache"),
     ],
 )
-def test_train_refuses_what_would_change_nothing(tmp_path, capsys, flags, told):
-    assert told in said(capsys, "train", "decision", "--out", tmp_path / "new", *flags)
+def test_train_refuses_what_would_change_nothing(tmp_path, capsys, flags, message):
+    assert message in errors_of(capsys, "train", "decision", "--out", tmp_path / "new", *flags)
     assert not (tmp_path / "new").exists()
 
 
 def test_label_smoothing_is_for_numbered_actions(tmp_path, capsys):
     file = written(tmp_path / "vectors.csv", action=".5")
     flags = ("--data.train", file, "--training.label-smoothing", "0.1", "--out", tmp_path / "new")
-    assert "--training.label-smoothing is for numbered actions" in said(capsys, "train", "decision", *flags)
+    assert "--training.label-smoothing is for numbered actions" in errors_of(capsys, "train", "decision", *flags)
 
 
 def test_a_study_scores_an_actor_on_what_was_held_out(reader, tmp_path):

@@ -121,7 +121,7 @@ def test_switches_go_both_ways(switch):
 
 
 @pytest.mark.parametrize(
-    ("verb", "words", "asked"),
+    ("verb", "words", "requested"),
     [
         ("train", ["-h"], True),
         ("train", ["reverse", "--data.skip-empty", "-h"], True),
@@ -135,9 +135,9 @@ def test_switches_go_both_ways(switch):
         ("generate", ["run", "--prompt=-h"], False),
     ],
 )
-def test_a_value_asks_for_no_help(verb, words, asked):
-    assert asks_for_help(VERBS[verb], words) is asked
-    if not asked:
+def test_a_value_asks_for_no_help(verb, words, requested):
+    assert asks_for_help(VERBS[verb], words) is requested
+    if not requested:
         found = read(*words, verb=verb)
         assert "-h" in (*found.options.values(), *found.changes.values(), *found.lists.get("prompt", []))
 
@@ -152,7 +152,7 @@ def test_what_counts_is_a_whole_number(given):
 # --- What is suggested for a flag or setting that does not exist, and where nothing is
 
 
-def said(verb: str, flag: str) -> str:
+def suggestion(verb: str, flag: str) -> str:
     """What comes before the way to all flags in the error for a flag, and behind the known names of settings."""
     with pytest.raises(ConfigError) as caught:
         read_arguments(verb, VERBS[verb], ["x", flag, "1"])
@@ -180,7 +180,7 @@ def said(verb: str, flag: str) -> str:
     ],
 )
 def test_what_was_meant(verb, typed, meant):
-    assert said(verb, typed) == f"Did you mean {meant!r}?"
+    assert suggestion(verb, typed) == f"Did you mean {meant!r}?"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_what_was_meant(verb, typed, meant):
     ],
 )
 def test_the_closest_few(verb, typed, meant):
-    assert said(verb, typed) == f"Did you mean {meant}?"
+    assert suggestion(verb, typed) == f"Did you mean {meant}?"
 
 
 def test_an_unknown_flag_is_not_answered_with_all_that_there_are():
@@ -204,17 +204,17 @@ def test_an_unknown_flag_is_not_answered_with_all_that_there_are():
 
 @pytest.mark.parametrize("typed", ["--device", "--cuda"])
 def test_the_device_of_a_run(refused, a_run, typed):
-    told = refused("generate", "runs/old", typed, "cuda")
-    assert f"has no flag {typed}. A run is used on the device that `training.device` in its recipe.toml names" in told
+    error = refused("generate", "runs/old", typed, "cuda")
+    assert f"has no flag {typed}. A run is used on the device that `training.device` in its recipe.toml names" in error
     assert "It is a flag of verify" in refused("plot", "runs/old", "--dtype", "float32")
 
 
 def test_a_recipe_where_a_run_is_needed(refused, a_run):
-    told = "lm is not a run folder: it does not exist."
+    message = "lm is not a run folder: it does not exist."
     first = "It names a recipe, which must be trained first: `glassformer train lm`."
-    assert f"{told} {first}" in refused("generate", "lm")
+    assert f"{message} {first}" in refused("generate", "lm")
     a_run.rename("runs/lm")
-    assert f"{told} Did you mean 'runs/lm'?" in refused("generate", "lm")
+    assert f"{message} Did you mean 'runs/lm'?" in refused("generate", "lm")
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_recipe_where_a_run_is_needed(refused, a_run):
 )
 def test_a_flag_of_another_verb(verb, typed, others):
     """Neither `--ban` for `--n`, nor a setting that the verb refuses."""
-    assert said(verb, typed) == f"It is a flag of {others}."
+    assert suggestion(verb, typed) == f"It is a flag of {others}."
 
 
 @pytest.mark.parametrize(
@@ -231,11 +231,11 @@ def test_a_flag_of_another_verb(verb, typed, others):
     [("train", "--wurst"), ("train", "--n"), ("params", "--seeds-of"), ("evaluate", "--model.d-ff"), ("plot", "--x")],
 )
 def test_no_suggestion_is_better_than_a_wrong_one(verb, typed):
-    assert "mean" not in said(verb, typed)
+    assert "mean" not in suggestion(verb, typed)
 
 
 def test_another_tools_name_for_a_flag_of_another_verb():
-    assert said("serve", "--num-beams") == "--beam is a flag of generate, translate."
+    assert suggestion("serve", "--num-beams") == "--beam is a flag of generate, translate."
 
 
 def test_a_flag_is_given_once():
@@ -326,8 +326,8 @@ def test_settings_become_flags(verb, words, message, expected):
 
 def test_the_setting_that_an_error_is_about_may_be_any_flag():
     message = "rows must be at least 1; got 0. Try rows=1."
-    told = as_typed(message, VERBS["serve"], ["--rows", "0"], "rows")
-    assert told == "--rows must be at least 1; got 0. Try --rows 1."
+    error = as_typed(message, VERBS["serve"], ["--rows", "0"], "rows")
+    assert error == "--rows must be at least 1; got 0. Try --rows 1."
     assert as_typed(message, VERBS["train"], [], "rows") == message
 
 
@@ -342,7 +342,7 @@ def test_on_the_command_line(refused, a_run):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--queue", "3"), "--queue must be at least --rows 32, because one request"),
         (("--queue", "3"), "; got 3. Set --queue 32, or --rows 3.\n"),
@@ -351,11 +351,11 @@ def test_on_the_command_line(refused, a_run):
         (("--drain", "1e9"), "--drain must be above 0 and at most 86400, a day; got 1e9. Try --drain 30.\n"),
     ],
 )
-def test_what_a_server_refuses_is_named_as_it_is_typed(refused, a_run, words, told):
-    assert told in refused("serve", "runs/old", *words)
+def test_what_a_server_refuses_is_named_as_it_is_typed(refused, a_run, words, message):
+    assert message in refused("serve", "runs/old", *words)
 
 
 def test_a_mistake_in_a_file_is_named_as_it_stands_there(refused):
     Path("mine.toml").write_text("[decode]\ntop_k = 0\n")
-    told = refused("train", "mine.toml", "--decode.seed", "3")
-    assert "mine.toml: decode.top_k must be at least 1; got 0. Try decode.top_k=50" in told
+    message = refused("train", "mine.toml", "--decode.seed", "3")
+    assert "mine.toml: decode.top_k must be at least 1; got 0. Try decode.top_k=50" in message

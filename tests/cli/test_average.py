@@ -29,8 +29,8 @@ def test_it_scores_and_answers_by_the_mean(run, trained, tmp_path, monkeypatch):
         for words in ([str(trained)], [str(trained), "--average", "3"], [str(tmp_path / "mean")])
     )
     assert found == expected != best
-    told = run("evaluate", str(trained), "--average", "3", "--json").err
-    assert "the mean of its 3 newest checkpoints, on its test split" in told
+    output = run("evaluate", str(trained), "--average", "3", "--json").err
+    assert "the mean of its 3 newest checkpoints, on its test split" in output
     answers = []
     for words in ([str(trained), "--average", "3"], [str(tmp_path / "mean")]):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a b c\nd e\n")))

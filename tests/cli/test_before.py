@@ -29,10 +29,10 @@ def _elsewhere(tmp_path, monkeypatch):
 
 def test_figures_for_programs(capsys, tmp_path):
     assert main(["train", "reverse", "--dry-run", "--json", *SMALL]) == 0
-    told = json.loads(capsys.readouterr().out)
-    memory, disk, data = told["memory"], told["disk"], told["data"]
-    assert told["written"] == []
-    assert memory["weights"] == 4 * told["parameters"]
+    report = json.loads(capsys.readouterr().out)
+    memory, disk, data = report["memory"], report["disk"], report["data"]
+    assert report["written"] == []
+    assert memory["weights"] == 4 * report["parameters"]
     assert memory["gradients"] == memory["weights"]
     assert memory["peak"] == sum(
         memory[part] for part in ("weights", "gradients", "optimizer", "snapshot", "activations")
@@ -40,16 +40,16 @@ def test_figures_for_programs(capsys, tmp_path):
     assert disk["checkpoint"] == memory["weights"] + memory["optimizer"]
     assert disk["free"] > disk["kept"] > 0
     assert (data["samples"], data["dev_samples"]) == (400, 20)
-    assert 1 <= told["pace"]["steps"] <= 6  # fewer where they take long
-    assert told["pace"]["run_seconds"] > 0
+    assert 1 <= report["pace"]["steps"] <= 6  # fewer where they take long
+    assert report["pace"]["run_seconds"] > 0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_words_for_people(capsys, tmp_path):
     assert main(["train", "reverse", "--dry-run", *SMALL, "--training.recompute", "1"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     parts = ("parameters", "activations", "peak", "a checkpoint", "ms a step", "400 training pairs", "recompute 1")
-    assert [part for part in parts if part not in told] == []
+    assert [part for part in parts if part not in output] == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -58,10 +58,10 @@ def test_tokens_of_a_text_stay_for_the_run_and_are_named(run, tmp_path, monkeypa
     cache = tmp_path / "cache"
     monkeypatch.setenv("GLASSFORMER_CACHE", str(cache))
     words = ("train", "lm", "--data.text", str(book(tmp_path)), "--dry-run", *TINY_TEXT)
-    told = run(*words).out
+    output = run(*words).out
     made = sorted(map(str, (cache / "tokens").iterdir()))
-    assert (len(made), sorted(line.strip() for line in told.splitlines()[-2:])) == (2, made)
-    assert "Nothing was written but the tokens of the text, which the run will find" in told
+    assert (len(made), sorted(line.strip() for line in output.splitlines()[-2:])) == (2, made)
+    assert "Nothing was written but the tokens of the text, which the run will find" in output
     assert run(*words).out.endswith("\n\nNothing was written.\n")
     assert json.loads(run(*words, "--json").out)["written"] == []
     assert json.loads(run(*words, "--json", "--data.dev-share", "0.2").out)["written"]
@@ -126,42 +126,42 @@ class Trial(ModuleType):
 
 
 @pytest.mark.parametrize(
-    ("losses", "rises", "said"),
+    ("losses", "rises", "message"),
     [
         ([3.0, 1.0, 2.0], True, "lowest at 1.00e-03; beyond that it rises."),
         ([3.0, 2.0, 1.0], False, "lowest at 1.00e-02; that is the last rate tried, so it was not seen to rise."),
     ],
 )
-def test_rates_for_people_and_for_programs(run, monkeypatch, losses, rises, said):
+def test_rates_for_people_and_for_programs(run, monkeypatch, losses, rises, message):
     monkeypatch.setitem(sys.modules, "glassformer.train.run.trial", Trial(losses))
-    assert said in run("train", "reverse", "--find-learning-rate").out
-    told = json.loads(run("train", "reverse", "--find-learning-rate", "--json").out)
-    assert told["tried"] == [
+    assert message in run("train", "reverse", "--find-learning-rate").out
+    report = json.loads(run("train", "reverse", "--find-learning-rate", "--json").out)
+    assert report["tried"] == [
         {"rate": pytest.approx(10.0**n), "loss": loss, "smoothed": loss} for n, loss in enumerate(losses, start=-4)
     ]
-    assert (told["rises"], told["recommended"]) == (rises, pytest.approx(told["lowest"] / 10))
-    if told["picture"]:  # where matplotlib is there
-        assert Path(told["picture"]).read_bytes().startswith(b"\x89PNG")
+    assert (report["rises"], report["recommended"]) == (rises, pytest.approx(report["lowest"] / 10))
+    if report["picture"]:  # where matplotlib is there
+        assert Path(report["picture"]).read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_matplotlib_there_is_no_picture(run, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "glassformer.train.run.trial", Trial([3.0, 1.0, float("nan")]))
     monkeypatch.setattr("glassformer.cli.train.find_spec", lambda name: None)
-    told = json.loads(
+    report = json.loads(
         run("train", "reverse", "--find-learning-rate", "--json").out, parse_constant=lambda name: pytest.fail(name)
     )
-    assert (told["picture"], told["tried"][-1]["loss"]) == (None, None)
+    assert (report["picture"], report["tried"][-1]["loss"]) == (None, None)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_noise_for_people_and_for_programs(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "glassformer.train.run.trial", Trial([1.0]))
     assert "   20                   inf               64\n" in run("train", "reverse", "--gradient-noise").out
-    told = json.loads(
+    report = json.loads(
         run("train", "reverse", "--gradient-noise", "--json").out, parse_constant=lambda name: pytest.fail(name)
     )
     rows = [{"step": 0, "scale": 80.0, "targets": 64.0}, {"step": 20, "scale": None, "targets": 64.0}]
-    assert told == {"noise": rows}
+    assert report == {"noise": rows}
 
 
 def test_json_alone_is_refused(refused, session):
@@ -178,5 +178,5 @@ def test_one_look_at_a_time(refused, flags):
 
 
 def test_a_mistake_is_named_once(refused, session):
-    told = refused("train", "reverse", "--break", "leaky-mask", "--training.broken", "no-residual")
-    assert "--break and --training.broken are the same setting. Give only one" in told
+    message = refused("train", "reverse", "--break", "leaky-mask", "--training.broken", "no-residual")
+    assert "--break and --training.broken are the same setting. Give only one" in message

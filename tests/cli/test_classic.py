@@ -15,6 +15,6 @@ def test_a_run_is_trained_with_classic_settings_but_for_those_given(tmp_path):
 
 def test_a_run_that_starts_from_another_is_not_classic(refused):
     for verb in (("train",), ("ablate", "--change", "model.d_ff=16")):
-        said = refused(verb[0], "lm", "--classic", "--training.start-from", "runs/x", *verb[1:])
-        assert "--classic" in said
-        assert "Remove one of the two" in said
+        message = refused(verb[0], "lm", "--classic", "--training.start-from", "runs/x", *verb[1:])
+        assert "--classic" in message
+        assert "Remove one of the two" in message

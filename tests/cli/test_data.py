@@ -36,16 +36,16 @@ def test_list(run, monkeypatch):
     assert (answer.code, first.split()[1]) == (0, "sets")
     assert [line.split()[0] for line in lines] == list(catalogue())
     assert "0/9 files here" in lines[2]
-    told = json.loads(run("data", "list", "--json").out)
-    assert [each["name"] for each in told["sets"]] == list(catalogue())
+    report = json.loads(run("data", "list", "--json").out)
+    assert [each["name"] for each in report["sets"]] == list(catalogue())
 
 
 def test_show(run, one):
     out = run("data", "show", "plays", "--data-dir", "my sets").out
     for fact in ("Licence: free", "Anon, 1600", "missing", SHA256, one.address, "--data.text 'my sets/plays'/a.txt"):
         assert fact in out
-    told = json.loads(run("data", "show", "plays", "--json").out)
-    assert [file["state"] for file in told["files"]] == ["missing", "missing"]
+    report = json.loads(run("data", "show", "plays", "--json").out)
+    assert [file["state"] for file in report["files"]] == ["missing", "missing"]
     assert one.ranges == []
 
 
@@ -56,18 +56,18 @@ def test_each_recipe_is_told_with_what_to_expect_and_its_commands(run, one, verb
         "short\nExpected: 1.9 (1.8–2.0) nats\n  glassformer train lm --data.text sets/plays/a.txt\n\n"
         "long\nExpected: 1.5 nats\n  for n in 1 2; do\n      echo $n\n  done\n  cat sets/plays/a.txt | wc\n"
     )
-    told = json.loads(run("data", "show", "plays", "--data-dir", "sets", "--json").out)["recipes"]
-    assert [each["name"] for each in told] == ["short", "long"]
-    assert told[1]["expected"] == "1.5 nats"
-    assert told[1]["steps"] == ["for n in 1 2; do\n    echo $n\ndone", "cat sets/plays/a.txt | wc"]
+    report = json.loads(run("data", "show", "plays", "--data-dir", "sets", "--json").out)["recipes"]
+    assert [each["name"] for each in report] == ["short", "long"]
+    assert report[1]["expected"] == "1.5 nats"
+    assert report[1]["steps"] == ["for n in 1 2; do\n    echo $n\ndone", "cat sets/plays/a.txt | wc"]
 
 
 def test_fetch_gets_what_is_not_there(run, one):
     Path("sets/plays").mkdir(parents=True)
     Path("sets/plays/a.txt").write_bytes(CONTENT)
-    told = json.loads(run("data", "fetch", "plays", "--data-dir", "sets", "--json").out)
-    assert told["fetched"] == ["b.txt"]
-    assert [file["state"] for file in told["files"]] == ["here", "here"]
+    report = json.loads(run("data", "fetch", "plays", "--data-dir", "sets", "--json").out)
+    assert report["fetched"] == ["b.txt"]
+    assert [file["state"] for file in report["files"]] == ["here", "here"]
     assert len(one.ranges) == 1
     again = run("data", "fetch", "plays", "--data-dir", "sets")
     assert "all 2 files are in sets/plays, 0 of them new" in again.out
@@ -103,8 +103,8 @@ def test_a_folder_of_a_files_name_stays(refused, one):
 @pytest.mark.parametrize("folder", ["notes.txt", "notes.txt/sets"])
 def test_a_file_is_no_folder_for_data(refused, one, folder):
     Path("notes.txt").write_text("mine")
-    said = refused("data", "fetch", "plays", "--data-dir", folder)
-    assert "notes.txt is a file. Choose another folder with --data-dir." in said
+    message = refused("data", "fetch", "plays", "--data-dir", folder)
+    assert "notes.txt is a file. Choose another folder with --data-dir." in message
     assert one.ranges == []
 
 
@@ -115,7 +115,7 @@ def test_too_small_a_disk_is_said_before(refused, one, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((), "needs list, show NAME or fetch NAME"),
         (("lst",), "Did you mean 'list'?"),
@@ -126,8 +126,8 @@ def test_too_small_a_disk_is_said_before(refused, one, monkeypatch):
         (("list", "--data-dir", ""), "--data-dir must be the folder"),
     ],
 )
-def test_mistakes(refused, words, said):
-    assert said in refused("data", *words)
+def test_mistakes(refused, words, message):
+    assert message in refused("data", *words)
 
 
 def test_the_real_catalogue_is_the_default():

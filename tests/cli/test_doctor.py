@@ -29,7 +29,7 @@ def probes(monkeypatch):
     def put(*these: Probe) -> None:
         monkeypatch.setattr("glassformer.proof.doctor.PROBES", these)
 
-    monkeypatch.setattr("glassformer.base.runtime.choose_threads", lambda asked: (1, ""))
+    monkeypatch.setattr("glassformer.base.runtime.choose_threads", lambda requested: (1, ""))
     return put
 
 
@@ -66,10 +66,10 @@ def test_warnings_are_no_failure(run, probes, a_run):
     probes(WELL, WARM)
     answer = run("doctor", str(a_run), "--json")
     assert answer.code == 0
-    told = json.loads(answer.out)
-    assert (told["run"], told["exit_code"]) == (str(a_run), 0)
-    assert [each["state"] for each in told["findings"]] == ["ok", "warning"]
-    assert {*told["findings"][1]} == {"probe", "state", "what", "evidence", "cause", "remedy"}
+    report = json.loads(answer.out)
+    assert (report["run"], report["exit_code"]) == (str(a_run), 0)
+    assert [each["state"] for each in report["findings"]] == ["ok", "warning"]
+    assert {*report["findings"][1]} == {"probe", "state", "what", "evidence", "cause", "remedy"}
 
 
 def test_broken_run_from_end_to_end(run, capsys):

@@ -76,9 +76,9 @@ def test_killed_and_resumed(trained, tmp_path, run):
 
 
 def test_evaluate(trained, run):
-    told = json.loads(run("evaluate", str(trained), "--json").out)
-    assert told["n"] == 6
-    assert {"exact_match", "token_accuracy", "loss"} <= told.keys()
+    report = json.loads(run("evaluate", str(trained), "--json").out)
+    assert report["n"] == 6
+    assert {"exact_match", "token_accuracy", "loss"} <= report.keys()
     assert run("evaluate", str(trained), "--json").out == run("evaluate", str(trained), "--json").out
     assert json.loads(run("evaluate", str(trained), "--json", "--split", "dev").out)["n"] == 5
     assert json.loads(run("evaluate", str(trained), "--json", "--data.test-size", "3").out)["n"] == 3
@@ -117,11 +117,11 @@ def test_translate_with_figures(trained, run, refused, monkeypatch):
     first = records[0]["answers"][0]
     assert f"{first['score']:.6f}" == ranked[0][2]
     assert all(i < 3 and j < len(first["tokens"]) for i, j in first.get("alignment", []))
-    alike = ("--beam", "6", "--decode.beam-groups", "3", "--decode.diversity", "0", "--n-best", "6")
-    fewer = [line.split("\t") for line in translated(*alike)]
+    same = ("--beam", "6", "--decode.beam-groups", "3", "--decode.diversity", "0", "--n-best", "6")
+    fewer = [line.split("\t") for line in translated(*same)]
     assert [each[0] for each in fewer] == ["1", "1", "2", "3", "3"], "groups that search alike find the same answers"
     assert fewer[0] != fewer[1]
-    records = [json.loads(line) for line in translated(*alike, "--json")]
+    records = [json.loads(line) for line in translated(*same, "--json")]
     assert [(each["line"], len(each["answers"])) for each in records] == [(1, 2), (2, 0), (3, 2)]
     given = ("translate", str(trained), "--n-best", "2")
     assert "got 2 with a beam of 1. Give --beam 2 or more" in refused(*given)
@@ -149,11 +149,11 @@ def text_files() -> list[str]:
 def test_translations_from_two_text_files(run, text_files):
     words = [*TINY, *text_files, "--tokenizer.vocab-size", "270", "--out", "run"]
     assert run("train", "multi30k", *words).code == 0
-    told = json.loads(
+    report = json.loads(
         run("evaluate", "run", "--json", *("--data.test-source", "in.de", "--data.test-target", "out.en")).out
     )
-    assert told["n"] == 4
-    assert told["bleu_signature"]
+    assert report["n"] == 4
+    assert report["bleu_signature"]
     tsv = write("test.tsv", ["\t".join(pair) for pair in PAIRS[:3]])
     assert json.loads(run("evaluate", "run", "--json", "--data.test", tsv).out)["n"] == 3
 
@@ -253,9 +253,9 @@ def test_pictures_of_the_demo(trained):
     from glassformer.train.run.session import resume
 
     session = resume(trained)
-    told = untrained(session.model, session.prepared)
-    assert told.step == 0
-    assert [sample[:2] for sample in told.samples] == [session.prepared.dev.pairs[0]]
+    result = untrained(session.model, session.prepared)
+    assert result.step == 0
+    assert [sample[:2] for sample in result.samples] == [session.prepared.dev.pairs[0]]
     title, columns, *rows = gaze(session.model, session.prepared).splitlines()
     assert title.startswith("Where it looks: decoder.blocks.0.cross_attention, head ")
     assert columns.split() == [*session.prepared.dev.pairs[0].source.split(), "<eos>"]

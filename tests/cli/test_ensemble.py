@@ -11,20 +11,20 @@ from cli.conftest import Input
 from glassformer.train.recipe import Recipe, dumps_recipe, override
 from glassformer.train.run.session import start
 from train.examples import follow, recipe
-from train.test_classifier import asked
+from train.test_classifier import classifier_recipe
 
 
-def runs(folder, asked):
+def runs(folder, recipe_of):
     """Runs of two seeds."""
     for seed in (1, 2):
-        follow(start(asked(training__seed=seed), folder / str(seed)))
+        follow(start(recipe_of(training__seed=seed), folder / str(seed)))
     return [str(folder / "1"), str(folder / "2")]
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ensemble")
-    return runs(folder, partial(asked, folder, training__steps=4))
+    return runs(folder, partial(classifier_recipe, folder, training__steps=4))
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +44,12 @@ def test_it_labels_and_is_scored(run, trained, monkeypatch):
     for alone, other, mean in zip(one, two, both, strict=True):
         assert list(mean) == list(alone)
         assert mean == {label: (share + other[label]) / 2 for label, share in alone.items()}
-    told = run("evaluate", *trained, "--json")
-    assert told.err == f"Scoring {trained[0]}, {trained[1]} as an ensemble on the test split of {trained[0]}.\n"
-    assert {"accuracy", "macro_f1", "loss", "n", "labels", "confusion"} <= json.loads(told.out).keys()
-    told = run("evaluate", *trained, "--split", "dev")
-    assert "on the dev split of" in told.err
-    assert "confusion  cat  cow  dog\n" in told.out
+    output = run("evaluate", *trained, "--json")
+    assert output.err == f"Scoring {trained[0]}, {trained[1]} as an ensemble on the test split of {trained[0]}.\n"
+    assert {"accuracy", "macro_f1", "loss", "n", "labels", "confusion"} <= json.loads(output.out).keys()
+    output = run("evaluate", *trained, "--split", "dev")
+    assert "on the dev split of" in output.err
+    assert "confusion  cat  cow  dog\n" in output.out
 
 
 def test_a_classifier_beside_one_that_writes(run, trained, trained_pairs, monkeypatch):
@@ -72,9 +72,9 @@ def test_each_verb_hands_all_runs_on(run, session, a_run, monkeypatch):
     (a_run / "recipe.toml").write_text(pairs)
     monkeypatch.setattr("sys.stdin", Input(b"x\n"))
     run("translate", "runs/old", "runs/other", "--average", "3")
-    told = run("evaluate", "runs/old", "runs/other", "--average", "3")
+    output = run("evaluate", "runs/old", "runs/other", "--average", "3")
     assert [(call[1], *call[-2:]) for call in session.calls] == [(a_run, 3, [other])] * 3
-    assert "runs/old, runs/other as an ensemble, the mean of their 3 newest checkpoints, on the test" in told.err
+    assert "runs/old, runs/other as an ensemble, the mean of their 3 newest checkpoints, on the test" in output.err
 
 
 def test_mistakes(run, refused, trained, a_run):

@@ -95,9 +95,9 @@ def test_out_of_memory(refused, session, error):
 
 def test_a_package_that_is_needed_is_not_there(refused, session):
     session.failure = ModuleNotFoundError("No module named 'torch'", name="torch")
-    told = refused("train", "reverse")
-    assert told.startswith("glassformer: The package torch is needed, but it is not installed. Install it: ")
-    assert f"{shlex.quote(sys.executable)} -m pip install torch." in told
+    message = refused("train", "reverse")
+    assert message.startswith("glassformer: The package torch is needed, but it is not installed. Install it: ")
+    assert f"{shlex.quote(sys.executable)} -m pip install torch." in message
     session.failure = ModuleNotFoundError("No module named 'markdown_it'", name="markdown_it")
     assert "-m pip install markdown-it-py." in refused("train", "copy")
 
@@ -273,7 +273,7 @@ def run_on_text(tmp_path):
 
 @pytest.mark.parametrize("name", CASES)
 def test_is_refused_before_torch_is_imported(run_on_text, name):
-    words, says = CASES[name]
+    words, message = CASES[name]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         given = {"RUN": str(run_on_text), "PORT": str(taken.getsockname()[1])}
         code = f"import sys; {NO_LIBRARY if name == 'a library' else ''}{CODE}"
@@ -282,5 +282,5 @@ def test_is_refused_before_torch_is_imported(run_on_text, name):
         answer = subprocess.run(
             command, capture_output=True, text=True, env=environment, check=False, stdin=subprocess.DEVNULL
         )
-    assert says in answer.stderr
+    assert message in answer.stderr
     assert answer.returncode == 2, answer.stderr

@@ -90,9 +90,9 @@ def test_a_file_holds_what_was_asked_for(trained, run, tmp_path, monkeypatch):
     assert known["history"]["steps"] == known["kept"] == [2]
     [patching] = known["patches"]
     assert patching["traces"] == ["1", "2"]
-    told = json.loads(run("heads", str(trained), "--patch", "a b c", "--into", "a b d", "--json").out)
+    report = json.loads(run("heads", str(trained), "--patch", "a b c", "--into", "a b d", "--json").out)
     assert {each["id"]: each["effect"] for each in patching["heads"]} == pytest.approx(
-        {each["id"]: each["effect"] for each in told["heads"]}, abs=1e-5
+        {each["id"]: each["effect"] for each in report["heads"]}, abs=1e-5
     )
     added = (tmp_path / "page.html").stat().st_size - (tmp_path / "plain.html").stat().st_size
     assert f"{added / 1e3:.1f} kB of it" in answer.out
@@ -103,8 +103,8 @@ def test_the_demo_ends_with_a_page(trained, monkeypatch):
     from glassformer.cli.demo import explorer
 
     monkeypatch.setattr("glassformer.lens.server.subject.EXAMPLES", 1)
-    told = explorer(trained)
-    assert f"open {trained}/explorer.html in a browser" in told
+    output = explorer(trained)
+    assert f"open {trained}/explorer.html in a browser" in output
     assert len(traces_of(trained / "explorer.html")[0]) == 1
 
 
@@ -146,45 +146,45 @@ def test_the_heads_are_found_out_once(trained, monkeypatch):
         def to_json(self):
             return [{"id": "x.0.1", "block": "cross", "layer": 0, "head": 1}]
 
-    asked = []
-    monkeypatch.setattr("glassformer.lens.server.subject.diagnose_run", lambda run: asked.append(run) or Diagnosis())
+    requests = []
+    monkeypatch.setattr("glassformer.lens.server.subject.diagnose_run", lambda run: requests.append(run) or Diagnosis())
     (trained / HEADS).unlink(missing_ok=True)
     subject = subject_of(trained)
     assert subject.sentences == ["It reverses."]
     assert subject.trace("a b").header["heads"] == subject.heads
     assert subject_of(trained).heads == subject.heads
     assert subject_of(trained).facts()["similar"] == [[["cross", 0, 0], ["cross", 0, 1], 0.01235]]
-    assert len(asked) == 1
+    assert len(requests) == 1
     kept = json.loads((trained / HEADS).read_text())
     assert kept["weights_sha256"] == weights_sha256(load(trained).model)
     (trained / HEADS).write_text(json.dumps(kept | {"weights_sha256": "of other weights"}))
     assert subject_of(trained).sentences == ["It reverses."]
-    assert len(asked) == 2
+    assert len(requests) == 2
     del kept["similar"]
     (trained / HEADS).write_text(json.dumps(kept))
     assert subject_of(trained).similar, "what an older version did not look for is looked for"
-    assert len(asked) == 3
+    assert len(requests) == 3
 
     def full(*_):
         raise OSError("the disk is full")
 
-    told = []
+    seen = []
     (trained / HEADS).unlink()
     monkeypatch.setattr("glassformer.lens.server.subject.write_text_atomically", full)
-    assert subject_of(trained, told.append).sentences == ["It reverses."]
-    assert told[-1] == "The analysis of the heads could not be saved: the disk is full"
+    assert subject_of(trained, seen.append).sentences == ["It reverses."]
+    assert seen[-1] == "The analysis of the heads could not be saved: the disk is full"
 
 
 def test_data_that_are_gone_cost_the_examples(trained, monkeypatch):
     from glassformer.base.errors import DataError
 
-    def gone(*_):
+    def removed(*_):
         raise DataError("dev.tsv is not there.")
 
-    told = []
-    monkeypatch.setattr("glassformer.lens.server.subject.dev_split", gone)
-    subject = subject_of(trained, told.append)
-    assert "dev.tsv is not there" in told[0]
+    seen = []
+    monkeypatch.setattr("glassformer.lens.server.subject.dev_split", removed)
+    subject = subject_of(trained, seen.append)
+    assert "dev.tsv is not there" in seen[0]
     assert subject.trace(*subject.examples[0]).header["attention"]
 
 
@@ -227,8 +227,8 @@ def test_the_page_is_served(trained, run, monkeypatch):
     ids=" ".join,
 )
 def test_wrong_words_are_refused(trained, refused, words, parts):
-    said = refused("explore", str(trained), *words)
-    assert all(part in said for part in parts)
+    message = refused("explore", str(trained), *words)
+    assert all(part in message for part in parts)
 
 
 def test_a_file_that_is_no_page_of_ours_stays(trained, refused, run, monkeypatch):
@@ -248,9 +248,9 @@ def test_a_folder_that_is_no_run(refused):
 
 def test_without_the_packages(trained, refused, monkeypatch):
     monkeypatch.setattr(explore, "find_spec", lambda name: None)
-    said = refused("explore", str(trained))
-    assert "starlette" in said
-    assert "pip install 'starlette" in said
+    message = refused("explore", str(trained))
+    assert "starlette" in message
+    assert "pip install 'starlette" in message
 
 
 KINDS = {

@@ -43,7 +43,7 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(("words", "says"), MISTAKES.values(), ids=MISTAKES)
-def test_a_mistake_is_told_in_a_line(lm, tmp_path, refused, words, says):
-    assert re.search(says, refused("export", *words))
+@pytest.mark.parametrize(("words", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_told_in_a_line(lm, tmp_path, refused, words, message):
+    assert re.search(message, refused("export", *words))
     assert not (tmp_path / "out").exists()

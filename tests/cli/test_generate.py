@@ -62,9 +62,9 @@ def test_all_of_standard_input_is_one_prompt(run, refused, writing, a_run, monke
     monkeypatch.setattr(sys, "stdin", Input(b"", terminal=True))
     assert run("generate", "runs/old").code == 0
     assert writing.asked == ([""], 1, [])
-    for data, says in ((b"gr\xfcn", "byte 3"), (b"a\0b", "NUL"), (b"a" * (2**24 + 2), "at most 16,777,216 bytes")):
+    for data, message in ((b"gr\xfcn", "byte 3"), (b"a\0b", "NUL"), (b"a" * (2**24 + 2), "at most 16,777,216 bytes")):
         monkeypatch.setattr(sys, "stdin", Input(data))
-        assert says in refused("generate", "runs/old")
+        assert message in refused("generate", "runs/old")
 
 
 def test_a_file_holds_one_prompt_a_line(run, refused, writing, a_run):
@@ -81,10 +81,10 @@ def test_a_file_holds_one_prompt_a_line(run, refused, writing, a_run):
 def test_several_lines_are_one_source_and_that_is_said(run, writing, a_run, monkeypatch):
     """Only where an answer to each line may have been wanted: of lines on standard input, with an encoder."""
     note = "All lines of standard input are one source; glassformer translate answers each line.\n"
-    for continues, data, told in ((False, b"a\nb\n", note), (False, b"a\n", ""), (True, b"a\nb\n", "")):
+    for continues, data, result in ((False, b"a\nb\n", note), (False, b"a\n", ""), (True, b"a\nb\n", "")):
         writing.continues = continues
         monkeypatch.setattr(sys, "stdin", Input(data))
-        assert run("generate", "runs/old").err == told
+        assert run("generate", "runs/old").err == result
     writing.continues = False
     assert run("generate", "runs/old", "--prompt", "a\nb").err == ""
 
@@ -130,7 +130,7 @@ def test_settings(writes_as, of_run, words, expected):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (
             ("--temperature", "-1"),
@@ -168,8 +168,8 @@ def test_settings(writes_as, of_run, words, expected):
     ],
     ids=[str(i) for i in range(27)],
 )
-def test_mistakes(refused, writing, a_run, words, says):
-    assert says in refused("generate", "runs/old", "--prompt", "a", *words)
+def test_mistakes(refused, writing, a_run, words, message):
+    assert message in refused("generate", "runs/old", "--prompt", "a", *words)
 
 
 @pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (ValueError("bug"), None)])
@@ -187,8 +187,8 @@ def test_what_was_written_stays_and_ends_its_line(run, capsys, writing, a_run, e
 def test_rows_come_in_turn():
     order = [(1, "a"), (0, "b"), (2, "c"), (2, "."), (1, "d"), (0, "."), (1, "."), (3, ".")]
     pieces = [Piece(row, text, 1, "eos" if text == "." else "") for row, text in order]
-    told = ["".join(piece.text for piece in in_order(pieces[:n])) for n in range(len(pieces) + 1)]
-    assert told == ["", "", "b", "b", "b", "b", "b.ad", "b.ad.c.", "b.ad.c.."]
+    result = ["".join(piece.text for piece in in_order(pieces[:n])) for n in range(len(pieces) + 1)]
+    assert result == ["", "", "b", "b", "b", "b", "b.ad", "b.ad.c.", "b.ad.c.."]
 
 
 def test_answers_of_an_encoder_decoder(trained, run, refused, monkeypatch):
@@ -201,9 +201,9 @@ def test_answers_of_an_encoder_decoder(trained, run, refused, monkeypatch):
     assert run(*words, "--greedy").out == run("translate", str(trained)).out
     long = json.loads(run(*words, "--max-new-tokens", "2", "--json", "--decode.min-new-tokens", "2").out)
     assert (long["tokens"], long["end"]) == (2, "max_new_tokens")
-    wished = json.loads(run(*words, "--begin", "c d", "--ban", "a", "--bias", "b=9", "--json").out)["text"]
-    assert wished.startswith("c d b")
-    assert "a" not in wished
+    text = json.loads(run(*words, "--begin", "c d", "--ban", "a", "--bias", "b=9", "--json").out)["text"]
+    assert text.startswith("c d b")
+    assert "a" not in text
     assert "--bias takes TEXT=X" in refused(*words, "--bias", "b")
     greedy = run(*words, "--greedy")
     for guesser in (("--lookup", "2"), ("--draft", str(trained), "--guesses", "3")):

@@ -44,7 +44,7 @@ def test_settings(writes_as, of_run, words, expected):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (
             ("--beam", "4", "--temperature", "1"),
@@ -70,8 +70,8 @@ def test_settings(writes_as, of_run, words, expected):
     ],
     ids=[str(i) for i in range(15)],
 )
-def test_mistakes(refused, writing, a_run, words, says):
-    assert says in refused("generate", "runs/old", "--prompt", "a", *words)
+def test_mistakes(refused, writing, a_run, words, message):
+    assert message in refused("generate", "runs/old", "--prompt", "a", *words)
 
 
 @pytest.mark.parametrize("verb", ["generate", "translate"])
@@ -91,13 +91,13 @@ def test_texts_that_the_context_ends_are_told_of(run, writing, a_run):
     words = ("generate", "runs/old", "--file", "prompts.txt", "--beam", "3", "--n", "2")
     assert run(*words).err == ""
     writing.full = {1, 4, 5}
-    said = (
+    message = (
         "A beam search reads a prompt and its text together. {} tokens, as the prompt leaves no more of the context. "
     )
-    said += "For longer texts shorten the prompt, or give --max-new-tokens with --crop.\n"
-    assert run(*words).err == said.format("3 of 6 texts behind prompt 1, 3 ended at 2 to 4")
+    message += "For longer texts shorten the prompt, or give --max-new-tokens with --crop.\n"
+    assert run(*words).err == message.format("3 of 6 texts behind prompt 1, 3 ended at 2 to 4")
     writing.full = {0}
-    assert run("generate", "runs/old", "--prompt", "ab", "--beam", "3").err == said.format("The text ended at 3")
+    assert run("generate", "runs/old", "--prompt", "ab", "--beam", "3").err == message.format("The text ended at 3")
 
 
 def test_what_the_context_cut_is_not_advised_to_be_longer():
@@ -106,8 +106,8 @@ def test_what_the_context_cut_is_not_advised_to_be_longer():
     pieces = [
         Piece(row, "a", 5, "max_new_tokens", complete, limit=CONTEXTS) for row, complete in ((0, False), (1, True))
     ]
-    told = "A text matches --json-schema only when it is complete; 1 of 2 texts (1) was cut before that, at 5 tokens."
-    assert note_of_cut(pieces, given, continues=True) == told
+    note = "A text matches --json-schema only when it is complete; 1 of 2 texts (1) was cut before that, at 5 tokens."
+    assert note_of_cut(pieces, given, continues=True) == note
     pieces += [pieces[0]._replace(row=2, limit="max_new_tokens")]
     assert note_of_cut(pieces, given, continues=True).endswith(" Raise --max-new-tokens.")
 
@@ -120,11 +120,11 @@ def test_texts_that_were_not_found_shift_no_other(run, writing, a_run):
     writing.not_found = {1, 2, 8}
     answer = run(*words)
     assert answer.out == "abba\n---\ncc\n---\ncc1\n---\ncc2\n---\ndd\n---\ndd1\n"
-    said = "The search found fewer than 3 texts that differ{}. Raise --beam or lower --n: there may be no more.\n"
-    assert answer.err == said.format(" behind prompt 1, 3")
+    message = "The search found fewer than 3 texts that differ{}. Raise --beam or lower --n: there may be no more.\n"
+    assert answer.err == message.format(" behind prompt 1, 3")
     prompts = [json.loads(line)["prompt"] for line in run(*words, "--json").out.splitlines()]
     assert prompts == ["ab", "c", "c", "c", "d", "d"]
-    assert run("generate", "runs/old", "--prompt", "ab", "--beam", "3", "--n", "3").err == said.format("")
+    assert run("generate", "runs/old", "--prompt", "ab", "--beam", "3", "--n", "3").err == message.format("")
 
 
 def test_an_encoder_decoder_answers_as_in_translate(trained, run, refused, monkeypatch, tmp_path):
@@ -134,8 +134,8 @@ def test_an_encoder_decoder_answers_as_in_translate(trained, run, refused, monke
     words = ("generate", str(trained), "--file", str(tmp_path / "in"), *search, "--n", "3")
     with (tmp_path / "in").open() as lines:
         monkeypatch.setattr("sys.stdin", lines)
-        told = run("translate", str(trained), *search, "--n-best", "3", "--json").out
-    answers = [each for line in told.splitlines() for each in json.loads(line)["answers"]]
+        output = run("translate", str(trained), *search, "--n-best", "3", "--json").out
+    answers = [each for line in output.splitlines() for each in json.loads(line)["answers"]]
     texts = [json.loads(line) for line in run(*words, "--json").out.splitlines()]
     assert [each["text"] for each in texts] == [each["text"] for each in answers]
     for each, answer in zip(texts, answers, strict=True):

@@ -35,18 +35,18 @@ def test_the_table(run, tiny):
 
 
 def test_for_programs(run, tiny):
-    told = json.loads(run("heads", tiny, "--json").out)
-    assert [head["id"] for head in told["heads"]] == ["e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"]
-    assert told["heads"][0]["ablation"]["n"] == 30
-    assert {*told} == {"probe", "heads", "sentences", "similar"}
+    report = json.loads(run("heads", tiny, "--json").out)
+    assert [head["id"] for head in report["heads"]] == ["e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"]
+    assert report["heads"][0]["ablation"]["n"] == 30
+    assert {*report} == {"probe", "heads", "sentences", "similar"}
 
 
 def test_roles_over_checkpoints(run, tiny):
     lines = run("heads", tiny, "--checkpoints").out.splitlines()
     assert lines[0].split() == ["head", "step", "1", "step", "2"]
     assert len(lines) == 7
-    told = json.loads(run("heads", tiny, "--checkpoints", "--json").out)
-    assert [each["step"] for each in told["checkpoints"]] == [1, 2]
+    report = json.loads(run("heads", tiny, "--checkpoints", "--json").out)
+    assert [each["step"] for each in report["checkpoints"]] == [1, 2]
 
 
 def test_a_pruned_run_is_the_run_with_these_heads_silenced(run, tiny):
@@ -70,9 +70,9 @@ def test_a_pruned_run_is_the_run_with_these_heads_silenced(run, tiny):
 def test_what_can_go_without_a_loss_goes(run, tiny):
     """An untrained model has nothing to lose, so that all of its heads can go."""
     answer = run("heads", tiny, "--prune", "unneeded", "--out", "runs/none", "--json")
-    told = json.loads(answer.out)
-    assert {*told["removed"]} == {"e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"}
-    assert told["effect"]["drop95"][1] < 0.01
+    report = json.loads(answer.out)
+    assert {*report["removed"]} == {"e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"}
+    assert report["effect"]["drop95"][1] < 0.01
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_a_folder_that_is_no_run(run):
 
 def test_what_heads_add_to_a_text(run, tiny):
     """Each column adds up, and is the logit that the trace has."""
-    told = json.loads(run("heads", tiny, "--attribute", "a b c", "--json").out)
+    report = json.loads(run("heads", tiny, "--attribute", "a b c", "--json").out)
     loaded = load(tiny)
     made = trace(loaded.model, loaded.tokenizers, "a b c")
-    assert told["tokens"] == made.output
+    assert report["tokens"] == made.output
     logits = made.buffers["logits"][1]
-    for t, (step, logit) in enumerate(zip(made.header["steps"], told["logits"], strict=True)):
-        assert sum(row[t] for row in told["terms"].values()) == pytest.approx(logit, abs=1e-6)
+    for t, (step, logit) in enumerate(zip(made.header["steps"], report["logits"], strict=True)):
+        assert sum(row[t] for row in report["terms"].values()) == pytest.approx(logit, abs=1e-6)
         assert logit == pytest.approx(float(logits[t, step["chosen"]]), abs=1e-4)
     lines = run("heads", tiny, "--attribute", "a b c").out.splitlines()
     assert lines[0].split() == ["part", *made.output]
@@ -114,21 +114,21 @@ def test_what_heads_add_to_a_text(run, tiny):
 
 
 def test_what_brings_an_answer_back(run, tiny):
-    told = json.loads(run("heads", tiny, "--patch", "a b c", "--into", "a d c", "--json").out)
-    assert {each["id"] for each in told["heads"]} == {"e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"}
-    assert told["streams"][0]["side"] == "encoder"
-    assert told["streams"][0]["effects"][0] == pytest.approx([0, 1, 0, 0], abs=1e-5)
+    report = json.loads(run("heads", tiny, "--patch", "a b c", "--into", "a d c", "--json").out)
+    assert {each["id"] for each in report["heads"]} == {"e.0.0", "e.0.1", "d.0.0", "d.0.1", "x.0.0", "x.0.1"}
+    assert report["streams"][0]["side"] == "encoder"
+    assert report["streams"][0]["effects"][0] == pytest.approx([0, 1, 0, 0], abs=1e-5)
     answer = run("heads", tiny, "--patch", "a b c", "--into", "a d c")
     assert answer.out.count("\nblocks") == 2
     assert "1: all of it" in answer.out
 
 
 def test_words_that_the_vocabulary_lacks_are_told(run, tiny):
-    told = "the vocabulary lacks a part of it, 'zebra'; the model read <unk> in its place."
+    message = "the vocabulary lacks a part of it, 'zebra'; the model read <unk> in its place."
     answer = run("heads", tiny, "--patch", "a zebra c", "--into", "a d c")
-    assert answer.err.count(told) == 1
-    assert f"'a zebra c': {told}" in answer.err
-    assert told not in run("heads", tiny, "--attribute", "a b c").err
+    assert answer.err.count(message) == 1
+    assert f"'a zebra c': {message}" in answer.err
+    assert message not in run("heads", tiny, "--attribute", "a b c").err
 
 
 @pytest.mark.parametrize(

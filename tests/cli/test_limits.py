@@ -36,10 +36,10 @@ def test_evaluate_refuses_what_would_change_nothing(refused, session, a_run, spl
 
 def test_help_of_evaluate_says_what_each_figure_is(run):
     """Every figure that evaluating may print, but those of labels, which have a page of their own."""
-    told = " ".join(run("evaluate", "--help").out.split())
+    help_text = " ".join(run("evaluate", "--help").out.split())
     for name in ("exact_match:", "token_accuracy:", "loss:", "n:", "cut:", "unknown:", "bleu", "chrf"):
-        assert f" {name}" in told
-    assert "cut: answers that reached a limit (decode.max_new_tokens, model.max_len) before their end" in told
+        assert f" {name}" in help_text
+    assert "cut: answers that reached a limit (decode.max_new_tokens, model.max_len) before their end" in help_text
 
 
 @pytest.mark.parametrize("flag", ["--decode.max-new-tokens", "--decode.seed"])
@@ -48,28 +48,30 @@ def test_settings_of_writing_are_refused_where_blanks_are_filled(refused, sessio
     path.mkdir(parents=True)
     recipe = override(Recipe("filled"), {"data.task": "copy", "data.layout": "encoder", "decode.max_new_tokens": 4})
     (path / "recipe.toml").write_text(dumps_recipe(recipe))
-    told = f"fills all blanks at once, so {flag} would have no effect. Remove it."
+    message = f"fills all blanks at once, so {flag} would have no effect. Remove it."
     for verb in ("evaluate", "translate"):
-        assert f"but runs/filled {told}" in refused(verb, "runs/filled", flag, "9")
-    assert f"but the recipe copy {told}" in refused("train", "copy", "--data.layout", "encoder", flag, "9")
+        assert f"but runs/filled {message}" in refused(verb, "runs/filled", flag, "9")
+    assert f"but the recipe copy {message}" in refused("train", "copy", "--data.layout", "encoder", flag, "9")
     assert session.calls == []
 
 
 def test_all_settings_without_effect_are_named_at_once(refused, session, a_run):
     words = ("--decode.seed", "9", "--decode.beam", "2", "--decode.max-new-tokens", "3")
-    told = refused("train", "classify", *words)
-    assert "so --decode.seed, --decode.beam and --decode.max-new-tokens would have no effect. Remove them." in told
-    told = refused("evaluate", "runs/old", "--decode.top-k", "3", "--decode.top-p", "0.5")
-    assert "--decode.top-k and --decode.top-p select the tokens to sample from, but --decode.temperature 0 does" in told
-    assert "got --decode.top-k 3 and --decode.top-p 0.5. Try --decode.temperature 1.0, or remove them." in told
+    text = refused("train", "classify", *words)
+    assert "so --decode.seed, --decode.beam and --decode.max-new-tokens would have no effect. Remove them." in text
+    text = refused("evaluate", "runs/old", "--decode.top-k", "3", "--decode.top-p", "0.5")
+    assert "--decode.top-k and --decode.top-p select the tokens to sample from, but --decode.temperature 0 does" in (
+        text
+    )
+    assert "got --decode.top-k 3 and --decode.top-p 0.5. Try --decode.temperature 1.0, or remove them." in text
     assert session.calls == []
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "translate"])
 def test_a_seed_is_refused_where_nothing_is_drawn(refused, session, a_run, verb):
-    told = "draws nothing, so --decode.seed 3 would have no effect. Remove --decode.seed, or sample instead"
-    assert f"Greedy decoding {told}" in refused(verb, "runs/old", "--decode.seed", "3")
-    assert f"Beam search {told}" in refused(verb, "runs/old", "--decode.seed", "3", "--decode.beam", "2")
+    message = "draws nothing, so --decode.seed 3 would have no effect. Remove --decode.seed, or sample instead"
+    assert f"Greedy decoding {message}" in refused(verb, "runs/old", "--decode.seed", "3")
+    assert f"Beam search {message}" in refused(verb, "runs/old", "--decode.seed", "3", "--decode.beam", "2")
     assert session.calls == []
 
 

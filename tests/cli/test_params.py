@@ -21,9 +21,9 @@ def test_params_of_a_preset(run):
 
 @pytest.mark.parametrize("name", ["gpt2", "t5-small", "llama-3-8b"])
 def test_params_of_a_preset_for_programs(run, name):
-    told = json.loads(run("params", name, "--json").out)
-    assert told["total"] == sum(row["count"] for row in told["rows"])
-    assert (told["total"] > 5e7, name in PRESETS) == (True, True)
+    report = json.loads(run("params", name, "--json").out)
+    assert report["total"] == sum(row["count"] for row in report["rows"])
+    assert (report["total"] > 5e7, name in PRESETS) == (True, True)
 
 
 def test_a_run_comes_before_a_preset_of_its_name(run, session):
@@ -42,17 +42,17 @@ def test_parameters_by_component(run):
     lines = [line.split() for line in run("params", "gpt2", "--by", "component").out.splitlines()]
     assert [line[0] for line in lines] == ["embedding", "positions", "norm", "attention", "feed-forward", "total"]
     assert lines[-2] == ["feed-forward", "56,669,184", "45.5%"]
-    told = json.loads(run("params", "gpt2", "--by", "component", "--json").out)
-    assert sum(told["components"].values()) == told["total"]
+    report = json.loads(run("params", "gpt2", "--by", "component", "--json").out)
+    assert sum(report["components"].values()) == report["total"]
     answer = run("params", "gpt2", "--by", "layer")
     assert (answer.code, "by component; got 'layer'" in answer.err) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["bert-base", "gpt2", "llama-3-8b", "notebook-004", "t5-small"])
 def test_what_passes_through_a_preset(run, name):
-    told = json.loads(run("params", name, "--shapes", "--json").out)
-    assert told["rows"][0]["parameters"] == sum(told["components"].values())
-    assert all(row["gave"] for row in told["rows"])
+    report = json.loads(run("params", name, "--shapes", "--json").out)
+    assert report["rows"][0]["parameters"] == sum(report["components"].values())
+    assert all(row["gave"] for row in report["rows"])
 
 
 def test_what_passes_as_a_table(run):

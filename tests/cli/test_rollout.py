@@ -64,13 +64,13 @@ def test_without_a_return_it_asks_for_those_of_the_training_episodes(folder, cap
 def test_returns_of_a_discounted_run_are_discounted(tmp_path, capsys):
     assert main(["train", "decision", "--out", str(tmp_path / "run"), *FEW, *TINY, "--data.discount", "0.5"]) == 0
     code, answer = rollout(tmp_path, capsys, "--episodes", "4", "--steps", "9", run="run")
-    *rows, note, training, told = answer.out.splitlines()[1:]
+    *rows, note, training, output = answer.out.splitlines()[1:]
     assert code == 0
     assert min(float(row.split()[0]) for row in rows) == -2.0  # 60 steps: 1 + 1/2 + 1/4 + ...
     assert all(-2.0 <= float(row.split()[2]) < 0.0 for row in rows)
     assert "best possible" not in note  # that is not discounted
     assert training.startswith("training episodes: returns from -2.00 to -1.")
-    assert told == "All returns are discounted by 0.5 a step, as in training (data.discount)."
+    assert output == "All returns are discounted by 0.5 a step, as in training (data.discount)."
 
 
 def test_the_same_seed_gives_the_same_and_seeds_count_up(folder, capsys):
@@ -127,11 +127,11 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("run", "words", "said"), MISTAKES)
-def test_mistakes_get_one_message(folder, capsys, run, words, said):
+@pytest.mark.parametrize(("run", "words", "message"), MISTAKES)
+def test_mistakes_get_one_message(folder, capsys, run, words, message):
     code, answer = rollout(folder, capsys, *words, run=run)
     assert code == 2
-    assert said in answer.err
+    assert message in answer.err
     assert "Traceback" not in answer.err
     assert not answer.out
 

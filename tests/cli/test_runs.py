@@ -42,12 +42,12 @@ def test_no_run(tmp_path, name, fact):
 
 
 @pytest.mark.parametrize(
-    ("verb", "says"), [("generate", "with --prompt or --file."), ("translate", "from standard input: < FILE.")]
+    ("verb", "message"), [("generate", "with --prompt or --file."), ("translate", "from standard input: < FILE.")]
 )
-def test_a_text_in_place_of_a_run(refused, verb, says):
+def test_a_text_in_place_of_a_run(refused, verb, message):
     a_run(Path("runs/x"))
-    assert refused(verb, "runs/x", "The class").endswith(f"{says}\n")
-    assert says not in refused(verb, "The class")
+    assert refused(verb, "runs/x", "The class").endswith(f"{message}\n")
+    assert message not in refused(verb, "The class")
 
 
 def test_a_checkpoint_in_place_of_its_run(tmp_path):

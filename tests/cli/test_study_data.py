@@ -21,8 +21,8 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_missing_files_are_refused_once_for_all_arms(refused, name, dry):
     Path("a.tsv").write_text("a\tx\nb\ty\n", "utf-8")
-    given, said = FILES[name]
-    assert said in refused("ablate", "classify", *LAYERS, *given, *dry, "--out", "study")
+    given, message = FILES[name]
+    assert message in refused("ablate", "classify", *LAYERS, *given, *dry, "--out", "study")
     assert not Path("study").exists()
 
 

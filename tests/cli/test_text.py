@@ -46,11 +46,11 @@ def test_a_text_that_changed_is_not_shown_as_held_out(run, refused, tmp_path):
     (out / "heads.json").unlink()
     path.write_text(words(150), "utf-8")  # its first half
     after = run("explore", str(out), "--export", str(page)).err
-    told = f"the contents of {path} have changed, so that the model may have been trained on it"
-    assert (before.count(told), after.count(told)) == (0, 2)
+    message = f"the contents of {path} have changed, so that the model may have been trained on it"
+    assert (before.count(message), after.count(message)) == (0, 2)
     assert "the examples are made up from the vocabulary" in after
     assert "The heads cannot be analysed" in after
-    assert told in refused("heads", str(out))
+    assert message in refused("heads", str(out))
 
 
 @pytest.mark.parametrize("name", ["mlm", "denoise"])
@@ -65,8 +65,8 @@ def test_the_other_recipes(tmp_path, run, name):
 def test_texts_that_follow_a_grammar(trained, run, refused, tmp_path):
     pytest.importorskip("llguidance", reason="llguidance is not installed")
     words = ("generate", str(trained), "--prompt", "a", "--no-prompt", "--json", "--n", "3")
-    told = [json.loads(line) for line in run(*words, "--regex", "[ae]{3}( [ae]){2}").out.splitlines()]
-    assert all(re.fullmatch("[ae]{3}( [ae]){2}", each["text"]) and each["end"] == "eos" for each in told)
+    report = [json.loads(line) for line in run(*words, "--regex", "[ae]{3}( [ae]){2}").out.splitlines()]
+    assert all(re.fullmatch("[ae]{3}( [ae]){2}", each["text"]) and each["end"] == "eos" for each in report)
     assert "the file is empty" in refused(*words, "--json-schema", file_of(tmp_path, ""))
     assert "is not JSON" in refused(*words, "--json-schema", file_of(tmp_path, "{"))
     assert "must be one that llguidance supports" in refused(*words, "--regex", "a((")
@@ -93,8 +93,8 @@ def test_a_text_cut_before_it_matches_is_told(trained, run):
     words = ("generate", str(trained), "--prompt", "e", "--no-prompt", "--max-new-tokens", "5")
     cut = run(*words, "--regex", "[ab]{6}")
     assert (cut.code, len(cut.out)) == (0, 6)
-    told = "A text matches --regex only when it is complete; the text was cut before that, at 5 tokens."
-    assert cut.err.splitlines()[-1] == f"{told} Raise --max-new-tokens."
+    message = "A text matches --regex only when it is complete; the text was cut before that, at 5 tokens."
+    assert cut.err.splitlines()[-1] == f"{message} Raise --max-new-tokens."
     assert "only when" not in run(*words, "--regex", "[ab]{5,6}").err, "it matches, though it could go on"
     assert "only when" not in run(*words, "--regex", "[ab]{6}", "--stop", "a", "--stop", "b").err
     assert "only when" not in run(*words).err
@@ -108,9 +108,9 @@ def test_a_text_cut_before_it_matches_is_told(trained, run):
 @pytest.mark.parametrize("given", ["e", "abc", "a=x", "=3", "\u2713", "\u2713=", "the"])
 def test_the_example_of_a_bias_works_for_the_vocabulary(trained, run, refused, given):
     words = ("generate", str(trained), "--prompt", "e", "--max-new-tokens", "2")
-    told = refused(*words, "--bias", given)
-    example = re.search(r"Try --bias '([^']+)'\.$", told.strip())
-    assert example is not None, told
+    message = refused(*words, "--bias", given)
+    example = re.search(r"Try --bias '([^']+)'\.$", message.strip())
+    assert example is not None, message
     assert run(*words, "--bias", example[1]).code == 0
     text = given.partition("=")[0]
     assert text != "abc" or example[1] == "a=-2.5"
@@ -135,11 +135,11 @@ def test_evaluate_scores_a_whole_file(trained, run, tmp_path):
     test.write_text(words(40, 9), "utf-8")
     answer = run("evaluate", str(trained), "--data.text", str(test), "--json")
     assert f"Scoring {trained} on {test}." in answer.err
-    told = json.loads(answer.out)
-    assert told["n"] == len(words(40, 9)) - 1
-    assert json.loads(run("evaluate", str(trained), "--data.test-text", str(test), "--json").out) == told
+    report = json.loads(answer.out)
+    assert report["n"] == len(words(40, 9)) - 1
+    assert json.loads(run("evaluate", str(trained), "--data.test-text", str(test), "--json").out) == report
     nearer = json.loads(run("evaluate", str(trained), "--data.text", str(test), "--data.stride", "4", "--json").out)
-    assert (nearer["n"], nearer["loss"] != told["loss"]) == (told["n"], True)
+    assert (nearer["n"], nearer["loss"] != report["loss"]) == (report["n"], True)
     assert json.loads(run("evaluate", str(trained), "--split", "dev", "--json").out)["n"] > 1
 
 
@@ -194,10 +194,10 @@ def test_nothing_is_said_to_be_scored_that_is_not(trained, run):
 @pytest.mark.parametrize("name", WRONG)
 def test_what_cannot_be_is_named(trained, run, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    words, told = WRONG[name]
+    words, message = WRONG[name]
     answer = run(*[str(trained) if word == "RUN" else word for word in words])
     assert answer.code == 2
-    assert told in answer.err
+    assert message in answer.err
 
 
 def test_a_dry_run_tells_of_windows(run, tmp_path):

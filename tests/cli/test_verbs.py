@@ -100,8 +100,8 @@ def test_evaluate_json(run, session, a_run):
     session.metrics["loss"] = float("inf")
     answer = run("evaluate", "runs/old", "--json")
     assert answer.out.count("\n") == 1
-    told = json.loads(answer.out, parse_constant=lambda name: pytest.fail(name))
-    assert told == {"exact_match": 0.5, "loss": None, "n": 1000, "signature": "13a"}
+    report = json.loads(answer.out, parse_constant=lambda name: pytest.fail(name))
+    assert report == {"exact_match": 0.5, "loss": None, "n": 1000, "signature": "13a"}
     assert session.calls == [("evaluate", a_run, load_recipe(a_run / "recipe.toml"), "test")]
 
 
@@ -176,9 +176,9 @@ def test_lines():
 
 @given(lines=some.lists(some.sampled_from(["", " ", "a", "b c", "\t", "d"])), size=some.integers(1, 4))
 def test_one_answer_for_each_line_whatever_the_batches(lines, size):
-    def translated(asked):
+    def translated(requested):
         batch = []
-        for number, line in asked:
+        for number, line in requested:
             assert line == lines[number - 1]
             batch.append(f"<{line}>")
             if len(batch) == size:
@@ -206,9 +206,9 @@ def test_translate_tells_what_is_not_right(run, session, a_run, monkeypatch):
 
 def test_translate_tells_of_lines_longer_than_those_in_training(run, session, a_run, monkeypatch):
     data = b"x" * 30 + b"\n" + (b"y" * 31 + b"\n") * 2
-    told = translate(run, monkeypatch, data).err.splitlines()[-1]
+    output = translate(run, monkeypatch, data).err.splitlines()[-1]
     assert (
-        told
+        output
         == "2 lines (2, 3): longer than every source in training (1 to 30 tokens), so the answers are less reliable."
     )
     records = [json.loads(line) for line in translate(run, monkeypatch, data, "--json").out.splitlines()]

@@ -78,12 +78,12 @@ def test_a_prefix_is_read_both_ways_and_what_follows_is_causal(variant):
         for place in range(7):
             changed = ids.clone()
             changed[:, place] = (changed[:, place] + 1) % 11
-            told = (made(changed, prefix=prefix) != logits).any(-1)
+            changed_logits = (made(changed, prefix=prefix) != logits).any(-1)
             if place < 4:
-                assert told[0].all(), f"token {place} of the prefix is not read everywhere"
+                assert changed_logits[0].all(), f"token {place} of the prefix is not read everywhere"
             else:
-                assert not told[0, :place].any(), f"token {place} is read before it"
-            assert not told[1, :place].any()
+                assert not changed_logits[0, :place].any(), f"token {place} is read before it"
+            assert not changed_logits[1, :place].any()
 
 
 @pytest.mark.parametrize("variant", [each for each in ORDERS if each["positions"] != "t5"] + BACKENDS, ids=str)

@@ -38,11 +38,11 @@ def test_it_reads_what_training_would_read_of_its_own_episode(discrete, window, 
     for step in range(episode.n_steps):
         first = max(0, step + 1 - window)
         batch = windows_batch(acting.spaces, episode, to_go, np.array([first]), np.array([step + 1 - first]))
-        told = acting.model(batch.tokens.double())[0, 3 * (step - first) + ASKED].detach()
+        predicted = acting.model(batch.tokens.double())[0, 3 * (step - first) + ASKED].detach()
         if discrete:
-            assert played.actions[step] == int(told.argmax())
+            assert played.actions[step] == int(predicted.argmax())
         else:
-            assert np.allclose(played.actions[step], as_done(acting.spaces, told.numpy()), rtol=0, atol=1e-6)
+            assert np.allclose(played.actions[step], as_done(acting.spaces, predicted.numpy()), rtol=0, atol=1e-6)
 
 
 @KINDS
@@ -52,9 +52,9 @@ def test_an_episode_does_not_depend_on_those_beside_it(discrete, temperature):
     together = list(play(acting, partial(drift, discrete=discrete), [3.0, -2.0], range(4), 12))
     alone = [
         each
-        for asked in (3.0, -2.0)
+        for requested in (3.0, -2.0)
         for seed in range(4)
-        for each in play(acting, partial(drift, discrete=discrete), [asked], [seed], 12)
+        for each in play(acting, partial(drift, discrete=discrete), [requested], [seed], 12)
     ]
     assert [(each.asked, each.seed) for each in together] == [(a, s) for a in (3.0, -2.0) for s in range(4)]
     assert all(same(a, b) for a, b in zip(together, alone, strict=True))
@@ -241,10 +241,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("spaces_of", "said"), REFUSED, ids=["numbered observations", "two actions", "a matrix"])
-def test_what_no_model_can_act_in_is_refused(registered, spaces_of, said):
+@pytest.mark.parametrize(("spaces_of", "message"), REFUSED, ids=["numbered observations", "two actions", "a matrix"])
+def test_what_no_model_can_act_in_is_refused(registered, spaces_of, message):
     make = worlds(registered(**spaces_of))
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         make()
 
 
@@ -296,14 +296,14 @@ class Broken(Drift):
 
 
 @pytest.mark.parametrize(
-    ("seen", "reward", "said"),
+    ("seen", "reward", "message"),
     [
         ([0.0, float("nan"), 0.0], 1.0, r"observations of 3 finite numbers; got \[0\.0, nan, 0\.0\]"),
         ([0.0, 1.0], 1.0, r"observations of 3 finite numbers; got \[0\.0, 1\.0\]"),
         ([0.0, 1.0, 2.0], float("inf"), r"must give finite rewards; got inf"),
     ],
 )
-def test_an_environment_that_gives_no_numbers_is_named(seen, reward, said):
+def test_an_environment_that_gives_no_numbers_is_named(seen, reward, message):
     world = World("broken", Broken(seen, reward), 3, 2)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         world.step(0)

@@ -65,43 +65,43 @@ def test_cells_show_what_they_show_in_a_notebook(course):
 
 def test_the_page_is_made_once_and_again_when_its_chapter_changed(course, tmp_path):
     pytest.importorskip("matplotlib")
-    said: list[str] = []
-    path = write_page(course, course.chapters[0], tmp_path, said.append)
+    lines: list[str] = []
+    path = write_page(course, course.chapters[0], tmp_path, lines.append)
     text = path.read_text("utf-8")
     assert "&lt;here&gt;" in text
     assert '<img alt="A line that rises." src="data:image/png;base64,' in text
     assert text.count("<math") == 2
     assert "AssertionError" not in text
     assert re.findall(r"<th[^>]*></th>", text) == []
-    assert len(said) == 1
-    assert write_page(course, course.chapters[0], tmp_path, said.append) == path
-    assert len(said) == 1
+    assert len(lines) == 1
+    assert write_page(course, course.chapters[0], tmp_path, lines.append) == path
+    assert len(lines) == 1
     (course.folder / "chapters" / "1.md").write_text(CHAPTER.replace("20, 22", "20, 23"), "utf-8")
-    write_page(course, course.chapters[0], tmp_path, said.append)
-    assert len(said) == 2
+    write_page(course, course.chapters[0], tmp_path, lines.append)
+    assert len(lines) == 2
     assert "43" in path.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
-    ("instead", "told"),
+    ("instead", "message"),
     [("[1, 2][2]", "IndexError: list index out of range"), ("os._exit(7)", "it ended with code 7: no message")],
 )
-def test_a_chapter_that_stops_is_shown_and_said_and_runs_again(course, tmp_path, instead, told):
+def test_a_chapter_that_stops_is_shown_and_said_and_runs_again(course, tmp_path, instead, message):
     pytest.importorskip("matplotlib")
     (course.folder / "chapters" / "1.md").write_text(CHAPTER.replace("sum([20, 22])", instead), "utf-8")
     for _ in range(2):
-        said: list[str] = []
-        path = write_page(course, course.chapters[0], tmp_path, said.append)
-        assert len(said) == 2
-        assert told in said[1]
+        lines: list[str] = []
+        path = write_page(course, course.chapters[0], tmp_path, lines.append)
+        assert len(lines) == 2
+        assert message in lines[1]
     assert "A trial" in path.read_text("utf-8")
 
 
 def test_without_matplotlib_the_page_is_a_page_and_says_what_to_install(course, tmp_path, monkeypatch):
     monkeypatch.setattr("glassformer.learn.outputs.find_spec", lambda name: None)
-    said: list[str] = []
-    path = write_page(course, course.chapters[0], tmp_path, said.append)
-    assert "pip install matplotlib" in said[1]
+    lines: list[str] = []
+    path = write_page(course, course.chapters[0], tmp_path, lines.append)
+    assert "pip install matplotlib" in lines[1]
     assert "sum([20, 22])" in path.read_text("utf-8")
 
 

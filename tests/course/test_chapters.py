@@ -74,8 +74,8 @@ def checks_apart(cells: list[Cell]) -> list[str]:
 
 def predictions_folded(cells: list[Cell]) -> list[str]:
     prose = "\n".join(cell.text for cell in cells if not cell.is_code)
-    asked, folds = prose.count("**Predict first.**"), prose.count("<details><summary>")
-    return [f"{asked} predictions, {folds} folds"] * (asked > folds or folds != prose.count("</details>"))
+    questions, folds = prose.count("**Predict first.**"), prose.count("<details><summary>")
+    return [f"{questions} predictions, {folds} folds"] * (questions > folds or folds != prose.count("</details>"))
 
 
 def files_are_there(cells: list[Cell]) -> list[str]:

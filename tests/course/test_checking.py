@@ -44,7 +44,7 @@ def test_done_and_not(checked):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("def softmax(:\n    pass\n", "line 1: invalid syntax"),
         ("def softmax(scores, dim=-1):\n    return scores\nexit()\n", "ends the program"),
@@ -54,9 +54,9 @@ def test_done_and_not(checked):
         ("\0", "Python"),
     ],
 )
-def test_a_file_that_cannot_be_run_is_named(checked, text, said):
+def test_a_file_that_cannot_be_run_is_named(checked, text, message):
     found = checked(text, "1.1", limit=3.0)
-    assert said in found.problem
+    assert message in found.problem
     assert found.exit_code == 2
     assert COURSE.file in found.problem
 
@@ -95,10 +95,10 @@ def test_renamed_twice_and_borrowed(checked):
 
 
 def test_a_verdict_is_kept_until_its_code_changes(tmp_path):
-    asked: list[str] = []
+    requests: list[str] = []
 
     def run(words, limit):
-        asked.append(words[2])
+        requests.append(words[2])
         rows = [{"exercise": number, "state": "done", "why": "", "pieces": []} for number in words[2].split(",")]
         with open(os.path.join(words[3], "verdicts.jsonl"), "w") as file:  # noqa: PTH118, PTH123
             file.writelines(json.dumps(row) + "\n" for row in [*rows, {"end": True}])
@@ -115,7 +115,7 @@ def test_a_verdict_is_kept_until_its_code_changes(tmp_path):
     checker.check(exercises)
     path.write_text(RIGHT.replace("e.sum(dim, keepdim=True)", "1"))
     checker.check(exercises)
-    assert asked == ["1.1,1.2", "1.2", "1.1,1.2"]
+    assert requests == ["1.1,1.2", "1.2", "1.1,1.2"]
 
 
 def test_watch(tmp_path, run):

@@ -108,7 +108,7 @@ def test_parts_of_two_files_that_meet_in_one_model_are_of_one_hand(tmp_path, mon
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["9"], "There is no chapter '9'"),
         (["1.9", "--check"], "There is no exercise '1.9'"),
@@ -120,10 +120,10 @@ def test_parts_of_two_files_that_meet_in_one_model_are_of_one_hand(tmp_path, mon
         (["--check", "--limit", "0"], "--limit must be a number of seconds"),
     ],
 )
-def test_wrong_words_are_named(typed, words, said):
+def test_wrong_words_are_named(typed, words, message):
     code, out = typed(*words)
     assert code == 2
-    assert said in out
+    assert message in out
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -134,15 +134,15 @@ def test_a_deleted_stub_comes_back(typed, tmp_path, monkeypatch, width):
     path = tmp_path / "mine" / COURSE.file
     stub = COURSE.stubs["1.1"].partition("\n")[2]
     path.write_text(path.read_text().replace(stub, ""))
-    said = typed("1.1", "--check", "--into", "mine")[1]
-    assert "softmax is not in the file; glassformer learn 1 appends its stub" in " ".join(said.split())
-    said = typed("1", "--into", "mine")[1]
-    assert "1 stub appended below line" in " ".join(said.split())
-    assert "Without a stub" not in said
-    assert said.endswith("glassformer learn --watch --into mine\n")
-    said = typed("2", "--into", "mine")[1]
-    assert "Without a stub, because they go on with what you have: 2.1 The mask" in " ".join(said.split())
-    assert max(map(len, said.splitlines()[:-1])) <= width
+    output = typed("1.1", "--check", "--into", "mine")[1]
+    assert "softmax is not in the file; glassformer learn 1 appends its stub" in " ".join(output.split())
+    output = typed("1", "--into", "mine")[1]
+    assert "1 stub appended below line" in " ".join(output.split())
+    assert "Without a stub" not in output
+    assert output.endswith("glassformer learn --watch --into mine\n")
+    output = typed("2", "--into", "mine")[1]
+    assert "Without a stub, because they go on with what you have: 2.1 The mask" in " ".join(output.split())
+    assert max(map(len, output.splitlines()[:-1])) <= width
 
 
 def test_nothing_to_watch(typed):
@@ -249,10 +249,10 @@ def test_a_course_of_ones_own(typed, seminar, tmp_path):
     assert typed("--test", "seminar")[0] == 0
     assert typed("A", "--course", "seminar")[0] == 0
     path = tmp_path / "course" / "my_transformer.py"
-    told = 'def halved(x):\n    """What is left of x."""\n    '
+    stub = 'def halved(x):\n    """What is left of x."""\n    '
     text = path.read_text()
-    assert f'{told}raise NotImplementedError("exercise A.2")\n' in text
-    path.write_text(text.replace(f'{told}raise NotImplementedError("exercise A.2")', f"{told}return 2 * x"))
+    assert f'{stub}raise NotImplementedError("exercise A.2")\n' in text
+    path.write_text(text.replace(f'{stub}raise NotImplementedError("exercise A.2")', f"{stub}return 2 * x"))
     code, out = typed("A.2", "--check", "--course", "seminar")
     assert code == 3
     assert "half: it doubles" in out

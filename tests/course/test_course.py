@@ -53,13 +53,13 @@ def test_a_stub_is_the_signature_and_docstring_of_a_solution(course):
         assert [node.name for node in stubs] == [name for name in each.names if name in solved]
         for node in stubs:
             assert ast.get_docstring(node), node.name
-            written, asked = functions(solved[node.name]), functions(node)
-            assert {name: ast.unparse(each.args) for name, each in asked.items()} == {
+            written, requested = functions(solved[node.name]), functions(node)
+            assert {name: ast.unparse(each.args) for name, each in requested.items()} == {
                 name: ast.unparse(each.args) for name, each in written.items()
             }
-            bodies = {ast.unparse(function.body[-1]) for function in asked.values()} - {"super().__init__()"}
+            bodies = {ast.unparse(function.body[-1]) for function in requested.values()} - {"super().__init__()"}
             assert bodies == {f"raise NotImplementedError('exercise {each.id}')"}
-            assert all(len(each.body) == 1 + bool(ast.get_docstring(each)) for each in asked.values())
+            assert all(len(each.body) == 1 + bool(ast.get_docstring(each)) for each in requested.values())
 
 
 def functions(node):
@@ -102,7 +102,7 @@ def test_solutions_pass(course, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("title = 1", "it needs a title and at least one"),
         ("title = 'a'\nspare = 1", "unknown: spare"),
@@ -113,9 +113,9 @@ def test_solutions_pass(course, tmp_path):
         ("title =", "course.toml"),
     ],
 )  # fmt: skip
-def test_unsound_courses_are_named(tmp_path, text, said):
+def test_unsound_courses_are_named(tmp_path, text, message):
     (tmp_path / "course.toml").write_text(text, "utf-8")
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         read_course(tmp_path)
 
 

@@ -30,7 +30,7 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "state", "said"),
+    ("changes", "state", "message"),
     [
         ({}, "done", ""),
         ({"bleu": 36.0}, "fails", "the best BLEU is another"),
@@ -42,13 +42,13 @@ def run(tmp_path):
         ({"run": "log"}, "fails", "no log of a run that is measured in BLEU"),
     ],
 )
-def test_captions(run, changes, state, said):
+def test_captions(run, changes, state, message):
     (run / "log").mkdir()
     (run / "log" / "metrics.jsonl").write_text('{"kind": "dev", "step": 1, "loss": 2.0}\n', "utf-8")
     answers = {"run": "run", "bleu": 36.2, "step": 2000, "fine": 7, **changes}
     result = found(run, CAPTIONS, **answers)
     assert result[0] == state
-    assert said in result[1]
+    assert message in result[1]
 
 
 def row(change, seed, share):
@@ -63,7 +63,7 @@ SHARES = {"none": 0.1, "training.warmup=150": 0.7, "model.deepnorm=true": 0.9}
 
 
 @pytest.mark.parametrize(
-    ("shares", "changes", "state", "said"),
+    ("shares", "changes", "state", "message"),
     [
         (SHARES, {}, "done", ""),
         (SHARES, {"best": "training.warmup=150"}, "fails", "another change has the highest share"),
@@ -73,14 +73,14 @@ SHARES = {"none": 0.1, "training.warmup=150": 0.7, "model.deepnorm=true": 0.9}
         ({"none": 0.1, "model.deepnorm=true": 0.9}, {}, "fails", "at least two changes"),
     ],
 )
-def test_remedies(tmp_path, shares, changes, state, said):
+def test_remedies(tmp_path, shares, changes, state, message):
     (tmp_path / "study").mkdir()
     rows = [row(change, seed, share) for change, share in shares.items() for seed in (1, 2, 3)]
     (tmp_path / "study" / "results.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     answers = {"study": "study", "alone": 0.1, "best": "model.deepnorm=true", **changes}
     result = found(tmp_path, REMEDIES, **answers)
     assert result[0] == state
-    assert said in result[1]
+    assert message in result[1]
 
 
 def test_few_seeds_and_no_answers(tmp_path):

@@ -69,11 +69,11 @@ def model_of(tmp_path):
     return make
 
 
-@pytest.mark.parametrize("said", VARIANTS)
-def test_read_and_equal(model_of, said):
-    model = model_of(*VARIANTS[said])
+@pytest.mark.parametrize("message", VARIANTS)
+def test_read_and_equal(model_of, message):
+    model = model_of(*VARIANTS[message])
     found = read(model)
-    assert found.sentence().startswith(f"yours: {said}")
+    assert found.sentence().startswith(f"yours: {message}")
     assert compare(model, found).equal
 
 
@@ -109,10 +109,10 @@ def checked(place: Workspace, state: str = "done") -> Checked:
 
 
 def test_open_exercises_come_first(tmp_path):
-    said: list[str] = []
+    lines: list[str] = []
     place = Workspace(COURSE, tmp_path)
-    assert finish.graduate(place, checked(place, "fails"), False, "", said.append) == 3
-    assert said[0].startswith("Still open: 1.1 Softmax")
+    assert finish.graduate(place, checked(place, "fails"), False, "", lines.append) == 3
+    assert lines[0].startswith("Still open: 1.1 Softmax")
     assert not (tmp_path / "runs").exists()
 
 
@@ -121,16 +121,16 @@ def test_open_exercises_come_first(tmp_path):
 def test_the_whole_way(tmp_path, monkeypatch):
     """With few updates nothing is learned, and that is said; the run opens, and holds the weights that were trained."""
     monkeypatch.setattr(finish, "STEPS", 10)
-    place, said = Workspace(COURSE, tmp_path), []
+    place, lines = Workspace(COURSE, tmp_path), []
     place.path.write_text(OURS, "utf-8")
-    assert finish.graduate(place, checked(place), True, "", said.append) == 3
-    assert any("Not learned well enough: copy" in line for line in said)
+    assert finish.graduate(place, checked(place), True, "", lines.append) == 3
+    assert any("Not learned well enough: copy" in line for line in lines)
     plain = json.loads((tmp_path / "runs" / "mine" / "graduation.json").read_text("utf-8"))
     assert plain["passed"] is False
     run = tmp_path / "runs" / "mine"
     assert load_run(run, load_recipe(run / "recipe.toml")).model.config.head_bias
     monkeypatch.setattr(finish, "ENOUGH", 0.0)
-    assert finish.graduate(place, checked(place), True, "Ada <b>", said.append) == 0
+    assert finish.graduate(place, checked(place), True, "Ada <b>", lines.append) == 0
     page = (tmp_path / "diploma.html").read_text("utf-8")
     assert "Ada &lt;b&gt;" in page
     assert "http" not in page.replace("http-equiv", "")
@@ -161,12 +161,12 @@ def test_a_file_without_an_encoder_decoder_is_named(tmp_path):
 
 @pytest.mark.slow
 def test_a_model_that_fails_the_check_is_not_proved(tmp_path):
-    said: list[str] = []
+    lines: list[str] = []
     path = tmp_path / "seq2seq.py"
     leaky = OURS.replace("class Transformer(", "class Seq2Seq(").replace(".tril()", "")
     path.write_text(leaky, "utf-8")
-    assert finish.graduate_file(path, tmp_path, True, "", said.append, 60.0) == 3
-    assert "causal: queries read the future" in said[0]
+    assert finish.graduate_file(path, tmp_path, True, "", lines.append, 60.0) == 3
+    assert "causal: queries read the future" in lines[0]
     assert not (tmp_path / "runs").exists()
 
 
@@ -175,12 +175,12 @@ def test_a_model_that_fails_the_check_is_not_proved(tmp_path):
 @pytest.mark.skipif(not NOTEBOOKS.is_dir(), reason="the notebooks are not here")
 def test_the_model_of_tutorial_004_graduates(tmp_path):
     """As it stands there: masks are given to it, it has no max_len, and its parts have other names than ours."""
-    said: list[str] = []
+    lines: list[str] = []
     found = notebook_file(NOTEBOOKS, "004")
     assert found is not None
     path = tmp_path / "translator.py"
     path.write_text(ast.unparse(ast.Module([*parts(found)], [])), "utf-8")
-    assert finish.graduate_file(path, tmp_path, False, "", said.append, 60.0) == 0
+    assert finish.graduate_file(path, tmp_path, False, "", lines.append, 60.0) == 0
     plain = json.loads((tmp_path / "runs" / "translator" / "graduation.json").read_text("utf-8"))
     assert plain["passed"] is True
     assert [each["exact_match"] for each in plain["tasks"].values()] == [1.0, 1.0]

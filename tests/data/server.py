@@ -32,9 +32,9 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        way, asked = self.server.way, self.headers.get("Range")
-        self.server.ranges.append(asked)
-        first = int(re.findall(r"\d+", asked)[0]) if asked and way != "knows no range" else 0
+        way, byte_range = self.server.way, self.headers.get("Range")
+        self.server.ranges.append(byte_range)
+        first = int(re.findall(r"\d+", byte_range)[0]) if byte_range and way != "knows no range" else 0
         content = CONTENT[::-1] if way == "wrong bytes" else CONTENT
         if way == "not there":
             self.send_error(404)

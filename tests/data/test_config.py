@@ -89,8 +89,8 @@ DATA_ERRORS = {
     },
     "a layout of running text": ({"task": "copy", "layout": "decoder"}, ["data.layout='decoder'", "data.task='text'"]),
     **{
-        f"text: {name}": ({"task": "text", "layout": "decoder", **given}, said)
-        for name, given, said in (
+        f"text: {name}": ({"task": "text", "layout": "decoder", **given}, message)
+        for name, given, message in (
             ("an empty path", {"dev_text": ""}, ["data.dev_text must name a file; got ''"]),
             ("an empty field", {"field": ""}, ["data.field must name a field; got ''"]),
             ("pairs beside it", {"dev": "x.tsv"}, ["data.dev is set", "data.dev_text"]),
@@ -149,17 +149,17 @@ TOKENIZER_ERRORS = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields", "said"),
+    ("kind", "fields", "message"),
     [
         *((DataConfig, *each) for each in DATA_ERRORS.values()),
         *((TokenizerConfig, *each) for each in TOKENIZER_ERRORS.values()),
     ],
     ids=[*DATA_ERRORS, *TOKENIZER_ERRORS],
 )
-def test_a_config_says_what_is_wrong(kind, fields, said):
+def test_a_config_says_what_is_wrong(kind, fields, message):
     with pytest.raises(ConfigError) as error:
         kind(**fields)
-    for words in said:
+    for words in message:
         assert words in str(error.value)
 
 

@@ -79,28 +79,28 @@ def test_some_of_is_fair():
 @given(TEXT, SEEDS, SHARES)
 def test_masked_changes_only_what_it_asks_for(window, seed, share):
     ids = ids_of(window)
-    read, asked = masked(ids, coins(seed), V, share)
-    assert (read == ids)[~asked].all()
-    assert (ids[asked] >= 6).all()  # special tokens are not asked for
-    drawn = read[asked]
+    read, requested = masked(ids, coins(seed), V, share)
+    assert (read == ids)[~requested].all()
+    assert (ids[requested] >= 6).all()  # special tokens are not asked for
+    drawn = read[requested]
     assert ((drawn >= 6) | (drawn == BLANK)).all()
     assert (drawn < V).all()
-    assert asked.any() == (ids >= 6).any()
+    assert requested.any() == (ids >= 6).any()
 
 
 def test_shares_of_masked_tokens():
     """15 % are chosen; of them 80 % hidden, 10 % replaced by any token, 10 % kept: chi-square with 2 degrees."""
     n, big = 200_000, 1_000
     ids = 6 + np.arange(n) % (big - 6)
-    read, asked = masked(ids, coins(), big)
-    chosen = int(asked.sum())
+    read, requested = masked(ids, coins(), big)
+    chosen = int(requested.sum())
     assert within(chosen, n, 0.15)
-    hidden, same = int((read == BLANK).sum()), int((asked & (read == ids)).sum())
+    hidden, same = int((read == BLANK).sum()), int((requested & (read == ids)).sum())
     found = np.array([hidden, chosen - hidden - same, same])
     right_by_chance = 0.1 / (big - 6)
     expected = chosen * np.array([0.8, 0.1 - right_by_chance, 0.1 + right_by_chance])
     assert ((found - expected) ** 2 / expected).sum() < 23  # passed by one in 100,000
-    drawn = read[asked & (read != BLANK) & (read != ids)]
+    drawn = read[requested & (read != BLANK) & (read != ids)]
     assert (drawn.min(), drawn.max()) == (6, big - 1)
     halves = int((drawn < 6 + (big - 6) / 2).sum())
     assert within(halves, len(drawn), 0.5)
@@ -110,17 +110,17 @@ def test_shares_of_masked_tokens():
 def test_whole_words_are_whole(window, seed, share):
     ids = ids_of(window)
     word = (np.random.default_rng(seed).random(len(ids)) < 0.4).cumsum() - 1
-    _, asked = masked(ids, coins(seed), V, share, word)
+    _, requested = masked(ids, coins(seed), V, share, word)
     for each in range(len(ids)):
-        of_word = asked[(word == each) & (ids >= 6)]
+        of_word = requested[(word == each) & (ids >= 6)]
         assert of_word.all() or not of_word.any()
-    assert asked.any() == ((ids >= 6) & (word != NO_WORD)).any()
-    assert not asked[word == NO_WORD].any()
+    assert requested.any() == ((ids >= 6) & (word != NO_WORD)).any()
+    assert not requested[word == NO_WORD].any()
 
 
 def test_the_share_of_whole_words():
-    _, asked = masked(6 + np.arange(30_000) % 30, coins(), V, 0.15, np.arange(30_000) // 3)
-    assert within(int(asked[::3].sum()), 10_000, 0.15)
+    _, requested = masked(6 + np.arange(30_000) % 30, coins(), V, 0.15, np.arange(30_000) // 3)
+    assert within(int(requested[::3].sum()), 10_000, 0.15)
 
 
 WORDS = "\n\n The cats' house,\n  stood there: 12.5 m high naïve \n"
@@ -134,9 +134,9 @@ def test_what_is_hidden_is_a_word_with_its_white_space(kind):
     how, hidden = Corruption(tokenizer.vocab_size, 0.3, words_of=tokenizer.words_of), set()
     for step in range(40):
         batch = batch_of_windows("masked", [ids], how, seed=0, step=step)
-        asked = batch.label_keep[0].numpy()
-        for part in np.split(np.arange(len(ids)), np.flatnonzero(np.diff(asked)) + 1):
-            if asked[part[0]]:
+        targets = batch.label_keep[0].numpy()
+        for part in np.split(np.arange(len(ids)), np.flatnonzero(np.diff(targets)) + 1):
+            if targets[part[0]]:
                 hidden |= {tokenizer.decode(ids[part].tolist())}
     assert {word for text in hidden for word in text.split()} == {*WORDS.split()}
     assert [text for text in hidden if not text.strip()] == []
@@ -249,10 +249,10 @@ def test_batches_by_example():
     assert plain.documents[0].tolist() == [1, 1, 1, 1, 2, 2]
     assert plain.documents[1, :3].tolist() == [0, 0, 0]
     assert batch_of_windows("next_token", every, Corruption(V), seed=0, step=0).documents is None
-    told = batch_of_windows("masked", every, Corruption(V, mask_share=0.5), seed=0, step=0)
-    assert told.labels[told.keep].tolist() == [*every[0], *every[1]]
-    assert not told.label_keep[~told.keep].any()
-    assert (told.tokens == told.labels)[told.keep & ~told.label_keep].all()
+    result = batch_of_windows("masked", every, Corruption(V, mask_share=0.5), seed=0, step=0)
+    assert result.labels[result.keep].tolist() == [*every[0], *every[1]]
+    assert not result.label_keep[~result.keep].any()
+    assert (result.tokens == result.labels)[result.keep & ~result.label_keep].all()
     pair = batch_of_windows("spans", every[1:], Corruption(V), seed=0, step=0)
     assert pair.tokens[0, 0] == BOS
     assert pair.tokens[0, -1] == pair.source[0, -1] == EOS

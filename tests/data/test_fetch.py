@@ -46,12 +46,12 @@ def test_a_connection_that_ends_is_taken_up_where_it_ended(tmp_path):
     assert (tmp_path / "file.txt").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize(("way", "asked"), [("well", "bytes=1000-"), ("knows no range", "bytes=1000-")])
-def test_a_part_is_gone_on_with(tmp_path, way, asked):
+@pytest.mark.parametrize(("way", "requested"), [("well", "bytes=1000-"), ("knows no range", "bytes=1000-")])
+def test_a_part_is_gone_on_with(tmp_path, way, requested):
     (tmp_path / "file.txt.part").write_bytes(CONTENT[:1_000])
     with serving(way) as server:
         list(fetch(wanted(server.address), tmp_path))
-        assert server.ranges == [asked]
+        assert server.ranges == [requested]
     assert (tmp_path / "file.txt").read_bytes() == CONTENT
 
 
@@ -65,7 +65,7 @@ def test_a_part_that_is_whole_asks_for_nothing_and_one_that_is_longer_begins_ane
 
 
 @pytest.mark.parametrize(
-    ("way", "said", "kept"),
+    ("way", "message", "kept"),
     [
         ("wrong bytes", "The download is deleted", None),
         ("announces too much", "the server announces 256,001", None),
@@ -77,12 +77,12 @@ def test_a_part_that_is_whole_asks_for_nothing_and_one_that_is_longer_begins_ane
         ("begins elsewhere", "the server answers 'bytes 999-255999/256000' to", 1_000),
     ],
 )
-def test_a_server_that_sends_something_else(tmp_path, way, said, kept):
+def test_a_server_that_sends_something_else(tmp_path, way, message, kept):
     if kept is not None:
         (tmp_path / "file.txt.part").write_bytes(CONTENT[:kept])
     with serving(way) as server, pytest.raises(DataError) as error:
         list(fetch(wanted(server.address), tmp_path))
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert len(str(error.value)) < 500
     assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == (
         {} if kept is None else {"file.txt.part": kept}

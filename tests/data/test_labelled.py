@@ -155,11 +155,11 @@ ERRORS = {
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_mistakes_in_a_file(file, name):
-    path, content, columns, said = ERRORS[name]
+    path, content, columns, message = ERRORS[name]
     written = file(path, content)
     with pytest.raises((DataError, ConfigError)) as error:
         read_labelled(written, columns)
-    for words in said:
+    for words in message:
         assert words.replace("FILE", str(written)) in str(error.value)
     assert len(str(error.value)) < 500 + len(str(written))
 

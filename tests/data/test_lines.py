@@ -130,6 +130,6 @@ def named_pipe() -> Iterator[Callable[[Path, bytes], None]]:
     "path", ["https://example.org/a/book.txt", str(Path("https://example.org/a/book.txt").absolute())]
 )
 def test_an_address_is_no_file(path):
-    says = r"https://example\.org/a/book\.txt is an address\. Download it first: curl -LO https://example\.org/a/book\.txt$"
-    with pytest.raises(DataError, match=says):
+    message = r"https://example\.org/a/book\.txt is an address\. Download it first: curl -LO https://example\.org/a/book\.txt$"
+    with pytest.raises(DataError, match=message):
         read_lines(path)

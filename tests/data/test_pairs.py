@@ -82,11 +82,11 @@ TSV_ERRORS = {
 
 @pytest.mark.parametrize("name", TSV_ERRORS)
 def test_mistakes_in_a_tsv_file(file, name):
-    content, said = TSV_ERRORS[name]
+    content, message = TSV_ERRORS[name]
     path = file("some.tsv", content)
     with pytest.raises(DataError) as error:
         read_pairs(path)
-    for words in said:
+    for words in message:
         assert words.replace("FILE", str(path)) in str(error.value)
 
 
@@ -214,10 +214,10 @@ def test_json_is_not_learned_as_pairs(file):
 
 
 @pytest.mark.parametrize(
-    ("head", "said"), [(b"PK\x03\x04", "zip archive"), (b"PAR1", "parquet.*jsonl"), (b"BZh9", "bunzip2")]
+    ("head", "message"), [(b"PK\x03\x04", "zip archive"), (b"PAR1", "parquet.*jsonl"), (b"BZh9", "bunzip2")]
 )
-def test_other_formats_are_named(file, head, said):
-    with pytest.raises(DataError, match=said):
+def test_other_formats_are_named(file, head, message):
+    with pytest.raises(DataError, match=message):
         read_pairs(file("a.tsv", head + b"a\tb\n"))
 
 

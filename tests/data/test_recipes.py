@@ -19,7 +19,7 @@ from glassformer.train.recipe import load_recipe, override
 EVERY = pytest.mark.parametrize(("of", "recipe"), RECIPES, ids=ids(RECIPES))
 NOT_TOLD = {"sst2 ensemble", "cmudict ensemble", "multi30k french", "multi30k lower french"}
 """Rows without a recipe: several runs answer in an ensemble, and no result of the two of French is published."""
-TOLD_AS = {
+NAMED_AS = {
     "seconds": "1.886 in 9 s",
     "a minute": "1.52 in 76 s",
     "twenty minutes": "glassformer gets below that",
@@ -33,9 +33,9 @@ SPREAD = re.compile(rf"{NUMBER}[^()\d]* \({NUMBER}–{NUMBER}")
 
 def test_every_row_of_a_public_data_set_has_a_recipe(module):
     of_files = {each.name for each in module("rows").ROWS.values() if each.data is not None}
-    told = {recipe.name for _, recipe in RECIPES}
-    assert of_files - NOT_TOLD <= told
-    assert {each.name for each in module("language").BUDGETS} <= told
+    result = {recipe.name for _, recipe in RECIPES}
+    assert of_files - NOT_TOLD <= result
+    assert {each.name for each in module("language").BUDGETS} <= result
 
 
 @EVERY
@@ -124,14 +124,14 @@ def test_its_figures_are_the_published_ones(of, recipe):
         (ROOT / name).read_text("utf-8") for name in ("docs/command_line.md", "docs/results.md", "docs/benchmarks.md")
     ]
     name, paragraphs = f"`{recipe.name}`", parts("\n\n".join(texts))
-    told = " ".join(each for each in paragraphs if TOLD_AS.get(recipe.name, name) in each)
+    published = " ".join(each for each in paragraphs if NAMED_AS.get(recipe.name, name) in each)
     figures = SPREAD.findall(recipe.expected)
     assert figures or "one seed" in recipe.expected
     for figure in figures or re.findall(r"\d+\.\d+", recipe.expected):
-        assert figure in told
+        assert figure in published
     seconds = {*re.findall(rf"({NUMBER})(?: \([^)]*\))? seconds", recipe.expected)}
     assert seconds
-    assert seconds <= {*re.findall(NUMBER, " ".join([told, *(each for each in paragraphs if name in each)]))}
+    assert seconds <= {*re.findall(NUMBER, " ".join([published, *(each for each in paragraphs if name in each)]))}
 
 
 def parts(text: str) -> list[str]:

@@ -77,8 +77,8 @@ def test_batches_of_different_lengths_have_whole_rows():
     broken = [len(rows) for rows in batches if len(rows) > ROWS and len(rows) % ROWS]
     assert len(broken) <= 1
     assert len(batches) > 30
-    alike = BatchSampler([8] * 1_000, [10] * 1_000, 360).epoch(0)
-    assert {len(rows) for rows in alike} == {20}  # one shape anyway
+    equal = BatchSampler([8] * 1_000, [10] * 1_000, 360).epoch(0)
+    assert {len(rows) for rows in equal} == {20}  # one shape anyway
 
 
 def test_a_batch_takes_as_many_as_its_own_widths_allow():

@@ -114,9 +114,9 @@ def warmed(shape):
                 assert not any(each.error for each in engine.step())
         counts.append(graphs())
 
-    asking = Thread(target=ask)
-    asking.start()
-    asking.join()
+    connection = Thread(target=ask)
+    connection.start()
+    connection.join()
     return {"graphs": counts}
 
 
@@ -151,9 +151,9 @@ def texts(kind):
 
 
 if __name__ == "__main__":
-    (asked,) = sys.argv[1:]
+    (name,) = sys.argv[1:]
     torch.set_num_threads(1)
-    kind, _, of = asked.partition(" ")
+    kind, _, of = name.partition(" ")
     what = {"lengths": lengths, "padded": padded, "warmed": partial(warmed, of)}
     what |= {each: partial(texts, each) for each in SHAPES}
-    print(json.dumps(what.get(kind, partial(rounded, asked))()))
+    print(json.dumps(what.get(kind, partial(rounded, name))()))

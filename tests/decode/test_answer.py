@@ -33,16 +33,16 @@ def test_order_is_kept_and_each_is_as_alone(batch_size):
         assert given[:2] == (Answer(alone[:-1], True) if alone[-1] == EOS else Answer(alone, False))[:2]
 
 
-@pytest.mark.parametrize(("asked", "longest"), [(None, None), (3, None), (99, 9), (None, 9), (3, 9)])
-def test_answers_that_do_not_end_are_cut_and_say_by_what(asked, longest):
+@pytest.mark.parametrize(("requested", "longest"), [(None, None), (3, None), (99, 9), (None, 9), (3, 9)])
+def test_answers_that_do_not_end_are_cut_and_say_by_what(requested, longest):
     network = favouring(model(max_len=longest), -1e9)
     sources = sequences([1, 5, 2])
-    limits = [asked or 2 * len(source) + 10 for source in sources]
-    for given, limit in zip(answer(network, sources, max_new_tokens=asked), limits, strict=True):
+    limits = [requested or 2 * len(source) + 10 for source in sources]
+    for given, limit in zip(answer(network, sources, max_new_tokens=requested), limits, strict=True):
         assert len(given.ids) == min(limit, longest or limit)
         assert EOS not in given.ids
         assert not given.complete
-        assert given.limit == ("max_len" if longest and limit > longest else "max_new_tokens" if asked else USUAL)
+        assert given.limit == ("max_len" if longest and limit > longest else "max_new_tokens" if requested else USUAL)
 
 
 def test_answer_that_ends_at_its_limit_is_complete():
@@ -58,7 +58,7 @@ def test_blanks_of_what_is_no_number_are_refused_by_the_place_of_their_source():
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("requested", "message"),
     [
         ({"batch_size": 0}, "batch_size must be at least 1; got 0"),
         ({"batch_size": -1}, "batch_size must be at least 1; got -1"),
@@ -67,9 +67,9 @@ def test_blanks_of_what_is_no_number_are_refused_by_the_place_of_their_source():
     ],
     ids=["none", "below none", "too few lengths", "a length below 0"],
 )
-def test_no_source_stays_unanswered(asked, said):
-    with pytest.raises(ValueError, match=said):
-        answer(model(), [[7], [8]], **asked)
+def test_no_source_stays_unanswered(requested, message):
+    with pytest.raises(ValueError, match=message):
+        answer(model(), [[7], [8]], **requested)
 
 
 def test_nothing_asked():
@@ -78,23 +78,23 @@ def test_nothing_asked():
 
 def test_encoder_fills_as_many_blanks_as_asked():
     network, sources = model("encoder"), sequences([3, 1, 2])
-    free, told = answer(network, sources), answer(network, sources, lengths=[1, 4, 2], batch_size=2)
+    free, answers = answer(network, sources), answer(network, sources, lengths=[1, 4, 2], batch_size=2)
     assert [len(each.ids) for each in free] == [3, 1, 2]
-    assert [len(each.ids) for each in told] == [1, 4, 2]
-    assert all(each.complete for each in (*free, *told))
-    assert told[2] == free[2]
+    assert [len(each.ids) for each in answers] == [1, 4, 2]
+    assert all(each.complete for each in (*free, *answers))
+    assert answers[2] == free[2]
 
 
 @pytest.mark.parametrize(
-    ("layout", "asked", "says"),
+    ("layout", "requested", "message"),
     [
         ("encoder", {"max_new_tokens": 3}, "an encoder fills all blanks at once; got max_new_tokens=3"),
         ("encoder-decoder", {"lengths": [1, 2]}, "Only an encoder takes lengths"),
     ],
 )
-def test_a_length_that_the_model_does_not_go_by_is_refused(layout, asked, says):
-    with pytest.raises(ConfigError, match=says):
-        answer(model(layout), [[7], [8, 9]], **asked)
+def test_a_length_that_the_model_does_not_go_by_is_refused(layout, requested, message):
+    with pytest.raises(ConfigError, match=message):
+        answer(model(layout), [[7], [8, 9]], **requested)
 
 
 @pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])

@@ -51,7 +51,7 @@ def ids(n: int) -> list[int]:
     return random.choices(range(3, VOCAB), k=n)
 
 
-def asked(shape: str, number: int, choose, **more) -> Request:
+def request_of(shape: str, number: int, choose, **more) -> Request:
     """A random request; an encoder-decoder sometimes goes on from a prompt of its own."""
     source = ids(random.randint(0, 6)) if shape == "encoder-decoder" else None
     prompt = [BOS] if source is not None and random.random() < 0.5 else ids(random.randint(1, 7))
@@ -89,7 +89,7 @@ def served(engine: Engine, requests, arrival) -> dict[int, list[int]]:
 def check(made, shape: str, n_requests: int, limits: Limits, sampling: Sampling | None = None) -> int:
     """Random requests at random times: tokens and logits are those of each text alone. Returns how many texts."""
     together = Recorded(greedy if sampling is None else chooser(sampling))
-    requests = [asked(shape, 10 * i, together, seed=i) for i in range(n_requests)]
+    requests = [request_of(shape, 10 * i, together, seed=i) for i in range(n_requests)]
     texts = served(Engine(made, limits), requests, [random.randint(0, 3 * n_requests) for _ in requests])
     for request in requests:
         for text in range(request.n):

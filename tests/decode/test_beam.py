@@ -210,7 +210,7 @@ def test_answers_of_a_beam_come_in_order_whatever_the_batch():
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("requested", "message"),
     [
         ({"beam": 0}, "beam must be at least 1; got 0"),
         ({"beam": 2, "n_best": 3}, "n_best must be from 1 to beam=2; got 3"),
@@ -220,9 +220,9 @@ def test_answers_of_a_beam_come_in_order_whatever_the_batch():
     ],
     ids=["no beam", "more than there are", "none", "unequal groups", "no groups"],
 )
-def test_mistakes(asked, says):
-    with pytest.raises(ConfigError, match=says):
-        beam_search(model(), sources=[[7]], max_new_tokens=2, **asked)
+def test_mistakes(requested, message):
+    with pytest.raises(ConfigError, match=message):
+        beam_search(model(), sources=[[7]], max_new_tokens=2, **requested)
 
 
 def test_a_search_with_fewer_hypotheses_is_extended_beside_others():
@@ -328,14 +328,14 @@ def test_scores_are_the_equation_and_ranked_by_it(n_layers, layer):
 def test_links_are_what_each_token_read_most():
     network, sources = model(seed=5, n_layers=2), sequences([4, 1, 6, 3])
     given = answer(network, sources, max_new_tokens=7)
-    for source, each, told in zip(sources, given, read_back(network, sources, given, batch_size=3), strict=True):
+    for source, each, read in zip(sources, given, read_back(network, sources, given, batch_size=3), strict=True):
         ids = [*each.ids, *([EOS] if each.complete else [])]
         whole = read(network, source, ids, 0)
         rest = 1 - whole.sum(-1)  # what <eos> of the source got
         expected = [(int(whole[j].argmax()), j) for j in range(len(each.ids)) if float(whole[j].max()) > float(rest[j])]
-        assert told.links == expected
+        assert read.links == expected
         logits = network(torch.tensor([[BOS, *ids[:-1]]]), source=torch.tensor([[*source, EOS]]))[0].log_softmax(-1)
-        assert told.log_probabilities == pytest.approx([float(logits[j, id]) for j, id in enumerate(ids)], abs=1e-12)
+        assert read.log_probabilities == pytest.approx([float(logits[j, id]) for j, id in enumerate(ids)], abs=1e-12)
     assert pharaoh([(0, 0), (2, 1)]) == "0-0 2-1"
 
 
@@ -348,7 +348,7 @@ def test_a_model_of_one_stack_reads_no_source():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({"beam": 4, "beam_groups": 3}, "beam_groups must divide beam evenly; got beam=4"),
         ({"coverage_penalty": 0.2}, "coverage_penalty needs beam-search decoding; got beam=1"),
@@ -360,8 +360,8 @@ def test_a_model_of_one_stack_reads_no_source():
     ],
     ids=["groups", "coverage", "early", "wide", "not a number", "negative", "no length"],
 )
-def test_settings_that_cannot_be(given, says):
-    with pytest.raises(ConfigError, match=says):
+def test_settings_that_cannot_be(given, message):
+    with pytest.raises(ConfigError, match=message):
         BeamSettings(**given)
 
 

@@ -67,15 +67,15 @@ def test_where_everything_stops_the_best_are_found():
 def test_groups_stop_in_their_rows(groups):
     """A group belongs to the row of the call that `stop` is told of; no answer goes on behind a stop."""
     network, _, given = given_to("encoder-decoder", 5)
-    told: set[int] = set()
+    seen: set[int] = set()
 
     def stop(row: int, ids: list[int]) -> bool:
-        told.add(row)
+        seen.add(row)
         return row == 2 and len(ids) == 2
 
     search = {"beam": 6, "groups": groups, "n_best": 6, "lengths": length_penalty(0.0)}
     found = beam_search(network, **given, max_new_tokens=5, **search, stop=cut(stop))
-    assert told == {0, 1, 2}
+    assert seen == {0, 1, 2}
     assert not any(each.stopped for best in found[:2] for each in best)
     assert any(each.stopped for each in found[2])
     assert all(len(each.ids) == 2 if each.stopped else len(each.ids) < 2 for each in found[2])
@@ -179,13 +179,13 @@ def test_what_is_forced_stands_in_the_text_that_is_told(kind, behind):
         stop, forced = shown or "x", text[at : at + draw.randrange(1, 4)] or "y"
         share = Forced(shown_of(made), [forced]).share
         stream = TextStream(made, [stop], behind=behind)
-        told = "".join(map(stream.add, ids))
+        written = "".join(map(stream.add, ids))
         before = TextStream(made, [stop], behind=behind)
         if not stream.stopped or ([before.add(id) for id in ids[:-1]] and before.stopped):
             continue
         cut = stop_of(made, [stop], [behind])
         options = share([-1.0], ids[-1:], [ids[:-1]], False, lambda ids, cut=cut: cut(0, ids), k=1, eos=EOS)
-        assert bool(options) == (forced in told)
+        assert bool(options) == (forced in written)
         kept[bool(options)] += 1
     assert min(kept.values()) > 5
 
@@ -220,9 +220,9 @@ def test_the_blank_before_a_first_word_is_no_part_of_a_stop(behind):
 
 def test_what_is_forbidden_stops_nothing():
     """It is looked for first whether an option can be chosen at all, as reading a text for its stops takes time."""
-    asked: list[Sequence[int]] = []
+    requests: list[Sequence[int]] = []
     totals, tokens = [-1.0, -math.inf, -2.0, -math.inf], [6, 7, 6, 7]
     forced = Forced(spelling("a", "b"), ["a"])
-    options = forced.share(totals, tokens, [[6], [7]], False, lambda ids: asked.append(ids), k=2, eos=EOS)
-    assert asked == [[6, 6], [7, 6]]
+    options = forced.share(totals, tokens, [[6], [7]], False, lambda ids: requests.append(ids), k=2, eos=EOS)
+    assert requests == [[6, 6], [7, 6]]
     assert [place for _, _, place in options] == [0, 2]

@@ -105,9 +105,9 @@ def test_a_token_may_come_just_where_the_text_can_still_match(kind):
 def test_json_fits_its_schema(kind):
     made = tokenizer(kind)
     found = [random_text(made, constrained.fits(made, SCHEMA), seed, 99) for seed in range(12)]
-    told = [json.loads(each) for each in found if each is not None]
-    assert len(told) > 4
-    assert all(each.keys() == {"n", "ok"} and 0 <= each["n"] <= 99 and each["ok"] in (True, False) for each in told)
+    report = [json.loads(each) for each in found if each is not None]
+    assert len(report) > 4
+    assert all(each.keys() == {"n", "ok"} and 0 <= each["n"] <= 99 and each["ok"] in (True, False) for each in report)
 
 
 NESTED = {
@@ -221,7 +221,7 @@ def test_without_the_library_it_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("made", "error", "says"),
+    ("made", "error", "message"),
     [
         (
             lambda: constrained.matches(tokenizer("byte"), "a(("),
@@ -241,8 +241,8 @@ def test_without_the_library_it_says_what_to_install(monkeypatch):
     ],
     ids=["regex", "words", "no json", "no object", "deep", "no type", "both"],
 )
-def test_mistakes(made, error, says):
-    with pytest.raises(error, match=says):
+def test_mistakes(made, error, message):
+    with pytest.raises(error, match=message):
         made()
 
 

@@ -90,10 +90,10 @@ def test_a_row_is_full_by_its_own_tokens(limits, context, settings):
     network = model("decoder", seed=8, max_len=12, **settings).eval()
     network.head.register_forward_hook(lambda module, inputs, output: output - 99.0 * (torch.arange(13) == EOS))
     prompts = [[BOS, *each] for each in sequences([2, 9])]
-    asked = {"alpha": 0.7, "k": 4, "max_context": context}
-    found = written(contrastive(network, **asked, prompts=prompts, max_new_tokens=limits), 2)
+    options = {"alpha": 0.7, "k": 4, "max_context": context}
+    found = written(contrastive(network, **options, prompts=prompts, max_new_tokens=limits), 2)
     for ids, prompt, limit in zip(found, prompts, limits, strict=True):
-        assert [ids] == written(contrastive(network, **asked, prompts=[prompt], max_new_tokens=limit), 1)
+        assert [ids] == written(contrastive(network, **options, prompts=[prompt], max_new_tokens=limit), 1)
     assert found[0][:9] == by_hand(network, None, prompts[0], 9, 0.7, 4)
 
 
@@ -118,7 +118,7 @@ def test_where_nothing_may_come_or_nothing_is_a_number_it_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("made", "says"),
+    ("made", "message"),
     [
         (
             lambda: Sampling(contrastive_alpha=0.5),
@@ -148,6 +148,6 @@ def test_where_nothing_may_come_or_nothing_is_a_number_it_is_refused():
     ],
     ids=["drawn", "above 1", "nan", "a share", "alpha", "no tokens", "no room", "more than all"],
 )
-def test_mistakes(made, says):
-    with pytest.raises(ConfigError, match=says):
+def test_mistakes(made, message):
+    with pytest.raises(ConfigError, match=message):
         made()

@@ -154,11 +154,11 @@ def test_all_but_one_forbidden_and_all():
             chooser(sampling, [but_one, banned([[5, 6]])])(logits, context)
 
 
-@pytest.mark.parametrize(("value", "says"), [(math.nan, "are not numbers"), (math.inf, "infinite")])
-def test_logits_that_are_none_are_refused(value, says):
+@pytest.mark.parametrize(("value", "message"), [(math.nan, "are not numbers"), (math.inf, "infinite")])
+def test_logits_that_are_none_are_refused(value, message):
     logits = torch.zeros(2, 3)
     logits[1, 2] = value
-    with pytest.raises(DataError, match=says + ".* in row 8"):
+    with pytest.raises(DataError, match=message + ".* in row 8"):
         chooser(Sampling())(logits, Context([3, 8], [[1], [1]], [[], []]))
 
 

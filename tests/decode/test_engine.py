@@ -42,11 +42,11 @@ def test_a_prompt_is_scored_with_the_first_token_of_each_text(together, monkeypa
     monkeypatch.setattr(rows, "SCORED", together)
     engine = engine_of()
     prompts = [ids(7), ids(1), ids(4)]
-    asked = [Request(each, max_new_tokens=3, n=2, logprobs=2, scored=True) for each in prompts]
-    tickets = [engine.submit(each) for each in (*asked, Request(ids(5), max_new_tokens=3, logprobs=2))]
-    told = run_dry(engine)
+    request = [Request(each, max_new_tokens=3, n=2, logprobs=2, scored=True) for each in prompts]
+    tickets = [engine.submit(each) for each in (*request, Request(ids(5), max_new_tokens=3, logprobs=2))]
+    result = run_dry(engine)
     for ticket, prompt in zip(tickets, [*prompts, None], strict=True):
-        of_prompts = [each.prompt for each in told if each.ticket is ticket and each.prompt is not None]
+        of_prompts = [each.prompt for each in result if each.ticket is ticket and each.prompt is not None]
         if prompt is None:
             assert of_prompts == []
             continue
@@ -59,7 +59,7 @@ def test_a_prompt_is_scored_with_the_first_token_of_each_text(together, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("settings", "request_", "says"),
+    ("settings", "request_", "message"),
     [
         ({"prefix": True}, {"logprobs": 1}, "got a prefix model, which reads it both ways"),
         ({"max_context": 4}, {"logprobs": 1}, "got one that is longer than the context"),
@@ -67,8 +67,8 @@ def test_a_prompt_is_scored_with_the_first_token_of_each_text(together, monkeypa
     ],
     ids=["prefix", "context", "no logprobs"],
 )
-def test_what_cannot_be_scored_is_refused(settings, request_, says):
-    with pytest.raises(ConfigError, match=says):
+def test_what_cannot_be_scored_is_refused(settings, request_, message):
+    with pytest.raises(ConfigError, match=message):
         Engine(model("decoder"), **settings).submit(Request(ids(6), max_new_tokens=1, scored=True, **request_))
 
 
@@ -100,7 +100,7 @@ def test_room_is_rows_times_the_longest():
 
 
 @pytest.mark.parametrize(
-    ("request_", "kind", "says"),
+    ("request_", "kind", "message"),
     [
         (Request([4], n=5, max_new_tokens=2), ConfigError, "4 texts"),
         (Request([4], n=4, max_new_tokens=11), ConfigError, "room for 40"),
@@ -116,9 +116,9 @@ def test_room_is_rows_times_the_longest():
         (Request([4], first=2**64 - 1, n=2), ConfigError, "first . n - 1 must be at most"),
     ],
 )
-def test_what_cannot_be_written_is_refused(request_, kind, says):
+def test_what_cannot_be_written_is_refused(request_, kind, message):
     engine = engine_of(Limits(rows=4, tokens=40), max_len=12)
-    with pytest.raises(kind, match=says):
+    with pytest.raises(kind, match=message):
         engine.submit(request_)
     assert not engine.busy
 
@@ -215,12 +215,12 @@ def test_probabilities_are_the_models_own():
     prompt = ids(4)
     engine.submit(Request(prompt, max_new_tokens=1, choose=choose, logprobs=3))
     engine.submit(Request(prompt, max_new_tokens=1, choose=choose))
-    told, silent = engine.step()
+    result, silent = engine.step()
     assert silent.likely is None
     log_p = engine.model(torch.tensor([prompt]))[0, -1].log_softmax(-1)
-    assert told.id == 5
-    close(torch.tensor(told.likely.log_probability, dtype=torch.float64), log_p[5])
-    assert [id for id, _ in told.likely.top] == log_p.topk(3).indices.tolist()
+    assert result.id == 5
+    close(torch.tensor(result.likely.log_probability, dtype=torch.float64), log_p[5])
+    assert [id for id, _ in result.likely.top] == log_p.topk(3).indices.tolist()
 
 
 @pytest.mark.parametrize("value", [0, -1, True])

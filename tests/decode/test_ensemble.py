@@ -52,7 +52,7 @@ def test_every_member_reads_its_own_ids_and_counts_alike():
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("labels", "message"),
     [
         (("bad", "good"), "runs/2 lacks 'so', which runs/1 has"),
         (("bad", "good", "odd", "so"), "runs/1 lacks 'odd', which runs/2 has"),
@@ -60,8 +60,8 @@ def test_every_member_reads_its_own_ids_and_counts_alike():
     ],
     ids=["fewer", "more", "another"],
 )
-def test_other_labels_are_refused_by_name(labels, said):
-    with pytest.raises(ConfigError, match=f"of an ensemble must have the same labels; {said}"):
+def test_other_labels_are_refused_by_name(labels, message):
+    with pytest.raises(ConfigError, match=f"of an ensemble must have the same labels; {message}"):
         shared_labels([member(1), member(2, labels)])
 
 

@@ -43,8 +43,8 @@ def test_a_panic_of_a_choice_ends_its_own_text_alone():
     assert {each.text for each in run_dry(engine)} == {0, 2}
 
 
-@pytest.mark.parametrize(("kind", "said"), [(Panic, "Panic: no more"), (RuntimeError, "no more")])
-def test_a_failure_while_a_request_is_read_ends_it_alone(kind, said, monkeypatch):
+@pytest.mark.parametrize(("kind", "message"), [(Panic, "Panic: no more"), (RuntimeError, "no more")])
+def test_a_failure_while_a_request_is_read_ends_it_alone(kind, message, monkeypatch):
     engine, bad = engine_of(), [7, 7, 7]
     read = engine._read_together
     monkeypatch.setattr(
@@ -52,7 +52,7 @@ def test_a_failure_while_a_request_is_read_ends_it_alone(kind, said, monkeypatch
     )
     wrong, right = engine.submit(Request(bad)), engine.submit(Request([8, 9], max_new_tokens=3))
     got = run_dry(engine)
-    assert [str(each.error) for each in got if each.ticket is wrong] == [said]
+    assert [str(each.error) for each in got if each.ticket is wrong] == [message]
     assert all(each.error is None for each in got if each.ticket is right)
 
 
@@ -63,14 +63,14 @@ def test_a_row_that_cannot_leave_ends_those_in_hand(kind, context, monkeypatch):
     engine = endless(Limits(rows=3))
     if context is not None:
         engine.max_context, engine.drop = context, 2
-    asked = Request(ids(3), max_new_tokens=8)
-    brief, long, left = (engine.submit(each) for each in (Request(ids(3), max_new_tokens=1), asked, asked))
+    request = Request(ids(3), max_new_tokens=8)
+    brief, long, left = (engine.submit(each) for each in (Request(ids(3), max_new_tokens=1), request, request))
     engine.step()
     if context is not None:
         engine.submit(Request(ids(3), max_new_tokens=8))  # in the place of `brief`, which leaves now
         engine.step()
         engine.step()
-    waits = engine.submit(asked)
+    waits = engine.submit(request)
     engine.cancel(left)
     monkeypatch.setattr(engine._slots, "leave", raises(kind))
     failed = engine.step()
@@ -78,7 +78,7 @@ def test_a_row_that_cannot_leave_ends_those_in_hand(kind, context, monkeypatch):
     assert long in [each.ticket for each in failed]
     assert not {brief, left, waits} & {each.ticket for each in failed}
     assert long.over
-    assert [each.id for each in run_dry(engine) if each.ticket is waits] == alone_in(engine, asked)
+    assert [each.id for each in run_dry(engine) if each.ticket is waits] == alone_in(engine, request)
     assert not engine.busy
 
 
@@ -104,10 +104,10 @@ def test_who_ends_the_program_is_obeyed(kind, where, monkeypatch):
             patch.setattr(engine, "_read_together", raises(kind))
         with pytest.raises(kind):
             engine.step()
-    told = engine.fail(RuntimeError("over"))
+    result = engine.fail(RuntimeError("over"))
     expected = {"leave": []}.get(where, [(first, 0), (second, 0), (second, 1)])
-    assert [(each.ticket, each.text) for each in told] == expected
-    assert {str(each.error) for each in told} <= {"over"}
+    assert [(each.ticket, each.text) for each in result] == expected
+    assert {str(each.error) for each in result} <= {"over"}
     if where == "leave":
         assert len(run_dry(engine)) == 6  # it was not admitted yet
     assert not engine.busy

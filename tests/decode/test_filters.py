@@ -154,7 +154,7 @@ def test_what_cannot_be_held_is_refused_by_row_and_setting(name, value, row):
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
         (lambda: filters.temperature(0.0), "temperature must be above 0 and finite"),
         (lambda: filters.temperature(math.nan), "got nan"),
@@ -176,13 +176,13 @@ def test_what_cannot_be_held_is_refused_by_row_and_setting(name, value, row):
     ],
     ids=[str(i) for i in range(17)],
 )
-def test_mistakes(make, says):
-    with pytest.raises(ConfigError, match=says):
+def test_mistakes(make, message):
+    with pytest.raises(ConfigError, match=message):
         make()
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"temperature": math.nan}, "temperature must be at least 0 and finite; got nan"),
         ({"top_p": 0.0}, r"top_p must be above 0 and at most 1; got 0\.0"),
@@ -194,6 +194,6 @@ def test_mistakes(make, says):
     ],
     ids=[str(i) for i in range(4)],
 )
-def test_settings_that_cannot_be(settings, says):
-    with pytest.raises(ConfigError, match=says):
+def test_settings_that_cannot_be(settings, message):
+    with pytest.raises(ConfigError, match=message):
         Sampling(**settings)

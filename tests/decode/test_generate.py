@@ -92,7 +92,7 @@ TWO = [[7, 8], [9]]
 
 
 @pytest.mark.parametrize(
-    ("layout", "asked", "error", "says"),
+    ("layout", "requested", "error", "message"),
     [
         ("encoder", {"prompts": TWO}, ConfigError, r"reads in both directions\. Use fill_blanks"),
         ("encoder-decoder", {"prompts": TWO}, ConfigError, "An encoder-decoder needs sources"),
@@ -109,9 +109,9 @@ TWO = [[7, 8], [9]]
         ("encoder-decoder", {"sources": [[7, -1]]}, DataError, "row 0, column 1 .* holds -1"),
     ],
 )
-def test_mistakes(layout, asked, error, says):
-    with pytest.raises(error, match=says):
-        list(generate(model(layout), **{"max_new_tokens": 2, **asked}))
+def test_mistakes(layout, requested, error, message):
+    with pytest.raises(error, match=message):
+        list(generate(model(layout), **{"max_new_tokens": 2, **requested}))
 
 
 @pytest.mark.parametrize("positions", SCHEMES)
@@ -148,10 +148,10 @@ def test_a_text_longer_than_its_context_is_read_from_its_end(layout, positions, 
     prompts = [[BOS, *each] for each in sequences([0, 9, 3, 5, 1, 4])]
     sources = sequences([3, 1, 2, 5, 4, 1]) if layout == "encoder-decoder" else [None] * 6
     limits = [12, 3, 9, 1, 7, 12]
-    asked = {"sources": sources} if layout == "encoder-decoder" else {}
+    options = {"sources": sources} if layout == "encoder-decoder" else {}
     most = 5
     written = collected(
-        network, 6, **asked, prompts=prompts, max_new_tokens=limits, eos=-1, max_context=most, drop=drop
+        network, 6, **options, prompts=prompts, max_new_tokens=limits, eos=-1, max_context=most, drop=drop
     )
     rows = zip(prompts, limits, sources, strict=True)
     assert written == [rolling(network, prompt, limit, most, drop, source) for prompt, limit, source in rows]
@@ -183,7 +183,7 @@ def test_a_row_ends_where_it_wrote_a_stop_sequence():
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("requested", "message"),
     [
         ({"max_context": 25}, "max_context must be at most max_len=24; got 25"),
         ({"max_context": 0}, "drop must be from 1 to max_context=0"),
@@ -195,9 +195,9 @@ def test_a_row_ends_where_it_wrote_a_stop_sequence():
     ],
     ids=["too long", "none", "all leaves", "nothing leaves", "no context", "nor drop", "numbers"],
 )
-def test_contexts_and_numbers_that_cannot_be(asked, says):
-    with pytest.raises(ConfigError, match=says):
-        list(generate(model("decoder"), prompts=TWO, max_new_tokens=2, **asked))
+def test_contexts_and_numbers_that_cannot_be(requested, message):
+    with pytest.raises(ConfigError, match=message):
+        list(generate(model("decoder"), prompts=TWO, max_new_tokens=2, **requested))
 
 
 # --- The most likely token, in every dtype
@@ -224,16 +224,16 @@ def test_logits_that_are_a_part_of_others():
 
 
 @pytest.mark.parametrize("place", [0, 3, 4])
-@pytest.mark.parametrize(("value", "says"), [(math.nan, r"not numbers \(NaN\)"), (math.inf, "infinite")])
+@pytest.mark.parametrize(("value", "message"), [(math.nan, r"not numbers \(NaN\)"), (math.inf, "infinite")])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_what_is_no_number_is_refused(dtype, value, says, place):
+def test_what_is_no_number_is_refused(dtype, value, message, place):
     """Wherever it stands, as elsewhere; -inf is a token that is forbidden, and may be the highest there is."""
     logits = torch.zeros(3, 5, dtype=dtype)
     logits[0] = -math.inf
     context = Context([4, 9, 8], [[1]] * 3, [[]] * 3)
     assert greedy(logits, context).tolist() == [0, 0, 0]
     logits[1:, place] = value
-    with pytest.raises(DataError, match=says + r" in row 9 \(counted from 0\)"):
+    with pytest.raises(DataError, match=message + r" in row 9 \(counted from 0\)"):
         greedy(logits, context)
 
 
@@ -276,27 +276,27 @@ def rows_for(layout: str, seed: int) -> dict:
     draw = random.Random(seed + 10_000)
     n_rows = draw.choice([1, 2, 2, 3, 8])  # of four and less, who ended leaves at once
     prompts = [[BOS, *each] for each in sequences([draw.randint(0, 6) for _ in range(n_rows)], seed)]
-    asked = {"prompts": prompts, "max_new_tokens": [draw.randint(1, 6) for _ in range(n_rows)]}
+    options = {"prompts": prompts, "max_new_tokens": [draw.randint(1, 6) for _ in range(n_rows)]}
     if layout == "encoder-decoder":
-        asked["sources"] = sequences([draw.randint(1, 6) for _ in range(n_rows)], seed + 20_000)
+        options["sources"] = sequences([draw.randint(1, 6) for _ in range(n_rows)], seed + 20_000)
     if layout == "encoder-decoder" and draw.random() < 0.5:
-        del asked["prompts"]
-    return asked
+        del options["prompts"]
+    return options
 
 
 def assert_naive(layout: str, positions: str, first: int, end: int) -> None:
     ended, answers = 0, set()
     for seed in seeds(layout, positions, first, end):
-        network, asked = example(layout, positions, seed), rows_for(layout, seed)
-        limits = asked["max_new_tokens"]
+        network, requested = example(layout, positions, seed), rows_for(layout, seed)
+        limits = requested["max_new_tokens"]
         network.eval()
-        sources = asked.get("sources", [None] * len(limits))
-        prompts = asked.get("prompts", [[BOS]] * len(limits))
+        sources = requested.get("sources", [None] * len(limits))
+        prompts = requested.get("prompts", [[BOS]] * len(limits))
         full = [naive(network, *row) for row in zip(sources, prompts, limits, strict=True)]
         eos = random.Random(seed).choice([token for ids in full for token in ids])
         expected = [until(ids, eos) for ids in full]
         network.train()
-        assert collected(network, len(limits), **asked, eos=eos) == expected, seed
+        assert collected(network, len(limits), **requested, eos=eos) == expected, seed
         ended += sum(len(short) < len(long) for short, long in zip(expected, full, strict=True))
         answers |= set(map(tuple, full))
     assert ended > (end - first) / 2, "few rows ended by themselves, so little was shown about rows that leave"

@@ -133,11 +133,11 @@ def test_what_is_read_of_a_source_is_the_mean_of_what_they_read():
         penalty = 0.7 * sum(math.log(min(float(p), 1.0)) for p in shares.sum(0))
         assert each.score == pytest.approx(each.log_probability / ((5 + len(ids)) / 6) ** 0.6 + penalty, abs=1e-10)
         assert each.score != pytest.approx(covered(models[0], source, each, 0.7, 0), abs=1e-6)
-        [told] = read_back(Ensemble(models), [source], [Answer(each.ids, each.complete)])
-        assert sum(told.log_probabilities) == pytest.approx(each.log_probability, abs=1e-10)
+        [result] = read_back(Ensemble(models), [source], [Answer(each.ids, each.complete)])
+        assert sum(result.log_probabilities) == pytest.approx(each.log_probability, abs=1e-10)
         rest = 1 - shares.sum(-1)
         expected = [(int(shares[j].argmax()), j) for j in range(len(each.ids)) if shares[j].max() > rest[j]]
-        assert told.links == expected
+        assert result.links == expected
 
 
 def test_blanks_are_filled_by_the_mean():
@@ -179,13 +179,13 @@ def test_its_loss_is_that_of_the_mean(layout):
     """Its targets and padding are those of one model."""
     models, given = members(layout), batch(layout, [(3, 4), (5, 2)])
     joint = Ensemble(models)
-    asked = objective_for(joint)(given)
-    inputs = {"keep": asked.inputs_keep}
+    targets = objective_for(joint)(given)
+    inputs = {"keep": targets.inputs_keep}
     if layout == "encoder-decoder":
         inputs |= {"source": given.source, "source_keep": given.source_keep}
-    log_p = Mean(models)(asked.inputs, **inputs)
-    chosen = log_p.gather(-1, asked.ids[..., None])[..., 0]
-    expected = -(chosen if asked.keep is None else chosen[asked.keep]).sum()
+    log_p = Mean(models)(targets.inputs, **inputs)
+    chosen = log_p.gather(-1, targets.ids[..., None])[..., 0]
+    expected = -(chosen if targets.keep is None else chosen[targets.keep]).sum()
     torch.testing.assert_close(loss_of(joint, given, objective_for(joint)).nll, expected, rtol=0, atol=1e-10)
 
 
@@ -249,7 +249,7 @@ def test_where_one_member_cannot_take_back_none_does():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ([], "at least one member; got none"),
         ([None], r"must be Transformers; member 0 \(counted from 0\) is None"),
@@ -264,13 +264,13 @@ def test_where_one_member_cannot_take_back_none_does():
     ],
     ids=["none", "no model", "classifier", "stacks", "both ways", "vocabulary", "segments"],
 )
-def test_what_cannot_write_together_is_refused(given, said):
+def test_what_cannot_write_together_is_refused(given, message):
     made = {"causal encoder": partial(model, "encoder", causal=True)}
     models = [
         made.get(each, partial(model, each))() if isinstance(each, str) else each and model("decoder", **each)
         for each in given
     ]
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         Ensemble(models)
 
 

@@ -74,11 +74,11 @@ def test_a_stop_is_where_the_text_has_it(kind):
             TextStream(made, some, behind=behind),
             list[int](),
         )
-        told: list[str] = []
+        pieces: list[str] = []
         for _ in range(30):
             ids.append(draw.choice([UNK, *range(6, made.vocab_size)]))
-            told.append(stream.add(ids[-1]))
-            assert stop(1, ids) == ("".join(told) if stream.stopped else None)
+            pieces.append(stream.add(ids[-1]))
+            assert stop(1, ids) == ("".join(pieces) if stream.stopped else None)
             if stream.stopped:
                 stopped += 1
                 break

@@ -21,17 +21,17 @@ INSIDES = [*({"positions": each} for each in SCHEMES), {"window": 2}, {"attentio
 
 
 def rows_for(layout: str, which: list[int]) -> dict:
-    asked = {"prompts": [PROMPTS[i] for i in which]}
-    return asked if layout == "decoder" else asked | {"sources": [SOURCES[i] for i in which]}
+    options = {"prompts": [PROMPTS[i] for i in which]}
+    return options if layout == "decoder" else options | {"sources": [SOURCES[i] for i in which]}
 
 
 def rows_read(network, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows the encoder reads, and each step."""
-    told: list[int] = []
+    seen: list[int] = []
     hidden, encode = network.hidden, network.encode
-    monkeypatch.setattr(network, "hidden", lambda tokens, **of: told.append(len(tokens)) or hidden(tokens, **of))
-    monkeypatch.setattr(network, "encode", lambda source, keep: told.append(len(source)) or encode(source, keep))
-    return told
+    monkeypatch.setattr(network, "hidden", lambda tokens, **of: seen.append(len(tokens)) or hidden(tokens, **of))
+    monkeypatch.setattr(network, "encode", lambda source, keep: seen.append(len(source)) or encode(source, keep))
+    return seen
 
 
 @pytest.mark.parametrize("settings", INSIDES, ids=str)
@@ -40,21 +40,21 @@ def test_rows_write_what_each_would_alone(layout, settings, monkeypatch):
     network, choose = model(layout, n_layers=2, **settings), chooser(Sampling(temperature=1.0, seed=3))
     alone = []
     for row, limit in enumerate(LIMITS):
-        asked = rows_for(layout, WHICH[row : row + 1])
-        alone += collected(network, 1, max_new_tokens=limit, numbers=[row], choose=choose, eos=-1, **asked)
+        requested = rows_for(layout, WHICH[row : row + 1])
+        alone += collected(network, 1, max_new_tokens=limit, numbers=[row], choose=choose, eos=-1, **requested)
     assert len({tuple(ids[:2]) for ids in alone}) > 3, "equal prompts go their own ways"
-    told = rows_read(network, monkeypatch)
+    result = rows_read(network, monkeypatch)
     assert collected(network, 7, max_new_tokens=LIMITS, choose=choose, eos=-1, **rows_for(layout, WHICH)) == alone
     of_first = [3] if layout == "decoder" else [3, 3]
-    assert told[: len(of_first) + 1] == [*of_first, 6]
+    assert result[: len(of_first) + 1] == [*of_first, 6]
 
 
 def test_a_prompt_is_alike_only_with_the_same_source(monkeypatch):
     network = model()
-    told = rows_read(network, monkeypatch)
+    result = rows_read(network, monkeypatch)
     rows = {"sources": [SOURCES[0], SOURCES[1], SOURCES[0]], "prompts": [PROMPTS[0], PROMPTS[0], PROMPTS[1]]}
     found = collected(network, 3, max_new_tokens=4, **rows)
-    assert told[:2] == [3, 3]
+    assert result[:2] == [3, 3]
     for row, ids in enumerate(found):
         (alone,) = collected(network, 1, max_new_tokens=4, **{side: [each[row]] for side, each in rows.items()})
         assert ids == alone
@@ -63,9 +63,9 @@ def test_a_prompt_is_alike_only_with_the_same_source(monkeypatch):
 def test_what_is_read_both_ways_is_read_once(monkeypatch):
     network, rows = model("decoder"), rows_for("decoder", WHICH)
     alone = [collected(network, 1, max_new_tokens=4, prompts=[each], prefix=True)[0] for each in rows["prompts"]]
-    told = rows_read(network, monkeypatch)
+    result = rows_read(network, monkeypatch)
     assert collected(network, 7, max_new_tokens=4, prefix=True, **rows) == alone
-    assert told[0] == 3
+    assert result[0] == 3
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -77,10 +77,10 @@ def test_contrastive_search_reads_them_once(layout, monkeypatch):
         return written(steps, len(limits))
 
     alone = [found({side: [each[row]] for side, each in rows.items()}, [limit])[0] for row, limit in enumerate(LIMITS)]
-    told = rows_read(network, monkeypatch)
+    result = rows_read(network, monkeypatch)
     assert found(rows, LIMITS) == alone
     of_first = [3] if layout == "decoder" else [3, 3]
-    assert told[: len(of_first) + 1] == [*of_first, 7 * 3]
+    assert result[: len(of_first) + 1] == [*of_first, 7 * 3]
 
 
 BEAMS = [{"beam": 3}, {"beam": 6, "groups": 3}, {"beam": 4, "groups": 2, "coverage": 0.7}]
@@ -93,12 +93,12 @@ def test_beams_read_them_once(layout, settings, monkeypatch):
     if layout == "decoder":
         settings = {name: value for name, value in settings.items() if name != "coverage"}
     network, rows = model(layout, seed=2), rows_for(layout, WHICH)
-    asked = {"max_new_tokens": LIMITS, "n_best": 2, **settings, **rows}
-    told = rows_read(network, monkeypatch)
-    found = beam_search(network, **asked)
-    assert told[0] == 3
+    options = {"max_new_tokens": LIMITS, "n_best": 2, **settings, **rows}
+    result = rows_read(network, monkeypatch)
+    found = beam_search(network, **options)
+    assert result[0] == 3
     monkeypatch.setattr(beam, "read_first", read_apart)
-    apart = beam_search(network, **asked)
+    apart = beam_search(network, **options)
     assert [[each.ids for each in best] for best in found] == [[each.ids for each in best] for best in apart]
     for best, its in zip(found, apart, strict=True):
         assert [each.score for each in best] == pytest.approx([each.score for each in its], abs=1e-12)

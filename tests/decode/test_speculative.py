@@ -44,9 +44,9 @@ def test_greedy_is_the_plain_text(layout, positions, taps, guesses):
         assert written(speculative(network, **guesser, **given, guesses=guesses, tally=tally), 3) == plain
         assert guesser.get("draft") is not network or tally.stayed == tally.guessed > 0
         assert not guesser.get("lookup") or tally.stayed > 0
-    asked = Sampling(temperature=0.0, no_repeat_ngram=2, repetition_penalty=1.3)
-    plain = written(generate(network, **given, choose=chooser(asked)), 3)
-    assert written(speculative(network, draft=draft, sampling=asked, guesses=guesses, **given), 3) == plain
+    requested = Sampling(temperature=0.0, no_repeat_ngram=2, repetition_penalty=1.3)
+    plain = written(generate(network, **given, choose=chooser(requested)), 3)
+    assert written(speculative(network, draft=draft, sampling=requested, guesses=guesses, **given), 3) == plain
 
 
 @pytest.mark.parametrize(("context", "drop"), [(5, 1), (8, 3)])
@@ -119,12 +119,12 @@ def test_up_to_the_last_token_that_the_model_takes():
 def test_without_a_guess_it_draws_what_is_drawn_without():
     """Where nothing stands twice nothing is guessed, and the numbers are those of the token itself."""
     network, prompts = model("decoder", seed=3), [[BOS, 6, 7], [BOS, 8]]
-    asked = Sampling(seed=4)
+    sampling = Sampling(seed=4)
     filters = [no_repeat_ngram(1)]
     given = {"prompts": prompts, "max_new_tokens": 5}
-    plain = written(generate(network, choose=chooser(asked, filters), **given), 2)
+    plain = written(generate(network, choose=chooser(sampling, filters), **given), 2)
     tally = Tally()
-    assert written(speculative(network, lookup=2, sampling=asked, filters=filters, tally=tally, **given), 2) == plain
+    assert written(speculative(network, lookup=2, sampling=sampling, filters=filters, tally=tally, **given), 2) == plain
     assert tally.guessed == 0
 
 
@@ -155,7 +155,7 @@ def test_no_guess_stands_behind_an_end():
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({}, "got no draft and lookup=0"),
         ({"draft": "one", "lookup": 2}, "got a draft and lookup=2"),
@@ -171,7 +171,7 @@ def test_no_guess_stands_behind_an_end():
     ],
     ids=["nobody", "two", "negative", "no guesses", "vocabulary", "layout", "linear", "contrastive"],
 )
-def test_mistakes(given, says):
+def test_mistakes(given, message):
     drafts = {
         "one": lambda: model("decoder"),
         "other": lambda: model("decoder", vocab=9),
@@ -179,7 +179,7 @@ def test_mistakes(given, says):
         "linear": lambda: model("decoder", attention_rule="linear"),
     }
     given = {name: drafts[each]() if isinstance(each, str) else each for name, each in given.items()}
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=message):
         next(speculative(model("decoder"), prompts=[[BOS]], max_new_tokens=3, **given))
 
 
@@ -229,13 +229,13 @@ SHAPES = {
 def draws(count: int, guesser: str, shape: str = "plain") -> float:
     """The chi-square of whole texts of two tokens beside their probabilities, as the settings and filters have them."""
     network, draft = (model("decoder", seed=seed, vocab=8) for seed in (3, 4))
-    (asked, filters), prompt = SHAPES[shape], [BOS, 7, 6, 7]
+    (requested, filters), prompt = SHAPES[shape], [BOS, 7, 6, 7]
     guess = {"draft": draft} if guesser == "draft" else {"lookup": 1}
-    given = {"sampling": asked, "filters": filters, "prompts": [prompt] * count, "max_new_tokens": 2}
+    given = {"sampling": requested, "filters": filters, "prompts": [prompt] * count, "max_new_tokens": 2}
     tally = Tally()
     found = written(speculative(network, **guess, guesses=2, tally=tally, **given), count)
     assert 0 < tally.stayed < tally.guessed
-    mass = shares(asked, filters)
+    mass = shares(requested, filters)
 
     @torch.no_grad()
     def after(ids: list[int]) -> list[float]:

@@ -25,7 +25,7 @@ def tokenizer(kind: str) -> Tokenizer:
     return TOKENIZERS[kind].train([TEXT] * 3, TokenizerConfig(kind=kind, vocab_size=LEAST.get(kind, 300)))
 
 
-def told(stream: TextStream, ids: list[int]) -> list[str]:
+def pieces_of(stream: TextStream, ids: list[int]) -> list[str]:
     pieces = [stream.add(id) for id in ids]
     return [*pieces, stream.end()]
 
@@ -37,7 +37,7 @@ def test_the_pieces_are_the_whole_text(kind):
     rows = [real, *([draw.randrange(len(SPECIALS), made.vocab_size) for _ in range(30)] for _ in range(300))]
     rows += [[draw.choice([BOS, UNK, EOS, *real]) for _ in range(9)] for _ in range(50)]
     for ids in rows:
-        pieces = told(TextStream(made), ids)
+        pieces = pieces_of(TextStream(made), ids)
         assert "".join(pieces) == made.decode(ids)
 
 
@@ -54,7 +54,7 @@ def test_each_id_is_decoded_once(kind, monkeypatch):
 
     monkeypatch.setattr(made, "adds", counted)
     monkeypatch.setattr(made, "decode", None)
-    assert "".join(told(TextStream(made), real)) == whole
+    assert "".join(pieces_of(TextStream(made), real)) == whole
     assert seen == real
 
 
@@ -72,14 +72,14 @@ def test_its_length_is_that_of_the_ids_so_far(kind):
 @pytest.mark.parametrize("kind", ["byte", "bpe"])
 def test_half_a_character_waits_for_its_other_half(kind):
     made = tokenizer(kind)
-    pieces = told(TextStream(made), made.encode(TEXT))
+    pieces = pieces_of(TextStream(made), made.encode(TEXT))
     assert "\ufffd" not in "".join(pieces)
     assert len([each for each in pieces if each]) > 20, "the text must not wait for its end"
-    assert told(TextStream(ByteTokenizer()), [6 + byte for byte in "€".encode()]) == ["", "", "€", ""]
+    assert pieces_of(TextStream(ByteTokenizer()), [6 + byte for byte in "€".encode()]) == ["", "", "€", ""]
 
 
 def test_bytes_that_are_no_character_show_when_that_is_sure():
-    assert told(TextStream(ByteTokenizer()), [6 + byte for byte in b"\xe2\x82A\xff"]) == [
+    assert pieces_of(TextStream(ByteTokenizer()), [6 + byte for byte in b"\xe2\x82A\xff"]) == [
         "",
         "",
         "\ufffdA",

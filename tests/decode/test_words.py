@@ -133,7 +133,7 @@ def test_a_beam_of_which_nothing_may_go_on_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("made", "says"),
+    ("made", "message"),
     [
         (lambda: Constraints([""]), "A banned text must have at least one character"),
         (lambda: Constraints(begin="Ω").filters(tokenizer("character")), "parts of 'Ω' are not"),
@@ -144,8 +144,8 @@ def test_a_beam_of_which_nothing_may_go_on_is_refused():
     ],
     ids=["empty", "unknown", "several tokens"],
 )
-def test_wishes_that_cannot_be(made, says):
-    with pytest.raises(ConfigError, match=says):
+def test_wishes_that_cannot_be(made, message):
+    with pytest.raises(ConfigError, match=message):
         made()
 
 
@@ -181,17 +181,17 @@ TEXT = "abcdz"
 MADE = TOKENIZERS["character"].train([TEXT], TokenizerConfig())
 
 
-def told(wishes: Constraints, written: str, sampling: Sampling = GREEDY) -> str:
+def refusal(constraints: Constraints, written: str, sampling: Sampling = GREEDY) -> str:
     """The error of the second of two rows; the first, still empty, may go on."""
     ids = [list[int](), MADE.encode(written)]
     logits, context = torch.zeros(2, MADE.vocab_size), Context([3, 8], [[1], [1]], ids)
     with pytest.raises(ConfigError) as error:
-        chooser(sampling, wishes.filters(MADE))(logits, context)
+        chooser(sampling, constraints.filters(MADE))(logits, context)
     return str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("wishes", "written", "sampling", "names"),
+    ("constraints", "written", "sampling", "names"),
     [
         (Constraints(banned=["c"], begin="zc"), "z", {}, "Constraints.banned and Constraints.begin"),
         (Constraints(banned=["d"], begin="zzc"), "zz", {"no_repeat_ngram": 1}, None),
@@ -215,23 +215,23 @@ def told(wishes: Constraints, written: str, sampling: Sampling = GREEDY) -> str:
         ),
     ],
 )
-def test_the_settings_that_forbid_are_named_and_no_others(wishes, written, sampling, names):
+def test_the_settings_that_forbid_are_named_and_no_others(constraints, written, sampling, names):
     chosen = Sampling(**sampling)
     if names is None:
-        filters = wishes.filters(MADE)
+        filters = constraints.filters(MADE)
         context = Context([8], [[1]], [MADE.encode(written)])
         assert chooser(chosen, filters)(torch.zeros(1, MADE.vocab_size), context).tolist() == MADE.encode("c")
     else:
-        assert f" tokens of row 8 (counted from 0) all are forbidden by {names}. Change" in told(
-            wishes, written, chosen
+        assert f" tokens of row 8 (counted from 0) all are forbidden by {names}. Change" in refusal(
+            constraints, written, chosen
         )
 
 
 def test_a_grammar_is_named():
     pytest.importorskip("llguidance", reason="llguidance is not installed")
-    wishes = Constraints(regex="zabc|zd", banned=["b"])
-    assert "forbidden by Constraints.banned and Constraints.regex. Change or remove one of them." in told(wishes, "za")
-    longer = told(Constraints(regex="z(ab)?"), "zab", Sampling(min_new_tokens=9, no_repeat_ngram=9))
+    both = Constraints(regex="zabc|zd", banned=["b"])
+    assert "forbidden by Constraints.banned and Constraints.regex. Change or remove one of them." in refusal(both, "za")
+    longer = refusal(Constraints(regex="z(ab)?"), "zab", Sampling(min_new_tokens=9, no_repeat_ngram=9))
     assert "forbidden by Constraints.regex and min_new_tokens. Change or remove one of them." in longer
     stuck = Constraints(regex="zabc", banned=["b"], biases={"d": 1.0}).filters(MADE)
     network = model("encoder-decoder", vocab=MADE.vocab_size, max_len=20)
@@ -250,8 +250,8 @@ def test_filters_without_names_and_a_model_that_allows_nothing():
 def test_what_is_certain_is_refused_and_nothing_else():
     """As far as each next token is the only one; not beyond the limit, and not where a model could go elsewhere."""
 
-    def follow(wishes: Constraints, most: int = 9, prompt: str = "d") -> None:
-        refuse_certain(wishes.filters(MADE), MADE.vocab_size, MADE.encode(prompt), most)
+    def follow(constraints: Constraints, most: int = 9, prompt: str = "d") -> None:
+        refuse_certain(constraints.filters(MADE), MADE.vocab_size, MADE.encode(prompt), most)
 
     contrary = Constraints(banned=["ab"], begin="zab")
     with pytest.raises(ConfigError, match="after 2 tokens of row 0"):

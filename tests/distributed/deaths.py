@@ -66,13 +66,13 @@ def outcome(folder: Path, moment: Moment, other: Path) -> Outcome:
 
 def misses(run: Path) -> bool:
     """Whether a checkpoint that was said to be saved is not there; each that is there is whole."""
-    said = (run / "log.txt").read_text("utf-8") if (run / "log.txt").exists() else ""
-    told = [int(line.split("step-")[-1]) for line in said.splitlines() if ": saved " in line]
+    message = (run / "log.txt").read_text("utf-8") if (run / "log.txt").exists() else ""
+    result = [int(line.split("step-")[-1]) for line in message.splitlines() if ": saved " in line]
     found = newest(run) if run.exists() else None
     for each in checkpoints(run).values():
         check(each)
     last = int(found.folder.name[5:]) if found and found.folder else 0
-    return bool(told) and (last < max(told) or bool(found and found.skipped))
+    return bool(result) and (last < max(result) or bool(found and found.skipped))
 
 
 def is_same(run: Path, other: Path) -> bool:

@@ -145,9 +145,9 @@ def forked(body: Callable[[], int]) -> int:
 def member(words: list[str], number: int, port: int, place: Path, watch: Watch) -> int:
     """One of the processes: the command line, as the user types it."""
     os.environ.update(environment(number, COUNT, port), TORCHELASTIC_USE_AGENT_STORE="True")
-    with (place / f"{number}.txt").open("w", encoding="utf-8") as said:
-        os.dup2(said.fileno(), 1)
-        os.dup2(said.fileno(), 2)
+    with (place / f"{number}.txt").open("w", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
         with watch.watching():
             code = main(words)
         sys.stdout.flush()
@@ -182,10 +182,10 @@ def together(words: list[str], place: Path, moment: Moment | None, *, since: str
             codes[running[child]], ends[running[child]] = os.waitstatus_to_exitcode(status), time.monotonic()
     os.kill(meeting, signal.SIGKILL)
     os.waitpid(meeting, 0)
-    return [Ended(codes[n], said(place, n), ends[n] - min(ends.values()), counts(place, n)) for n in range(COUNT)]
+    return [Ended(codes[n], output_of(place, n), ends[n] - min(ends.values()), counts(place, n)) for n in range(COUNT)]
 
 
-def said(place: Path, number: int) -> str:
+def output_of(place: Path, number: int) -> str:
     """What a process wrote."""
     return (place / f"{number}.txt").read_text("utf-8")
 

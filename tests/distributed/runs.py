@@ -123,13 +123,13 @@ def run_hindered(ranks: Ranks, out: Path) -> None:
 
     events: list[str] = []
     with patch.object(saving, "write_parts", hindered):
-        asked = recipe(distributed__shard=True, checkpoint__background=True)
-        for event in start(asked, run_of(out, "hindered"), ranks).train():
+        requested = recipe(distributed__shard=True, checkpoint__background=True)
+        for event in start(requested, run_of(out, "hindered"), ranks).train():
             events.append(f"{type(event).__name__} {event.step}")
             if events[-1] == "Progress 9":
                 went_on.set()
-    told = [each for each in events if each.startswith(("Saved", "Unsaved", "Finished"))]
-    write_text_atomically(out / f"hindered.{ranks.number}.json", json.dumps([told, [each.name for each in saves]]))
+    result = [each for each in events if each.startswith(("Saved", "Unsaved", "Finished"))]
+    write_text_atomically(out / f"hindered.{ranks.number}.json", json.dumps([result, [each.name for each in saves]]))
 
 
 def no_room(*given: object, **more: object) -> None:

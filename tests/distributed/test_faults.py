@@ -28,7 +28,7 @@ def test_alone_without_torchrun():
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"RANK": None}, "RANK must be a whole number of at most 9 digits; it is not set"),
         ({"WORLD_SIZE": "four"}, "WORLD_SIZE must be a whole number of at most 9 digits; got 'four'"),
@@ -39,9 +39,9 @@ def test_alone_without_torchrun():
     ],
     ids=["no-rank", "no-number", "beyond", "more-here", "beyond-here", "no-port"],
 )
-def test_half_an_environment_is_refused(changes, told):
+def test_half_an_environment_is_refused(changes, message):
     found = {name: value for name, value in (FULL | changes).items() if value is not None}
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         launched(found)
 
 
@@ -95,7 +95,7 @@ def test_processes_need_a_device_they_can_share(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("task", "told"),
+    ("task", "message"),
     [
         pytest.param(
             *("dies", "Process 1 of 2 was killed or no longer answers; the job has ended"), marks=pytest.mark.slow
@@ -103,10 +103,10 @@ def test_processes_need_a_device_they_can_share(monkeypatch):
         ("fails", "Process 1 of 2 failed (GlassformerError: The file x.txt is not here.); the job has ended"),
     ],
 )
-def test_a_lost_process_is_named(tmp_path, task, told):
+def test_a_lost_process_is_named(tmp_path, task, message):
     first, last = ended(begin(2, WORK, str(tmp_path), "60", task))
     assert first.code == 1, first.text
-    assert told in first.text
+    assert message in first.text
     again = f"run `glassformer resume {tmp_path}` with the same number of processes or another."
     assert f"What was saved is intact: {again}" in first.text
     assert last.code == (9 if task == "dies" else 2)

@@ -71,8 +71,8 @@ def laid_out(path: Path) -> list[str]:
 def test_processes_tell_each_other(together):
     first, second = read(together, "talk.0.json"), read(together, "talk.1.json")
     assert first == second
-    *told, refusal = first
-    assert told == [2.0, 0.0, True, False, 7.0, "für alle", [[0.1], [1.1, 1.1, 1.1]]]
+    *result, refusal = first
+    assert result == [2.0, 0.0, True, False, 7.0, "für alle", [[0.1], [1.1, 1.1, 1.1]]]
     assert "the train data of process 1 differs from that of process 0" in refusal
 
 
@@ -130,12 +130,12 @@ def test_processes_share_the_batches_of_one():
 def test_all_stop_where_one_diverges(together, kind):
     """The gradient is not finite in the second process alone; before the update of both they end, or leave it out."""
     for number in range(2):
-        told = read(together, f"diverged.{number}.json")
-        [[why, unmoved]] = told[f"{kind}-0"]
+        report = read(together, f"diverged.{number}.json")
+        [[why, unmoved]] = report[f"{kind}-0"]
         assert "at step 1" in why
         assert "The outputs are finite; the gradient of decoder.norm.bias is not. The weights were not updated" in why
         assert unmoved
-        (why, unmoved), (well, at_first) = told[f"{kind}-1"]
+        (why, unmoved), (well, at_first) = report[f"{kind}-1"]
         assert "at step 1" in why
         assert unmoved
         assert (well, at_first) == ("", False)
@@ -143,11 +143,11 @@ def test_all_stop_where_one_diverges(together, kind):
 
 def test_a_cut_model_names_what_is_to_blame(together):
     """Also where one process alone has the part that is not finite."""
-    told = read(together, "blamed.0.json")
-    assert told == read(together, "blamed.1.json")
+    report = read(together, "blamed.0.json")
+    assert report == read(together, "blamed.1.json")
     up = "decoder.blocks.0.feed_forward.branch.up"
-    assert f"The weight {up}.weight is not finite." in told["weight"]
-    assert f"The first module whose output is not finite is {up}." in told["output"]
+    assert f"The weight {up}.weight is not finite." in report["weight"]
+    assert f"The first module whose output is not finite is {up}." in report["output"]
 
 
 @pytest.mark.parametrize("name", ["run", "run-sharded-averaged"])
@@ -178,9 +178,9 @@ def test_a_cut_model_in_bfloat16_learns_and_resumes_as_in_float32(together):
 
 def test_a_cut_model_is_saved_beside_training_and_goes_on_where_the_disk_is_full(together):
     """Of a snapshot, so that the checkpoint holds what it does where training waits; both processes tell the same."""
-    told, saves = read(together, "hindered.0.json")
-    assert [told, saves] == read(together, "hindered.1.json")
-    assert told == ["Unsaved 4", "Saved 8", "Saved 12", "Finished 12"]
+    events, saves = read(together, "hindered.0.json")
+    assert [events, saves] == read(together, "hindered.1.json")
+    assert events == ["Unsaved 4", "Saved 8", "Saved 12", "Finished 12"]
     for step in (8, STEPS):
         ours, theirs = (step_folder(together / name, step) for name in ("hindered", "run-sharded"))
         for file in ("model.safetensors", "optimizer.safetensors"):

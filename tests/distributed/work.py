@@ -80,7 +80,7 @@ def trained(name: str, ranks: Ranks, out: Path, *, shard: bool = False, accumula
 
 def talk(ranks: Ranks, out: Path) -> None:
     """What the processes tell each other."""
-    told = [
+    result = [
         ranks.all_sum(ranks.number + 0.5),
         ranks.largest(-ranks.number),
         ranks.any(ranks.number == 1),
@@ -88,12 +88,12 @@ def talk(ranks: Ranks, out: Path) -> None:
         ranks.of_first(7.0 if ranks.first else math.nan),
         ranks.text_of_first("für alle" if ranks.first else "mine"),
     ]
-    told.append(ranks.gathered([ranks.number + 0.1] * (1 + 2 * ranks.number)))
+    result.append(ranks.gathered([ranks.number + 0.1] * (1 + 2 * ranks.number)))
     try:
         ranks.refuse_difference("the train data", 2 if ranks.number == 1 else 3)
     except GlassformerError as error:
-        told.append(str(error))
-    write_text_atomically(out / f"talk.{ranks.number}.json", json.dumps(told))
+        result.append(str(error))
+    write_text_atomically(out / f"talk.{ranks.number}.json", json.dumps(result))
 
 
 def gradients(ranks: Ranks, out: Path) -> None:
@@ -106,18 +106,18 @@ def gradients(ranks: Ranks, out: Path) -> None:
 
 def diverged(ranks: Ranks, out: Path) -> None:
     """A gradient that is not finite in the last process alone, in the first update: refused, or left out."""
-    told = {
+    result = {
         f"{'cut' if shard else 'whole'}-{skip}": struck(ranks, shard, skip)
         for shard in (False, True)
         for skip in (0, 1)
     }
-    write_text_atomically(out / f"diverged.{ranks.number}.json", json.dumps(told))
+    write_text_atomically(out / f"diverged.{ranks.number}.json", json.dumps(result))
 
 
 def blamed(ranks: Ranks, out: Path) -> None:
     """What a model that is cut says of a weight that is not finite in the last process alone, and of an output."""
     up = "decoder.blocks.0.feed_forward.branch.up"
-    told: dict[str, str] = {}
+    seen: dict[str, str] = {}
     for what, value in (("weight", math.nan), ("output", 3e38)):
         network = cut(model().float(), ranks, "float32")
         with torch.no_grad():
@@ -131,8 +131,8 @@ def blamed(ranks: Ranks, out: Path) -> None:
         try:
             list(steps)
         except DivergedError as error:
-            told[what] = str(error)
-    write_text_atomically(out / f"blamed.{ranks.number}.json", json.dumps(told))
+            seen[what] = str(error)
+    write_text_atomically(out / f"blamed.{ranks.number}.json", json.dumps(seen))
 
 
 def struck(ranks: Ranks, shard: bool, skip: int) -> list[object]:
@@ -186,23 +186,23 @@ def scored(name: str, ranks: Ranks, out: Path) -> list[object]:
         file = out / f"texts.{ranks.number}.tsv"
         file.write_text("".join(f"{'a b c d e'[: 1 + 2 * (n % 5)]}\t{'xyz'[n % 3]}\n" for n in range(23)), "utf-8")
         changes |= {f"data__{split}": str(file) for split in ("train", "dev")}
-    asked = recipe(**changes)
-    prepared = prepare(asked)
-    network = new_model(asked, prepared.tokenizers)
+    requested = recipe(**changes)
+    prepared = prepare(requested)
+    network = new_model(requested, prepared.tokenizers)
     with torch.no_grad():
         for each in network.parameters():
             each.normal_(std=0.5)
-    told = evaluate_model(
+    figures = evaluate_model(
         network,
         prepared.dev.encoded,
         prepared.tokenizers,
         [pair.target for pair in prepared.dev.pairs],
-        layout=asked.data.layout,
+        layout=requested.data.layout,
         max_new_tokens=6,
         batch_size=4,
         ranks=ranks,
     )
-    return [told.metrics, told.outputs, told.details]
+    return [figures.metrics, figures.outputs, figures.details]
 
 
 def scores(ranks: Ranks, out: Path) -> None:

@@ -11,9 +11,9 @@ def calls(monkeypatch):
     """What C++ has run: of each call the tokens of a text, and how many of them were read before (None: no cache)."""
     seen, run = [], native_stack.run
 
-    def counted(running, told, x, shared, cache):
+    def counted(running, spec, x, shared, cache):
         seen.append((x.shape[1], None if cache is None else cache.length - x.shape[1]))
-        return run(running, told, x, shared, cache)
+        return run(running, spec, x, shared, cache)
 
     monkeypatch.setattr(native_stack, "run", counted)
     return seen
@@ -24,9 +24,9 @@ def steps(monkeypatch):
     """How many steps of one token C++ has run, of texts that had begun."""
     count, run = [0], native_stack.run
 
-    def counted(running, told, x, shared, cache):
+    def counted(running, spec, x, shared, cache):
         count[0] += x.shape[1] == 1 and cache is not None and may_go_on(cache.layers)
-        return run(running, told, x, shared, cache)
+        return run(running, spec, x, shared, cache)
 
     monkeypatch.setattr(native_stack, "run", counted)
     return count

@@ -18,7 +18,7 @@ GIVES = {"lift_fresh", "lift_fresh_copy"}
 """Operations on numbers of the host, which may have others when the record is played."""
 
 
-class Asked(AssertionError):
+class Forbidden(AssertionError):
     """A step looked into a tensor."""
 
 
@@ -29,7 +29,7 @@ class Unasked(TorchDispatchMode):
         name = func.overloadpacket.__name__
         masks = [each for each in tree_flatten(args)[0] if isinstance(each, Tensor) and each.dtype == torch.bool]
         if name in ASKS or name in GIVES or (masks and name in INDEXES):
-            raise Asked(f"a step may not use {name}")
+            raise Forbidden(f"a step may not use {name}")
         return self.run(func, args, kwargs or {})
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -140,12 +140,12 @@ def test_in_bfloat16_it_computes_in_float32_and_rounds_once(mask):
     wide = [each.detach().float().requires_grad_() for each in narrow]
     norms, rotation = (RMSNorm(case.K, 1e-5), RMSNorm(case.K, 1e-5)), turning(case, "half", dtype=torch.float32)
     upstream = torch.randn(case.B, case.H, case.T, case.K).bfloat16()
-    told, found = MASKS[mask](case), []
-    if told.bias is not None:
-        told = Mask(bias=told.bias.float())
+    mask_value, found = MASKS[mask](case), []
+    if mask_value.bias is not None:
+        mask_value = Mask(bias=mask_value.bias.float())
     for given in (narrow, wide):
-        assert native_attention.serves(*given, told, norms, rotation)
-        y = native_attention.attend(*given, told, norms, rotation, scale=0.3)
+        assert native_attention.serves(*given, mask_value, norms, rotation)
+        y = native_attention.attend(*given, mask_value, norms, rotation, scale=0.3)
         assert y.dtype == given[0].dtype
         found.append([y, *torch.autograd.grad(y, given, upstream.to(y.dtype))])
     for one, other in zip(*found, strict=True):

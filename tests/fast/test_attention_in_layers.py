@@ -107,60 +107,60 @@ def test_hooks_of_norms_see_what_passes(calls, kind):
 PLAIN = (nn.Identity(), nn.Identity())
 
 
-def asked(q, k, v, mask=None, *, norms=PLAIN, rotation=None) -> bool:
+def served(q, k, v, mask=None, *, norms=PLAIN, rotation=None) -> bool:
     """Whether it serves these."""
     return native_attention.serves(q, k, v, mask or Mask(), norms, rotation)
 
 
 def test_what_it_leaves_to_others(threads):
     q, k, v = ONE.inputs()
-    assert asked(q, k, v)
-    assert not asked(*(each.half() for each in (q, k, v)))
-    assert not asked(q, k.float(), v)
-    assert not asked(*(each.to("meta") for each in (q, k, v)))
-    assert not asked(*(each.detach() for each in (q, k, v)))
-    assert not asked(q, k, v, Mask(window=3, causal=True))
-    assert not asked(q, k, v, Mask(pattern=Pattern(window=3, dilation=2), causal=True))
-    assert not asked(q, k, v, Mask(bias=torch.zeros(4, 9, 9, requires_grad=True)))
+    assert served(q, k, v)
+    assert not served(*(each.half() for each in (q, k, v)))
+    assert not served(q, k.float(), v)
+    assert not served(*(each.to("meta") for each in (q, k, v)))
+    assert not served(*(each.detach() for each in (q, k, v)))
+    assert not served(q, k, v, Mask(window=3, causal=True))
+    assert not served(q, k, v, Mask(pattern=Pattern(window=3, dilation=2), causal=True))
+    assert not served(q, k, v, Mask(bias=torch.zeros(4, 9, 9, requires_grad=True)))
     with torch.no_grad():
-        assert not asked(q, k, v)
+        assert not served(q, k, v)
     with forward_ad.dual_level():
-        assert not asked(q, k, v)
+        assert not served(q, k, v)
     torch.set_num_threads(5)  # but two texts of two groups
-    assert not asked(q, k, v)
+    assert not served(q, k, v)
 
 
 def test_sizes_that_do_not_fit_are_left_to_those_who_broadcast_or_refuse():
     q, k, v = ONE.inputs()
-    assert not asked(q, k[:1], v[:1])
-    assert not asked(q, k, v[:, :, :5])
-    assert not asked(q, k[:, :1], v)
-    assert not asked(q[:, :3], k, v)
-    assert not asked(q, k[..., :6], v[..., :6])
-    assert not asked(q[0], k[0], v[0])
-    assert not asked(q, k, v, Mask(bias=torch.zeros(3, 1, 1, ONE.S, dtype=q.dtype)))
+    assert not served(q, k[:1], v[:1])
+    assert not served(q, k, v[:, :, :5])
+    assert not served(q, k[:, :1], v)
+    assert not served(q[:, :3], k, v)
+    assert not served(q, k[..., :6], v[..., :6])
+    assert not served(q[0], k[0], v[0])
+    assert not served(q, k, v, Mask(bias=torch.zeros(3, 1, 1, ONE.S, dtype=q.dtype)))
     assert not native_attention.broadcasts((1, 2, 4, 9, 9), (2, 4, 9, 9))
-    assert not asked(q, k, v, Mask(keep=torch.ones(2, 5, dtype=torch.bool)))
+    assert not served(q, k, v, Mask(keep=torch.ones(2, 5, dtype=torch.bool)))
 
 
 def test_angles_that_do_not_fit_are_left_to_those_who_broadcast_or_refuse():
     q, k, v = ONE.inputs()
     fit = turning(ONE, "half", texts=True)
-    assert asked(q, k, v, rotation=fit)
-    assert not asked(q, k, v, rotation=turning(ONE, "half", dtype=torch.float32))
-    assert not asked(q, k, v, rotation=turning(ONE._replace(T=1), "half"))
-    assert not asked(q, k, v, rotation=turning(ONE._replace(T=12), "half"))
-    assert not asked(q, k, v, rotation=turning(ONE._replace(B=3), "half", texts=True))
-    assert not asked(q, k, v, rotation=turning(ONE._replace(K=12), "half"))
-    assert not asked(q, k, v, rotation=fit._replace(sin=fit.sin[:, :, :2]))
-    assert not asked(q, k, v, rotation=fit._replace(layout="another"))
-    assert not asked(q[:, :, :4], k, v, rotation=fit)
+    assert served(q, k, v, rotation=fit)
+    assert not served(q, k, v, rotation=turning(ONE, "half", dtype=torch.float32))
+    assert not served(q, k, v, rotation=turning(ONE._replace(T=1), "half"))
+    assert not served(q, k, v, rotation=turning(ONE._replace(T=12), "half"))
+    assert not served(q, k, v, rotation=turning(ONE._replace(B=3), "half", texts=True))
+    assert not served(q, k, v, rotation=turning(ONE._replace(K=12), "half"))
+    assert not served(q, k, v, rotation=fit._replace(sin=fit.sin[:, :, :2]))
+    assert not served(q, k, v, rotation=fit._replace(layout="another"))
+    assert not served(q[:, :, :4], k, v, rotation=fit)
 
 
 def test_learned_angles_get_gradients():
     q, k, v = ONE.inputs()
     fit = turning(ONE, "half")
-    assert not asked(q, k, v, rotation=fit._replace(cos=fit.cos.clone().requires_grad_()))
+    assert not served(q, k, v, rotation=fit._replace(cos=fit.cos.clone().requires_grad_()))
 
 
 class Own(RMSNorm):
@@ -170,9 +170,9 @@ class Own(RMSNorm):
 def test_norms_that_may_change_dtype_or_shape_are_called_themselves(calls):
     q, k, v = ONE.inputs()
     fit = RMSNorm(ONE.K, 1e-5).double()
-    assert asked(q, k, v, norms=(fit, nn.Identity()))
+    assert served(q, k, v, norms=(fit, nn.Identity()))
     for other in (RMSNorm(ONE.K, 1e-5), Own(ONE.K, 1e-5).double(), RMSNorm(1, 1e-5).double()):
-        assert not asked(q, k, v, norms=(nn.Identity(), other))
+        assert not served(q, k, v, norms=(nn.Identity(), other))
     attention, x = layer()
     attention.query_norm.forward = lambda q: q * 0
     attention(x, mask=Mask(causal=True)).sum().backward()
@@ -184,7 +184,7 @@ def test_it_leaves_alone_what_functions_of_torch_map():
     noted: list[bool] = []
 
     def ask(q):
-        noted.append(asked(q, k, v))
+        noted.append(served(q, k, v))
         return q
 
     torch.func.vmap(ask)(q[None])

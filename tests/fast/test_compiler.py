@@ -59,9 +59,9 @@ def test_the_user_is_told_when_a_file_is_compiled_and_only_then(source, caplog):
     native.library(source)
     native.library.cache_clear()
     native.library(source)
-    (told,) = caplog.messages
-    assert told.startswith("Compiling seven.cpp, our C++, for this processor: ")
-    assert told.endswith(f"kept in {cache_folder() / 'native'}.")
+    (message,) = caplog.messages
+    assert message.startswith("Compiling seven.cpp, our C++, for this processor: ")
+    assert message.endswith(f"kept in {cache_folder() / 'native'}.")
 
 
 @compiled
@@ -183,11 +183,11 @@ def test_apples_clang_makes_threads_with_the_runtime_that_torch_brings(source, a
 
 
 def test_a_compiler_that_does_not_take_ours_is_told_in_one_line(source, apples_clang):
-    told = native.why_not(source)
-    assert "\n" not in told
-    assert told.startswith("our C++ cannot be used: The C++ compiler must take seven.cpp and the flags -std=c++17")
-    assert "unsupported option '-fopenmp'" in told
-    assert "brew install gcc" in told
+    message = native.why_not(source)
+    assert "\n" not in message
+    assert message.startswith("our C++ cannot be used: The C++ compiler must take seven.cpp and the flags -std=c++17")
+    assert "unsupported option '-fopenmp'" in message
+    assert "brew install gcc" in message
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def driver(monkeypatch):
 
     class Driver:
         error: Exception | None = None
-        asked = 0
+        requested = 0
 
         @contextlib.contextmanager
         def graph(self, *_, **__):

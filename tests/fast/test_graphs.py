@@ -5,7 +5,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook
 
 from decode.naive import collected
-from fast.recorder import Asked, Recorder, Recording
+from fast.recorder import Forbidden, Recorder, Recording
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.choose import chooser, greedy
@@ -45,7 +45,7 @@ def made_of(shape, **settings):
     return model(shape, **{"n_layers": 2, "max_len": 200, **settings}).eval()
 
 
-def asked(network, rows=ROWS, limits=LIMITS):
+def call_of(network, rows=ROWS, limits=LIMITS):
     name = "prompts" if network.encoder is None else "sources"
     return {name: rows, "max_new_tokens": limits, "eos": -1}
 
@@ -68,7 +68,7 @@ def compare(network, recorder, monkeypatch, n_rows=3, **given):
 @pytest.mark.parametrize("shape", BOTH)
 def test_recorded_steps_write_the_same(shape, settings, recorder, monkeypatch):
     network = made_of(shape, **settings)
-    compare(network, recorder, monkeypatch, **asked(network))
+    compare(network, recorder, monkeypatch, **call_of(network))
     assert recorder.late == 2, "a step is asked for before the tokens of the last one are read"
     assert len(recorder.sizes) == max(LIMITS), "and none for nothing"
 
@@ -77,7 +77,7 @@ def test_recorded_steps_write_the_same(shape, settings, recorder, monkeypatch):
 @pytest.mark.parametrize("shape", BOTH)
 def test_each_way_to_choose_writes_the_same(shape, choose, recorder, monkeypatch):
     network = made_of(shape, positions="rotary")
-    compare(network, recorder, monkeypatch, choose=choose, **asked(network))
+    compare(network, recorder, monkeypatch, choose=choose, **call_of(network))
 
 
 @pytest.mark.parametrize("settings", [{"positions": "rotary"}, {"convolution": 2}], ids=str)
@@ -86,7 +86,7 @@ def test_rows_end_where_they_would(shape, settings, recorder, monkeypatch):
     """Those that are left go on, in a smaller batch."""
     network, ends = made_of(shape, **settings), [90, 36, 12, 48, 24]
     rows = [[5, 6], [7], [8, 9, 5], [6, 6], [9]]
-    given = {**asked(network, rows, 90), "choose": chooser(Sampling(seed=5)), "numbers": [3, 9, 4, 0, 1]}
+    given = {**call_of(network, rows, 90), "choose": chooser(Sampling(seed=5)), "numbers": [3, 9, 4, 0, 1]}
     stop = lambda row, ids: len(ids) == ends[row]  # noqa: E731
     found = compare(network, recorder, monkeypatch, 5, stop=stop, **given)
     assert [*map(len, found)] == ends
@@ -96,7 +96,7 @@ def test_rows_end_where_they_would(shape, settings, recorder, monkeypatch):
 
 def test_rows_end_with_eos(recorder, monkeypatch):
     network = made_of("decoder")
-    given = {**asked(network), "choose": chooser(Sampling(temperature=2.0, seed=5)), "eos": 4}
+    given = {**call_of(network), "choose": chooser(Sampling(temperature=2.0, seed=5)), "eos": 4}
     assert any(4 in ids for ids in compare(network, recorder, monkeypatch, **given))
 
 
@@ -111,7 +111,7 @@ def test_a_prefix_is_read_both_ways(recorder, monkeypatch):
     for each in network.parameters():
         each.data *= 3  # so that it matters what is read
     drawn = chooser(Sampling(temperature=5.0, seed=1))
-    given = {**asked(network, limits=30), "choose": drawn, "prefix": True}
+    given = {**call_of(network, limits=30), "choose": drawn, "prefix": True}
     assert compare(network, recorder, monkeypatch, **given) != plainly(
         network, monkeypatch, **{**given, "prefix": False}
     )
@@ -134,7 +134,7 @@ LOOKS = {
 @pytest.mark.parametrize(("settings", "given"), LOOKS.values(), ids=LOOKS)
 def test_what_has_to_look_is_not_recorded(settings, given, recorder, monkeypatch):
     network = made_of("decoder", **settings)
-    given = {**asked(network), "max_new_tokens": 12, **given}
+    given = {**call_of(network), "max_new_tokens": 12, **given}
     assert collected(network, 3, **given) == plainly(network, monkeypatch, **given)
     assert recorder.records == recorder.plays == 0
 
@@ -145,13 +145,13 @@ def test_what_has_to_look_is_not_recorded(settings, given, recorder, monkeypatch
 def test_a_text_that_just_fits_is_recorded(settings, given, recorder, monkeypatch):
     """Into the model and its context; the last token is never read."""
     network = made_of("decoder", **settings)
-    compare(network, recorder, monkeypatch, **{**asked(network, limits=27), **given})
+    compare(network, recorder, monkeypatch, **{**call_of(network, limits=27), **given})
 
 
 def test_a_cache_in_8_bits_is_not_recorded(recorder):
     network = made_of("decoder")
     network.rounds_cache = True
-    collected(network, 3, **asked(network))
+    collected(network, 3, **call_of(network))
     assert recorder.records == 0
 
 
@@ -163,21 +163,21 @@ def test_no_rows_are_refused_as_ever(recorder):
 def test_autocast_is_not_recorded(recorder):
     network = made_of("decoder").float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        collected(network, 3, **asked(network))
+        collected(network, 3, **call_of(network))
     assert recorder.records == 0
 
 
 def test_who_looks_into_a_model_sees_each_step(recorder):
     network, seen = made_of("decoder"), []
     with watch_attention(network, seen.append):
-        collected(network, 3, **asked(network))
+        collected(network, 3, **call_of(network))
     assert len(seen) == 2 * max(LIMITS)
     hook = network.reader.blocks[1].register_forward_hook(lambda *given: seen.append(given))
-    collected(network, 3, **asked(network))
+    collected(network, 3, **call_of(network))
     hook.remove()
     assert len(seen) == 3 * max(LIMITS)
     hook = register_module_forward_hook(lambda module, *given: seen.append(given) if module is network.head else None)
-    collected(network, 3, **asked(network))
+    collected(network, 3, **call_of(network))
     hook.remove()
     assert len(seen) == 4 * max(LIMITS)
     assert recorder.records == 0
@@ -187,16 +187,16 @@ def test_who_looks_into_a_model_sees_each_step(recorder):
 def test_logits_that_are_no_numbers_are_refused(choose, recorder, monkeypatch):
     """What came before is told."""
     network = made_of("decoder", positions="learned")
-    given = {**asked(network), "choose": choose}
+    given = {**call_of(network), "choose": choose}
     network.reader.positions.weight.data[30] = torch.nan
-    ways, told = [], []
+    ways, seen = [], []
     for write in (lambda: generate(network, **given), lambda: generate(network, **given)):
         ways.append([])
         with pytest.raises(DataError, match=r"logits are not numbers \(NaN\) in row") as refused:
             ways[-1].extend(write())
-        told.append(str(refused.value))
+        seen.append(str(refused.value))
         monkeypatch.delitem(machine.MACHINES, "cpu", raising=False)
-    assert told[0] == told[1]
+    assert seen[0] == seen[1]
     assert ways[0] == ways[1]
     assert recorder.plays > 0
 
@@ -204,7 +204,7 @@ def test_logits_that_are_no_numbers_are_refused(choose, recorder, monkeypatch):
 def test_who_refuses_a_token_sees_its_logits(recorder, monkeypatch):
     """The step after it, which has been asked for already, has nothing to refuse."""
     network, highest = made_of("decoder"), []
-    given = asked(network, ROWS[1:2], 75)
+    given = call_of(network, ROWS[1:2], 75)
     note = ByLogits(lambda logits: highest.append(logits.amax().item()) or logits)
     plainly(network, monkeypatch, 1, choose=chooser(GREEDY, [note]), **given)
     only = next(each for each in highest[3 * REHEARSALS :] if sum(abs(each - other) < 1e-6 for other in highest) == 1)
@@ -213,13 +213,13 @@ def test_who_refuses_a_token_sees_its_logits(recorder, monkeypatch):
         return logits.masked_fill((logits.amax(-1, keepdim=True) - only).abs() < 1e-7, -torch.inf)
 
     given["choose"] = chooser(GREEDY, [ByLogits(refusing)])
-    told = []
+    seen = []
     for patch in (lambda: None, lambda: monkeypatch.delitem(machine.MACHINES, "cpu")):
         patch()
         with pytest.raises(ConfigError, match="Each step needs at least one allowed token") as refused:
             collected(network, 1, **given)
-        told.append(str(refused.value))
-    assert told[0] == told[1]
+        seen.append(str(refused.value))
+    assert seen[0] == seen[1]
     assert recorder.plays > 0
 
 
@@ -239,14 +239,14 @@ def test_a_machine_that_fails_half_way_changes_nothing(recorder, monkeypatch):
     network = made_of("decoder", convolution=2)
     monkeypatch.setattr(recorder, "record", fails)
     for end in range(40, 60):  # so that it fails at each place before the cache is full
-        given = {**asked(network, limits=70), "stop": lambda row, ids, end=end: row == 1 and len(ids) == end}
+        given = {**call_of(network, limits=70), "stop": lambda row, ids, end=end: row == 1 and len(ids) == end}
         assert collected(network, 3, **given) == plainly(network, monkeypatch, **given)
     assert recorder.records > 20
 
 
 def test_filters_that_forbid_all_are_named(recorder):
     network = made_of("decoder")
-    given = {**asked(network), "choose": chooser(GREEDY, [without(range(VOCAB))])}
+    given = {**call_of(network), "choose": chooser(GREEDY, [without(range(VOCAB))])}
     with pytest.raises(ConfigError, match="Each step needs at least one allowed token; after 0 tokens"):
         collected(network, 3, **given)
     assert ahead_of(given["choose"]) is not None
@@ -255,7 +255,7 @@ def test_filters_that_forbid_all_are_named(recorder):
 def test_the_recorder_refuses_what_a_device_would():
     held = torch.zeros(3)
     for work in (lambda: held.sum().item(), lambda: held.nonzero(), lambda: held + torch.tensor([1.0, 2.0, 3.0])):
-        with pytest.raises(Asked), Recording():
+        with pytest.raises(Forbidden), Recording():
             work()
     with Recording() as recording:
         held += 1
@@ -271,7 +271,7 @@ def test_the_recorder_refuses_what_a_device_would():
 @pytest.mark.parametrize("shape", BOTH)
 def test_a_cuda_graph_writes_the_same(shape, choose, monkeypatch, recwarn):
     network = made_of(shape, positions="rotary", convolution=2).to("cuda")
-    given = {**asked(network), "choose": choose, "eos": 4}
+    given = {**call_of(network), "choose": choose, "eos": 4}
     with monkeypatch.context() as patch:
         patch.delitem(machine.MACHINES, "cuda")
         expected = collected(network, 3, **given)

@@ -206,10 +206,10 @@ def test_no_memory_is_read_that_is_not_there(weight, step, bias, D, N):
 
 def test_what_has_no_room_in_memory_is_told():
     weight, numbers = in_pieces(torch.ones(4, 16, dtype=torch.int8)), torch.ones(4, 16)
-    told = c_map(weight, steps := torch.ones(4), None, 16, 4)
+    failed = c_map(weight, steps := torch.ones(4), None, 16, 4)
     assert len(steps) == 4, "it is kept as long as its address is used"
     with pytest.raises(ResourceError, match="There is no memory to run a model's blocks"):
-        linear_map()(ctypes.byref(told), numbers.data_ptr(), numbers.data_ptr(), 2**58, 1)
+        linear_map()(ctypes.byref(failed), numbers.data_ptr(), numbers.data_ptr(), 2**58, 1)
 
 
 def test_gradients_pass_in_float32():

@@ -29,8 +29,8 @@ WITHIN = [{}, {"bias": False}, {"n_kv_heads": 2, "positions": "rotary"}, {"d_hea
 
 def own(variant):
     """Whether C++ has all parts of a variant."""
-    alike = variant.get("feed_forward") != "experts" and "layers" not in variant
-    return alike and variant.get("positions") != "shaw"
+    same = variant.get("feed_forward") != "experts" and "layers" not in variant
+    return same and variant.get("positions") != "shaw"
 
 
 @shapes

@@ -188,11 +188,11 @@ def test_a_text_is_the_same_alone_and_beside_others_on_any_number_of_threads(sha
 def test_a_prompt_needs_no_numbers_for_pairs_of_tokens():
     """The causal rule alone is told by a word: for long prompts the numbers would take the square of their length."""
     held, x = [], torch.zeros(1, 7, 8)
-    told = reading(CKeys(), 7, Mask(causal=True), x, 2, held)
-    assert (told.causal, told.added, held) == (1, None, [])
-    told = reading(CKeys(), 7, Mask(causal=True, keep=torch.ones(1, 7, dtype=torch.bool)), x, 2, held)
-    assert told.causal == 0
-    assert told.added
+    output = reading(CKeys(), 7, Mask(causal=True), x, 2, held)
+    assert (output.causal, output.added, held) == (1, None, [])
+    output = reading(CKeys(), 7, Mask(causal=True, keep=torch.ones(1, 7, dtype=torch.bool)), x, 2, held)
+    assert output.causal == 0
+    assert output.added
     assert held
 
 
@@ -230,9 +230,9 @@ def test_a_memory_that_does_not_fit_is_refused_as_by_the_modules():
     ready, memory = natively(made), given(made)["memory"]
     with torch.no_grad(), pytest.raises(RuntimeError, match="mat1 and mat2"):
         ready(ids, memory=memory.float(), cache=ready.new_cache())
-    told, layer, x = describe(ready.decoder.blocks, ready.decoder.norm), Once(), torch.zeros(2, 3, 16).double()
-    assert remembers(layer, memory, x, told)
-    assert not any(remembers(layer, wrong, x, told) for wrong in (None, memory[..., :-1], memory[:1], memory.float()))
+    spec, layer, x = describe(ready.decoder.blocks, ready.decoder.norm), Once(), torch.zeros(2, 3, 16).double()
+    assert remembers(layer, memory, x, spec)
+    assert not any(remembers(layer, wrong, x, spec) for wrong in (None, memory[..., :-1], memory[:1], memory.float()))
 
 
 def test_a_map_of_a_memory_may_have_a_hook(calls):

@@ -128,8 +128,8 @@ def train_and_die(run: Path, moment: Moment) -> tuple[int, bool]:
     if child:
         os.close(theirs)
         status = os.waitpid(child, 0)[1]
-        with os.fdopen(ours, "rb") as told:
-            return status, bool(told.read())
+        with os.fdopen(ours, "rb") as error:
+            return status, bool(error.read())
     kill = os.kill
 
     def tell_and_kill(process: int, number: int) -> None:
@@ -159,11 +159,11 @@ def outcome(run: Path, moment: Moment, whole: Path) -> Outcome:
     """Kill, look at what is left, resume, compare."""
     status, in_save = train_and_die(run, moment)
     killed = os.WIFSIGNALED(status)
-    said = (run / "log.txt").read_text() if (run / "log.txt").exists() else ""
-    told = [int(line.split("step-")[-1]) for line in said.splitlines() if ": saved " in line]
+    message = (run / "log.txt").read_text() if (run / "log.txt").exists() else ""
+    result = [int(line.split("step-")[-1]) for line in message.splitlines() if ": saved " in line]
     found = newest(run) if run.exists() else None
     last = int(found.folder.name[5:]) if found and found.folder else 0
-    lost = bool(told) and (last < max(told) or bool(found and found.skipped))
+    lost = bool(result) and (last < max(result) or bool(found and found.skipped))
     for folder in checkpoints(run).values():
         check(folder)
     done = trained(run)

@@ -211,16 +211,16 @@ def kill(run: Path, chance: random.Random) -> None:
     command = [sys.executable, "-c", CHILD, str(run), str(first)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:
         assert child.stdout is not None
-        said = [int(child.stdout.readline()) for _ in range(chance.randrange(2, 6))]
+        steps = [int(child.stdout.readline()) for _ in range(chance.randrange(2, 6))]
         for _ in range(chance.randrange(30_000)):
             pass
         child.kill()
-        said += [int(line) for line in child.stdout]
+        steps += [int(line) for line in child.stdout]
     assert child.returncode == -signal.SIGKILL
     found = newest(run)
     assert found.folder is not None
     step = int(found.folder.name.removeprefix("step-"))
-    assert step in (said[-1], said[-1] + 1), "what it said was saved is saved"
+    assert step in (steps[-1], steps[-1] + 1), "what it said was saved is saved"
     assert (found.folder / MODEL).read_bytes() == f"{MODEL} {step} ".encode() * 1000
     assert found.skipped == ()
 
@@ -254,16 +254,16 @@ def no_room(folder: Path, kind: str, levels: int, *prefix: str) -> list[dict[str
 
 
 def check_no_room(tries: list[dict[str, object]]) -> None:
-    assert {said["saved"] for said in tries} == {True, False}
-    for said in tries:
-        assert said["intact"]
-        assert said["newest"] == "step-000000001"
-        assert said["left"] == ["step-000000001"]
-        if not said["saved"]:
-            assert said["exit_code"] == 5
-            found = re.search(r"Needed: ([\d,]+) bytes; free: ([\d,]+) bytes", str(said["message"]))
-            assert found, said["message"]
-            assert int(found[1].replace(",", "")) == pytest.approx(said["needed"], rel=0.1)
+    assert {message["saved"] for message in tries} == {True, False}
+    for message in tries:
+        assert message["intact"]
+        assert message["newest"] == "step-000000001"
+        assert message["left"] == ["step-000000001"]
+        if not message["saved"]:
+            assert message["exit_code"] == 5
+            found = re.search(r"Needed: ([\d,]+) bytes; free: ([\d,]+) bytes", str(message["message"]))
+            assert found, message["message"]
+            assert int(found[1].replace(",", "")) == pytest.approx(message["needed"], rel=0.1)
 
 
 @pytest.mark.parametrize("levels", [12, pytest.param(100, marks=pytest.mark.slow)])

@@ -23,13 +23,13 @@ def test_killed_runs_end_the_same(number):
     command = [sys.executable, kills.__file__, "--kills", str(number)]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stdout + answer.stderr[-2000:]
-    said = re.fullmatch(
+    found = re.fullmatch(
         rf"{number} of {number} runs .*; (\d+) were killed .*, (\d+) of them inside a save; "
         r"0 lost a complete checkpoint; at most (\d+) steps .* waits for a save, (\d+) where it does not",
         answer.stdout.strip(),
     )
-    assert said, answer.stdout
-    assert int(said[1]) >= number * 0.95
-    assert int(said[2]) >= number // 4
-    assert int(said[3]) <= kills.EVERY
-    assert int(said[4]) <= 2 * kills.EVERY  # the save before may still be under way
+    assert found, answer.stdout
+    assert int(found[1]) >= number * 0.95
+    assert int(found[2]) >= number // 4
+    assert int(found[3]) <= kills.EVERY
+    assert int(found[4]) <= 2 * kills.EVERY  # the save before may still be under way

@@ -45,9 +45,9 @@ def test_what_helps_is_said_and_nothing_is_lost(tmp_path, monkeypatch, kind):
         plant(planted, PLANTED[kind], forward=15)  # two a step, so in step 8
         with pytest.raises(ResourceError) as caught:
             follow(start(small, tmp_path / "run"))
-    said = str(caught.value)
+    message = str(caught.value)
     facts = ["in step 8", "training.batch_tokens=88", "training.accumulate=4", "training.recompute=1 (about", "resume"]
-    assert [fact for fact in [*facts, "step-000000006, is intact"] if fact not in said] == []
+    assert [fact for fact in [*facts, "step-000000006, is intact"] if fact not in message] == []
     assert (newest(tmp_path / "run").folder or Path()).name == "step-000000006"
     follow(resume(tmp_path / "run", asked={"training.recompute": 1}))  # needs no permission, as the bits are the same
     assert "recompute = 1" in (tmp_path / "run" / "recipe.toml").read_text()
@@ -64,16 +64,16 @@ def test_before_the_first_checkpoint(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("where", "message"),
     [
         ("evaluate", "step 8, in an evaluation .*resume .* --decode.batch-size 64 --allow-change decode.batch_size"),
         ("copied", "step 9, in a checkpoint .*resume .* --checkpoint.no-background"),
     ],
     ids=["evaluation", "checkpoint"],
 )
-def test_beside_a_step(tmp_path, monkeypatch, where, told):
-    asked = recipe(checkpoint__every=3, checkpoint__background=True, decode__batch_size=128)
-    session = start(asked, tmp_path / "run")
+def test_beside_a_step(tmp_path, monkeypatch, where, message):
+    requested = recipe(checkpoint__every=3, checkpoint__background=True, decode__batch_size=128)
+    session = start(requested, tmp_path / "run")
     owner, last = (type(session.prepared), 8) if where == "evaluate" else (Snapshot, 9)
     own = getattr(owner, where)
 
@@ -84,7 +84,7 @@ def test_beside_a_step(tmp_path, monkeypatch, where, told):
 
     with monkeypatch.context() as planted:
         planted.setattr(owner, where, failing)
-        with pytest.raises(ResourceError, match=told) as caught:
+        with pytest.raises(ResourceError, match=message) as caught:
             follow(session)
     assert f"step-{6 if last == 8 else 8:09}, is intact" in str(caught.value)
     changed = {"decode.batch_size": 64} if where == "evaluate" else {"checkpoint.background": False}

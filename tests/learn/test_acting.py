@@ -62,8 +62,8 @@ def agent(tmp_path_factory) -> Agent:
     return Agent(loaded.model, loaded.tokenizers.target, STEPS)
 
 
-@pytest.mark.parametrize("asked", [-4.0, -2.0, 0.0, 2.0, 4.0])
-def test_it_gets_what_it_is_asked_for(agent, asked):
+@pytest.mark.parametrize("requested", [-4.0, -2.0, 0.0, 2.0, 4.0])
+def test_it_gets_what_it_is_asked_for(agent, requested):
     """Of random actions; only by reading the return that is left can it stop where it should."""
-    played = play(agent, lambda: World("coins", Coins(), 1, 2), [asked], range(20), STEPS)
-    assert {each.got for each in played} == {asked}
+    played = play(agent, lambda: World("coins", Coins(), 1, 2), [requested], range(20), STEPS)
+    assert {each.got for each in played} == {requested}

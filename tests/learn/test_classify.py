@@ -51,7 +51,7 @@ def test_a_rule_of_two_words_is_learned(tmp_path, capsys, pooling):
     out = trained(tmp_path, "--model.pooling", pooling)
     capsys.readouterr()
     assert main(["evaluate", out, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["accuracy"], told["macro_f1"], told["n"]) == (1.0, 1.0, 36)
-    assert told["confusion"] == {"no": {"no": told["labels"]["no"]["n"], "yes": 0},
-                                 "yes": {"no": 0, "yes": told["labels"]["yes"]["n"]}}  # fmt: skip
+    report = json.loads(capsys.readouterr().out)
+    assert (report["accuracy"], report["macro_f1"], report["n"]) == (1.0, 1.0, 36)
+    assert report["confusion"] == {"no": {"no": report["labels"]["no"]["n"], "yes": 0},
+                                 "yes": {"no": 0, "yes": report["labels"]["yes"]["n"]}}  # fmt: skip

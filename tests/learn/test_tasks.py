@@ -53,11 +53,11 @@ def test_reverse_is_learned_to_the_last_example(tmp_path, layout):
     figures = learned(tmp_path, **(ENCODER if layout == "encoder" else {}))
     assert (figures["exact_match"], figures["token_accuracy"]) == (1.0, 1.0)
     assert figures["loss"] < 0.05
-    run, asked = tmp_path / "run", {**SMALL, **(ENCODER if layout == "encoder" else {})}
-    unseen = evaluate(run, recipe(**asked))["exact_match"]
+    run, options = tmp_path / "run", {**SMALL, **(ENCODER if layout == "encoder" else {})}
+    unseen = evaluate(run, recipe(**options))["exact_match"]
     assert unseen > 0.95
     if layout == "encoder-decoder":
-        assert evaluate(run, recipe(**asked, decode__cache="int8"))["exact_match"] == unseen
+        assert evaluate(run, recipe(**options, decode__cache="int8"))["exact_match"] == unseen
 
 
 def without_order(monkeypatch) -> dict[str, object]:
@@ -73,8 +73,8 @@ def labels_not_shifted(monkeypatch) -> dict[str, object]:
     """Each token predicts itself: the loss falls to nothing, and nothing is learned."""
 
     def same_token(data):
-        asked = next_token(data)
-        return asked._replace(ids=asked.inputs)
+        targets = next_token(data)
+        return targets._replace(ids=targets.inputs)
 
     monkeypatch.setitem(OBJECTIVES, "next_token", same_token)
     return {}

@@ -72,19 +72,19 @@ def run(tmp_path_factory) -> str:
 
 def test_scores(run, capsys):
     assert main(["evaluate", run, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["exact_match"], told["token_accuracy"], told["n"], told["cut"]) == (1.0, 1.0, 36, 0)
-    assert told["bleu"] == pytest.approx(100.0)
-    assert told["chrf"] == pytest.approx(100.0)
-    assert "tok:13a" in told["bleu_signature"]
-    assert told["loss"] < 0.5  # not nothing, as labels are smoothed
+    report = json.loads(capsys.readouterr().out)
+    assert (report["exact_match"], report["token_accuracy"], report["n"], report["cut"]) == (1.0, 1.0, 36, 0)
+    assert report["bleu"] == pytest.approx(100.0)
+    assert report["chrf"] == pytest.approx(100.0)
+    assert "tok:13a" in report["bleu_signature"]
+    assert report["loss"] < 0.5  # not nothing, as labels are smoothed
 
 
 def test_lines_come_back_translated_and_in_order(run, capsys, monkeypatch):
-    asked = [PAIRS[row][0] for row in (35, 0, 17, 3)]
-    text = "\r\n".join([asked[0], "", *asked[1:]])
+    sources = [PAIRS[row][0] for row in (35, 0, 17, 3)]
+    text = "\r\n".join([sources[0], "", *sources[1:]])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     assert main(["translate", run, "--batch-size", "3"]) == 0
-    told = capsys.readouterr()
-    assert told.out.splitlines() == [PAIRS[35][1], "", *(PAIRS[row][1] for row in (0, 17, 3))]
-    assert re.fullmatch(r"decoding: [^\n]*\n", told.err)
+    output = capsys.readouterr()
+    assert output.out.splitlines() == [PAIRS[35][1], "", *(PAIRS[row][1] for row in (0, 17, 3))]
+    assert re.fullmatch(r"decoding: [^\n]*\n", output.err)

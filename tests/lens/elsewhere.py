@@ -79,9 +79,9 @@ def computed(operation, given, named):
     for each in tensors if there and name not in CROSSES else []:
         if not isinstance(each, There) and each.ndim and not (name in INDEXES and not each.is_floating_point()):
             raise RuntimeError(f"Expected all tensors to be on the same device, but {name} got two.")
-    asked = named.get("device")
-    made_there = bool(there) if asked is None else torch.device(asked).type == DEVICE.type
-    if asked is not None:
+    requested = named.get("device")
+    made_there = bool(there) if requested is None else torch.device(requested).type == DEVICE.type
+    if requested is not None:
         named = {**named, "device": torch.device("cpu")}
     out = operation(*tree_map_only(There, held, given), **tree_map_only(There, held, named))
     if name.endswith("_") and not name.startswith("_"):

@@ -185,9 +185,9 @@ def test_a_key_value_head_stays_while_others_share_it():
     model = model_of("decoder", n_kv_heads=2)
     smaller = attentions(pruned(model, [("decoder", 0, 0)]))["decoder.blocks.0.self_attention"]
     assert bool(smaller.value.weight[:4].any())
-    gone = attentions(pruned(model, [("decoder", 0, 0), ("decoder", 0, 1)]))["decoder.blocks.0.self_attention"]
-    assert not bool(gone.value.weight[:4].any())
-    assert bool(gone.value.weight[4:].any())
+    removed = attentions(pruned(model, [("decoder", 0, 0), ("decoder", 0, 1)]))["decoder.blocks.0.self_attention"]
+    assert not bool(removed.value.weight[:4].any())
+    assert bool(removed.value.weight[4:].any())
 
 
 @pytest.mark.parametrize("name", ["muon", "adamw"])

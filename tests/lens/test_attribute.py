@@ -13,7 +13,7 @@ from glassformer.nn.outputs import Classify, Lm
 from lens.explored import LETTERS, small
 
 TOKENS, SOURCE = torch.tensor([[1, 7, 9, 8, 7, 11]]), torch.tensor([[8, 7, 9, 12, 2]])
-ASKED = torch.tensor([7, 9, 8, 7, 11, 2])
+TARGETS = torch.tensor([7, 9, 8, 7, 11, 2])
 SHAPES = ("decoder", "encoder", "encoder-decoder")
 
 
@@ -28,8 +28,8 @@ def shaken(model):
 
 def terms(model):
     source = SOURCE if model.encoder is not None and model.decoder is not None else None
-    found = attribute(model, TOKENS, ASKED, source)
-    logits = model(TOKENS, source=source)[0].gather(1, ASKED[:, None])[:, 0].detach()
+    found = attribute(model, TOKENS, TARGETS, source)
+    logits = model(TOKENS, source=source)[0].gather(1, TARGETS[:, None])[:, 0].detach()
     return found, logits
 
 
@@ -75,7 +75,7 @@ def test_a_head_of_the_last_block_is_its_term():
             each.zero_()
     found, logits = terms(model)
     with silence(model, [("cross", 0, 2)]):
-        without = model(TOKENS, source=SOURCE)[0].gather(1, ASKED[:, None])[:, 0]
+        without = model(TOKENS, source=SOURCE)[0].gather(1, TARGETS[:, None])[:, 0]
     assert (logits - without - found.terms[found.names.index("x.0.2")]).abs().max() < 1e-12
 
 
@@ -94,4 +94,4 @@ def test_a_head_that_is_not_linear_is_refused(head):
     stack = StackConfig(d_model=16, n_heads=2, n_layers=1, d_ff=16)
     model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=head)).double()
     with pytest.raises(ConfigError, match="a linear head over tokens"):
-        attribute(model, TOKENS, ASKED)
+        attribute(model, TOKENS, TARGETS)

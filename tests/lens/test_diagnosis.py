@@ -62,9 +62,9 @@ def test_weights_that_do_not_sum_to_one_are_told_as_shares(rule):
 
 def test_the_list_of_heads_is_plain_data(reversing):
     probe = probe_of("encoder", backwards)
-    told = diagnose(reversing, probe).to_json()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    head = told[-1]
+    findings = diagnose(reversing, probe).to_json()
+    assert json.loads(json.dumps(findings, allow_nan=False)) == findings
+    head = findings[-1]
     assert (head["id"], head["block"], head["layer"], head["head"]) == ("e.1.1", "encoder", 1, 1)
     assert head["scores"].keys() == head["chance"].keys()
     assert {*head["scores"]} < {*head["raw"]}

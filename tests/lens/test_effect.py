@@ -26,13 +26,13 @@ def test_what_is_computed_once_changes_no_answer(shape, layers):
     """From the first block on that holds a silenced head, all vectors are those of a whole forward."""
     model, probe = model_of(shape, n_layers=2, layers=layers), probe_of(shape, backwards, 12)
     (batch,) = probe.scored
-    asked = probe.objective(batch)
-    kept, scored = keep(model, batch, asked), Scored(model, [batch], probe.objective)
+    targets = probe.objective(batch)
+    kept, scored = keep(model, batch, targets), Scored(model, [batch], probe.objective)
     every = all_heads(model)
     for heads in ([], *([head] for head in every[::4]), [every[-1], every[0]], every[5:7]):
         with silence(model, heads), torch.no_grad():
-            found = scored._vectors(heads, batch, asked, kept)
-            torch.testing.assert_close(found, hidden(model, batch, asked), **TOLERANCE)
+            found = scored._vectors(heads, batch, targets, kept)
+            torch.testing.assert_close(found, hidden(model, batch, targets), **TOLERANCE)
 
 
 def test_an_answer_is_right_where_all_that_is_asked_is():
@@ -41,9 +41,9 @@ def test_an_answer_is_right_where_all_that_is_asked_is():
     with torch.no_grad():
         model.head.weight.copy_(torch.eye(VOCAB, 16))
     ids = torch.tensor([[6, 7, 8]] * 3)
-    said = torch.tensor([[6, 7, 8], [6, 7, 9], [6, 9, 8]])
-    asked = Targets(ids, None, ids, torch.tensor([[True, True, False]] * 3))
-    found = outcomes(model, torch.eye(16, dtype=torch.float64)[said], asked)
+    answers = torch.tensor([[6, 7, 8], [6, 7, 9], [6, 9, 8]])
+    targets = Targets(ids, None, ids, torch.tensor([[True, True, False]] * 3))
+    found = outcomes(model, torch.eye(16, dtype=torch.float64)[answers], targets)
     assert found.exact.tolist() == [1, 1, 0]
     assert found.places.tolist() == [1, 1, 0.5]
 
@@ -53,8 +53,8 @@ def test_the_head_reads_no_more_than_is_asked_for():
     model, read = model_of("decoder"), []
     model.head.register_forward_pre_hook(lambda _, given: read.append(given[0].shape))
     ids = torch.full((3, 4), 6)
-    asked = Targets(ids, None, ids, torch.tensor([[False, False, False, True]] * 3))
-    outcomes(model, torch.zeros(3, 4, 16, dtype=torch.float64), asked)
+    targets = Targets(ids, None, ids, torch.tensor([[False, False, False, True]] * 3))
+    outcomes(model, torch.zeros(3, 4, 16, dtype=torch.float64), targets)
     assert read == [(3, 16)]
 
 

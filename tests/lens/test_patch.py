@@ -103,11 +103,11 @@ def test_what_is_run_at_once_is_bounded(monkeypatch):
     model, one, other = two("encoder-decoder")
     whole = patch(model, one, other, SAID)
     monkeypatch.setattr("glassformer.lens.patch.MOST_PLACES", 8)
-    seen, asked = [], []
+    seen, requests = [], []
     model.encoder.register_forward_pre_hook(lambda module, given: seen.append(len(given[0])))
-    found = patch(model, one, other, SAID, poll=lambda: asked.append(len(seen)))
+    found = patch(model, one, other, SAID, poll=lambda: requests.append(len(seen)))
     assert max(seen) == 2
-    assert len(asked) == len(seen) - 3, "all but the runs that are patched"
+    assert len(requests) == len(seen) - 3, "all but the runs that are patched"
     for where, effects in whole.heads.items():
         assert found.heads[where].tolist() == pytest.approx(effects.tolist(), abs=1e-10)
 

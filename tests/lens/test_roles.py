@@ -30,7 +30,7 @@ def keys(name: str, seen: View) -> list[list[list[int]]]:
     predicted = ROLES[name].predict(seen)
     assert predicted is not None
     return [
-        [row.nonzero()[:, 0].tolist() if asked else [] for row, asked in zip(rows, counted, strict=True)]
+        [row.nonzero()[:, 0].tolist() if requests else [] for row, requests in zip(rows, counted, strict=True)]
         for rows, counted in zip(predicted, seen.counted, strict=True)
     ]
 
@@ -112,7 +112,7 @@ def test_duplicates_and_induction():
 def test_the_standard_probe_asks_for_what_was_seen():
     probe = induction_probe(range(A, A + 9), (3, 4), 8)
     seen = views(probe.own, probe.objective(probe.own))["decoder"]
-    asked = next_of_repeated(probe.own)
+    requested = next_of_repeated(probe.own)
     T = [3, 4] * 4
     for row, half in enumerate(T):
         tokens = probe.own.tokens[row, : 2 * half + 1].tolist()
@@ -122,8 +122,8 @@ def test_the_standard_probe_asks_for_what_was_seen():
         found = keys("induction", seen)[row]
         for i in range(half + 1, 2 * half):
             assert found[i] == [i - (half - 1)]
-        assert asked.keep is not None
-        assert asked.keep[row].nonzero()[:, 0].tolist() == list(range(half + 1, 2 * half))
+        assert requested.keep is not None
+        assert requested.keep[row].nonzero()[:, 0].tolist() == list(range(half + 1, 2 * half))
 
 
 def test_a_small_vocabulary_comes_again_in_a_longer_row():
@@ -182,8 +182,8 @@ def figures(score: float, argmax: float = 1.0, **more) -> Figures:
     ids=str,
 )
 def test_labels(scores, wanted):
-    said = label(scores, sink=0.1, entropy=0.4)
-    assert (said.label, said.strength) == wanted
+    labels = label(scores, sink=0.1, entropy=0.4)
+    assert (labels.label, labels.strength) == wanted
 
 
 def test_heads_without_a_role():
@@ -196,12 +196,12 @@ def test_heads_without_a_role():
 
 def test_the_runner_up_is_another_role_that_reads_other_keys():
     """On a reversal task reading in reverse and looking the token up are one and the same."""
-    said = label(
+    found = label(
         {"reversal": figures(0.9), "reversal +1": figures(0.8), "lookup": figures(0.9), "diagonal": figures(0.2)},
         0.1,
         0.4,
     )
-    assert said.runner_up == ("diagonal", 0.2)
+    assert found.runner_up == ("diagonal", 0.2)
     assert label({"reversal -1": figures(0.9)}, 0.1, 0.4).shift == -1
 
 

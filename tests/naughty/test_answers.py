@@ -25,22 +25,22 @@ def test_every_byte_is_scored(texts, writer_run, run, tmp_path):
     """Of a text in a file its bytes; of documents also the end of each, and the beginning of all but the first."""
     path = lines(tmp_path / "a.txt", texts)
     size = len(path.read_bytes()) - len(MARK)
-    (told,) = lines_of(run("evaluate", str(writer_run), "--data.text", str(path), "--json"))
-    assert json.loads(told)["n"] == size + 1
+    (figures,) = lines_of(run("evaluate", str(writer_run), "--data.text", str(path), "--json"))
+    assert json.loads(figures)["n"] == size + 1
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"text": each}) + "\n" for each in texts), "utf-8")
-    (told,) = lines_of(run("evaluate", str(writer_run), "--data.text", str(path), "--json"))
-    assert json.loads(told)["n"] == size - len(texts) + 2 * len(texts) - 1
+    (figures,) = lines_of(run("evaluate", str(writer_run), "--data.text", str(path), "--json"))
+    assert json.loads(figures)["n"] == size - len(texts) + 2 * len(texts) - 1
 
 
 def test_prompts_of_a_file_come_back_in_order(strings, writer_run, run, tmp_path):
-    def asked(texts: list[str], *words: str) -> Answer:
+    def requests(texts: list[str], *words: str) -> Answer:
         return run("generate", str(writer_run), "--file", str(lines(tmp_path / "prompts", texts)), *words)
 
-    found = [json.loads(each) for each in lines_of(asked(strings, *SHORT))]
+    found = [json.loads(each) for each in lines_of(requests(strings, *SHORT))]
     assert [each["prompt"] for each in found] == strings
     whole = [each["prompt"] + each["text"] for each in found[::5]]
-    plain = asked(strings[::5], *SHORT[:-1])
+    plain = requests(strings[::5], *SHORT[:-1])
     assert plain.out == "---\n".join(each if each.endswith("\n") else f"{each}\n" for each in whole)
     assert "the vocabulary lacks" not in plain.err
 
@@ -71,10 +71,10 @@ def test_each_line_is_translated_to_one(strings, answering_run, run, monkeypatch
     tokens = ByteTokenizer()
     found = [json.loads(each) for each in translated("--json")]
     assert [each["line"] for each in found] == [*range(1, len(strings) + 1)]
-    for each, told in zip(strings, found, strict=True):
-        assert len(told["answers"]) == bool(each.strip())
+    for each, answer in zip(strings, found, strict=True):
+        assert len(answer["answers"]) == bool(each.strip())
         if each.strip():
-            assert told["source_tokens"] == tokens.tokens(tokens.encode(each))
+            assert answer["source_tokens"] == tokens.tokens(tokens.encode(each))
     plain = translated()
     assert plain == [each["answers"][0]["text"] if each["answers"] else "" for each in found]
 
@@ -95,11 +95,11 @@ def test_each_line_has_one_label(strings, labelling_run, run, monkeypatch):
 def test_every_pair_and_every_label_is_scored(texts, answering_run, labelling_run, run, tmp_path):
     whole = [each for each in texts if "\t" not in each]
     path = lines(tmp_path / "pairs.tsv", [f"{each}\t{each}" for each in whole])
-    told = json.loads(run("evaluate", str(answering_run), "--data.test", str(path), "--json").out)
-    assert told["n"] == len(whole)
-    told = json.loads(run("evaluate", str(labelling_run), "--json").out)
-    assert told["n"] == len(whole)
-    assert {*told["labels"]} == {*LABELS}
+    report = json.loads(run("evaluate", str(answering_run), "--data.test", str(path), "--json").out)
+    assert report["n"] == len(whole)
+    report = json.loads(run("evaluate", str(labelling_run), "--json").out)
+    assert report["n"] == len(whole)
+    assert {*report["labels"]} == {*LABELS}
     path = lines(tmp_path / "rows.tsv", [f"a text\t{whole[0]}"])
     refused = run("evaluate", str(labelling_run), "--data.test", str(path))
     assert refused.code == 2

@@ -24,9 +24,9 @@ def writer(writer_run: Path) -> Writer:
     return Writer(writer_run, override(recipe, {"decode.max_new_tokens": ROOM, "decode.temperature": 0.0}))
 
 
-def written(writer: Writer, wishes: Constraints, *stops: str) -> tuple[str, Piece]:
+def written(writer: Writer, constraints: Constraints, *stops: str) -> tuple[str, Piece]:
     """The text after an empty prompt, and its last piece."""
-    pieces = [*writer.write([""], stops=stops, wishes=wishes)]
+    pieces = [*writer.write([""], stops=stops, wishes=constraints)]
     return "".join(each.text for each in pieces), pieces[-1]
 
 

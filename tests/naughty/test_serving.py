@@ -22,10 +22,10 @@ def wire(writer_run: Path) -> Iterator[Wire]:
 
 
 def test_prompts_come_back_before_their_text(wire, strings):
-    asked = {"max_tokens": 1, "echo": True, "temperature": 0}
+    options = {"max_tokens": 1, "echo": True, "temperature": 0}
     for first in range(0, len(strings), ROWS):
         prompts = strings[first : first + ROWS]
-        heard = wire.ask(PATH, {"prompt": prompts, **asked})
+        heard = wire.ask(PATH, {"prompt": prompts, **options})
         assert heard.status == 200, heard.json
         for each, choice in zip(prompts, heard.json["choices"], strict=True):
             assert choice["text"].startswith(each)
@@ -72,10 +72,10 @@ def test_an_unknown_field_is_refused(wire, strings):
 def test_each_text_has_an_answer(answering_run, texts):
     with Wire(writer_of(answering_run), max_new_tokens=4, max_prompt=900, rows=ROWS, queue=ROWS) as wire:
         for first in range(0, len(texts), ROWS):
-            asked = texts[first : first + ROWS]
-            heard = wire.ask("/v1/translate", {"text": asked, "max_tokens": 2})
+            requested = texts[first : first + ROWS]
+            heard = wire.ask("/v1/translate", {"text": requested, "max_tokens": 2})
             assert heard.status == 200, heard.json
-            assert [each["index"] for each in heard.json["data"]] == [*range(len(asked))]
+            assert [each["index"] for each in heard.json["data"]] == [*range(len(requested))]
         for each in ("", " "):
             heard = wire.ask("/v1/translate", {"text": ["a", each], "max_tokens": 2})
             assert heard.status == 400

@@ -116,8 +116,8 @@ def test_labelled_texts_are_read_as_they_are_or_refused_with_their_line(form, st
 
 
 def test_runs_of_all_forms_have_learned_from_every_string(texts, answering_run, labelling_run):
-    told = (answering_run / "log.txt").read_text("utf-8")
-    assert f"data: {len(texts)} training pairs" in told
-    told = (labelling_run / "log.txt").read_text("utf-8")
-    assert f"data: {len(texts) - 1} training texts" in told
+    log = (answering_run / "log.txt").read_text("utf-8")
+    assert f"data: {len(texts)} training pairs" in log
+    log = (labelling_run / "log.txt").read_text("utf-8")
+    assert f"data: {len(texts) - 1} training texts" in log
     assert {*load(labelling_run).tokenizers.labels} == {*LABELS}

@@ -85,7 +85,7 @@ def test_what_is_kept_for_it_does_not_grow():
 
 
 @pytest.mark.parametrize(
-    ("variant", "whole", "says"),
+    ("variant", "whole", "message"),
     [
         ({}, False, r"drops what no window or convolution reads .* new_cache\(whole=True\)"),
         ({"attention_rule": "linear"}, False, "linear attention, which keeps only sums"),
@@ -93,13 +93,13 @@ def test_what_is_kept_for_it_does_not_grow():
     ],
     ids=str,
 )
-def test_where_tokens_cannot_be_taken_back_all_stays_as_it_was(variant, whole, says):
+def test_where_tokens_cannot_be_taken_back_all_stays_as_it_was(variant, whole, message):
     made, ids = model("decoder", convolution=3, **variant), tokens(1, 6)
     cache = made.new_cache(whole=whole)
     made(ids[:, :4], cache=cache)
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=message):
         cache.truncate(2)
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=message):
         cache.take_back(torch.tensor([2]))
     close(made(ids[:, 4:], cache=cache), made(ids)[:, 4:])
 
@@ -107,8 +107,8 @@ def test_where_tokens_cannot_be_taken_back_all_stays_as_it_was(variant, whole, s
 @pytest.mark.parametrize(("own", "other"), [(3, 1), (3, 2), (3, 4), (1, 2)])
 def test_a_cache_of_another_model_is_refused_and_stays_as_it_was(own, other):
     cache = model("decoder", convolution=other).new_cache()
-    says = rf"convolution={own} needs a cache .* is for convolution={other}\. Use new_cache\(\) of the model"
-    with pytest.raises(ConfigError, match=says):
+    message = rf"convolution={own} needs a cache .* is for convolution={other}\. Use new_cache\(\) of the model"
+    with pytest.raises(ConfigError, match=message):
         model("decoder", convolution=own)(tokens(1, 3), cache=cache)
     assert cache.length == 0
 

@@ -134,9 +134,9 @@ def test_the_penalty_is_in_the_objective(shape):
     ids, keep = padded([tokens(6), tokens(3)], 7, "right")
     source, source_keep = padded([tokens(2), tokens(5)], 6, "right") if made.encoder else (None, None)
     batch = Batch(ids, keep, source, source_keep)
-    asked = next_token(batch)
+    targets = next_token(batch)
     with watch_routers(made) as seen:
-        made.hidden(asked.inputs, keep=asked.inputs_keep, source=source, source_keep=source_keep)
+        made.hidden(targets.inputs, keep=targets.inputs_keep, source=source, source_keep=source_keep)
     assert [each.side for each in seen] == ["encoder"] * (2 if made.encoder else 0) + ["decoder"] * 2
     real = {"encoder": source_keep, "decoder": keep[:, 1:]}  # right padding: what predicts a token is real itself
     penalty = sum(
@@ -145,19 +145,19 @@ def test_the_penalty_is_in_the_objective(shape):
         for each in seen
     )
     loss = loss_of(made, batch, next_token)
-    close(loss.objective, loss.nll + asked.n_targets * penalty)
+    close(loss.objective, loss.nll + targets.n_targets * penalty)
     close(routing_loss(seen, real), penalty)
 
 
 def test_the_penalty_comes_once_for_each_number():
     """A regressor that predicts two numbers a text has two targets a text."""
     made, batch = examples.model("regress", **MIXED, balance_loss=0.3), examples.batch("regress", [(3, 2), (5, 1)])
-    asked = regress(batch)
+    targets = regress(batch)
     with watch_routers(made) as seen:
-        made.hidden(asked.inputs, keep=asked.inputs_keep)
+        made.hidden(targets.inputs, keep=targets.inputs_keep)
     loss = loss_of(made, batch, regress)
-    assert asked.n_targets == 4
-    close(loss.objective, loss.nll + 4 * routing_loss(seen, {"encoder": asked.counted}))
+    assert targets.n_targets == 4
+    close(loss.objective, loss.nll + 4 * routing_loss(seen, {"encoder": targets.counted}))
 
 
 def test_padding_does_not_count_in_the_penalty():

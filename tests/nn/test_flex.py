@@ -73,7 +73,7 @@ def test_a_bias_is_read_where_it_lies():
     assert MODULE._adding(torch.zeros(H, 5, 7).double(), torch.float32)(*place).dtype == torch.float32
 
 
-@pytest.mark.parametrize(("device", "width", "dtype", "learns", "dropout", "said"), [
+@pytest.mark.parametrize(("device", "width", "dtype", "learns", "dropout", "message"), [
     ("cpu", 4, torch.float64, False, 0.0, None),
     ("cuda", NARROWEST, torch.bfloat16, True, 0.0, None),
     ("cpu", 64, torch.float32, True, 0.0, "no backward pass on cpu, so attention_rule='softmax' with attention='flex'"),
@@ -82,12 +82,12 @@ def test_a_bias_is_read_where_it_lies():
     ("cuda", NARROWEST - 1, torch.float32, False, 0.0, f"d_head of at least 16,.*d_head={NARROWEST - 1} in float32"),
     ("cuda", 64, torch.float64, False, 0.0, "got d_head=64 in float64. Try attention='auto'"),
 ])  # fmt: skip
-def test_what_stands_in_its_way(device, width, dtype, learns, dropout, said):
+def test_what_stands_in_its_way(device, width, dtype, learns, dropout, message):
     reason = obstacle(device, width, dtype, learns=learns, dropout=dropout)
-    if said is None:
+    if message is None:
         assert reason is None
         return
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         raise ConfigError(reason)
 
 
@@ -128,7 +128,7 @@ def test_where_it_is_picked():
     assert not pays(Mask(documents=packed(S - 1, 4)), S - 1, S - 1)
 
 
-def asked(q, device, monkeypatch, **given):
+def chosen(q, device, monkeypatch, **given):
     """Whether `auto` lets `pick` have FlexAttention."""
     heard = []
     auto = sys.modules["glassformer.nn.rules"]
@@ -142,10 +142,10 @@ def asked(q, device, monkeypatch, **given):
 
 def test_auto_leaves_it_where_it_would_refuse(monkeypatch):
     wide, narrow = torch.zeros(1, 1, 2, NARROWEST), torch.zeros(1, 1, 2, NARROWEST - 1)
-    assert asked(wide, "cuda", monkeypatch)
-    assert not asked(wide, "cuda", monkeypatch, dropout=0.1)
-    assert not asked(narrow, "cuda", monkeypatch)
-    assert not asked(wide.double(), "cuda", monkeypatch)
+    assert chosen(wide, "cuda", monkeypatch)
+    assert not chosen(wide, "cuda", monkeypatch, dropout=0.1)
+    assert not chosen(narrow, "cuda", monkeypatch)
+    assert not chosen(wide.double(), "cuda", monkeypatch)
 
 
 def beside_the_reference(*words):

@@ -75,14 +75,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "said"), REFUSED, ids=[said[:30] for _, said in REFUSED])
-def test_what_contradicts_is_refused_when_configured(settings, said):
-    with pytest.raises(ConfigError, match=said):
+@pytest.mark.parametrize(("settings", "message"), REFUSED, ids=[message[:30] for _, message in REFUSED])
+def test_what_contradicts_is_refused_when_configured(settings, message):
+    with pytest.raises(ConfigError, match=message):
         config("encoder", **settings)
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: Classify(1), "n_labels must be at least 2"),
         (lambda: Tag(0), "n_labels must be at least 2"),
@@ -96,8 +96,8 @@ def test_what_contradicts_is_refused_when_configured(settings, said):
         (lambda: Transformer(config("encoder", head=Classify(2, "max"))), "pooling='max' is not known"),
     ],
 )
-def test_a_head_that_cannot_be_is_refused(make, said):
-    with pytest.raises(ConfigError, match=said):
+def test_a_head_that_cannot_be_is_refused(make, message):
+    with pytest.raises(ConfigError, match=message):
         make()
 
 
@@ -111,9 +111,9 @@ def test_dropped_tokens_are_whole_and_random_and_for_training_alone():
     network.train()
     network(ids)
     whole, thinned = seen
-    gone = (thinned == 0).all(-1)
-    assert 10 < int(gone.sum()) < 70
-    close(thinned[~gone], 2 * whole[~gone])
+    removed = (thinned == 0).all(-1)
+    assert 10 < int(removed.sum()) < 70
+    close(thinned[~removed], 2 * whole[~removed])
 
 
 def test_features_of_another_dtype_are_converted():

@@ -213,13 +213,13 @@ def test_beta_is_the_gain_of_all_but_queries_keys_and_router(feed_forward):
 def test_to_plain_values_and_back(shape):
     """Also from those of older checkpoints, which held alpha as if it had been given."""
     made = config(shape, **POST)
-    told = json.loads(json.dumps(made.to_dict()))
-    assert ModelConfig.from_dict(told) == made
+    plain = json.loads(json.dumps(made.to_dict()))
+    assert ModelConfig.from_dict(plain) == made
     for side, constants in zip(("encoder", "decoder"), made.deepnorm_constants, strict=True):
-        if told[side] is not None:
-            told[side]["residual_scale"] = constants.alpha
-    assert ModelConfig.from_dict(told) == made
-    assert ModelConfig.from_dict(told | {"deepnorm": False}) != made
+        if plain[side] is not None:
+            plain[side]["residual_scale"] = constants.alpha
+    assert ModelConfig.from_dict(plain) == made
+    assert ModelConfig.from_dict(plain | {"deepnorm": False}) != made
 
 
 def test_what_follows_from_the_layers_follows_other_layers():

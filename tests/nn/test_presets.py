@@ -49,8 +49,8 @@ def test_every_number_is_counted(name):
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if not name.startswith("notebook")])
 def test_the_table_in_the_docstring_says_the_same(name):
-    (told,) = re.findall(rf"^    {re.escape(name)} +([\d,]+)  ", str(presets.__doc__), re.MULTILINE)
-    assert int(told.replace(",", "")) == PARAMETERS[name]
+    (shown,) = re.findall(rf"^    {re.escape(name)} +([\d,]+)  ", str(presets.__doc__), re.MULTILINE)
+    assert int(shown.replace(",", "")) == PARAMETERS[name]
 
 
 @pytest.mark.parametrize("name", PRESETS)

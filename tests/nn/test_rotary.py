@@ -137,8 +137,8 @@ def by_hand(settings, R):
             # A pair turns L speed / 2 pi times; the first that turns no more than `fast` times begins the ramp ...
             ends = [R / 2 * math.log(L / (2 * math.pi * turns), settings.base) for turns in (fast, slow)]
             first, last = max(math.floor(ends[0]), 0), min(math.ceil(ends[1]), R - 1)
-            gone = 0.0 if i <= first else 1.0 if i >= last else (i - first) / (last - first)
-            found.append(speed * (1 - gone) + speed / s * gone)
+            removed = 0.0 if i <= first else 1.0 if i >= last else (i - first) / (last - first)
+            found.append(speed * (1 - removed) + speed / s * removed)
     return found
 
 

@@ -74,9 +74,9 @@ PARTS = {
 
 
 @pytest.mark.shapes(False)
-@pytest.mark.parametrize(("wrong", "said"), PARTS.values(), ids=PARTS)
-def test_a_part_alone_refuses_by_name(wrong, said):
-    with pytest.raises((ConfigError, DataError), match=said):
+@pytest.mark.parametrize(("wrong", "message"), PARTS.values(), ids=PARTS)
+def test_a_part_alone_refuses_by_name(wrong, message):
+    with pytest.raises((ConfigError, DataError), match=message):
         wrong()
 
 

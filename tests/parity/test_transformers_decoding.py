@@ -51,7 +51,7 @@ def pair(family: str):
     return ours.eval(), theirs
 
 
-def asked(family: str):
+def inputs_of(family: str):
     """The same four rows, as ours take them and as theirs do."""
     if family == "gpt2":
         prompts = [[BOS, *each] for each in sequences([3, 3, 3, 3], 3, VOCAB)]
@@ -69,7 +69,7 @@ def ragged(family: str):
 
 
 rows = pytest.mark.parametrize(
-    ("family", "ask"), [*((each, asked) for each in SOONER), ("gpt2", ragged)], ids=[*SOONER, "unequal prompts"]
+    ("family", "ask"), [*((each, inputs_of) for each in SOONER), ("gpt2", ragged)], ids=[*SOONER, "unequal prompts"]
 )
 
 
@@ -108,19 +108,19 @@ def test_the_answers_of_a_beam_are_theirs(family, ask, alpha):
     """Theirs divide by a power of the number of new tokens; `never` names the bound that loses nothing."""
     (ours, theirs), (own, inputs) = pair(family), ask(family)
     beam = {"num_beams": 4, "num_return_sequences": 3, "length_penalty": alpha, "early_stopping": "never"}
-    told = theirs_of(theirs, inputs, do_sample=False, **beam)
+    result = theirs_of(theirs, inputs, do_sample=False, **beam)
     found = beam_search(ours, **own, max_new_tokens=NEW, beam=4, n_best=3, lengths=lambda length: length**alpha)
-    expected = texts(family, inputs, told.sequences)
+    expected = texts(family, inputs, result.sequences)
     assert [[*each.ids, *([EOS] if each.complete else [])] for best in found for each in best] == expected
     scores = torch.tensor([each.score for best in found for each in best])
-    torch.testing.assert_close(scores, told.sequences_scores.to(scores.dtype), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(scores, result.sequences_scores.to(scores.dtype), rtol=1e-5, atol=1e-5)
     assert alpha or any(each.complete for best in found for each in best)
 
 
 @models
 def test_with_the_same_numbers_the_drawn_text_is_theirs(family, monkeypatch):
     """Their draw is replaced by ours; all before it, filters and their order, is theirs."""
-    (ours, theirs), (own, inputs) = pair(family), asked(family)
+    (ours, theirs), (own, inputs) = pair(family), inputs_of(family)
     uniforms, step = torch.rand(NEW, 4, dtype=torch.float64).tolist(), iter(range(NEW))
     monkeypatch.setattr(torch, "multinomial", lambda shares, num_samples: pick(shares, uniforms[next(step)])[:, None])
     shape = {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "repetition_penalty": 1.2}

@@ -125,8 +125,8 @@ def test_piece_that_cannot_be_probed(tmp_path, text, facts):
 def test_a_result_of_another_kind_is_a_verdict_of_its_own(tmp_path, text, facts):
     found = report(written(tmp_path, SHIFT + text))
     fails = [each for piece in found["pieces"] for each in piece["properties"] if each["state"] == "fails"]
-    told = " ".join(f"{each['property']}: {each['mistake']}. {each['evidence']}" for each in fails)
-    assert all(fact in told for fact in facts), told
+    message = " ".join(f"{each['property']}: {each['mistake']}. {each['evidence']}" for each in fails)
+    assert all(fact in message for fact in facts), message
     shifted = next(each for each in found["pieces"] if each["name"] == "shift_labels")
     assert {each["state"] for each in shifted["properties"]} == {"holds"}
 

@@ -44,13 +44,13 @@ def found(run, *names: str) -> dict[str, Finding]:
 @pytest.mark.parametrize("objective", ["next_token", "prefix", "masked", "spans", "noise"])
 def test_a_good_run_is_well(tmp_path, objective):
     names = () if objective == "next_token" else tuple(each.name for each in probes_for(TEXT) if each.name != "overfit")
-    told = found(trained(book(tmp_path, 300), objective), *names)
-    wrong = {name: each.evidence for name, each in told.items() if each.state == FAILURE}
+    findings = found(trained(book(tmp_path, 300), objective), *names)
+    wrong = {name: each.evidence for name, each in findings.items() if each.state == FAILURE}
     assert wrong == {}
-    assert "with the same digests as in training" in told["data"].evidence
+    assert "with the same digests as in training" in findings["data"].evidence
     if objective == "next_token":
-        assert {name for name, each in told.items() if each.state == "not probed"} == {"pooling", "source"}
-        assert "8 windows" in told["overfit"].evidence
+        assert {name for name, each in findings.items() if each.state == "not probed"} == {"pooling", "source"}
+        assert "8 windows" in findings["overfit"].evidence
 
 
 @pytest.mark.parametrize("broken", ["leaky-mask", "shifted-labels", "cache-off-by-one", "no-residual"])
@@ -69,10 +69,10 @@ def test_changed_and_lost_text(tmp_path):
     path.write_bytes(b"\xff\xfe")
     assert found(run, "data")["data"].what == "the data cannot be read"
     path.unlink()
-    told = found(run, "data", "leakage", "first-loss", "round-trip")
-    assert [told[name].state for name in ("data", "leakage", "round-trip")] == ["not probed"] * 3
-    assert f"the data are gone: there is no {path}" in told["data"].evidence
-    assert told["first-loss"].state == "ok"  # on random tokens
+    findings = found(run, "data", "leakage", "first-loss", "round-trip")
+    assert [findings[name].state for name in ("data", "leakage", "round-trip")] == ["not probed"] * 3
+    assert f"the data are gone: there is no {path}" in findings["data"].evidence
+    assert findings["first-loss"].state == "ok"  # on random tokens
 
 
 def test_a_tokenizer_that_composes_gives_text_back_composed(tmp_path):
@@ -81,8 +81,8 @@ def test_a_tokenizer_that_composes_gives_text_back_composed(tmp_path):
     write_pretrained(tmp_path / "in", decoder(torch.float32, made, **NEOX), made, READING, named="it")
     import_run(tmp_path / "in", tmp_path / "run")
     recipe = load_recipe(tmp_path / "run" / "recipe.toml")
-    asked = override(recipe, {"data.text": str(path), "data.window": 8})
-    (tmp_path / "run" / "recipe.toml").write_text(dumps_recipe(asked), "utf-8")
+    requested = override(recipe, {"data.text": str(path), "data.window": 8})
+    (tmp_path / "run" / "recipe.toml").write_text(dumps_recipe(requested), "utf-8")
     assert found(tmp_path / "run", "round-trip")["round-trip"].state == "ok"
     assert there_and_back(made, [text]) == (0.0, None)
 
@@ -90,9 +90,9 @@ def test_a_tokenizer_that_composes_gives_text_back_composed(tmp_path):
 def test_text_that_stands_in_both(tmp_path):
     path, dev = book(tmp_path), tmp_path / "dev.txt"
     dev.write_text(words(120)[100:300], "utf-8")
-    told = found(trained(path, data__dev_text=str(dev)), "leakage")["leakage"]
-    assert told.state == FAILURE
-    assert "stretches of the dev text (13 words, or a whole document that is shorter) are also in" in told.evidence
+    findings = found(trained(path, data__dev_text=str(dev)), "leakage")["leakage"]
+    assert findings.state == FAILURE
+    assert "stretches of the dev text (13 words, or a whole document that is shorter) are also in" in findings.evidence
 
 
 def test_a_test_text_that_is_the_dev_text_is_told(tmp_path):
@@ -120,15 +120,15 @@ def test_text_that_does_not_come_back_or_is_unknown(tmp_path, monkeypatch):
     dev = tmp_path / "dev.txt"
     dev.write_text("xyz abc xyz abc", "utf-8")
     (tmp_path / "other").mkdir()
-    told = found(trained(book(tmp_path / "other"), data__dev_text=str(dev)), "round-trip")["round-trip"]
-    assert (told.state, told.what) == (WARNING, "many tokens are unknown")
+    findings = found(trained(book(tmp_path / "other"), data__dev_text=str(dev)), "round-trip")["round-trip"]
+    assert (findings.state, findings.what) == (WARNING, "many tokens are unknown")
 
 
 def test_a_run_without_a_checkpoint_is_looked_at_as_it_begins(tmp_path):
     run = tmp_path / "run"
     session = start(text_recipe(shelf(tmp_path), **SMALL), run)
     session.lock.release()
-    told = found(run, "data", "first-loss", "checkpoints")
-    assert told["checkpoints"].state == WARNING
-    assert (told["data"].state, told["first-loss"].state) == ("ok", "ok")
-    assert json.dumps([each._asdict() for each in told.values()])
+    findings = found(run, "data", "first-loss", "checkpoints")
+    assert findings["checkpoints"].state == WARNING
+    assert (findings["data"].state, findings["first-loss"].state) == ("ok", "ok")
+    assert json.dumps([each._asdict() for each in findings.values()])

@@ -69,8 +69,8 @@ def test_a_field_takes_numbers_above_zero(usual, name, most):
 def test_lists_and_texts(usual):
     bias = {str(id): 1 for id in range(usual.service.vocab_size)}
     longest = ["s" * request.LONGEST_STOP] * request.MOST_STOPS
-    asked = {"prompt": ["a"] * ServeConfig().rows, "max_tokens": 1, "stop": longest, "logit_bias": bias}
-    assert usual.ask(PATH, asked).status == 200
+    options = {"prompt": ["a"] * ServeConfig().rows, "max_tokens": 1, "stop": longest, "logit_bias": bias}
+    assert usual.ask(PATH, options).status == 200
     assert f"up to {request.MOST_STOPS} texts of 1 to {request.LONGEST_STOP} characters" in row_of("stop")
     assert f"up to {request.MOST_BIASES} numbers from -100 to 100" in row_of("logit_bias")
     assert f"{ServeConfig().rows} prompts" in row_of("prompt")
@@ -104,12 +104,12 @@ UNSUPPORTED = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "says"), UNSUPPORTED)
-def test_a_field_that_is_not_supported_may_ask_for_nothing(usual, fields, says):
+@pytest.mark.parametrize(("fields", "message"), UNSUPPORTED)
+def test_a_field_that_is_not_supported_may_ask_for_nothing(usual, fields, message):
     heard = usual.ask(PATH, {"prompt": "a", "max_tokens": 1, **fields})
-    if says:
+    if message:
         assert heard.status == 400
-        assert says in heard.error["message"]
+        assert message in heard.error["message"]
     else:
         assert heard.status == 200
 
@@ -123,8 +123,8 @@ def test_a_path_says_its_methods(usual, path, allowed):
         heard = usual.ask(path, b"{}", method=method)
         assert (heard.status, heard.headers["allow"]) == (405, allowed)
         assert heard.error["code"] == "method_not_allowed"
-        said = f"{path} takes {allowed.replace(', ', ' and ')}; got {method}. Use {allowed.split(', ')[0]}."
-        assert heard.error["message"] == said
+        message = f"{path} takes {allowed.replace(', ', ' and ')}; got {method}. Use {allowed.split(', ')[0]}."
+        assert heard.error["message"] == message
 
 
 def test_a_body_may_be_gzipped_within_the_same_bounds(usual):

@@ -53,7 +53,7 @@ def test_a_client_that_leaves_frees_its_row(writer, stream):
         assert sum(row.ticket.request.max_new_tokens > 3 for row in wire.engine.rows) == 0
 
 
-def told(wire: Wire, *messages: dict, after: Sequence[object] = (1,)) -> list[dict]:
+def sent(wire: Wire, *messages: dict, after: Sequence[object] = (1,)) -> list[dict]:
     """What an application sends to a client that says this and nothing more, the last once `after` holds something."""
     coming, sent = list(messages), []
 
@@ -77,13 +77,13 @@ def test_a_whole_answer_nobody_waits_for_is_not_sent(writer):
     body = b'{"prompt": "ab", "max_tokens": 2048}'
     with one_row(writer) as wire:
         with held(wire) as entered:
-            assert told(wire, {"type": "http.request", "body": body}, GONE, after=entered) == []
+            assert sent(wire, {"type": "http.request", "body": body}, GONE, after=entered) == []
         assert wire.ask(PATH, SHORT).status == 200
 
 
 def test_a_body_that_breaks_off_is_no_request(writer):
     with Wire(writer) as wire:
-        assert told(wire, {"type": "http.request", "body": b'{"prompt": "ab"', "more_body": True}, GONE) == []
+        assert sent(wire, {"type": "http.request", "body": b'{"prompt": "ab"', "more_body": True}, GONE) == []
         assert not wire.said
 
 
@@ -199,9 +199,9 @@ def test_a_mistake_inside_is_one_answer_with_a_number(writer, monkeypatch, kind,
             heard = wire.ask(PATH, {**SHORT, "stream": stream})
             assert (heard.status, heard.error["code"]) == (500, "internal_error")
             assert "secret" not in str(heard.json)
-        [said] = wire.said
-        assert heard.error["message"].split()[-1].rstrip(".") in said
-        assert "a secret of the machine" in said
+        [line] = wire.said
+        assert heard.error["message"].split()[-1].rstrip(".") in line
+        assert "a secret of the machine" in line
         assert wire.ask(PATH, SHORT).status == 200
 
 

@@ -40,12 +40,12 @@ def texts(heard) -> list[str]:
 def test_a_greedy_completion(wire, writer):
     heard = wire.ask(PATH, {"model": "tiny", "prompt": "abc", "temperature": 0, "max_tokens": 12})
     assert texts(heard) == written(writer, ["abc"])
-    told = heard.json
-    assert (told["object"], told["model"]) == ("text_completion", "tiny")
-    assert told["id"].startswith("cmpl-")
-    assert told["usage"]["prompt_tokens"] == 4
-    assert told["usage"]["total_tokens"] == 4 + told["usage"]["completion_tokens"]
-    assert told["choices"][0]["logprobs"] is None
+    response = heard.json
+    assert (response["object"], response["model"]) == ("text_completion", "tiny")
+    assert response["id"].startswith("cmpl-")
+    assert response["usage"]["prompt_tokens"] == 4
+    assert response["usage"]["total_tokens"] == 4 + response["usage"]["completion_tokens"]
+    assert response["choices"][0]["logprobs"] is None
 
 
 def test_drawn_texts_are_those_of_generate(wire, writer):
@@ -215,12 +215,12 @@ def test_what_cannot_begin_a_text_refuses_an_empty_prompt_as_generate_does(write
 
 def test_what_the_vocabulary_lacks_is_told_once(wire, writer):
     prompts = ["ab", "aZ", [7], "\u20ac"]
-    told = [writer.unknown(prompts)]
-    assert told[0].startswith("prompt 2, 4: ")
+    result = [writer.unknown(prompts)]
+    assert result[0].startswith("prompt 2, 4: ")
     body = {"prompt": prompts, "max_tokens": 3, "logit_bias": {str(EOS): -100}}
-    assert wire.ask(PATH, body).json["warnings"] == told
+    assert wire.ask(PATH, body).json["warnings"] == result
     first, *others, _ = wire.ask(PATH, {**body, "stream": True}).events
-    assert first["warnings"] == told
+    assert first["warnings"] == result
     assert others
     assert not any("warnings" in each for each in others)
     assert "warnings" not in wire.ask(PATH, {**body, "prompt": ["ab", [3]]}).json
@@ -266,18 +266,18 @@ def test_translations(answerer):
 def test_logprobs(wire, writer):
     body = {"prompt": "ab", "temperature": 0, "max_tokens": 6, "logprobs": 2, "logit_bias": {str(EOS): -100}}
     whole = wire.ask(PATH, body).json["choices"][0]
-    told = whole["logprobs"]
-    assert "".join(told["tokens"]) == whole["text"]
-    assert told["text_offset"] == [*range(6)]
-    for token, own, top in zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True):
+    logprobs = whole["logprobs"]
+    assert "".join(logprobs["tokens"]) == whole["text"]
+    assert logprobs["text_offset"] == [*range(6)]
+    for token, own, top in zip(logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True):
         assert len(top) == (2 if own >= sorted(top.values())[-2] else 3), "the two likeliest, and the one written"
         assert own <= max(top.values()) <= 0
         assert top[token] == own
     streamed = [event["choices"][0]["logprobs"] for event in wire.ask(PATH, {**body, "stream": True}).events[:-1]]
-    assert [token for each in streamed for token in each["tokens"]] == told["tokens"]
+    assert [token for each in streamed for token in each["tokens"]] == logprobs["tokens"]
     none = wire.ask(PATH, {**body, "logprobs": 0}).json["choices"][0]["logprobs"]
-    assert none["token_logprobs"] == told["token_logprobs"]
-    assert none["top_logprobs"] == [{a: b} for a, b in zip(told["tokens"], told["token_logprobs"], strict=True)]
+    assert none["token_logprobs"] == logprobs["token_logprobs"]
+    assert none["top_logprobs"] == [{a: b} for a, b in zip(logprobs["tokens"], logprobs["token_logprobs"], strict=True)]
     drawn = wire.ask(PATH, {**body, "temperature": 2, "seed": 1, "max_tokens": 20, "logprobs": 1}).json["choices"][0]
     assert max(len(top) for top in drawn["logprobs"]["top_logprobs"]) == 2
 
@@ -302,34 +302,34 @@ def test_a_prompt_is_scored(wire, writer, as_ids):
     assert one["logprobs"] == two["logprobs"]
     assert one["finish_reason"] == "length"
     assert heard.json["usage"]["completion_tokens"] == 0
-    told, begins = one["logprobs"], int(ids[0] == BOS and not as_ids)
+    logprobs, begins = one["logprobs"], int(ids[0] == BOS and not as_ids)
     unknown = 1 - begins  # before the first token of ids, or of a text that does not begin with <bos>, nothing was read
-    assert told["tokens"] == writer.tokenizers.target.tokens(ids[begins:])
-    assert told["token_logprobs"][:unknown] == told["top_logprobs"][:unknown] == [None] * unknown
+    assert logprobs["tokens"] == writer.tokenizers.target.tokens(ids[begins:])
+    assert logprobs["token_logprobs"][:unknown] == logprobs["top_logprobs"][:unknown] == [None] * unknown
     log_p = own_log_p(writer, ids)
     expected = log_p[range(len(ids) - 1), ids[1:]].tolist()
-    assert told["token_logprobs"][unknown:] == pytest.approx(expected, abs=1e-5)
+    assert logprobs["token_logprobs"][unknown:] == pytest.approx(expected, abs=1e-5)
     best: list[dict[str, float]] = []
     for row in log_p:
         values, places = row.topk(2)
         best.append(dict(zip(writer.tokenizers.target.tokens(places.tolist()), values.tolist(), strict=True)))
-    for own, top, likeliest in zip(told["tokens"][unknown:], told["top_logprobs"][unknown:], best, strict=True):
+    for own, top, likeliest in zip(logprobs["tokens"][unknown:], logprobs["top_logprobs"][unknown:], best, strict=True):
         assert {name: value for name, value in top.items() if name in likeliest} == pytest.approx(likeliest, abs=1e-5)
         assert set(top) == {own, *likeliest}
-    assert told["text_offset"][-5:] == [*range(5)]
+    assert logprobs["text_offset"][-5:] == [*range(5)]
 
 
 def test_what_follows_a_scored_prompt_is_scored_behind_it(wire, writer):
     body = {"prompt": "abc", "temperature": 0, "max_tokens": 4, "logprobs": 1, "logit_bias": {str(EOS): -100}}
     alone = wire.ask(PATH, body).json["choices"][0]["logprobs"]
     whole = wire.ask(PATH, {**body, "echo": True}).json["choices"][0]
-    told = whole["logprobs"]
-    assert "".join(told["tokens"]) == whole["text"]
-    assert told["text_offset"] == [*range(7)]
-    assert told["tokens"][3:] == alone["tokens"]
-    assert told["token_logprobs"][3:] == pytest.approx(alone["token_logprobs"], abs=1e-5)
+    logprobs = whole["logprobs"]
+    assert "".join(logprobs["tokens"]) == whole["text"]
+    assert logprobs["text_offset"] == [*range(7)]
+    assert logprobs["tokens"][3:] == alone["tokens"]
+    assert logprobs["token_logprobs"][3:] == pytest.approx(alone["token_logprobs"], abs=1e-5)
     streamed = [event["choices"][0] for event in wire.ask(PATH, {**body, "echo": True, "stream": True}).events[:-1]]
-    assert [token for each in streamed for token in each["logprobs"]["tokens"]] == told["tokens"]
+    assert [token for each in streamed for token in each["logprobs"]["tokens"]] == logprobs["tokens"]
     assert "".join(each["text"] for each in streamed) == whole["text"]
 
 

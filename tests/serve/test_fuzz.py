@@ -64,8 +64,8 @@ def check_bodies(wire: Wire, n: int, path: str = PATH) -> None:
     dice, statuses = random.Random(7), {}
     for first in range(0, n, 8):
         bodies = [fuzzed(dice, path) for _ in range(min(8, n - first))]
-        for body, asked in zip(bodies, [wire.begin(path, body) for body in bodies], strict=True):
-            heard = asked.result(60)
+        for body, requested in zip(bodies, [wire.begin(path, body) for body in bodies], strict=True):
+            heard = requested.result(60)
             assert heard.status in (200, 400, 404, 413, 429), (body, heard)
             statuses[heard.status] = statuses.get(heard.status, 0) + 1
             if heard.status != 200:

@@ -16,7 +16,7 @@ from glassformer.decode.constraints import Constraints
 from glassformer.serve import request, trial
 from glassformer.serve.service import Service
 from glassformer.serve.settings import ServeConfig
-from serve.test_clients import GONE, told
+from serve.test_clients import GONE, sent
 from serve.test_completions import PATH, texts, written
 from serve.wire import PATIENCE, Wire
 
@@ -126,11 +126,11 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("more", "says"), BAD, ids=[says[:30] for _, says in BAD])
-def test_mistakes(wire, more, says):
+@pytest.mark.parametrize(("more", "message"), BAD, ids=[message[:30] for _, message in BAD])
+def test_mistakes(wire, more, message):
     heard = wire.ask(PATH, {"prompt": "ab", "max_tokens": 4} | more)
     assert heard.status == 400, heard.json
-    assert says in heard.error["message"]
+    assert message in heard.error["message"]
     assert texts(wire.ask(PATH, {"prompt": "ab", "max_tokens": 4}))
 
 
@@ -216,7 +216,7 @@ def test_no_grammar_is_built_for_a_client_that_left(writer, monkeypatch):
             first = wire.begin(PATH, {"prompt": "ab", "max_tokens": 4} | regex_of("[cd]{4}"))
             begun.wait(PATIENCE)
             body = json.dumps({"prompt": "ab"} | regex_of("[cd]{5}")).encode()
-            assert told(wire, {"type": "http.request", "body": body}, GONE) == []
+            assert sent(wire, {"type": "http.request", "body": body}, GONE) == []
         assert first.result(PATIENCE).status == 200
         assert texts(wire.ask(PATH, {"prompt": "ab", "max_tokens": 4} | regex_of("[cd]{6}")))
     assert len(built) == 2

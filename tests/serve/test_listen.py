@@ -45,9 +45,9 @@ def test_requests_that_do_not_arrive_are_ended(server):
     keyed = post(b"x" * 99, f"Authorization: Bearer {KEY}")
     parts = [b"", b"GET", b"GET /health HTTP/1.1\r\nHost: lo", keyed[:-50]]
     with ThreadPoolExecutor(len(parts)) as clients:
-        for said in clients.map(server.raw, parts):
-            assert said.startswith(b"HTTP/1.1 408 ")
-            assert json.loads(said.partition(b"\r\n\r\n")[2])["error"]["code"] == "too_slow"
+        for message in clients.map(server.raw, parts):
+            assert message.startswith(b"HTTP/1.1 408 ")
+            assert json.loads(message.partition(b"\r\n\r\n")[2])["error"]["code"] == "too_slow"
 
 
 def slow_connections(server: Process, n: int) -> None:
@@ -55,16 +55,16 @@ def slow_connections(server: Process, n: int) -> None:
     lines = [server.connect() for _ in range(n)]
     for i, line in enumerate(lines):
         line.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"[: 1 + i % 48])
-    asking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     for _ in range(5):
-        asking.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
-        assert asking.getresponse().read().startswith(b'{"object":"list"')
-    asking.close()
+        connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {KEY}"})
+        assert connection.getresponse().read().startswith(b'{"object":"list"')
+    connection.close()
     with ThreadPoolExecutor(16) as readers:
-        said = list(readers.map(everything, lines))
+        output = list(readers.map(everything, lines))
     for line in lines:
         line.close()
-    assert all(each.startswith(b"HTTP/1.1 408 ") for each in said)
+    assert all(each.startswith(b"HTTP/1.1 408 ") for each in output)
 
 
 def test_slow_connections(server):
@@ -84,9 +84,9 @@ def test_a_connection_too_many_is_sent_away(text_run):
             line.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert line.recv(99).startswith(b"HTTP/1.1 200 ")
         with server.connect() as one_more:
-            said = everything(one_more)
-        assert said.startswith(b"HTTP/1.1 503 ")
-        assert b"retry-after: 2" in said
+            output = everything(one_more)
+        assert output.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 2" in output
         for line in lines:
             line.close()
 
@@ -94,13 +94,13 @@ def test_a_connection_too_many_is_sent_away(text_run):
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_lets_what_was_begun_end(text_run, number):
     with Process(text_run) as server:
-        asking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
-        asking.request("POST", "/v1/completions", json.dumps(LONG))
-        answer = asking.getresponse()
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        connection.request("POST", "/v1/completions", json.dumps(LONG))
+        answer = connection.getresponse()
         first = answer.read(50)  # it is being written
         server.process.send_signal(number)
         whole = first + answer.read()
-        asking.close()
+        connection.close()
         assert whole.endswith(b"data: [DONE]\n\n")
         assert b'"finish_reason":"length"' in whole
         rest = server.process.stderr.read()
@@ -112,14 +112,14 @@ def test_a_signal_lets_what_was_begun_end(text_run, number):
 @pytest.mark.slow
 def test_a_second_signal_ends_at_once(text_run):
     with Process(text_run, "--max-new-tokens", "1000000") as server:
-        asking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
         endless = {**LONG, "max_tokens": 1_000_000, "min_new_tokens": 1_000_000}
-        asking.request("POST", "/v1/completions", json.dumps(endless))
-        asking.getresponse().read(50)
+        connection.request("POST", "/v1/completions", json.dumps(endless))
+        connection.getresponse().read(50)
         server.process.send_signal(signal.SIGTERM)
         assert "Ending" in server.process.stderr.readline()
         assert server.end()[0] == 143
-        asking.close()
+        connection.close()
 
 
 @pytest.mark.slow
@@ -128,14 +128,14 @@ def test_who_reads_while_the_server_ends_gets_all(text_run):
     with Process(text_run) as server, server.connect() as line:
         body = {**LONG, "max_tokens": 2048, "n": 32, "logprobs": 5, "min_new_tokens": 2048, "stream": False}
         line.sendall(post(json.dumps(body).encode()))
-        said = line.recv(1024)  # it is finished, and handed over
+        received = line.recv(1024)  # it is finished, and handed over
         server.process.send_signal(signal.SIGTERM)
         assert server.process.stderr.readline() == "Ending.\n"
         ended = time.monotonic() + AT_LEAST + 1
         while time.monotonic() < ended:
-            said += line.recv(1024)
+            received += line.recv(1024)
             time.sleep(0.05)
-        head, _, got = (said + everything(line)).partition(b"\r\n\r\n")
+        head, _, got = (received + everything(line)).partition(b"\r\n\r\n")
         assert len(got) == int(re.search(rb"content-length: (\d+)", head)[1])
         assert server.process.wait(120) == 0
 
@@ -167,7 +167,7 @@ def test_connections_close_in_what_is_left_of_the_drain(took, left):
 
 
 @pytest.mark.parametrize(
-    ("flags", "says"),
+    ("flags", "message"),
     [
         (["--host", "0.0.0.0"], "needs a key"),
         (["--port", "x"], "--port takes a whole number"),
@@ -188,7 +188,7 @@ def test_connections_close_in_what_is_left_of_the_drain(took, left):
         (["--model.n-layers", "4"], "there is no section 'model' here"),
     ],
 )
-def test_settings_that_cannot_be(text_run, tmp_path, flags, says, capsys, monkeypatch):
+def test_settings_that_cannot_be(text_run, tmp_path, flags, message, capsys, monkeypatch):
     from glassformer.cli.main import main
     from glassformer.serve import app
 
@@ -197,7 +197,7 @@ def test_settings_that_cannot_be(text_run, tmp_path, flags, says, capsys, monkey
     (tmp_path / "key").write_text(KEY)
     words = [str(tmp_path / "key") if word == "KEY" else word for word in flags]
     assert main(["serve", str(text_run), *words]) == 2
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_steps_are_compiled_before_it_listens(text_run, capsys, monkeypatch):
@@ -242,16 +242,16 @@ def test_without_the_extra_it_says_what_to_install(text_run, capsys, monkeypatch
 
     monkeypatch.setattr(serve, "NEEDED", ("h11", "no_such_package"))
     assert main(["serve", str(text_run)]) == 2
-    assert "needs no_such_package" in (said := capsys.readouterr().err)
-    assert "pip install 'h11" in said
+    assert "needs no_such_package" in (output := capsys.readouterr().err)
+    assert "pip install 'h11" in output
 
 
 def test_the_help_says_the_defaults():
     """Each setting has a flag, and its help the value that it has without one."""
     usual = vars(ServeConfig())
-    told = {option.name.replace("-", "_"): option.help for option in VERBS["serve"].options}
-    assert {*usual} - {"key"} == {*told} - {"key_file"}
-    for name, text in told.items():
+    result = {option.name.replace("-", "_"): option.help for option in VERBS["serve"].options}
+    assert {*usual} - {"key"} == {*result} - {"key_file"}
+    for name, text in result.items():
         if found := re.search(r"default: ([\d.]+)", text):
             assert found[1] == str(usual[name]) or float(found[1]) == usual[name], name
 

@@ -13,19 +13,19 @@ def client(server):
 
 
 def test_openai_completions(client):
-    asked = {"model": "tiny", "prompt": "abc", "max_tokens": 9, "seed": 3, "n": 2, "temperature": 0.8}
-    whole = client.completions.create(**asked, logprobs=2)
+    options = {"model": "tiny", "prompt": "abc", "max_tokens": 9, "seed": 3, "n": 2, "temperature": 0.8}
+    whole = client.completions.create(**options, logprobs=2)
     assert whole.object == "text_completion"
     assert [choice.index for choice in whole.choices] == [0, 1]
     assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
     assert len(whole.choices[0].logprobs.tokens) == len(whole.choices[0].logprobs.top_logprobs)
     texts = ["", ""]
-    for piece in client.completions.create(**asked, stream=True, stream_options={"include_usage": True}):
+    for piece in client.completions.create(**options, stream=True, stream_options={"include_usage": True}):
         for choice in piece.choices:
             texts[choice.index] += choice.text
     assert texts == [choice.text for choice in whole.choices]
     assert piece.usage == whole.usage
-    own = client.completions.create(**asked, extra_body={"top_k": 1}, stop=["q"], user="me")
+    own = client.completions.create(**options, extra_body={"top_k": 1}, stop=["q"], user="me")
     assert len({choice.text for choice in own.choices}) == 1
 
 
@@ -33,19 +33,19 @@ NEUTRAL = {"best_of": 1, "suffix": None, "echo": False, "logit_bias": {}, "stop"
 
 
 def test_openai_fields_that_ask_for_nothing(client):
-    asked = {"model": "tiny", "prompt": "abc", "max_tokens": 9, "seed": 3}
+    options = {"model": "tiny", "prompt": "abc", "max_tokens": 9, "seed": 3}
     more = {"frequency_penalty": 0, "presence_penalty": 0, "temperature": 1, "top_p": 1, "n": 1, "stream": False}
-    [plain] = client.completions.create(**asked).choices
-    assert client.completions.create(**asked, **NEUTRAL, **more).choices == [plain]
+    [plain] = client.completions.create(**options).choices
+    assert client.completions.create(**options, **NEUTRAL, **more).choices == [plain]
 
 
 def test_openai_fields_that_change_the_text(client):
-    asked = {"model": "tiny", "prompt": "abc", "max_tokens": 9, "temperature": 0}
-    [plain] = client.completions.create(**asked).choices
+    options = {"model": "tiny", "prompt": "abc", "max_tokens": 9, "temperature": 0}
+    [plain] = client.completions.create(**options).choices
     for field in ({"frequency_penalty": 2}, {"presence_penalty": 2}, {"logit_bias": {"2": 100}}, {"echo": True}):
-        assert client.completions.create(**asked, **field).choices[0].text != plain.text, field
-    assert client.completions.create(**asked, stop=plain.text[3]).choices[0].text in plain.text[:3]
-    drawn = {**asked, "temperature": 2, "max_tokens": 20}
+        assert client.completions.create(**options, **field).choices[0].text != plain.text, field
+    assert client.completions.create(**options, stop=plain.text[3]).choices[0].text in plain.text[:3]
+    drawn = {**options, "temperature": 2, "max_tokens": 20}
     assert client.completions.create(**drawn, seed=1).choices == client.completions.create(**drawn, seed=1).choices
     assert client.completions.create(**drawn, seed=1).choices != client.completions.create(**drawn, seed=2).choices
     assert client.completions.create(**drawn, top_p=1e-9).choices[0].text.startswith(plain.text)
@@ -53,10 +53,10 @@ def test_openai_fields_that_change_the_text(client):
 
 def test_openai_warnings_and_a_prompt_that_is_none(client):
     lacking = {"model": "tiny", "prompt": "Z", "max_tokens": 3}
-    [told] = client.completions.create(**lacking).warnings
-    assert told == "prompt 1: the vocabulary lacks a part of it, 'Z' (U+005A); the model read <unk> in its place."
+    [result] = client.completions.create(**lacking).warnings
+    assert result == "prompt 1: the vocabulary lacks a part of it, 'Z' (U+005A); the model read <unk> in its place."
     first, *_ = client.completions.create(**lacking, stream=True)
-    assert first.warnings == [told]
+    assert first.warnings == [result]
     begun = [client.completions.create(model="tiny", prompt=prompt, seed=1) for prompt in (None, "")]
     assert begun[0].choices == begun[1].choices
 
@@ -65,12 +65,12 @@ def test_openai_grammars(client):
     pytest.importorskip("llguidance", reason="llguidance is not installed")
     import openai
 
-    asked = {"model": "tiny", "prompt": "abc", "max_tokens": 9, "seed": 3}
-    made = client.completions.create(**asked, extra_body={"structured_outputs": {"regex": "[ab]{2}d"}})
+    options = {"model": "tiny", "prompt": "abc", "max_tokens": 9, "seed": 3}
+    made = client.completions.create(**options, extra_body={"structured_outputs": {"regex": "[ab]{2}d"}})
     assert made.choices[0].text in {"aad", "abd", "bad", "bbd"}
     format_of = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "objct"}}}
     with pytest.raises(openai.BadRequestError, match="Invalid type: objct") as wrong:
-        client.completions.create(**asked, extra_body={"response_format": format_of})
+        client.completions.create(**options, extra_body={"response_format": format_of})
     assert wrong.value.param == "response_format"
 
 
@@ -95,8 +95,8 @@ def test_openai_errors(client, server):
 
 
 def test_a_stream_that_is_broken_off_leaves_the_server_well(client):
-    asked = {"model": "tiny", "prompt": "ab", "max_tokens": 400, "extra_body": {"min_new_tokens": 400}}
+    options = {"model": "tiny", "prompt": "ab", "max_tokens": 400, "extra_body": {"min_new_tokens": 400}}
     for _ in range(3):
-        with client.completions.create(**asked, stream=True) as stream:
+        with client.completions.create(**options, stream=True) as stream:
             assert next(iter(stream)).choices
     assert client.completions.create(model="tiny", prompt="a").choices

@@ -123,11 +123,11 @@ BODIES = [
 ]
 
 
-@pytest.mark.parametrize(("body", "says"), BODIES)
-def test_bodies_that_are_none(wire, body, says):
+@pytest.mark.parametrize(("body", "message"), BODIES)
+def test_bodies_that_are_none(wire, body, message):
     heard = wire.ask(PATH, body)
     assert heard.status == 400
-    assert any(each in heard.error["message"] for each in says.split("|")), heard.error
+    assert any(each in heard.error["message"] for each in message.split("|")), heard.error
 
 
 def test_nesting_without_end():
@@ -213,9 +213,9 @@ def test_what_is_too_long_is_told_by_its_kind(wire, writer, monkeypatch, error, 
 
 
 def test_what_is_too_long_is_told_no_flag_of_the_command_line(wire):
-    said = wire.ask(PATH, {"prompt": "a" * 24}).error["message"]
-    assert "prompt 1 has" in said
-    assert "--" not in said
+    message = wire.ask(PATH, {"prompt": "a" * 24}).error["message"]
+    assert "prompt 1 has" in message
+    assert "--" not in message
 
 
 def test_a_source_at_fault_is_named_by_its_field(answerer):
@@ -238,8 +238,8 @@ def test_another_model_is_not_found(wire):
     assert (heard.status, heard.error["code"]) == (404, "model_not_found")
 
 
-@pytest.mark.parametrize("said", [True, False], ids=["said", "in chunks"])
-def test_a_body_beyond_the_limit_is_not_read(wire, said):
+@pytest.mark.parametrize("message", [True, False], ids=["said", "in chunks"])
+def test_a_body_beyond_the_limit_is_not_read(wire, message):
     read = []
 
     def chunks():
@@ -247,7 +247,7 @@ def test_a_body_beyond_the_limit_is_not_read(wire, said):
             read.append(1)
             yield b" " * 1000
 
-    lengths = [("content-length", "1000000")] if said else []
+    lengths = [("content-length", "1000000")] if message else []
     heard = wire.ask(PATH, chunks=chunks(), headers=[("host", "localhost"), *lengths])
     assert (heard.status, heard.error["code"]) == (413, "body_too_large")
     huge = [("host", "localhost"), ("content-length", "9" * 40)]

@@ -20,7 +20,7 @@ LIMIT = 20
 PATIENCE = 0.2
 LARGE = 2**20
 """Bytes: more than lie between a server and a client that reads nothing."""
-ASKED, LAST = (f"GET / HTTP/1.1\r\nHost: localhost\r\n{more}\r\n".encode() for more in ("", "Connection: close\r\n"))
+GET, LAST = (f"GET / HTTP/1.1\r\nHost: localhost\r\n{more}\r\n".encode() for more in ("", "Connection: close\r\n"))
 
 
 def answers(size: int, pieces: int):
@@ -43,7 +43,7 @@ async def connected(app, keep_alive: int = 5, **settings):
         app, lifespan="off", log_config=None, log_level="critical", timeout_keep_alive=keep_alive, ws="none"
     )
 
-    class Told(protocol_of(ServeConfig(**settings))):
+    class Counting(protocol_of(ServeConfig(**settings))):
         def connection_made(self, transport):
             transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
             super().connection_made(transport)
@@ -52,7 +52,7 @@ async def connected(app, keep_alive: int = 5, **settings):
             super().connection_lost(exc)
             lost.set()
 
-    server = await loop.create_server(lambda: Told(config, state, {}, loop), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: Counting(config, state, {}, loop), "127.0.0.1", 0)
     try:
         with socket.socket() as line:
             line.setblocking(False)
@@ -65,7 +65,7 @@ async def connected(app, keep_alive: int = 5, **settings):
             each.transport.abort()
 
 
-async def ask_on(line: socket.socket, request: bytes = 100 * ASKED) -> None:
+async def request_on(line: socket.socket, request: bytes = 100 * GET) -> None:
     """Send requests as long as the connection lasts."""
     while True:
         await asyncio.get_running_loop().sock_sendall(line, request)
@@ -85,7 +85,7 @@ def test_a_client_that_asks_and_never_reads_is_dropped(size, pieces):
     async def asked() -> None:
         async with asyncio.timeout(LIMIT), connected(answers(size, pieces), patience=PATIENCE) as (state, lost, line):
             with pytest.raises(ConnectionError):
-                await ask_on(line)
+                await request_on(line)
             await lost.wait()
             assert not state.connections
             await asyncio.gather(*state.tasks)  # whoever waited to write goes on
@@ -105,7 +105,7 @@ def test_who_never_reads_the_last_answer_is_dropped():
     asyncio.run(asked())
 
 
-@pytest.mark.parametrize("request_", [ASKED, LAST], ids=["keep-alive", "close"])
+@pytest.mark.parametrize("request_", [GET, LAST], ids=["keep-alive", "close"])
 def test_a_client_that_is_slower_than_the_keep_alive_gets_all(request_):
     """Its answer was handed over long before it has been read."""
 
@@ -133,7 +133,7 @@ def test_what_nobody_reads_holds_up_no_end(writer, stream):
     async def asked() -> int:
         async with asyncio.timeout(LIMIT), connected(wire.app, patience=PATIENCE) as (_, lost, line):
             with pytest.raises(ConnectionError):
-                await ask_on(line, request)
+                await request_on(line, request)
             await lost.wait()
             return await wire.service.drain(LIMIT)
 

@@ -120,7 +120,7 @@ class Wire:
     ) -> Heard:
         """One request, whole. The client leaves when `leave` says so of what it heard so far; `send` may wait."""
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        pieces, gone, heard = list(chunks or [data]), asyncio.Event(), Heard()
+        pieces, removed, heard = list(chunks or [data]), asyncio.Event(), Heard()
         scope = {
             "type": "http",
             "method": method or ("GET" if body is None and chunks is None else "POST"),
@@ -135,7 +135,7 @@ class Wire:
         async def receive() -> dict[str, Any]:
             if pieces:
                 return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
-            await gone.wait()
+            await removed.wait()
             return {"type": "http.disconnect"}
 
         async def sent(message: Any) -> None:
@@ -148,7 +148,7 @@ class Wire:
             heard.parts.append(message.get("body", b""))
             heard.ended = not message.get("more_body", False)
             if leave(heard):
-                gone.set()
+                removed.set()
             if send is not None:
                 await send(heard)
 

@@ -47,18 +47,18 @@ def try_save(run: Path) -> dict[str, object]:
     before = contents(run / "checkpoints" / "step-000000001")
     try:
         save_step(run, 2)
-        said: dict[str, object] = {"saved": True}
+        outcome: dict[str, object] = {"saved": True}
         assert_is_step(run / "checkpoints" / "step-000000002", 2)
         for path in (run / "checkpoints" / "step-000000002").iterdir():
             path.unlink()
         (run / "checkpoints" / "step-000000002").rmdir()
     except ResourceError as error:
-        said = {"saved": False, "message": str(error), "exit_code": error.exit_code}
+        outcome = {"saved": False, "message": str(error), "exit_code": error.exit_code}
     found = newest(run)
-    said["intact"] = contents(run / "checkpoints" / "step-000000001") == before
-    said["left"] = names(run / "checkpoints")
-    said["newest"] = found.folder is not None and found.folder.name
-    return said
+    outcome["intact"] = contents(run / "checkpoints" / "step-000000001") == before
+    outcome["left"] = names(run / "checkpoints")
+    outcome["newest"] = found.folder is not None and found.folder.name
+    return outcome
 
 
 def main(folder: str, kind: str, levels: str) -> None:
@@ -70,8 +70,8 @@ def main(folder: str, kind: str, levels: str) -> None:
     for level in range(int(levels) + 1):
         size = enough * level // int(levels)
         with file_limit(size) if kind == "limit" else room_left(Path(folder), size):
-            said = try_save(run)
-        print(json.dumps({**said, "needed": sum(sizes), "room": size}))
+            outcome = try_save(run)
+        print(json.dumps({**outcome, "needed": sum(sizes), "room": size}))
     if kind == "tmpfs":
         subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
         assert_is_step(run, 1)

@@ -177,17 +177,17 @@ def test_what_is_deleted_meanwhile_has_a_successor(tmp_path, monkeypatch):
     for step in (1, 2):
         examples.save_step(tmp_path, step, best=2)
     whole = checkpoint.read_tensors
-    gone = []
+    removed = []
 
     def read(path):
-        if not gone:
-            gone.append(path.parent)
+        if not removed:
+            removed.append(path.parent)
             shutil.rmtree(path.parent)
         return whole(path)
 
     monkeypatch.setattr(checkpoint, "read_tensors", read)
     assert load(tmp_path).folder == step_folder(tmp_path, 1)
-    assert gone == [step_folder(tmp_path, 2)]
+    assert removed == [step_folder(tmp_path, 2)]
     shutil.rmtree(tmp_path / "checkpoints")
     with pytest.raises(CheckpointError):
         load(tmp_path)

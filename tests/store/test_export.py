@@ -250,10 +250,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("chosen", "says"), REFUSED.values(), ids=REFUSED)
-def test_a_model_of_no_family_is_refused_with_what_each_needs(tmp_path, chosen, says):
+@pytest.mark.parametrize(("chosen", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_model_of_no_family_is_refused_with_what_each_needs(tmp_path, chosen, message):
     made = model(**{"shape": "decoder", "scale_embeddings": False, **chosen})
-    with pytest.raises(GlassformerError, match=says):
+    with pytest.raises(GlassformerError, match=message):
         written(tmp_path, made)
     assert not (tmp_path / "out").exists()
 

@@ -99,7 +99,7 @@ def test_mode_follows_the_umask(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "kind", "says"),
+    ("number", "kind", "message"),
     [
         (errno.ENOSPC, ResourceError, r"the disk is full .*Needed: 3 bytes; free: [\d,]+ bytes.*Free some space"),
         (errno.EDQUOT, ResourceError, "quota is used up"),
@@ -110,7 +110,7 @@ def test_mode_follows_the_umask(tmp_path):
     ],
 )
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_errors_of_the_system(tmp_path, monkeypatch, call, number, kind, says):
+def test_errors_of_the_system(tmp_path, monkeypatch, call, number, kind, message):
     write_bytes(tmp_path / "x", b"old")
 
     def fail(*_: object, **__: object) -> None:
@@ -118,7 +118,7 @@ def test_errors_of_the_system(tmp_path, monkeypatch, call, number, kind, says):
 
     with monkeypatch.context() as patched:
         patched.setattr(os, call, fail)
-        with pytest.raises(kind, match=says) as caught:
+        with pytest.raises(kind, match=message) as caught:
             write_bytes(tmp_path / "x", b"new")
     assert str(tmp_path / "x") in str(caught.value)
     assert caught.value.exit_code == (5 if kind is ResourceError else 2)
@@ -221,8 +221,8 @@ def test_leftovers_of_dead_processes_are_removed(tmp_path, dead):
         (tmp_path / name).mkdir()
     (tmp_path / f".tmp-step-6-{dead}").write_text("a file")
     (tmp_path / f".tmp-step-8-{dead}").symlink_to(tmp_path / "elsewhere")
-    gone = {f".tmp-step-5-{dead}", f".tmp-step-7-{os.getpid()}", f".tmp-step-6-{dead}"}
-    kept = set(names(tmp_path)) - gone
+    removed = {f".tmp-step-5-{dead}", f".tmp-step-7-{os.getpid()}", f".tmp-step-6-{dead}"}
+    kept = set(names(tmp_path)) - removed
     fill(tmp_path / "step-10", a="1")
     assert set(names(tmp_path)) == kept | {"step-10"}
 

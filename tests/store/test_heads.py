@@ -66,7 +66,7 @@ def test_another_label_set_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"kind": "clasify", "n_labels": 2}, "head.kind='clasify' is not known.*Did you mean 'classify'"),
         ({"n_labels": 2}, "head.kind='None'"),
@@ -77,8 +77,8 @@ def test_another_label_set_is_refused(tmp_path):
         ({"kind": "classify", "n_labels": 1}, "n_labels must be at least 2"),
     ],
 )
-def test_a_head_that_is_none_is_refused(values, said):
-    with pytest.raises(ConfigError, match=said):
+def test_a_head_that_is_none_is_refused(values, message):
+    with pytest.raises(ConfigError, match=message):
         output_from_dict(values)
 
 

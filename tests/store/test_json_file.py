@@ -13,7 +13,7 @@ from glassformer.store.files import DEEPEST, deeper_than, read_json
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (b"", "not JSON"),
         (b"{", "not JSON"),
@@ -29,10 +29,10 @@ from glassformer.store.files import DEEPEST, deeper_than, read_json
         (b'{"a":' * 65 + b"1" + b"}" * 65, "nested more than 64 levels deep"),
     ],
 )
-def test_refused(tmp_path, text, says):
+def test_refused(tmp_path, text, message):
     path = tmp_path / "x.json"
     path.write_bytes(text)
-    with pytest.raises(CheckpointError, match=says) as caught:
+    with pytest.raises(CheckpointError, match=message) as caught:
         read_json(path)
     assert str(path) in str(caught.value)
     assert len(str(caught.value)) < 300 + len(str(path))

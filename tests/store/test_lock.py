@@ -89,10 +89,10 @@ def test_of_two_processes_that_begin_at_once_one_is_kept_out(tmp_path):
                 process.stdin.write(f"{run}\n")
             for process in (first, second):
                 process.stdin.flush()
-            told = [process.stdout.readline().strip() for process in (first, second)]
-            assert "taken" in told
-            told.remove("taken")
-            assert f"another process is training {run}" in told[0]
+            result = [process.stdout.readline().strip() for process in (first, second)]
+            assert "taken" in result
+            result.remove("taken")
+            assert f"another process is training {run}" in result[0]
         for process in (first, second):
             process.kill()
 
@@ -119,7 +119,7 @@ def test_lock_ends_with_its_object_or_by_release(tmp_path):
 
 
 @pytest.fixture
-def asked(tmp_path) -> Iterator[Callable[[], None]]:
+def probing(tmp_path) -> Iterator[Callable[[], None]]:
     """Somebody asks about the run, and has not done with it yet; what ends that."""
     taken(tmp_path / "run").release()
     handle = os.open(tmp_path / "run" / LOCK, os.O_RDONLY)
@@ -128,12 +128,12 @@ def asked(tmp_path) -> Iterator[Callable[[], None]]:
         yield file.close
 
 
-def test_a_run_that_starts_while_it_is_asked_about_is_not_refused(tmp_path, asked, monkeypatch):
-    monkeypatch.setattr(module.time, "sleep", lambda _: asked())
+def test_a_run_that_starts_while_it_is_asked_about_is_not_refused(tmp_path, probing, monkeypatch):
+    monkeypatch.setattr(module.time, "sleep", lambda _: probing())
     taken(tmp_path / "run").release()
 
 
-def test_asking_takes_no_lock_that_keeps_others_out(tmp_path, asked, monkeypatch):
+def test_asking_takes_no_lock_that_keeps_others_out(tmp_path, probing, monkeypatch):
     """Two ask at once; and what somebody shares for good keeps a run out in the end."""
     refuse_in_training(tmp_path / "run")
     monkeypatch.setattr(module.time, "sleep", lambda _: None)

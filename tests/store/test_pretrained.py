@@ -124,7 +124,7 @@ def test_an_end_that_the_tokenizer_does_not_have_is_none_and_told(tmp_path):
     assert found.model.config.silent == "0,1,2,3,4,5"
 
 
-def told(*places, value):
+def edit(*places, value):
     """A change of one entry of a part."""
 
     def change(parts):
@@ -176,62 +176,62 @@ def weight(value):
 CONFIG, CUT = "config", "tokenizer"
 REFUSED = {
     "family": (
-        told(CONFIG, "model_type", value="gpt_neo"),
+        edit(CONFIG, "model_type", value="gpt_neo"),
         "type gpt2, gpt_neox, llama, mistral can be .*; this one is 'gpt_neo'",
     ),
-    "class": (told(CONFIG, "architectures", value=["GPT2Model"]), r"GPT2LMHeadModel can be .* is \['GPT2Model'\]"),
-    "scale": (told(CONFIG, "scale_attn_by_inverse_layer_idx", value=True), "inverse_layer_idx must be False.*got True"),
-    "type": (told(CONFIG, "n_head", value="4"), "n_head must be a whole number of at least 1; got '4'"),
-    "epsilon": (told(CONFIG, "layer_norm_epsilon", value=-1), "epsilon must be a number of at least 0; got -1"),
-    "activation": (told(CONFIG, "activation_function", value="mish"), "must be one of gelu_new, .*; got 'mish'"),
-    "heads": (told(CONFIG, "n_head", value=3), r"config.json: d_model \(16\) must be a multiple of n_heads \(3\)"),
-    "flag": (told(CONFIG, "tie_word_embeddings", value=1), "tie_word_embeddings must be true or false; got 1"),
+    "class": (edit(CONFIG, "architectures", value=["GPT2Model"]), r"GPT2LMHeadModel can be .* is \['GPT2Model'\]"),
+    "scale": (edit(CONFIG, "scale_attn_by_inverse_layer_idx", value=True), "inverse_layer_idx must be False.*got True"),
+    "type": (edit(CONFIG, "n_head", value="4"), "n_head must be a whole number of at least 1; got '4'"),
+    "epsilon": (edit(CONFIG, "layer_norm_epsilon", value=-1), "epsilon must be a number of at least 0; got -1"),
+    "activation": (edit(CONFIG, "activation_function", value="mish"), "must be one of gelu_new, .*; got 'mish'"),
+    "heads": (edit(CONFIG, "n_head", value=3), r"config.json: d_model \(16\) must be a multiple of n_heads \(3\)"),
+    "flag": (edit(CONFIG, "tie_word_embeddings", value=1), "tie_word_embeddings must be true or false; got 1"),
     "ends": (
-        told(CONFIG, "eos_token_id", value=[1, -2]),
+        edit(CONFIG, "eos_token_id", value=[1, -2]),
         r"eos_token_id must be the id of a token, a list .*got \[1, -2\]",
     ),
-    "object": (told(CONFIG, value=[]), "config.json must hold an object of settings; got list"),
-    "classes": (told(CONFIG, "architectures", value=3), "architectures must be a list of names; got 3"),
-    "huge": (told(CONFIG, "layer_norm_epsilon", value=10**400), "epsilon must be a number of at least 0; got 1000"),
+    "object": (edit(CONFIG, value=[]), "config.json must hold an object of settings; got list"),
+    "classes": (edit(CONFIG, "architectures", value=3), "architectures must be a list of names; got 3"),
+    "huge": (edit(CONFIG, "layer_norm_epsilon", value=10**400), "epsilon must be a number of at least 0; got 1000"),
     "nan": (weight(torch.full((16,), torch.nan)), "must be finite numbers in float32; transformer.ln_f.bias has NaN"),
     "whole": (weight(torch.ones(16, dtype=torch.int8)), "1 of the wrong type: transformer.ln_f.bias .*found int8"),
     "missing": (without("transformer.ln_f.bias"), "1 missing: transformer.ln_f.bias"),
-    "foreign": (told("weights", "x", value=torch.ones(1)), "1 unexpected: x"),
+    "foreign": (edit("weights", "x", value=torch.ones(1)), "1 unexpected: x"),
     "shape": (larger, r"wpe.weight \(expected \[32, 16\], found \[33, 16\]\)"),
     "head": (another_head, 'lm_head.weight differs from transformer.wte.weight. Set "tie_word_embeddings" to false'),
-    "model": (told(CUT, "model", "type", value="WordPiece"), "as GPT-2, .* can be .*model.type='BPE'.*'WordPiece'"),
-    "normalizer": (told(CUT, "normalizer", value={"type": "NFD"}), "has another normalizer: .*NFD"),
+    "model": (edit(CUT, "model", "type", value="WordPiece"), "as GPT-2, .* can be .*model.type='BPE'.*'WordPiece'"),
+    "normalizer": (edit(CUT, "normalizer", value={"type": "NFD"}), "has another normalizer: .*NFD"),
     "space": (
-        told(CUT, "pre_tokenizer", "add_prefix_space", value=True),
+        edit(CUT, "pre_tokenizer", "add_prefix_space", value=True),
         "another pre_tokenizer: .*add_prefix_space.: true",
     ),
     "vocabulary": (
-        told(CUT, "model", "vocab", value=[]),
+        edit(CUT, "model", "vocab", value=[]),
         "whole numbers from 0; this one has none",
     ),
     "added": (added, "only if they are special, or runs .*; 1 are not, the first of them 'hey'"),
-    "no list": (told(CUT, "added_tokens", value={"a": 1}), "Each of added_tokens has a content, .*; got {'a': 1}"),
-    "no token": (told(CUT, "added_tokens", value=[None]), "Each of added_tokens has a content, .*; got None"),
+    "no list": (edit(CUT, "added_tokens", value={"a": 1}), "Each of added_tokens has a content, .*; got {'a': 1}"),
+    "no token": (edit(CUT, "added_tokens", value=[None]), "Each of added_tokens has a content, .*; got None"),
     "negative": (
-        told(CUT, "model", "vocab", "The", value=-1),
+        edit(CUT, "model", "vocab", "The", value=-1),
         "whole numbers from 0; this one has none, or others",
     ),
     "shared": (one_id_twice, "has an id of its own; this tokenizer gives 33 to 'A' and 'B'"),
     "our name": (named("<eos>"), "special here and no text; this tokenizer has '<eos>'"),
     "no bytes": (named("日本"), "has 1 others, the first of them '日本'"),
-    "merges": (told(CUT, "model", "merges", value=3), r"`tokenizers` library cannot read .*\. Copy the file again"),
-    "no model": (told(CUT, "model", value=None), "has model.vocab, from tokens to ids"),
+    "merges": (edit(CUT, "model", "merges", value=3), r"`tokenizers` library cannot read .*\. Copy the file again"),
+    "no model": (edit(CUT, "model", value=None), "has model.vocab, from tokens to ids"),
     "rows": (
-        told(CUT, "model", "vocab", "The", value=999),
+        edit(CUT, "model", "vocab", "The", value=999),
         "the tokenizer has the id 999, but the model has 271 tokens",
     ),
 }
 
 
-@pytest.mark.parametrize(("change", "says"), REFUSED.values(), ids=REFUSED)
-def test_what_would_compute_something_else_is_refused(tmp_path, change, says):
+@pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_would_compute_something_else_is_refused(tmp_path, change, message):
     pretrained(tmp_path, change)
-    with pytest.raises(GlassformerError, match=says):
+    with pytest.raises(GlassformerError, match=message):
         read_pretrained(tmp_path)
 
 
@@ -260,14 +260,14 @@ def test_folders_that_are_none_are_refused(tmp_path):
 
 
 def test_no_pickle_is_read_and_no_file_of_another_folder(tmp_path):
-    pretrained(tmp_path, told("weights", value={}))
+    pretrained(tmp_path, edit("weights", value={}))
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x04")
     with pytest.raises(GlassformerError, match=r"pytorch_model.bin is a pickle, which can run .*save_pretrained\("):
         read_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(GlassformerError, match=r"has no tokenizer.json\. .*AutoTokenizer.from_pretrained\("):
         read_pretrained(tmp_path)
-    pretrained(tmp_path, told("weights", value={}))
+    pretrained(tmp_path, edit("weights", value={}))
     for places in ({"weight_map": {"x": "../model.safetensors"}}, {"weight_map": 3}, {}):
         (tmp_path / "model.safetensors.index.json").write_text(json.dumps(places))
         with pytest.raises(GlassformerError, match='must have a "weight_map" from tensors to files beside it'):

@@ -159,8 +159,8 @@ def test_wrong_folders(tmp_path):
         "old": "pytorch_model.bin is a pickle",
         "begun": "The run was stopped before its first one. Go on with it: glassformer resume",
     }
-    for name, says in cases.items():
-        with pytest.raises(CheckpointError, match=says) as caught:
+    for name, message in cases.items():
+        with pytest.raises(CheckpointError, match=message) as caught:
             load(tmp_path / name)
         assert str(tmp_path / name) in str(caught.value)
 

@@ -67,9 +67,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("family", "settings", "says"), REFUSED.values(), ids=REFUSED)
-def test_what_would_compute_something_else_is_refused(tmp_path, family, settings, says):
-    with pytest.raises(GlassformerError, match=says):
+@pytest.mark.parametrize(("family", "settings", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_would_compute_something_else_is_refused(tmp_path, family, settings, message):
+    with pytest.raises(GlassformerError, match=message):
         changed(tmp_path / "in", family, **settings)
 
 

@@ -121,7 +121,7 @@ def test_interrupt_is_not_swallowed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("says", "number"),
+    ("message", "number"),
     [
         ("I/O error: No space left on device (os error 28)", errno.ENOSPC),
         ("I/O error: File too large (os error 27)", errno.EFBIG),
@@ -129,9 +129,9 @@ def test_interrupt_is_not_swallowed(tmp_path, monkeypatch):
         ("something else", errno.EIO),
     ],
 )
-def test_errors_of_the_library_are_errors_of_the_system(tmp_path, monkeypatch, says, number):
+def test_errors_of_the_library_are_errors_of_the_system(tmp_path, monkeypatch, message, number):
     def fail(*_: object) -> None:
-        raise SafetensorError(says)
+        raise SafetensorError(message)
 
     monkeypatch.setattr(weights, "save_file", fail)
     with pytest.raises(OSError) as caught:

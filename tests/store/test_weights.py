@@ -96,7 +96,7 @@ def test_a_new_tensor_never_takes_the_place_of_an_old_one():
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         (lambda t: t.pop("decoder.norm.bias"), "1 missing: decoder.norm.bias."),
         (lambda t: t.update({"x.weight": torch.ones(2)}), "1 unexpected: x.weight."),
@@ -112,9 +112,9 @@ def test_a_new_tensor_never_takes_the_place_of_an_old_one():
         (lambda t: t.update({"\x1b[31m" + "x" * 500: torch.ones(1)}), r"1 unexpected: '\x1b[31mxxx"),
     ],
 )
-def test_differences_are_listed(saved, change, says):
+def test_differences_are_listed(saved, change, message):
     change_weights(saved, change)
-    with pytest.raises(CheckpointError, match=re.escape(says)) as caught:
+    with pytest.raises(CheckpointError, match=re.escape(message)) as caught:
         load(saved)
     assert str(saved / "model.safetensors") in str(caught.value)
     assert len(str(caught.value)) < 600
@@ -122,7 +122,7 @@ def test_differences_are_listed(saved, change, says):
 
 @pytest.mark.shapes(False)  # they would refuse some of it first, which no user sees
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"d_modle": 8}, "model.d_modle is not a setting"),
         ({"norm": "layre"}, "Did you mean 'layer'"),
@@ -148,9 +148,9 @@ def test_differences_are_listed(saved, change, says):
     ],
     ids=str,
 )
-def test_config_of_another_model_or_none(saved, changes, says):
+def test_config_of_another_model_or_none(saved, changes, message):
     change_config(saved, **changes)
-    with pytest.raises(CheckpointError, match=re.escape(says)) as caught:
+    with pytest.raises(CheckpointError, match=re.escape(message)) as caught:
         load(saved)
     assert str(saved) in str(caught.value)
     assert len(str(caught.value)) < 600

@@ -22,7 +22,7 @@ TINY = (
 
 def result(values: dict[str, object], seed: int, score: float = 0.5, **changes: object) -> Result:
     """A finished arm: its metric rises to `score` in four evaluations."""
-    told = {
+    found = {
         "values": values,
         "seed": seed,
         "metric": "exact_match",
@@ -36,7 +36,7 @@ def result(values: dict[str, object], seed: int, score: float = 0.5, **changes: 
         "seconds": 10.0 + seed,
         "data": "0a",
     }
-    return Result(**{**told, **changes})
+    return Result(**{**found, **changes})
 
 
 def results_of(path: Path) -> list[Result]:
@@ -52,15 +52,15 @@ class Here(Pool):
         for task in self.waiting:
             yield Begun(task)
             task.log.parent.mkdir(parents=True, exist_ok=True)
-            with TemporaryFile("w+", encoding="utf-8") as told, task.log.open("a", encoding="utf-8") as log:
+            with TemporaryFile("w+", encoding="utf-8") as pipe, task.log.open("a", encoding="utf-8") as log:
                 try:
                     with redirect_stderr(log):
-                        code = arm.work(json.loads(task.message), told)
+                        code = arm.work(json.loads(task.message), pipe)
                 except GlassformerError as error:
                     print(error, file=log)
                     code = error.exit_code
-                told.seek(0)
-                yield from (Wrote(task, line) for line in told.read().splitlines())
+                pipe.seek(0)
+                yield from (Wrote(task, line) for line in pipe.read().splitlines())
             yield Ended(task, code)
 
 

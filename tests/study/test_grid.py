@@ -11,8 +11,8 @@ from train.examples import recipe
 
 def test_every_combination_with_every_seed():
     found = arms(recipe(), {}, {"model.n_layers": [1, 2, 4], "model.norm_placement": ["pre", "post"]}, 3)
-    told = [(each.recipe.model.n_layers, each.recipe.model.norm_placement, each.recipe.training.seed) for each in found]
-    assert told == [(n, placement, seed) for n in (1, 2, 4) for placement in ("pre", "post") for seed in (1, 2, 3)]
+    rows = [(each.recipe.model.n_layers, each.recipe.model.norm_placement, each.recipe.training.seed) for each in found]
+    assert rows == [(n, placement, seed) for n in (1, 2, 4) for placement in ("pre", "post") for seed in (1, 2, 3)]
     assert [each.seed for each in found] == [each.recipe.training.seed for each in found]
     assert len({each.folder for each in found}) == len({each.label for each in found}) == 18
     assert found[0].label == "model.n_layers=1, model.norm_placement=pre, seed 1"
@@ -65,10 +65,10 @@ def test_arms_of_a_seed_see_the_same_batches_in_the_same_order():
 def test_each_change_is_tried_by_itself():
     rms, wide = {"model.norm": "rms"}, {"model.d_ff": 64, "training.warmup": 3}
     found = single_changes(recipe(), {"training.steps": 5}, [rms, wide], 2)
-    told = [(each.label, each.recipe.model.norm, each.recipe.model.d_ff, each.recipe.training.warmup) for each in found]
+    rows = [(each.label, each.recipe.model.norm, each.recipe.model.d_ff, each.recipe.training.warmup) for each in found]
     usual = recipe()
     d_ff, warmup = usual.model.d_ff, usual.training.warmup
-    assert told[::2] == [
+    assert rows[::2] == [
         ("change=none, seed 1", "layer", d_ff, warmup),
         ("change=model.norm=rms, seed 1", "rms", d_ff, warmup),
         ("change=model.d_ff=64, training.warmup=3, seed 1", "layer", 64, 3),
@@ -79,7 +79,7 @@ def test_each_change_is_tried_by_itself():
 
 
 @pytest.mark.parametrize(
-    ("apart", "said"),
+    ("apart", "message"),
     [
         ([{"model.norm": "rms"}, {"model.norm": "rms"}], "--change model.norm=rms is given twice"),
         (
@@ -93,8 +93,8 @@ def test_each_change_is_tried_by_itself():
     ],
     ids=["twice", "twice, turned", "nothing", "seed", "metric", "impossible"],
 )
-def test_no_change(apart, said):
-    with pytest.raises(ConfigError, match=said):
+def test_no_change(apart, message):
+    with pytest.raises(ConfigError, match=message):
         single_changes(recipe(), {"model.d_ff": 24}, apart, 2)
 
 
@@ -113,7 +113,7 @@ def test_nothing_is_left_to_the_machine():
 
 
 @pytest.mark.parametrize(
-    ("axes", "changes", "said"),
+    ("axes", "changes", "message"),
     [
         ({}, {}, "--vary SETTING=VALUE,VALUE"),
         ({"training.seed": [1, 2]}, {}, "Use --seeds N"),
@@ -123,8 +123,8 @@ def test_nothing_is_left_to_the_machine():
     ],
     ids=["nothing", "seed", "metric", "varied and set", "twice"],
 )
-def test_no_grid(axes, changes, said):
-    with pytest.raises(ConfigError, match=said):
+def test_no_grid(axes, changes, message):
+    with pytest.raises(ConfigError, match=message):
         arms(recipe(), changes, axes, 1)
 
 

@@ -64,7 +64,7 @@ def test_one_that_dies_at_once_stops_nobody(task):
 def test_interrupt_lets_those_that_run_save_and_starts_no_more(task, monkeypatch):
     monkeypatch.setattr(pools, "POLL", 0.01)
     pool = Pool([task(name, SAVES) for name in "abcd"], 2)
-    ready, told, ended = 0, [], []
+    ready, seen, ended = 0, [], []
     for event in pool.run():
         match event:
             case Wrote(line="ready"):
@@ -72,12 +72,12 @@ def test_interrupt_lets_those_that_run_save_and_starts_no_more(task, monkeypatch
                 if ready == 2:
                     pool.interrupt()
             case Wrote(line=line):
-                told.append(line)
+                seen.append(line)
             case Ended(task=of, code=code):
                 ended.append((of.name, code))
             case _:
                 pass
-    assert told == ["saved", "saved"]
+    assert seen == ["saved", "saved"]
     assert sorted(ended) == [("a", 143), ("b", 143)]
 
 
@@ -85,12 +85,12 @@ def test_where_a_signal_would_end_them_at_once_they_save_all_the_same(task, monk
     """As on Windows, which ends a process that is terminated."""
     monkeypatch.setattr(subprocess.Popen, "terminate", subprocess.Popen.kill)
     pool = Pool([task("a", SAVES)], 1)
-    told = []
+    seen = []
     for event in pool.run():
         if isinstance(event, Wrote):
-            told.append(event.line)
+            seen.append(event.line)
             pool.interrupt()
-    assert told == ["ready", "saved"]
+    assert seen == ["ready", "saved"]
 
 
 def test_a_second_request_ends_them_at_once(task):
@@ -120,8 +120,8 @@ def test_leaving_early_ends_all(task):
 
 def test_children_are_in_groups_of_their_own(task):
     """So Ctrl-C at a terminal reaches them from the study alone, and once."""
-    [told] = [each for each in Pool([task("a", "import os; print(os.getpgrp())")], 1).run() if isinstance(each, Wrote)]
-    assert int(told.line) != os.getpgrp()
+    [line] = [each for each in Pool([task("a", "import os; print(os.getpgrp())")], 1).run() if isinstance(each, Wrote)]
+    assert int(line.line) != os.getpgrp()
 
 
 def test_threads_of_all_libraries():

@@ -56,8 +56,8 @@ def test_between_the_marks_stands_nothing_written_by_hand(studies):
         start, stop = studies.place(page, name)
         lines = [line for line in page[start:stop].splitlines() if line]
         assert [line for line in lines if not line.startswith(GENERATED)] == []
-        said = page[:start].splitlines()[-3:]
-        assert ("Not run yet." in said) == (not lines), f"{name}: what stands before its marks is stale"
+        found = page[:start].splitlines()[-3:]
+        assert ("Not run yet." in found) == (not lines), f"{name}: what stands before its marks is stale"
 
 
 def test_what_a_study_writes_is_known_as_generated():

@@ -32,20 +32,20 @@ def test_steps_to_99_percent_are_of_the_first_evaluation_there():
 
 
 def test_loss_reaches_no_99_percent():
-    told = result({"model.n_layers": 1}, 1, metric="loss", test={"loss": 1.25, "n": 5}, curve=[(5, 1.5)])
-    assert told.steps_to_enough() is None
-    head, row = rows(table([told]))
+    found = result({"model.n_layers": 1}, 1, metric="loss", test={"loss": 1.25, "n": 5}, curve=[(5, 1.5)])
+    assert found.steps_to_enough() is None
+    head, row = rows(table([found]))
     assert head == ["n_layers", "loss", "parameters", "seconds"]
     assert row[1] == "1.2500"
 
 
 def test_other_data_have_a_column():
     other = {"data.min_length": 17, "data.max_length": 32}
-    told = result({"model.positions": "rotary"}, 1, other_data=other, other={"exact_match": 0.125, "n": 7})
-    head, row = rows(table([told]))
+    found = result({"model.positions": "rotary"}, 1, other_data=other, other={"exact_match": 0.125, "n": 7})
+    head, row = rows(table([found]))
     assert head[1:3] == ["exact_match", "exact_match, min_length=17, max_length=32"]
     assert row[1:3] == ["50.00 %", "12.50 %"]
-    assert "1,000 test samples each.\nOf min_length=17, max_length=32: 7 samples each." in table([told])
+    assert "1,000 test samples each.\nOf min_length=17, max_length=32: 7 samples each." in table([found])
 
 
 def test_the_split_is_told():
@@ -77,10 +77,10 @@ def test_table_can_be_made_again_from_the_file(tmp_path):
 
 
 def test_a_result_from_before_gets_its_split(tmp_path):
-    told = result({"model.n_layers": 1}, 1, split="dev")
-    before = {name: each for name, each in json.loads(told.as_json()).items() if name != "split"}
-    assert result_from(before, "results.jsonl:1", "dev") == told
-    assert result_from(json.loads(told.as_json()), "results.jsonl:1", "test") == told
+    found = result({"model.n_layers": 1}, 1, split="dev")
+    before = {name: each for name, each in json.loads(found.as_json()).items() if name != "split"}
+    assert result_from(before, "results.jsonl:1", "dev") == found
+    assert result_from(json.loads(found.as_json()), "results.jsonl:1", "test") == found
     for value, split in ((before, None), ({**before, "split": None}, "dev")):
         with pytest.raises(CheckpointError, match=r"^results\.jsonl:1 is not the result .* repeat the study's command"):
             result_from(value, "results.jsonl:1", split)

@@ -138,7 +138,7 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
     assert [name for name, tensor in one.items() if not torch.equal(tensor, other[name])] == []
 
 
-class Told(Ranks):
+class Agreeing(Ranks):
     """One of two, of which the other always says yes."""
 
     def __init__(self) -> None:
@@ -247,9 +247,9 @@ def kept(network, groups, forward):
     return sum(each.nbytes() for each in seen.values())
 
 
-def definite(asked):
+def definite(requested):
     """The data of a recipe, and a model in float64 that says something definite."""
-    prepared = prepare(asked)
+    prepared = prepare(requested)
     torch.manual_seed(3)
     network = Transformer(model_config(prepared.recipe, prepared.tokenizers)).double()
     with torch.no_grad():

@@ -43,15 +43,15 @@ def step_by_step(prepared, model, window):
     for step in range(episodes.n_steps):
         length = int(episodes.times[step]) % window + 1
         alone = wide(split.batch((torch.tensor([step - length + 1]).numpy(), torch.tensor([length]).numpy())))
-        told = model(alone.tokens[:, :-1])[0, -1]  # without the place of the action
+        predicted = model(alone.tokens[:, :-1])[0, -1]  # without the place of the action
         if episodes.discrete:
-            loss -= float(told.log_softmax(-1)[episodes.actions[step]])
-            other += float(told.argmax() == episodes.actions[step])
+            loss -= float(predicted.log_softmax(-1)[episodes.actions[step]])
+            other += float(predicted.argmax() == episodes.actions[step])
         else:
             wanted = torch.as_tensor(as_read(spaces, episodes.actions[step])).float().double()
-            loss += float((told - wanted).square().sum())
+            loss += float((predicted - wanted).square().sum())
             spread = torch.tensor(spaces.scales.acted_spread, dtype=torch.float64)
-            other += float(((told - wanted).abs() * spread).sum())
+            other += float(((predicted - wanted).abs() * spread).sum())
     n = episodes.n_steps * (1 if episodes.discrete else 2)
     return loss / n, other / n, episodes.n_steps
 
@@ -62,11 +62,11 @@ def test_every_step_is_scored_as_if_it_were_alone(tmp_path, discrete, window):
     prepared, model = made(log(tmp_path, discrete=discrete), training__batch_tokens=600, data__window=window)
     loss, other, n = step_by_step(prepared, model, window)
     for batch_size in (1, 3, 100):
-        told = scores(prepared, model, window, batch_size)
-        assert told["n"] == n == 15
-        assert told["loss"] == pytest.approx(loss, rel=1e-12)
+        scored = scores(prepared, model, window, batch_size)
+        assert scored["n"] == n == 15
+        assert scored["loss"] == pytest.approx(loss, rel=1e-12)
         # the spread of a number is a float of 32 bits there
-        assert told["accuracy" if discrete else "error"] == pytest.approx(other, rel=1e-12 if discrete else 1e-6)
+        assert scored["accuracy" if discrete else "error"] == pytest.approx(other, rel=1e-12 if discrete else 1e-6)
 
 
 @pytest.mark.parametrize("discrete", [True, False])
@@ -88,7 +88,7 @@ def test_an_error_is_in_the_unit_of_the_data(tmp_path):
     prepared, model = made(log(tmp_path, discrete=False))
     torch.nn.init.zeros_(model.head.weight)
     spaces, episodes = prepared.dev.spaces, prepared.dev.episodes
-    told = scores(prepared, model, 4, 8)
+    scored = scores(prepared, model, 4, 8)
     mean = as_done(spaces, 0 * as_read(spaces, episodes.actions))
-    assert told["error"] == pytest.approx(abs(episodes.actions - mean).mean(), rel=1e-6)
-    assert told["loss"] == pytest.approx((as_read(spaces, episodes.actions) ** 2).mean(), rel=1e-6)
+    assert scored["error"] == pytest.approx(abs(episodes.actions - mean).mean(), rel=1e-6)
+    assert scored["loss"] == pytest.approx((as_read(spaces, episodes.actions) ** 2).mean(), rel=1e-6)

@@ -67,14 +67,14 @@ def test_where_a_metric_never_moves_another_decides_and_is_named():
         {"bleu": 0.0, "chrf": 40.0, "exact_match": 0.0, "loss": 1.0},
         {"bleu": 0.0, "chrf": 30.0, "exact_match": 0.5, "loss": 0.5},
     ]
-    best, told = Best(), []
+    best, seen = Best(), []
     for step, metrics in enumerate(evaluations):
         constant = still_constant(best, metrics)
         if best.step is None or rank(metrics, "bleu", Pairs) > rank(best.metrics, "bleu", Pairs):
             best = Best(step, metrics)
         best = best._replace(constant=constant)
-        told.append(deciding(best, "bleu", Pairs))
+        seen.append(deciding(best, "bleu", Pairs))
     assert best.step == 1, "by chrf, though the loss was lower later"
-    assert told == ["", *["bleu is 0.0000 at every evaluation, so chrf decides which is best"] * 2]
+    assert seen == ["", *["bleu is 0.0000 at every evaluation, so chrf decides which is best"] * 2]
     assert deciding(best, "exact_match", Pairs) == "", "it has moved"
     assert deciding(best._replace(constant=still_constant(best, {"bleu": 3.0})), "bleu", Pairs) == ""

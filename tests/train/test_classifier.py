@@ -33,7 +33,7 @@ def write(path: Path, rows: list[tuple[str, str]]) -> Path:
     return path
 
 
-def asked(folder: Path, **changes):
+def classifier_recipe(folder: Path, **changes):
     train, dev = write(folder / "train.tsv", TRAIN), write(folder / "dev.tsv", DEV)
     files = {"data__train": str(train), "data__dev": str(dev), "data__test": str(dev)}
     return recipe(**{**SETTINGS, **files, **changes})
@@ -42,12 +42,12 @@ def asked(folder: Path, **changes):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("classifier")
-    follow(start(asked(folder, checkpoint__every=1), folder / "run"))
+    follow(start(classifier_recipe(folder, checkpoint__every=1), folder / "run"))
     return folder / "run"
 
 
 def test_prepared(tmp_path):
-    ready = asked(tmp_path)
+    ready = classifier_recipe(tmp_path)
     prepared = prepare(ready)
     assert prepared.tokenizers.target.entries == ("cat", "cow", "dog")
     config = model_config(ready, prepared.tokenizers)
@@ -62,7 +62,7 @@ def test_prepared(tmp_path):
 
 
 def test_labels_of_dev_and_test_must_be_those_of_train(tmp_path):
-    ready = asked(tmp_path)
+    ready = classifier_recipe(tmp_path)
     write(tmp_path / "dev.tsv", [*DEV, ("a", "horse")])
     with pytest.raises(DataError, match=r"dev\.tsv:8: the label 'horse' does not occur in the training text"):
         prepare(ready)
@@ -70,45 +70,45 @@ def test_labels_of_dev_and_test_must_be_those_of_train(tmp_path):
 
 def test_a_text_that_is_too_long_is_named_before_training(tmp_path):
     with pytest.raises(DataError, match=r"train\.tsv:2: the text has 6 tokens.*model\.max_len to 6"):
-        prepare(asked(tmp_path, model__max_len=5))
+        prepare(classifier_recipe(tmp_path, model__max_len=5))
 
 
 @pytest.mark.parametrize("step", [1, 4, 7])
 def test_cut_after_any_step_it_ends_with_the_same_bits(run, tmp_path, step):
     other = tmp_path / "run"
-    follow(start(asked(run.parent, checkpoint__every=1), other), stop_after=step)
+    follow(start(classifier_recipe(run.parent, checkpoint__every=1), other), stop_after=step)
     torch.manual_seed(step)
     follow(resume(other))
     assert_same_end(other, run)
 
 
 def test_changed_labels_are_refused(run, tmp_path):
-    follow(start(asked(tmp_path), tmp_path / "run"), stop_after=2)
+    follow(start(classifier_recipe(tmp_path), tmp_path / "run"), stop_after=2)
     write(tmp_path / "train.tsv", [*TRAIN[:-1], (TRAIN[-1][0], "cat")])
     with pytest.raises(CheckpointError, match="have changed since"):
         resume(tmp_path / "run")
 
 
 def test_scores_are_those_of_the_labels_given(run):
-    loaded, ready = load(run), asked(run.parent)
-    told = evaluate(run, ready, "dev")
+    loaded, ready = load(run), classifier_recipe(run.parent)
+    scored = evaluate(run, ready, "dev")
     texts = [loaded.tokenizers.source.encode(text) for text, _ in DEV]
     scores = torch.stack([loaded.model(Batch.labelled([ids], [0]).tokens)[0] for ids in texts])
     names = loaded.tokenizers.target.entries
     wanted = torch.tensor([names.index(label) for _, label in DEV])
-    assert told["loss"] == pytest.approx(F.cross_entropy(scores, wanted).item(), rel=1e-5)
-    assert told["accuracy"] == (scores.argmax(-1) == wanted).double().mean().item()
-    assert told["n"] == sum(sum(row.values()) for row in told["confusion"].values()) == len(DEV)
-    assert {name: each["n"] for name, each in told["labels"].items()} == {"cat": 3, "cow": 2, "dog": 2}
+    assert scored["loss"] == pytest.approx(F.cross_entropy(scores, wanted).item(), rel=1e-5)
+    assert scored["accuracy"] == (scores.argmax(-1) == wanted).double().mean().item()
+    assert scored["n"] == sum(sum(row.values()) for row in scored["confusion"].values()) == len(DEV)
+    assert {name: each["n"] for name, each in scored["labels"].items()} == {"cat": 3, "cow": 2, "dog": 2}
     line = next(
         each
         for each in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
         if each["kind"] == "dev" and each["step"] == loaded.state["step"]
     )
     assert {name: line[name] for name in ("accuracy", "macro_f1", "loss", "n")} == {
-        name: told[name] for name in ("accuracy", "macro_f1", "loss", "n")
+        name: scored[name] for name in ("accuracy", "macro_f1", "loss", "n")
     }
-    assert json.loads(json.dumps(told)) == told
+    assert json.loads(json.dumps(scored)) == scored
 
 
 @pytest.mark.parametrize("size", [1, 2, 99])
@@ -127,7 +127,7 @@ def test_lines_are_labelled_in_order_whatever_the_batches(run, size):
 
 
 def test_a_line_longer_than_the_model_takes_is_named_and_not_cut(tmp_path):
-    follow(start(asked(tmp_path, model__max_len=6, training__steps=1), tmp_path / "run"))
+    follow(start(classifier_recipe(tmp_path, model__max_len=6, training__steps=1), tmp_path / "run"))
     lines = [(1, "red cat"), (4, "red cat " * 3)]
     with pytest.raises(DataError, match=r"max_len=6 tokens, <bos> included; line 4 has 7: 'red cat"):
         list(answer_lines(tmp_path / "run", lines, 2))

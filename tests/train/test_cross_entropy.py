@@ -43,16 +43,16 @@ def expected(logits: torch.Tensor, ids: torch.Tensor, smoothing: float) -> tuple
     return loss.detach(), gradient
 
 
-@pytest.mark.parametrize("asked", [0, 1, ROWS, ROWS + 2])
-def test_rows_behind_the_ids_take_no_part(asked):
+@pytest.mark.parametrize("requested", [0, 1, ROWS, ROWS + 2])
+def test_rows_behind_the_ids_take_no_part(requested):
     logits, ids = example(2 * ROWS + 1)
-    objective, nll = cross_entropy(logits, ids[:asked], 0.1)
+    objective, nll = cross_entropy(logits, ids[:requested], 0.1)
     (gradient,) = torch.autograd.grad(objective, logits)
-    alone, nll_alone = cross_entropy(logits[:asked], ids[:asked], 0.1)
+    alone, nll_alone = cross_entropy(logits[:requested], ids[:requested], 0.1)
     assert objective == alone
     assert nll == nll_alone
-    assert torch.equal(gradient[:asked], torch.autograd.grad(alone, logits)[0][:asked])
-    assert not gradient[asked:].any()
+    assert torch.equal(gradient[:requested], torch.autograd.grad(alone, logits)[0][:requested])
+    assert not gradient[requested:].any()
 
 
 @pytest.mark.parametrize("rows", [0, 1, ROWS - 1, ROWS, ROWS + 1, 2 * ROWS + 3])
@@ -111,12 +111,12 @@ def head(rows, dtype=torch.float64):
 
 
 @pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("asked", [0, 1, ROWS, 2 * ROWS + 3])
+@pytest.mark.parametrize("requested", [0, 1, ROWS, 2 * ROWS + 3])
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_chunks_give_the_loss_and_gradients_of_whole_logits(small_chunks, smoothing, asked, biased):
+def test_chunks_give_the_loss_and_gradients_of_whole_logits(small_chunks, smoothing, requested, biased):
     x, weight, bias = head(2 * ROWS + 3)
     given = [x, weight, bias] if biased else [x, weight]
-    ids = torch.randint(V, (asked,))
+    ids = torch.randint(V, (requested,))
     plain = cross_entropy(F.linear(*given), ids, smoothing)
     ours = cross_entropy_of_vectors(x, weight, bias if biased else None, ids, smoothing)
     for one, other in zip(ours, plain, strict=True):

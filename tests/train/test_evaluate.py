@@ -37,14 +37,14 @@ def words() -> Tokenizers:
 @pytest.fixture
 def answered(monkeypatch, words):
     """The model answers `OUTPUTS`, and is asked as the arguments say."""
-    asked: list[dict] = []
+    requests: list[dict] = []
 
     def answer(network, sources, **settings):
-        asked.append(settings)
+        requests.append(settings)
         return [Answer(words.target.encode(each), len(each) < 16) for each in OUTPUTS]
 
     monkeypatch.setattr(evaluate, "answer", answer)
-    return asked
+    return requests
 
 
 def scored(words, *, layout="encoder-decoder", **settings):

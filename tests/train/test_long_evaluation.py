@@ -26,5 +26,5 @@ def test_a_dev_text_that_takes_longer_than_the_steps_is_told(tmp_path):
     )
     for never in (0, 9):
         assert len(prepare(text_recipe(book(tmp_path), **few | {"training__evaluate_every": never})).notes()) == 2
-    [_, _, told] = prepare(text_recipe(book(tmp_path), training__steps=1, data__dev_share=0.5)).notes()
-    assert "dev_share below 0.5 takes less" in told
+    [_, _, result] = prepare(text_recipe(book(tmp_path), training__steps=1, data__dev_share=0.5)).notes()
+    assert "dev_share below 0.5 takes less" in result

@@ -170,7 +170,7 @@ def test_batch_without_targets_is_refused(layout, empty):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"accumulate": 0}, r"at least 1; got 0\. Try 1"),
         ({"accumulate": -3}, r"at least 1; got -3\. Try 1"),
@@ -178,11 +178,11 @@ def test_batch_without_targets_is_refused(layout, empty):
         ({"precision": "auto"}, r"precision='auto' is not known"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_before_the_first_batch(settings, said):
-    asked = iter([batch("encoder-decoder", UNEVEN)])
-    with pytest.raises(ConfigError, match=said):
-        next(steps(model(), asked, **settings))
-    assert len(list(asked)) == 1
+def test_settings_that_cannot_be_are_refused_before_the_first_batch(settings, message):
+    requested = iter([batch("encoder-decoder", UNEVEN)])
+    with pytest.raises(ConfigError, match=message):
+        next(steps(model(), requested, **settings))
+    assert len(list(requested)) == 1
 
 
 def test_recomputation_is_obeyed():

@@ -118,11 +118,11 @@ def test_what_stands_in_padding_changes_no_bit(layout):
 def test_loss_is_that_of_the_logits_at_the_targets(layout):
     """Written out once more, with torch's loss and no shortcut."""
     network, data = model(layout), batch(layout, RAGGED)
-    asked = objective_for(network)(data)
-    logits = network(asked.inputs, keep=asked.inputs_keep, source=data.source, source_keep=data.source_keep)
+    targets = objective_for(network)(data)
+    logits = network(targets.inputs, keep=targets.inputs_keep, source=data.source, source_keep=data.source_keep)
     total = sum(
-        -logits[row, column].log_softmax(-1)[asked.ids[row, column]].item()
-        for row, column in asked.keep.nonzero().tolist()
+        -logits[row, column].log_softmax(-1)[targets.ids[row, column]].item()
+        for row, column in targets.keep.nonzero().tolist()
     )
     loss = loss_of(network, data, objective_for(network), label_smoothing=0.3)
     assert loss.nll.item() == pytest.approx(total, rel=1e-12)
@@ -138,8 +138,8 @@ def test_the_head_reads_few_numbers_of_vectors(rows, monkeypatch):
     loss, expected = learned(network, data)
     monkeypatch.setattr(module, "ROWS", rows)
     more, found = learned(network, data)
-    asked = next_token(data).n_targets
-    assert read[0] == asked < read[1] < asked + rows
+    targets = next_token(data).n_targets
+    assert read[0] == targets < read[1] < targets + rows
     assert read[1] % rows == 0
     assert_close(more._asdict(), loss._asdict())
     assert_close(found, expected)

@@ -15,29 +15,29 @@ from train.examples import LAYOUTS, RAGGED, batch, model, sequences
 
 def test_next_token_on_a_counting_sequence():
     counting = Batch(torch.tensor([[10, 11, 12, 13, 14], [20, 21, 22, 23, 24]]))
-    asked = next_token(counting)
-    assert asked.inputs.tolist() == [[10, 11, 12, 13], [20, 21, 22, 23]]
-    assert torch.equal(asked.ids, asked.inputs + 1)
-    assert (asked.keep, asked.inputs_keep, asked.n_targets) == (None, None, 8)
+    targets = next_token(counting)
+    assert targets.inputs.tolist() == [[10, 11, 12, 13], [20, 21, 22, 23]]
+    assert torch.equal(targets.ids, targets.inputs + 1)
+    assert (targets.keep, targets.inputs_keep, targets.n_targets) == (None, None, 8)
 
 
 def test_next_token_counts_what_follows_a_real_token():
     padded = Batch(
         torch.tensor([[10, 11, 12, 13], [20, 21, PAD, PAD]]), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]]) == 1
     )
-    asked = next_token(padded)
-    assert asked.ids[asked.keep].tolist() == [11, 12, 13, 21]
-    assert asked.inputs[asked.inputs_keep].tolist() == [10, 11, 12, 20, 21]
-    assert asked.n_targets == 4
+    targets = next_token(padded)
+    assert targets.ids[targets.keep].tolist() == [11, 12, 13, 21]
+    assert targets.inputs[targets.inputs_keep].tolist() == [10, 11, 12, 20, 21]
+    assert targets.n_targets == 4
 
 
 def test_masked_token_counts_blanks_alone():
     sources, targets = sequences([3, 1, 4], 1), sequences([2, 5, 1], 2)
-    asked = masked_token(Batch.blanks(sources, targets))
-    assert asked.n_targets == 8
-    assert torch.equal(asked.inputs == BLANK, asked.keep)
-    assert asked.ids[asked.keep].tolist() == [*chain.from_iterable(targets)]
-    assert [int((row == SEP).sum()) for row in asked.inputs] == [1, 1, 1]
+    wanted = masked_token(Batch.blanks(sources, targets))
+    assert wanted.n_targets == 8
+    assert torch.equal(wanted.inputs == BLANK, wanted.keep)
+    assert wanted.ids[wanted.keep].tolist() == [*chain.from_iterable(targets)]
+    assert [int((row == SEP).sum()) for row in wanted.inputs] == [1, 1, 1]
 
 
 def test_masked_token_needs_labels():
@@ -74,7 +74,7 @@ def test_marked_tokens_alone_are_tagged():
 def test_tokens_that_a_model_never_writes_are_no_targets():
     stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8, causal=True)
     objective = objective_for(Transformer(ModelConfig(vocab_size=9, decoder=stack, silent="1,4")))
-    asked = objective(
+    targets = objective(
         Batch(torch.tensor([[5, 1, 6, 4, 7], [1, 6, 5, PAD, PAD]]), torch.tensor([[1] * 5, [1, 1, 1, 0, 0]]) == 1)
     )
-    assert asked.ids[asked.keep].tolist() == [6, 7, 6, 5]
+    assert targets.ids[targets.keep].tolist() == [6, 7, 6, 5]

@@ -33,10 +33,10 @@ def plant(monkeypatch, *ratios: float, first: int = FIRST) -> list[tuple[int, st
     return timed
 
 
-@pytest.mark.parametrize("asked", ["float32", "bfloat16"])
-def test_as_asked(monkeypatch, asked):
+@pytest.mark.parametrize("requested", ["float32", "bfloat16"])
+def test_as_asked(monkeypatch, requested):
     timed = plant(monkeypatch, 9.0)
-    assert choose_precision(asked, model(), BATCHES) == (asked, f"{asked}, as asked")
+    assert choose_precision(requested, model(), BATCHES) == (requested, f"{requested}, as asked")
     assert timed == []
 
 

@@ -86,9 +86,9 @@ def test_training_pair_that_no_batch_holds_is_named_by_file_and_line(tmp_path):
     lines = {"source": [*SOURCE, "a " * 9], "target": [*TARGET, "z " * 30]}
     with pytest.raises(DataError) as caught:
         prepare(files(tmp_path, **lines, training__batch_tokens=41))
-    said = str(caught.value)
-    assert said.startswith(f"{tmp_path}/target.txt:7: the target belongs to the longest sample, which has 42 tokens")
-    assert "batch_tokens=41. Set it to at least 42" in said
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path}/target.txt:7: the target belongs to the longest sample, which has 42 tokens")
+    assert "batch_tokens=41. Set it to at least 42" in message
     assert prepare(files(tmp_path, **lines, training__batch_tokens=42))
     with pytest.raises(DataError, match=r"^The target of pair 1 of the train split belongs to the longest.* 1 of 1\.$"):
         prepare(recipe(training__batch_tokens=2, data__train_size=1))

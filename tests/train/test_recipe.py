@@ -247,13 +247,13 @@ def test_one_stack_fills_answers_as_long_as_their_sources(task):
 
 
 def test_one_stack_has_one_vocabulary():
-    asked = {"data.layout": "encoder", "tokenizer.shared": False}
+    options = {"data.layout": "encoder", "tokenizer.shared": False}
     with pytest.raises(
         ConfigError,
         match=r"needs one vocabulary for source and target; got tokenizer\.shared=False.*Try tokenizer\.shared=True",
     ):
-        override(load_recipe("reverse"), asked)
-    assert override(load_recipe("reverse"), asked | {"tokenizer.shared": True}).data.layout == "encoder"
+        override(load_recipe("reverse"), options)
+    assert override(load_recipe("reverse"), options | {"tokenizer.shared": True}).data.layout == "encoder"
 
 
 @pytest.mark.parametrize("name", ["", " ", "..", "a/b", "a\0"])
@@ -271,16 +271,16 @@ def test_a_recipe_has_a_largest_size(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"model.head_dropout": 1.0}, r"^model\.head_dropout must be at least 0 and below 1; got 1\.0\. Try model\."),
         ({"model.pooling": "max"}, r"^pooling='max' is not known"),
     ],
 )
-def test_settings_of_the_head_have_the_names_of_the_recipe(changes, said):
+def test_settings_of_the_head_have_the_names_of_the_recipe(changes, message):
     def make():
         recipe = override(load_recipe("classify"), changes)
         return Transformer(recipe.model.build(LAYOUTS[recipe.data.layout], 9, n_labels=2))
 
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         make()

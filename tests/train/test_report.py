@@ -140,10 +140,10 @@ def test_log_keeps_what_was_shown_over_both_runs(tmp_path):
     report(tmp_path, Terminal(), *events(11, 20))
     lines = (tmp_path / "log.txt").read_text().splitlines()
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  ", line) for line in lines)
-    said = [line[21:] for line in lines]
-    assert said.count("device: cpu, as there is no other") == 2
-    assert "step 12: stopped, as asked" in said
-    assert any(line.startswith("step 20/40") for line in said)
+    shown = [line[21:] for line in lines]
+    assert shown.count("device: cpu, as there is no other") == 2
+    assert "step 12: stopped, as asked" in shown
+    assert any(line.startswith("step 20/40") for line in shown)
 
 
 def test_log_names_the_error_that_ended_a_run(tmp_path):

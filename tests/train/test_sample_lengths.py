@@ -20,8 +20,8 @@ def pairs_run(folder, sources, **more):
     folder.mkdir()
     targets = [" ".join([*source.split()[::-1], "!"]) for source in sources]
     paths = texts(folder, train_source=sources, train_target=targets, dev_source=sources, dev_target=targets)
-    asked = {"data.task": "pairs"} | {f"data.{name}": str(path) for name, path in paths.items()}
-    follow(start(override(recipe(), asked | QUICK | more), folder / "run"))
+    options = {"data.task": "pairs"} | {f"data.{name}": str(path) for name, path in paths.items()}
+    follow(start(override(recipe(), options | QUICK | more), folder / "run"))
     return folder / "run"
 
 
@@ -44,23 +44,23 @@ def test_an_input_outside_is_told_from_those_at_the_ends(run):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "said"),
+    ("tokens", "message"),
     [
         ([2], "shorter than every source in training (3 to 5 tokens), so the answer is less reliable"),
         ([9], "longer than every source in training (3 to 5 tokens), so the answer is less reliable"),
         ([2, 9], "shorter or longer than every source in training (3 to 5 tokens), so the answers are less reliable"),
     ],
 )
-def test_the_direction_and_the_lengths_in_training_are_told(tokens, said):
-    assert in_words([Untrained(n, 3, 5, "source") for n in tokens]) == said
+def test_the_direction_and_the_lengths_in_training_are_told(tokens, message):
+    assert in_words([Untrained(n, 3, 5, "source") for n in tokens]) == message
 
 
 def test_translate_and_generate_tell_which_are_outside(run):
     lines = ["a b", "a b c", "a b c a b c"]
-    told = [each.untrained for each in translate(run, list(enumerate(lines, 1)), 2)]
-    assert told == [Untrained(2, 3, 5, "source"), None, Untrained(6, 3, 5, "source")]
+    answers = [each.untrained for each in translate(run, list(enumerate(lines, 1)), 2)]
+    assert answers == [Untrained(2, 3, 5, "source"), None, Untrained(6, 3, 5, "source")]
     writer = Writer(run, load_recipe(run / "recipe.toml"))
-    assert writer.untrained(lines) == {1: told[0], 3: told[2]}
+    assert writer.untrained(lines) == {1: answers[0], 3: answers[2]}
     assert note_of(writer.untrained(lines), "prompt").startswith("prompt 1, 3: shorter or longer than every source")
     assert note_of(writer.untrained(lines[1:2]), "prompt") == ""
 
@@ -70,8 +70,8 @@ def test_a_label_for_a_text_of_a_new_length_is_told(tmp_path):
     for name in ("train", "dev"):
         (tmp_path / f"{name}.tsv").write_text(labelled)
     files = {f"data.{name}": str(tmp_path / f"{name}.tsv") for name in ("train", "dev")}
-    asked = {"data.task": "labelled", "data.layout": "label", "training.metric": "loss", "decode.max_new_tokens": None}
-    follow(start(override(recipe(), asked | files | QUICK), tmp_path / "run"))
+    task = {"data.task": "labelled", "data.layout": "label", "training.metric": "loss", "decode.max_new_tokens": None}
+    follow(start(override(recipe(), task | files | QUICK), tmp_path / "run"))
     assert lengths(tmp_path / "run") == {"text": [2, 3]}
     lines = [(1, "a"), (2, "a b"), (3, "a b c a")]
     found = [each.untrained for each in answer_lines(tmp_path / "run", lines, 2)]
@@ -99,9 +99,9 @@ def test_a_run_that_starts_from_another_has_the_lengths_of_both(run, tmp_path):
 def test_other_data_on_resuming_widen_the_lengths(run, tmp_path):
     first = pairs_run(tmp_path / "b", ["a b c", "b a c"])
     more = texts(tmp_path, source=["a b", "c b a"], target=["b a !", "a b c !"])
-    asked = {f"data.train_{side}": str(path) for side, path in more.items()}
-    allowed = [*asked, "training.steps"]
-    follow(resume(first, allowed, asked | {"training.steps": 3}))
+    options = {f"data.train_{side}": str(path) for side, path in more.items()}
+    allowed = [*options, "training.steps"]
+    follow(resume(first, allowed, options | {"training.steps": 3}))
     assert load(step_folder(first, 3)).state["lengths"] == {"source": [2, 3], "target": [3, 4]}
 
 
@@ -114,9 +114,9 @@ def test_what_is_unknown_of_one_is_unknown_of_both():
 
 def test_running_text_has_no_shortest_and_no_longest(tmp_path):
     (tmp_path / "text.txt").write_text("abc abd " * 60)
-    asked = {"data.task": "text", "data.layout": "decoder", "data.text": str(tmp_path / "text.txt"), "data.window": 8}
+    options = {"data.task": "text", "data.layout": "decoder", "data.text": str(tmp_path / "text.txt"), "data.window": 8}
     more = {"tokenizer.kind": "character", "decode.max_new_tokens": None, "training.batch_tokens": 64}
-    follow(start(override(recipe(), asked | more | QUICK), tmp_path / "run"))
+    follow(start(override(recipe(), options | more | QUICK), tmp_path / "run"))
     assert lengths(tmp_path / "run") == {}
     assert Writer(tmp_path / "run", load_recipe(tmp_path / "run" / "recipe.toml")).untrained(["a" * 99]) == {}
 

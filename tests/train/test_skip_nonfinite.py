@@ -26,12 +26,12 @@ def test_error_names_step_module_and_batch(tmp_path, accumulate):
     epoch, rows = session.prepared.sampler.at(2)
     with pytest.raises(DivergedError) as caught:
         follow(session)
-    said = str(caught.value)
-    assert "at step 3 the loss is " in said
-    assert "the gradient of decoder.norm.weight is not" in said
+    message = str(caught.value)
+    assert "at step 3 the loss is " in message
+    assert "the gradient of decoder.norm.weight is not" in message
     numbers = sorted(row + 1 for row in rows.tolist())
-    assert f"Its batch, in epoch {epoch}, is made of the training pairs {', '.join(map(str, numbers[:16]))}" in said
-    assert f"{numbers[0]}, {numbers[1]}" in said
+    assert f"Its batch, in epoch {epoch}, is made of the training pairs {', '.join(map(str, numbers[:16]))}" in message
+    assert f"{numbers[0]}, {numbers[1]}" in message
 
 
 def test_pairs_of_a_file_have_a_line(tmp_path):
@@ -66,8 +66,8 @@ def test_what_was_left_out_is_counted_and_shown(tmp_path):
 
 def test_budget_is_of_the_whole_run(tmp_path):
     """Used up before a stop, it is used up after it."""
-    asked = recipe(training__skip_nonfinite=1)
-    follow(spoiled(start(asked, tmp_path / "run"), 3), stop_after=5)
+    requested = recipe(training__skip_nonfinite=1)
+    follow(spoiled(start(requested, tmp_path / "run"), 3), stop_after=5)
     assert load(tmp_path / "run").state["skipped"] == 1
     with pytest.raises(DivergedError, match=r"at step 7 .* All 1 skips of training\.skip_nonfinite are used up"):
         follow(spoiled(resume(tmp_path / "run"), 7))
@@ -83,9 +83,9 @@ def test_weights_that_are_not_finite_are_no_matter_of_a_batch(tmp_path):
 
 
 def test_skipped_run_resumes_to_the_same_bits(tmp_path):
-    asked = recipe(training__skip_nonfinite=2)
-    follow(spoiled(start(asked, tmp_path / "whole"), 3, 7))
-    follow(spoiled(start(asked, tmp_path / "run"), 3, 7), stop_after=5)
+    requested = recipe(training__skip_nonfinite=2)
+    follow(spoiled(start(requested, tmp_path / "whole"), 3, 7))
+    follow(spoiled(start(requested, tmp_path / "run"), 3, 7), stop_after=5)
     session = spoiled(resume(tmp_path / "run"), 3, 7)
     follow(session)
     assert_same(weights(session.model), weights(load(tmp_path / "whole" / "checkpoints" / "step-000000012").model))
@@ -94,8 +94,8 @@ def test_skipped_run_resumes_to_the_same_bits(tmp_path):
 @pytest.mark.parametrize("average", [0.0, 0.9], ids=["last", "average"])
 def test_stopped_before_the_first_update_that_was_made(tmp_path, average):
     """The optimizer has kept nothing yet, which is no fault of the checkpoint."""
-    asked = recipe(training__skip_nonfinite=2, optimizer__average=average)
-    follow(spoiled(start(asked, tmp_path / "whole"), 1, 2))
-    follow(spoiled(start(asked, tmp_path / "run"), 1, 2), stop_after=1)
+    requested = recipe(training__skip_nonfinite=2, optimizer__average=average)
+    follow(spoiled(start(requested, tmp_path / "whole"), 1, 2))
+    follow(spoiled(start(requested, tmp_path / "run"), 1, 2), stop_after=1)
     follow(spoiled(resume(tmp_path / "run"), 1, 2))
     assert_same_end(tmp_path / "run", tmp_path / "whole")

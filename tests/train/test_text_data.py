@@ -32,10 +32,10 @@ def same(one, other) -> bool:
 @pytest.mark.parametrize("order", ["random", "sequential"])
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_batches_are_a_function_of_recipe_and_step(tmp_path, objective, order):
-    asked = text_recipe(book(tmp_path), objective, data__order=order)
-    expected = first(prepare(asked), 12)
+    requested = text_recipe(book(tmp_path), objective, data__order=order)
+    expected = first(prepare(requested), 12)
     torch.manual_seed(99)
-    again = prepare(asked)
+    again = prepare(requested)
     for start in (11, 0, 5, 1):
         assert same(first(again, 12 - start, start), expected[start:])
     assert not same(expected[:1], [(expected[0][0], expected[1][1])])
@@ -63,10 +63,10 @@ def test_an_epoch_is_as_many_tokens_as_the_text_has(tmp_path):
 
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_a_batch_holds_what_the_recipe_allows(tmp_path, objective):
-    asked = text_recipe(book(tmp_path, 400), objective, data__window=40, training__batch_tokens=500)
+    requested = text_recipe(book(tmp_path, 400), objective, data__window=40, training__batch_tokens=500)
     sizes = [
         batch.tokens.numel() + (0 if batch.source is None else batch.source.numel())
-        for _, batch in first(prepare(asked), 20)
+        for _, batch in first(prepare(requested), 20)
     ]
     most = 500 * 1.1 if objective == "noise" else 500 + 500 // 40  # noise draws empty spans; and the tokens behind
     assert 0.6 * 500 < min(sizes) <= max(sizes) <= most
@@ -74,8 +74,8 @@ def test_a_batch_holds_what_the_recipe_allows(tmp_path, objective):
 
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_the_model_is_of_the_layout_and_asks_for_something(tmp_path, objective):
-    asked = text_recipe(book(tmp_path), objective)
-    prepared = prepare(asked)
+    requested = text_recipe(book(tmp_path), objective)
+    prepared = prepare(requested)
     model = Transformer(model_config(prepared.recipe, prepared.tokenizers))
     stacks = (model.encoder is not None, model.decoder is not None)
     assert (
@@ -190,16 +190,16 @@ def test_a_split_that_is_not_named_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("objective", "text", "told"),
+    ("objective", "text", "message"),
     [
         ("next_token", "a", "needs at least 2; this text has 1"),
         ("masked", "\u1234\u1235\u1236", "of the 3 tokens of this text 3 are <unk>"),
     ],
 )
-def test_a_dev_text_without_anything_to_score_is_refused_before_the_run(tmp_path, objective, text, told):
+def test_a_dev_text_without_anything_to_score_is_refused_before_the_run(tmp_path, objective, text, message):
     dev = tmp_path / "dev.txt"
     dev.write_text(text, "utf-8")
-    with pytest.raises(DataError, match=rf"^The dev text \({dev}\) cannot be scored\..*{told}"):
+    with pytest.raises(DataError, match=rf"^The dev text \({dev}\) cannot be scored\..*{message}"):
         prepare(text_recipe(book(tmp_path), objective, data__dev_text=str(dev)))
     dev.write_text("ab" + text, "utf-8")
     assert prepare(text_recipe(book(tmp_path), objective, data__dev_text=str(dev)))
@@ -208,8 +208,8 @@ def test_a_dev_text_without_anything_to_score_is_refused_before_the_run(tmp_path
 def test_white_space_has_no_whole_word_to_score(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("a b " * 90 + " " * 40, "utf-8")
-    told = r"cannot be scored\. With data\.whole_words.*white space alone.*set data\.whole_words=False"
-    with pytest.raises(DataError, match=told):
+    message = r"cannot be scored\. With data\.whole_words.*white space alone.*set data\.whole_words=False"
+    with pytest.raises(DataError, match=message):
         prepare(text_recipe(text, "masked", data__whole_words=True))
     assert prepare(text_recipe(text, "masked"))
 
@@ -256,8 +256,8 @@ def test_special_tokens_of_the_text_make_windows_longer(tmp_path):
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_settings_that_do_not_fit(tmp_path, name):
-    changes, told = REFUSED[name]
-    with pytest.raises(ConfigError, match=told):
+    changes, message = REFUSED[name]
+    with pytest.raises(ConfigError, match=message):
         text_recipe(tmp_path / "book.txt", **changes)
 
 
@@ -269,6 +269,6 @@ def test_a_stride_is_for_the_next_token(tmp_path):
 
 @pytest.mark.parametrize(("objective", "size"), [("next_token", 100), ("masked", 100), ("spans", 113), ("noise", 193)])
 def test_places_of_a_window(tmp_path, objective, size):
-    asked = text_recipe(tmp_path / "book.txt", objective, data__window=100, training__batch_tokens=1000)
+    requested = text_recipe(tmp_path / "book.txt", objective, data__window=100, training__batch_tokens=1000)
     # of 100 tokens 15 are hidden, in 5 spans: 85 + 5 + <eos>, and <bos> + 15 + 5 + <eos>, or <bos> + 100 + <eos>
-    assert places(asked.data) == size
+    assert places(requested.data) == size

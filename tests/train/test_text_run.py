@@ -35,9 +35,9 @@ def test_cut_and_resumed_to_the_same_bits(tmp_path, name):
 
 def test_documents_are_resumed_as_they_were_decided(tmp_path):
     path = shelf(tmp_path)
-    asked = text_recipe(path, data__document_mask=True, data__window=24, training__batch_tokens=96)
-    follow(start(asked, tmp_path / "whole"))
-    follow(start(asked, tmp_path / "run"), stop_after=5)
+    requested = text_recipe(path, data__document_mask=True, data__window=24, training__batch_tokens=96)
+    follow(start(requested, tmp_path / "whole"))
+    follow(start(requested, tmp_path / "run"), stop_after=5)
     assert "documents = true" in (tmp_path / "run" / "recipe.toml").read_text("utf-8")
     follow(resume(tmp_path / "run"))
     assert_same_end(tmp_path / "run", tmp_path / "whole")
@@ -49,15 +49,15 @@ def test_a_step_whose_windows_ask_for_nothing_is_drawn_anew(tmp_path, order):
     path = tmp_path / "rare.txt"  # a word of its own is <unk>, of which nothing is hidden
     path.write_text(" ".join(f"x{i}" for i in range(150)) + " the cat sat on a mat" * 25, "utf-8")
     settings = {"tokenizer__kind": "word", "tokenizer__min_count": 2, "training__batch_tokens": 8}
-    asked = text_recipe(path, "masked", data__order=order, **settings)
-    session = start(asked, tmp_path / "whole")
+    requested = text_recipe(path, "masked", data__order=order, **settings)
+    session = start(requested, tmp_path / "whole")
     data = session.prepared
     firsts = [data.windows.starts(step, 1) for step in range(STEPS)]
     lost = [step for step, first in enumerate(firsts) if (data.train.tokens.take(first, 8) < 6).all()]
     assert lost
     assert f"tokens {firsts[lost[0]][0]} (" not in data.named_batch(lost[0] + 1)
     assert isinstance(follow(session)[-1], Finished)
-    follow(start(asked, tmp_path / "run"), stop_after=5)
+    follow(start(requested, tmp_path / "run"), stop_after=5)
     follow(resume(tmp_path / "run"))
     assert_same_end(tmp_path / "run", tmp_path / "whole")
 
@@ -77,9 +77,9 @@ def test_documents_are_decided_anew_where_a_resume_asks(tmp_path):
 
 
 def test_a_lost_cache_changes_nothing(tmp_path, monkeypatch):
-    asked = text_recipe(book(tmp_path))
-    follow(start(asked, tmp_path / "whole"))
-    follow(start(asked, tmp_path / "run"), stop_after=5)
+    requested = text_recipe(book(tmp_path))
+    follow(start(requested, tmp_path / "whole"))
+    follow(start(requested, tmp_path / "run"), stop_after=5)
     monkeypatch.setenv("GLASSFORMER_CACHE", str(tmp_path / "elsewhere"))
     follow(resume(tmp_path / "run"))
     assert_same_end(tmp_path / "run", tmp_path / "whole")
@@ -126,9 +126,9 @@ def test_a_whole_file_is_scored(run, tmp_path):
     test = tmp_path / "test.txt"
     test.write_text(words(50, 3) + "xyz", "utf-8")
     recipe = text_recipe(run.parent / "book.txt", data__documents=False, data__test_text=str(test))
-    told = evaluate(run, recipe)
-    assert told["n"] == len(words(50, 3)) + 2
-    assert told["unknown"] == 3
+    scores = evaluate(run, recipe)
+    assert scores["n"] == len(words(50, 3)) + 2
+    assert scores["unknown"] == 3
     dev = evaluate(run, recipe, "dev")
     kept = load(run).state["best_metrics"]
     assert dev == pytest.approx(kept, rel=1e-6)
@@ -189,8 +189,8 @@ def test_a_study_scores_the_dev_text_where_there_is_no_other(run):
 
 @pytest.mark.parametrize("objective", ["next_token", "spans"])
 def test_the_outlook_counts_windows(tmp_path, objective):
-    asked = text_recipe(book(tmp_path), objective, training__batch_tokens=80, optimizer__name="muon")
-    outlook = look_ahead(asked, tmp_path / "run")
+    requested = text_recipe(book(tmp_path), objective, training__batch_tokens=80, optimizer__name="muon")
+    outlook = look_ahead(requested, tmp_path / "run")
     assert outlook.data.what == "windows"
     if objective == "next_token":
         assert outlook.data.batches == -(-outlook.data.samples // 10)
@@ -199,9 +199,9 @@ def test_the_outlook_counts_windows(tmp_path, objective):
 
 
 def test_trials_need_no_run(tmp_path):
-    asked = text_recipe(book(tmp_path))
-    assert search(asked).recommended > 0
-    assert next(noise_over(asked)).targets == 6 * 8
+    requested = text_recipe(book(tmp_path))
+    assert search(requested).recommended > 0
+    assert next(noise_over(requested)).targets == 6 * 8
 
 
 @pytest.mark.parametrize("setting", ["data__text", "data__dev_text", "data__test_text"])
@@ -210,10 +210,10 @@ def test_a_run_does_not_write_among_its_texts(tmp_path, setting):
     texts = tmp_path / "texts"
     (texts / "runs").mkdir(parents=True)
     book(texts)
-    asked = text_recipe(book(tmp_path), **{setting: str(texts)})
+    requested = text_recipe(book(tmp_path), **{setting: str(texts)})
     with pytest.raises(ConfigError, match=rf"text {texts} and the run folder {texts / 'runs' / 'one'} in it\..*--out"):
-        start(asked, texts / "runs" / "one")
+        start(requested, texts / "runs" / "one")
     assert not (texts / "runs" / "one").exists()
     for out in (texts / ".runs" / "one", tmp_path / "texts-of-run"):
-        follow(start(asked, out), stop_after=1)
+        follow(start(requested, out), stop_after=1)
         follow(resume(out), stop_after=2)

@@ -21,13 +21,13 @@ def samples(path, objective="next_token", **changes):
 
 
 def test_the_model_goes_on_where_the_text_does(tmp_path):
-    prepared, model, told = samples(book(tmp_path))
+    prepared, model, figures = samples(book(tmp_path))
     text, tokenizer = words(120), prepared.tokenizers.target
     dev = text[len(prepared.train.tokens) :]
-    assert len(told) == 3
-    assert told[0].source == dev[: WINDOW // 2]
-    assert told[2].target == dev[-WINDOW // 2 :]
-    for sample in told:
+    assert len(figures) == 3
+    assert figures[0].source == dev[: WINDOW // 2]
+    assert figures[2].target == dev[-WINDOW // 2 :]
+    for sample in figures:
         assert sample.source + sample.target in dev
         prompt = tokenizer.encode(sample.source)
         steps = generate(model, prompts=[prompt], max_new_tokens=WINDOW // 2)
@@ -36,10 +36,10 @@ def test_the_model_goes_on_where_the_text_does(tmp_path):
 
 @pytest.mark.parametrize("objective", ["next_token", "prefix"])
 def test_a_prompt_is_read_as_it_was_learned(tmp_path, monkeypatch, objective):
-    asked = []
-    monkeypatch.setattr(text_samples, "generate", lambda *given, prefix, **rest: asked.append(prefix) or iter(()))
+    requests = []
+    monkeypatch.setattr(text_samples, "generate", lambda *given, prefix, **rest: requests.append(prefix) or iter(()))
     samples(book(tmp_path), objective)
-    assert asked == [objective == "prefix"]
+    assert requests == [objective == "prefix"]
 
 
 def test_as_many_and_as_long_as_asked(tmp_path):
@@ -51,10 +51,10 @@ def test_as_many_and_as_long_as_asked(tmp_path):
 @pytest.mark.parametrize("objective", ["masked", "spans", "noise"])
 def test_what_is_hidden_shows(tmp_path, objective):
     spans = {} if objective == "masked" else {"data__mean_span": 1.0}
-    _, _, told = samples(book(tmp_path), objective, data__mask_share=0.4, **spans)
+    _, _, figures = samples(book(tmp_path), objective, data__mask_share=0.4, **spans)
     text = words(120)
-    assert any("<blank>" in sample.source for sample in told)
-    for sample in told:
+    assert any("<blank>" in sample.source for sample in figures)
+    for sample in figures:
         if objective == "spans":
             assert all(piece in text for piece in sample.target.split("<sep>"))
         else:
@@ -67,18 +67,18 @@ def test_what_is_hidden_shows(tmp_path, objective):
 def test_a_model_in_training_is_evaluated_without_dropout_and_goes_on_in_its_mode(tmp_path, objective):
     holes = {"next_token": {}, "masked": {"data__mask_share": 0.4}, "spans": {"data__mask_share": 0.4}}[objective]
     prepared, model, _ = samples(book(tmp_path), objective, model__dropout=0.5, **holes)
-    asked = objective_for(model)
-    while_training = prepared.evaluate(model, asked)
+    targets = objective_for(model)
+    while_training = prepared.evaluate(model, targets)
     assert all(each.training for each in model.modules())
-    assert while_training == prepared.evaluate(model.eval(), asked)
+    assert while_training == prepared.evaluate(model.eval(), targets)
     assert not model.training
 
 
 @pytest.mark.parametrize("mask", [False, True])
 def test_a_text_goes_on_from_its_own_document_where_the_score_is_so(tmp_path, mask):
     changes = {"data__document_mask": mask, "data__dev_share": 0.6, "data__window": 40, "training__samples": 9}
-    _, _, told = samples(shelf(tmp_path), training__batch_tokens=160, **changes)
-    ended = [sample.source.count("<bos>") - sample.source.startswith("<bos>") for sample in told]
+    _, _, figures = samples(shelf(tmp_path), training__batch_tokens=160, **changes)
+    ended = [sample.source.count("<bos>") - sample.source.startswith("<bos>") for sample in figures]
     assert (max(ended) == 0) == mask
 
 

@@ -49,11 +49,11 @@ def test_every_token_is_scored_as_if_it_were_alone(tmp_path, stride, documents, 
     path = shelf(tmp_path, 6) if documents else book(tmp_path, 60)
     prepared, model = made(path, data__stride=stride, data__dev_share=0.4, **changes)
     ids = prepared.dev.tokens.tokens.tolist()
-    told = scores(prepared, model)
+    scored = scores(prepared, model)
     alone = token_by_token(model, ids, stride or WINDOW, documents)
-    assert told["n"] == len(alone)
-    assert told["loss"] == pytest.approx(sum(alone) / len(alone), rel=1e-12)
-    assert told["perplexity"] == pytest.approx(math.exp(told["loss"]), rel=1e-12)
+    assert scored["n"] == len(alone)
+    assert scored["loss"] == pytest.approx(sum(alone) / len(alone), rel=1e-12)
+    assert scored["perplexity"] == pytest.approx(math.exp(scored["loss"]), rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["character", "byte"])
@@ -66,15 +66,15 @@ def test_bits_are_those_of_the_text(tmp_path, kind):
     prepared, model = made(path, tokenizer__kind=kind, data__test_text=str(test))
     torch.nn.init.zeros_(model.head.weight)
     split = prepare_split(prepared.recipe, prepared.tokenizers, "test")
-    told = split.score(model, prepared.recipe, prepared.tokenizers, objective_for(model)).metrics
+    scored = split.score(model, prepared.recipe, prepared.tokenizers, objective_for(model)).metrics
     size, n = prepared.tokenizers.target.vocab_size, {"character": 6, "byte": 7}[kind]
-    assert told["n"] == n
-    assert told["loss"] == pytest.approx(math.log(size))
-    assert told["bits_per_byte"] == pytest.approx(n * math.log2(size) / 8)
-    assert told["bits_per_character"] == pytest.approx(n * math.log2(size) / 7)
-    assert told["word_perplexity"] == pytest.approx(size ** (n / 2))
-    assert told.get("unknown") == {"character": 1, "byte": None}[kind]
-    assert list(told)[:1] == ["loss"]
+    assert scored["n"] == n
+    assert scored["loss"] == pytest.approx(math.log(size))
+    assert scored["bits_per_byte"] == pytest.approx(n * math.log2(size) / 8)
+    assert scored["bits_per_character"] == pytest.approx(n * math.log2(size) / 7)
+    assert scored["word_perplexity"] == pytest.approx(size ** (n / 2))
+    assert scored.get("unknown") == {"character": 1, "byte": None}[kind]
+    assert list(scored)[:1] == ["loss"]
 
 
 def test_a_text_shorter_than_a_window_is_scored(tmp_path):
@@ -82,9 +82,9 @@ def test_a_text_shorter_than_a_window_is_scored(tmp_path):
     test.write_text("abc", "utf-8")
     prepared, model = made(book(tmp_path), data__test_text=str(test))
     split = prepare_split(prepared.recipe, prepared.tokenizers, "test")
-    told = split.score(model, prepared.recipe, prepared.tokenizers, objective_for(model)).metrics
-    assert told["n"] == 2
-    assert told["loss"] == pytest.approx(np.mean(token_by_token(model, split.tokens.tokens.tolist(), WINDOW, False)))
+    scored = split.score(model, prepared.recipe, prepared.tokenizers, objective_for(model)).metrics
+    assert scored["n"] == 2
+    assert scored["loss"] == pytest.approx(np.mean(token_by_token(model, split.tokens.tokens.tolist(), WINDOW, False)))
 
 
 @pytest.mark.parametrize("more", [0, 1, 5])
@@ -93,14 +93,14 @@ def test_what_is_hidden_is_scored_window_by_window(tmp_path, objective, more, mo
     dev = tmp_path / "dev.txt"
     dev.write_text(words(60)[: 9 * WINDOW + more], "utf-8")
     prepared, model = made(book(tmp_path), objective, data__dev_text=str(dev))
-    tokens, asked = prepared.dev.tokens, objective_for(model)
+    tokens, wanted = prepared.dev.tokens, objective_for(model)
     reader = reader_of(prepared.recipe.data, prepared.tokenizers.target, 0)
     total = n = right = 0
     last = len(tokens) - (objective == "prefix")  # the last token of a text predicts none
     for row, start in enumerate(range(0, last, WINDOW)):
         length = min(WINDOW, last - start)
         batch = reader.batch(tokens, np.array([start]), length, rows=[row])
-        targets = asked(batch)
+        targets = wanted(batch)
         with torch.no_grad():
             logits = model(
                 targets.inputs, keep=targets.inputs_keep, source=batch.source, source_keep=batch.source_keep,
@@ -111,13 +111,13 @@ def test_what_is_hidden_is_scored_window_by_window(tmp_path, objective, more, mo
         total -= float(logits.log_softmax(-1).gather(-1, ids[:, None]).sum())
         n, right = n + len(ids), right + int((logits.argmax(-1) == ids).sum())
     assert prepared.summary().dev_samples == row + 1
-    told = scores(prepared, model)
-    assert told["n"] == n
-    assert told["loss"] == pytest.approx(total / n, rel=1e-12)
-    assert told.get("token_accuracy") == (right / n if objective == "masked" else None)
-    assert "bits_per_byte" not in told
+    scored = scores(prepared, model)
+    assert scored["n"] == n
+    assert scored["loss"] == pytest.approx(total / n, rel=1e-12)
+    assert scored.get("token_accuracy") == (right / n if objective == "masked" else None)
+    assert "bits_per_byte" not in scored
     monkeypatch.setattr(text_score, "PLACES", {"cpu": WINDOW})
-    assert scores(prepared, model) == pytest.approx(told, rel=1e-12)
+    assert scores(prepared, model) == pytest.approx(scored, rel=1e-12)
 
 
 def test_of_one_token_all_is_written_again(tmp_path):
@@ -155,18 +155,18 @@ def test_what_no_float_holds_is_left_out():
 def test_a_text_without_white_space_has_no_word_perplexity(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("ab" * 2000, "utf-8")
-    told = scores(*made(path, data__dev_share=0.5))
-    assert "word_perplexity" not in told
-    assert all(math.isfinite(each) for each in told.values())
+    scored = scores(*made(path, data__dev_share=0.5))
+    assert "word_perplexity" not in scored
+    assert all(math.isfinite(each) for each in scored.values())
 
 
 def test_a_text_without_a_word_has_no_word_perplexity(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("ab" * 50 + "\n" * 100, "utf-8")
-    told = scores(*made(path, data__dev_share=0.4))
-    assert "word_perplexity" not in told
-    assert told["n"] == 79
-    assert {"loss", "perplexity", "bits_per_byte", "bits_per_character"} <= told.keys()
+    scored = scores(*made(path, data__dev_share=0.4))
+    assert "word_perplexity" not in scored
+    assert scored["n"] == 79
+    assert {"loss", "perplexity", "bits_per_byte", "bits_per_character"} <= scored.keys()
 
 
 def test_a_text_of_which_nothing_can_be_hidden_is_refused(tmp_path):

@@ -35,11 +35,11 @@ def same(one, other) -> bool:
 
 @pytest.mark.parametrize("discrete", [True, False])
 def test_batches_are_a_function_of_recipe_and_step(tmp_path, discrete):
-    asked = acting(log(tmp_path, discrete=discrete))
-    expected = first(prepare(asked), 12)
+    requested = acting(log(tmp_path, discrete=discrete))
+    expected = first(prepare(requested), 12)
     torch.manual_seed(99)
     np.random.seed(99)
-    again = prepare(asked)
+    again = prepare(requested)
     for start in (11, 0, 5, 1):
         assert same(first(again, 12 - start, start), expected[start:])
     assert not equal(expected[0][1], expected[1][1])
@@ -107,8 +107,8 @@ def test_a_batch_grows_in_its_warm_up(tmp_path):
 
 def test_the_largest_batch_and_the_extremes(tmp_path):
     for window, longest in ((WINDOW, WINDOW), (100, 12)):
-        asked = acting(log(tmp_path), data__window=window, training__batch_tokens=6 * 3 * window)
-        prepared = prepare(asked)
+        requested = acting(log(tmp_path), data__window=window, training__batch_tokens=6 * 3 * window)
+        prepared = prepare(requested)
         (largest,) = prepared.largest()
         assert largest.tokens.shape[:2] == (6, 3 * longest)
         assert [each.tokens.shape[:2] for each in prepared.extremes()] == [(1, 3 * longest), (1, 3)]
@@ -210,7 +210,7 @@ def test_dev_episodes_of_another_environment_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"training__metric": "accuracy"}, r"training\.metric must be loss; got 'accuracy'"),
         ({"training__pool": 10}, r"got training\.pool=10\. Remove training\.pool"),
@@ -221,7 +221,7 @@ def test_dev_episodes_of_another_environment_are_refused(tmp_path):
         ({"model__tie_embeddings": False}, r"model\.tie_embeddings"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(changes, said):
-    with pytest.raises(ConfigError, match=said):
+def test_settings_that_do_not_fit_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
         acting(**changes)
     assert acting(training__batch_tokens=12, model__max_len=12)

@@ -50,8 +50,8 @@ def test_pieces_of_a_batch_are_the_whole_batch(tmp_path, discrete):
     found = []
     for pieces in (1, 2, 3, 6):
         run = tmp_path / f"run-{pieces}"
-        asked = asked_for(tmp_path, discrete=discrete, training__accumulate=pieces, model__dropout=0.0)
-        events = follow(start(asked, run), stop_after=2)
+        requested = asked_for(tmp_path, discrete=discrete, training__accumulate=pieces, model__dropout=0.0)
+        events = follow(start(requested, run), stop_after=2)
         found.append([event.loss for event in events if isinstance(event, Progress)])
     for other in found[1:]:
         assert other == pytest.approx(found[0], rel=1e-5)

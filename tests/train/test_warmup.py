@@ -66,7 +66,7 @@ def test_a_dry_run_counts_epochs_by_samples(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("batch_start", 0.0, "at least 0.001 and at most 1, .*; got 0.0"),
         ("batch_start", 1.5, "at least 0.001 and at most 1, .*; got 1.5"),
@@ -75,6 +75,6 @@ def test_a_dry_run_counts_epochs_by_samples(tmp_path):
         ("length_warmup", 2**31, "length_warmup must be at most 1000000"),
     ],
 )
-def test_settings_that_cannot_be(name, value, told):
-    with pytest.raises(ConfigError, match=told):
+def test_settings_that_cannot_be(name, value, message):
+    with pytest.raises(ConfigError, match=message):
         recipe(**{f"training__{name}": value})

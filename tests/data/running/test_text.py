@@ -167,9 +167,9 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_no_text_is_named(name, size, tmp_path, monkeypatch):
     small(monkeypatch, size)
-    data, said = BAD[name]
+    data, message = BAD[name]
     path = written(tmp_path / "a.txt", data)
-    with pytest.raises(DataError, match=f"a.txt: {said}"):
+    with pytest.raises(DataError, match=f"a.txt: {message}"):
         list(pieces(path))
 
 
@@ -221,9 +221,9 @@ BAD_LINES = {
 
 @pytest.mark.parametrize("name", BAD_LINES)
 def test_a_bad_line_is_named(name, tmp_path):
-    line, said = BAD_LINES[name]
+    line, message = BAD_LINES[name]
     path = written(tmp_path / "a.jsonl", f'{{"text": "x"}}\n{line}\n')
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         list(pieces(path))
 
 

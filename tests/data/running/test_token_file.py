@@ -194,13 +194,13 @@ def test_a_damaged_file_is_made_anew_and_that_is_said(name, harm, tmp_path):
             path.write_bytes(data[:at])
         else:
             path.unlink()
-        said: list[str] = []
-        again = tokens_of(here, ByteTokenizer(), documents=True, note=said.append)
+        lines: list[str] = []
+        again = tokens_of(here, ByteTokenizer(), documents=True, note=lines.append)
         assert again.tokens.tolist() == tokens
-        assert len(said) == 1
-        assert "was damaged" in said[0]
-        assert tokens_of(here, ByteTokenizer(), documents=True, note=said.append).tokens.tolist() == tokens
-        assert len(said) == 1
+        assert len(lines) == 1
+        assert "was damaged" in lines[0]
+        assert tokens_of(here, ByteTokenizer(), documents=True, note=lines.append).tokens.tolist() == tokens
+        assert len(lines) == 1
     assert [each.name for each in first.path.parent.iterdir()] == [first.path.name]
 
 

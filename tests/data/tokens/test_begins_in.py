@@ -77,8 +77,8 @@ def whole(part: bytes) -> bool:
 def test_what_is_behind_composed_characters_stands_where_it_was_typed():
     tokenizer, text = MADE["GPT-NeoX"], f"e{ACCENT}q e{ACCENT}qé"
     ids = tokenizer.encode(text)
-    told = zip(ids, begins_in(text, ids, tokenizer), strict=True)
-    assert [begin for id, begin in told if tokenizer.adds(id) == b"q"] == [2, 6]
+    result = zip(ids, begins_in(text, ids, tokenizer), strict=True)
+    assert [begin for id, begin in result if tokenizer.adds(id) == b"q"] == [2, 6]
 
 
 # --- What the vocabulary lacks of a text, and how a user is told of it
@@ -109,8 +109,8 @@ def test_the_parts_that_become_unknown(kind, parts):
     ],
 )
 def test_the_commonest_are_named(parts, named):
-    told = f"the vocabulary lacks a part of it, {named}; the model read <unk> in its place"
-    assert lacking("it", parts) == told
+    message = f"the vocabulary lacks a part of it, {named}; the model read <unk> in its place"
+    assert lacking("it", parts) == message
 
 
 def test_a_word_keeps_its_name_and_the_special_token_has_its_id():

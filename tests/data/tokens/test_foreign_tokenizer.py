@@ -64,10 +64,10 @@ NOT_A_TOKENIZER = {
 
 @pytest.mark.parametrize("name", NOT_A_TOKENIZER)
 def test_what_is_no_tokenizer_is_refused(name):
-    text, said = NOT_A_TOKENIZER[name]
+    text, message = NOT_A_TOKENIZER[name]
     with pytest.raises(DataError) as error:
         tokenizer_from_json(text)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def edited(kind: str, edit: Callable[[dict[str, Any]], object]) -> str:
@@ -177,10 +177,10 @@ CASES += [(kind, name, case) for (kind, name), case in FOREIGN_BY_KIND.items()]
     ("of", "case"), [(of, case) for of, _, case in CASES], ids=[f"{of}: {n}" for of, n, _ in CASES]
 )
 def test_a_file_that_would_lose_text_is_refused(of, case):
-    edit, said = case
+    edit, message = case
     with pytest.raises(DataError) as error:
         tokenizer_from_json(edited(of, edit))
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert len(str(error.value)) < 500
 
 

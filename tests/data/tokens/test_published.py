@@ -86,8 +86,8 @@ def test_a_text_comes_back_except_for_what_stands_for_a_space(name, text):
 @example(text=f"{WHOLE} {TEXT}")
 def test_what_ids_add_one_by_one_is_the_text(name, text):
     ours = both(name)[0].tokenizer
-    ids, told = ours.encode(text), Decoding(ours)
-    assert "".join(map(told.add, ids)) + told.end() == ours.decode(ids)
+    ids, result = ours.encode(text), Decoding(ours)
+    assert "".join(map(result.add, ids)) + result.end() == ours.decode(ids)
     behind = Decoding(ours, behind=True)
     assert "".join(map(behind.add, ids)) + behind.end() == b"".join(map(ours.adds, ids)).decode()
 
@@ -178,9 +178,9 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), OTHERS.values(), ids=OTHERS)
-def test_what_cuts_in_another_way_is_refused(text, said):
-    with pytest.raises(DataError, match=said):
+@pytest.mark.parametrize(("text", "message"), OTHERS.values(), ids=OTHERS)
+def test_what_cuts_in_another_way_is_refused(text, message):
+    with pytest.raises(DataError, match=message):
         adopt(text, {})
 
 
@@ -205,9 +205,9 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize(("edit", "said"), DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_file_is_refused(edit, said):
-    with pytest.raises(DataError, match=said):
+@pytest.mark.parametrize(("edit", "message"), DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_file_is_refused(edit, message):
+    with pytest.raises(DataError, match=message):
         tokenizer_from_json(stored("Llama 2", edit))
 
 

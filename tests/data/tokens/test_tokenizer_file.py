@@ -58,7 +58,7 @@ def test_a_missing_byte_is_unknown_as_in_an_import(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "expected"),
     [
         ('{"kind": "labels"}', "must name its kind"),
         ("no json", "must be a JSON object, but this text is not valid JSON"),
@@ -68,21 +68,21 @@ def test_a_missing_byte_is_unknown_as_in_an_import(tmp_path):
         (json.dumps({"kind": "word", "specials": SPECIALS, "entries": ["a"]}), "at least two tokens besides the 6"),
     ],
 )
-def test_what_is_no_tokenizer_is_refused_by_its_path(tmp_path, content, says):
+def test_what_is_no_tokenizer_is_refused_by_its_path(tmp_path, content, expected):
     path = tmp_path / "own.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError) as refused:
         read_tokenizer_file(path)
-    told = str(refused.value)
-    assert told.startswith(str(path))
-    assert says in told
-    assert told.count("Give ") == 1
-    assert "Import another model" not in told
+    message = str(refused.value)
+    assert message.startswith(str(path))
+    assert expected in message
+    assert message.count("Give ") == 1
+    assert "Import another model" not in message
 
 
 def test_other_tokenizers_are_refused_with_what_differs(tmp_path):
-    for more, says in (({"model": "WordPiece"}, "model.type='BPE'"), ({"before": True}, "another pre_tokenizer")):
-        with pytest.raises(DataError, match=says):
+    for more, message in (({"model": "WordPiece"}, "model.type='BPE'"), ({"before": True}, "another pre_tokenizer")):
+        with pytest.raises(DataError, match=message):
             read_tokenizer_file(theirs(tmp_path / "own.json", **more))
     with pytest.raises(DataError, match="there is no such file"):
         read_tokenizer_file(tmp_path / "missing.json")

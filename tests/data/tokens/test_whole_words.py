@@ -30,7 +30,7 @@ TRAINED = {
 }
 
 
-def told_from_characters(tokenizer: Tokenizer, ids: list[int], text: str) -> list[int]:
+def by_characters(tokenizer: Tokenizer, ids: list[int], text: str) -> list[int]:
     """Words begin with the first byte of a character that is no white space, behind one that is or none."""
     begins: list[bool] = []
     for before, letter in zip([" ", *text], text, strict=False):
@@ -52,7 +52,7 @@ def told_from_characters(tokenizer: Tokenizer, ids: list[int], text: str) -> lis
 def test_a_word_begins_behind_white_space(text):
     for kind, tokenizer in TRAINED.items():
         ids = tokenizer.encode(text)
-        expected = [*range(len(ids))] if kind == "word" else told_from_characters(tokenizer, ids, text)
+        expected = [*range(len(ids))] if kind == "word" else by_characters(tokenizer, ids, text)
         assert tokenizer.words_of(ids) == expected
 
 

@@ -89,7 +89,7 @@ def test_what_is_not_needed_is_told_and_not_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"without": ("observations",)}, r"there is no array 'observations'\. Known: 'actions', 'episode', 'rewards'"),
         ({"without": ("actions",), "action": 1}, r"there is no array 'actions'\. .* Did you mean 'action'"),
@@ -125,9 +125,9 @@ def test_what_is_not_needed_is_told_and_not_read(tmp_path):
         ({"actions": np.array([None] * 4)}, r"the array 'actions' holds Python objects"),
     ],
 )  # fmt: skip
-def test_a_fault_of_an_array_is_named(tmp_path, changes, said):
+def test_a_fault_of_an_array_is_named(tmp_path, changes, message):
     path = arrays(tmp_path, **changes)
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read_episodes(path)
     assert str(caught.value).startswith(f"{path}: ")
 
@@ -153,7 +153,7 @@ def alone() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "no .npz file"),
         (b"episode,t\n", "no .npz file"),
@@ -170,18 +170,18 @@ def alone() -> bytes:
         (archive(**{"rewards.npy": header(f"({2**45},)")}), "no .npz file|more memory than there is"),
     ],
 )
-def test_what_is_no_file_of_arrays_is_refused(tmp_path, content, said):
+def test_what_is_no_file_of_arrays_is_refused(tmp_path, content, message):
     path = tmp_path / "episodes.npz"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read_npz(path)
     assert str(caught.value).startswith(f"{path}: ")
 
 
 def test_a_file_of_arrays_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "folder.npz").mkdir()
-    for said, path in {"no such file": tmp_path / "none.npz", "cannot be read": tmp_path / "folder.npz"}.items():
-        with pytest.raises(DataError, match=said) as caught:
+    for message, path in {"no such file": tmp_path / "none.npz", "cannot be read": tmp_path / "folder.npz"}.items():
+        with pytest.raises(DataError, match=message) as caught:
             read_npz(path)
         assert str(caught.value).startswith(f"{path}: ")
 

@@ -118,7 +118,7 @@ def test_a_cell_that_is_no_number_is_named(tmp_path, cell, line, column):
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         ([], "the file is empty"),
         ([NAMES], "a line of names, but no steps"),
@@ -151,9 +151,9 @@ def test_a_cell_that_is_no_number_is_named(tmp_path, cell, line, column):
         (changed(4, "obs0", "1\0"), r":4: byte \d+ of the line is NUL"),
     ],
 )  # fmt: skip
-def test_a_fault_of_a_table_is_named_by_file_and_line(tmp_path, lines, said):
+def test_a_fault_of_a_table_is_named_by_file_and_line(tmp_path, lines, message):
     path = table(tmp_path, *lines)
-    with pytest.raises(DataError, match=said) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read_episodes(path)
     assert str(caught.value).startswith(f"{path}:")
 
@@ -172,8 +172,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         "gzip file is damaged": written(tmp_path, packed[:-12], "cut.csv.gz"),
         "not valid UTF-8": written(tmp_path, b"\xff" + NAMES.encode()),
     }
-    for said, path in cases.items():
-        with pytest.raises(DataError, match=said) as caught:
+    for message, path in cases.items():
+        with pytest.raises(DataError, match=message) as caught:
             read_episodes(path)
         assert str(caught.value).startswith(f"{path}:")
 

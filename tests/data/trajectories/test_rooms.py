@@ -104,8 +104,8 @@ def test_no_split_begins_where_another_does():
 
 def test_the_environment_is_the_world_of_the_episodes():
     room = Rooms()
-    seen, told = room.reset(seed=3)
-    assert told == {}
+    seen, result = room.reset(seed=3)
+    assert result == {}
     assert np.array_equal(room.reset(seed=3)[0], seen)
     assert any(not np.array_equal(room.reset(seed=n)[0], seen) for n in range(4, 8))
     room.reset(seed=3)

@@ -24,7 +24,7 @@ def written(folder: Path, n: int, name: str = "train.csv") -> str:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"layout": "encoder"}, r"data\.task='trajectories' and data\.layout='actions' only work together"),
         ({"task": "copy", "environment": None, "window": 256}, r"only work together; got data\.task='copy'"),
@@ -45,8 +45,8 @@ def written(folder: Path, n: int, name: str = "train.csv") -> str:
         ({"documents": True}, r"data\.documents"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(changes, said):
-    with pytest.raises(ConfigError, match=said):
+def test_what_cannot_be_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
         config(**changes)
 
 
@@ -64,43 +64,43 @@ def test_a_window_may_be_longer_than_any_episode():
     ("n", "share", "held_out"), [(10, 0.1, 1), (10, 0.25, 2), (10, 0.01, 1), (2, 0.4, 1), (4, 0.5, 2)]
 )
 def test_the_end_of_the_training_file_is_held_out(tmp_path, n, share, held_out):
-    asked = config(train=written(tmp_path, n), dev_share=share)
+    requested = config(train=written(tmp_path, n), dev_share=share)
     whole = made([2] * n, seed=len("train.csv"))
-    train, dev = (read_split(asked, name, 1) for name in ("train", "dev"))
+    train, dev = (read_split(requested, name, 1) for name in ("train", "dev"))
     assert same(train.episodes, whole.part(0, n - held_out))
     assert same(dev.episodes, whole.part(n - held_out, n))
-    assert train.name == dev.name == asked.train
+    assert train.name == dev.name == requested.train
     with pytest.raises(ConfigError, match=r"no file for the test episodes\. Set data\.test"):
-        read_split(asked, "test", 1)
+        read_split(requested, "test", 1)
 
 
 @pytest.mark.parametrize(("n", "share"), [(1, 0.1), (2, 0.9), (10, 0.96)])
 def test_a_file_too_short_to_be_split_is_refused(tmp_path, n, share):
-    asked = config(train=written(tmp_path, n), dev_share=share)
+    requested = config(train=written(tmp_path, n), dev_share=share)
     with pytest.raises(
         DataError, match=rf"train\.csv: data\.dev_share={share} of {n} episodes leaves none to train on"
     ):
-        read_split(asked, "train", 1)
+        read_split(requested, "train", 1)
 
 
 def test_each_split_has_its_own_file_if_one_is_named(tmp_path):
     names = {"train": "train.csv", "dev": "other-dev.csv", "test": "another-test.csv"}
     files: dict[str, Any] = {split: written(tmp_path, 3, name) for split, name in names.items()}
-    asked = config(**files)
+    requested = config(**files)
     for split, name in names.items():
-        found = read_split(asked, split, 1)
+        found = read_split(requested, split, 1)
         assert same(found.episodes, made([2] * 3, seed=len(name)))
         assert found.name == str(tmp_path / name)
 
 
 def test_without_a_file_the_rooms_make_episodes(tmp_path):
-    asked = config(train_size=5, dev_size=4, test_size=3)
+    requested = config(train_size=5, dev_size=4, test_size=3)
     for split, n in (("train", 5), ("dev", 4), ("test", 3)):
-        found = read_split(asked, split, 7)
+        found = read_split(requested, split, 7)
         assert (len(found.episodes), found.name) == (n, "the environment rooms")
-        assert same(found.episodes, make_episodes(asked, split, 7))
-    assert action_names(asked) == ACTIONS
-    assert action_names(replace(asked, train="x.csv")) == ()
-    own = replace(asked, dev=written(tmp_path, 2))
+        assert same(found.episodes, make_episodes(requested, split, 7))
+    assert action_names(requested) == ACTIONS
+    assert action_names(replace(requested, train="x.csv")) == ()
+    own = replace(requested, dev=written(tmp_path, 2))
     assert len(read_split(own, "dev", 7).episodes) == 2
     assert len(read_split(own, "train", 7).episodes) == 5

@@ -65,13 +65,13 @@ def test_a_window_by_hand(discrete):
     assert batch.label_keep is not None
     assert batch.label_keep[0].tolist() == [False, True, False] * 4
     assert batch.labels is not None
-    asked = batch.labels[0][1::3]
+    targets = batch.labels[0][1::3]
     if discrete:
-        assert asked.tolist() == episodes.actions[7:11].tolist()
-        assert asked.dtype == torch.int64
+        assert targets.tolist() == episodes.actions[7:11].tolist()
+        assert targets.dtype == torch.int64
     else:
-        np.testing.assert_array_equal(asked, as_read(spaces, episodes.actions[7:11]).astype(np.float32))
-        np.testing.assert_array_equal(asked, batch.tokens[0, 2::3, 4 + OBSERVED : 6 + OBSERVED])
+        np.testing.assert_array_equal(targets, as_read(spaces, episodes.actions[7:11]).astype(np.float32))
+        np.testing.assert_array_equal(targets, batch.tokens[0, 2::3, 4 + OBSERVED : 6 + OBSERVED])
 
 
 @BOTH
@@ -311,16 +311,16 @@ def test_episodes_of_another_environment_are_refused():
     numbered.check(theirs, "x.csv")
     vectors.check(others, "x.csv")
 
-    def said(spaces: Spaces, episodes: Episodes) -> str:
+    def refusal(spaces: Spaces, episodes: Episodes) -> str:
         with pytest.raises(DataError, match=r"^x\.csv: ") as caught:
             spaces.check(episodes, "x.csv")
         return str(caught.value)
 
     narrow = replace(theirs, observations=theirs.observations[:, :2])
-    assert "an observation must have 3 numbers, as in training; these have 2" in said(numbered, narrow)
-    assert "an action must be one of some, by number, as in training; these are 2 numbers" in said(numbered, others)
-    assert "an action must be 2 numbers, as in training; these are one of some, by number" in said(vectors, theirs)
+    assert "an observation must have 3 numbers, as in training; these have 2" in refusal(numbered, narrow)
+    assert "an action must be one of some, by number, as in training; these are 2 numbers" in refusal(numbered, others)
+    assert "an action must be 2 numbers, as in training; these are one of some, by number" in refusal(vectors, theirs)
     one = replace(others, actions=others.actions[:, :1])
-    assert "an action must be 2 numbers, as in training; these are 1 numbers" in said(vectors, one)
+    assert "an action must be 2 numbers, as in training; these are 1 numbers" in refusal(vectors, one)
     more = replace(theirs, actions=theirs.actions + 1)
-    assert "actions must be below 4, as in training; one is 4" in said(numbered, more)
+    assert "actions must be below 4, as in training; one is 4" in refusal(numbered, more)

@@ -33,7 +33,7 @@ FILTERS = {
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def arranged(tmp_path_factory):
     """The address of a planted trace whose cross heads all have a role and an effect."""
     made, _ = planted()
     made.header["heads"] = [
@@ -55,7 +55,7 @@ def told(tmp_path_factory):
         }
         for layer, head, role, strength, score, left in FACTS
     ]
-    return page_of(tmp_path_factory.mktemp("arranged"), [made.to_bytes()], {"name": "told"})
+    return page_of(tmp_path_factory.mktemp("arranged"), [made.to_bytes()], {"name": "arranged"})
 
 
 LENGTHS = """() => {
@@ -70,9 +70,9 @@ def names(page):
     return " ".join(page.locator(".thumb-name").all_text_contents())
 
 
-def test_heads_are_sorted_and_left_out(watched, told):
+def test_heads_are_sorted_and_left_out(watched, arranged):
     view = watched()
-    page = view.open(told)
+    page = view.open(arranged)
     for sort, expected in ORDERS.items():
         view.go(f"attention?sort={sort}")
         assert names(page) == expected, sort
@@ -84,10 +84,10 @@ def test_heads_are_sorted_and_left_out(watched, told):
     assert not view.complaints
 
 
-def test_keys_go_where_the_heads_stand(watched, told):
+def test_keys_go_where_the_heads_stand(watched, arranged):
     """Two rows of three, by what is lost; the choice keeps its focus as the order changes."""
     view = watched()
-    page = view.open(f"{told}#attention?layer=0&head=1")
+    page = view.open(f"{arranged}#attention?layer=0&head=1")
     select = page.locator(".all-heads .picker", has_text="Sort by").locator("select")
     select.focus()
     select.select_option("effect")
@@ -111,12 +111,12 @@ def test_figures_beside_a_map(opened, shown):
     row = weights[2, :3]
     row = row / row.sum()
     entropy = -sum(p * math.log(p) for p in row)
-    told = page.text_content("[data-fact=entropy]").split()
-    assert float(told[0]) == pytest.approx(entropy, abs=0.02)
-    assert float(told[4]) == pytest.approx(math.log(3), abs=0.01)
-    told = page.text_content("[data-fact=received]").split()
-    assert float(told[0]) == pytest.approx(weights[1:, 1].sum(), abs=0.02)
-    assert told[2:] == ["2", "queries"], "the first query may not read it"
+    shown = page.text_content("[data-fact=entropy]").split()
+    assert float(shown[0]) == pytest.approx(entropy, abs=0.02)
+    assert float(shown[4]) == pytest.approx(math.log(3), abs=0.01)
+    shown = page.text_content("[data-fact=received]").split()
+    assert float(shown[0]) == pytest.approx(weights[1:, 1].sum(), abs=0.02)
+    assert shown[2:] == ["2", "queries"], "the first query may not read it"
     box = page.locator(".map-received").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 6, box["y"] + 10)
     opened.settle()
@@ -158,8 +158,8 @@ def test_the_score_is_that_before_softmax(watched, tmp_path, encoding):
         assert float(value) == pytest.approx(float(scores["of"][head, q, k]), abs=within)
 
 
-def test_a_role_has_its_shift_and_the_chance_of_that(watched, told):
-    page = watched().open(told)
+def test_a_role_has_its_shift_and_the_chance_of_that(watched, arranged):
+    page = watched().open(arranged)
     named = """() => {
       const { chanceOf, roleName } = modules["role.js"];
       const role = (label, shift) => ({ label, shift, strength: "strong", score: 0.9 });

@@ -39,7 +39,7 @@ def waiting():
 
 
 @pytest.fixture
-def asked(watched, serving, waiting):
+def view(watched, serving, waiting):
     """Generate, with a question that is being answered; the subject; the address."""
     waiting.go_on, waiting.left = threading.Event(), threading.Event()
     with serving(waiting) as address:
@@ -56,38 +56,38 @@ def asked(watched, serving, waiting):
 
 
 @pytest.mark.parametrize("place", ["heads", "attention?block=cross"])
-def test_a_late_answer_leaves_the_reader_alone(asked, waiting, place):
+def test_a_late_answer_leaves_the_reader_alone(view, waiting, place):
     """Who has gone to another screen stays there, and nothing is written for nobody."""
-    page = asked.go(place)
+    page = view.go(place)
     assert waiting.left.wait(20)
     waiting.go_on.set()
-    asked.settle()
+    view.settle()
     assert page.url.partition("#")[2] == place
     assert page.locator("#bar option").count() == 0, "there is one input"
 
 
-def test_the_next_question_ends_the_one_before(asked, waiting):
+def test_the_next_question_ends_the_one_before(view, waiting):
     """Another token is clicked while a text is answered: that answer alone is shown, and there is no other."""
-    page = asked.page
+    page = view.page
     page.locator(".chances button[data-branch]").first.click()
     assert waiting.left.wait(20)
     waiting.go_on.set()
     page.wait_for_selector(".two-steps")
-    asked.settle()
+    view.settle()
     assert page.locator("#bar select option").count() == 2
     assert " · with " in page.locator("#bar option:checked").text_content()
-    assert not asked.complaints
+    assert not view.complaints
 
 
-def test_a_branch_can_be_stopped(asked, waiting):
-    page = asked.page
+def test_a_branch_can_be_stopped(view, waiting):
+    page = view.page
     page.locator(".chances button[data-branch]").first.click()
     page.locator(".asking .stop:visible").click()
     page.wait_for_function(
         "() => [...document.querySelectorAll('.told')].some(each => each.textContent === 'Stopped.')"
     )
     waiting.go_on.set()
-    asked.settle()
+    view.settle()
     assert "trace=" not in page.url
     assert page.locator(".stop:visible").count() == 0
 

@@ -51,8 +51,8 @@ def digits(number):
 
 @pytest.mark.parametrize("log", [True, False], ids=["log", "linear"])
 def test_any_range_has_three_to_six_round_places(opened, log):
-    asked = ranges()
-    for (low, high), found in zip(asked, opened.page.evaluate(PLACES, [[*each, log] for each in asked]), strict=True):
+    wanted = ranges()
+    for (low, high), found in zip(wanted, opened.page.evaluate(PLACES, [[*each, log] for each in wanted]), strict=True):
         at = [place for place, _ in found]
         assert 3 <= len(at) <= 6, (low, high, at)
         assert at == sorted(set(at))
@@ -66,8 +66,8 @@ def test_any_range_has_three_to_six_round_places(opened, log):
 
 def test_a_log_scale_of_decades_is_even_to_the_eye(opened):
     """From 1, 2, 5, 10, ... none is left out between two others."""
-    asked = [each for each in ranges() if each[1] >= 10 * each[0]]
-    for found in opened.page.evaluate(PLACES, [[*each, True] for each in asked]):
+    requested = [each for each in ranges() if each[1] >= 10 * each[0]]
+    for found in opened.page.evaluate(PLACES, [[*each, True] for each in requested]):
         steps = [b / a for (a, _), (b, _) in itertools.pairwise(found)]
         assert max(steps) <= 1.26 * min(steps), found
 

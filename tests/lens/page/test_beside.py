@@ -58,11 +58,11 @@ def test_heads_of_two_inputs(view, inputs):
         far = np.abs(a - b).sum(-1).mean(-1) / 2
         sure = [decided(each)["confidence"] for each in (a, b)]
         for layer, head in np.ndindex(far.shape):
-            told = shown[f"{block} {layer}.{head}"]
-            assert float(told["maps apart"]) == pytest.approx(far[layer, head], abs=6e-4)
-            assert float(told["confidence A"]) == pytest.approx(sure[0][layer][head], abs=6e-4)
-            assert float(told["confidence B"]) == pytest.approx(sure[1][layer][head], abs=6e-4)
-            gap = float(told["confidence A − B"].replace("−", "-"))
+            text = shown[f"{block} {layer}.{head}"]
+            assert float(text["maps apart"]) == pytest.approx(far[layer, head], abs=6e-4)
+            assert float(text["confidence A"]) == pytest.approx(sure[0][layer][head], abs=6e-4)
+            assert float(text["confidence B"]) == pytest.approx(sure[1][layer][head], abs=6e-4)
+            gap = float(text["confidence A − B"].replace("−", "-"))
             assert gap == pytest.approx(sure[0][layer][head] - sure[1][layer][head], abs=6e-4)
     figures = [float(each) for each in page.locator("tbody tr td:nth-child(2)").all_text_contents()]
     assert figures == sorted(figures, reverse=True), "the most different first"
@@ -128,8 +128,8 @@ def test_the_sums_beside_a_map_are_saved(view, inputs):
     assert long == pytest.approx(list(40 * entropy / np.log(5)), abs=0.01)
     tall = [float(each.get("height")) for each in bars["received"]]
     assert tall == pytest.approx(list(40 * received / received.max()), abs=0.01)
-    told = [float(each.find(f"{SVG}title").text.split()[0]) for each in bars["entropy"]]
-    assert told == pytest.approx(list(entropy), rel=6e-3)
+    shown = [float(each.find(f"{SVG}title").text.split()[0]) for each in bars["entropy"]]
+    assert shown == pytest.approx(list(entropy), rel=6e-3)
     _, data = saved(page, page.locator(".exports button", has_text="CSV"))
     for row in csv.DictReader(io.StringIO(data.decode())):
         assert float(row["query_entropy"]) == pytest.approx(entropy[int(row["query"])], abs=2e-6)

@@ -95,7 +95,7 @@ def test_a_copy_says_what_to_type(copied, place, options):
     view = copied()
     page = view.go(place)
     page.locator(".outcome code").first.wait_for()
-    told = page.locator(".outcome code").all_text_contents()
-    assert told == ["glassformer explore RUN", f"glassformer explore RUN --export page.html {options}"]
+    shown = page.locator(".outcome code").all_text_contents()
+    assert shown == ["glassformer explore RUN", f"glassformer explore RUN --export page.html {options}"]
     assert page.locator("#history, #patch").count() == 0
     assert not view.complaints

@@ -9,19 +9,19 @@ ACTIVE = "() => document.activeElement.id || document.activeElement.className ||
 
 def test_every_screen_has_its_help(opened):
     """Opened by its button; Esc closes it, and the focus is where it was."""
-    told = []
+    seen = []
     for screen in SCREENS:
         page = opened.go(screen)
         page.locator("#help").click()
         dialog = page.locator("dialog[open]")
         assert dialog.locator("h2").text_content() == f"How to read {screen.capitalize()}"
         assert dialog.locator("li").count() >= 2
-        told.append(dialog.locator("p").text_content())
+        seen.append(dialog.locator("p").text_content())
         assert page.evaluate("() => document.querySelector('dialog').contains(document.activeElement)")
         page.keyboard.press("Escape")
         dialog.wait_for(state="detached")
         assert page.evaluate(ACTIVE) == "help"
-    assert len(set(told)) == len(SCREENS)
+    assert len(set(seen)) == len(SCREENS)
     assert not opened.complaints
 
 

@@ -41,9 +41,9 @@ def test_a_share_of_what_is_moved_is_called_no_attention(view, sized):
     assert float(page.text_content("#weight")) == pytest.approx(shares[2, 1], abs=6e-5)
     assert float(page.text_content("[data-fact=weight]").split()[0]) == pytest.approx(weights[2, 1], abs=6e-5)
     assert page.locator(".inspector .weight small").count() == 0, "how exact the weight is says nothing of the share"
-    told = page.text_content(".inspector")
-    assert "of what is moved to it" in told
-    assert not [word for word in ("its attention", "reads most", "receives") if word in told]
+    shown = page.text_content(".inspector")
+    assert "of what is moved to it" in shown
+    assert not [word for word in ("its attention", "reads most", "receives") if word in shown]
     box = page.locator(".map-cells").bounding_box()
     page.mouse.move(box["x"] + 5, box["y"] + box["height"] - 5)
     assert " takes from " in page.get_attribute(".map-body", "data-tip")

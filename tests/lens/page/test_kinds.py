@@ -47,20 +47,20 @@ def test_a_text_alone_is_asked(watched, serving, made):
         view.go("generate")
         assert page.locator(".prompt input").count() == 0
         assert page.locator("[data-branch]").count() == 0
-        asked = []
-        page.on("request", lambda request: asked.append(request.post_data) if "generate" in request.url else None)
+        requests = []
+        page.on("request", lambda request: requests.append(request.post_data) if "generate" in request.url else None)
         page.fill("#prompt", "dcbaab")
         page.locator("form button[type=submit]").click()
         page.wait_for_selector("#bar option[value='1']", state="attached")
         page.wait_for_function("() => location.hash.includes('trace=1')")
         view.settle()
-        assert [json.loads(each) for each in asked] == [{"text": "dcbaab"}]
+        assert [json.loads(each) for each in requests] == [{"text": "dcbaab"}]
         header = subject.trace("dcbaab").header
         if labels := header.get("labels"):
             assert page.locator(".answer .bars .chip").all_text_contents() == [name for name, _ in labels]
-            told = page.locator(".answer .bars .figure").all_text_contents()
+            answers = page.locator(".answer .bars .figure").all_text_contents()
             part = 1 if header["run"]["mode"] == "number" else 100
-            given = [float(each.strip(" %")) / part for each in told]
+            given = [float(each.strip(" %")) / part for each in answers]
             assert given == pytest.approx([value for _, value in labels], abs=1e-3)
         else:
             assert page.locator(".steps .chip").count() == len(header["steps"]) > 0
@@ -109,7 +109,7 @@ def test_of_given_tokens_the_likeliest_are_counted(watched, tmp_path, kind):
     assert "What it was made to read" in page.text_content(".answer h2")
     assert f"{hits} of {len(steps)} tokens are the model’s most likely ones" in page.text_content(".answer")
     view.go("generate")
-    assert not any(said in page.text_content("main") for said in ("It is correct.", "The correct token is"))
+    assert not any(message in page.text_content("main") for message in ("It is correct.", "The correct token is"))
     assert " and writes " not in page.text_content("main")
 
 
@@ -121,9 +121,9 @@ def test_a_classifier_gives_a_label_without_heads(watched, serving):
         page.locator("[data-head='encoder 0 0']").check()
         page.locator("#ablate").click()
         page.wait_for_selector(".screen.ablations .chip")
-        told = page.text_content(".screen.ablations")
-        assert "label without them" in told
-        assert "tokens without them" not in told
+        shown = page.text_content(".screen.ablations")
+        assert "label without them" in shown
+        assert "tokens without them" not in shown
 
 
 # --- The page of a model that has just learned its task names what its heads do; that of an untrained one does not

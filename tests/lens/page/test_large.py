@@ -42,21 +42,21 @@ def test_a_layer_is_fetched_when_it_is_looked_at(watched, served):
     view = watched()
     page = view.open(served)
 
-    def asked():
+    def requested():
         return sorted({url.rpartition("/buffer/")[2] for url in view.asked if "/buffer/" in url})
 
-    assert all("layer" in each or each.startswith("t.") for each in asked()), "overview: pictures alone"
+    assert all("layer" in each or each.startswith("t.") for each in requested()), "overview: pictures alone"
     view.asked.clear()
     view.go("attention?block=encoder&layer=1")
-    assert asked() == ["a.encoder?layer=1", "t.encoder"] or asked() == ["a.encoder?layer=1"]
+    assert requested() == ["a.encoder?layer=1", "t.encoder"] or requested() == ["a.encoder?layer=1"]
     page.locator(".thumb[data-at='2 1']").click()
     view.settle()
-    assert "a.encoder?layer=2" in asked()
-    assert "a.encoder?layer=0" not in asked()
+    assert "a.encoder?layer=2" in requested()
+    assert "a.encoder?layer=0" not in requested()
     view.asked.clear()
     page.locator(".thumb[data-at='1 1']").click()
     view.settle()
-    assert not asked(), "what is known is not asked for again"
+    assert not requested(), "what is known is not asked for again"
 
 
 def test_nothing_is_made_anew_where_the_pointer_goes(opened):
@@ -101,10 +101,10 @@ def test_of_a_long_text_a_part_is_shown(watched, tmp_path):
     view = watched()
     page = view.open(f"{address}#attention?block=decoder&q0=300&k0=100")
     box = page.locator(".map-body").bounding_box()
-    told = tip(page, box["x"] + 2, box["y"] + 2)
-    assert " at 300" in told
-    assert " at 100:" in told
-    assert float(told.rpartition(": ")[2]) == pytest.approx(weights["decoder"][0, 0, 300, 100], abs=1e-4)
+    text = tip(page, box["x"] + 2, box["y"] + 2)
+    assert " at 300" in text
+    assert " at 100:" in text
+    assert float(text.rpartition(": ")[2]) == pytest.approx(weights["decoder"][0, 0, 300, 100], abs=1e-4)
     shown = page.evaluate(PAINTED, [3, 5, 256])
     wanted = round(255 * float(weights["decoder"][0, 0, 303, 105]) ** 0.5)
     assert shown in [page.evaluate(COLOUR, wanted + off) for off in (-1, 0, 1)]
@@ -156,9 +156,9 @@ def test_four_thousand_tokens(watched, tmp_path):
     page = view.open(f"{address}#attention?block=decoder&q0=3744&k0=3744")
     page.locator(".whole-map").wait_for()
     box = page.locator(".map-body").bounding_box()
-    told = tip(page, box["x"] + 2, box["y"] + 2)
-    assert " at 3744" in told
-    assert float(told.rpartition(": ")[2]) == pytest.approx(weights["decoder"][0, 0, 3744, 3744], abs=1 / 255)
+    text = tip(page, box["x"] + 2, box["y"] + 2)
+    assert " at 3744" in text
+    assert float(text.rpartition(": ")[2]) == pytest.approx(weights["decoder"][0, 0, 3744, 3744], abs=1 / 255)
     assert not view.complaints
 
 
@@ -198,15 +198,15 @@ def test_a_page_keeps_eight_traces_and_no_failure(watched, serving):
         page = view.open(address)
         page.wait_for_load_state("networkidle")  # Overview asks for a trace
         view.go("parameters")
-        asked = []
-        page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/header") else None)
+        requests = []
+        page.on("request", lambda request: requests.append(request.url) if request.url.endswith("/header") else None)
         page.route("**/api/trace/9/header", lambda route: route.abort(), times=1)
         page.evaluate("() => { location.hash = 'parameters?trace=9'; }")
         page.wait_for_selector(".problem")
         for trace in (0, 9, *range(1, 9), 1, 9):
             view.go(f"parameters?trace={trace}")
             page.wait_for_selector("h2:has-text('tensors')")
-        again = [url.split("/")[-2] for url in asked]
+        again = [url.split("/")[-2] for url in requests]
         assert again.count("9") == 3, "it failed, came, and was forgotten"
         assert again.count("1") == 0, "Overview had asked for it"
 

@@ -32,11 +32,11 @@ def side(room, taken, rows, columns):
 def test_labels_are_a_line_apart_and_all_of_it_fits(opened):
     """For any widths, rows and columns: the laws of a layout, and no labels only where none would fit."""
     grid = itertools.product((8, 70, 90), (0, 60, 110), (7, 24, 90), SHAPES, (300, 440, 900))
-    cases = [[{"read": read, "said": said, "keys": keys}, *shape, room] for read, said, keys, shape, room in grid]
+    cases = [[{"read": read, "said": labels, "keys": keys}, *shape, room] for read, labels, keys, shape, room in grid]
     kinds = set()
     for (widths, rows, columns, room), made in zip(cases, opened.page.evaluate(LAID, cases), strict=True):
         cell, turn = made["cell"], made["turn"]
-        read, said = widths["read"], widths["said"]
+        read, labels = widths["read"], widths["said"]
         kinds.add((made["labelled"], round(math.degrees(turn)), made["said"] > 0))
         assert cell == SMALLEST or made["margin"] + columns * cell + made["overhang"] <= room
         assert cell == SMALLEST or rows * cell <= 560
@@ -46,15 +46,15 @@ def test_labels_are_a_line_apart_and_all_of_it_fits(opened):
             continue
         assert cell >= LINE
         assert made["margin"] == read + made["said"] + 14
-        assert made["said"] == said or side(room, read + said + 14, rows, columns) < LINE
+        assert made["said"] == labels or side(room, read + labels + 14, rows, columns) < LINE
         assert widths["keys"] <= cell - 2 if turn == 0 else cell * math.sin(turn) >= LINE - 0.11
         assert made["head"] >= (14 if turn == 0 else widths["keys"] * math.sin(turn))
         assert turn == 0 or made["overhang"] >= widths["keys"] * math.cos(turn) - 1
-    assert kinds == {(True, turn, said) for turn in (0, 45, 90) for said in (True, False)} | {(False, 0, False)}
+    assert kinds == {(True, turn, labels) for turn in (0, 45, 90) for labels in (True, False)} | {(False, 0, False)}
 
 
-@pytest.mark.parametrize(("n", "turn", "said"), [(4, 45, True), (14, 90, True), (26, 90, False)])
-def test_a_map_draws_its_labels_so(watched, tmp_path, n, turn, said):
+@pytest.mark.parametrize(("n", "turn", "message"), [(4, 45, True), (14, 90, True), (26, 90, False)])
+def test_a_map_draws_its_labels_so(watched, tmp_path, n, turn, message):
     """Long tokens: the labels above are turned, those of neighbours a line apart, and end within the picture."""
     path, view = tmp_path / "long.html", watched()
     made, _ = planted(targets=("<bos>", *NAMES[:n]), layers=1, heads=1)
@@ -68,7 +68,7 @@ def test_a_map_draws_its_labels_so(watched, tmp_path, n, turn, said):
     steps = [there[2] - here[2] for here, there in itertools.pairwise(above)]
     assert min(steps) * math.sin(math.radians(turn)) >= LINE - 0.11
     assert all(each[3] - each[5] * math.sin(each[4]) >= 0 for each in above)
-    assert any(each[:2] == ["map-left", "→"] for each in drawn) == said
+    assert any(each[:2] == ["map-left", "→"] for each in drawn) == message
     assert not view.complaints
 
 

@@ -170,9 +170,9 @@ def test_rows_and_columns_carry_their_tokens(opened):
     """Queries and keys differ in number; each query has the token that it reads and the one that it predicts."""
     page = opened.go("attention?block=cross&view=table")
     heads = page.eval_on_selector_all("tbody th .chip", "all => all.map(each => each.textContent)")
-    said = page.eval_on_selector_all("tbody td:nth-child(2) .chip", "all => all.map(each => each.textContent)")
+    tokens = page.eval_on_selector_all("tbody td:nth-child(2) .chip", "all => all.map(each => each.textContent)")
     assert heads == ["<bos>", "d", "c"]
-    assert said == ["d", "c", "b"]
+    assert tokens == ["d", "c", "b"]
     opened.go("attention?block=cross")
     queries, keys = (page.locator(".strip").nth(i).locator(".token").all_text_contents() for i in (1, 0))
     assert queries == ["<bos>", "d", "c"]
@@ -202,8 +202,8 @@ def test_steps_and_the_chances_under_a_temperature(opened, shown):
         )
         p = np.exp(logits / temperature) / np.exp(logits / temperature).sum()
         figures = page.locator(".chances li:not(.rest) .figure").all_text_contents()
-        told = [float(each.strip(" %<")) / 100 for each in figures]
-        assert told == pytest.approx(sorted(p, reverse=True), abs=6e-4)
+        result = [float(each.strip(" %<")) / 100 for each in figures]
+        assert result == pytest.approx(sorted(p, reverse=True), abs=6e-4)
     assert len(opened.asked) == before, "nothing is asked for"
     page.locator("button[aria-label='Next step']").click()
     assert page.text_content("#step") == "3"

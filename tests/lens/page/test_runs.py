@@ -95,8 +95,8 @@ def test_runs_side_by_side(opened_with):
         *(f"line c{i} d0" for i in range(4)),
         "line c0 d1",
     ]
-    told = card.locator(".values").text_content().split("\n")
-    assert told[4] == "step 8: other 3, train tokens per second 5"
+    shown = card.locator(".values").text_content().split("\n")
+    assert shown[4] == "step 8: other 3, train tokens per second 5"
     assert not view.complaints
 
 

@@ -45,16 +45,16 @@ def test_the_newest_any_other_and_what_comes(watched, serving, tmp_path):
 
 def test_a_copy_has_them(watched, tmp_path):
     path = tmp_path / "copy.html"
-    told = {"name": "toy", "metrics": [{"kind": "dev", "step": 1, "loss": 1.0}]}
-    told["samples"] = [{"step": 1, "text": "so it wrote", "cut": True}]
-    path.write_text(standalone([trace(small(), BOTH, "abc").to_bytes()], told), "utf-8")
+    result = {"name": "toy", "metrics": [{"kind": "dev", "step": 1, "loss": 1.0}]}
+    result["samples"] = [{"step": 1, "text": "so it wrote", "cut": True}]
+    path.write_text(standalone([trace(small(), BOTH, "abc").to_bytes()], result), "utf-8")
     view = watched()
     page = view.open(f"{path.as_uri()}#curves")
     page.wait_for_function(f"() => {SHOWN}.startsWith('so it wrote')")
     assert "The rest is in the run's folder samples" in page.text_content(".sample")
     view.go("overview")
-    del told["samples"]
-    path.write_text(standalone([trace(small(), BOTH, "abc").to_bytes()], told), "utf-8")
+    del result["samples"]
+    path.write_text(standalone([trace(small(), BOTH, "abc").to_bytes()], result), "utf-8")
     page.reload()
     view.go("curves")
     assert page.locator(".samples").is_hidden()

@@ -58,8 +58,8 @@ def test_a_bar_says_what_is_lost_without_the_head(opened):
     """As long, of the picture's width, as the share that is lost; none where nothing is known or lost."""
     page = opened.go("attention?block=cross")
     made, _ = planted()
-    told = {(head["layer"], head["head"]): head for head in made.header["heads"] if head["block"] == "cross"}
-    lost = {at: head["ablation"]["base"] - head["ablation"]["value"] for at, head in told.items() if head["ablation"]}
+    result = {(head["layer"], head["head"]): head for head in made.header["heads"] if head["block"] == "cross"}
+    lost = {at: head["ablation"]["base"] - head["ablation"]["value"] for at, head in result.items() if head["ablation"]}
     assert lost
     for thumb in page.locator(".thumb").all():
         at = tuple(map(int, thumb.get_attribute("data-at").split()))

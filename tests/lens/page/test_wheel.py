@@ -69,10 +69,10 @@ def test_the_wheel_has_every_file_of_the_page(wheel):
 def test_the_page_is_made_from_the_wheel(wheel):
     """In a process that sees the unpacked wheel alone."""
     environment = {**os.environ, "PYTHONPATH": str(wheel)}
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", OPEN], env=environment, check=True, stdout=subprocess.PIPE, text=True, cwd=wheel
     )
-    place, *names = told.stdout.split()
+    place, *names = output.stdout.split()
     assert Path(place) == wheel / "glassformer"
     assert "main.js" in names
 

@@ -62,10 +62,10 @@ def test_another_token_is_gone_on_with(watched, served, twin):
     page = view.open(served)
     view.go("generate?step=2")
     whole = twin.trace("abcd")
-    said = whole.header["sequences"]["target"]["ids"][1:]
+    written = whole.header["sequences"]["target"]["ids"][1:]
     button = page.locator(".chances button[data-branch]").first
-    begin = [*said[:2], int(button.get_attribute("data-branch"))]
-    assert begin[2] != said[2]
+    begin = [*written[:2], int(button.get_attribute("data-branch"))]
+    assert begin[2] != written[2]
     button.click()
     made = trace(twin.model, BOTH, "abcd", begin=begin)
     shows(view, made)
@@ -200,9 +200,9 @@ def test_how_far_the_others_moved(watched, served, twin):
     page.locator("#ablate").click()
     page.locator(".moved-heads tbody tr").first.wait_for()
     whole = twin.trace("abcd", None)
-    said = whole.header["sequences"]["target"]["ids"][1:]
+    written = whole.header["sequences"]["target"]["ids"][1:]
     with silence(twin.model, [("cross", 0, head) for head in range(4)]):
-        without = trace(twin.model, BOTH, "abcd", begin=said, max_new_tokens=len(said), encoding="f32")
+        without = trace(twin.model, BOTH, "abcd", begin=written, max_new_tokens=len(written), encoding="f32")
     expected = {}
     for block in ("encoder", "decoder", "cross"):
         gap = np.abs(whole.attention(block) - without.attention(block)).sum(-1).mean(-1) / 2

@@ -29,16 +29,16 @@ class Answer:
 def ask(app, method, path, body=b"", *, leaves=False, **more):
     """One request, given to the application itself; who `leaves` does so before all of it is sent."""
     with ThreadPoolExecutor(1) as thread:  # this one may have a loop already, that of a browser
-        return thread.submit(asyncio.run, asked(app, method, path, body, leaves=leaves, **more)).result()
+        return thread.submit(asyncio.run, response_to(app, method, path, body, leaves=leaves, **more)).result()
 
 
 def ask_all(app, many, path, body, other):
     """As many POSTs at once, and then a GET, which must be answered before them; answers of all, the GET's last."""
 
     async def run():
-        posts = [asyncio.create_task(asked(app, "POST", path, body)) for _ in range(many)]
+        posts = [asyncio.create_task(response_to(app, "POST", path, body)) for _ in range(many)]
         await asyncio.sleep(0)
-        last = await asked(app, "GET", other)
+        last = await response_to(app, "GET", other)
         assert not all(each.done() for each in posts), "it waited for all of them"
         return [*await asyncio.gather(*posts), last]
 
@@ -46,7 +46,7 @@ def ask_all(app, many, path, body, other):
         return thread.submit(asyncio.run, run()).result()
 
 
-async def asked(app, method, path, body=b"", *, leaves=False, token=TOKEN, host=f"127.0.0.1:{PORT}", **headers):
+async def response_to(app, method, path, body=b"", *, leaves=False, token=TOKEN, host=f"127.0.0.1:{PORT}", **headers):
     """The answer to one request."""
     path, _, query = path.partition("?")
     names = {"host": host, "x-glassformer-token": token} | ({"content-type": "application/json"} if body else {})

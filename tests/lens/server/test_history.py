@@ -39,8 +39,8 @@ def test_a_role_with_a_shift_is_followed_by_its_own_score(made):
     for heads in history.seen.values():
         heads[0]["role"] |= {"label": "reversal", "shift": 1}
         heads[0]["scores"] |= {"reversal": 0.02, "reversal +1": 0.97}
-    told = history.so_far()["heads"][0]
-    assert (told["role"], told["scores"]) == ("reversal +1", [0.97, 0.97, 0.97])
+    result = history.so_far()["heads"][0]
+    assert (result["role"], result["scores"]) == ("reversal +1", [0.97, 0.97, 0.97])
 
 
 def test_each_checkpoint_is_looked_at_once(made, tmp_path, monkeypatch):
@@ -117,10 +117,10 @@ def test_a_look_ends_with_the_explorer(made, monkeypatch, piece):
 
 
 def test_a_server_says_when_it_begins_to_end():
-    said = []
-    server = make_server(Starlette(), lambda: said.append("end"))
+    lines = []
+    server = make_server(Starlette(), lambda: lines.append("end"))
     server.handle_exit(signal.SIGTERM, None)
-    assert said == ["end"]
+    assert lines == ["end"]
     assert server.should_exit
 
 
@@ -136,8 +136,8 @@ def test_a_curve_is_of_the_last_role(tmp_path, monkeypatch):
 
     def head(label, **scores):
         place = {"id": "x.0.0", "block": "cross", "layer": 0, "head": 0}
-        told = {**place, "role": {"label": label, "shift": 0}, "scores": scores}
-        return SimpleNamespace(probe=None, to_json=lambda: [told])
+        result = {**place, "role": {"label": label, "shift": 0}, "scores": scores}
+        return SimpleNamespace(probe=None, to_json=lambda: [result])
 
     seen = [(1, head("sink", sink=0.9, reversal=0.1)), (2, head("reversal", sink=0.2, reversal=0.7))]
     looks = [SimpleNamespace(step=step, diagnosis=each) for step, each in seen]

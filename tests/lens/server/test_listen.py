@@ -114,9 +114,9 @@ def test_the_usual_port_gives_way_and_one_that_was_asked_for_does_not(ipv6, monk
 
     class Server:
         def run(self, sockets):
-            told.append(places(sockets))
+            seen.append(places(sockets))
 
-    told = []
+    seen = []
     monkeypatch.setattr(explore, "subject_in", lambda *_: None)
     monkeypatch.setattr(served, "make_app", lambda *_: None)
     monkeypatch.setattr(served, "make_server", lambda *_: Server())
@@ -124,7 +124,7 @@ def test_the_usual_port_gives_way_and_one_that_was_asked_for_does_not(ipv6, monk
         port = taken.getsockname()[1]
         monkeypatch.setattr(explore, "USUAL_PORT", port)
         assert explore.serve(tmp_path, None, [], opens=False) == 0
-        [[(_, first), (_, second)]] = told
+        [[(_, first), (_, second)]] = seen
         assert first == second != port
         with pytest.raises(ConfigError, match=re.escape(f"listen on port {port} of ::1")):
             explore.serve(tmp_path, port, [], opens=False)

@@ -135,8 +135,8 @@ def test_traces_of_the_examples(app):
 
 
 def test_a_text_is_answered(app):
-    asked = {"text": "dcba", "decode": {"temperature": 1, "seed": 3, "top_k": 4, "max_new_tokens": 5}}
-    name = ask(app, "POST", "/api/trace", json.dumps(asked).encode()).json["id"]
+    options = {"text": "dcba", "decode": {"temperature": 1, "seed": 3, "top_k": 4, "max_new_tokens": 5}}
+    name = ask(app, "POST", "/api/trace", json.dumps(options).encode()).json["id"]
     made = from_bytes(ask(app, "GET", f"/api/trace/{name}").body)
     assert made.sources == [*"dcba", "<eos>"]
     assert made.header["run"]["decoding"]["seed"] == 3
@@ -146,10 +146,10 @@ def test_a_text_is_answered(app):
 def test_an_answer_is_begun_otherwise(app):
     """A token of a known answer is another: what was before it stays, the model goes on behind it."""
     whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
-    said = whole.header["sequences"]["target"]["ids"][1:]
-    begin = [*said[:2], next(id for id in LETTERS.encode("abc") if id != said[2])]
-    asked = {"trace": "0", "begin": begin}
-    name = ask(app, "POST", "/api/trace", json.dumps(asked).encode()).json["id"]
+    written = whole.header["sequences"]["target"]["ids"][1:]
+    begin = [*written[:2], next(id for id in LETTERS.encode("abc") if id != written[2])]
+    options = {"trace": "0", "begin": begin}
+    name = ask(app, "POST", "/api/trace", json.dumps(options).encode()).json["id"]
     made = from_bytes(ask(app, "GET", f"/api/trace/{name}").body)
     assert made.sources == whole.sources
     assert [step["chosen"] for step in made.header["steps"]][:3] == begin
@@ -160,8 +160,8 @@ def test_an_answer_is_begun_otherwise(app):
 
 def test_a_beam_is_gone_on_from(app):
     """In the manner in which it was written: with its beam, to its length."""
-    asked = {"text": "dcba", "decode": {"beam": 3, "max_new_tokens": 4}}
-    name = ask(app, "POST", "/api/trace", json.dumps(asked).encode()).json["id"]
+    options = {"text": "dcba", "decode": {"beam": 3, "max_new_tokens": 4}}
+    name = ask(app, "POST", "/api/trace", json.dumps(options).encode()).json["id"]
     begin = LETTERS.encode("b")
     again = ask(app, "POST", "/api/trace", json.dumps({"trace": name, "begin": begin}).encode()).json["id"]
     header = ask(app, "GET", f"/api/trace/{again}/header").json
@@ -225,25 +225,25 @@ def test_old_answers_make_room(app, monkeypatch):
 
 
 def test_heads_are_taken_out(app):
-    asked = {"trace": "0", "heads": [{"block": "cross", "layer": 0, "head": head} for head in range(4)]}
-    told = ask(app, "POST", "/api/ablate", json.dumps(asked).encode()).json
-    assert told["metrics"] == {"name": "exact_match", "before": 1.0, "after": 0.2, "n": 5}
+    options = {"trace": "0", "heads": [{"block": "cross", "layer": 0, "head": head} for head in range(4)]}
+    response = ask(app, "POST", "/api/ablate", json.dumps(options).encode()).json
+    assert response["metrics"] == {"name": "exact_match", "before": 1.0, "after": 0.2, "n": 5}
     whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
-    assert told["before"] == whole.output
-    same = from_bytes(ask(app, "GET", f"/api/trace/{told['same']}").body)
+    assert response["before"] == whole.output
+    same = from_bytes(ask(app, "GET", f"/api/trace/{response['same']}").body)
     assert same.output == whole.output, "made to write the same"
     assert same.attention("cross").shape == whole.attention("cross").shape
     assert np.array_equal(same.attention("encoder"), whole.attention("encoder")), "nothing before it changed"
     assert not np.array_equal(same.attention("cross")[1], whole.attention("cross")[1]), "what comes after it did"
     titles = {each["id"]: each["title"] for each in ask(app, "GET", "/api/traces").json["traces"]}
-    assert titles[told["same"]] == "abc · without 4 heads"
+    assert titles[response["same"]] == "abc · without 4 heads"
 
 
 def test_heads_are_taken_out_of_what_lacks_some(app):
     """What is gone on from, or loses more heads, stays without those that it lacks."""
     first = [{"block": "encoder", "layer": 0, "head": 1}]
-    asked = json.dumps({"trace": "0", "heads": first}).encode()
-    one = ask(app, "POST", "/api/ablate", asked).json["same"]
+    options = json.dumps({"trace": "0", "heads": first}).encode()
+    one = ask(app, "POST", "/api/ablate", options).json["same"]
     again = ask(app, "POST", "/api/ablate", json.dumps({"trace": one, "heads": first}).encode()).json["same"]
     weights = [from_bytes(ask(app, "GET", f"/api/trace/{name}").body).attention("cross") for name in ("0", one, again)]
     assert np.array_equal(weights[1], weights[2]), "nothing more is lacking"
@@ -276,8 +276,8 @@ def test_many_who_wait_hold_no_thread(app):
 
 
 def test_ids_are_read_as_they_are(app):
-    asked = {"ids": LETTERS.encode("cab"), "decode": {"max_new_tokens": 2}}
-    name = ask(app, "POST", "/api/trace", json.dumps(asked).encode()).json["id"]
+    options = {"ids": LETTERS.encode("cab"), "decode": {"max_new_tokens": 2}}
+    name = ask(app, "POST", "/api/trace", json.dumps(options).encode()).json["id"]
     assert from_bytes(ask(app, "GET", f"/api/trace/{name}").body).sources == [*"cab", "<eos>"]
 
 
@@ -319,23 +319,23 @@ def likeliest(trace):
     return [trace.header["vocab"][str(step["top"][0][0])] for step in trace.header["steps"]]
 
 
-@pytest.mark.parametrize("said", [label, likeliest])
-def test_what_is_answered_without_heads(said):
+@pytest.mark.parametrize("message", [label, likeliest])
+def test_what_is_answered_without_heads(message):
     stack = StackConfig(d_model=16, n_heads=4, n_layers=2, d_ff=32, dropout=0.0)
     judge = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Classify(3))).eval()
     both, given = Tokenizers(LETTERS, LETTERS), {"examples": [(TEXT, None)], "silence": silence}
-    if said is label:
+    if message is label:
         subject = Subject("judge", judge, Tokenizers(LETTERS, Labels(["bad", "fine", "good"])), **given)
     else:
         subject = Subject("masked", small("encoder"), both, Layout(masked=True), **given)
     heads = [{"block": block, "layer": layer, "head": head} for block, layer, head in OUT]
     app = make_app(subject, TOKEN)
-    told = ask(app, "POST", "/api/ablate", json.dumps({"trace": "0", "heads": heads}).encode()).json
-    assert told["before"] == said(subject.trace(TEXT))
+    response = ask(app, "POST", "/api/ablate", json.dumps({"trace": "0", "heads": heads}).encode()).json
+    assert response["before"] == message(subject.trace(TEXT))
     with silence(subject.model, OUT):
-        assert told["after"] == said(subject.trace(TEXT))
-    if said is likeliest:
-        assert told["before"] != [*TEXT], "what was read is no answer"
+        assert response["after"] == message(subject.trace(TEXT))
+    if message is likeliest:
+        assert response["before"] != [*TEXT], "what was read is no answer"
 
 
 # --- Heads of a run that are taken out give what they give on average, where that is asked for
@@ -353,14 +353,14 @@ def test_heads_give_their_mean(tmp_path):
     subject = subject_of(run)
     app = make_app(subject, TOKEN)
     heads = [{"block": "cross", "layer": 0, "head": head} for head in range(2)]
-    asked = {"trace": "0", "heads": heads, "kind": "mean"}
-    name = ask(app, "POST", "/api/ablate", json.dumps(asked).encode()).json["same"]
+    options = {"trace": "0", "heads": heads, "kind": "mean"}
+    name = ask(app, "POST", "/api/ablate", json.dumps(options).encode()).json["same"]
     made = from_bytes(ask(app, "GET", f"/api/trace/{name}").body)
     means = usual_outputs(subject.model, open_run(run).probe(SEQUENCES, 1))
     whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
-    said = whole.header["sequences"]["target"]["ids"][1:]
+    written = whole.header["sequences"]["target"]["ids"][1:]
     expected, nothing = (
-        silenced(subject, kind, means, Manner(most=len(said), begin=said)) for kind in ("mean", "zero")
+        silenced(subject, kind, means, Manner(most=len(written), begin=written)) for kind in ("mean", "zero")
     )
     for block in ("decoder", "cross"):
         assert np.array_equal(made.attention(block), expected.attention(block))

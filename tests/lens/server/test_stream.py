@@ -174,11 +174,11 @@ def test_an_answer_has_its_time(monkeypatch):
 def test_a_trace_in_parts_is_the_whole_one(app):
     """Header, and buffers, whole or a layer at a time: what the container has."""
     whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
-    told = ask(app, "GET", "/api/trace/0/header").json
-    assert told == whole.header
+    response = ask(app, "GET", "/api/trace/0/header").json
+    assert response == whole.header
     for name, (_, stored) in whole.buffers.items():
         assert ask(app, "GET", f"/api/trace/0/buffer/{name}").body == stored.tobytes()
-    for group in told["attention"]:
+    for group in response["attention"]:
         parts = [
             ask(app, "GET", f"/api/trace/0/buffer/{group['buffer']}?layer={i}").body for i in range(group["layers"])
         ]
@@ -224,12 +224,12 @@ def test_nothing_is_left_of_imports_and_exports():
 
 def test_a_patch_is_that_of_python(app):
     ids = [ask(app, "POST", "/api/trace", json.dumps({"text": text}).encode()).json["id"] for text in ("abc", "abd")]
-    told = ask(app, "POST", "/api/patch", json.dumps(dict(zip(("trace", "other"), ids, strict=True))).encode()).json
+    response = ask(app, "POST", "/api/patch", json.dumps(dict(zip(("trace", "other"), ids, strict=True))).encode()).json
     made = [from_bytes(ask(app, "GET", f"/api/trace/{name}").body) for name in ids]
     expected = patching_as_json(patch_traces(MODEL, *made))
-    assert told["streams"][0]["effects"][0] == pytest.approx([0, 0, 1, 0], abs=1e-4)
-    assert told["one"] == pytest.approx(expected["one"], abs=1e-5)
-    assert {each["id"]: each["effect"] for each in told["heads"]} == pytest.approx(
+    assert response["streams"][0]["effects"][0] == pytest.approx([0, 0, 1, 0], abs=1e-4)
+    assert response["one"] == pytest.approx(expected["one"], abs=1e-5)
+    assert {each["id"]: each["effect"] for each in response["heads"]} == pytest.approx(
         {each["id"]: each["effect"] for each in expected["heads"]}, abs=1e-4
     )
 

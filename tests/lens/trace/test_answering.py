@@ -16,7 +16,7 @@ TEXT = "abcd"
 WRITERS = ["decoder", "encoder-decoder"]
 
 
-def said(made):
+def written_ids(made):
     """The ids that were written."""
     target = made.header["sequences"]["target"]
     return target["ids"][target["n_prompt"] :]
@@ -27,8 +27,8 @@ def said(made):
 def test_an_answer_begun_with_its_own_tokens_is_the_same(shape, sampling):
     model = small(shape)
     whole = trace(model, LETTERS, TEXT, sampling=sampling, max_new_tokens=8)
-    again = trace(model, LETTERS, TEXT, sampling=sampling, max_new_tokens=8, begin=said(whole)[:3])
-    assert said(again) == said(whole)
+    again = trace(model, LETTERS, TEXT, sampling=sampling, max_new_tokens=8, begin=written_ids(whole)[:3])
+    assert written_ids(again) == said(whole)
 
 
 @pytest.mark.parametrize("shape", WRITERS)
@@ -36,31 +36,31 @@ def test_another_beginning_is_gone_on_from(shape):
     model = small(shape)
     begin = [*reversed(LETTERS.encode("fgh"))]
     made = trace(model, LETTERS, TEXT, begin=begin, max_new_tokens=6)
-    assert said(made)[:3] == begin
+    assert written_ids(made)[:3] == begin
     read = torch.tensor([made.header["sequences"]["target"]["ids"][:-1]])
     source = None if shape == "decoder" else torch.tensor([[*LETTERS.encode(TEXT), EOS]])
     likeliest = model(read, source=source)[0].argmax(-1).tolist()
     steps = {step["pos"]: step["chosen"] for step in made.header["steps"]}
-    first = read.shape[1] - len(said(made)) + 1 + 3
+    first = read.shape[1] - len(written_ids(made)) + 1 + 3
     assert [steps[pos] for pos in range(first, read.shape[1])] == likeliest[first:]
 
 
 def test_a_beginning_must_fit_and_be_written():
     with pytest.raises(ConfigError, match="at most 2 tokens here; got 3 tokens to begin with"):
         trace(small(), LETTERS, TEXT, begin=[6, 7, 8], max_new_tokens=2)
-    for wish in ({"begin": [6]}, {"search": BeamSettings(beam=2)}):
+    for option in ({"begin": [6]}, {"search": BeamSettings(beam=2)}):
         with pytest.raises(ConfigError, match="is for models that write their answer token by token"):
-            trace(small("encoder"), LETTERS, TEXT, **wish)
+            trace(small("encoder"), LETTERS, TEXT, **option)
         with pytest.raises(ConfigError, match="With a target the model writes nothing"):
-            trace(small(), LETTERS, TEXT, "ab", **wish)
+            trace(small(), LETTERS, TEXT, "ab", **option)
 
 
 @pytest.mark.parametrize("shape", WRITERS)
 def test_each_token_is_told_and_the_writing_can_be_ended(shape):
-    told, asked = [], []
-    made = trace(small(shape), LETTERS, TEXT, max_new_tokens=6, heard=told.append, poll=lambda: asked.append(1))
-    assert told == said(made)
-    assert len(asked) == len(told)
+    seen, requests = [], []
+    made = trace(small(shape), LETTERS, TEXT, max_new_tokens=6, heard=seen.append, poll=lambda: requests.append(1))
+    assert seen == written_ids(made)
+    assert len(requests) == len(seen)
 
     def enough():
         raise ConfigError("enough")
@@ -75,11 +75,11 @@ def test_the_tree_of_a_beam(more):
     model, search = small().double(), BeamSettings(**more)
     with torch.no_grad():  # so that answers end
         model.head.weight[EOS] = 0.7 * model.head.weight[11]
-    told = []
-    made = trace(model, LETTERS, TEXT, search=search, max_new_tokens=6, heard=told.append)
+    seen = []
+    made = trace(model, LETTERS, TEXT, search=search, max_new_tokens=6, heard=seen.append)
     nodes = made.header["beams"]["nodes"]
     (best,) = answer(model, [LETTERS.encode(TEXT)], search=search, max_new_tokens=6)
-    assert said(made) == told == [*best.ids, *[EOS] * best.complete]
+    assert written_ids(made) == seen == [*best.ids, *[EOS] * best.complete]
     source = torch.tensor([[*LETTERS.encode(TEXT), EOS]])
     paths = []
     for node in nodes:
@@ -92,7 +92,7 @@ def test_the_tree_of_a_beam(more):
     assert len({*map(tuple, paths)}) == len(paths), "each beginning once"
     ranked = sorted((node["rank"], place) for place, node in enumerate(nodes) if node.get("rank") is not None)
     assert [rank for rank, _ in ranked] == [*range(search.beam)]
-    assert paths[ranked[0][1]] == said(made)
+    assert paths[ranked[0][1]] == written_ids(made)
     assert any(paths[place][-1] == EOS for _, place in ranked)
     scores = [nodes[place]["score"] for _, place in ranked]
     assert scores == sorted(scores, reverse=True)
@@ -103,7 +103,7 @@ def test_the_tree_of_a_beam(more):
 
 def test_a_beam_may_begin_as_it_is_told():
     made = trace(small(), LETTERS, TEXT, search=BeamSettings(beam=3), begin=[8, 7], max_new_tokens=5)
-    assert said(made)[:2] == [8, 7]
+    assert written_ids(made)[:2] == [8, 7]
     nodes = made.header["beams"]["nodes"]
     assert [node["token"] for node in nodes[:2]] == [8, 7], "nothing else was looked at"
     held = [each["p"] for each in made.header["steps"]]

@@ -13,7 +13,7 @@ from glassformer.train.finished.use import answer_lines, evaluate
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.session import start
 from train.examples import follow, recipe
-from train.test_classifier import DEV, TEXTS, asked, write
+from train.test_classifier import DEV, TEXTS, classifier_recipe, write
 
 LINES = ["red cat runs", "blue cow", "x cat y", "dog"]
 NAMES = ["cat", "cow", "dog"]
@@ -27,7 +27,7 @@ def runs(tmp_path_factory) -> list[Path]:
         [{}, {"tokenizer__kind": "character", "model__d_model": 16}, {"model__max_len": 6, "training__seed": 5}]
     ):
         folder = tmp_path_factory.mktemp("member")
-        ready = asked(folder, checkpoint__every=3, **changes)
+        ready = classifier_recipe(folder, checkpoint__every=3, **changes)
         if number == 1:
             ready = override(ready, {"data.test": str(write(folder / "test.tsv", DEV[:2]))})
         follow(start(ready, folder / "run"))
@@ -47,41 +47,41 @@ def by_hand(runs: list[Path], texts: list[str], loaded=load) -> torch.Tensor:
 
 @pytest.mark.parametrize("size", [1, 3, 99])
 def test_lines_get_the_label_of_the_mean(runs, size):
-    told = list(answer_lines(runs[0], enumerate(LINES, 1), size, others=runs[1:]))
+    answers = list(answer_lines(runs[0], enumerate(LINES, 1), size, others=runs[1:]))
     expected = by_hand(runs, LINES)
-    assert [list(each.probabilities) for each in told] == [NAMES] * len(LINES)
-    found = torch.tensor([list(each.probabilities.values()) for each in told], dtype=torch.float64)
+    assert [list(each.probabilities) for each in answers] == [NAMES] * len(LINES)
+    found = torch.tensor([list(each.probabilities.values()) for each in answers], dtype=torch.float64)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
-    assert [each.label for each in told] == [NAMES[best] for best in found.argmax(-1).tolist()]
+    assert [each.label for each in answers] == [NAMES[best] for best in found.argmax(-1).tolist()]
 
 
 def test_what_a_text_lacks_is_told_of_the_member_that_lacks_the_most(runs):
     """Of words or of characters: x is none that the second has met, y is, and the first has met neither word."""
     for order in (runs[:2], runs[1::-1]):
-        told = answer_lines(order[0], [(1, "cat xxx"), (2, "y yy dog")], 1, others=order[1:])
-        assert [[*each.unknown] for each in told] == [["x", "x", "x"], ["y", "yy"]]
+        answers = answer_lines(order[0], [(1, "cat xxx"), (2, "y yy dog")], 1, others=order[1:])
+        assert [[*each.unknown] for each in answers] == [["x", "x", "x"], ["y", "yy"]]
 
 
 def test_a_run_alone_is_as_it_was(runs):
     found = load(runs[0])
     alone = label_probabilities(found.model, [found.tokenizers.source.encode(LINES[0])])
-    [told] = answer_lines(runs[0], [(1, LINES[0])], 1)
-    assert list(told.probabilities.values()) == alone[0].tolist()
+    [answer] = answer_lines(runs[0], [(1, LINES[0])], 1)
+    assert list(answer.probabilities.values()) == alone[0].tolist()
 
 
 def test_the_mean_is_scored_on_the_split_of_the_first(runs):
     own = load_recipe(runs[0] / "recipe.toml")
-    told = evaluate(runs[0], own, others=runs[1:])
+    scores = evaluate(runs[0], own, others=runs[1:])
     table = by_hand(runs, [text for text, _ in DEV])
     wanted = torch.tensor([NAMES.index(label) for _, label in DEV])
     right = table[range(len(DEV)), wanted]
-    assert told["n"] == len(DEV)
-    assert told["accuracy"] == (table.argmax(-1) == wanted).double().mean().item()
-    assert told["loss"] == pytest.approx(-right.log().mean().item(), abs=1e-6)
-    assert {name: row["n"] for name, row in told["labels"].items()} == {"cat": 3, "cow": 2, "dog": 2}
+    assert scores["n"] == len(DEV)
+    assert scores["accuracy"] == (table.argmax(-1) == wanted).double().mean().item()
+    assert scores["loss"] == pytest.approx(-right.log().mean().item(), abs=1e-6)
+    assert {name: row["n"] for name, row in scores["labels"].items()} == {"cat": 3, "cow": 2, "dog": 2}
     alone = [evaluate(run, override(load_recipe(run / "recipe.toml"), {"data.test": own.data.test})) for run in runs]
-    assert alone[0].keys() == told.keys()
-    assert told["loss"] <= sum(each["loss"] for each in alone) / 3 + 1e-9  # Jensen's inequality
+    assert alone[0].keys() == scores.keys()
+    assert scores["loss"] <= sum(each["loss"] for each in alone) / 3 + 1e-9  # Jensen's inequality
     turned = evaluate(runs[1], load_recipe(runs[1] / "recipe.toml"), others=[runs[0]])
     assert turned["n"] == 2
 
@@ -90,16 +90,16 @@ def test_other_data_are_scored_as_of_one_run(runs, tmp_path):
     test = write(tmp_path / "more.tsv", [*DEV[:3], ("", "cat")])
     own = load_recipe(runs[0] / "recipe.toml")
     changed = override(own, {"data.test": str(test), "data.skip_empty": True})
-    told = evaluate(runs[0], changed, others=runs[1:])
-    assert (told["n"], told["skipped"]) == (3, 1)
+    scores = evaluate(runs[0], changed, others=runs[1:])
+    assert (scores["n"], scores["skipped"]) == (3, 1)
     with pytest.raises(ConfigError, match=r"data\.layout='label'; got 'encoder'"):
         evaluate(runs[0], recipe(data__layout="encoder"), others=runs[1:])
 
 
 def test_the_mean_of_checkpoints_is_taken_of_every_member(runs):
-    [told] = answer_lines(runs[0], [(1, LINES[0])], 1, 2, runs[1:])
+    [answer] = answer_lines(runs[0], [(1, LINES[0])], 1, 2, runs[1:])
     expected = by_hand(runs, LINES[:1], lambda run: load_mean(run, 2))
-    assert list(told.probabilities.values()) == pytest.approx(expected[0].tolist(), abs=1e-6)
+    assert list(answer.probabilities.values()) == pytest.approx(expected[0].tolist(), abs=1e-6)
 
 
 def test_a_text_that_is_too_long_is_told_with_the_run(runs, tmp_path):
@@ -107,8 +107,8 @@ def test_a_text_that_is_too_long_is_told_with_the_run(runs, tmp_path):
     long = " ".join(["red"] * 6)
     answers = answer_lines(runs[0], [(4, "red"), (7, long)], 9, others=runs[1:])
     assert next(answers).label in NAMES
-    said = rf"^{runs[2]}: A line may have at most max_len=6 tokens, <bos> included; line 7 has 7"
-    with pytest.raises(DataError, match=said):
+    message = rf"^{runs[2]}: A line may have at most max_len=6 tokens, <bos> included; line 7 has 7"
+    with pytest.raises(DataError, match=message):
         next(answers)
     test = write(tmp_path / "test.tsv", [DEV[0], (long, "cat")])
     changed = override(load_recipe(runs[0] / "recipe.toml"), {"data.test": str(test)})
@@ -132,15 +132,15 @@ def test_what_gives_no_labels_is_of_no_ensemble(runs, tmp_path):
 
 def test_other_labels_are_refused_before_a_line_is_read(runs, tmp_path, monkeypatch):
     rows = [(text, text.split()[0]) for text in TEXTS]
-    ready = asked(tmp_path, training__steps=1)
+    ready = classifier_recipe(tmp_path, training__steps=1)
     for name in ("train", "dev"):
         write(tmp_path / f"{name}.tsv", rows)
     follow(start(ready, tmp_path / "run"))
-    said = f"{tmp_path / 'run'} lacks 'cat', which {runs[0]} has"
-    with pytest.raises(ConfigError, match=said):
+    message = f"{tmp_path / 'run'} lacks 'cat', which {runs[0]} has"
+    with pytest.raises(ConfigError, match=message):
         next(answer_lines(runs[0], (pytest.fail("read") for _ in "x"), 1, others=[tmp_path / "run"]))
     monkeypatch.setattr("glassformer.train.finished.loading.read_pairs_split", lambda *_: pytest.fail("read"))
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         evaluate(runs[0], load_recipe(runs[0] / "recipe.toml"), others=[tmp_path / "run"])
 
 

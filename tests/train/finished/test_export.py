@@ -17,11 +17,11 @@ from train.text_examples import book, shelf, text_recipe
 
 @pytest.fixture
 def run(tmp_path):
-    asked = text_recipe(
+    requested = text_recipe(
         book(tmp_path), model__scale_embeddings=False, training__steps=4, training__evaluate_every=2,
         checkpoint__every=2, checkpoint__keep=9,
     )  # fmt: skip
-    follow(start(asked, tmp_path / "run"))
+    follow(start(requested, tmp_path / "run"))
     return tmp_path / "run"
 
 
@@ -71,20 +71,20 @@ def test_a_text_begins_there_as_it_does_here(run, tmp_path):
 
 def test_a_run_that_reads_otherwise_is_refused(tmp_path):
     plain = {"model__scale_embeddings": False, "training__steps": 1}
-    asked = {
+    options = {
         "prefix": text_recipe(book(tmp_path), "prefix", **plain),
         "broken": text_recipe(book(tmp_path), training__broken="leaky-mask", **plain),
         "spans": text_recipe(book(tmp_path), "spans", training__steps=1),
         "pairs": recipe(training__steps=1),
     }
-    says = {
+    message = {
         "prefix": "reads each prompt in both directions",
         "broken": "makes a mistake on purpose .training.broken='leaky-mask'",
         "spans": "Only decoders can be exported",
         "pairs": "Only decoders can be exported",
     }
-    for name, each in asked.items():
+    for name, each in options.items():
         follow(start(each, tmp_path / name))
-        with pytest.raises(GlassformerError, match=says[name]):
+        with pytest.raises(GlassformerError, match=message[name]):
             export_run(tmp_path / name, tmp_path / "out")
         assert not (tmp_path / "out").exists()

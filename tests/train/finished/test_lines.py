@@ -21,19 +21,19 @@ def test_lines_are_answered_in_order_whatever_the_batches(run, batch_size):
     sources = [loaded.tokenizers.source.encode(line) for line in LINES]
     limit = 4 if loaded.model.config.stack.causal else None  # an encoder fills its blanks, whatever the recipe says
     expected = answer(loaded.model, sources, max_new_tokens=limit, never=unwritten(LAYOUTS[layout_of(run)].decoder))
-    told = list(translate(run, numbered(LINES), batch_size))
-    assert [each.text for each in told] == [loaded.tokenizers.target.decode(each.ids) for each in expected]
-    assert [each.cut for each in told] == [None if each.complete else "decode.max_new_tokens=4" for each in expected]
-    assert [len(each.unknown) for each in told] == [0, 0, 0, 2, 0] == [source.count(UNK) for source in sources]
+    answers = list(translate(run, numbered(LINES), batch_size))
+    assert [each.text for each in answers] == [loaded.tokenizers.target.decode(each.ids) for each in expected]
+    assert [each.cut for each in answers] == [None if each.complete else "decode.max_new_tokens=4" for each in expected]
+    assert [len(each.unknown) for each in answers] == [0, 0, 0, 2, 0] == [source.count(UNK) for source in sources]
 
 
 @pytest.mark.parametrize(("batch_size", "ahead"), [(1, 1), (2, 16)])
 def test_lines_are_read_as_they_come(run, batch_size, ahead):
     """The first answers are there before the third group is read; single lines are answered one by one."""
     lines = iter(numbered([LINES[0]] * (2 * ahead) + ["read too far"]))
-    told = translate(run, lines, batch_size)
+    answered = translate(run, lines, batch_size)
     for _ in range(ahead + 1):
-        next(told)
+        next(answered)
     assert list(lines) == [(2 * ahead + 1, "read too far")]
 
 
@@ -93,7 +93,7 @@ def test_line_that_cannot_be_written_is_named_after_the_answers_before_it(run, m
 
     expected = [each.text for each in translate(run, numbered(["a b", "c"]), batch_size)]
     monkeypatch.setattr("glassformer.train.finished.use.answers", stuck)
-    told = translate(run, [(2, "a b"), (5, "c"), (6, "a b c d e"), (7, "a b c d e"), (8, "d")], batch_size)
-    assert [next(told).text, next(told).text] == expected
+    answered = translate(run, [(2, "a b"), (5, "c"), (6, "a b c d e"), (7, "a b c d e"), (8, "d")], batch_size)
+    assert [next(answered).text, next(answered).text] == expected
     with pytest.raises(ConfigError, match=r"^None of line 6 can be\.$"):
-        next(told)
+        next(answered)

@@ -49,14 +49,14 @@ def test_texts_are_those_of_the_search(run):
 def test_prompt_and_text_share_the_context(run):
     """The last token is not read, so one more fits; what was asked for is not cut in silence."""
     prompt, room = "abc", WINDOW + 1 - 4
-    for asked in (None, room):
-        (piece,) = searching(run, max_new_tokens=asked, min_new_tokens=99).write([prompt])
+    for requested in (None, room):
+        (piece,) = searching(run, max_new_tokens=requested, min_new_tokens=99).write([prompt])
         assert (piece.tokens, piece.end) == (room, "max_new_tokens")
-    said = (
+    message = (
         rf"together, at most {WINDOW} tokens here \(data.window\); prompt 2 has 4, which leaves room for {room}; got "
         rf"max_new_tokens={room + 1}. Set max_new_tokens={room} or less, or shorten the prompt. With --crop its end is"
     )
-    with pytest.raises(TooLongError, match=said):
+    with pytest.raises(TooLongError, match=message):
         list(searching(run, max_new_tokens=room + 1).write(["a", prompt]))
     most = rf"so a text may have at most {WINDOW}; got max_new_tokens=99\. Set max_new_tokens={WINDOW} or less\.$"
     for crop in (True, False):
@@ -66,15 +66,15 @@ def test_prompt_and_text_share_the_context(run):
         list(searching(run, max_new_tokens=None).write([prompt], wishes=Constraints(begin="abcabc")))
 
 
-@pytest.mark.parametrize(("asked", "read"), [(None, WINDOW - WINDOW // 4), (3, WINDOW - 2), (WINDOW, 1)])
-def test_a_prompt_is_cropped_so_that_its_text_fits(run, asked, read):
-    writer, long = searching(run, max_new_tokens=asked, min_new_tokens=99), "abc abd bca" * 3
+@pytest.mark.parametrize(("requested", "read"), [(None, WINDOW - WINDOW // 4), (3, WINDOW - 2), (WINDOW, 1)])
+def test_a_prompt_is_cropped_so_that_its_text_fits(run, requested, read):
+    writer, long = searching(run, max_new_tokens=requested, min_new_tokens=99), "abc abd bca" * 3
     seen: list[list[int]] = []
     assert writer.model.decoder is not None
     writer.model.decoder.embedding.register_forward_hook(lambda module, given, _: seen.append(given[0][0].tolist()))
     (piece,) = writer.write([long], crop=True)
     assert seen[0] == writer.tokenizers.target.encode(long)[-read:]
-    assert piece.tokens == (asked or WINDOW + 1 - read)
+    assert piece.tokens == (requested or WINDOW + 1 - read)
     with pytest.raises(TooLongError, match="With --crop"):
         list(writer.write([long]))
 
@@ -94,8 +94,8 @@ def test_a_crop_leaves_room_however_long_the_prompt_is(run, usual, monkeypatch):
 
 
 def test_what_limits_a_text_is_told_of_the_texts_that_it_ends(run):
-    for asked, name in ((None, CONTEXTS), (3, ASKED)):
-        pieces = [*searching(run, max_new_tokens=asked, batch_size=1).write(["ab", "abc"], n=3, stops=["d"])]
+    for requested, name in ((None, CONTEXTS), (3, ASKED)):
+        pieces = [*searching(run, max_new_tokens=requested, batch_size=1).write(["ab", "abc"], n=3, stops=["d"])]
         assert {each.end for each in pieces} > {"max_new_tokens"}
         assert [each.limit for each in pieces] == [name * (each.end == "max_new_tokens") for each in pieces]
 
@@ -111,12 +111,12 @@ def test_texts_before_a_prompt_without_one_are_written(run):
 
 
 def test_forced_texts_and_stops(run):
-    wishes = Constraints(forced=["da"])
-    for piece in searching(run, max_new_tokens=7).write(["a"], n=2, stops=["c"], wishes=wishes):
+    constraints = Constraints(forced=["da"])
+    for piece in searching(run, max_new_tokens=7).write(["a"], n=2, stops=["c"], wishes=constraints):
         assert "da" in piece.text
         assert "c" not in piece.text
     with pytest.raises(ConfigError, match="Forced texts need a beam of at least 2"):
-        next(Writer(run, of_run(run)).write(["a"], wishes=wishes))
+        next(Writer(run, of_run(run)).write(["a"], wishes=constraints))
     with pytest.raises(ConfigError, match="none of the text of prompt 1 did within its 2 tokens"):
         list(
             searching(run, max_new_tokens=2, batch_size=1).write(
@@ -133,7 +133,7 @@ def test_what_a_search_does_not_take(run):
 
 
 def test_it_asks_whether_to_go_on(run):
-    asked: list[int] = []
-    pieces: list[Piece] = [*searching(run, max_new_tokens=4).write(["a"], poll=lambda: asked.append(1))]
+    calls: list[int] = []
+    pieces: list[Piece] = [*searching(run, max_new_tokens=4).write(["a"], poll=lambda: calls.append(1))]
     assert len(pieces) == 1
-    assert asked
+    assert calls

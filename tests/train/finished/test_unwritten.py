@@ -39,20 +39,20 @@ def written(run: Path) -> dict[str, list[str]]:
     own = load_recipe(run / "recipe.toml")
     found = loading.load_run(run, own)
     split = prepare_split(own, found.tokenizers, "dev")
-    asked = {"layout": own.data.layout, "max_new_tokens": 4}
+    settings = {"layout": own.data.layout, "max_new_tokens": 4}
     targets = [pair.target for pair in split.pairs]
-    told = {
+    result = {
         "translate": [each.text for each in translate(run, LINES, 2)],
-        "evaluate": list(evaluate_model(found.model, split.encoded, found.tokenizers, targets, **asked).outputs),
+        "evaluate": list(evaluate_model(found.model, split.encoded, found.tokenizers, targets, **settings).outputs),
     }
     if own.data.layout != "encoder":
-        told["beam"] = [each.text for each in translate(run, LINES, 2, override(own, {"decode.beam": 3}))]
+        result["beam"] = [each.text for each in translate(run, LINES, 2, override(own, {"decode.beam": 3}))]
         texts = [""] * len(LINES)
         for piece in Writer(run, own).write([line for _, line in LINES]):
             texts[piece.row] += piece.text
-        told["generate"] = texts
-        assert texts == told["translate"]
-    return told
+        result["generate"] = texts
+        assert texts == result["translate"]
+    return result
 
 
 def test_what_a_model_likes_best_is_not_written_where_it_is_special(run, monkeypatch):
@@ -96,22 +96,22 @@ def test_only_a_model_of_hidden_spans_writes_what_separates_them(tmp_path, objec
 def test_a_beginning_counts_apart_where_no_length_is_asked_for(tmp_path):
     """The source and ten more are 12 tokens, and the beginning has 15."""
     run = trained(tmp_path, decode__max_new_tokens=None)
-    [told] = translate(run, [(1, "a")], 1, wishes=Constraints(begin=BEGIN))
-    assert told.text.startswith(BEGIN)
-    assert told.cut is None or len(told.text.split()) == 15 + 12
+    [answer] = translate(run, [(1, "a")], 1, wishes=Constraints(begin=BEGIN))
+    assert answer.text.startswith(BEGIN)
+    assert answer.cut is None or len(answer.text.split()) == 15 + 12
     writer = Writer(run, load_recipe(run / "recipe.toml"))
-    assert "".join(piece.text for piece in writer.write(["a"], wishes=Constraints(begin=BEGIN))) == told.text
+    assert "".join(piece.text for piece in writer.write(["a"], wishes=Constraints(begin=BEGIN))) == answer.text
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("requested", "message"),
     [
         (None, r"may have 9 \(max_len\). Shorten the beginning\.$"),
         (12, r"may have 9 \(max_len\)"),
         (4, "max_new_tokens to 15"),
     ],
 )
-def test_a_beginning_that_has_no_room_is_refused(tmp_path, asked, says):
-    run = trained(tmp_path, model__max_len=9, decode__max_new_tokens=asked)
-    with pytest.raises(ConfigError, match=rf"has 15 tokens, and a text .*{says}"):
+def test_a_beginning_that_has_no_room_is_refused(tmp_path, requested, message):
+    run = trained(tmp_path, model__max_len=9, decode__max_new_tokens=requested)
+    with pytest.raises(ConfigError, match=rf"has 15 tokens, and a text .*{message}"):
         next(translate(run, [(1, "a")], 1, wishes=Constraints(begin=BEGIN)))

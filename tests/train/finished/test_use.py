@@ -27,22 +27,22 @@ def test_scores_are_those_of_the_best_checkpoint(run):
     best = load(run).state["step"]
     assert best == 3
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    (told,) = (line for line in lines if line["kind"] == "dev" and line["step"] == best)
+    (result,) = (line for line in lines if line["kind"] == "dev" and line["step"] == best)
     scores = evaluate(run, recipe(data__layout=layout_of(run)), "dev")
-    assert scores == {name: told[name] for name in scores}
+    assert scores == {name: result[name] for name in scores}
     assert evaluate(run, recipe(data__layout=layout_of(run)), "test") != scores
 
 
 def test_scores_by_length_are_given_where_asked_for(run):
-    asked = recipe(data__layout=layout_of(run))
-    told = evaluate(run, asked, by_length=True)
-    table = told.pop("by_length")
-    assert told == evaluate(run, asked)
+    requested = recipe(data__layout=layout_of(run))
+    scores = evaluate(run, requested, by_length=True)
+    table = scores.pop("by_length")
+    assert scores == evaluate(run, requested)
     assert [*table] == sorted(table)
     assert {*table} <= {"2", "3", "4"}
-    assert sum(row["n"] for row in table.values()) == told["n"]
+    assert sum(row["n"] for row in table.values()) == scores["n"]
     assert sum(row["n"] * row["exact_match"] for row in table.values()) == pytest.approx(
-        told["n"] * told["exact_match"]
+        scores["n"] * scores["exact_match"]
     )
 
 
@@ -58,11 +58,11 @@ def test_answers_are_written_with_the_weights_asked_for(run, monkeypatch, precis
 
     monkeypatch.setattr("glassformer.train.finished.use.prepared", watched)
     monkeypatch.setattr("glassformer.train.evaluate.prepared", watched)
-    asked = override(plain, {"decode.precision": precision})
-    assert len(list(translate(run, numbered(LINES), 2, asked))) == len(LINES)
+    options = override(plain, {"decode.precision": precision})
+    assert len(list(translate(run, numbered(LINES), 2, options))) == len(LINES)
     assert rounded.keys() == {precision}
     rounded.clear()
-    assert evaluate(run, asked)["loss"] == evaluate(run, plain)["loss"]
+    assert evaluate(run, options)["loss"] == evaluate(run, plain)["loss"]
     assert rounded.keys() == {precision, "float32"}
 
 
@@ -76,13 +76,13 @@ def test_steps_are_compiled_where_that_is_asked_for_and_never_in_training(run, t
     monkeypatch.setattr("glassformer.train.finished.use.prepared", watched)
     monkeypatch.setattr("glassformer.train.evaluate.prepared", watched)
     plain = load_recipe(run / "recipe.toml")
-    asked = override(plain, {"decode.compile": True})
-    for given in (plain, asked):
+    options = override(plain, {"decode.compile": True})
+    for given in (plain, options):
         assert len(list(translate(run, numbered(LINES), 2, given))) == len(LINES)
         evaluate(run, given)
     assert seen == [False, False, True, True]
     seen.clear()
-    follow(start(asked, tmp_path / "run"))
+    follow(start(options, tmp_path / "run"))
     assert seen
     assert not any(seen)
 
@@ -94,27 +94,27 @@ def test_skipped_pairs_are_part_of_the_score(run, tmp_path, skip):
     )
     files = {"data.task": "pairs", "data.skip_empty": skip}
     files |= {f"data.test_{side}": str(path) for side, path in paths.items()}
-    asked = recipe(data__layout=layout_of(run))
+    requested = recipe(data__layout=layout_of(run))
     if layout_of(run) == "encoder":  # whose answers are as long as their sources, which no file promises
         with pytest.raises(ConfigError, match=r"got data\.task='pairs'"):
-            override(asked, files)
+            override(requested, files)
         return
-    told = evaluate(run, override(asked, files))
-    assert told["n"] == 2
-    assert told.get("skipped") == (2 if skip else None)
-    assert {"bleu", "chrf", "bleu_signature"} <= told.keys()
+    scores = evaluate(run, override(requested, files))
+    assert scores["n"] == 2
+    assert scores.get("skipped") == (2 if skip else None)
+    assert {"bleu", "chrf", "bleu_signature"} <= scores.keys()
 
 
 @pytest.mark.parametrize("what", ["evaluate", "translate", "params", "doctor", "resume"])
 def test_a_recipe_that_was_changed_to_another_model_is_refused_by_all(run, tmp_path, what):
     changed = shutil.copytree(run, tmp_path / "run")
-    asked = override(load_recipe(run / "recipe.toml"), {"model.d_ff": 16})
-    (changed / "recipe.toml").write_text(dumps_recipe(asked), "utf-8")
+    requested = override(load_recipe(run / "recipe.toml"), {"model.d_ff": 16})
+    (changed / "recipe.toml").write_text(dumps_recipe(requested), "utf-8")
     uses = {
-        "evaluate": lambda: evaluate(changed, asked),
+        "evaluate": lambda: evaluate(changed, requested),
         "translate": lambda: list(translate(changed, numbered(LINES), 2)),
         "params": lambda: parameters(changed),
-        "doctor": lambda: Case(changed, asked).model,
+        "doctor": lambda: Case(changed, requested).model,
         "resume": lambda: resume(changed),
     }
     with pytest.raises(
@@ -132,10 +132,10 @@ UNSCORABLE = {
 
 @pytest.mark.parametrize("name", UNSCORABLE)
 def test_data_that_the_model_cannot_answer_are_refused(run, name):
-    changes, said = UNSCORABLE[name]
+    changes, message = UNSCORABLE[name]
     if name == "another layout":
         changes = {"data.layout": LAYOUTS[1 - LAYOUTS.index(layout_of(run))]}
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         evaluate(run, override(load_recipe(run / "recipe.toml"), changes))
 
 
@@ -159,13 +159,13 @@ def test_best_checkpoint_is_not_replaced_in_silence(run, tmp_path, capsys, harm)
         lambda: parameters(hurt),
     ):
         use()
-        told = capsys.readouterr().err
-        assert re.search(rf"skipped: {best}.*\nused instead: .*step-000000012\n", told), told
-        assert told.count("\n") == 2
+        output = capsys.readouterr().err
+        assert re.search(rf"skipped: {best}.*\nused instead: .*step-000000012\n", output), output
+        assert output.count("\n") == 2
 
 
 @pytest.mark.parametrize(
-    ("asked", "longest", "said"),
+    ("requested", "longest", "message"),
     [
         (4, None, "decode.max_new_tokens=4"),
         (4, 9, "decode.max_new_tokens=4"),
@@ -174,12 +174,12 @@ def test_best_checkpoint_is_not_replaced_in_silence(run, tmp_path, capsys, harm)
         (None, None, "twice the source length plus ten, as decode.max_new_tokens is not set"),
     ],
 )
-def test_a_cut_answer_says_which_limit_cut_it(tmp_path, monkeypatch, asked, longest, said):
-    settings = {"decode__max_new_tokens": asked, "model__max_len": longest, "training__steps": 1}
+def test_a_cut_answer_says_which_limit_cut_it(tmp_path, monkeypatch, requested, longest, message):
+    settings = {"decode__max_new_tokens": requested, "model__max_len": longest, "training__steps": 1}
     follow(start(recipe(**settings), tmp_path / "run"))
     monkeypatch.setattr("glassformer.decode.answer.chooser", lambda *_: never_ends)
-    [told] = translate(tmp_path / "run", [(1, "a b")], 1)
-    assert told.cut == said
+    [answer] = translate(tmp_path / "run", [(1, "a b")], 1)
+    assert answer.cut == message
 
 
 def never_ends(logits, _):

@@ -115,7 +115,7 @@ def test_a_draft_has_the_threads_of_the_run_that_writes(run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("prompts", "n", "row", "said"),
+    ("prompts", "n", "row", "message"),
     [
         (["a"], 1, 0, "the text"),
         (["a", "b"], 1, 1, "the text of prompt 2"),
@@ -123,14 +123,14 @@ def test_a_draft_has_the_threads_of_the_run_that_writes(run, monkeypatch):
         (["a", "b"], 2, 3, "text 2 of prompt 2"),
     ],
 )
-def test_a_text_without_a_next_token_is_named_by_its_prompt(run, monkeypatch, prompts, n, row, said):
+def test_a_text_without_a_next_token_is_named_by_its_prompt(run, monkeypatch, prompts, n, row, message):
     def stuck(*_, numbers, **__):
         assert row in numbers
         yield from ()
         raise RowError("None fits in ", row, ".")
 
     monkeypatch.setattr("glassformer.train.finished.writing.write", stuck)
-    with pytest.raises(ConfigError, match=rf"^None fits in {said}\.$"):
+    with pytest.raises(ConfigError, match=rf"^None fits in {message}\.$"):
         list(Writer(run, of_run(run)).write(prompts, n=n))
 
 

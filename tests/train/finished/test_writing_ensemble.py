@@ -19,7 +19,7 @@ from glassformer.train.run.beginning import prepare_split
 from glassformer.train.run.session import start
 from train.examples import follow, recipe
 from train.finished.test_use import never_ends
-from train.test_classifier import asked
+from train.test_classifier import classifier_recipe
 from train.text_examples import text_recipe
 
 LINES = [(1, "s0 s1 s2"), (2, "s3"), (3, "s4 s4 s1")]
@@ -44,18 +44,24 @@ def runs(tmp_path_factory) -> list[Path]:
 @pytest.mark.parametrize("decode", [{}, {"decode.beam": 3}], ids=["greedy", "beam"])
 def test_they_are_scored_as_one_model(runs, decode):
     """As the models joined by hand on the split of the first; and the loss is below the mean of theirs (Jensen)."""
-    said = override(own(runs[0]), decode)
-    told = evaluate(runs[0], said, others=runs[1:])
+    usual = override(own(runs[0]), decode)
+    scores = evaluate(runs[0], usual, others=runs[1:])
     found = load(runs[0])
-    split = prepare_split(said, found.tokenizers, "test")
+    split = prepare_split(usual, found.tokenizers, "test")
     joint, targets = Ensemble([load(run).model for run in runs]), [pair.target for pair in split.pairs]
     expected = evaluate_model(
-        joint, split.encoded, found.tokenizers, targets, max_new_tokens=4, sampling=said.decode, search=said.decode
+        joint,
+        split.encoded,
+        found.tokenizers,
+        targets,
+        max_new_tokens=4,
+        sampling=settings.decode,
+        search=settings.decode,
     )
-    assert told == expected.metrics
+    assert scores == expected.metrics
     alone = [evaluate(run, override(own(run), decode))["loss"] for run in runs]
-    assert told["loss"] < sum(alone) / 3
-    assert told["loss"] not in alone
+    assert scores["loss"] < sum(alone) / 3
+    assert scores["loss"] not in alone
 
 
 def test_they_answer_lines_as_one_model(runs):
@@ -66,10 +72,10 @@ def test_they_answer_lines_as_one_model(runs):
         max_new_tokens=4,
     )
     for size in (1, 3):
-        told = list(translate(runs[0], LINES, size, others=runs[1:]))
-        assert [each.text for each in told] == [found.tokenizers.target.decode(each.ids) for each in expected]
+        answers = list(translate(runs[0], LINES, size, others=runs[1:]))
+        assert [each.text for each in answers] == [found.tokenizers.target.decode(each.ids) for each in expected]
     scored = list(translate(runs[0], LINES, 2, asked=Asked(1, True, True), others=runs[1:]))
-    assert [each.best[0].text for each in scored] == [each.text for each in told]
+    assert [each.best[0].text for each in scored] == [each.text for each in answers]
     apart = [list(translate(run, LINES, 2, asked=Asked(1, True))) for run in runs]
     assert all(one[0].best[0].score != scored[0].best[0].score for one in apart)
 
@@ -99,13 +105,13 @@ def test_the_shortest_member_says_how_long_a_text_may_be_and_is_named(runs, tmp_
         list(translate(runs[2], [(7, long)], 1))
     test = tmp_path / "test.tsv"
     test.write_text(f"s0\ts0\n{long}\ts1\n", "utf-8")
-    said = override(own(runs[0]), {"data.task": "pairs", "data.test": str(test)})
+    requested = override(own(runs[0]), {"data.task": "pairs", "data.test": str(test)})
     with pytest.raises(DataError, match=rf"^{runs[2]}: {test}:2: the source has 7 tokens, .*at most model\.max_len=6"):
-        evaluate(runs[0], said, others=runs[1:])
+        evaluate(runs[0], requested, others=runs[1:])
     monkeypatch.setattr("glassformer.decode.answer.chooser", lambda *_: never_ends)
     longer = override(own(runs[0]), {"decode.max_new_tokens": 99})
-    [told] = translate(runs[0], [(1, "s0")], 1, longer, others=runs[1:])
-    assert told.cut == f"model.max_len=6, the most that {runs[2]} reads"
+    [answered] = translate(runs[0], [(1, "s0")], 1, longer, others=runs[1:])
+    assert answered.cut == f"model.max_len=6, the most that {runs[2]} reads"
 
 
 def test_the_device_is_that_of_the_first(runs, monkeypatch):
@@ -129,14 +135,14 @@ def test_of_running_text(objective, tmp_path):
     for seed in (1, 2):
         follow(start(text_recipe(book, objective, training__seed=seed), tmp_path / f"{seed}"))
         both.append(tmp_path / f"{seed}")
-    told = evaluate(both[0], own(both[0]), "dev", others=both[1:])
+    scores = evaluate(both[0], own(both[0]), "dev", others=both[1:])
     alone = [evaluate(run, own(run), "dev") for run in both]
-    assert told.keys() == alone[0].keys()
-    assert told["loss"] < sum(each["loss"] for each in alone) / 2
+    assert scores.keys() == alone[0].keys()
+    assert scores["loss"] < sum(each["loss"] for each in alone) / 2
     if objective == "masked":
         return
-    said = override(own(both[0]), {"decode.max_new_tokens": 60, "decode.temperature": 1.0})
-    texts = ["".join(each.text for each in Writer(run, said, others=rest).write(["abc"])) for run, *rest in
+    requested = override(own(both[0]), {"decode.max_new_tokens": 60, "decode.temperature": 1.0})
+    texts = ["".join(each.text for each in Writer(run, requested, others=rest).write(["abc"])) for run, *rest in
              (both, both[::-1], both[:1])]  # fmt: skip
     assert texts[0] == texts[1]
     assert texts[0] != texts[2]
@@ -149,14 +155,14 @@ def test_runs_that_answer_in_other_ways_are_refused(runs, tmp_path):
     follow(start(text_recipe(book, "prefix"), tmp_path / "prefix"))
     with pytest.raises(ConfigError, match=r"same `data\.objective`; .*prefix has 'prefix', .*text has 'next_token'"):
         Writer(tmp_path / "text", own(tmp_path / "text"), others=[tmp_path / "prefix"])
-    follow(start(asked(tmp_path, training__steps=1), tmp_path / "labels"))
+    follow(start(classifier_recipe(tmp_path, training__steps=1), tmp_path / "labels"))
     other = trained(tmp_path / "blanks", data__layout="encoder")
-    for strange, said in (
+    for strange, message in (
         (tmp_path / "text", rf"`data\.task`; {tmp_path / 'text'} has 'text', .* has 'pairs'"),
         (tmp_path / "labels", rf"`data\.layout`; {tmp_path / 'labels'} has '{LABEL}', .* has 'encoder-decoder'"),
         (other, rf"`data\.layout`; {other} has 'encoder', .* has 'encoder-decoder'"),
     ):
-        with pytest.raises(ConfigError, match=rf"must have the same {said}\. Give runs of the same kind"):
+        with pytest.raises(ConfigError, match=rf"must have the same {message}\. Give runs of the same kind"):
             evaluate(runs[0], own(runs[0]), others=[strange])
         with pytest.raises(ConfigError, match="must have the same `data"):
             list(translate(runs[0], LINES, 1, others=[strange]))
@@ -164,6 +170,6 @@ def test_runs_that_answer_in_other_ways_are_refused(runs, tmp_path):
 
 def test_other_vocabularies_are_refused(runs, tmp_path):
     other = trained(tmp_path, data__symbols=6)
-    said = f"must have the same vocabularies; the source vocabulary of {other} differs from that of {runs[0]}"
-    with pytest.raises(ConfigError, match=said):
+    message = f"must have the same vocabularies; the source vocabulary of {other} differs from that of {runs[0]}"
+    with pytest.raises(ConfigError, match=message):
         evaluate(runs[0], own(runs[0]), others=[other])

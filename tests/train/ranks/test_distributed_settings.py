@@ -12,10 +12,10 @@ from train.examples import recipe, texts
 
 
 def test_a_cut_model_takes_adamw():
-    asked = {"distributed.shard": True, "distributed.timeout": 7}
-    assert override(Recipe("x"), asked).distributed == DistributedConfig(shard=True, timeout=7)
+    options = {"distributed.shard": True, "distributed.timeout": 7}
+    assert override(Recipe("x"), options).distributed == DistributedConfig(shard=True, timeout=7)
     with pytest.raises(ConfigError, match=r"distributed\.shard splits each matrix.*optimizer\.name='muon'.*'adamw'"):
-        override(Recipe("x"), asked | {"optimizer.name": "muon"})
+        override(Recipe("x"), options | {"optimizer.name": "muon"})
 
 
 def test_a_cut_model_is_averaged_but_not_scaled():
@@ -38,11 +38,11 @@ class Heard(Ranks):
 
     def __init__(self) -> None:
         super().__init__(Launched())
-        self.told: dict[str, int] = {}
+        self.reported: dict[str, int] = {}
 
     def refuse_difference(self, what: str, value: int) -> None:
-        assert what not in self.told
-        self.told[what] = value
+        assert what not in self.reported
+        self.reported[what] = value
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_processes_with_other_settings_are_refused(tmp_path, name, section):
     start(recipe(**{name.replace(".", "__"): 97}), tmp_path / "other", theirs).lock.release()
     allowed = [name] if section == "training" else []
     resume(tmp_path / "run", allowed, {name: 97}, ranks=later).lock.release()
-    for told in (theirs.told, later.told):
-        differing = [what for what in ours.told if told[what] != ours.told[what]]
+    for reported in (theirs.reported, later.reported):
+        differing = [what for what in ours.reported if reported[what] != ours.reported[what]]
         assert differing == [f"[{section}] of the recipe"]
-        assert list(told).index(differing[0]) < list(told).index("the newest checkpoint")
+        assert list(reported).index(differing[0]) < list(reported).index("the newest checkpoint")
 
 
 def test_where_a_file_lies_is_each_machines_own(tmp_path):
@@ -74,4 +74,4 @@ def test_where_a_file_lies_is_each_machines_own(tmp_path):
         pair = texts(tmp_path / name, source=["a b"] * 4, target=["x y"] * 4)
         files = {f"data__{split}_{side}": str(path) for split in ("train", "dev") for side, path in pair.items()}
         start(recipe(data__task="pairs", **files), tmp_path / f"run-{name}", each).lock.release()
-    assert heard[0].told == heard[1].told
+    assert heard[0].reported == heard[1].reported

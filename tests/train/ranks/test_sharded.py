@@ -12,7 +12,7 @@ from glassformer.data.pairs import Pair
 from glassformer.store.checkpoint import load, load_optimizer
 from glassformer.train.ranks.distributed import ALONE
 from glassformer.train.ranks.sharded import agreed, take_parts, write_parts
-from train.examples import Told, assert_same, model, weights
+from train.examples import Agreeing, assert_same, model, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 
@@ -25,26 +25,26 @@ def saved(folder):
 
 
 @pytest.mark.parametrize(
-    ("number", "kind", "told"),
+    ("number", "kind", "message"),
     [(errno.ENOSPC, ResourceError, "the disk is full"), (errno.EACCES, CheckpointError, "you may write in the folder")],
     ids=["full", "forbidden"],
 )
-def test_a_disk_that_fails_is_told_of(tmp_path, monkeypatch, number, kind, told):
+def test_a_disk_that_fails_is_told_of(tmp_path, monkeypatch, number, kind, message):
     """torch wraps it in what no `except Exception` sees."""
 
     def fails(*given, **more):
         raise OSError(number, "as the system says")
 
     monkeypatch.setattr(FileSystem, "create_stream", fails)
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=message):
         saved(tmp_path / "step")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_another_process_could_not_write_is_written_by_none():
-    with pytest.raises(CheckpointError, match="Another process could not write its part"), agreed(Told()):
+    with pytest.raises(CheckpointError, match="Another process could not write its part"), agreed(Agreeing()):
         pass
-    with pytest.raises(OSError, match="full"), agreed(Told()):
+    with pytest.raises(OSError, match="full"), agreed(Agreeing()):
         raise OSError(errno.ENOSPC, "full")
     with agreed(ALONE):
         pass

@@ -12,7 +12,7 @@ from glassformer.train.objective import objective_for
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.ranks.team import Team, pieces_of
 from glassformer.train.schedule import Schedule
-from train.examples import Told, batch, model
+from train.examples import Agreeing, batch, model
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -52,5 +52,5 @@ def test_the_rehearsal_is_in_the_arithmetic_of_the_step(monkeypatch, precision):
 def test_weights_that_another_process_has_spoiled_are_spoiled():
     """Else one would leave the update out and the other end."""
     network = model()
-    assert Team(network, objective_for(network), 0.0, Told()).is_spoiled()
+    assert Team(network, objective_for(network), 0.0, Agreeing()).is_spoiled()
     assert not Team(network, objective_for(network), 0.0).is_spoiled()

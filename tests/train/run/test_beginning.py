@@ -41,13 +41,13 @@ def before(tmp_path_factory):
     (folder / "text.txt").write_text(TEXT, "utf-8")
     for name in ("train.tsv", "dev.tsv"):
         (folder / name).write_text(LABELS, "utf-8")
-    asked = {
+    options = {
         "data.text": str(folder / "text.txt"),
         "data.window": 16,
         "tokenizer.kind": "character",
         "training.batch_tokens": 64,
     }
-    return trained(override(load_recipe("mlm"), TINY | asked), folder / "mlm")
+    return trained(override(load_recipe("mlm"), TINY | options), folder / "mlm")
 
 
 def classifier(before, **more):
@@ -147,6 +147,6 @@ def test_what_is_no_run_is_refused(tmp_path):
 def test_running_text_does_not_start_with_two_vocabularies(before, tmp_path):
     files = {f"data.{name}": str(before.parent / f"{name}.tsv") for name in ("train", "dev")}
     two = trained(override(load_recipe("seq2seq"), TINY | files | {"tokenizer.shared": False}), tmp_path / "two")
-    asked = {"data.text": str(before.parent / "text.txt"), "data.window": 16, "training.start_from": str(two)}
+    options = {"data.text": str(before.parent / "text.txt"), "data.window": 16, "training.start_from": str(two)}
     with pytest.raises(ConfigError, match=r"one vocabulary, but .*two, which .* has one for each side"):
-        begin(override(load_recipe("denoise"), TINY | asked))
+        begin(override(load_recipe("denoise"), TINY | options))

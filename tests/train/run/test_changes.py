@@ -14,7 +14,7 @@ LINES = {"source": ["a b", "b", "a", "b a"], "target": ["x y", "y", "x", "y x"]}
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "message"),
     [
         ("training.steps", 24, "training.steps 12 -> 24"),
         ("training.seed", 2, "training.seed 1 -> 2"),
@@ -26,12 +26,12 @@ LINES = {"source": ["a b", "b", "a", "b a"], "target": ["x y", "y", "x", "y x"]}
     ],
     ids=lambda value: str(value) if isinstance(value, str) and "->" not in value else "",
 )
-def test_changed_setting_is_refused_with_both_values(whole, tmp_path, name, value, told):
+def test_changed_setting_is_refused_with_both_values(whole, tmp_path, name, value, message):
     run = killed_after(whole, 3, tmp_path / "run")
     before = (run / "recipe.toml").read_bytes()
     with pytest.raises(CheckpointError, match="trained with other settings") as caught:
         resume(run, asked={name: value})
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     typed = f" --{name.replace('_', '-')} {'none' if value is None else value}"
     assert f"--allow-change {name}{typed}." in str(caught.value)
     assert (run / "recipe.toml").read_bytes() == before
@@ -42,13 +42,13 @@ def test_changed_setting_is_refused_with_both_values(whole, tmp_path, name, valu
 
 def test_several_changes_are_told_together(whole, tmp_path):
     run = killed_after(whole, 3, tmp_path / "run")
-    asked = {"training.steps": 24, "training.clip": 0.5}
+    options = {"training.steps": 24, "training.clip": 0.5}
     with pytest.raises(CheckpointError, match=r"\.steps 12 -> 24; training\.clip 1\.0 -> 0\.5\. Undo") as caught:
-        resume(run, asked=asked)
+        resume(run, asked=options)
     words = "--allow-change training.steps --allow-change training.clip --training.steps 24 --training.clip 0.5."
     assert words in str(caught.value)
     with pytest.raises(CheckpointError, match=r"has now: training\.clip 1\.0 -> 0\.5\. Undo"):
-        resume(run, ["training.steps"], asked)
+        resume(run, ["training.steps"], options)
 
 
 def test_an_end_that_lies_behind_is_refused(whole, tmp_path):
@@ -79,11 +79,11 @@ def test_allowed_change_is_made_and_kept(whole, tmp_path):
 def test_change_is_on_the_disk_before_the_first_step(whole, tmp_path):
     """Also where checkpoints are written in the background; killed before that, the same words do it again."""
     run = killed_after(whole, 3, tmp_path / "run")
-    asked = {"training.steps": 14, "checkpoint.background": True}
-    resume(run, ["training.steps"], asked).lock.release()  # as a kill does
+    options = {"training.steps": 14, "checkpoint.background": True}
+    resume(run, ["training.steps"], options).lock.release()  # as a kill does
     with pytest.raises(CheckpointError, match=r"training\.steps 12 -> 14.*--allow-change training\.steps"):
         resume(run)
-    session = resume(run, ["training.steps"], asked)
+    session = resume(run, ["training.steps"], options)
     assert any("give the same flags again" in note for note in session.notes)
     events = session.train()
     assert (type(next(events)), type(next(events))) == (Started, Saved)
@@ -100,7 +100,7 @@ def test_other_weights_are_refused_though_they_are_named(whole, tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
+    ("name", "value", "message"),
     [
         (
             "training.precision",
@@ -110,10 +110,10 @@ def test_other_weights_are_refused_though_they_are_named(whole, tmp_path, name):
         ("training.threads", 0, r"a fixed number of threads; got training\.threads=0\. Give a number"),
     ],
 )
-def test_what_is_decided_as_a_run_begins_is_not_decided_anew(whole, tmp_path, name, value, says):
+def test_what_is_decided_as_a_run_begins_is_not_decided_anew(whole, tmp_path, name, value, message):
     run = killed_after(whole, 3, tmp_path / "run")
     before = (run / "recipe.toml").read_bytes()
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=message):
         resume(run, [name], {name: value})
     assert (run / "recipe.toml").read_bytes() == before
     assert resume(run).step == 3
@@ -154,8 +154,8 @@ def test_permission_that_nothing_needs_is_refused(whole, tmp_path):
 
 def test_before_the_first_checkpoint_a_model_of_another_size_may_be_asked_for(tmp_path):
     start(recipe(), tmp_path / "run")
-    asked = {"model.d_ff": 16, "training.steps": 2}
-    session = resume(tmp_path / "run", [*asked], asked)
+    options = {"model.d_ff": 16, "training.steps": 2}
+    session = resume(tmp_path / "run", [*options], options)
     assert (session.model.config.stack.d_ff, session.step) == (16, 0)
     assert load_recipe(tmp_path / "run" / "recipe.toml").training.steps == 2
 
@@ -190,8 +190,8 @@ def on_files(folder, **more):
     ids=["source", "target", "dev_target"],
 )
 def test_changed_file_is_named(tmp_path, file, lines, what):
-    asked, paths = on_files(tmp_path)
-    follow(start(asked, tmp_path / "run"), stop_after=2)
+    requested, paths = on_files(tmp_path)
+    follow(start(requested, tmp_path / "run"), stop_after=2)
     texts(tmp_path, **{file: lines})
     with pytest.raises(CheckpointError, match=f"the {what} pairs .* have changed since") as caught:
         resume(tmp_path / "run")
@@ -203,8 +203,8 @@ def test_changed_file_is_named(tmp_path, file, lines, what):
 
 
 def test_file_that_moved_is_the_same(tmp_path):
-    asked, paths = on_files(tmp_path)
-    follow(start(asked, tmp_path / "run"), stop_after=2)
+    requested, paths = on_files(tmp_path)
+    follow(start(requested, tmp_path / "run"), stop_after=2)
     moved = paths["source"].rename(tmp_path / "moved.txt")
     session = resume(tmp_path / "run", asked={"data.train_source": str(moved)})
     assert session.step == 2

@@ -59,13 +59,13 @@ def test_our_cpp_is_told_of_with_the_texts_that_it_needs(threads):
 @pytest.mark.parametrize("layout", ["encoder-decoder", "encoder"])
 @pytest.mark.usefixtures("no_compiler")
 def test_the_backend_that_auto_picks_is_told_with_its_reason(layout):
-    said = attention(*made(data__layout=layout))
-    assert said.startswith("matmul (")
-    assert said.endswith(" scores on a CPU: two products beat the fused kernel)")
+    found = attention(*made(data__layout=layout))
+    assert found.startswith("matmul (")
+    assert found.endswith(" scores on a CPU: two products beat the fused kernel)")
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({}, None),
         (
@@ -77,22 +77,22 @@ def test_the_backend_that_auto_picks_is_told_with_its_reason(layout):
     ],
     ids=str,
 )
-def test_a_vocabulary_of_another_size_than_asked_for_is_told(changes, said):
+def test_a_vocabulary_of_another_size_than_asked_for_is_told(changes, message):
     model, prepared = made(**changes)
     lines = [line for line in chosen(model, prepared) if line.startswith("vocabulary: ")]
-    assert [said in line for line in lines] == ([] if said is None else [True])
+    assert [message in line for line in lines] == ([] if message is None else [True])
 
 
 @pytest.mark.usefixtures("no_compiler")
 def test_both_are_told_where_long_and_short_sequences_get_different_ones():
-    said = attention(*made(data__min_length=2, data__max_length=400, training__batch_tokens=4096))
-    fused, products = said.split("; ")
+    found = attention(*made(data__min_length=2, data__max_length=400, training__batch_tokens=4096))
+    fused, products = found.split("; ")
     assert fused.startswith("sdpa (")
     assert products.startswith("matmul (")
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"model__attention": "reference"}, "reference, as asked"),
         ({"model__attention_rule": "sigmoid"}, "matmul (on cpu: no fused kernel has this rule)"),
@@ -103,8 +103,8 @@ def test_both_are_told_where_long_and_short_sequences_get_different_ones():
     ],
     ids=["asked", "sigmoid", "linear", "shaw", "window"],
 )  # fmt: skip
-def test_what_else_can_be_told(changes, said):
-    assert attention(*made(**changes)).startswith(said)
+def test_what_else_can_be_told(changes, message):
+    assert attention(*made(**changes)).startswith(message)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -142,8 +142,8 @@ def test_every_start_says_it_once(tmp_path):
 
 @pytest.mark.parametrize(("warmup", "rate"), [(12, "0.01"), (24, "0.005")])
 def test_a_warmup_that_takes_the_whole_run_is_told(warmup, rate):
-    [said] = [line for line in chosen(*made(training__warmup=warmup)) if line.startswith("warm-up")]
+    [found] = [line for line in chosen(*made(training__warmup=warmup)) if line.startswith("warm-up")]
     assert (
-        said == f"warm-up: {warmup} steps, of a run of 12: the learning rate never decays, and reaches {rate} of 0.01"
+        found == f"warm-up: {warmup} steps, of a run of 12: the learning rate never decays, and reaches {rate} of 0.01"
     )
     assert not any(line.startswith("warm-up") for line in chosen(*made(training__warmup=11)))

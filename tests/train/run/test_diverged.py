@@ -36,9 +36,9 @@ def test_weight_that_is_no_number(name, value):
     network = model()
     with torch.no_grad():
         network.get_parameter(name).view(-1)[3] = value
-    said = refused(network, [DATA])
-    assert "at step 1 the loss is " in said
-    assert f"The weight {name} is not finite." in said
+    message = refused(network, [DATA])
+    assert "at step 1 the loss is " in message
+    assert f"The weight {name} is not finite." in message
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
@@ -46,8 +46,8 @@ def test_weights_that_overflow(pieces):
     network = model().float()
     with torch.no_grad():
         network.decoder.blocks[0].feed_forward.branch.up.weight.fill_(3e38)
-    said = refused(network, [DATA], accumulate=pieces)
-    assert "The first module whose output is not finite is decoder.blocks.0.feed_forward.branch.up." in said
+    message = refused(network, [DATA], accumulate=pieces)
+    assert "The first module whose output is not finite is decoder.blocks.0.feed_forward.branch.up." in message
 
 
 @pytest.mark.parametrize("name", ["decoder.norm.weight", "encoder.blocks.0.self_attention.branch.value.weight"])
@@ -55,9 +55,9 @@ def test_weights_that_overflow(pieces):
 def test_gradient_alone(name, value):
     network = model()
     network.get_parameter(name).register_hook(lambda gradient: gradient * value)
-    said = refused(network, [DATA], start=41)
-    assert "at step 42 the loss is " in said
-    assert f"The outputs are finite; the gradient of {name} is not." in said
+    message = refused(network, [DATA], start=41)
+    assert "at step 42 the loss is " in message
+    assert f"The outputs are finite; the gradient of {name} is not." in message
 
 
 def test_loss_alone():
@@ -65,9 +65,9 @@ def test_loss_alone():
     network = model().float()
     apart = torch.where(torch.arange(VOCAB) % 2 == 0, 3e38, -3e38)
     network.head.register_forward_hook(lambda module, inputs, output: apart + 0.0 * output)
-    said = refused(network, [DATA])
-    assert "at step 1 the loss is inf and the gradient's norm 0" in said
-    assert "No single module is to blame: the sum overflowed." in said
+    message = refused(network, [DATA])
+    assert "at step 1 the loss is inf and the gradient's norm 0" in message
+    assert "No single module is to blame: the sum overflowed." in message
 
 
 def test_update_of_the_optimizer_does_not_happen_either():

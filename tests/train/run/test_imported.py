@@ -57,8 +57,8 @@ def test_its_loss_is_that_of_the_model(run, tmp_path):
     (tmp_path / "text.txt").write_text(TEXT[:40], "utf-8")
     loaded = load(run)
     ids = [BOS, *loaded.tokenizers.target.encode(TEXT[:40]), EOS]
-    asked = override(load_recipe(run / "recipe.toml"), {"data.test_text": str(tmp_path / "text.txt")})
-    scored = evaluate(run, asked, "test")
+    requested = override(load_recipe(run / "recipe.toml"), {"data.test_text": str(tmp_path / "text.txt")})
+    scored = evaluate(run, requested, "test")
     logits = loaded.model(torch.tensor([ids[:-1]])).log_softmax(-1)
     expected = -logits[0, range(len(ids) - 1), ids[1:]].mean().item()
     assert math.isclose(float(scored["loss"]), expected, rel_tol=1e-5)
@@ -70,8 +70,8 @@ def test_what_it_never_predicts_is_not_scored(run, tmp_path):
         (tmp_path / "texts" / name).write_text(TEXT[:9], "utf-8")
     loaded = load(run)
     own = [BOS, *loaded.tokenizers.target.encode(TEXT[:9]), EOS]
-    ids, asked = [*own, *own], override(load_recipe(run / "recipe.toml"), {"data.test_text": str(tmp_path / "texts")})
-    scored = evaluate(run, asked, "test")
+    ids, wanted = [*own, *own], override(load_recipe(run / "recipe.toml"), {"data.test_text": str(tmp_path / "texts")})
+    scored = evaluate(run, wanted, "test")
     logits = loaded.model(torch.tensor([ids[:-1]])).log_softmax(-1)[0]
     expected = [-logits[place, id].item() for place, id in enumerate(ids[1:]) if id != BOS]
     assert scored["n"] == len(expected) == len(ids) - 2
@@ -126,8 +126,8 @@ def test_nothing_is_left_of_a_run_that_could_not_be_written(tmp_path, monkeypatc
 
 
 def test_a_run_that_starts_from_it_keeps_what_it_never_predicts(run, tmp_path):
-    asked = text_recipe(book(tmp_path), training__steps=2, training__start_from=str(run))
-    follow(start(asked, tmp_path / "tuned"))
+    requested = text_recipe(book(tmp_path), training__steps=2, training__start_from=str(run))
+    follow(start(requested, tmp_path / "tuned"))
     before, after = load(run).model, load(tmp_path / "tuned").model
     assert after.config.silent == before.config.silent == "0,1,3,4,5"
     assert torch.equal(after.head.bias, before.head.bias)

@@ -65,18 +65,18 @@ def test_a_run_resumes_without_the_file_of_its_tokenizer(tmp_path, monkeypatch):
     lines = ["a b c d e"] * 8
     made = TOKENIZERS["bpe"].train(lines, TokenizerConfig(kind="bpe", vocab_size=263))
     Path("own.json").write_text(made.to_json(), "utf-8")
-    asked = anchored(recipe(tokenizer__kind="own.json", checkpoint__every=4))
-    assert asked.tokenizer.kind == str(tmp_path / "own.json")
-    whole = start(asked, tmp_path / "whole")
+    requested = anchored(recipe(tokenizer__kind="own.json", checkpoint__every=4))
+    assert requested.tokenizer.kind == str(tmp_path / "own.json")
+    whole = start(requested, tmp_path / "whole")
     follow(whole)
     assert f"vocabulary: {made.vocab_size:,} tokens, of {tmp_path / 'own.json'}" in whole.notes
-    follow(start(asked, tmp_path / "run"), stop_after=4)
+    follow(start(requested, tmp_path / "run"), stop_after=4)
     Path("own.json").unlink()
     follow(resume(tmp_path / "run"))
     assert_same_end(tmp_path / "run", tmp_path / "whole")
     assert load(tmp_path / "run").tokenizers.source.to_json() == made.to_json()
     with pytest.raises(DataError, match=r"own\.json: there is no such file"):
-        start(asked, tmp_path / "anew")
+        start(requested, tmp_path / "anew")
 
 
 VARIANTS = {
@@ -95,9 +95,9 @@ VARIANTS = {
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_other_runs_resume_too(tmp_path, name):
-    asked = recipe(**VARIANTS[name], training__steps=STEPS)
-    follow(start(asked, tmp_path / "whole"))
-    follow(start(asked, tmp_path / "run"), stop_after=5)
+    requested = recipe(**VARIANTS[name], training__steps=STEPS)
+    follow(start(requested, tmp_path / "whole"))
+    follow(start(requested, tmp_path / "run"), stop_after=5)
     follow(resume(tmp_path / "run"))
     assert_same_end(tmp_path / "run", tmp_path / "whole")
 
@@ -124,8 +124,8 @@ def test_run_that_stopped_for_want_of_patience_has_nothing_left_to_do(tmp_path, 
 
 def test_best_and_patience_survive_a_stop(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "rank", lambda metrics, name, task: (0.0, 0.0))
-    asked = recipe(training__evaluate_every=2, training__patience=4)
-    follow(start(asked, tmp_path / "run"), stop_after=5)
+    requested = recipe(training__evaluate_every=2, training__patience=4)
+    follow(start(requested, tmp_path / "run"), stop_after=5)
     *_, stopped, finished = follow(resume(tmp_path / "run"))
     assert (stopped, finished.best_step) == (Stopped(10, "patience"), 2)
     assert load(tmp_path / "run").state["best"] == 2
@@ -153,16 +153,16 @@ def test_events_come_in_order(whole, tmp_path):
 
 
 def test_arithmetic_is_chosen_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "choose_precision", lambda asked, network, firsts: ("bfloat16", f"chosen for {asked}"))
-    asked = recipe(training__precision="auto")
-    session = start(asked, tmp_path / "run")
+    monkeypatch.setattr(module, "choose_precision", lambda name, network, firsts: ("bfloat16", f"chosen for {name}"))
+    requested = recipe(training__precision="auto")
+    session = start(requested, tmp_path / "run")
     assert "arithmetic: chosen for auto" in session.notes
     assert session.recipe.training.precision == "bfloat16"
     follow(session, stop_after=2)
     monkeypatch.delattr(module, "choose_precision")
     again = resume(tmp_path / "run")
     assert "arithmetic: bfloat16, as in the run so far" in again.notes
-    assert again.recipe == session.recipe != asked
+    assert again.recipe == session.recipe != requested
 
 
 def test_edited_model_settings_are_refused_and_listed(whole, tmp_path):
@@ -246,7 +246,7 @@ def test_threads_are_chosen_once(tmp_path, monkeypatch):
 def test_arithmetic_is_chosen_by_one_piece_of_a_batch(tmp_path, monkeypatch):
     timed = []
 
-    def choose(asked, network, firsts):
+    def choose(requested, network, firsts):
         timed.extend(islice(firsts, 2))
         return "float32", "it was"
 
@@ -284,15 +284,15 @@ def without_checkpoint(whole, run):
 
 def test_before_the_first_checkpoint_changes_are_allowed_by_name_too(whole, tmp_path):
     run = without_checkpoint(whole, tmp_path / "run")
-    asked = {"training.learning_rate": 0.5}
+    options = {"training.learning_rate": 0.5}
     with pytest.raises(CheckpointError, match=r"trained with other settings.*--training\.learning-rate 0\.5"):
-        resume(run, asked=asked)
+        resume(run, asked=options)
     with pytest.raises(ConfigError, match="its value is the same as in the run so far"):
         resume(run, ["training.seed"])
     with pytest.raises(CheckpointError, match="keeps the vocabulary"):
         resume(run, ["tokenizer.min_count"], {"tokenizer.min_count": 7})
     assert (run / "recipe.toml").read_bytes() == (whole / "recipe.toml").read_bytes()
-    session = resume(run, ["training.learning_rate"], asked)
+    session = resume(run, ["training.learning_rate"], options)
     assert any(note.startswith("changed, as allowed: training.learning_rate") for note in session.notes)
     assert load_recipe(run / "recipe.toml").training.learning_rate == 0.5
 
@@ -325,13 +325,13 @@ def test_run_whose_checkpoints_are_all_damaged_is_refused(whole, tmp_path):
         (folder / "state.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"no intact checkpoint to resume from.*--overwrite") as refused:
         resume(run)
-    told = str(refused.value)
-    assert "another checkpoint" not in told  # there is none
-    assert told.endswith(f"start over: glassformer train {run / 'recipe.toml'} --out {run} --overwrite")
+    message = str(refused.value)
+    assert "another checkpoint" not in message  # there is none
+    assert message.endswith(f"start over: glassformer train {run / 'recipe.toml'} --out {run} --overwrite")
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "words"),
     [
         ({"step": 5}, "step is 5, which differs from that in the folder's name"),
         ({"step": True}, "step is True"),
@@ -348,10 +348,10 @@ def test_run_whose_checkpoints_are_all_damaged_is_refused(whole, tmp_path):
     ],
     ids=str,
 )
-def test_edited_state_is_refused_when_it_is_loaded(whole, tmp_path, change, says):
+def test_edited_state_is_refused_when_it_is_loaded(whole, tmp_path, change, words):
     run = killed_after(whole, 4, tmp_path / "run")
     folder = step_folder(run, 4)
     loaded, moments = load(folder), load_optimizer(folder)
     save(folder, loaded.model, loaded.tokenizers, optimizer=moments, state={**loaded.state, **change})
-    with pytest.raises(CheckpointError, match=rf"saved itself; in the state of .*step-000000004 .*{re.escape(says)}"):
+    with pytest.raises(CheckpointError, match=rf"saved itself; in the state of .*step-000000004 .*{re.escape(words)}"):
         resume(run)

@@ -45,12 +45,12 @@ def test_snapshot_is_what_it_was_at_the_call(tmp_path, seed):
     """Whatever happens to weights and moments right after (R19)."""
     model, words = examples.model(seed), examples.tokenizers()
     moments = examples.moments(model, seed)
-    asked = {"step": 1, "list": [1]}
-    snapshot = take_snapshot(model, words, optimizer=moments, state=asked).copied()
+    options = {"step": 1, "list": [1]}
+    snapshot = take_snapshot(model, words, optimizer=moments, state=options).copied()
     with torch.no_grad():
         for tensor in (*model.parameters(), *(each for slots in moments.values() for each in slots.values())):
             tensor.zero_() if seed % 2 else tensor.add_(seed + 1)
-    asked["list"].append(2)
+    options["list"].append(2)
     loaded = load(write_snapshot(tmp_path / "one", snapshot))
     examples.same_weights(loaded.model, examples.model(seed))
     examples.same_moments(load_optimizer(tmp_path / "one"), examples.moments(examples.model(seed), seed))
@@ -98,7 +98,7 @@ def test_one_at_a_time_and_each_is_told_when_it_is_there(tmp_path, monkeypatch):
         return written
 
     monkeypatch.setattr(saving, "write_snapshot", write)
-    session, told = start(recipe(checkpoint__every=1, checkpoint__background=True), tmp_path / "run"), []
+    session, seen = start(recipe(checkpoint__every=1, checkpoint__background=True), tmp_path / "run"), []
     close = session.saver.close
 
     def closing() -> None:
@@ -110,8 +110,8 @@ def test_one_at_a_time_and_each_is_told_when_it_is_there(tmp_path, monkeypatch):
     for event in session.train():
         if isinstance(event, Saved):
             assert event.path.is_dir()
-            told.append(event.step)
-    assert told == list(range(1, 13))
+            seen.append(event.step)
+    assert seen == list(range(1, 13))
 
 
 def test_background_changes_no_bit(tmp_path):
@@ -139,9 +139,9 @@ def test_full_disk_ends_nothing(tmp_path, disk, background):
     disk += [3, 6]
     settings = {"checkpoint__every": 3, "training__evaluate_every": 0, "checkpoint__background": background}
     events = follow(start(recipe(**settings), tmp_path / "run"))
-    told = [event for event in events if isinstance(event, Saved | Unsaved)]
-    assert [(type(each), each.step) for each in told] == [(Unsaved, 3), (Saved, 9), (Saved, 12)]
-    assert "Needed: 100 bytes; free: 7 bytes" in told[0].reason
+    result = [event for event in events if isinstance(event, Saved | Unsaved)]
+    assert [(type(each), each.step) for each in result] == [(Unsaved, 3), (Saved, 9), (Saved, 12)]
+    assert "Needed: 100 bytes; free: 7 bytes" in result[0].reason
     log = (tmp_path / "run" / "log.txt").read_text()
     assert log.count("NOT SAVED; training goes on") == 1
     assert list(checkpoints(tmp_path / "run")) == [9, 12]
@@ -258,11 +258,11 @@ def test_stopped_in_an_evaluation(tmp_path, step):
 
 def test_evaluation_is_asked_between_tokens(tmp_path):
     """Whether to go on: at each batch of the loss, each batch of answers, and each of their tokens."""
-    asked = []
+    requests = []
     session = start(recipe(decode__batch_size=3), tmp_path / "run")
-    session._poll = lambda: asked.append(1)
+    session._poll = lambda: requests.append(1)
     session.evaluate()
-    assert len(asked) >= 2 + 2 + 2
+    assert len(requests) >= 2 + 2 + 2
 
 
 # --- What becomes of a run between two steps: a signal to several processes, and memory that runs out there

@@ -112,14 +112,14 @@ def until_diverged(session, *, spoil_after: int, spoil) -> tuple[str, dict[str, 
 def test_divergence_keeps_the_last_checkpoint(tmp_path):
     session = start(recipe(checkpoint__every=1), tmp_path / "run")
     name = "decoder.blocks.0.feed_forward.branch.down.bias"
-    said, after = until_diverged(
+    message, after = until_diverged(
         session, spoil_after=2, spoil=lambda network: network.get_parameter(name)[:1].fill_(math.nan)
     )
-    assert "at step 3 the loss is nan" in said
-    assert f"The weight {name} is not finite." in said
+    assert "at step 3 the loss is nan" in message
+    assert f"The weight {name} is not finite." in message
     kept = step_folder(tmp_path / "run", 2)
     again = f"glassformer resume {kept.parents[1]} --allow-change training.learning_rate --training.learning-rate 0.005"
-    assert said.endswith(
+    assert message.endswith(
         f"The last checkpoint, {kept}, is intact; continue from it with a lower learning rate: {again}"
     )
     assert list(checkpoints(tmp_path / "run")) == [1, 2]
@@ -141,20 +141,20 @@ def test_advice_after_a_divergence_is_taken(tmp_path):
     """Half the rate would lie below the one that the schedule comes down to."""
     rates = {"training__learning_rate": 0.01, "training__min_learning_rate": 0.008}
     session = start(recipe(checkpoint__every=1, **rates), tmp_path / "run")
-    said, _ = until_diverged(session, spoil_after=2, spoil=lambda network: next(network.parameters()).fill_(math.nan))
+    text, _ = until_diverged(session, spoil_after=2, spoil=lambda network: next(network.parameters()).fill_(math.nan))
     allow = "--allow-change training.learning_rate --allow-change training.min_learning_rate"
-    assert said.endswith(f"{allow} --training.learning-rate 0.005 --training.min-learning-rate 0.004")
-    asked = {"training.learning_rate": 0.005, "training.min_learning_rate": 0.004}
-    assert resume(tmp_path / "run", [*asked], asked).step == 2
+    assert text.endswith(f"{allow} --training.learning-rate 0.005 --training.min-learning-rate 0.004")
+    options = {"training.learning_rate": 0.005, "training.min_learning_rate": 0.004}
+    assert resume(tmp_path / "run", [*options], options).step == 2
 
 
 def test_evaluation_that_is_no_number_is_divergence_too(tmp_path):
     """It comes before the step that would notice, and must not become the best checkpoint."""
     session = start(recipe(checkpoint__every=1), tmp_path / "run")
-    said, _ = until_diverged(session, spoil_after=3, spoil=lambda network: overflow_when_evaluated(network))
-    assert "after step 4 the loss on the dev split is nan" in said
-    assert "Try a lower training.learning_rate" in said
-    assert f"The last checkpoint, {step_folder(tmp_path / 'run', 3)}, is intact" in said
+    message, _ = until_diverged(session, spoil_after=3, spoil=lambda network: overflow_when_evaluated(network))
+    assert "after step 4 the loss on the dev split is nan" in message
+    assert "Try a lower training.learning_rate" in message
+    assert f"The last checkpoint, {step_folder(tmp_path / 'run', 3)}, is intact" in message
     assert load(tmp_path / "run").state["step"] == 3
 
 
@@ -181,18 +181,18 @@ def test_weights_that_overflow_in_the_update_are_not_saved(tmp_path):
 
 @pytest.mark.parametrize(("settings", "width"), [({}, 8), ({"model__d_head": 32}, 32)])
 def test_flex_is_asked_for_the_width_that_heads_have(settings, width, monkeypatch):
-    asked = []
-    monkeypatch.setattr(session, "obstacle", lambda _, width, *__, **___: asked.append(width))
+    requests = []
+    monkeypatch.setattr(session, "obstacle", lambda _, width, *__, **___: requests.append(width))
     session._runtime(recipe(model__attention="flex", model__d_model=64, model__n_heads=8, **settings), ALONE)
-    assert asked == [width]
+    assert requests == [width]
 
 
 @pytest.mark.parametrize("ended", ["to the end", "left early", "refused"])
 def test_a_run_leaves_the_generator_and_the_threads_of_its_caller(tmp_path, ended):
     before, threads = torch.get_rng_state(), torch.get_num_threads()
-    asked = recipe(training__threads=threads + 1)
+    requested = recipe(training__threads=threads + 1)
     try:
-        session = start(asked, tmp_path / "run")
+        session = start(requested, tmp_path / "run")
         assert torch.equal(torch.get_rng_state(), before)
         assert torch.get_num_threads() == threads
         events = session.train()

@@ -13,7 +13,7 @@ ALONE = {"data__task": "text", "data__layout": "decoder", "training__accumulate"
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         (
             ALONE | {"model__encoder_layers": 2},
@@ -44,8 +44,8 @@ ALONE = {"data__task": "text", "data__layout": "decoder", "training__accumulate"
         ),
     ],
 )
-def test_what_nothing_reads_is_refused(changes, told):
-    with pytest.raises(ConfigError, match=told):
+def test_what_nothing_reads_is_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
         recipe(**changes)
 
 
@@ -74,6 +74,6 @@ def test_another_choice_leaves_behind_what_it_does_not_read(before, choice, left
 
 
 def test_layers_of_a_classifier_are_left_behind_by_another_layout():
-    told = {"data.task": "text", "data.layout": "masked", "data.objective": "masked", "training.metric": "loss"}
-    changed = override(load_recipe("classify"), told | {"data.train": None, "data.dev": None, "data.test": None})
+    result = {"data.task": "text", "data.layout": "masked", "data.objective": "masked", "training.metric": "loss"}
+    changed = override(load_recipe("classify"), result | {"data.train": None, "data.dev": None, "data.test": None})
     assert (changed.model.pooling, changed.model.head_dropout) == ("mean", 0.0)

@@ -374,14 +374,14 @@ def test_the_verb_reads_rows_and_objects(run, capsys, monkeypatch):
     else:
         lines, field = "3,90,20,5\n\n", []
         objects = '{"area": 90, "rooms": 3, "distance": 5, "age": 20}\n\n'
-    told = []
+    seen = []
     for text, options in ((lines, []), (objects, field)):
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         assert main(["predict", str(run), "--json", *options]) == 0
-        told.append(capsys.readouterr().out.splitlines())
-    assert told[0] == told[1]
-    assert [*json.loads(told[0][0])["numbers"]] == ["price", "heating"]
-    assert told[0][1] == "null"
+        seen.append(capsys.readouterr().out.splitlines())
+    assert seen[0] == seen[1]
+    assert [*json.loads(seen[0][0])["numbers"]] == ["price", "heating"]
+    assert seen[0][1] == "null"
 
 
 def test_a_bad_line_is_named(run, capsys, monkeypatch):
