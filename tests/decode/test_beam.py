@@ -328,14 +328,14 @@ def test_scores_are_the_equation_and_ranked_by_it(n_layers, layer):
 def test_links_are_what_each_token_read_most():
     network, sources = model(seed=5, n_layers=2), sequences([4, 1, 6, 3])
     given = answer(network, sources, max_new_tokens=7)
-    for source, each, read in zip(sources, given, read_back(network, sources, given, batch_size=3), strict=True):
+    for source, each, back in zip(sources, given, read_back(network, sources, given, batch_size=3), strict=True):
         ids = [*each.ids, *([EOS] if each.complete else [])]
         whole = read(network, source, ids, 0)
         rest = 1 - whole.sum(-1)  # what <eos> of the source got
         expected = [(int(whole[j].argmax()), j) for j in range(len(each.ids)) if float(whole[j].max()) > float(rest[j])]
-        assert read.links == expected
+        assert back.links == expected
         logits = network(torch.tensor([[BOS, *ids[:-1]]]), source=torch.tensor([[*source, EOS]]))[0].log_softmax(-1)
-        assert read.log_probabilities == pytest.approx([float(logits[j, id]) for j, id in enumerate(ids)], abs=1e-12)
+        assert back.log_probabilities == pytest.approx([float(logits[j, id]) for j, id in enumerate(ids)], abs=1e-12)
     assert pharaoh([(0, 0), (2, 1)]) == "0-0 2-1"
 
 

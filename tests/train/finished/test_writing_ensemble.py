@@ -55,8 +55,8 @@ def test_they_are_scored_as_one_model(runs, decode):
         found.tokenizers,
         targets,
         max_new_tokens=4,
-        sampling=settings.decode,
-        search=settings.decode,
+        sampling=usual.decode,
+        search=usual.decode,
     )
     assert scores == expected.metrics
     alone = [evaluate(run, override(own(run), decode))["loss"] for run in runs]
