@@ -29,7 +29,7 @@ from glassformer.train.run.beginning import prepare
 from glassformer.train.run.resumable import Best, Standing
 from glassformer.train.run.saving import Saver
 from glassformer.train.schedule import Schedule
-from glassformer.train.settings import CheckpointConfig, OptimizerConfig
+from glassformer.train.settings import CheckpointConfig, OptimizerConfig, Update
 
 MINUTE = 60.0
 MODES = {"in the background": True, "waited for": False}
@@ -71,7 +71,7 @@ def measure(options: argparse.Namespace) -> tuple[Row, dict[str, Spread]]:
     optimizer = build_optimizer(model, OptimizerConfig(), learning_rate=1e-4)
     tokens = torch.randint(8, options.vocabulary, (max(1, options.tokens // 64), 32))
     updates = train_steps(
-        model, repeat(Batch(tokens, source=tokens)), optimizer, Schedule("constant", 1e-4, 10**9), clip=1.0
+        model, repeat(Batch(tokens, source=tokens)), optimizer, Schedule("constant", 1e-4, 10**9), Update(clip=1.0)
     )
     clock = time.process_time if options.processor_time else time.perf_counter
     with tempfile.TemporaryDirectory() as folder:

@@ -27,7 +27,7 @@ from glassformer.nn.outputs import Classify
 from glassformer.train.objective import objective_for
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.run.outlook import THRESHOLD, estimate
-from glassformer.train.settings import OptimizerConfig
+from glassformer.train.settings import OptimizerConfig, Update
 
 BOUND = 0.15
 STEPS = 6
@@ -99,19 +99,19 @@ def row(case: Mapping[str, object]) -> dict[str, int]:
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM to what is held now
     before = status("VmRSS")
-    model, batch, optimizer, settings = train(case)
+    model, batch, optimizer, how = train(case)
     measured = status("VmHWM") - before
-    return {"estimate": estimate(model, batch, objective_for(model), optimizer, **settings).peak, "measured": measured}
+    return {"estimate": estimate(model, batch, objective_for(model), optimizer, how).peak, "measured": measured}
 
 
-def train(case: Mapping[str, object]) -> tuple[Transformer, Batch, torch.optim.Optimizer, dict[str, object]]:
+def train(case: Mapping[str, object]) -> tuple[Transformer, Batch, torch.optim.Optimizer, Update]:
     """Train six steps of a configuration."""
     model, batch = Transformer(config(case)), data(case)
     optimizer = build_optimizer(model, OptimizerConfig(), learning_rate=1e-3)
-    settings = {name: case[name] for name in ("precision", "accumulate", "recompute") if name in case}
-    for _ in train_steps(model, [batch] * STEPS, optimizer, Schedule("constant", 1e-3, STEPS), **settings):
+    how = Update(**{name: case[name] for name in ("precision", "accumulate", "recompute") if name in case})
+    for _ in train_steps(model, [batch] * STEPS, optimizer, Schedule("constant", 1e-3, STEPS), how):
         pass
-    return model, batch, optimizer, settings
+    return model, batch, optimizer, how
 
 
 def config(case: Mapping[str, object]) -> ModelConfig:

@@ -31,7 +31,7 @@ from glassformer.train.optimizer import build_optimizer
 from glassformer.train.ranks.distributed import Ranks, joined
 from glassformer.train.ranks.sharded import cut
 from glassformer.train.schedule import Schedule
-from glassformer.train.settings import OptimizerConfig
+from glassformer.train.settings import OptimizerConfig, Update
 
 PATIENCE = 900
 """Seconds."""
@@ -115,7 +115,7 @@ def timed(options: argparse.Namespace, ranks: Ranks) -> dict[str, float]:
     processor: list[float] = []
     began = time.perf_counter(), time.process_time()
     schedule = Schedule("constant", 1e-4, steps)
-    for _ in train_steps(model, [Batch.pairs(*rows)] * steps, optimizer, schedule, clip=1.0, ranks=ranks):
+    for _ in train_steps(model, [Batch.pairs(*rows)] * steps, optimizer, schedule, Update(clip=1.0), ranks=ranks):
         now = time.perf_counter(), time.process_time()
         clocks.append(1e3 * (now[0] - began[0]))
         processor.append(1e3 * (now[1] - began[1]))

@@ -23,7 +23,7 @@ from glassformer.train.loss import loss_of
 from glassformer.train.objective import next_token
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.schedule import Schedule
-from glassformer.train.settings import OptimizerConfig
+from glassformer.train.settings import OptimizerConfig, Update
 
 RATE, CLIP, SMOOTHING = 1e-4, 1.0, 0.1
 
@@ -102,9 +102,8 @@ def our_step(model: Transformer, batch: Batch, precision: str) -> Callable[[], o
     """Return one update, through the public `train_steps`."""
     schedule = Schedule("constant", peak=RATE, steps=10**9)
     optimizer = build_optimizer(model, OptimizerConfig(), learning_rate=RATE)
-    steps = train_steps(
-        model, repeat(batch), optimizer, schedule, clip=CLIP, label_smoothing=SMOOTHING, precision=precision
-    )
+    how = Update(clip=CLIP, label_smoothing=SMOOTHING, precision=precision)
+    steps = train_steps(model, repeat(batch), optimizer, schedule, how)
     return lambda: next(steps)
 
 

@@ -44,7 +44,7 @@ API = {
         "ModelConfig StackConfig Transformer Block Residual Attention FeedForward Mask preset PRESETS ATTEND NORMS "
         "POSITIONS recompute",
     ),
-    "training": ("Data, training and checkpoints", "Tokenizer Batch train_steps Schedule save load"),
+    "training": ("Data, training and checkpoints", "Tokenizer Batch train_steps Schedule Update save load"),
     "decoding": ("Decoding", "generate answer"),
     "looking": (
         "Looking inside",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # the same names as in `_HOMES`, for type checkers and editor
     from glassformer.store.checkpoint import save as save
     from glassformer.train.loop import train_steps as train_steps
     from glassformer.train.schedule import Schedule as Schedule
+    from glassformer.train.settings import Update as Update
 
 __version__ = "0.1.0"
 
@@ -61,6 +62,7 @@ __all__ = [
     "StackConfig",
     "Tokenizer",
     "Transformer",
+    "Update",
     "answer",
     "diagnose",
     "diagnose_run",
@@ -96,6 +98,7 @@ _HOMES = {
     "StackConfig": "glassformer.nn.config",
     "Tokenizer": "glassformer.data.tokenizer",
     "Transformer": "glassformer.nn.transformer",
+    "Update": "glassformer.train.settings",
     "answer": "glassformer.decode.answer",
     "diagnose": "glassformer.lens.roles.diagnosis",
     "diagnose_run": "glassformer.lens.roles.diagnosis",

@@ -25,6 +25,7 @@ from glassformer.train.ranks.distributed import Ranks, joined
 from glassformer.train.ranks.sharded import cut, local
 from glassformer.train.run.beginning import new_model, prepare
 from glassformer.train.schedule import Schedule
+from glassformer.train.settings import Update
 from train.examples import batch, model, recipe
 
 UNEVEN = [(3, 5), (1, 1), (6, 2), (2, 8), (7, 7), (1, 9), (4, 3), (5, 1), (2, 2)]
@@ -63,10 +64,7 @@ def trained(name: str, ranks: Ranks, out: Path, *, shard: bool = False, accumula
         batches,
         torch.optim.SGD(network.parameters(), lr=1.0),
         Schedule("constant", 0.1, 3),
-        accumulate=accumulate or pieces,
-        clip=0.5,
-        label_smoothing=0.1,
-        recompute=groups,
+        Update(accumulate=accumulate or pieces, clip=0.5, label_smoothing=0.1, recompute=groups),
         ranks=ranks,
     ):
         average.update()
@@ -158,7 +156,7 @@ def struck(ranks: Ranks, shard: bool, skip: int) -> list[object]:
         [batch("encoder-decoder", UNEVEN)] * 2,
         torch.optim.SGD(network.parameters(), lr=1.0),
         Schedule("constant", 0.1, 2),
-        skip_nonfinite=skip,
+        Update(skip_nonfinite=skip),
         ranks=ranks,
     )
     try:

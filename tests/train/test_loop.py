@@ -16,16 +16,18 @@ from glassformer.train.objective import objective_for
 from glassformer.train.ranks.distributed import ALONE
 from glassformer.train.ranks.team import team_of
 from glassformer.train.schedule import Schedule
+from glassformer.train.settings import Update
 from train.examples import LAYOUTS, assert_close, assert_same, batch, gradients, model, weights
 
 CPU = torch.device("cpu")
 UNEVEN = [(3, 5), (1, 1), (6, 2), (2, 8), (7, 7), (1, 9), (4, 3), (5, 1), (2, 2)]
 
 
-def steps(network, batches, *, count=99, rate=0.1, **settings):
+def steps(network, batches, *, count=99, rate=0.1, start=0, ranks=ALONE, **settings):
     """Plain gradient descent, so that the weights show the gradients."""
     optimizer = torch.optim.SGD(network.parameters(), lr=1.0)
-    return train_steps(network, batches, optimizer, Schedule("constant", rate, count), **settings)
+    schedule = Schedule("constant", rate, count)
+    return train_steps(network, batches, optimizer, schedule, Update(**settings), start=start, ranks=ranks)
 
 
 def trained(batches, *, layout="encoder-decoder", dropout=0.0, **settings):
@@ -246,8 +248,7 @@ def test_pieces_are_the_whole_batch(case, seed):
             [data],
             optimizer,
             Schedule("constant", 0.1, 1),
-            accumulate=pieces,
-            label_smoothing=SMOOTHING,
+            Update(accumulate=pieces, label_smoothing=SMOOTHING),
         )
         assert report.loss == pytest.approx(loss, rel=1e-12)
         assert_close(gradients(network), expected)

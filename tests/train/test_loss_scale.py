@@ -12,7 +12,7 @@ from glassformer.train.optimizer import build_optimizer
 from glassformer.train.precision import MOST_SKIPPED, LossScale
 from glassformer.train.records import Overflowed
 from glassformer.train.run.session import resume, start
-from glassformer.train.settings import OptimizerConfig
+from glassformer.train.settings import OptimizerConfig, Update
 from train.examples import assert_same, assert_same_end, batch, follow, killed_after, model, recipe, weights
 
 CPU = torch.device("cpu")
@@ -22,8 +22,8 @@ DATA = [batch("encoder-decoder", [(3, 5), (1, 1), (6, 2)], seed) for seed in ran
 def steps(network, scale, data, *, start=0, optimizer=None, **settings):
     optimizer = optimizer or build_optimizer(network, OptimizerConfig(), learning_rate=1e-2)
     schedule = Schedule("constant", 1e-2, start + len(data))
-    settings = {"precision": "float16", "loss_scale": scale, "start": start, "clip": 1.0} | settings
-    return train_steps(network, data, optimizer, schedule, **settings)
+    how = Update(**{"precision": "float16", "clip": 1.0} | settings)
+    return train_steps(network, data, optimizer, schedule, how, loss_scale=scale, start=start)
 
 
 def scaled_by(number: float) -> LossScale:

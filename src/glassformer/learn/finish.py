@@ -178,9 +178,8 @@ def learned(kind: Any, reading: Reading, task: str, say: Say) -> Trained:
         (batch for _, batch in data.batches(0)),
         optimizer_of(model, recipe),
         recipe.training.rates,
+        recipe.training.update,
         objective=OBJECTIVES["next_token"],
-        seed=recipe.training.seed,
-        clip=recipe.training.clip,
     )
     for report in steps:
         losses.append(report.loss)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
-from glassformer.base.errors import ConfigError, DataError, DivergedError
+from glassformer.base.errors import DataError, DivergedError
 from glassformer.base.registry import lookup
 from glassformer.base.runtime import Crowding, seeded
 from glassformer.data.batch import Batch
@@ -23,6 +22,7 @@ from glassformer.train.precision import ARITHMETIC, LossScale, compute_in
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.team import Team, pieces_of, team_of
 from glassformer.train.schedule import Schedule
+from glassformer.train.settings import Update
 
 
 class StepReport(NamedTuple):
@@ -45,61 +45,45 @@ class StepReport(NamedTuple):
     """Whether it was skipped because its gradient overflowed float16; see `LossScale`."""
 
 
-@dataclass(frozen=True)
-class Update:
-    """Updates the weights from one batch; its settings are those of `train_steps`."""
-
-    team: Team
-    seed: int
-    accumulate: int
-    clip: float
-    precision: str
-    recompute: int = 0
-    loss_scale: LossScale | None = None
-
-    def __post_init__(self) -> None:
-        if self.accumulate < 1:
-            raise ConfigError(
-                "accumulate, the number of pieces that each batch is split into, must be at least 1; got "
-                f"{self.accumulate}. Try 1, which does not split it."
-            )
-        lookup(ARITHMETIC, self.precision, "precision")
-
-    def __call__(
-        self, model: Transformer, batch: Batch, optimizer: torch.optim.Optimizer, number: int
-    ) -> tuple[float, float]:
-        """Make update `number`: gradients piece by piece, clipping, a step. Returns the loss before it and the norm."""
-        device, team = next(model.parameters()).device, self.team
-        n_targets, nll = count_targets(batch, team.objective, number), 0.0
-        optimizer.zero_grad(set_to_none=True)
-        pieces = [
-            piece._replace(batch=piece.batch.to(device)) for piece in pieces_of(batch, self.accumulate, team.ranks)
-        ]
-        with recomputed(model, self.recompute):
-            team.rehearse(pieces[0].batch, compute_in(self.precision, device))
-        for piece in pieces:
-            with seeded(self.seed, number, piece.number, device=device), team.exchanging(piece is pieces[-1]):
-                with compute_in(self.precision, device), recomputed(model, self.recompute):
-                    loss = team.loss(piece.batch)
-                share = piece.share(loss.objective, n_targets)
-                (share if self.loss_scale is None else self.loss_scale.scaled(share)).backward()
-            nll += loss.nll.item() if piece.counts else 0.0
-        if self.loss_scale is not None:
-            self.loss_scale.unscale(optimizer)
-        nll, total = team.ranks.all_sum(nll), team.norm()
-        norm = float(total)
-        finite = math.isfinite(nll) and math.isfinite(norm)
-        if self.loss_scale is not None:
-            self.loss_scale.after(number, finite=finite)
-            if not finite:
-                return nll / n_targets, norm
-        if not finite:  # before clipping, which would spread NaN to all gradients
-            with compute_in(self.precision, device):
-                raise team.diverged(batch, self.accumulate, step=number, loss=nll / n_targets, grad_norm=norm)
-        if self.clip > 0:
-            nn.utils.clip_grads_with_norm_(model.parameters(), self.clip, total)
-        optimizer.step()
-        return nll / n_targets, norm
+def make_update(
+    model: Transformer,
+    batch: Batch,
+    optimizer: torch.optim.Optimizer,
+    number: int,
+    how: Update,
+    team: Team,
+    loss_scale: LossScale | None,
+) -> tuple[float, float]:
+    """Make update `number`: gradients piece by piece, clipping, a step. Returns the loss before it and the norm."""
+    device = next(model.parameters()).device
+    n_targets, nll = count_targets(batch, team.objective, number), 0.0
+    optimizer.zero_grad(set_to_none=True)
+    pieces = [piece._replace(batch=piece.batch.to(device)) for piece in pieces_of(batch, how.accumulate, team.ranks)]
+    with recomputed(model, how.recompute):
+        team.rehearse(pieces[0].batch, compute_in(how.precision, device))
+    for piece in pieces:
+        with seeded(how.seed, number, piece.number, device=device), team.exchanging(piece is pieces[-1]):
+            with compute_in(how.precision, device), recomputed(model, how.recompute):
+                loss = team.loss(piece.batch)
+            share = piece.share(loss.objective, n_targets)
+            (share if loss_scale is None else loss_scale.scaled(share)).backward()
+        nll += loss.nll.item() if piece.counts else 0.0
+    if loss_scale is not None:
+        loss_scale.unscale(optimizer)
+    nll, total = team.ranks.all_sum(nll), team.norm()
+    norm = float(total)
+    finite = math.isfinite(nll) and math.isfinite(norm)
+    if loss_scale is not None:
+        loss_scale.after(number, finite=finite)
+        if not finite:
+            return nll / n_targets, norm
+    if not finite:  # before clipping, which would spread NaN to all gradients
+        with compute_in(how.precision, device):
+            raise team.diverged(batch, how.accumulate, step=number, loss=nll / n_targets, grad_norm=norm)
+    if how.clip > 0:
+        nn.utils.clip_grads_with_norm_(model.parameters(), how.clip, total)
+    optimizer.step()
+    return nll / n_targets, norm
 
 
 def train_steps(
@@ -107,27 +91,19 @@ def train_steps(
     batches: Iterable[Batch],
     optimizer: torch.optim.Optimizer,
     schedule: Schedule,
+    how: Update = Update(),
     *,
     objective: Objective | None = None,
     start: int = 0,
-    seed: int = 0,
-    accumulate: int = 1,
-    clip: float = 0.0,
-    label_smoothing: float = 0.0,
-    precision: str = "float32",
-    skip_nonfinite: int = 0,
-    recompute: int = 0,
     loss_scale: LossScale | None = None,
     ranks: Ranks = ALONE,
 ) -> Iterator[StepReport]:
     """Make one update per batch, from update `start` + 1 to `schedule.steps` or until the batches run out.
 
-    Each batch is cut into `accumulate` pieces whose gradients add up to the whole batch's, token for token. Dropout
-    depends only on (seed, update, piece), so with dropout another `accumulate` gives another run. Several processes
-    (`ranks`) receive the same batches and share the pieces of each; see `train.ranks.team`. Up to `skip_nonfinite`
-    updates are skipped, and reported as skipped, if loss or gradient is not finite but the weights are. In float16 the
-    loss is scaled by `loss_scale`, or by a new one if none is given; updates that overflow are skipped in addition.
-    `recompute` saves memory and changes no bit; see `model.recompute`.
+    `how` each update is made says `Update`: its pieces, clipping, arithmetic and what may be skipped. With dropout
+    another number of pieces gives another run. Several processes (`ranks`) receive the same batches and share the
+    pieces of each; see `train.ranks.team`. In float16 the loss is scaled by `loss_scale`, or by a new one if none is
+    given.
 
     Errors: `ConfigError` before the first batch is read; `DivergedError` at the first update that is not finite and may
     not be skipped, or at the twentieth overflow in a row; `DataError` for a batch without targets.
@@ -141,10 +117,11 @@ def train_steps(
     >>> [report.number for report in train_steps(model, batches, optimizer, Schedule("constant", 1e-3, steps=3))]
     [1, 2, 3]
     """
-    team = team_of(model, objective or objective_for(model), label_smoothing, ranks)
-    if precision == "float16" and loss_scale is None:
+    team = team_of(model, objective or objective_for(model), how.label_smoothing, ranks)
+    lookup(ARITHMETIC, how.precision, "precision")
+    if how.precision == "float16" and loss_scale is None:
         loss_scale = LossScale(next(model.parameters()).device)
-    update = Update(team, seed, accumulate, clip, precision, recompute, loss_scale)
+    skips = how.skip_nonfinite
     frozen = [each for each in model.modules() if not each.training]
     # waiting for a device or for other processes is no sign of other programs
     waits = ranks.count > 1 or next(model.parameters()).device.type != "cpu"
@@ -157,12 +134,12 @@ def train_steps(
                 group["lr"] = rate * group.get("scale", 1.0)
             skipped = ""
             try:
-                loss, norm = update(model, batch, optimizer, number)
+                loss, norm = make_update(model, batch, optimizer, number, how, team, loss_scale)
             except DivergedError as error:
                 # float16 raises only after a row of overflows; weights that are not finite never give a finite loss
-                if skip_nonfinite == 0 or loss_scale or team.is_spoiled():
+                if skips == 0 or loss_scale or team.is_spoiled():
                     raise
-                skip_nonfinite -= 1
+                skips -= 1
                 loss, norm, skipped = math.nan, math.nan, str(error)
             seconds, overflowed = time.perf_counter() - began, bool(loss_scale and loss_scale.in_a_row)
             crowding.after_step(seconds, time.thread_time() - computed)

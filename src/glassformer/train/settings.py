@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from glassformer.base.contradictions import BEAM, DECODE, OPTIMIZER, TRAINING, refuse
+from glassformer.base.errors import ConfigError
 from glassformer.base.processors import MOST_THREADS
 from glassformer.base.settings import check, like, setting
 from glassformer.data.config import DataConfig, TokenizerConfig
@@ -25,6 +26,39 @@ MOST = 2**31 - 1
 """The upper bound of all counts: no run lasts longer, and no list is as long."""
 MOST_WARMUP = 1_000_000
 """Most steps of a batch or length warm-up. Each step is planned ahead: that takes seconds, and some 100 MB."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """How `train_steps` makes each update.
+
+    >>> from glassformer import Update
+    >>> Update(accumulate=2, clip=1.0)
+    Update(seed=0, accumulate=2, clip=1.0, label_smoothing=0.0, precision='float32', skip_nonfinite=0, recompute=0)
+    """
+
+    seed: int = 0
+    """Dropout is a function of it, the number of the update, and the piece."""
+    accumulate: int = 1
+    """Pieces that each batch is cut into; their gradients add up to the whole batch's, token for token."""
+    clip: float = 0.0
+    """The largest norm of the gradient; 0: any."""
+    label_smoothing: float = 0.0
+    """The share of the target probability that is spread over the whole vocabulary."""
+    precision: str = "float32"
+    """The arithmetic: float32, bfloat16 or float16, in which updates that overflow are skipped in addition."""
+    skip_nonfinite: int = 0
+    """Updates that are skipped, and reported so, if loss or gradient is not finite but the weights are."""
+    recompute: int = 0
+    """Activation checkpointing in groups of this many blocks, which changes no bit; 0: none. See `recompute`."""
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.accumulate < 1:
+            raise ConfigError(
+                "accumulate, the number of pieces that each batch is split into, must be at least 1; got "
+                f"{self.accumulate}. Try 1, which does not split it."
+            )
 
 
 @dataclass(frozen=True)
@@ -108,6 +142,14 @@ class TrainingConfig:
         """The learning rate of every step."""
         return Schedule(
             self.schedule, self.learning_rate, self.steps, self.warmup, self.min_learning_rate, self.cooldown
+        )
+
+    @property
+    def update(self) -> Update:
+        """How each update is made; in float32 where the arithmetic is left open."""
+        precision = "float32" if self.precision == "auto" else self.precision
+        return Update(
+            self.seed, self.accumulate, self.clip, self.label_smoothing, precision, self.skip_nonfinite, self.recompute
         )
 
 

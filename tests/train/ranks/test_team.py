@@ -12,6 +12,7 @@ from glassformer.train.objective import objective_for
 from glassformer.train.ranks.distributed import Ranks
 from glassformer.train.ranks.team import Team, pieces_of
 from glassformer.train.schedule import Schedule
+from glassformer.train.settings import Update
 from train.examples import Agreeing, batch, model
 
 
@@ -45,7 +46,7 @@ def test_the_rehearsal_is_in_the_arithmetic_of_the_step(monkeypatch, precision):
     network = model().float()
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     data = [batch("encoder-decoder", [(3, 5), (2, 2)])]
-    list(train_steps(network, data, optimizer, Schedule("constant", 0.1, 1), precision=precision))
+    list(train_steps(network, data, optimizer, Schedule("constant", 0.1, 1), Update(precision=precision)))
     assert Rehearsed.seen == [precision == "bfloat16"]
 
 

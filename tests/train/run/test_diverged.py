@@ -9,17 +9,17 @@ from glassformer import train_steps
 from glassformer.base.errors import DivergedError
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.schedule import Schedule
-from glassformer.train.settings import OptimizerConfig
+from glassformer.train.settings import OptimizerConfig, Update
 from train.examples import VOCAB, batch, model, weights
 
 DATA = batch("encoder-decoder", [(3, 5), (1, 1), (6, 2)])
 
 
-def refused(network, batches, **settings) -> str:
+def refused(network, batches, *, rate=0.01, start=0, **settings) -> str:
     """Train, with AdamW; the error must come, and the weights must be those before the update that it is about."""
     optimizer = build_optimizer(network, OptimizerConfig(weight_decay=0.1), learning_rate=0.01)
-    schedule = Schedule("constant", settings.pop("rate", 0.01), 99)
-    steps = train_steps(network, batches, optimizer, schedule, clip=1.0, **settings)
+    schedule = Schedule("constant", rate, 99)
+    steps = train_steps(network, batches, optimizer, schedule, Update(clip=1.0, **settings), start=start)
     before: list[dict[str, torch.Tensor]] = [weights(network)]
     with pytest.raises(DivergedError) as caught:
         before.extend(weights(network) for _ in steps)

@@ -16,7 +16,7 @@ from glassformer.train.run.outlook import (
     in_groups,
     kept_by,
 )
-from glassformer.train.settings import OptimizerConfig
+from glassformer.train.settings import OptimizerConfig, Update
 from train.examples import batch, kept, model
 
 ROWS = [(6, 9), (5, 8), (6, 7), (2, 3)]
@@ -73,7 +73,7 @@ def test_narrow_products_are_compiled_once_for_each_shape():
     network, data = model().float(), batch("encoder-decoder", ROWS)
     optimizer, objective = build_optimizer(network, OptimizerConfig(), learning_rate=0.1), objective_for(network)
     plain = estimate(network, data, objective, optimizer)
-    narrow = estimate(network, data, objective, optimizer, precision="bfloat16")
+    narrow = estimate(network, data, objective, optimizer, Update(precision="bfloat16"))
     shapes = len({each.shape for each in network.parameters() if each.ndim == 2})
     assert plain.kernels == 0
     assert narrow.kernels == FIRST_PRODUCT + (3 * shapes + 6) * PRODUCT
@@ -84,9 +84,9 @@ def test_what_saves_memory_is_estimated_to():
     network, data = model(n_layers=6, d_ff=64).float(), batch("encoder-decoder", [(9, 9)] * 32)
     optimizer, objective = build_optimizer(network, OptimizerConfig(), learning_rate=0.1), objective_for(network)
     plain = estimate(network, data, objective, optimizer).activations
-    assert estimate(network, data, objective, optimizer, recompute=1).activations < 0.5 * plain
-    assert estimate(network, data, objective, optimizer, accumulate=4).activations < 0.5 * plain
-    assert estimate(network, data, objective, optimizer, precision="bfloat16").activations < 0.9 * plain
+    assert estimate(network, data, objective, optimizer, Update(recompute=1)).activations < 0.5 * plain
+    assert estimate(network, data, objective, optimizer, Update(accumulate=4)).activations < 0.5 * plain
+    assert estimate(network, data, objective, optimizer, Update(precision="bfloat16")).activations < 0.9 * plain
 
 
 OUTSIDE, BLOCKS, HEAD = Stretch(None, [5]), [Stretch(0, [4, 10], 4), Stretch(0, [4, 20], 4)], Stretch(None, [30])

@@ -21,12 +21,12 @@ from glassformer.nn.transformer import Transformer
 from glassformer.proof.check.property import NotTestedError
 from glassformer.proof.doctor.case import Case, answers_once
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
-from glassformer.train.loop import Update
+from glassformer.train.loop import make_update
 from glassformer.train.loss import loss_of
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.ranks.team import Team
 from glassformer.train.schedule import Schedule
-from glassformer.train.settings import OptimizerConfig
+from glassformer.train.settings import OptimizerConfig, Update
 
 # --- targets: whether the label of position t is the token t + 1, and whether padding counts
 
@@ -217,7 +217,7 @@ def by_heart(case: Case) -> Seen:
         batch = replace(batch, tokens=batch.tokens.float())
     if len(batch.tokens) < 2:
         raise NotTestedError("there is only one training pair")
-    goal, update = guessing(model), Update(Team(model, case.objective, 0.0), 0, 1, 1.0, "float32")
+    goal, team = guessing(model), Team(model, case.objective, 0.0)
     optimizer, schedule = (
         build_optimizer(model, OptimizerConfig(), learning_rate=RATE),
         Schedule("constant", RATE, STEPS, WARMUP, 0.0),
@@ -229,7 +229,7 @@ def by_heart(case: Case) -> Seen:
         for group in optimizer.param_groups:
             group["lr"] = schedule(step)
         try:
-            loss, _ = update(model, batch, optimizer, step)
+            loss, _ = make_update(model, batch, optimizer, step, Update(clip=1.0), team, None)
         except DivergedError as error:
             return Seen(f"step {step}: {error}", NEVER_LEARNS)
         if loss < LEARNED * goal:

@@ -9,7 +9,7 @@ import shutil
 import statistics
 import time
 import traceback
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -45,7 +45,7 @@ from glassformer.train.run.beginning import Speed, begin, broken_notes, objectiv
 from glassformer.train.run.saving import Saver
 from glassformer.train.run_data import RunData, Summary
 from glassformer.train.schedule import Schedule
-from glassformer.train.settings import Settings, TrainingConfig
+from glassformer.train.settings import Settings, TrainingConfig, Update
 
 HEAP = (1.2, 2.4)
 """How many times the bytes of its tensors a process held at most, lowest and highest, with glibc's default settings:
@@ -101,10 +101,8 @@ def estimate(
     batch: Batch,
     objective: Objective,
     optimizer: torch.optim.Optimizer,
+    how: Update = Update(),
     *,
-    precision: str = "float32",
-    accumulate: int = 1,
-    recompute: int = 0,
     average: bool = False,
     background: bool = False,
 ) -> Memory:
@@ -118,18 +116,18 @@ def estimate(
     is one. `average`: whether the weights are averaged; `background`: whether checkpoints are written beside training.
     Evaluations are not included, nor saves that training waits for.
     """
-    pieces = batch.split(accumulate) if accumulate > 1 else [batch]
-    stretches = kept_by(model, max(pieces, key=size_of), objective, precision)
+    pieces = batch.split(how.accumulate) if how.accumulate > 1 else [batch]
+    stretches = kept_by(model, max(pieces, key=size_of), objective, how.precision)
     weights = sum(each.nbytes for each in (*model.parameters(), *model.buffers()))
     gradients = sum(each.nbytes for each in model.parameters() if each.requires_grad)
     made = gradients if len(pieces) > 1 else 0
-    fullest = max(fullest_moment(in_groups(stretches, recompute), gradients, made, recompute), gradients)
+    fullest = max(fullest_moment(in_groups(stretches, how.recompute), gradients, made, how.recompute), gradients)
     state = [each for of in optimizer.state.values() for each in of.values() if isinstance(each, Tensor)]
     held = sum(each.nbytes for each in state) if state else 2 * gradients
     averaged = 2 * sum(each.nbytes for each in model.parameters()) if average else 0
     copied = background and next(model.parameters()).device.type == "cpu"
     snapshot = weights + held + averaged if copied else 0
-    kernels = 0 if precision == "float32" else compiled_products(model)
+    kernels = 0 if how.precision == "float32" else compiled_products(model)
     return Memory(weights, gradients, held, averaged, snapshot, fullest - gradients, kernels)
 
 
@@ -324,10 +322,9 @@ def remedies(
     training, beside = recipe.training, kept_beside(recipe)
 
     def needs(**changes: int | str) -> str:
-        settings = replace(training, **changes)
-        asked: Mapping[str, Any] = {name: getattr(settings, name) for name in ("precision", "accumulate", "recompute")}
+        how = replace(training.update, **changes)
         try:
-            return f"about {bytes_text(estimate(model, batch, objective, optimizer, **asked, **beside).peak)}"
+            return f"about {bytes_text(estimate(model, batch, objective, optimizer, how, **beside).peak)}"
         except (MemoryError, RuntimeError):  # a forward pass needs memory too, and each library has its own error
             return "an unknown amount (memory ran out in the estimate too)"
 
@@ -505,29 +502,20 @@ def look_ahead(recipe: Recipe, out: Path, speed: Speed = plain) -> Outlook:
         precision, arithmetic = choose_precision(training.precision, model, firsts)
     optimizer = optimizer_of(model, replace(decided, training=replace(training, precision=precision)))
     speed(model, optimizer)
-    settings: dict[str, Any] = {
-        "accumulate": training.accumulate,
-        "precision": precision,
-        "recompute": training.recompute,
-    }
+    how = replace(training.update, precision=precision, label_smoothing=0.0)
     steps = train_steps(
         model,
         (batch for _, batch in prepared.batches(warm)),
         optimizer,
         Schedule("constant", training.learning_rate, FIRST + TIMED),
+        how,
         objective=objective_of(model, decided),
-        seed=training.seed,
-        clip=training.clip,
-        **settings,
     )
     data = prepared.summary()
     pace = paced(steps, data)
     objective = objective_of(model, decided)
     memory = max(
-        (
-            estimate(model, batch, objective, optimizer, **settings, **kept_beside(decided))
-            for batch in prepared.largest()
-        ),
+        (estimate(model, batch, objective, optimizer, how, **kept_beside(decided)) for batch in prepared.largest()),
         key=lambda each: each.peak,
     )
     _, parameters = count_parameters(model)

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -240,15 +241,9 @@ class Session:
                 self._batches(),
                 self.optimizer,
                 training.rates,
+                replace(training.update, skip_nonfinite=max(0, training.skip_nonfinite - self.skipped)),
                 objective=self.objective,
                 start=self.step,
-                seed=training.seed,
-                accumulate=training.accumulate,
-                clip=training.clip,
-                label_smoothing=training.label_smoothing,
-                precision=training.precision,
-                skip_nonfinite=max(0, training.skip_nonfinite - self.skipped),
-                recompute=training.recompute,
                 loss_scale=self.loss_scale,
                 ranks=self.ranks,
             )

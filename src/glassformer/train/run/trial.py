@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch.optim import Optimizer
@@ -25,6 +25,7 @@ from glassformer.train.recipe import Recipe
 from glassformer.train.run.beginning import Speed, begin, objective_of, optimizer_of, plain
 from glassformer.train.run_data import RunData
 from glassformer.train.schedule import Schedule
+from glassformer.train.settings import Update
 
 MEMORY = 0.9
 """The weight of the past in the smoothed loss."""
@@ -73,14 +74,16 @@ def find_learning_rate(
     lowest: float = 1e-6,
     highest: float = 1.0,
     steps: int = 100,
-    **settings: Any,
+    how: Update = Update(),
+    objective: Objective | None = None,
 ) -> Found:
     """The learning-rate range test (Smith 2017, section 3.3, with an exponential instead of a linear rise).
 
-    `optimizer` makes an optimizer for a copy of the model, which is thrown away; `settings` are those of `train_steps`.
-    The test ends at `highest`, or when the smoothed loss is `TOO_HIGH` times its lowest or NaN. It recommends a tenth
-    of the rate with the lowest loss as the peak of a schedule, because the test is short and a run stays at its peak
-    for longer. Errors: `ConfigError` for impossible bounds; `DivergedError` if not even the lowest rate trains.
+    `optimizer` makes an optimizer for a copy of the model, which is thrown away; `how` and `objective` are those of
+    `train_steps`. The test ends at `highest`, or when the smoothed loss is `TOO_HIGH` times its lowest or NaN. It
+    recommends a tenth of the rate with the lowest loss as the peak of a schedule, because the test is short and a run
+    stays at its peak for longer. Errors: `ConfigError` for impossible bounds; `DivergedError` if not even the lowest rate
+    trains.
     """
     if not 0.0 < lowest < highest < math.inf or steps < 2:
         raise ConfigError(
@@ -90,7 +93,7 @@ def find_learning_rate(
     trial, tried, mean = copy.deepcopy(model), list[Tried](), 0.0
     try:
         for report in train_steps(
-            trial, batches, optimizer(trial), Sweep("constant", highest, steps, least=lowest), **settings
+            trial, batches, optimizer(trial), Sweep("constant", highest, steps, least=lowest), how, objective=objective
         ):
             mean = MEMORY * mean + (1 - MEMORY) * report.loss
             smoothed = mean / (1 - MEMORY**report.number)  # corrects for the start of the mean at 0
@@ -233,8 +236,8 @@ def search(recipe: Recipe, speed: Speed = plain) -> Found:
         model,
         (batch for _, batch in prepared.batches(recipe.training.growth.steps)),
         optimizer,
+        how=replace(recipe.training.update, skip_nonfinite=0),
         objective=objective_of(model, recipe),
-        **_settings(recipe),
     )
 
 
@@ -247,13 +250,14 @@ def _noise_over(recipe: Recipe, speed: Speed) -> Generator[NoiseAt]:
     """What `noise_over` yields, with torch's threads as they are."""
     prepared, model = _made(recipe)
     training, objective = recipe.training, objective_of(model, recipe)
+    how = replace(training.update, skip_nonfinite=0)
     full = training.growth.steps  # after a warm-up of the batches
     optimizer = optimizer_of(model, recipe)
     speed(model, optimizer)
     warm = Schedule("constant", training.learning_rate, max(MEASURED), min(training.warmup, max(MEASURED)))
     for step, until in zip((0, *MEASURED), MEASURED, strict=False):
         batches = (batch for _, batch in islice(prepared.batches(full + step), until - step))
-        for _ in train_steps(model, batches, optimizer, warm, start=step, objective=objective, **_settings(recipe)):
+        for _ in train_steps(model, batches, optimizer, warm, how, start=step, objective=objective):
             pass
         following = [batch for _, batch in islice(prepared.batches(full + until), BATCHES)]
         noise = gradient_noise(model, following, objective, seed=training.seed)
@@ -265,11 +269,3 @@ def _made(recipe: Recipe) -> tuple[RunData, Transformer]:
     device, _ = choose_device(recipe.training.device)
     prepared, model, _, _ = begin(recipe)
     return prepared, model.to(device)
-
-
-def _settings(recipe: Recipe) -> dict[str, Any]:
-    """The recipe's settings for `train_steps`; float32 if the recipe leaves the arithmetic open."""
-    training = recipe.training
-    used = replace(training, precision="float32") if training.precision == "auto" else training
-    names = ("seed", "accumulate", "clip", "label_smoothing", "precision", "recompute")
-    return {name: getattr(used, name) for name in names}
