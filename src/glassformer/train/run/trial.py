@@ -82,8 +82,8 @@ def find_learning_rate(
     `optimizer` makes an optimizer for a copy of the model, which is thrown away; `how` and `objective` are those of
     `train_steps`. The test ends at `highest`, or when the smoothed loss is `TOO_HIGH` times its lowest or NaN. It
     recommends a tenth of the rate with the lowest loss as the peak of a schedule, because the test is short and a run
-    stays at its peak for longer. Errors: `ConfigError` for impossible bounds; `DivergedError` if not even the lowest rate
-    trains.
+    stays at its peak for longer. Errors: `ConfigError` for impossible bounds; `DivergedError` if not even the lowest
+    rate trains.
     """
     if not 0.0 < lowest < highest < math.inf or steps < 2:
         raise ConfigError(
