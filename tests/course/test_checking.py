@@ -91,7 +91,7 @@ def test_renamed_twice_and_borrowed(checked):
     borrowed = checked(HEAD + "def softmax(scores, dim=-1):\n    return torch.softmax(scores, dim)\n", "1.1").verdicts[
         "1.1"
     ]
-    assert (borrowed.state, borrowed.why) == ("not own", "torch.softmax does the work")
+    assert (borrowed.state, borrowed.why) == ("not own", "torch.softmax does the work; write it yourself")
 
 
 def test_a_verdict_is_kept_until_its_code_changes(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from glassformer.base.errors import DataError
 from glassformer.learn.checking import Checker
 from glassformer.learn.course import read_course
-from glassformer.proof.check.examine import SUBJECTS
+from glassformer.learn.judge import judge
+from glassformer.proof.check.examine import SUBJECTS, load
 from glassformer.proof.check.file import HOME
 
 COURSE = read_course()
@@ -84,6 +86,41 @@ def test_hints_do_not_contain_the_solution(course):
         text = " ".join(each.hints)
         assert not any(line in text for line in lines), each.id
         assert each.hints[0].endswith(("?", ".")), each.id
+
+
+@BOTH
+def test_no_exercise_is_done_before_it_is_begun(course, tmp_path, monkeypatch):
+    """Those that go on with parts that are there: what stands before must leave them open."""
+    monkeypatch.syspath_prepend(tmp_path)
+    going_on = []
+    for before, each in pairwise(course.exercises):
+        earlier = course.exercises[: course.exercises.index(each)]
+        if each.names and {*each.names} <= {name for one in earlier for name in one.names}:
+            things = vars(load(course.write(tmp_path, course.solution_file(before.id))))
+            assert not judge(course, each, things, None).done, each.id
+            going_on.append(each.id)
+    assert going_on == (["2.1", "2.3", "3.4", "4.1", "5.4"] if course is COURSE else [])
+
+
+@pytest.mark.parametrize(
+    ("number", "text", "instead", "why"),
+    [
+        ("1.6", "        self.weights = weights.detach()\n", "", "MultiHeadAttention: it neither returns nor keeps"),
+        (
+            "2.1",
+            "forward(self, x, mask=None):",
+            "forward(self, x):\n        mask = None",
+            "MultiHeadAttention: it takes no",
+        ),
+    ],
+)
+def test_what_an_exercise_adds_must_be_there(tmp_path, number, text, instead, why):
+    whole = COURSE.solution_file(number)
+    assert text in whole
+    path = COURSE.write(tmp_path, whole.replace(text, instead))
+    verdict = judge(COURSE, COURSE.exercise(number), vars(load(path)), None)
+    assert verdict.state == "not written"
+    assert verdict.why.startswith(why)
 
 
 @pytest.mark.slow

@@ -350,6 +350,13 @@ def test_a_part_that_is_a_stub_is_not_written(tmp_path):
     assert (states["mask"], states["fill"], states["scale"]) == ("not written", "not tested", "holds")
 
 
+WITH_SOFTMAX = ATTENTION.replace("torch.softmax(", "softmax(") + (
+    "\n\ndef softmax(scores, dim):\n"
+    "    e = (scores - scores.amax(dim, keepdim=True)).exp()\n"
+    "    return e / e.sum(dim, keepdim=True)\n"
+)
+
+
 @pytest.mark.parametrize(
     ("source", "before", "after", "line"),
     [
@@ -358,6 +365,7 @@ def test_a_part_that_is_a_stub_is_not_written(tmp_path):
         (HEADS, "math.sqrt(self.d_head)", "math.sqrt(self.d_model)", "math.sqrt(self.d_model)"),
         (CAUSAL, "tril", "triu", "torch.triu"),
         (HEADS, "self.drop(", "torch.nn.functional.dropout(", "functional.dropout"),
+        (WITH_SOFTMAX, "dim=-1)", "dim=-2)", "weights = softmax"),  # not the right lines of softmax itself
     ],
 )
 def test_a_mistake_has_its_line(tmp_path, source, before, after, line):

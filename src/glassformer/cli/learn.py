@@ -8,6 +8,7 @@ import sys
 import webbrowser
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from glassformer.base.errors import ConfigError
@@ -16,7 +17,7 @@ from glassformer.cli.check import seconds
 from glassformer.cli.help import width
 from glassformer.learn.browser import write_page
 from glassformer.learn.checking import LIMIT, Checker, in_new_process, warmed
-from glassformer.learn.course import FURTHER, OURS, read_course
+from glassformer.learn.course import FURTHER, OURS, Chapter, read_course
 from glassformer.learn.pages import section, whole, write_notebook
 from glassformer.learn.report import (
     Checked,
@@ -28,6 +29,7 @@ from glassformer.learn.report import (
     share_done,
     verdict_lines,
 )
+from glassformer.learn.source import read_source
 from glassformer.learn.teaching import as_csv, grades
 from glassformer.learn.workspace import Workspace, workspace
 from glassformer.proof.check.property import wrapped
@@ -102,18 +104,18 @@ def checker(place: Workspace, arguments: Arguments, warm: bool = False) -> Check
     return Checker(place.course, place.path, limit, warmed() if warm else in_new_process)
 
 
-def overview(place: Workspace, arguments: Arguments) -> int:
-    """Print chapters, progress and what is next."""
+def overview(place: Workspace, arguments: Arguments, ready: Checker | None = None) -> int:
+    """Print chapters, progress and what is next; `ready` checks the file, if one is at hand that has begun."""
     course = place.course
     if not place.begun:
         print(f"{course.title}: {len(course.exercises)} exercises in {len(course.chapters)} chapters.\n")
         for each in course.chapters:
-            print(f" {each.number} {each.title}" + (f" ({each.hours:g} h)" if each.hours else ""))
+            print(f" {each.number} {each.title}{time_of(each)}")
         if course.further is not None:
             print(f"   and {len(course.further.chapters)} further pages: glassformer learn {FURTHER}")
         print(f"\nBegin with:  {to_type(arguments, course.chapters[0].number)}")
         return 0
-    found = checker(place, arguments).check(course.exercises)
+    found = (ready or checker(place, arguments)).check(course.exercises)
     trails, remark = place.trails()
     ahead = following(course, found, trails)
     print(*listing(place, found, trails, ahead, columns(), plain(arguments)), sep="\n")
@@ -128,7 +130,7 @@ def overview(place: Workspace, arguments: Arguments) -> int:
     if stopped := next((each for each in found.verdicts.values() if each.state == "stopped"), None):
         put(f"{stopped.exercise} could not run: {stopped.why}", " ")
     done = sum(each.done for each in found.verdicts.values())
-    held = f" Held again just now: all {done} ({found.seconds:.1f} s)." if done else ""
+    held = f" What is done was checked again just now ({found.seconds:.1f} s)." if done else ""
     print(f" {place.path.name}: {lines_of(place.path)} lines.{held}")
     words = "--finish" if ahead and ahead.experiment == "graduation" else "--watch"
     words = ahead.chapter if ahead and course.before is not None else words
@@ -148,11 +150,10 @@ def begin(place: Workspace, arguments: Arguments) -> int:
     chapter = course.chapter(str(arguments.target))
     lines = lines_of(place.path)
     added = place.add_stubs(chapter.number)
-    hours = f" ({chapter.hours:g} h)" if chapter.hours else ""
-    put(f"Chapter {chapter.number}, {chapter.title}{hours}, in {place.folder}/")
+    put(f"Chapter {chapter.number}, {chapter.title}{time_of(chapter)}, in {place.folder}/")
     if (course.folder / "chapters" / chapter.page).is_file() and chapter.page:
         notebook, new = write_notebook(course, chapter, place.folder)
-        how = f"jupyter lab {notebook.name}, or read it here: {to_type(arguments, f'{chapter.number} --explain')}"
+        how = f"jupyter lab {notebook}, or read it here: {to_type(arguments, f'{chapter.number} --explain')}"
         put(f"{notebook.name:20} {'new: ' + how if new else 'is there already and stays as it is'}", "  ")
     exercises = course.within(chapter.number)
     waiting = {name: each for each in exercises for name in place.lacking(each)}
@@ -164,6 +165,10 @@ def begin(place: Workspace, arguments: Arguments) -> int:
     if waiting and course.before is not None:
         lacking = f"has no {', '.join(waiting)} yet; with them, type this again for the stubs"
         put(f"{course.before.file:20} {lacking}", "  ")
+    needed = {course.exercise(need) for each in exercises for need in each.needs} - {*exercises}
+    names = read_source(place.path).names
+    if lacking := sorted({each.chapter for each in needed if not {*each.names} <= names}):
+        put(f"It goes on with parts of chapter {' and '.join(lacking)}, which your file lacks: begin there.")
     put("Exercises: " + " · ".join(each.label + " (side step)" * each.side for each in exercises))
     earlier = [each.names for each in course.exercises]
     again = [
@@ -175,8 +180,15 @@ def begin(place: Workspace, arguments: Arguments) -> int:
         put("Without a stub, because they go on with what you have: " + " · ".join(again))
     coded = [each.id for each in exercises if each.names]
     first = f"{coded[0]} " if coded and course.before is not None else ""
-    print(f"Now type:  {to_type(arguments, f'{first}--watch' if coded else f'{chapter.number} --explain')}")
+    if coded:
+        put(f"Now open {place.path} in your editor, and leave this running beside it:")
+    print(f"  {to_type(arguments, f'{first}--watch' if coded else f'{chapter.number} --explain')}")
     return 0
+
+
+def time_of(chapter: Chapter) -> str:
+    """Return how long a chapter takes, in brackets; nothing if its course does not say it."""
+    return f" ({minutes_told(60 * chapter.hours)})" if chapter.hours else ""
 
 
 def check(place: Workspace, arguments: Arguments) -> int:
@@ -209,14 +221,14 @@ def hint(place: Workspace, arguments: Arguments) -> int:
     return 0
 
 
-def solution(place: Workspace, arguments: Arguments) -> int:
-    """Print our solution; while the exercise is open, only after a yes."""
+def solution(place: Workspace, arguments: Arguments, ready: Checker | None = None) -> int:
+    """Print our solution; while the exercise is open, only after a yes. `ready` as in `overview`."""
     exercise = place.course.exercise(str(arguments.target))
     text = place.course.solutions.get(exercise.id)
     if text is None:
         print(f"{exercise.label} is an experiment: there is no code to show.")
         return 0
-    verdict = checker(place, arguments).check([exercise]).verdicts.get(exercise.id)
+    verdict = (ready or checker(place, arguments)).check([exercise]).verdicts.get(exercise.id)
     seen = place.trails()[0].get(exercise.id)
     if (verdict is None or not verdict.done) and "yes" not in arguments.options:
         count = f"{seen.attempts if seen else 0} attempts, {seen.hints if seen else 0} of 3 hints seen"
@@ -329,15 +341,19 @@ def finish(place: Workspace, arguments: Arguments) -> int:
     from glassformer.learn.finish import graduate, graduate_file
 
     quick, name = "quick" in arguments.options, arguments.options.get("name", "")
-    if arguments.target:
-        path, limit = Path(arguments.target), seconds(arguments.options.get("limit", str(LIMIT)))
-        folder = Path(arguments.options["into"]) if "into" in arguments.options else path.parent
-        return graduate_file(path, folder, quick, name, print, limit)
-    found: Checked = checker(place, arguments).check(place.course.exercises)
-    if found.problem:
-        put(f"could not run: {found.problem}")
-        return 2
-    return graduate(place, found, quick, name, print)
+    try:
+        if arguments.target:
+            path, limit = Path(arguments.target), seconds(arguments.options.get("limit", str(LIMIT)))
+            folder = Path(arguments.options["into"]) if "into" in arguments.options else path.parent
+            return graduate_file(path, folder, quick, name, print, limit)
+        found: Checked = checker(place, arguments).check(place.course.exercises)
+        if found.problem:
+            put(f"could not run: {found.problem}")
+            return 2
+        return graduate(place, found, quick, name, print)
+    except KeyboardInterrupt:
+        say("\nYour file is as it was. The same command begins graduation again.")
+        raise
 
 
 def watch(place: Workspace, arguments: Arguments) -> int:
@@ -351,11 +367,15 @@ def watch(place: Workspace, arguments: Arguments) -> int:
         return 2
     asked = first if arguments.target else None
     say("Starting (a few seconds, once) ...")
-    watched, screen = watching(place, checker(place, arguments, warm=True), columns(), asked)
+    ready = checker(place, arguments, warm=True)
+    watched, screen = watching(place, ready, columns(), asked)
     clear = "" if plain(arguments) else "\x1b[2J\x1b[H"
     print(clear + screen, flush=True)
     others: dict[str, Callable[[Workspace, Arguments], int]]
-    others = {"hint": hint, "explain": explain, "open": open_page, "solution": solution, "list": overview}
+    others = {
+        "hint": hint, "explain": explain, "open": open_page,
+        "solution": partial(solution, ready=ready), "list": partial(overview, ready=ready),
+    }  # fmt: skip
     with Keys() as keys:
         try:
             while True:

@@ -63,7 +63,9 @@ class Checker:
             return judged(exercise, self.path.parent)
         for name in exercise.names:
             if name not in source.names:
-                return absent(exercise, name, source.names)
+                return absent(
+                    exercise, name, source.names - {each for one in self.course.exercises for each in one.names}
+                )
         digest, verdict = self.kept.get(exercise.id, ("", None))
         return verdict if digest and digest == source.digest(exercise.names) else None
 

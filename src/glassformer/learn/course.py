@@ -40,6 +40,8 @@ class Exercise:
     names: tuple[str, ...] = ()
     properties: tuple[str, ...] = ()
     """Empty: all that the checker knows."""
+    must: tuple[str, ...] = ()
+    """Those of them that it adds to code which may do without: until they can be tested, it is not written."""
     uses: tuple[str, ...] = ()
     """Names of the file of the course before, which the file of a further page imports."""
     subject: str = ""

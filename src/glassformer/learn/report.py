@@ -54,6 +54,14 @@ class Verdict:
         if open_ones:
             each = open_ones[0]
             return cls(exercise.id, "not written" if each.state == "not written" else "fails", each.why, found)
+        lacking = [
+            f"{piece.found_as}: {each.why}"
+            for piece in found
+            for each in piece.properties
+            if each.property in exercise.must and each.state == "not tested"
+        ]
+        if lacking:
+            return cls(exercise.id, "not written", lacking[0], found)
         if not any(each.state == "holds" for each in outcomes):
             why = outcomes[0].why if outcomes else "none of its properties is known to this version"
             return cls(exercise.id, "waits", why, found)
@@ -113,7 +121,9 @@ def absent(exercise: Exercise, name: str, names: Collection[str]) -> Verdict:
 def not_own(verdict: Verdict, exercise: Exercise, source: Source) -> Verdict:
     """Return the verdict, which stays open if a call into torch or glassformer does the work."""
     call = source.borrowed(exercise.names, exercise.not_with) if verdict.done else None
-    return verdict if call is None else replace(verdict, state="not own", why=f"{call} does the work")
+    return (
+        verdict if call is None else replace(verdict, state="not own", why=f"{call} does the work; write it yourself")
+    )
 
 
 @dataclass(frozen=True)
@@ -173,12 +183,19 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:].rstrip(".") + "." if text else ""
 
 
+def headed(exercise: Exercise, tail: str, width: int) -> list[str]:
+    """Return the head of an exercise's screen, with `tail` at its right end."""
+    head = f"{exercise.label:{max(width - len(tail), len(exercise.label) + 1)}}{tail}".rstrip()
+    return [head] if len(head) <= width else wrapped(f"{exercise.label} {tail}", "", width)
+
+
 def verdict_lines(exercise: Exercise, verdict: Verdict, width: int, every: bool = False, tail: str = "") -> list[str]:
     """Return the screen of one exercise."""
     state = [] if verdict.state == "fails" else [f"  {STATES[verdict.state]}" + f": {verdict.why}" * bool(verdict.why)]
-    head = f"{exercise.label:{max(width - len(tail), len(exercise.label) + 1)}}{tail}".rstrip()
-    lines = [head] if len(head) <= width else wrapped(f"{exercise.label} {tail}", "", width)
+    lines = headed(exercise, tail, width)
     lines += [each for text in state for each in wrapped(text.strip(), "  ", width)]
+    if verdict.state in ("not written", "waits"):
+        lines += wrapped(exercise.statement, "  ", width)
     if verdict.state == "fails" and not any(row[0] == "FAILS" for row in marked(exercise, verdict)):
         lines += wrapped(f"FAILS: {verdict.why}", "  ", width)
     for kind, name, text in marked(exercise, verdict, every):
@@ -209,7 +226,10 @@ def verdict_shown(exercise: Exercise, verdict: Verdict) -> Shown:
 def minutes_told(minutes: float) -> str:
     """Return minutes as people say them."""
     whole = round(minutes)
-    return f"{whole // 60} h {whole % 60:02} min" if whole >= 60 else f"{whole} min"
+    return (
+        " ".join(f"{each} {unit}" for each, unit in zip(divmod(whole, 60), ("h", "min"), strict=True) if each)
+        or "0 min"
+    )
 
 
 def listing(

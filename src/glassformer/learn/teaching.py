@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from glassformer.base.errors import DataError
 from glassformer.learn.checking import Checker, Run, warmed
-from glassformer.learn.course import Course, assembled
+from glassformer.learn.course import Course, Exercise, assembled
 from glassformer.learn.pages import as_notebook
 from glassformer.learn.report import STATES, Checked
 from glassformer.learn.source import read_source
@@ -101,13 +102,21 @@ def complaints(course: Course, say: Callable[[str], None]) -> Iterator[str]:
         if revealed := [line for line in lines if any(line in hint for hint in each.hints)]:
             yield f"{each.id}: a hint contains a whole line of the solution: {revealed[0]}"
     say("solutions")
-    for number, verdict in checked(course, course.solution_file(), run).verdicts.items():
+    for number, verdict in checked(course, course.solution_file(), run, course.exercises).verdicts.items():
         if not verdict.done and course.exercise(number).names:
             yield f"{number}: the solution is not done, but {verdict.state}: {verdict.why}"
     say("stubs")
-    for number, verdict in checked(course, course.head + assembled([*course.stubs.values()]), run).verdicts.items():
+    stubs = course.head + assembled([*course.stubs.values()])
+    for number, verdict in checked(course, stubs, run, course.exercises).verdicts.items():
         if verdict.state not in ("not written", "waits"):
             yield f"{number}: the stub is not 'not written', but {verdict.state}: {verdict.why}"
+    say("exercises that go on with what is there")
+    for before, each in pairwise(course.exercises):
+        earlier = course.exercises[: course.exercises.index(each)]
+        if each.names and {*each.names} <= {name for one in earlier for name in one.names}:
+            text = course.solution_file(before.id)
+            if checked(course, text, run, [each]).verdicts[each.id].done:
+                yield f"{each.id} is done before it is begun: `must` should name the properties that it adds"
     for each in mistakes(course):
         say(f"mistake {each['name']!r}")
         yield from unnamed(course, each, run)
@@ -118,10 +127,10 @@ def complaints(course: Course, say: Callable[[str], None]) -> Iterator[str]:
         yield from complaints(course.further, say)
 
 
-def checked(course: Course, text: str, run: Run) -> Checked:
-    """Check all exercises of a text as if it were a learner's file."""
+def checked(course: Course, text: str, run: Run, exercises: Sequence[Exercise]) -> Checked:
+    """Check exercises of a text as if it were a learner's file."""
     with tempfile.TemporaryDirectory(prefix="glassformer-course-") as name:
-        return Checker(course, course.write(Path(name), text), run=run).check(course.exercises)
+        return Checker(course, course.write(Path(name), text), run=run).check(exercises)
 
 
 def mistakes(course: Course) -> list[dict[str, Any]]:
@@ -137,7 +146,7 @@ def unnamed(course: Course, planted: dict[str, Any], run: Run) -> Iterator[str]:
     if not text or text not in whole:
         yield f"{number}: mistakes.toml: the text {text!r} is not in the solution"
         return
-    found = checked(course, whole.replace(text, instead), run)
+    found = checked(course, whole.replace(text, instead), run, course.exercises)
     verdict = found.verdicts.get(number)
     names = {each.mistake for _, each in verdict.outcomes if each.state == "fails"} if verdict else {found.problem}
     if names != {name}:

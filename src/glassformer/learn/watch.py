@@ -14,7 +14,7 @@ from datetime import datetime
 from glassformer.base.errors import GlassformerError
 from glassformer.learn.checking import Checker
 from glassformer.learn.course import Exercise
-from glassformer.learn.report import STATES, Checked, following, minutes_told, verdict_lines
+from glassformer.learn.report import STATES, Checked, following, headed, minutes_told, verdict_lines
 from glassformer.learn.workspace import Workspace
 from glassformer.proof.check.property import wrapped
 
@@ -120,22 +120,33 @@ class Watch:
             tail = f"attempt {trail.attempts} · {minutes_told(trail.minutes)} · {tail}"
         if found is None or found.problem:
             said = found.problem if found else "nothing was checked yet"
-            lines = [f"{self.at.label}   {tail}", *wrapped(f"could not run: {said}", "  ", self.width)]
+            lines = [*headed(self.at, tail, self.width), *wrapped(f"could not run: {said}", "  ", self.width)]
             return "\n".join([*lines, self.bar(0, done=False)])
         notes = filter(None, (*found.remarks, self.unwritten))
         lines = [line for each in notes for line in wrapped(f"NOTE   {each}", "  ", self.width)]
         for number in sorted(self.held - {self.at.id}):
             verdict = found.verdicts.get(number)
             if verdict is not None and not verdict.done:
-                lines.append(f"  FAILS  {number} held before: {verdict.why or STATES[verdict.state]}")
+                lines += wrapped(
+                    f"FAILS  {number} held before: {verdict.why or STATES[verdict.state]}", "  ", self.width
+                )
         lost = any(line.startswith("  FAILS") for line in lines)
         verdict = found.verdicts.get(self.at.id)
         if verdict is not None:
             lines += verdict_lines(self.at, verdict, self.width, self.every, tail)
+            lines += self.unopened() if verdict.state in ("not written", "waits") else []
         still = sorted(n for n in self.held - {self.at.id} if n in found.verdicts and found.verdicts[n].done)
         if still:
             lines.append(f"  still holds  {', '.join(still) if len(still) < 4 or lost else f'all {len(still)} before'}")
         return "\n".join([*lines, self.bar(trail.hints if trail else 0, verdict is not None and verdict.done)])
+
+    def unopened(self) -> list[str]:
+        """Return lines that say how to begin the chapter at hand, as long as its notebook is not there."""
+        number = self.at.chapter
+        if (self.place.folder / f"chapter-{number}.ipynb").exists():
+            return []
+        text = f"Chapter {number} is not begun: glassformer learn {number} writes its notebook and its stubs."
+        return wrapped(text, "  ", self.width)
 
     def bar(self, hints: int, done: bool) -> str:
         """Return the line of keys."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -80,7 +80,7 @@ def check_part(name: str, thing: object, only: Collection[str] = (), found_as: s
         problem = f"What it returns cannot be compared: {error_text(error)}."
     if fails := [each for each in outcomes if each.state == "fails"]:
         file = file_of(thing)
-        with suppress(Exception), Calls({file} if file else set()) as calls:  # again, as recording calls is slow
+        with suppress(Exception), Calls(file, place) as calls:  # again, as recording calls is slow
             examine(SUBJECTS[name], thing, only)
         for each in fails:
             each.line = calls.line(each.property, thing)
@@ -236,25 +236,32 @@ OPERATIONS = {
 
 
 class Calls(TorchFunctionMode):
-    """While the context lasts, records which torch function each line of the learner's files calls."""
+    """While the context lasts, records which torch function each line of a part of the learner's file calls.
 
-    def __init__(self, files: set[str]) -> None:
+    What another part calls for it counts as the line that calls that part, which is checked for itself.
+    """
+
+    def __init__(self, file: str | None, part: str) -> None:
         super().__init__()
-        self.files = files
+        self.file, self.others = file, HOME.keys() - {part}
         self.found: dict[tuple[str, int], None] = {}
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Record the learner's line, and call the function."""
-        frame: FrameType | None = inspect.currentframe()
-        for _ in range(16):
-            if frame is None or frame.f_code.co_filename in self.files:
+        frame, line = inspect.currentframe(), 0
+        for _ in range(64):
+            if frame is None:
                 break
+            if frame.f_code.co_filename == self.file:
+                line = frame.f_lineno
+                if frame.f_code.co_qualname.partition(".")[0] not in self.others:
+                    break
             frame = frame.f_back
         idle = (kwargs or {}).get("training", args[2] if len(args) > 2 else True) is False  # dropout in evaluation
-        if frame is not None and frame.f_code.co_filename in self.files and not idle:
-            self.found.setdefault((getattr(func, "__name__", "").strip("_"), frame.f_lineno))
+        if line and not idle:
+            self.found.setdefault((getattr(func, "__name__", "").strip("_"), line))
         return func(*args, **(kwargs or {}))
 
     def line(self, name: str, thing: object) -> int | None:
