@@ -84,7 +84,7 @@ def test_a_branch_can_be_stopped(view, waiting):
     page.locator(".chances button[data-branch]").first.click()
     page.locator(".asking .stop:visible").click()
     page.wait_for_function(
-        "() => [...document.querySelectorAll('.told')].some(each => each.textContent === 'Stopped.')"
+        "() => [...document.querySelectorAll('.message')].some(each => each.textContent === 'Stopped.')"
     )
     waiting.go_on.set()
     view.settle()

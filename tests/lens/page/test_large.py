@@ -186,7 +186,7 @@ def test_a_picture_that_cannot_be_made_is_told_of(opened):
     page = opened.go("curves")
     page.evaluate("() => { HTMLCanvasElement.prototype.toBlob = done => done(null); }")
     page.locator("main .exports button", has_text="PNG").first.click()
-    page.wait_for_selector(".exports .told:has-text('Save it as SVG')")
+    page.wait_for_selector(".exports .message:has-text('Save it as SVG')")
     assert not opened.complaints
 
 

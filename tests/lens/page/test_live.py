@@ -80,7 +80,7 @@ def test_a_text_is_answered_as_in_python(watched, served, subject):
     assert page.locator(".steps .chip").all_text_contents() == expected.output
     page.fill("#ask-temperature", "-1")
     page.locator("form").evaluate("form => { form.noValidate = true; form.requestSubmit(); }")
-    page.wait_for_function("() => document.querySelector('.told').textContent.includes('temperature')")
+    page.wait_for_function("() => document.querySelector('.message').textContent.includes('temperature')")
 
 
 def test_heads_taken_out_as_in_python(watched, served, subject):

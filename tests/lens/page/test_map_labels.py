@@ -32,12 +32,12 @@ def side(room, taken, rows, columns):
 def test_labels_are_a_line_apart_and_all_of_it_fits(opened):
     """For any widths, rows and columns: the laws of a layout, and no labels only where none would fit."""
     grid = itertools.product((8, 70, 90), (0, 60, 110), (7, 24, 90), SHAPES, (300, 440, 900))
-    cases = [[{"read": read, "said": labels, "keys": keys}, *shape, room] for read, labels, keys, shape, room in grid]
+    cases = [[{"read": read, "predicted": labels, "keys": keys}, *shape, room] for read, labels, keys, shape, room in grid]
     kinds = set()
     for (widths, rows, columns, room), made in zip(cases, opened.page.evaluate(LAID, cases), strict=True):
         cell, turn = made["cell"], made["turn"]
-        read, labels = widths["read"], widths["said"]
-        kinds.add((made["labelled"], round(math.degrees(turn)), made["said"] > 0))
+        read, labels = widths["read"], widths["predicted"]
+        kinds.add((made["labelled"], round(math.degrees(turn)), made["predicted"] > 0))
         assert cell == SMALLEST or made["margin"] + columns * cell + made["overhang"] <= room
         assert cell == SMALLEST or rows * cell <= 560
         if not made["labelled"]:
@@ -45,8 +45,8 @@ def test_labels_are_a_line_apart_and_all_of_it_fits(opened):
             assert side(room, read + 14, rows, columns) < LINE
             continue
         assert cell >= LINE
-        assert made["margin"] == read + made["said"] + 14
-        assert made["said"] == labels or side(room, read + labels + 14, rows, columns) < LINE
+        assert made["margin"] == read + made["predicted"] + 14
+        assert made["predicted"] == labels or side(room, read + labels + 14, rows, columns) < LINE
         assert widths["keys"] <= cell - 2 if turn == 0 else cell * math.sin(turn) >= LINE - 0.11
         assert made["head"] >= (14 if turn == 0 else widths["keys"] * math.sin(turn))
         assert turn == 0 or made["overhang"] >= widths["keys"] * math.cos(turn) - 1

@@ -183,7 +183,7 @@ def test_tokens_come_one_by_one_and_can_be_stopped(watched, serving):
             expected = trace(deepcopy(model), BOTH, "dcba", max_new_tokens=6).output
             assert page.locator(".stream .chip").all_text_contents() == expected[:2]
             page.locator(".stop:visible").click()
-            page.wait_for_function("() => document.querySelector('.told').textContent === 'Stopped.'")
+            page.wait_for_function("() => document.querySelector('.message').textContent === 'Stopped.'")
         finally:
             go_on.set()
         assert left.wait(20), "the model writes for nobody"

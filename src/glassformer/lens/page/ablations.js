@@ -111,12 +111,12 @@ export function studyCard(study) {
 
 /** @param {Study} study @param {Group[]} all @param {Group} base */
 function armsTable(study, all, base) {
-  const said = (/** @type {number} */ value, /** @type {boolean} */ signed = false) => {
+  const signedNumber = (/** @type {number} */ value, /** @type {boolean} */ signed = false) => {
     const text = study.share ? percent(Math.abs(value)) : number(Math.abs(value), 4);
     return value < 0 ? `−${text}` : signed && value > 0 ? `+${text}` : text;
   };
-  const told = (/** @type {Estimate} */ { mean, half }, /** @type {boolean} */ signed = false) =>
-    (half === null ? said(mean, signed) : `${said(mean, signed)} [${said(mean - half, signed)}, ${said(mean + half, signed)}]`);
+  const withInterval = (/** @type {Estimate} */ { mean, half }, /** @type {boolean} */ signed = false) =>
+    (half === null ? signedNumber(mean, signed) : `${signedNumber(mean, signed)} [${signedNumber(mean - half, signed)}, ${signedNumber(mean + half, signed)}]`);
   const figures = study.arms.map((arm) => arm.figure);
   const ends = /** @type {[number, number]} */ ([Math.min(...figures), Math.max(...figures)]);
   const rows = all.map((group) => {
@@ -124,8 +124,8 @@ function armsTable(study, all, base) {
     const change = differences.length ? estimate(differences) : null;
     const clear = change && change.half !== null && Math.abs(change.mean) > change.half;
     return h("tr", {}, h("th", { scope: "row" }, whole(group.name)), h("td", { class: "figure" }, String(group.arms.length)),
-      h("td", { class: "figure" }, told(estimate(group.arms.map((arm) => arm.figure)))), h("td", {}, dots(group.arms.map((arm) => arm.figure), ends)),
-      h("td", { class: "figure" }, group === base ? "the baseline" : change ? told(change, true) : "no seed in common"),
+      h("td", { class: "figure" }, withInterval(estimate(group.arms.map((arm) => arm.figure)))), h("td", {}, dots(group.arms.map((arm) => arm.figure), ends)),
+      h("td", { class: "figure" }, group === base ? "the baseline" : change ? withInterval(change, true) : "no seed in common"),
       h("td", {}, clear ? "interval excludes 0" : change?.half === null ? "no interval from one seed" : ""));
   });
   return scroller(`The study ${study.name}`, h("table", { class: "plain" }, h("caption", { class: "unseen" }, `Arms of the study ${study.name}`),
@@ -199,12 +199,12 @@ function bench(context) {
     try {
       const { source: read, target } = trace.header.sequences;
       const called = kind() === "mean" ? "with their mean" : "without them";
-      const told = await source.post("ablate", { heads: out, kind: kind(), trace: idOf(trace, run) });
-      const moved = await movedHeads(context, told.same, new Set(out.map(({ block, layer, head }) => headName(block, layer, head))));
-      const same = told.before.join("\n") === told.after.join("\n");
+      const result = await source.post("ablate", { heads: out, kind: kind(), trace: idOf(trace, run) });
+      const moved = await movedHeads(context, result.same, new Set(out.map(({ block, layer, head }) => headName(block, layer, head))));
+      const same = result.before.join("\n") === result.after.join("\n");
       outcome.say(trace.header.labels ? `It gives ${same ? "the same" : "another"} ${trace.header.run.mode} ${called}.`
         : forced(trace) ? `${same ? "The same" : "Other"} tokens are the most likely ones ${called}.` : `It writes ${same ? "the same" : "other"} tokens ${called}.`);
-      outcome.show(compared(told, read ?? target, called), moved);
+      outcome.show(compared(result, read ?? target, called), moved);
     } catch (error) {
       outcome.fail(error);
     }
@@ -228,7 +228,7 @@ function idOf(trace, run) {
 }
 
 /**
- * @param {{before: string[], after: string[], same: string, metrics?: {name: string, before: number, after: number, n: number}}} told
+ * @param {{before: string[], after: string[], same: string, metrics?: {name: string, before: number, after: number, n: number}}} result
  * @param {import("./trace.js").Sequence | undefined} read
  * @param {string} name of what was written then
  */

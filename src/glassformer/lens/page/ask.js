@@ -18,10 +18,10 @@ export function stopAsking() {
 /** Where a question is told of: one sentence of how it goes, what is written so far, and a way to end it. */
 export class Line {
   constructor() {
-    this.told = h("p", { class: "told", role: "status" });
+    this.status = h("p", { class: "message", role: "status" });
     this.stream = h("p", { class: "stream" }); // outside of what is read out, which would be read anew with every token
     this.stop = h("button", { type: "button", class: "stop", hidden: true, on: { click: stopAsking } }, "Stop");
-    this.element = h("div", { class: "asking" }, this.told, this.stream, this.stop);
+    this.element = h("div", { class: "asking" }, this.status, this.stream, this.stop);
     /** The question that it tells of. @type {AbortController | undefined} */
     this.of = undefined;
   }
@@ -29,30 +29,30 @@ export class Line {
   /** @param {AbortController} question */
   begin(question) {
     this.of = question;
-    put(this.told, "Running …");
+    put(this.status, "Running …");
     put(this.stream);
     this.stop.hidden = false;
   }
 
-  /** @param {AbortController} question @param {import("./dom.js").Child} said */
-  end(question, said) {
+  /** @param {AbortController} question @param {import("./dom.js").Child} text */
+  end(question, text) {
     if (this.of !== question) return; // it tells of the next one already
     const had = this.stop === document.activeElement;
     this.stop.hidden = true;
     if (had) byId("main").focus({ preventScroll: true }); // what is hidden would leave it to nobody
     put(this.stream);
-    put(this.told, said);
+    put(this.status, text);
   }
 }
 
 /**
  * The model answers; its trace is then the one that is shown, if the reader still waits where the question was asked.
  * @param {Context} context
- * @param {Asked} asked
+ * @param {Asked} request
  * @param {Line} line
  * @param {Partial<import("./state.js").State>} [then] what else is shown of it
  */
-export async function answered(context, asked, line, then = {}) {
+export async function answered(context, request, line, then = {}) {
   stopAsking();
   const mine = running = new AbortController();
   const { screen, trace } = now();
@@ -66,7 +66,7 @@ export async function answered(context, asked, line, then = {}) {
     line.stream.append(h("span", { class: "chip" }, token(whole(text))));
   };
   try {
-    const { id } = await context.source.stream("generate", asked, hear, mine.signal);
+    const { id } = await context.source.stream("generate", request, hear, mine.signal);
     await relist(context);
     line.end(mine, null);
     if (!waits()) return;

@@ -53,17 +53,17 @@ export class Arcs {
     const [shiftQ, shiftK] = [(width - rows * step) / 2 - q0 * step, (width - columns * step) / 2 - k0 * step];
     this.x = [(q) => shiftQ + (q + 0.5) * step, (k) => shiftK + (k + 0.5) * step];
     const [queries, keys] = placesOf(data);
-    this.labels = [...keys.map((k) => this.label(data.keys[k], k, true, null)), ...queries.map((q) => this.label(data.read[q], q, false, data.said[q]))];
+    this.labels = [...keys.map((k) => this.label(data.keys[k], k, true, null)), ...queries.map((q) => this.label(data.read[q], q, false, data.predicted[q]))];
     put(this.place, s("svg", { viewBox: `0 0 ${width} ${TALL}`, width, height: TALL, role: "group", "aria-label": data.name }, this.lines, this.labels.map(({ text }) => text)));
   }
 
-  /** @param {string} text @param {number} i @param {boolean} isKey @param {string | null} said */
-  label(text, i, isKey, said) {
+  /** @param {string} text @param {number} i @param {boolean} isKey @param {string | null} predicted */
+  label(text, i, isKey, predicted) {
     /** @type {[number | null, number | null]} */
     const at = isKey ? [null, i] : [i, null];
     return { isKey, i, text: s("text", {
       x: this.x[isKey ? 1 : 0](i), y: isKey ? 20 : TALL - 12, "text-anchor": "middle", tabindex: "0", role: "button", class: "arc-token",
-      "aria-label": `${isKey ? "key" : "query"} ${i}: ${whole(text)}${said ? `, predicts ${whole(said)}` : ""}`,
+      "aria-label": `${isKey ? "key" : "query"} ${i}: ${whole(text)}${predicted ? `, predicts ${whole(predicted)}` : ""}`,
       on: { pointerenter: () => this.callbacks.hover(...at), pointerleave: () => this.callbacks.hover(null, null), ...acts(() => this.callbacks.choose(...at)) },
     }, token(text)) };
   }
@@ -134,7 +134,7 @@ export class Patches {
       try {
         const found = await this.source.patching(ids[0], ids[1]);
         outcome.say(`Log probability of A’s answer: ${number(found.one)} with input A, ${number(found.other)} with input B.`);
-        outcome.show(told(found, one));
+        outcome.show(restored(found, one));
       } catch (error) {
         outcome.fail(error, this.source.live);
       }
@@ -147,7 +147,7 @@ export class Patches {
 }
 
 /** @param {Patching} found @param {Trace} one */
-function told(found, one) {
+function restored(found, one) {
   const open = (/** @type {{block: string, layer: number, head: number}} */ { block, layer, head }) => set({ block, layer, head, q: null, k: null }, true);
   const bars = h("ol", { class: "bars terms", "aria-label": "Share that each head brings back" }, found.heads.slice(0, SHOWN).map((each) => h("li", {},
     h("button", { type: "button", class: "plain-button", on: { click: () => open(each) } }, headName(each.block, each.layer, each.head)),
@@ -184,8 +184,8 @@ export class Comparison {
     this.titles = this.maps.map(() => h("h3", {}));
     this.sections = this.maps.map((map, i) => h("section", {}, this.titles[i], h("div", { class: "scroll" }, map.element)));
     this.row = h("div", { class: "maps" });
-    this.said = h("p", { class: "quiet" });
-    this.element = h("div", { class: "beside" }, this.row, this.said);
+    this.caption = h("p", { class: "quiet" });
+    this.element = h("div", { class: "beside" }, this.row, this.caption);
     /** @type {MapData[]} */
     this.shown = [];
     /** @type {string[]} */
@@ -206,7 +206,7 @@ export class Comparison {
       put(this.titles[i], names[i]);
     });
     put(this.row, this.sections.slice(0, data.length));
-    put(this.said, this.note);
+    put(this.caption, this.note);
     const columns = Math.max(1, Math.min(data.length, Math.floor(room / NARROWEST)));
     data.forEach((each, i) => this.maps[i].draw(each, room / columns - 44, tall));
   }
@@ -341,10 +341,10 @@ export class AttentionScreen {
     const { sort, only } = now();
     const { orders, filters } = arrangements(this.trace, this.chosen().attention);
     const tested = orders.some(([name]) => name === "effect");
-    const said = !this.grid.places.length ? "No head fits; choose another filter."
+    const note = !this.grid.places.length ? "No head fits; choose another filter."
       : `${sort === "layer" ? "One row per layer." : "The first is at the top left."}${tested ? " The bar shows what is lost without the head." : ""}`;
     putControls(this.arranging, picker("Sort by", orders, sort, (value) => set({ sort: value })), picker("Show", filters, only, (value) => set({ only: value })),
-      h("p", { class: "quiet" }, said));
+      h("p", { class: "quiet" }, note));
   }
 
   body() {

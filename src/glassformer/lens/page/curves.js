@@ -13,13 +13,13 @@ import { number, whole } from "lens/text.js";
 /** Lines of training that are shown of each run; the CSV has all. */
 const MOST = 60;
 
-/** @param {Run[]} runs @param {string[]} names of the figures @param {(name: string) => string} said how a figure is called */
-export function curveTable(runs, names, said) {
+/** @param {Run[]} runs @param {string[]} names of the figures @param {(name: string) => string} label how a figure is called */
+export function curveTable(runs, names, label) {
   const several = runs.length > 1;
   const rows = runs.flatMap(({ name, metrics }) => thinned(metrics).map((line) => h("tr", {}, several && h("td", {}, whole(name)),
     h("th", { scope: "row", class: "figure" }, String(line.step)), h("td", {}, line.kind), names.map((each) => h("td", { class: "figure" }, number(line[each], 4))))));
   const all = runs.reduce((sum, { metrics }) => sum + metrics.length, 0);
-  const head = [...(several ? ["run"] : []), "step", "split", ...names.map(said)];
+  const head = [...(several ? ["run"] : []), "step", "split", ...names.map(label)];
   return h("section", { class: "card" }, h("h2", {}, "What was measured"),
     h("p", { class: "quiet" }, rows.length < all ? `${rows.length} of ${all} lines: all of the dev split, and lines of training at even distances. The CSV has every line.` : `All ${all} lines.`),
     scroller("What was measured", h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Figures by step"),
@@ -85,10 +85,10 @@ export function curves(context) {
   /** @type {Run[]} */
   let others = [];
   const following = h("span", { class: "quiet", role: "status" }, "follows the run");
-  /** @param {import("./dom.js").Child[]} said whether it does */
-  const tell = (said) => {
-    const text = h("span", {}, said).textContent;
-    if (text !== following.textContent) put(following, said);
+  /** @param {import("./dom.js").Child[]} status whether it does */
+  const announce = (status) => {
+    const text = h("span", {}, status).textContent;
+    if (text !== following.textContent) put(following, status);
   };
   const draw = () => {
     const runs = [{ name: context.run.name, metrics: lines }, ...others];
@@ -104,7 +104,7 @@ export function curves(context) {
   const follow = async () => {
     try {
       const more = await context.source.metrics(lines.length);
-      tell(["follows the run"]);
+      announce(["follows the run"]);
       if (more.lines.length || String(more.kept ?? kept) !== String(kept)) {
         context.run.metrics = lines = [...lines, ...more.lines];
         context.run.kept = kept = more.kept ?? kept;
@@ -112,7 +112,7 @@ export function curves(context) {
         if (more.lines.some((each) => each.kind === "dev")) await written.refresh();
       }
     } catch (error) {
-      tell(mistake(error));
+      announce(mistake(error));
     }
     if (!left) waiting = setTimeout(follow, POLL);
   };

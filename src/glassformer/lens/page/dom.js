@@ -230,15 +230,15 @@ export function tooltip() {
 
 export class Outcome {
   constructor() {
-    this.said = h("p", { role: "status" });
+    this.status = h("p", { role: "status" });
     this.shown = h("div", {});
-    this.element = h("div", { class: "outcome" }, this.said, this.shown);
+    this.element = h("div", { class: "outcome" }, this.status, this.shown);
   }
 
   /** @param {string} text */
   say(text) {
-    this.said.className = "quiet";
-    put(this.said, text);
+    this.status.className = "quiet";
+    put(this.status, text);
   }
 
   /** @param {...import("./dom.js").Child} what */
@@ -248,7 +248,7 @@ export class Outcome {
 
   /** Say what went wrong. @param {unknown} error @param {boolean} [amiss] whether it should have gone well */
   fail(error, amiss = true) {
-    this.said.className = amiss ? "told" : "";
-    put(this.said, mistake(error));
+    this.status.className = amiss ? "message" : "";
+    put(this.status, mistake(error));
   }
 }

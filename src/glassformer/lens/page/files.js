@@ -42,7 +42,7 @@ function pairs(data) {
   return queries.flatMap((q) => {
     const entropy = data.paint ? null : figure(entropyOf(data, q).entropy);
     return keys.flatMap((k, j) => (data.allowed(q, k)
-      ? [[q, whole(data.read[q]), whole(data.said[q] ?? ""), k, whole(data.keys[k]), figure(data.value(q, k)), entropy, received[j]]] : []));
+      ? [[q, whole(data.read[q]), whole(data.predicted[q] ?? ""), k, whole(data.keys[k]), figure(data.value(q, k)), entropy, received[j]]] : []));
   });
 }
 
@@ -88,19 +88,19 @@ export function fileName(parts) {
  */
 export function saving(label, name, { svg, csv }) {
   const button = (/** @type {string} */ kind, /** @type {() => void} */ click) => h("button", { type: "button", on: { click } }, kind);
-  const said = h("span", { class: "told", role: "status" });
+  const status = h("span", { class: "message", role: "status" });
   const points = async (/** @type {() => SVGElement} */ drawing) => {
     try {
       save(`${file}.png`, await png(drawing()));
-      put(said);
+      put(status);
     } catch (error) {
-      put(said, mistake(error));
+      put(status, mistake(error));
     }
   };
   const file = fileName(name);
   return h("div", { class: "exports", role: "group", "aria-label": `Save ${label}` },
     svg && [button("PNG", () => points(svg)), button("SVG", () => saveText(`${file}.svg`, svgText(svg()), "image/svg+xml"))],
-    csv && button("CSV", () => saveText(`${file}.csv`, csv(), "text/csv")), said);
+    csv && button("CSV", () => saveText(`${file}.csv`, csv(), "text/csv")), status);
 }
 
 /**

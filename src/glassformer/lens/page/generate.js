@@ -52,10 +52,10 @@ const KINDS = /** @type {Record<string, string>} */ ({ e: "encoder", d: "decoder
 
 /** The largest terms of a step, and their sum; nothing where the trace has none. @param {Trace} trace @param {Step} step */
 export function writers(trace, step) {
-  const told = trace.header.attribution;
+  const attribution = trace.header.attribution;
   const terms = trace.terms(trace.header.steps.indexOf(step));
-  if (!told || !terms) return h("p", { class: "quiet" }, "The logits of this model are not a sum over its parts, so there are no terms to show.");
-  const order = told.names.map((name, i) => ({ name, value: terms[i] })).sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+  if (!attribution || !terms) return h("p", { class: "quiet" }, "The logits of this model are not a sum over its parts, so there are no terms to show.");
+  const order = attribution.names.map((name, i) => ({ name, value: terms[i] })).sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   const most = Math.max(...order.map(({ value }) => Math.abs(value)), 1e-9);
   const shown = order.slice(0, SHOWN);
   const rest = order.slice(SHOWN).reduce((sum, { value }) => sum + value, 0);
@@ -84,8 +84,8 @@ export function stepTable({ trace, run }) {
   const { steps } = trace.header;
   if (!steps.length) return null;
   const chip = (/** @type {number | null | undefined} */ id) => id !== null && id !== undefined && h("span", { class: "chip", title: whole(trace.text(id)) }, token(trace.text(id)));
-  /** @type {(name: string, of: (step: Step) => number | null | undefined, said: (value: number | null | undefined) => string) => import("./table.js").Column} */
-  const figure = (name, of, said) => ({ name, figure: true, cell: (step) => said(of(step)), by: (step) => of(step) ?? -Infinity });
+  /** @type {(name: string, of: (step: Step) => number | null | undefined, format: (value: number | null | undefined) => string) => import("./table.js").Column} */
+  const figure = (name, of, format) => ({ name, figure: true, cell: (step) => format(of(step)), by: (step) => of(step) ?? -Infinity });
   const table = sortable("Steps", [
     { name: "position", cell: (step) => String(step.pos), by: (step) => -step.pos },
     { name: "reads", cell: (step) => chip(step.input) },

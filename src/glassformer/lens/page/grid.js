@@ -54,7 +54,7 @@ function stays(only) {
  * The heads in rows: one for each layer, or as many to a row as a layer has, in the order of a figure.
  * @param {Trace} trace
  * @param {Attention} attention
- * @param {{sort: string, only: string}} asked
+ * @param {{sort: string, only: string}} order
  * @returns {Place[][]}
  */
 export function arranged(trace, attention, { sort, only }) {
@@ -82,11 +82,11 @@ export function arrangements(trace, attention) {
   const found = all(trace, attention);
   const roles = [...new Set(found.map(({ facts }) => roleOf(facts)).filter(Boolean))].sort();
   const tested = found.some(({ facts }) => facts?.ablation);
-  const told = found.some(({ facts }) => facts?.role);
+  const labelled = found.some(({ facts }) => facts?.role);
   /** @type {([string, string] | false)[]} */
-  const orders = [["layer", "layer"], told && ["role", "role"], told && ["score", "score"], tested && ["effect", "effect"], ["confidence", "confidence"], ["entropy", "entropy"]];
+  const orders = [["layer", "layer"], labelled && ["role", "role"], labelled && ["score", "score"], tested && ["effect", "effect"], ["confidence", "confidence"], ["entropy", "entropy"]];
   /** @type {([string, string] | false)[]} */
-  const filters = [["", "all heads"], ...roles.map((role) => /** @type {[string, string]} */ ([`role:${role}`, role])), told && ["sure", `score of at least ${100 * SURE} %`], tested && ["needed", "needed"],
+  const filters = [["", "all heads"], ...roles.map((role) => /** @type {[string, string]} */ ([`role:${role}`, role])), labelled && ["sure", `score of at least ${100 * SURE} %`], tested && ["needed", "needed"],
     ...(attention.group.layers > 1 ? attention.layers.map((layer) => /** @type {[string, string]} */ ([`layer:${layer}`, `layer ${layer}`])) : [])];
   const kept = (/** @type {([string, string] | false)[]} */ each) => /** @type {[string, string][]} */ (each.filter(Boolean));
   return { orders: kept(orders), filters: kept(filters) };

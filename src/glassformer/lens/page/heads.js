@@ -58,22 +58,22 @@ function namable(rows, x, y) {
  */
 export function similar(pairs, all, trace, run) {
   if (!pairs) return null;
-  const said = (/** @type {Which} */ which) => headName(...which);
-  const name = (/** @type {Which} */ which) => h("code", {}, said(which));
+  const nameOf = (/** @type {Which} */ which) => headName(...which);
+  const name = (/** @type {Which} */ which) => h("code", {}, nameOf(which));
   const role = (/** @type {Which} */ [block, layer, head]) => {
     const found = trace.head(/** @type {import("./trace.js").Block} */ (block), layer, head)?.role;
     return found && h("span", { class: `role ${found.strength}` }, found.label);
   };
   const open = (/** @type {Pair} */ [[block, layer, head]]) => set({ screen: "attention", block, layer, head, q: null, k: null }, true);
   return h("section", { class: "card similar" }, h("div", { class: "card-head" }, h("h2", {}, "Heads with similar attention"), h("span", { class: "grow" }),
-    pairs.length > 0 && saving("these pairs", [run, "heads", "alike"], { csv: () => csv(["one", "other", "divergence_bits"], pairs.map(([one, other, divergence]) => [said(one), said(other), divergence])) })),
+    pairs.length > 0 && saving("these pairs", [run, "heads", "alike"], { csv: () => csv(["one", "other", "divergence_bits"], pairs.map(([one, other, divergence]) => [nameOf(one), nameOf(other), divergence])) })),
     h("p", { class: "quiet" }, pairs.length ? "How different the weights of two heads are: the Jensen-Shannon divergence of their rows in bits, averaged over the probe (Clark et al. 2019). 0 means equal."
       : "No two heads of the same kind have similar attention."),
     pairs.length < all && h("p", { class: "quiet" }, `The ${pairs.length} most similar of ${all} pairs.`),
     pairs.length > 0 && sortable("Heads with similar attention", [
-      { name: "one", cell: ([one]) => name(one), by: ([one]) => said(one) },
+      { name: "one", cell: ([one]) => name(one), by: ([one]) => nameOf(one) },
       { name: "its role", cell: ([one]) => role(one) },
-      { name: "other", cell: ([, other]) => name(other), by: ([, other]) => said(other) },
+      { name: "other", cell: ([, other]) => name(other), by: ([, other]) => nameOf(other) },
       { name: "role of the other", cell: ([, other]) => role(other) },
       { name: "divergence", figure: true, cell: (pair) => number(pair[2]), by: (pair) => pair[2] },
     ], pairs, { choose: open, name: "alike" }));
@@ -254,8 +254,8 @@ function gap(row, name) {
 
 /** @param {Row[]} rows @param {boolean} known @param {boolean} paired */
 function table(rows, known, paired) {
-  /** @type {(name: string, of: (row: Row) => number | null | undefined, said?: (value: number | null | undefined, row: Row) => import("./dom.js").Child) => import("./table.js").Column} */
-  const figure = (name, of, said = (value) => value?.toFixed(3) ?? "–") => ({ name, figure: true, cell: (row) => said(of(row), row), by: (row) => of(row) ?? -Infinity });
+  /** @type {(name: string, of: (row: Row) => number | null | undefined, format?: (value: number | null | undefined, row: Row) => import("./dom.js").Child) => import("./table.js").Column} */
+  const figure = (name, of, format = (value) => value?.toFixed(3) ?? "–") => ({ name, figure: true, cell: (row) => format(of(row), row), by: (row) => of(row) ?? -Infinity });
   const role = { name: "role", cell: (/** @type {Row} */ { known: head }) => head?.role && h("span", { class: `role ${head.role.strength}` }, roleName(head.role)), by: (/** @type {Row} */ row) => row.known?.role?.label ?? "" };
   const roles = known ? [role, figure("score", (row) => row.known?.role?.score, percent),
     !paired && figure("chance", (row) => chanceOf(row.known), percent),

@@ -9,7 +9,7 @@ import { wordsOf } from "lens/view.js";
 /**
  * @typedef {object} Widths of the longest labels, in pixels
  * @property {number} read beside the rows: what each of them reads
- * @property {number} said behind it: what each predicts; 0: nothing is
+ * @property {number} predicted behind it: what each predicts; 0: nothing is
  * @property {number} keys above the columns
  */
 /**
@@ -17,7 +17,7 @@ import { wordsOf } from "lens/view.js";
  * @property {number} cell side of a cell
  * @property {boolean} labelled whether there is room for labels at all
  * @property {number} margin width left of the cells
- * @property {number} said of it, that of what is predicted; 0 where there is no room for that
+ * @property {number} predicted of it, that of what is predicted; 0 where there is no room for that
  * @property {number} head height above the cells
  * @property {number} overhang width that labels above need beyond the last column
  * @property {number} turn how far those are turned, in radians against the clock
@@ -41,16 +41,16 @@ const SLOPE = 0.72;
 export function layout(widths, rows, columns, room, tall) {
   const side = (/** @type {number} */ taken) => Math.max(SMALLEST, Math.min(LARGEST, Math.floor(Math.min((room - taken) / columns, tall / rows))));
   const slope = Math.ceil(widths.keys * SLOPE);
-  for (const said of widths.said ? [widths.said, 0] : [0]) {
-    const margin = widths.read + said + 14;
-    const given = { labelled: true, margin, said };
+  for (const predicted of widths.predicted ? [widths.predicted, 0] : [0]) {
+    const margin = widths.read + predicted + 14;
+    const given = { labelled: true, margin, predicted };
     const [cell, slanted] = [side(margin), side(margin + slope)];
     if (cell < LINE) continue;
     if (widths.keys <= cell - 2) return { ...given, cell, head: 24, overhang: 0, turn: 0 };
     if (slanted >= SLANTED) return { ...given, cell: slanted, head: slope + 22, overhang: slope, turn: Math.PI / 4 };
     return { ...given, cell, head: widths.keys + 16, overhang: 0, turn: Math.PI / 2 };
   }
-  return { labelled: false, cell: side(8), margin: 8, said: 0, head: 8, overhang: 0, turn: 0 };
+  return { labelled: false, cell: side(8), margin: 8, predicted: 0, head: 8, overhang: 0, turn: 0 };
 }
 
 /* --- one head as a map: a row for each query, a column for each key; labels stay in sight as it is moved. */
@@ -66,7 +66,7 @@ export function layout(widths, rows, columns, room, tall) {
  * @property {(row: number) => [number, number][]} hidden the columns that a row may not read, in runs
  * @property {Uint8Array} levels colour of each cell that is shown
  * @property {string[]} read the token that each row reads
- * @property {(string | null)[]} said the token that each row predicts
+ * @property {(string | null)[]} predicted the token that each row predicts
  * @property {string[]} keys
  * @property {boolean} [moved] whether values are shares of what is moved, not weights
  * @property {(level: number, theme?: string) => import("./colour.js").Rgb} [paint] other colours than the scale's
@@ -113,10 +113,10 @@ export class HeatMap {
     pen.font = FONT;
     const { q0, k0, rows, columns } = data.part;
     const wide = (/** @type {string[]} */ texts) => Math.ceil(Math.max(0, ...[...new Set(texts)].map((each) => pen.measureText(token(each)).width)));
-    const said = data.said.slice(q0, q0 + rows);
+    const predicted = data.predicted.slice(q0, q0 + rows);
     this.frame = layout({
       read: wide(data.read.slice(q0, q0 + rows)),
-      said: said.some((each) => each !== null) ? wide(said.map((each) => each ?? "")) + 24 : 0,
+      predicted: predicted.some((each) => each !== null) ? wide(predicted.map((each) => each ?? "")) + 24 : 0,
       keys: wide(data.keys.slice(k0, k0 + columns)),
     }, rows, columns, room, tall);
     this.cell = this.frame.cell;
@@ -205,13 +205,13 @@ export class HeatMap {
     left.textAlign = "right";
     for (let i = 0; i < rows; i++) {
       const [q, y] = [q0 + i, (i + 0.5) * cell];
-      const said = data.said[q];
+      const predicted = data.predicted[q];
       left.fillStyle = q === this.at.q ? mark : quiet;
-      left.fillText(token(data.read[q]), margin - 8 - frame.said, y);
-      if (said === null || !frame.said) continue;
-      left.fillText("→", margin - 8 - frame.said + 19, y);
+      left.fillText(token(data.read[q]), margin - 8 - frame.predicted, y);
+      if (predicted === null || !frame.predicted) continue;
+      left.fillText("→", margin - 8 - frame.predicted + 19, y);
       left.fillStyle = q === this.at.q ? mark : ink;
-      left.fillText(token(said), margin - 8, y);
+      left.fillText(token(predicted), margin - 8, y);
     }
   }
 
@@ -240,9 +240,9 @@ export class HeatMap {
   /** What a cell is, in words. @param {number} q @param {number} k */
   words(q, k) {
     const data = /** @type {MapData} */ (this.data);
-    const said = data.said[q] === null ? "" : `, which predicts ${whole(data.said[q] ?? "")},`;
+    const predicted = data.predicted[q] === null ? "" : `, which predicts ${whole(data.predicted[q] ?? "")},`;
     const what = data.allowed(q, k) ? weight(data.value(q, k)) : "masked: may not be read";
-    return `${whole(data.read[q])} at ${q}${said} ${wordsOf(data).reads} ${whole(data.keys[k])} at ${k}${data.paint ? ", A − B" : ""}: ${what}`;
+    return `${whole(data.read[q])} at ${q}${predicted} ${wordsOf(data).reads} ${whole(data.keys[k])} at ${k}${data.paint ? ", A − B" : ""}: ${what}`;
   }
 
   /** The cell under an event. @param {PointerEvent | MouseEvent} event */

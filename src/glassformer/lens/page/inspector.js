@@ -132,10 +132,10 @@ export function inspector(trace, data, at, { isLocked, encoding, axis, cell }) {
   }
   const parts = [];
   if (q !== null && q < data.rows) {
-    const said = data.said[q];
+    const predicted = data.predicted[q];
     const step = axis === "target_in" || !trace.header.sequences.target ? trace.stepAt.get(q) : undefined;
     parts.push(h("h3", {}, h("span", { class: "chip" }, token(data.read[q])), h("span", { class: "quiet" }, ` at ${q} `),
-      said !== null && h("span", {}, h("span", { class: "quiet" }, "predicts "), h("span", { class: "chip strong" }, token(said)))));
+      predicted !== null && h("span", {}, h("span", { class: "quiet" }, "predicts "), h("span", { class: "chip strong" }, token(predicted)))));
     if (step) parts.push(h("p", { class: "quiet" }, `probability ${percent(step.p)}, entropy ${step.entropy?.toFixed(3)} nats`));
   }
   if (q !== null && k !== null && q < data.rows && k < data.columns) {
@@ -172,12 +172,12 @@ function facts(data, q, k, cell, encoding) {
     ["received", words.key, `${number(sum)} ${words.from} ${readers} ${readers === 1 ? "query" : "queries"}`]];
   if (may && cell && data.moved) rows.splice(1, 0, ["weight", "attention weight", `${weight(cell.weight)} ${OFF[encoding](cell.weight)}`]);
   else if (may && cell && cell.moved !== null) rows.splice(1, 0, ["moved", "weighted by value", weight(cell.moved)]);
-  if (cell?.score) rows.unshift(["score", "score before softmax", told(cell.score)]);
+  if (cell?.score) rows.unshift(["score", "score before softmax", scoreText(cell.score)]);
   return h("dl", { class: "cell-facts" }, rows.map(([name, text, value]) => [h("dt", {}, text), h("dd", { "data-fact": name }, value)]));
 }
 
 /** @param {{score: number, off: number, below: boolean}} score */
-function told({ score, off, below }) {
+function scoreText({ score, off, below }) {
   if (below) return `below ${score.toFixed(1)}`;
   return off ? `${score.toFixed(off < 0.05 ? 2 : 1)} ± ${off.toPrecision(1)}` : score.toFixed(3);
 }

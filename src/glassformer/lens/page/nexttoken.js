@@ -142,13 +142,13 @@ export function twoSteps({ trace, run }, other, step, settings) {
   const chip = (/** @type {string} */ text) => h("span", { class: "chip", title: whole(text) }, token(text));
   const delta = (/** @type {Row} */ row) => (row.a === null || row.b === null ? null : row.a - row.b);
   const share = (/** @type {number | null} */ value) => (value === null ? "not stored" : percent(value));
-  const told = same ? h("p", {}, "Here A reads ", chip(trace.text(step.input)), " and chooses ", chip(trace.text(step.chosen)), "; B reads ", chip(other.text(same.input)), " and chooses ", chip(other.text(same.chosen)), ".")
+  const choices = same ? h("p", {}, "Here A reads ", chip(trace.text(step.input)), " and chooses ", chip(trace.text(step.chosen)), "; B reads ", chip(other.text(same.input)), " and chooses ", chip(other.text(same.chosen)), ".")
     : h("p", { class: "quiet" }, "B has no step at this position.");
   const asCsv = () => csv(["token", "chance_a", "chance_b", "difference"], rows.map((row) => [whole(text(row.id)), row.a, row.b, delta(row)]));
   const text = (/** @type {number} */ id) => trace.header.vocab[String(id)] ?? other.text(id);
   return h("section", { class: "card two-steps" }, h("div", { class: "card-head" }, h("h2", {}, "A and B at this position"), h("span", { class: "grow" }),
     same && saving("the probabilities of both", [run.name, "generate", "A-B", step.pos], { csv: asCsv })),
-  h("p", { class: "quiet" }, `A: ${whole(trace.title)} (as above). B: ${whole(other.title)}.`), others(trace, other, step.pos), told,
+  h("p", { class: "quiet" }, `A: ${whole(trace.title)} (as above). B: ${whole(other.title)}.`), others(trace, other, step.pos), choices,
   same && sortable("Probabilities of the next token in both", [
     { name: "token", cell: (row) => chip(text(row.id)) },
     { name: "A", figure: true, cell: (row) => share(row.a), by: (row) => row.a ?? -1 },

@@ -22,10 +22,10 @@ export function examples({ traces, trace, source }) {
   const others = traces.filter((each) => each.id !== trace.header.run.id).slice(0, MOST);
   if (!others.length) return null;
   const rows = others.map(({ id, title }) => {
-    const said = h("span", { class: "tokens" });
-    const later = async () => put(said, answerOf(await source.trace(id)));
-    whenPainted(() => later().catch((error) => put(said, mistake(error))));
-    return h("li", {}, h("button", { type: "button", class: "plain-button", "data-trace": id, on: { click: () => set({ trace: id, step: -1, q: null, k: null }, true) } }, whole(title)), said);
+    const answer = h("span", { class: "tokens" });
+    const later = async () => put(answer, answerOf(await source.trace(id)));
+    whenPainted(() => later().catch((error) => put(answer, mistake(error))));
+    return h("li", {}, h("button", { type: "button", class: "plain-button", "data-trace": id, on: { click: () => set({ trace: id, step: -1, q: null, k: null }, true) } }, whole(title)), answer);
   });
   return h("div", { class: "examples" }, h("h3", {}, "Other inputs"), h("ul", {}, rows));
 }
@@ -141,7 +141,7 @@ function answer(trace) {
   }
   const begun = target ? target.n_prompt ?? 1 : 0;
   const written = trace.written;
-  const said = written.map((step) => {
+  const chips = written.map((step) => {
     const wrong = step.gold !== null && step.gold !== undefined && step.gold !== step.chosen;
     return h("button", {
       type: "button", class: `chip${wrong ? " wrong" : ""}`, title: `probability ${percent(step.p)}${wrong ? `; the correct token is ${trace.text(step.gold)}` : ""}`,
@@ -150,7 +150,7 @@ function answer(trace) {
   });
   const prompt = source?.text ?? (target ? target.text.slice(0, begun) : []);
   const least = written.length ? Math.min(...written.map((step) => step.p)) : 0;
-  return [line("reads", prompt.map((text) => chip(text))), line(forced(trace) ? "is given" : "writes", said),
+  return [line("reads", prompt.map((text) => chip(text))), line(forced(trace) ? "is given" : "writes", chips),
     h("p", { class: "quiet" }, judged(trace) && `${judged(trace)}. `,
       written.length ? `Lowest probability of a token: ${percent(least)}.` : "")];
 }
@@ -165,8 +165,8 @@ function chip(text) {
   return h("span", { class: "chip", title: whole(text) }, token(text));
 }
 
-/** The heads whose role is told, most telling first. @param {Trace} trace */
-function told(trace) {
+/** The heads with a role, the clearest first. @param {Trace} trace */
+function labelled(trace) {
   const heads = (trace.header.heads ?? []).filter((head) => head.role && STRONG.includes(head.role.strength));
   return heads.sort((a, b) => weight(b) - weight(a)).slice(0, SHOWN);
 }
@@ -178,13 +178,13 @@ function decided(trace) {
 
 /** The heads that have a picture here. @param {Trace} trace @returns {{block: string, layer: number, head: number}[]} */
 function pictured(trace) {
-  const heads = told(trace);
+  const heads = labelled(trace);
   return heads.length ? heads : decided(trace);
 }
 
 /** @param {Context} context */
 function diagnosis({ trace, run }) {
-  const heads = told(trace);
+  const heads = labelled(trace);
   const [first, ...others] = run.sentences ?? [];
   const sentences = [first && h("p", { class: "sentence first" }, first), others.length ? h("details", {}, h("summary", {}, `${others.length} more finding${others.length === 1 ? "" : "s"}`), h("ul", { class: "findings" }, others.map((text) => h("li", {}, text)))) : null];
   if (!heads.length) {

@@ -29,10 +29,10 @@ export function mapSvg(data, at, { title = data.name, sums = true } = {}) {
   const { rows, columns } = data.part;
   const cell = Math.max(4, Math.min(24, Math.round(900 / Math.max(rows, columns))));
   const letters = (/** @type {(string | null)[]} */ texts) => Math.max(1, ...texts.map((each) => [...token(each ?? "")].length));
-  const two = data.said.some((each) => each !== null);
+  const two = data.predicted.some((each) => each !== null);
   const size = Math.min(12, cell); // no label is taller than its row
   const em = size / 12;
-  const left = 20 + letters(data.read) * 7.4 * em + (two ? 30 + letters(data.said) * 7.4 * em : 0);
+  const left = 20 + letters(data.read) * 7.4 * em + (two ? 30 + letters(data.predicted) * 7.4 * em : 0);
   const top = 46 + letters(data.keys) * 5.4 * em;
   const aside = sums ? ASIDE + 10 : 0;
   const width = left + columns * cell + Math.max(aside, letters(data.keys) * 5.4 * em + 10);
@@ -81,7 +81,7 @@ function words(data, { left, top, cell }) {
   return [
     ...keys.map((k, j) => s("text", { transform: `translate(${left + (j + 0.6) * cell} ${top - 6}) rotate(-45)` }, token(data.keys[k]))),
     ...queries.map((q, i) => s("text", { x: left - 8, y: top + (i + 0.5) * cell + Math.min(12, cell) / 3, "text-anchor": "end" },
-      data.said[q] === null ? token(data.read[q]) : `${token(data.read[q])} → ${token(data.said[q] ?? "")}`)),
+      data.predicted[q] === null ? token(data.read[q]) : `${token(data.read[q])} → ${token(data.predicted[q] ?? "")}`)),
   ];
 }
 

@@ -79,7 +79,7 @@ export function set(patch, push = false) {
   state = { ...onScreen(patch.screen ?? state.screen), ...patch };
   hover = { q: null, k: null };
   write(push);
-  tell("state");
+  notify("state");
 }
 
 /** The state as it is on a screen: how tables are sorted is of theirs alone. @param {string} screen @returns {State} */
@@ -97,7 +97,7 @@ export function keep(patch) {
 export function point(q, k) {
   if (hover.q === q && hover.k === k) return;
   hover = { q, k };
-  if (!scheduled) requestAnimationFrame(() => { scheduled = ""; tell("hover"); });
+  if (!scheduled) requestAnimationFrame(() => { scheduled = ""; notify("hover"); });
   scheduled = "hover";
 }
 
@@ -108,7 +108,7 @@ export function lock(q, k) {
 }
 
 /** @param {"state" | "hover"} what */
-function tell(what) {
+function notify(what) {
   for (const each of [...listeners]) each(what);
 }
 
@@ -144,5 +144,5 @@ export function read() {
   }
   state = /** @type {State} */ (found);
   hover = { q: null, k: null };
-  tell("state");
+  notify("state");
 }

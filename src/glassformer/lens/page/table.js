@@ -13,7 +13,7 @@ export function headTable(data) {
     const keys = strongest(data, q).map(({ k, value }) => h("td", {},
       h("span", { class: "chip", title: whole(data.keys[k]) }, token(data.keys[k])), h("small", { class: "quiet" }, ` ${k} `), weight(value)));
     return h("tr", {}, h("th", { scope: "row" }, h("span", { class: "chip", title: whole(text) }, token(text)), h("small", { class: "quiet" }, ` ${q}`)),
-      h("td", {}, data.said[q] === null ? "" : h("span", { class: "chip", title: whole(data.said[q] ?? "") }, token(data.said[q] ?? ""))), keys);
+      h("td", {}, data.predicted[q] === null ? "" : h("span", { class: "chip", title: whole(data.predicted[q] ?? "") }, token(data.predicted[q] ?? ""))), keys);
   });
   return scroller(data.name, h("table", { class: "plain" }, h("caption", { class: "unseen" }, data.name),
     h("thead", {}, h("tr", {}, ["token read", "predicts", wordsOf(data).most, "2nd", "3rd", "4th", "5th"].map((text) => h("th", { scope: "col" }, text)))),

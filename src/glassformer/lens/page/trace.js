@@ -74,7 +74,7 @@ function checker(rule, root, named) {
     return found;
   }
   const kinds = [rule.type ?? []].flat().map((/** @type {string} */ kind) => KINDS[kind]);
-  const flaw = (/** @type {string} */ said) => ({ where: "", rule: said });
+  const flaw = (/** @type {string} */ text) => ({ where: "", rule: text });
   const ofArray = arrays(rule, root, named);
   const ofObject = objects(rule, root, named);
   return (value) => {

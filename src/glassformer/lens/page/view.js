@@ -44,7 +44,7 @@ export function mapData(trace, attention, layer, head, scale, part) {
     hidden: (q) => attention.hidden(q),
     levels: attention.levels(layer, head, scale, part),
     read: trace.tokens(group.q),
-    said: group.block === "encoder" && trace.header.sequences.target ? trace.tokens(group.q).map(() => null) : trace.predicted(group.q),
+    predicted: group.block === "encoder" && trace.header.sequences.target ? trace.tokens(group.q).map(() => null) : trace.predicted(group.q),
     keys: trace.tokens(group.k),
   };
 }
