@@ -32,7 +32,9 @@ def side(room, taken, rows, columns):
 def test_labels_are_a_line_apart_and_all_of_it_fits(opened):
     """For any widths, rows and columns: the laws of a layout, and no labels only where none would fit."""
     grid = itertools.product((8, 70, 90), (0, 60, 110), (7, 24, 90), SHAPES, (300, 440, 900))
-    cases = [[{"read": read, "predicted": labels, "keys": keys}, *shape, room] for read, labels, keys, shape, room in grid]
+    cases = [
+        [{"read": read, "predicted": labels, "keys": keys}, *shape, room] for read, labels, keys, shape, room in grid
+    ]
     kinds = set()
     for (widths, rows, columns, room), made in zip(cases, opened.page.evaluate(LAID, cases), strict=True):
         cell, turn = made["cell"], made["turn"]
