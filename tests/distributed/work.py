@@ -7,6 +7,7 @@ import json
 import math
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,7 +17,7 @@ from distributed.runs import leave, weights_of
 from glassformer.base.errors import DivergedError, GlassformerError
 from glassformer.base.launched import launched
 from glassformer.store.files import write_text_atomically
-from glassformer.train.evaluate import evaluate_model
+from glassformer.train.evaluate import Scoring
 from glassformer.train.loop import train_steps
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
@@ -190,16 +191,9 @@ def scored(name: str, ranks: Ranks, out: Path) -> list[object]:
     with torch.no_grad():
         for each in network.parameters():
             each.normal_(std=0.5)
-    figures = evaluate_model(
-        network,
-        prepared.dev.encoded,
-        prepared.tokenizers,
-        [pair.target for pair in prepared.dev.pairs],
-        layout=requested.data.layout,
-        max_new_tokens=6,
-        batch_size=4,
-        ranks=ranks,
-    )
+    decode = replace(requested.decode, max_new_tokens=6, batch_size=4)
+    scoring = Scoring(network, replace(requested, decode=decode), prepared.tokenizers, objective_for(network), ranks=ranks)
+    figures = prepared.dev.task.score(prepared.dev, scoring)
     return [figures.metrics, figures.outputs, figures.details]
 
 

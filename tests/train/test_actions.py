@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from glassformer.data.trajectories.windows import as_done, as_read
+from glassformer.train.evaluate import Scoring
 from glassformer.train.objective import objective_for
 from glassformer.train.trajectory_data import action_scores, windows_of
 from train.examples import definite
@@ -25,14 +26,9 @@ def wide(batch):
 def scores(prepared, model, window, batch_size):
     split = prepared.dev
     firsts, lengths = windows_of(split.episodes, window)
-    return action_scores(
-        model,
-        split.spaces,
-        lengths,
-        lambda rows: wide(split.batch((firsts[rows], lengths[rows]))),
-        batch_size=batch_size,
-        objective=objective_for(model),
-    )
+    recipe = replace(prepared.recipe, decode=replace(prepared.recipe.decode, batch_size=batch_size))
+    scoring = Scoring(model, recipe, prepared.tokenizers, objective_for(model))
+    return action_scores(scoring, split.spaces, lengths, lambda rows: wide(split.batch((firsts[rows], lengths[rows]))))
 
 
 @torch.no_grad()
@@ -74,9 +70,8 @@ def test_a_split_scores_itself_so(tmp_path, discrete):
     prepared, model = made(log(tmp_path, discrete=discrete))
     expected = step_by_step(prepared, model, 4)
     polls = []
-    found = prepared.dev.score(
-        model.float(), prepared.recipe, prepared.tokenizers, objective_for(model), lambda: polls.append(1)
-    )
+    scoring = prepared.scoring(model.float(), objective_for(model))
+    found = prepared.dev.score(scoring._replace(poll=lambda: polls.append(1)))
     assert found.samples == []
     assert [*found.metrics] == ["loss", "accuracy" if discrete else "error", "n"]
     assert [*found.metrics.values()] == pytest.approx(expected, rel=1e-4)

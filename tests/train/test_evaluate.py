@@ -8,15 +8,15 @@ from sacrebleu.metrics import BLEU, CHRF
 from glassformer import Batch
 from glassformer.base.errors import DataError
 from glassformer.data.batch import collate
-from glassformer.data.config import TokenizerConfig
+from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.dataset import Encoded, Sequences, Tokenizers, build_tokenizers, encode_pairs
 from glassformer.data.pairs import Pair
 from glassformer.decode.answer import Answer, nothing
 from glassformer.decode.filters import unwritten
-from glassformer.decode.settings import GREEDY, ONE_BEAM
 from glassformer.train import evaluate as evaluate
-from glassformer.train.evaluate import Choice, any_match, as_written, evaluate_model, mean_loss
+from glassformer.train.evaluate import Choice, Scoring, any_match, as_written, evaluate_model, mean_loss
 from glassformer.train.objective import objective_for
+from glassformer.train.settings import DecodeConfig, Settings
 from train.examples import model, sequences
 
 PAIRS = [
@@ -47,10 +47,15 @@ def answered(monkeypatch, words):
     return requests
 
 
-def scored(words, *, layout="encoder-decoder", **settings):
+def scoring(network, words, layout="encoder-decoder", **decode) -> Scoring:
+    recipe = Settings("scored", data=DataConfig(layout=layout), decode=DecodeConfig(**decode))
+    return Scoring(network, recipe, words, objective_for(network))
+
+
+def scored(words, *, layout="encoder-decoder", bleu=None, pairs=PAIRS, targets=None, **decode):
     network = model(layout, vocab=words.target.vocab_size)
-    targets = [pair.target for pair in PAIRS]
-    return evaluate_model(network, encode_pairs(PAIRS, words), words, targets, layout=layout, **settings)
+    targets = targets or [pair.target for pair in pairs]
+    return evaluate_model(scoring(network, words, layout, **decode), encode_pairs(pairs, words), targets, bleu)
 
 
 def some_pairs(seed: int = 0) -> tuple[list[list[int]], list[list[int]], Encoded]:
@@ -66,7 +71,8 @@ def test_scores_of_answers_made_by_hand(words, answered):
     assert metrics["token_accuracy"] == pytest.approx(right / (4 + 7 + 5 + 3), rel=1e-15)
     assert (metrics["n"], metrics["cut"]) == (4, 1)
     assert set(metrics) == {"exact_match", "token_accuracy", "loss", "n", "cut"}
-    plain = {"sampling": GREEDY, "search": ONE_BEAM, "numbers": [0, 1, 2, 3], "never": unwritten()}
+    decode = DecodeConfig(max_new_tokens=9, batch_size=3)
+    plain = {"sampling": decode, "search": decode, "numbers": [0, 1, 2, 3], "never": unwritten()}
     assert answered == [{"max_new_tokens": 9, "batch_size": 3, "lengths": None, "poll": nothing, **plain}]
 
 
@@ -93,15 +99,7 @@ def test_any_of_several_targets_will_do():
 def test_sources_with_several_targets_are_scored_as_such(words, answered, bleu):
     """The first source, whose answer is right, stands a second time with another target."""
     pairs = [PAIRS[0], *PAIRS[1:3], Pair(PAIRS[0].source, PAIRS[3].target)]
-    network = model("encoder-decoder", vocab=words.target.vocab_size)
-    found = evaluate_model(
-        network,
-        encode_pairs(pairs, words),
-        words,
-        [pair.target for pair in pairs],
-        layout="encoder-decoder",
-        bleu=bleu,
-    )
+    found = scored(words, pairs=pairs, bleu=bleu)
     assert found.metrics["any_match"] == 1 / 3
     assert "any_match" not in scored(words, bleu=bleu).metrics, "each source has one target"
 
@@ -141,11 +139,9 @@ def test_loss_is_the_mean_over_target_tokens(layout, batch_size):
         count += len(ids)
     network.train()
     loss, n = mean_loss(
-        network,
-        encoded.source.lengths.tolist(),
+        scoring(network, None, layout, batch_size=batch_size),
+        encoded.source.lengths,
         lambda rows: collate(encoded, rows, layout),
-        objective_for(network),
-        batch_size=batch_size,
     )
     assert (loss, n) == (pytest.approx(total / count, rel=1e-12), count)
     assert network.training
@@ -159,7 +155,7 @@ def test_batches_change_no_score(layout):
     words = build_tokenizers(TokenizerConfig(), [Pair("g h i j k l m", "g h i j k l m")])
     texts = [words.target.decode(ids) for ids in targets]
     whole, threes, ones = (
-        evaluate_model(network, encoded, words, texts, layout=layout, batch_size=size, max_new_tokens=12)
+        evaluate_model(scoring(network, words, layout, batch_size=size, max_new_tokens=12), encoded, texts)
         for size in (99, 3, 1)
     )
     assert whole.outputs == threes.outputs == ones.outputs
@@ -174,21 +170,20 @@ def test_evaluation_is_deterministic_and_leaves_random_numbers():
     network = model(dropout=0.5)
     words = build_tokenizers(TokenizerConfig(), [Pair("g h i j k l m", "g h i j k l m")])
     before = torch.get_rng_state()
-    one, two = (evaluate_model(network, encoded, words, [""] * len(targets)) for _ in range(2))
+    one, two = (evaluate_model(scoring(network, words), encoded, [""] * len(targets)) for _ in range(2))
     assert one == two
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_nothing_to_score(words):
     with pytest.raises(DataError, match="at least one pair"):
-        evaluate_model(model(), Encoded(Sequences([]), Sequences([])), words, [])
+        evaluate_model(scoring(model(), words), Encoded(Sequences([]), Sequences([])), [])
 
 
 def test_a_target_is_compared_as_the_tokenizer_writes_it(words, answered):
     """Two spaces or one at the end are nothing that a word tokenizer could write."""
-    network = model(vocab=words.target.vocab_size)
     targets = ["The  dog runs . ", "A cat", "\tSun", " Up . up "]
-    metrics, *_ = evaluate_model(network, encode_pairs(PAIRS, words), words, targets)
+    metrics, *_ = scored(words, targets=targets)
     assert metrics["exact_match"] == 2 / 4
 
 
@@ -198,6 +193,5 @@ def test_an_unknown_word_is_never_right(words):
 
 def test_unknown_words_of_the_sources_are_counted(words, answered):
     pairs = [Pair(f"{pair.source} q", pair.target) for pair in PAIRS]
-    network = model(vocab=words.target.vocab_size)
-    metrics, *_ = evaluate_model(network, encode_pairs(pairs, words), words, [pair.target for pair in pairs])
+    metrics, *_ = scored(words, pairs=pairs)
     assert metrics["unknown"] == 4

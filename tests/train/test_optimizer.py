@@ -249,11 +249,12 @@ def test_the_average_is_what_is_scored(tmp_path, monkeypatch):
     session = start(recipe(optimizer__average=MEMORY), tmp_path / "run")
     scored, evaluate = [], evaluate_module.evaluate_model
 
-    def seen(network, *arguments, **settings):
+    def seen(scoring, *arguments):
+        network = scoring.model
         with session.average.in_place(session.step):
             average = weights(network)
         scored.append(all(torch.equal(each, average[name]) for name, each in weights(network).items()))
-        return evaluate(network, *arguments, **settings)
+        return evaluate(scoring, *arguments)
 
     monkeypatch.setattr(evaluate_module, "evaluate_model", seen)
     follow(session)

@@ -17,7 +17,7 @@ def samples(path, objective="next_token", **changes):
     prepared = prepare(text_recipe(path, objective, **{"training__samples": 3} | changes))
     torch.manual_seed(3)
     model = Transformer(model_config(prepared.recipe, prepared.tokenizers))
-    return prepared, model, prepared.evaluate(model, objective_for(model)).samples
+    return prepared, model, prepared.dev.score(prepared.scoring(model, objective_for(model))).samples
 
 
 def test_the_model_goes_on_where_the_text_does(tmp_path):
@@ -67,10 +67,10 @@ def test_what_is_hidden_shows(tmp_path, objective):
 def test_a_model_in_training_is_evaluated_without_dropout_and_goes_on_in_its_mode(tmp_path, objective):
     holes = {"next_token": {}, "masked": {"data__mask_share": 0.4}, "spans": {"data__mask_share": 0.4}}[objective]
     prepared, model, _ = samples(book(tmp_path), objective, model__dropout=0.5, **holes)
-    targets = objective_for(model)
-    while_training = prepared.evaluate(model, targets)
+    asked = objective_for(model)
+    while_training = prepared.dev.score(prepared.scoring(model, asked))
     assert all(each.training for each in model.modules())
-    assert while_training == prepared.evaluate(model.eval(), targets)
+    assert while_training == prepared.dev.score(prepared.scoring(model.eval(), asked))
     assert not model.training
 
 

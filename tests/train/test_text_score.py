@@ -9,6 +9,7 @@ import torch
 from glassformer.base.errors import DataError, GlassformerError
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.train import text_score as text_score
+from glassformer.train.evaluate import Scoring
 from glassformer.train.objective import objective_for
 from glassformer.train.run.beginning import prepare_split
 from glassformer.train.text_score import exponential, reader_of, text_scores
@@ -21,7 +22,7 @@ def made(path, objective="next_token", **changes):
 
 
 def scores(prepared, model):
-    return prepared.dev.score(model, prepared.recipe, prepared.tokenizers, objective_for(model)).metrics
+    return prepared.dev.score(Scoring(model, prepared.recipe, prepared.tokenizers, objective_for(model))).metrics
 
 
 def token_by_token(model, ids: list[int], stride: int, documents: bool) -> list[float]:
@@ -66,7 +67,7 @@ def test_bits_are_those_of_the_text(tmp_path, kind):
     prepared, model = made(path, tokenizer__kind=kind, data__test_text=str(test))
     torch.nn.init.zeros_(model.head.weight)
     split = prepare_split(prepared.recipe, prepared.tokenizers, "test")
-    scored = split.score(model, prepared.recipe, prepared.tokenizers, objective_for(model)).metrics
+    scored = split.score(Scoring(model, prepared.recipe, prepared.tokenizers, objective_for(model))).metrics
     size, n = prepared.tokenizers.target.vocab_size, {"character": 6, "byte": 7}[kind]
     assert scored["n"] == n
     assert scored["loss"] == pytest.approx(math.log(size))
@@ -82,7 +83,7 @@ def test_a_text_shorter_than_a_window_is_scored(tmp_path):
     test.write_text("abc", "utf-8")
     prepared, model = made(book(tmp_path), data__test_text=str(test))
     split = prepare_split(prepared.recipe, prepared.tokenizers, "test")
-    scored = split.score(model, prepared.recipe, prepared.tokenizers, objective_for(model)).metrics
+    scored = split.score(Scoring(model, prepared.recipe, prepared.tokenizers, objective_for(model))).metrics
     assert scored["n"] == 2
     assert scored["loss"] == pytest.approx(np.mean(token_by_token(model, split.tokens.tokens.tolist(), WINDOW, False)))
 
@@ -125,7 +126,9 @@ def test_of_one_token_all_is_written_again(tmp_path):
     test.write_text("a", "utf-8")
     prepared, model = made(book(tmp_path), "noise", data__test_text=str(test))
     split = prepare_split(prepared.recipe, prepared.tokenizers, "test")
-    assert split.score(model, prepared.recipe, prepared.tokenizers, objective_for(model)).metrics["n"] == 2  # and <eos>
+    assert (
+        split.score(Scoring(model, prepared.recipe, prepared.tokenizers, objective_for(model))).metrics["n"] == 2
+    )  # and <eos>
 
 
 def test_what_is_hidden_is_the_same_at_every_evaluation_and_in_every_run(tmp_path):
@@ -144,7 +147,7 @@ def test_an_evaluation_can_be_ended(tmp_path):
         raise Ended
 
     with pytest.raises(Ended):
-        prepared.evaluate(model, objective_for(model), poll)
+        prepared.dev.score(prepared.scoring(model, objective_for(model))._replace(poll=poll))
 
 
 def test_what_no_float_holds_is_left_out():
@@ -175,11 +178,11 @@ def test_a_text_of_which_nothing_can_be_hidden_is_refused(tmp_path):
     prepared, model = made(book(tmp_path), "masked", data__test_text=str(test))
     split = prepare_split(prepared.recipe, prepared.tokenizers, "test")
     with pytest.raises(DataError, match=r"30 tokens of this text 30 are <unk>.*tokenizer\.kind='byte'"):
-        split.score(model, prepared.recipe, prepared.tokenizers, objective_for(model))
+        split.score(Scoring(model, prepared.recipe, prepared.tokenizers, objective_for(model)))
 
 
 def test_weights_and_gradients_are_left_alone(tmp_path):
     prepared, model = made(book(tmp_path))
     reader = reader_of(prepared.recipe.data, prepared.tokenizers.target, 0)
-    text_scores(model, prepared.dev.tokens, reader, prepared.recipe.data, objective_for(model))
+    text_scores(prepared.scoring(model, objective_for(model)), prepared.dev.tokens, reader)
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -51,7 +51,7 @@ def test_time_is_measured_on_full_batches(tmp_path, monkeypatch):
     seen = []
     real = prepare(recipe(**WARM)).__class__.batches
     monkeypatch.setattr(
-        "glassformer.train.pairs_data.PairsData.batches",
+        "glassformer.train.tasks.pairs.PairsData.batches",
         lambda self, start: (seen.append(start), real(self, start))[1],
     )
     look_ahead(recipe(**WARM), tmp_path)

@@ -78,6 +78,11 @@ def all_of(names: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
+def some(names: Sequence[str], most: int = 4) -> str:
+    """The first names for a message, and how many more there are: "a, b, c, d and 3 more"."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def is_out_of_memory(error: Exception) -> bool:
     """Whether an error means that memory ran out; torch's class is recognised by name, without importing torch."""
     return (

@@ -112,7 +112,7 @@ def untrained(model: Transformer, prepared: RunData) -> Evaluated:
     """Return the answers to the first few dev sources, as an evaluation after 0 steps."""
     from glassformer.decode.answer import answer
     from glassformer.decode.filters import unwritten
-    from glassformer.train.pairs_data import PairsData
+    from glassformer.train.tasks.pairs import PairsData
 
     assert isinstance(prepared, PairsData)  # as the demo's recipe says
     pairs = prepared.dev.pairs[: prepared.recipe.training.samples]
@@ -125,7 +125,7 @@ def untrained(model: Transformer, prepared: RunData) -> Evaluated:
 def gaze(model: Transformer, prepared: RunData) -> str:
     """Show what the most decided head of the decoder reads while the model answers the first dev source."""
     from glassformer.lens.picture import cross_attention_picture
-    from glassformer.train.pairs_data import PairsData
+    from glassformer.train.tasks.pairs import PairsData
 
     assert isinstance(prepared, PairsData)
     picture = cross_attention_picture(model, prepared.tokenizers, prepared.dev.pairs[0].source)

@@ -189,7 +189,7 @@ def learned(kind: Any, reading: Reading, task: str, say: Say) -> Trained:
     found = read(model, sizes)
     assert compare(model, found, sizes).values < CLOSE, "the run must hold the model that was trained"
     trained = found.ours(model).float().eval()
-    exact = float(data.evaluate(trained, OBJECTIVES["next_token"]).metrics["exact_match"])
+    exact = float(data.dev.score(data.scoring(trained, OBJECTIVES["next_token"])).metrics["exact_match"])
     say(f"{task}: {exact:.1%} of held-out answers are right as a whole ({time.monotonic() - began:.0f} s)")
     return Trained(recipe, trained, tokenizers, losses, exact, cross_attention_picture(trained, tokenizers, EXAMPLE))
 

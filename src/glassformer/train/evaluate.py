@@ -19,27 +19,17 @@ from glassformer.data.batch import Batch, collate
 from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.kinds import LAYOUTS
 from glassformer.data.tokens.vocabulary import FIRST_LABEL, UNK, Tokenizer
-from glassformer.decode.answer import (
-    Answer,
-    Member,
-    Read,
-    answer,
-    ensemble_probabilities,
-    label_probabilities,
-    nothing,
-    shared_labels,
-)
+from glassformer.decode.answer import Answer, Member, Read, answer, ensemble_probabilities, nothing, shared_labels
 from glassformer.decode.filters import unwritten
 from glassformer.decode.prepare import prepared
-from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling
 from glassformer.nn.observe import Evaluation
-from glassformer.nn.outputs import Classify
 from glassformer.nn.transformer import Transformer
 from glassformer.train.loss import loss_of
-from glassformer.train.objective import Objective, objective_for
+from glassformer.train.objective import Objective
 from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.team import own_batches, rows_of_all, sum_of_batches
 from glassformer.train.records import Metric
+from glassformer.train.settings import Settings
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -57,51 +47,65 @@ class Given(NamedTuple):
     """On the CPU, as float32."""
 
 
-def outputs(
-    model: Transformer,
-    lengths: Sequence[int],
-    batch: Callable[[list[int]], Batch],
-    *,
-    batch_size: int = 128,
+Rows = list[int]
+Lengths = Sequence[int] | NDArray[np.int64]
+
+
+class Scoring(NamedTuple):
+    """A model that is scored, as its recipe says. Several processes share the work and get the scores of one."""
+
+    model: Transformer
+    recipe: Settings
+    tokenizers: Tokenizers
+    objective: Objective
+    poll: Callable[[], None] = nothing
+    """Called before each batch and between any two tokens of an answer; an exception that it raises ends the work."""
+    ranks: Ranks = ALONE
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    def batches(self, lengths: Lengths, batch: Callable[[Rows], Batch]) -> Iterator[tuple[Rows, Batch]]:
+        """The batches of this process, as `batches_of` has them."""
+        return batches_of(lengths, batch, self.recipe.decode.batch_size, self.poll, self.ranks)
+
+
+def batches_of(
+    lengths: Lengths,
+    batch: Callable[[Rows], Batch],
+    size: int,
     poll: Callable[[], None] = nothing,
     ranks: Ranks = ALONE,
-) -> Iterator[Given]:
-    """What the head gives for each batch of this process; `batch` makes that of some rows, of these `lengths`.
-
-    `poll` is called before each batch. Batches do not affect the result.
-    """
-    device, evaluation = next(model.parameters()).device, Evaluation(model)
-    for rows in own_batches(np.asarray(lengths, np.int64), batch_size, ranks):
+) -> Iterator[tuple[Rows, Batch]]:
+    """The rows of each batch of this process, and what `batch` makes of them; `lengths` are those of all rows."""
+    for rows in own_batches(np.asarray(lengths, np.int64), size, ranks):
         poll()
-        made = batch(rows)
+        yield rows, batch(rows)
+
+
+def outputs(model: Transformer, batches: Iterable[tuple[Rows, Batch]]) -> Iterator[Given]:
+    """What the head gives for each batch. Batches do not affect the result."""
+    device, evaluation = next(model.parameters()).device, Evaluation(model)
+    for rows, made in batches:
         with evaluation, torch.no_grad():
             given = model(made.tokens.to(device), keep=None if made.keep is None else made.keep.to(device))
         yield Given(rows, made, given.float().cpu())
 
 
 @torch.no_grad()
-def mean_loss(
-    model: Transformer,
-    lengths: Sequence[int],
-    batch: Callable[[list[int]], Batch],
-    objective: Objective,
-    *,
-    batch_size: int = 128,
-    poll: Callable[[], None] = nothing,
-    ranks: Ranks = ALONE,
-) -> tuple[float, int]:
+def mean_loss(scoring: Scoring, lengths: Lengths, batch: Callable[[Rows], Batch]) -> tuple[float, int]:
     """The mean loss over all targets, in nats or as a squared error, and their number."""
+    model, objective = scoring.model, scoring.objective
     with Evaluation(model):
-        device = next(model.parameters()).device
         sums: list[float] = []
         counts: list[int] = []
-        for rows in own_batches(np.asarray(lengths, np.int64), batch_size, ranks):
-            poll()
-            made = batch(rows)
-            sums.append(loss_of(model, made.to(device), objective).nll.item())
+        for _, made in scoring.batches(lengths, batch):
+            sums.append(loss_of(model, made.to(scoring.device), objective).nll.item())
             counts.append(objective(made).n_targets)
-        count = sum_of_batches(counts, ranks)
-        return sum_of_batches(sums, ranks) / count, int(count)
+        count = sum_of_batches(counts, scoring.ranks)
+        return sum_of_batches(sums, scoring.ranks) / count, int(count)
 
 
 BY_LENGTH = "by_length"
@@ -116,25 +120,7 @@ class Scores(NamedTuple):
     """For labels: metrics by label, and the confusion matrix. For answers: exact match by source length."""
 
 
-def evaluate_model(
-    model: Transformer,
-    encoded: Encoded,
-    tokenizers: Tokenizers,
-    targets: Sequence[str],
-    *,
-    layout: str = "encoder-decoder",
-    max_new_tokens: int | None = None,
-    batch_size: int = 128,
-    sampling: Sampling = GREEDY,
-    search: BeamSettings = ONE_BEAM,
-    precision: str = "float32",
-    compile: bool = False,
-    cache: str = "exact",
-    bleu: Choice | None = None,
-    objective: Objective | None = None,
-    poll: Callable[[], None] = nothing,
-    ranks: Ranks = ALONE,
-) -> Scores:
+def evaluate_model(scoring: Scoring, encoded: Encoded, targets: Sequence[str], bleu: Choice | None = None) -> Scores:
     """Scores of free decoding: the model reads only the source and continues from its own tokens.
 
     - `exact_match`: share of outputs equal to their target, as the tokenizer writes it.
@@ -146,46 +132,20 @@ def evaluate_model(
     - `any_match`, if a source has several targets: share of different sources that got one of theirs.
     - `bleu` and `chrf`, with `bleu` (`bleu_choice`): on detokenised text, with their sacrebleu signatures.
 
-    A classifier gets the metrics of `evaluate_labels`. `precision`, `cache` and `compile` apply to the decoding of
-    answers (`prepared`); the loss is that of the model as it is. `poll` is called often, between any two tokens; an
-    exception that it raises ends the evaluation. If the loss is not finite, it and `n` are the only metrics, because
-    such a model has no answers.
-
-    Several processes (`ranks`), each with the whole model, share the batches and get the same scores as one process, to
-    the last bit.
+    The precision, cache and compilation of [decode] apply to the decoding of answers (`prepared`); the loss is that of
+    the model as it is. If it is not finite, it and `n` are the only metrics, because such a model has no answers.
     """
     if len(encoded) == 0:
         raise DataError("An evaluation needs at least one pair; got none. Give a file that is not empty.")
-    loss, _ = mean_loss(
-        model,
-        (encoded.source.lengths + encoded.target.lengths).tolist(),
-        lambda rows: collate(encoded, rows, layout),
-        objective or objective_for(model),
-        batch_size=batch_size,
-        poll=poll,
-        ranks=ranks,
-    )
+    layout, target = scoring.recipe.data.layout, scoring.tokenizers.target
+    lengths = encoded.source.lengths + encoded.target.lengths
+    loss, _ = mean_loss(scoring, lengths, lambda rows: collate(encoded, rows, layout))
     if not math.isfinite(loss):  # nothing can be drawn from scores that are not numbers
         return Scores({"loss": loss, "n": len(targets)}, [""] * len(targets))
-    writes = LAYOUTS[layout].decoder
-    if LAYOUTS[layout].head == Classify.kind:
-        return Scores(*evaluate_labels(model, encoded, tokenizers, loss, batch_size=batch_size, poll=poll, ranks=ranks))
-    answers = shared_answers(
-        prepared(model, precision, cache, compile=compile),
-        encoded,
-        ranks,
-        max_new_tokens=max_new_tokens if writes else None,
-        batch_size=batch_size,
-        lengths=None if writes else encoded.target.lengths.tolist(),
-        never=unwritten(writes),
-        sampling=sampling,
-        search=search,
-        poll=poll,
-    )
-    outputs = [tokenizers.target.decode(each.ids) for each in answers]
-    wanted = [as_written(each, tokenizers.target) for each in targets]
+    answers = shared_answers(scoring, encoded, writes=LAYOUTS[layout].decoder)
+    outputs = [target.decode(each.ids) for each in answers]
+    wanted = [as_written(each, target) for each in targets]
     right = [a == b for a, b in zip(outputs, wanted, strict=True)]
-    unknown = sum(source.count(UNK) for source in encoded.source)
     metrics: dict[str, Metric] = {
         "exact_match": sum(right) / len(targets),
         "token_accuracy": token_accuracy(answers, encoded),
@@ -193,38 +153,32 @@ def evaluate_model(
         "n": len(targets),
         "cut": sum(not each.complete for each in answers),
     }
-    metrics |= any_match(encoded, wanted, right)
-    metrics |= {"unknown": unknown} if unknown else {}
-    lengths = {BY_LENGTH: exact_by_length(encoded.source.lengths.tolist(), right)}
-    return Scores(metrics | (bleu_and_chrf(outputs, targets, bleu) if bleu else {}), outputs, lengths)
+    metrics |= any_match(encoded, wanted, right) | unknown_in(encoded)
+    by_length = {BY_LENGTH: exact_by_length(encoded.source.lengths.tolist(), right)}
+    return Scores(metrics | (bleu_and_chrf(outputs, targets, bleu) if bleu else {}), outputs, by_length)
 
 
-def shared_answers(
-    model: Transformer,
-    encoded: Encoded,
-    ranks: Ranks,
-    *,
-    max_new_tokens: int | None,
-    batch_size: int,
-    lengths: Sequence[int] | None,
-    never: Sequence[int],
-    sampling: Sampling,
-    search: BeamSettings,
-    poll: Callable[[], None],
-) -> list[Answer]:
-    """The answer to each source, whichever process wrote it, without what cut it."""
-    rows = sorted(chain.from_iterable(own_batches(encoded.source.lengths, batch_size, ranks)))
+def unknown_in(encoded: Encoded) -> dict[str, Metric]:
+    """`unknown`: the number of tokens of the sources that the vocabulary lacks, if there are any."""
+    unknown = sum(source.count(UNK) for source in encoded.source)
+    return {"unknown": unknown} if unknown else {}
+
+
+def shared_answers(scoring: Scoring, encoded: Encoded, *, writes: bool) -> list[Answer]:
+    """The answer to each source, whichever process wrote it. A model `writes` it, or fills in blanks."""
+    decode, ranks = scoring.recipe.decode, scoring.ranks
+    rows = sorted(chain.from_iterable(own_batches(encoded.source.lengths, decode.batch_size, ranks)))
     own = answer(
-        model,
+        prepared(scoring.model, decode.precision, decode.cache, compile=decode.compile),
         [encoded.source[row] for row in rows],
-        max_new_tokens=max_new_tokens,
-        batch_size=batch_size,
-        lengths=None if lengths is None else [lengths[row] for row in rows],
-        never=never,
-        sampling=sampling,
+        max_new_tokens=decode.max_new_tokens if writes else None,
+        batch_size=decode.batch_size,
+        lengths=None if writes else [len(encoded.target[row]) for row in rows],
+        never=unwritten(writes),
+        sampling=decode,
         numbers=rows,
-        search=search,
-        poll=poll,
+        search=decode,
+        poll=scoring.poll,
     )
     rows_of_ids = rows_of_all(rows, [(each.complete, *each.ids) for each in own], ranks)
     return [Answer(ids, bool(complete)) for complete, *ids in rows_of_ids]
@@ -405,38 +359,8 @@ Details = dict[str, dict[str, dict[str, Metric]]]
 """Metrics that need a table rather than a line."""
 
 
-class LabelScores(NamedTuple):
-    """The metrics, the predicted labels, and details for each label."""
-
-    metrics: dict[str, Metric]
-    outputs: list[str]
-    details: Details
-
-
-def evaluate_labels(
-    model: Transformer,
-    encoded: Encoded,
-    tokenizers: Tokenizers,
-    loss: float,
-    *,
-    batch_size: int = 128,
-    poll: Callable[[], None] = nothing,
-    ranks: Ranks = ALONE,
-) -> LabelScores:
-    """Score a classifier by `accuracy`, `macro_f1` (the mean F1 of the labels), `loss` (nats per text) and `n` texts.
-
-    `unknown`, if there are any: tokens of the texts that the vocabulary lacks.
-    """
-    rows = sorted(chain.from_iterable(own_batches(encoded.source.lengths, batch_size, ranks)))
-    texts = [encoded.source[row] for row in rows]
-    own = label_probabilities(model, texts, batch_size=batch_size, poll=poll).argmax(-1).tolist()
-    given = [label for (label,) in rows_of_all(rows, [[label] for label in own], ranks)]
-    unknown = sum(text.count(UNK) for text in encoded.source)
-    return label_scores(given, right_labels(encoded), tokenizers.labels, loss, unknown)
-
-
-def evaluate_ensemble(members: Sequence[Member], encoded: Sequence[Encoded], *, batch_size: int = 128) -> LabelScores:
-    """The metrics of `evaluate_labels` for an ensemble; `encoded` are the same texts as each member reads them.
+def evaluate_ensemble(members: Sequence[Member], encoded: Sequence[Encoded], *, batch_size: int = 128) -> Scores:
+    """The metrics of `label_scores` for an ensemble; `encoded` are the same texts as each member reads them.
 
     `loss`: the mean over texts of -ln of the mean probability of the right label; it is at most the mean of the
     members' losses.
@@ -444,7 +368,11 @@ def evaluate_ensemble(members: Sequence[Member], encoded: Sequence[Encoded], *, 
     texts = list(zip(*(each.source for each in encoded), strict=True))
     found, wanted = ensemble_probabilities(members, texts, batch_size=batch_size), right_labels(encoded[0])
     loss = -found[range(len(wanted)), wanted].log().mean().item()
-    return label_scores(found.argmax(-1).tolist(), wanted, shared_labels(members), loss, sum(map(lacking, texts)))
+    scores = label_scores(found.argmax(-1).tolist(), wanted, shared_labels(members))
+    unknown = sum(map(lacking, texts))
+    return scores._replace(
+        metrics=scores.metrics | {"loss": loss, "n": len(wanted)} | ({"unknown": unknown} if unknown else {})
+    )
 
 
 def lacking(text: Read) -> int:
@@ -457,20 +385,11 @@ def right_labels(encoded: Encoded) -> list[int]:
     return [id - FIRST_LABEL for (id,) in encoded.target]
 
 
-def label_scores(
-    given: Sequence[int], wanted: Sequence[int], names: Sequence[str], loss: float, unknown: int
-) -> LabelScores:
-    """Compute the metrics from the numbers of the predicted and the right labels."""
+def label_scores(given: Sequence[int], wanted: Sequence[int], names: Sequence[str]) -> Scores:
+    """Compare the numbers of predicted and right labels: `accuracy`, `macro_f1`, and details for each label."""
     counts = confusion(given, wanted, len(names))
-    metrics: dict[str, Metric] = {
-        "accuracy": accuracy(counts),
-        "macro_f1": macro_f1(counts),
-        "loss": loss,
-        "n": len(wanted),
-    }
-    if unknown:
-        metrics["unknown"] = unknown
-    return LabelScores(metrics, [names[label] for label in given], details(counts, names))
+    metrics: dict[str, Metric] = {"accuracy": accuracy(counts), "macro_f1": macro_f1(counts)}
+    return Scores(metrics, [names[label] for label in given], details(counts, names))
 
 
 def details(counts: Counts, names: Sequence[str]) -> Details:

@@ -1,23 +1,25 @@
-"""The data of a run, whatever their kind: the interface between training and the kinds of data."""
+"""The data of a run, whatever their kind: the interface between training and the kinds of data. Imports no torch."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from glassformer.data.batch import Batch
-from glassformer.data.dataset import Tokenizers
-from glassformer.decode.answer import nothing
-from glassformer.nn.transformer import Transformer
-from glassformer.train.evaluate import Details
-from glassformer.train.objective import Objective
-from glassformer.train.ranks.distributed import ALONE, Ranks
+from glassformer.data.growth import Growth
 from glassformer.train.records import Metric, Sample
 from glassformer.train.sample_lengths import SampleLengths
 from glassformer.train.settings import Settings
+
+if TYPE_CHECKING:
+    from glassformer.data.batch import Batch
+    from glassformer.data.dataset import Tokenizers
+    from glassformer.nn.transformer import Transformer
+    from glassformer.train.evaluate import Details, Scoring
+    from glassformer.train.objective import Objective
 
 
 class Scored(NamedTuple):
@@ -35,19 +37,10 @@ class Split(ABC):
     """Samples that were skipped, as the recipe asks."""
 
     @abstractmethod
-    def score(
-        self,
-        model: Transformer,
-        recipe: Settings,
-        tokenizers: Tokenizers,
-        objective: Objective,
-        poll: Callable[[], None] = nothing,
-        ranks: Ranks = ALONE,
-    ) -> Scored:
+    def score(self, scoring: Scoring) -> Scored:
         """Score a model on the whole split. `metrics` has a `loss` in nats, and `n`, the number it is a mean over.
 
-        There are as many samples as `training.samples` says. `poll` is called often; an exception that it raises ends
-        the evaluation. Several processes (`ranks`) share the work, and all get the scores of one process.
+        There are as many samples as `training.samples` says.
         """
 
     @abstractmethod
@@ -83,6 +76,7 @@ class RunData(ABC):
     tokenizers: Tokenizers
     dev: Split
     """The split that the best checkpoint is chosen by."""
+    train: Split
 
     @abstractmethod
     def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
@@ -116,9 +110,9 @@ class RunData(ABC):
         """The fewest and the most tokens of a training sample, by side; empty where a sample is cut from a text."""
         return {}
 
-    @abstractmethod
     def fingerprints(self) -> dict[str, str]:
         """Two digests: "train", of the data to train on, and "dev", of what the scores are computed from."""
+        return {"train": self.train.digest(), "dev": self.dev.digest()}
 
     @abstractmethod
     def sides(self) -> dict[str, str]:
@@ -132,9 +126,66 @@ class RunData(ABC):
     def settings(self, split: str) -> list[str]:
         """The settings that may name the files of a split, such as "data.train"."""
 
-    def evaluate(
-        self, model: Transformer, objective: Objective, poll: Callable[[], None] = nothing, ranks: Ranks = ALONE
-    ) -> Scored:
-        """Score the dev split. Nothing is compiled for it, which would take longer than decoding the answers."""
+    def scoring(self, model: Transformer, objective: Objective) -> Scoring:
+        """What scores the dev split. Nothing is compiled for it, which would take longer than decoding the answers."""
+        from glassformer.train.evaluate import Scoring
+
         recipe = replace(self.recipe, decode=replace(self.recipe.decode, compile=False))
-        return self.dev.score(model, recipe, self.tokenizers, objective, poll, ranks)
+        return Scoring(model, recipe, self.tokenizers, objective)
+
+
+@dataclass(frozen=True)
+class WindowData(RunData):
+    """Data of which every batch has as many windows of one length. An epoch is as many as hold the training data."""
+
+    what: ClassVar[str]
+    """What a split is made of."""
+
+    @property
+    @abstractmethod
+    def places(self) -> int:
+        """The tokens that a window takes in a batch."""
+
+    @property
+    @abstractmethod
+    def whole(self) -> int:
+        """Windows, of full length, that hold the training data once."""
+
+    @abstractmethod
+    def batch_of(self, step: int) -> Batch:
+        """The batch after `step` steps."""
+
+    @property
+    def rows(self) -> int:
+        """Windows in a batch."""
+        return self.recipe.training.batch_tokens // self.places
+
+    def rows_at(self, step: int, growth: Growth) -> int:
+        """As many of them as a warm-up of the batch allows after `step` steps."""
+        return max(1, int(self.rows * growth.share(step + 1)))
+
+    @property
+    def epochs(self) -> float:
+        """How often the whole run sees the data; a warm-up of batch or length is not subtracted."""
+        return self.recipe.training.steps * self.rows / self.whole
+
+    def epoch(self, step: int) -> int:
+        """The epoch of a step, counted from 0."""
+        return step * self.rows // self.whole
+
+    def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
+        """The epoch and the batch of each step after `start`."""
+        for step in count(start):
+            yield self.epoch(step), self.batch_of(step)
+
+    def warmup_notes(self) -> list[str]:
+        """A line for the user on a warm-up of the batch."""
+        growth, training = self.recipe.training.growth, self.recipe.training
+        if not growth.batch_steps:
+            return []
+        few = self.rows_at(0, growth)
+        return [f"batch warm-up: over {training.batch_warmup:,} steps from {few:,} windows to {self.rows:,}"]
+
+    def sides(self) -> dict[str, str]:
+        """Each split has one side."""
+        return {f"{name} {self.what}": digest for name, digest in self.fingerprints().items()}

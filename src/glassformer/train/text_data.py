@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from glassformer.base.errors import DataError
+from glassformer.base.errors import DataError, some
 from glassformer.data.batch import Batch
 from glassformer.data.corrupt_lengths import check_length, places
 from glassformer.data.dataset import Tokenizers, tokenizer_of
@@ -19,11 +19,8 @@ from glassformer.data.kinds import LAYOUTS, TEXTS
 from glassformer.data.running.text import Part, has_documents, read_parts
 from glassformer.data.running.token_file import TokenFile, Windows, count_evaluation_windows, tokens_of
 from glassformer.data.tokens.vocabulary import Tokenizer
-from glassformer.decode.answer import nothing
-from glassformer.nn.transformer import Transformer
-from glassformer.train.objective import Objective
-from glassformer.train.ranks.distributed import ALONE, Ranks
-from glassformer.train.run_data import RunData, Scored, Split, Summary
+from glassformer.train.evaluate import Scoring
+from glassformer.train.run_data import Scored, Split, Summary, WindowData
 from glassformer.train.settings import Settings
 from glassformer.train.text_score import Reader, asked_of, check_scored, reader_of, text_samples, text_scores
 
@@ -52,61 +49,46 @@ class TextSplit(Split):
         """SHA-256 of the text and of the ends of its documents."""
         return self.tokens.counts.sha256
 
-    def score(
-        self,
-        model: Transformer,
-        recipe: Settings,
-        tokenizers: Tokenizers,
-        objective: Objective,
-        poll: Callable[[], None] = nothing,
-        ranks: Ranks = ALONE,
-    ) -> Scored:
+    def score(self, scoring: Scoring) -> Scored:
         """Score with `text_scores` and `text_samples`."""
-        reader = reader_of(recipe.data, tokenizers.target, SCORED_WITH)
-        metrics = text_scores(model, self.tokens, reader, recipe.data, objective, poll, ranks)
+        reader = reader_of(scoring.recipe.data, scoring.tokenizers.target, SCORED_WITH)
+        metrics = text_scores(scoring, self.tokens, reader)
         if not math.isfinite(float(metrics["loss"])):  # such a model writes nothing
             return Scored(metrics, [])
-        return Scored(metrics, text_samples(model, self.tokens, reader, recipe, tokenizers.target, poll))
+        return Scored(metrics, text_samples(scoring, self.tokens, reader))
 
 
 @dataclass(frozen=True)
-class TextData(RunData):
+class TextData(WindowData):
     """The data of a run on running text."""
 
+    what = "text"
     dev: TextSplit
     train: TextSplit
     windows: Windows
     reader: Reader
 
     @property
-    def rows(self) -> int:
-        """Windows in a batch."""
-        return self.recipe.training.batch_tokens // places(self.recipe.data)
+    def places(self) -> int:
+        """The tokens of a window, with those that its objective adds."""
+        return places(self.recipe.data)
 
     @property
-    def epochs(self) -> float:
-        """How often the whole run sees the text, by its tokens; a warm-up of batch or length is not subtracted."""
-        return self.recipe.training.steps * self.rows / self.windows.whole
+    def whole(self) -> int:
+        """By the tokens of the training text."""
+        return self.windows.whole
 
-    def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
-        """The epoch and the batch of each step after `start`; an epoch is as many tokens as the text has."""
-        step, growth = start, self.recipe.training.growth
-        while True:
-            yield self.epoch(step), self._drawn(step, growth)[1]
-            step += 1
-
-    def epoch(self, step: int) -> int:
-        """The epoch of a step, counted from 0."""
-        return step * self.rows // self.windows.whole
+    def batch_of(self, step: int) -> Batch:
+        """The batch after `step` steps."""
+        return self._drawn(step, self.recipe.training.growth)[1]
 
     def named_batch(self, step: int, most: int = 8) -> str:
         """Name the places of the batch's windows."""
         starts = self._starts(step - 1, self.recipe.training.growth)
-        shown = ", ".join(f"{start:,}" for start in sorted(starts.tolist())[:most])
-        more = f" and {len(starts) - most} more" if len(starts) > most else ""
+        shown = some([f"{start:,}" for start in sorted(starts.tolist())], most)
         return (
             f"Its batch, in epoch {self.epoch(step - 1)}, is made of the windows of {self.train.name} that begin at "
-            f"the tokens {shown}{more} (counted from 0)."
+            f"the tokens {shown} (counted from 0)."
         )
 
     def extremes(self) -> list[Batch]:
@@ -120,10 +102,10 @@ class TextData(RunData):
     def summary(self) -> Summary:
         """The windows in figures."""
         data = self.recipe.data
-        batches, first = -(-self.windows.whole // self.rows), self._batch(self._starts(0))
+        batches, first = -(-self.whole // self.rows), self._batch(self._starts(0))
         return Summary(
             what="windows",
-            samples=self.windows.whole,
+            samples=self.whole,
             dev_samples=count_evaluation_windows(self.reader.n_read(self.dev.tokens), data.window, data.stride),
             tokens=first.n_tokens * batches,
             longest=data.window,
@@ -138,12 +120,10 @@ class TextData(RunData):
         lines = [
             f"data: {description(self.train)} to train on; {description(self.dev)} as dev text; {vocabulary}",
             f"batches: {self.rows:,} windows of {self.recipe.data.window:,} tokens, {self.recipe.data.order}; "
-            f"{self.windows.whole:,} windows per epoch, {self.epochs:.2f} epochs in the run",
+            f"{self.whole:,} windows per epoch, {self.epochs:.2f} epochs in the run",
         ]
         growth, training = self.recipe.training.growth, self.recipe.training
-        if growth.batch_steps:
-            few = len(self._starts(0, growth))
-            lines.append(f"batch warm-up: over {training.batch_warmup:,} steps from {few:,} windows to {self.rows:,}")
+        lines += self.warmup_notes()
         if growth.length_steps:
             few = max(2, growth.length(1, self.recipe.data.window))
             lines.append(f"length warm-up: over {training.length_warmup:,} steps from windows of {few:,} tokens")
@@ -175,14 +155,6 @@ class TextData(RunData):
         """The token files that were not there before."""
         return [split.tokens.path for split in (self.train, self.dev) if split.tokens.new]
 
-    def fingerprints(self) -> dict[str, str]:
-        """Digests of the two texts; the vocabulary and all settings are compared separately."""
-        return {"train": self.train.digest(), "dev": self.dev.digest()}
-
-    def sides(self) -> dict[str, str]:
-        """Each split has one side, its text."""
-        return {f"{name} text": digest for name, digest in self.fingerprints().items()}
-
     def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
         """Name the text of a split, which has changed as a whole."""
         changed = self.train if split == "train" else self.dev
@@ -203,9 +175,9 @@ class TextData(RunData):
         A stretch of <unk> or of one-word documents may have no target, and thus no mean loss. Windows are then drawn
         again until the batch has one. A resumed run draws the same windows.
         """
-        count, again = max(1, int(self.rows * growth.share(step + 1))), 0
+        again = 0
         while True:
-            starts = self.windows.starts(step, self.rows, again)[:count]
+            starts = self.windows.starts(step, self.rows, again)[: self.rows_at(step, growth)]
             batch = self._batch(starts, step, growth)
             again += 1
             if again == DRAWS or asked_of(self.recipe.data)(batch).n_targets:

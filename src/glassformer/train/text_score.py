@@ -18,17 +18,16 @@ from glassformer.data.config import DataConfig
 from glassformer.data.corrupt import Corruption, batch_of_windows, sentence_ends
 from glassformer.data.running.token_file import EvaluationWindow, TokenFile, evaluation_windows
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD, SPECIALS, Tokenizer
-from glassformer.decode.answer import answer, nothing
+from glassformer.decode.answer import answer
 from glassformer.decode.generate import generate
 from glassformer.nn.heads import SequenceHead
 from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
+from glassformer.train.evaluate import Scoring
 from glassformer.train.loss import asked_for, hidden, likeliest, loss_in_places
 from glassformer.train.objective import Objective, Targets, masked_token, next_token
-from glassformer.train.ranks.distributed import ALONE, Ranks
 from glassformer.train.ranks.team import sum_of_batches
 from glassformer.train.records import Metric, Sample
-from glassformer.train.settings import Settings
 
 FOLLOWED = ("next_token", "prefix")
 """Objectives that also need the token after the window, which its last token predicts."""
@@ -81,32 +80,24 @@ MANY = 32768
 
 
 @torch.no_grad()
-def text_scores(
-    model: Transformer,
-    tokens: TokenFile,
-    reader: Reader,
-    data: DataConfig,
-    objective: Objective,
-    poll: Callable[[], None] = nothing,
-    ranks: Ranks = ALONE,
-) -> dict[str, Metric]:
+def text_scores(scoring: Scoring, tokens: TokenFile, reader: Reader) -> dict[str, Metric]:
     """Return `loss` (nats per target), `perplexity` (e^loss), `n` targets, and `unknown`, the number of <unk>, if any.
 
     With next_token the whole text is scored, as `evaluation_windows` says, and there are metrics that can be compared
     between vocabularies; see `of_whole_text`. With the other objectives windows follow one another, and the same tokens
     are hidden at every evaluation. With masked there is also `token_accuracy`, the share of hidden tokens that got the
-    highest score. Several processes (`ranks`) share the batches and get the same metrics, to the last bit. Errors:
-    `DataError` for a text without targets.
+    highest score. Errors: `DataError` for a text without targets.
     """
+    model, data, ranks = scoring.model, scoring.recipe.data, scoring.ranks
     with Evaluation(model):
-        device, head = next(model.parameters()).device, model.head
+        device, head = scoring.device, model.head
         assert not isinstance(head, SequenceHead), "of a text every token is asked for"
         own: list[tuple[float, int, int]] = []
         places = PLACES.get(device.type, MANY)
         for batch, skip in islice(batches(tokens, reader, data, places), ranks.number, None, ranks.count):
-            poll()
+            scoring.poll()
             there = batch.to(device)
-            asked = behind(objective, skip)(there)
+            asked = behind(scoring.objective, skip)(there)
             vectors, ids = asked_for(hidden(model, there, asked), asked)
             nll = loss_in_places(head, vectors, ids, 0.0).nll.item()
             n_right = int((likeliest(head, vectors)[: len(ids)] == ids).sum()) if reader.objective == "masked" else 0
@@ -237,18 +228,12 @@ USUAL = 64
 
 
 @torch.no_grad()
-def text_samples(
-    model: Transformer,
-    tokens: TokenFile,
-    reader: Reader,
-    recipe: Settings,
-    tokenizer: Tokenizer,
-    poll: Callable[[], None] = nothing,
-) -> list[Sample]:
+def text_samples(scoring: Scoring, tokens: TokenFile, reader: Reader) -> list[Sample]:
     """Samples at places far apart: continuations of the text, or what was hidden in a window of it.
 
     As many as the recipe's `training.samples`.
     """
+    model, recipe, tokenizer, poll = scoring.model, scoring.recipe, scoring.tokenizers.target, scoring.poll
     count, window = recipe.training.samples, min(recipe.data.window, len(tokens))
     if not count:
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glassformer.base.errors import ConfigError
+from glassformer.base.errors import ConfigError, some
 from glassformer.data.batch import Batch
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.growth import Growth
@@ -19,30 +19,19 @@ from glassformer.data.kinds import PLACES
 from glassformer.data.trajectories.episodes import Episodes, Spaces
 from glassformer.data.trajectories.rooms import Source, action_names, read_split
 from glassformer.data.trajectories.windows import spaces_of, windows_batch
-from glassformer.decode.answer import nothing
 from glassformer.nn.heads import SequenceHead
 from glassformer.nn.observe import Evaluation
-from glassformer.nn.transformer import Transformer
+from glassformer.train.evaluate import Scoring
 from glassformer.train.loss import asked_for, hidden, loss_in_places
-from glassformer.train.objective import Objective
-from glassformer.train.ranks.distributed import ALONE, Ranks
-from glassformer.train.ranks.team import own_batches, sum_of_batches
+from glassformer.train.ranks.team import sum_of_batches
 from glassformer.train.records import Metric
-from glassformer.train.run_data import RunData, Scored, Split, Summary
+from glassformer.train.run_data import Scored, Split, Summary, WindowData
 from glassformer.train.settings import Settings
 
 
 @torch.no_grad()
 def action_scores(
-    model: Transformer,
-    spaces: Spaces,
-    lengths: NDArray[np.int64],
-    batch_of: Callable[[list[int]], Batch],
-    *,
-    batch_size: int,
-    objective: Objective,
-    poll: Callable[[], None] = nothing,
-    ranks: Ranks = ALONE,
+    scoring: Scoring, spaces: Spaces, lengths: NDArray[np.int64], batch_of: Callable[[list[int]], Batch]
 ) -> dict[str, Metric]:
     """Return the scores of windows of these lengths, of which `batch_of` makes batches.
 
@@ -50,18 +39,16 @@ def action_scores(
     - `accuracy`, of numbered actions: the share of steps whose action got the highest score.
     - `error`, of vectors: the mean distance of a number from the one in the data, in the data's unit.
     - `n`: steps.
-
-    Several processes (`ranks`) share the batches and get the same metrics, to the last bit.
     """
+    model, ranks = scoring.model, scoring.ranks
     with Evaluation(model):
-        device, head = next(model.parameters()).device, model.head
+        device, head = scoring.device, model.head
         assert not isinstance(head, SequenceHead), "of an episode every step is asked for"
         spread = torch.tensor(spaces.scales.acted_spread, device=device)
         own: list[tuple[float, int, float]] = []
-        for rows in own_batches(lengths, batch_size, ranks):
-            poll()
-            there = batch_of(rows).to(device)
-            asked = objective(there)
+        for _, batch in scoring.batches(lengths, batch_of):
+            there = batch.to(device)
+            asked = scoring.objective(there)
             vectors, wanted = asked_for(hidden(model, there, asked), asked)
             given = head(vectors)[: len(wanted)]
             off = (given.argmax(-1) == wanted).sum() if spaces.entries else ((given - wanted).abs() * spread).sum()
@@ -101,66 +88,42 @@ class TrajectorySplit(Split):
         """The batch of these windows."""
         return windows_batch(self.spaces, self.episodes, self.to_go, *windows)
 
-    def score(
-        self,
-        model: Transformer,
-        recipe: Settings,
-        tokenizers: Tokenizers,
-        objective: Objective,
-        poll: Callable[[], None] = nothing,
-        ranks: Ranks = ALONE,
-    ) -> Scored:
+    def score(self, scoring: Scoring) -> Scored:
         """Score the action of each step once, in windows one after the other; there are no samples."""
-        firsts, lengths = windows_of(self.episodes, recipe.data.window)
-        metrics = action_scores(
-            model,
-            self.spaces,
-            lengths,
-            lambda rows: self.batch((firsts[rows], lengths[rows])),
-            batch_size=recipe.decode.batch_size,
-            objective=objective,
-            poll=poll,
-            ranks=ranks,
-        )
-        return Scored(metrics, [])
+        firsts, lengths = windows_of(self.episodes, scoring.recipe.data.window)
+        made = action_scores(scoring, self.spaces, lengths, lambda rows: self.batch((firsts[rows], lengths[rows])))
+        return Scored(made, [])
 
 
 @dataclass(frozen=True)
-class TrajectoryData(RunData):
+class TrajectoryData(WindowData):
     """The data of a run on trajectories."""
 
+    what = "episodes"
     dev: TrajectorySplit
     train: TrajectorySplit
 
     @property
-    def rows(self) -> int:
-        """Windows in a batch."""
-        return self.recipe.training.batch_tokens // (PLACES * self.recipe.data.window)
+    def places(self) -> int:
+        """Each step takes several."""
+        return PLACES * self.recipe.data.window
 
     @property
     def whole(self) -> int:
-        """Windows, of full length, that hold as many steps as the training episodes."""
+        """By the steps of the training episodes."""
         return -(-self.train.episodes.n_steps // self.recipe.data.window)
 
-    def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
-        """The epoch and the batch of each step after `start`; an epoch is as many steps as the episodes have."""
-        step, growth = start, self.recipe.training.growth
-        while True:
-            yield self.epoch(step), self.train.batch(self._drawn(step, growth))
-            step += 1
-
-    def epoch(self, step: int) -> int:
-        """The epoch of an update, counted from 0."""
-        return step * self.rows // self.whole
+    def batch_of(self, step: int) -> Batch:
+        """The batch after `step` steps."""
+        return self.train.batch(self._drawn(step, self.recipe.training.growth))
 
     def named_batch(self, step: int, most: int = 8) -> str:
         """Name the episodes of the batch, counted from 1."""
         firsts, _ = self._drawn(step - 1, self.recipe.training.growth)
         numbers = sorted(set((np.searchsorted(self.train.episodes.edges, firsts, side="right")).tolist()))
-        shown = ", ".join(f"{each:,}" for each in numbers[:most])
-        more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
+        shown = some([f"{each:,}" for each in numbers], most)
         return (
-            f"Its batch, in epoch {self.epoch(step - 1)}, is made of windows of the training episodes {shown}{more} of "
+            f"Its batch, in epoch {self.epoch(step - 1)}, is made of windows of the training episodes {shown} of "
             f"{self.train.source.name}."
         )
 
@@ -184,7 +147,7 @@ class TrajectoryData(RunData):
             longest=PLACES * min(self.recipe.data.window, int(self.train.episodes.lengths.max())),
             batches=batches,
             padding=first.pad_share,
-            epochs=self.recipe.training.steps * self.rows / self.whole,
+            epochs=self.epochs,
         )
 
     def notes(self) -> list[str]:
@@ -195,12 +158,9 @@ class TrajectoryData(RunData):
             f"data: {description(self.train)} to train on; {description(self.dev)} as dev episodes; observations of "
             f"{spaces.n_observed} numbers, {acts}",
             f"batches: {self.rows:,} windows of at most {recipe.data.window:,} steps ({PLACES} places each); "
-            f"{self.summary().epochs:.2f} epochs in the run",
+            f"{self.epochs:.2f} epochs in the run",
         ]
-        growth, training = recipe.training.growth, recipe.training
-        if growth.batch_steps:
-            few = len(self._drawn(0, growth)[0])
-            lines.append(f"batch warm-up: over {training.batch_warmup:,} steps from {few:,} windows to {self.rows:,}")
+        lines += self.warmup_notes()
         for split in (self.train, self.dev) if self.train.source.name != self.dev.source.name else (self.train,):
             if split.source.unread:
                 lines.append(f"not read: {', '.join(split.source.unread)} in {split.source.name}")
@@ -208,14 +168,6 @@ class TrajectoryData(RunData):
         if known := sum(each in seen for each in self.dev.episodes.fingerprints()):
             lines.append(f"in both: {known:,} of the dev episodes are training episodes, too, and say nothing new")
         return lines
-
-    def fingerprints(self) -> dict[str, str]:
-        """Digests of the episodes of the two splits."""
-        return {"train": self.train.digest(), "dev": self.dev.digest()}
-
-    def sides(self) -> dict[str, str]:
-        """Each split has one side, its episodes."""
-        return {f"{name} episodes": digest for name, digest in self.fingerprints().items()}
 
     def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
         """Name the episodes of a split, which have changed as a whole."""
@@ -233,7 +185,7 @@ class TrajectoryData(RunData):
         Chen et al. 2021, algorithm 1, draw episodes by their length and cut windows out of them. A window at the
         beginning of an episode is shorter. Each depends only on (seed, step, row).
         """
-        count = max(1, int(self.rows * growth.share(step + 1)))
+        count = self.rows_at(step, growth)
         # Raw output of Philox: numpy promises it for all versions, which it does not for its integers.
         random = np.random.Philox(np.random.SeedSequence((self.recipe.training.seed, step)))
         episodes = self.train.episodes

@@ -139,7 +139,7 @@ def test_other_labels_are_refused_before_a_line_is_read(runs, tmp_path, monkeypa
     message = f"{tmp_path / 'run'} lacks 'cat', which {runs[0]} has"
     with pytest.raises(ConfigError, match=message):
         next(answer_lines(runs[0], (pytest.fail("read") for _ in "x"), 1, others=[tmp_path / "run"]))
-    monkeypatch.setattr("glassformer.train.finished.loading.read_pairs_split", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("glassformer.train.tasks.labels.Labels.read", lambda *_: pytest.fail("read"))
     with pytest.raises(ConfigError, match=message):
         evaluate(runs[0], load_recipe(runs[0] / "recipe.toml"), others=[tmp_path / "run"])
 

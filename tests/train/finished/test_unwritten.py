@@ -10,10 +10,11 @@ from glassformer.data.kinds import LAYOUTS
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
 from glassformer.decode.constraints import Constraints
 from glassformer.decode.filters import Context, unwritten, without
-from glassformer.train.evaluate import evaluate_model
+from glassformer.train.evaluate import Scoring, evaluate_model
 from glassformer.train.finished import loading
 from glassformer.train.finished.use import translate
 from glassformer.train.finished.writing import Writer
+from glassformer.train.objective import objective_for
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.beginning import prepare_split
 from glassformer.train.run.session import start
@@ -39,11 +40,11 @@ def written(run: Path) -> dict[str, list[str]]:
     own = load_recipe(run / "recipe.toml")
     found = loading.load_run(run, own)
     split = prepare_split(own, found.tokenizers, "dev")
-    settings = {"layout": own.data.layout, "max_new_tokens": 4}
+    scoring = Scoring(found.model, own, found.tokenizers, objective_for(found.model))
     targets = [pair.target for pair in split.pairs]
     result = {
         "translate": [each.text for each in translate(run, LINES, 2)],
-        "evaluate": list(evaluate_model(found.model, split.encoded, found.tokenizers, targets, **settings).outputs),
+        "evaluate": list(evaluate_model(scoring, split.encoded, targets).outputs),
     }
     if own.data.layout != "encoder":
         result["beam"] = [each.text for each in translate(run, LINES, 2, override(own, {"decode.beam": 3}))]

@@ -10,10 +10,11 @@ from glassformer.data.kinds import LABEL
 from glassformer.decode.answer import answer
 from glassformer.nn.ensemble import Ensemble
 from glassformer.store.checkpoint import load, load_mean
-from glassformer.train.evaluate import evaluate_model
+from glassformer.train.evaluate import Scoring, evaluate_model
 from glassformer.train.finished.loading import load_runs
 from glassformer.train.finished.use import Asked, evaluate, translate
 from glassformer.train.finished.writing import Writer
+from glassformer.train.objective import objective_for
 from glassformer.train.recipe import Recipe, load_recipe, override
 from glassformer.train.run.beginning import prepare_split
 from glassformer.train.run.session import start
@@ -49,15 +50,8 @@ def test_they_are_scored_as_one_model(runs, decode):
     found = load(runs[0])
     split = prepare_split(usual, found.tokenizers, "test")
     joint, targets = Ensemble([load(run).model for run in runs]), [pair.target for pair in split.pairs]
-    expected = evaluate_model(
-        joint,
-        split.encoded,
-        found.tokenizers,
-        targets,
-        max_new_tokens=4,
-        sampling=usual.decode,
-        search=usual.decode,
-    )
+    scoring = Scoring(joint, usual, found.tokenizers, objective_for(joint))
+    expected = evaluate_model(scoring, split.encoded, targets)
     assert scores == expected.metrics
     alone = [evaluate(run, override(own(run), decode))["loss"] for run in runs]
     assert scores["loss"] < sum(alone) / 3

@@ -178,7 +178,7 @@ def script(monkeypatch, values: list[float]) -> None:
     left = list(values)
     monkeypatch.setattr("glassformer.train.run.running.rank", lambda metrics, name, task: (-metrics["loss"], 0.0))
 
-    def evaluate_model(network, encoded, *rest, **settings):
+    def evaluate_model(scoring, encoded, *rest):
         return Scores({"loss": left.pop(0), "n": 6}, ["a"] * len(encoded))
 
     monkeypatch.setattr("glassformer.train.evaluate.evaluate_model", evaluate_model)

@@ -25,7 +25,7 @@ def script(monkeypatch, values: list[float], name: str = "exact_match", losses: 
     for number, metrics in enumerate(left):
         metrics.setdefault("loss", (losses or [1.0] * len(left))[number])
 
-    def evaluate_model(network, encoded, *rest, **settings):
+    def evaluate_model(scoring, encoded, *rest):
         return Scores(left.pop(0), ["a"] * len(encoded))
 
     monkeypatch.setattr(evaluate_module, "evaluate_model", evaluate_model)

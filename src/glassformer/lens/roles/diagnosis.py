@@ -51,11 +51,10 @@ from glassformer.store.checkpoint import Loaded, load
 from glassformer.store.folders import checkpoints
 from glassformer.train.finished.loading import dev_split, load_run
 from glassformer.train.objective import objective_for
-from glassformer.train.pairs_data import PairsSplit
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.run.beginning import as_recipe, objective_of, prepare_split
 from glassformer.train.tasks import task_of
-from glassformer.train.tasks.pairs import Pairs
+from glassformer.train.tasks.pairs import Pairs, PairsSplit
 from glassformer.train.tasks.task import EXPLORE
 from glassformer.train.tasks.text import Text
 from glassformer.train.text_data import TextSplit

@@ -30,11 +30,11 @@ from glassformer.store.checkpoint import Loaded
 from glassformer.store.files import read_json, write_text_atomically
 from glassformer.store.folders import checkpoints, refuse_in_training
 from glassformer.train.finished.loading import dev_split, load_run
-from glassformer.train.pairs_data import PairsSplit
 from glassformer.train.recipe import Recipe
 from glassformer.train.run_data import Split
 from glassformer.train.sample_lengths import Untrained, compared, untrained
 from glassformer.train.tasks import task_of
+from glassformer.train.tasks.pairs import PairsSplit
 from glassformer.train.text_data import TextSplit
 
 MOST_PAIRS = 100

@@ -26,11 +26,11 @@ from glassformer.nn.transformer import Transformer
 from glassformer.proof.check.property import NotTestedError
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.objective import Objective
-from glassformer.train.pairs_data import PairsSplit, read_pairs_split
 from glassformer.train.recipe import Recipe
 from glassformer.train.run.beginning import as_recipe, new_model, objective_of, refuse_changed
 from glassformer.train.tasks import Task, task_of
 from glassformer.train.tasks.pairs import Pairs as PairsTask
+from glassformer.train.tasks.pairs import PairsSplit
 from glassformer.train.tasks.text import Text
 from glassformer.train.tasks.trajectories import Trajectories
 from glassformer.train.text_data import TextSplit, text_split, text_tokenizers
@@ -145,7 +145,7 @@ class Case:
     def _read(self, name: str) -> PairsSplit | str:
         try:
             self._refuse_missing(name)
-            return read_pairs_split(self.pairs, self.recipe, self.tokenizers, name)
+            return self.pairs.read(self.recipe, self.tokenizers, name)
         except GlassformerError as error:
             return f"the {name} pairs cannot be read: {error}"
 

@@ -12,7 +12,7 @@ from glassformer.proof.check.property import NotTestedError
 from glassformer.proof.doctor.case import Case, TextCase, TrajectoryCase
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.store.checkpoint import Loaded
-from glassformer.train.pairs_data import PairsSplit
+from glassformer.train.tasks.pairs import PairsSplit
 
 SAMPLE = 1000
 """How many texts per side are encoded and decoded."""

@@ -23,7 +23,6 @@ from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load, load_mean
 from glassformer.store.export import Exported, Text, refuse_used, write_pretrained
 from glassformer.train.evaluate import evaluate_ensemble
-from glassformer.train.pairs_data import PairsSplit, check_lengths, read_pairs_split
 from glassformer.train.recipe import Recipe, load_recipe
 from glassformer.train.run.beginning import as_recipe, prepare_split, refuse_changed
 from glassformer.train.run_data import Scored, Split
@@ -31,6 +30,7 @@ from glassformer.train.sample_lengths import LENGTHS, joined
 from glassformer.train.settings import DecodeConfig
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.labels import Labels
+from glassformer.train.tasks.pairs import PairsSplit
 
 LOG = logging.getLogger(__name__)
 
@@ -252,11 +252,11 @@ def score_ensemble(
     shared_labels(members)  # before reading the texts, whose lengths are checked first
     task = task_of(recipe.data)
     assert isinstance(task, Labels)  # others have no labels to share
-    data = read_pairs_split(task, recipe, members[0].tokenizers, split)
+    data = task.read(recipe, members[0].tokenizers, split)
     encoded = [data.encoded, *(encode_pairs(data.pairs, each.tokenizers) for each in members[1:])]
     for member, own, (_, its) in zip(members, encoded, recipes, strict=True):
         with naming(member.name):
-            check_lengths(task, own, its, split, data.origin)
+            task.check_lengths(own, its, split, data.origin)
     ready()
     scores = evaluate_ensemble(members, encoded, batch_size=recipe.decode.batch_size)
     return data, Scored(scores.metrics, [], scores.details)

@@ -29,7 +29,7 @@ from glassformer.decode.prepare import prepared
 from glassformer.nn.count import Row, count_parameters
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
-from glassformer.train.evaluate import BY_LENGTH
+from glassformer.train.evaluate import BY_LENGTH, Scoring
 from glassformer.train.finished.loading import (
     as_long,
     dev_split,
@@ -167,7 +167,7 @@ def evaluate(
         ready()
         if task.decoded:
             tell_decoding(loaded.model, recipe.decode, threads)
-        scores = data.score(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe))
+        scores = data.score(Scoring(loaded.model, recipe, loaded.tokenizers, objective_of(loaded.model, recipe)))
     skipped: Figures = {"skipped": data.skipped} if recipe.data.skip_empty else {}
     tables = {name: each for name, each in scores.details.items() if by_length or name != BY_LENGTH}
     return {**scores.metrics, **skipped, **tables}

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from glassformer.base.errors import ConfigError
+from glassformer.base.errors import ConfigError, some
 from glassformer.base.settings import flattened
 from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.dataset import Tokenizers
@@ -119,8 +119,6 @@ OWN = (
     *("pooling", "head_transform", "init", "attention", "balance_loss", "router_z_loss"),
 )
 """Model settings that a run keeps when it starts from another one; they fit weights that were learned with others."""
-SHOWN = 4
-"""How many names of weights a note shows."""
 
 
 class Beginning(NamedTuple):
@@ -240,12 +238,6 @@ def take_over(model: Transformer, before: Loaded, fresh_head: bool) -> list[str]
     lines = [f"weights taken over: {len(fits)} of {len(ours)}"]
     lines += [f"weights that begin fresh: {some(fresh)}"] if fresh else []
     return lines + ([f"weights left behind: {some(unused)}"] if unused else [])
-
-
-def some(names: list[str]) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 # A run of a model that another library trained, so that every command for runs takes it.

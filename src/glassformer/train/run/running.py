@@ -207,7 +207,8 @@ class Session:
         sharded = is_sharded(next(self.model.parameters()))
         precision, ranks = (self.recipe.training.precision, ALONE) if sharded else ("float32", self.ranks)
         with averaged(self.average, self.step), compute_in(precision, next(self.model.parameters()).device):
-            scores = self.prepared.evaluate(self.model, self.objective, self._poll, ranks)
+            scoring = self.prepared.scoring(self.model, self.objective)
+            scores = self.prepared.dev.score(scoring._replace(poll=self._poll, ranks=ranks))
         if not math.isfinite(loss := float(scores.metrics["loss"])):
             blame = first_bad_weight(self.model, self.ranks) or "All weights are finite, so some are too large."
             raise DivergedError(

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from glassformer.data.config import DataConfig
+from glassformer.train.records import Metric
 from glassformer.train.sample_lengths import Untrained
-from glassformer.train.tasks.pairs import Pairs
+from glassformer.train.tasks.pairs import Pairs, PairsSplit
 from glassformer.train.tasks.task import EXPLORE, LOSS, LineAnswer, LineVerb, Measure, ReadLine, Task
 
 if TYPE_CHECKING:
-    from glassformer.data.dataset import Tokenizers
+    from glassformer.data.dataset import Encoded, Tokenizers
     from glassformer.data.pairs import Loaded, Pair
     from glassformer.data.tokens.vocabulary import Labels as LabelSet
     from glassformer.decode.answer import Member
     from glassformer.nn.config import ModelConfig
+    from glassformer.train.evaluate import Scores, Scoring
     from glassformer.train.settings import Settings
 
 
@@ -119,6 +124,45 @@ class Labels(Pairs):
     def marks(self) -> str:
         """What is read besides a text."""
         return "<bos>"
+
+    # --- scores and answers
+
+    def score(self, split: PairsSplit, scoring: Scoring) -> Scores:
+        """Score what a run gives for each sample: `compared`, `loss` (nats, or a squared error), `n` and `unknown`."""
+        from glassformer.train.evaluate import Scores, mean_loss, unknown_in
+        from glassformer.train.ranks.team import rows_of_all
+
+        encoded = split.encoded
+        loss, n = mean_loss(scoring, encoded.source.lengths, partial(self.batch, encoded))
+        given: dict[str, Metric] = {"loss": loss, **self.counted(encoded, n)}
+        if not math.isfinite(loss):  # such a model has no answers
+            return Scores(given, [""] * len(encoded))
+        own = self.found(encoded, scoring)
+        rows = sorted(own)
+        every = rows_of_all(rows, [own[row] for row in rows], scoring.ranks)
+        scores = self.compared(every, split, scoring.tokenizers)
+        return scores._replace(metrics=scores.metrics | given | unknown_in(encoded))
+
+    def counted(self, encoded: Encoded, n_targets: int) -> dict[str, int]:
+        """What the scores are means over."""
+        return {"n": len(encoded)}
+
+    def found(self, encoded: Encoded, scoring: Scoring) -> dict[int, list[int]]:
+        """What the model gives for each row of this process's batches, in whole numbers: here a label."""
+        from glassformer.decode.answer import label_probabilities
+        from glassformer.train.ranks.team import own_batches
+
+        size = scoring.recipe.decode.batch_size
+        rows = sorted(chain.from_iterable(own_batches(encoded.source.lengths, size, scoring.ranks)))
+        texts = [encoded.source[row] for row in rows]
+        given = label_probabilities(scoring.model, texts, batch_size=size, poll=scoring.poll).argmax(-1).tolist()
+        return {row: [label] for row, label in zip(rows, given, strict=True)}
+
+    def compared(self, found: list[list[int]], split: PairsSplit, tokenizers: Tokenizers) -> Scores:
+        """Compare what the model gave for each sample with what is right: see `label_scores`."""
+        from glassformer.train.evaluate import label_scores, right_labels
+
+        return label_scores([label for (label,) in found], right_labels(split.encoded), tokenizers.labels)
 
     def answer(
         self, members: Sequence[Member], lines: Sequence[Sequence[ReadLine]], batch_size: int

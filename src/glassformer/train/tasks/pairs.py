@@ -1,13 +1,19 @@
-"""Pairs of texts, from files or made: a source is answered with a target."""
+"""Pairs of texts, from files or made: a source is answered with a target. Imports no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from glassformer.base.errors import ConfigError
+from glassformer.base.errors import ConfigError, TooLongError, some
 from glassformer.data.config import SPLITS, DataConfig
 from glassformer.data.kinds import EQUAL_LENGTHS, PAIRS
+from glassformer.train.records import Sample
+from glassformer.train.run_data import RunData, Scored, Split, Summary
 from glassformer.train.tasks.task import EXPLORE, GENERATE, LOSS, TRANSLATE, Measure, Task
 
 if TYPE_CHECKING:
@@ -16,12 +22,10 @@ if TYPE_CHECKING:
 
     from glassformer.data.batch import Batch
     from glassformer.data.dataset import Encoded, Tokenizers
-    from glassformer.data.pairs import Loaded, Pair
-    from glassformer.nn.transformer import Transformer
-    from glassformer.train.evaluate import Scores
-    from glassformer.train.objective import Objective
-    from glassformer.train.pairs_data import PairsData, PairsSplit
-    from glassformer.train.ranks.distributed import Ranks
+    from glassformer.data.pairs import Loaded, Origin, Pair
+    from glassformer.data.sampler import WarmingSampler
+    from glassformer.train.evaluate import Choice, Scores, Scoring
+    from glassformer.train.sample_lengths import SampleLengths
     from glassformer.train.settings import Settings
 
 OF_TEXT = (Measure("bleu"), Measure("chrf", decides=True))
@@ -144,50 +148,69 @@ class Pairs(Task):
             return f"one vocabulary of {target.vocab_size:,} tokens"
         return f"two vocabularies of {source.vocab_size:,} and {target.vocab_size:,} tokens"
 
-    def score(
-        self,
-        model: Transformer,
-        split: PairsSplit,
-        recipe: Settings,
-        tokenizers: Tokenizers,
-        objective: Objective,
-        poll: Callable[[], None],
-        ranks: Ranks,
-    ) -> Scores:
+    def score(self, split: PairsSplit, scoring: Scoring) -> Scores:
         """Score a model on a split: see `Split.score`."""
         from glassformer.train.evaluate import evaluate_model
 
-        decode = recipe.decode
-        return evaluate_model(
-            model,
-            split.encoded,
-            tokenizers,
-            [pair.target for pair in split.pairs],
-            layout=self.data.layout,
-            max_new_tokens=decode.max_new_tokens,
-            batch_size=decode.batch_size,
-            sampling=decode,
-            search=decode,
-            precision=decode.precision,
-            compile=decode.compile,
-            cache=decode.cache,
-            bleu=split.bleu,
-            objective=objective,
-            poll=poll,
-            ranks=ranks,
-        )
+        return evaluate_model(scoring, split.encoded, [pair.target for pair in split.pairs], split.bleu)
 
     def prepare(self, recipe: Settings, tokenizers: Tokenizers | None = None) -> PairsData:
-        """Read, encode and plan the pairs."""
-        from glassformer.train.pairs_data import prepare_pairs
+        """Read, encode and plan the pairs. Given tokenizers without labels get the labels of this training text."""
+        from glassformer.data.dataset import refuse_missing_files
+        from glassformer.data.sampler import WarmingSampler
 
-        return prepare_pairs(self, recipe, tokenizers)
+        seed, training = recipe.training.seed, recipe.training
+        refuse_missing_files(recipe.data, ("train", "dev"))
+        train = self.load("train", seed, tokenizers)
+        tokenizers = self.learn(recipe, train.pairs, tokenizers)
+        encoded = self.encode(train.pairs, tokenizers)
+        self.check_lengths(encoded, recipe, "train", train.origin)
+        sampler = WarmingSampler(
+            *self.lengths(encoded),
+            training.batch_tokens,
+            seed,
+            training.pool,
+            lambda row, side: place(row, side if self.decoded else "text", "train", train.origin),
+            training.growth,
+        )
+        dev = self.split(recipe, tokenizers, "dev")
+        return PairsData(
+            recipe, tokenizers, dev, PairsSplit(self, train.pairs, encoded, train.skipped, train.origin), sampler
+        )
 
     def split(self, recipe: Settings, tokenizers: Tokenizers, name: str) -> PairsSplit:
-        """Read and encode the pairs of a split."""
-        from glassformer.train.pairs_data import prepare_pairs_split
+        """Read and encode the pairs of a split. Errors: also `TooLongError` for a pair over the model's length."""
+        split = self.read(recipe, tokenizers, name)
+        self.check_lengths(split.encoded, recipe, name, split.origin)
+        return split
 
-        return prepare_pairs_split(self, recipe, tokenizers, name)
+    def read(self, recipe: Settings, tokenizers: Tokenizers, name: str) -> PairsSplit:
+        """Read and encode one split, whatever its lengths."""
+        from glassformer.train.evaluate import bleu_choice
+
+        loaded = self.load(name, recipe.training.seed, tokenizers)
+        bleu = None
+        if self.written:
+            references = [pair.target for pair in loaded.pairs]
+            bleu = bleu_choice(references, recipe.data.bleu_tokenizer, recipe.data.bleu_order)
+        return PairsSplit(
+            self, loaded.pairs, self.encode(loaded.pairs, tokenizers), loaded.skipped, loaded.origin, bleu
+        )
+
+    def check_lengths(self, encoded: Encoded, recipe: Settings, split: str, origin: Origin | None) -> None:
+        """Refuse pairs longer than the model takes, before any training. Errors: `TooLongError`, naming the place."""
+        limit = recipe.model.max_len
+        if limit is None:
+            return
+        sides = ("source", "target" if self.decoded else "text")
+        for side, lengths in zip(sides, self.lengths(encoded), strict=True):
+            if len(lengths) and lengths.max() > limit:
+                row = int((lengths > limit).argmax())
+                where = place(row, side, split, origin)
+                raise TooLongError(
+                    f"{where} has {lengths[row]} tokens, but a sequence may have at most model.max_len={limit}, "
+                    f"special tokens included. Raise model.max_len to {lengths.max()}, or remove the long pairs."
+                )
 
     def scores(self, other: DataConfig) -> bool:
         """Files may replace the pairs that a task makes."""
@@ -236,3 +259,152 @@ class Pairs(Task):
     def written(self) -> bool:
         """Whether targets are texts that people wrote, to be scored by BLEU and chrF."""
         return self.data.task == PAIRS
+
+
+# The data of a run: samples of each split as text and as ids, and the batches of the training samples.
+
+
+@dataclass(frozen=True)
+class PairsSplit(Split):
+    """The pairs of one split, as text and as ids."""
+
+    task: Pairs
+    pairs: list[Pair]
+    encoded: Encoded
+    skipped: int
+    """Pairs with an empty side, skipped as asked."""
+    origin: Origin | None
+    """The file and line of each pair; None if a task made them."""
+    bleu: Choice | None = None
+    """How BLEU is computed, of pairs from files; None for other data."""
+
+    def digest(self) -> str:
+        """SHA-256 of the pairs as text."""
+        return hashlib.sha256(json.dumps(self.pairs).encode("ascii")).hexdigest()
+
+    def score(self, scoring: Scoring) -> Scored:
+        """Score as the task says; the samples are the first ones."""
+        scores = self.task.score(self, scoring)
+        answered = islice(zip(self.pairs, scores.outputs, strict=True), scoring.recipe.training.samples)
+        return Scored(scores.metrics, [Sample(*pair, output) for pair, output in answered], scores.details)
+
+
+@dataclass(frozen=True)
+class PairsData(RunData):
+    """The data of a run on pairs or on labelled texts."""
+
+    dev: PairsSplit
+    train: PairsSplit
+    sampler: WarmingSampler
+
+    def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
+        """The epoch and the batch of each step after `start`, as the sampler plans them."""
+        for epoch, indices in self.sampler.stream(start):
+            yield epoch, self._batch(indices)
+
+    def notes(self) -> list[str]:
+        """Lines for the user: how much data, how large the vocabularies, how much padding."""
+        task = self.train.task
+        what, sizes = task.samples, task.sizes(self.train.pairs, self.tokenizers)
+        lines = [
+            f"data: {len(self.train.pairs):,} training {what}, {len(self.dev.pairs):,} dev {what}; {sizes}",
+            f"batches: {len(self.sampler.epoch(0)):,} per epoch, {self.sampler.padding_share(0):.1%} padding",
+            *self.sampler.notes(),
+            *([f"bleu: {self.dev.bleu.reason}"] if self.dev.bleu else []),
+        ]
+        for name, split in (("training", self.train), ("dev", self.dev)):
+            if split.skipped:
+                lines.append(f"skipped: {split.skipped:,} {name} {what} with an empty side, as data.skip_empty asks")
+        return lines
+
+    def fingerprints(self) -> dict[str, str]:
+        """A digest of the training ids, and one of the dev pairs as text, which the scores are computed from."""
+        return {"train": self.train.encoded.digest(), "dev": self.dev.digest()}
+
+    def sides(self) -> dict[str, str]:
+        """Digests of each side's texts in each split, such as "train source": they tell which file has changed."""
+        return {
+            f"{name} {side}": digest_of(getattr(pair, side) for pair in split.pairs)
+            for name, split in (("train", self.train), ("dev", self.dev))
+            for side in ("source", "target")
+        }
+
+    def named_batch(self, step: int, most: int = 16) -> str:
+        """Name the pairs in the batch of update `step`, by their numbers from 1 and the line of the first."""
+        epoch, rows = self.sampler.at(step - 1)
+        shown = some([str(row + 1) for row in sorted(rows.tolist())], most)
+        first = f"; the first is {self.train.origin.place(int(rows.min()), 'source')}" if self.train.origin else ""
+        return f"Its batch, in epoch {epoch}, is made of the training pairs {shown}{first}."
+
+    def lengths(self) -> SampleLengths:
+        """Of source and target, or of the texts that get labels."""
+        source, target = self.train.encoded.source.lengths, self.train.encoded.target.lengths
+        sides = {"source": source, "target": target} if self.train.task.decoded else {"text": source}
+        return {side: [int(each.min()), int(each.max())] for side, each in sides.items()}
+
+    def extremes(self) -> list[Batch]:
+        """The pair with the most tokens and the one with the fewest."""
+        source, target = self.train.task.lengths(self.train.encoded)
+        return [self._batch([int(row)]) for row in ((source + target).argmax(), (source + target).argmin())]
+
+    def largest(self) -> list[Batch]:
+        """The largest batches by tokens with padding, by attention and by targets."""
+        source, target = self.sampler.source, self.sampler.target
+        every = self.sampler.epoch(0)
+
+        def measures(rows: NDArray[np.int64]) -> tuple[int, int, int]:
+            S, T = int(source[rows].max()), int(target[rows].max())
+            return len(rows) * (S + T), len(rows) * (S * S + T * T), int(target[rows].sum())
+
+        measured = [measures(rows) for rows in every]
+        places = {max(range(len(every)), key=[each[law] for each in measured].__getitem__) for law in range(3)}
+        return [self._batch(every[place]) for place in sorted(places)]
+
+    def summary(self) -> Summary:
+        """The pairs in figures."""
+        source, target = self.sampler.source, self.sampler.target
+        batches = len(self.sampler.epoch(0))
+        return Summary(
+            what="pairs",
+            samples=len(self.train.pairs),
+            dev_samples=len(self.dev.pairs),
+            tokens=int(source.sum() + target.sum()),
+            longest=int(max(source.max(), target.max())),
+            batches=batches,
+            padding=self.sampler.padding_share(0),
+            epochs=self.sampler.epochs(self.recipe.training.steps),
+        )
+
+    def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
+        """Name the files of a split whose texts differ: all if that is unknown, none if a task makes the pairs."""
+        what = f"the {'training' if split == 'train' else split} pairs"
+        origin = (self.train if split == "train" else self.dev).origin
+        if origin is None:
+            return what
+        both = zip(("source", "target"), origin.paths, strict=True)
+        paths = [str(path) for side, path in both if before.get(f"{split} {side}") != now[f"{split} {side}"]]
+        return f"{what} ({' and '.join(dict.fromkeys(paths))})"
+
+    def settings(self, split: str) -> list[str]:
+        """The settings of one file for both sides, or of one file for each side."""
+        return [f"data.{split}{side}" for side in ("", "_source", "_target")]
+
+    def _batch(self, rows: Sequence[int] | NDArray[np.int64]) -> Batch:
+        return self.train.task.batch(self.train.encoded, rows)
+
+
+def digest_of(texts: Iterable[str]) -> str:
+    """SHA-256 of texts and of where each ends."""
+    digest = hashlib.sha256()
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def place(row: int, side: str, split: str, origin: Origin | None) -> str:
+    """Where to find one side of a pair: its file and line, or its number if a task has made it."""
+    if origin is None:
+        return f"The {side} of pair {row + 1} of the {split} split"
+    return f"{origin.place(row, 'source' if side == 'text' else side)}: the {side}"

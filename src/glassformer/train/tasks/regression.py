@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.train.records import Metric
 from glassformer.train.sample_lengths import Untrained
 from glassformer.train.tasks.labels import Labels
+from glassformer.train.tasks.pairs import PairsSplit
 from glassformer.train.tasks.task import EXPLORE, LOSS, LineAnswer, LineVerb, Measure, ReadLine
 
 if TYPE_CHECKING:
@@ -24,11 +26,7 @@ if TYPE_CHECKING:
     from glassformer.data.regression import Scale
     from glassformer.decode.answer import Member
     from glassformer.nn.config import ModelConfig
-    from glassformer.nn.transformer import Transformer
-    from glassformer.train.evaluate import Scores
-    from glassformer.train.objective import Objective
-    from glassformer.train.pairs_data import PairsSplit
-    from glassformer.train.ranks.distributed import Ranks
+    from glassformer.train.evaluate import Scores, Scoring
     from glassformer.train.settings import Settings
 
 PREDICT = LineVerb(
@@ -200,50 +198,30 @@ class Regression(Labels):
 
     # --- the use of a run
 
-    def score(
-        self,
-        model: Transformer,
-        split: PairsSplit,
-        recipe: Settings,
-        tokenizers: Tokenizers,
-        objective: Objective,
-        poll: Callable[[], None],
-        ranks: Ranks,
-    ) -> Scores:
-        """Score the numbers of each sample: see `number_scores`. `loss`: squared error of a standardised number."""
+    def found(self, encoded: Encoded, scoring: Scoring) -> dict[int, list[int]]:
+        """The standardised numbers, by their bits, which are exact between processes."""
+        import numpy as np
+
+        from glassformer.train.evaluate import outputs
+
+        own: dict[int, list[int]] = {}
+        for given in outputs(scoring.model, scoring.batches(encoded.source.lengths, partial(self.batch, encoded))):
+            own |= dict(zip(given.rows, given.output.numpy().view(np.int32).tolist(), strict=True))
+        return own
+
+    def compared(self, found: list[list[int]], split: PairsSplit, tokenizers: Tokenizers) -> Scores:
+        """Compare the numbers of each sample, in the units of the data: see `number_scores`."""
         import numpy as np
 
         from glassformer.data.regression import as_object, values_of
-        from glassformer.data.tokens.vocabulary import UNK
-        from glassformer.train.evaluate import Scores, mean_loss, outputs
-        from glassformer.train.ranks.team import rows_of_all
+        from glassformer.train.evaluate import Scores
 
         _, numbers = scales_in(tokenizers)
         assert numbers is not None
-        encoded, size = split.encoded, recipe.decode.batch_size
-        lengths = encoded.source.lengths.tolist()
-
-        def batch(rows: list[int]) -> Batch:
-            return self.batch(encoded, rows)
-
-        loss, _ = mean_loss(model, lengths, batch, objective, batch_size=size, poll=poll, ranks=ranks)
-        if not math.isfinite(loss):  # such a model has no answers
-            return Scores({"loss": loss, "n": len(encoded)}, [""] * len(encoded))
-        own: dict[int, list[int]] = {}
-        for given in outputs(model, lengths, batch, batch_size=size, poll=poll, ranks=ranks):
-            bits = given.output.numpy().view(np.int32).tolist()  # exact between processes
-            own |= dict(zip(given.rows, bits, strict=True))
-        rows = sorted(own)
-        every = np.array(rows_of_all(rows, [own[row] for row in rows], ranks), np.int32).view(np.float32)
-        found = [numbers.in_units(row) for row in every.tolist()]
-        names = numbers.entries
-        metrics, details = number_scores(
-            np.array(found), values_of([pair.target for pair in split.pairs], names), names
-        )
-        metrics |= {"loss": loss, "n": len(encoded)}
-        if unknown := sum(text.count(UNK) for text in encoded.source):
-            metrics["unknown"] = unknown
-        return Scores(metrics, [as_object(names, row) for row in found], details)
+        given = [numbers.in_units(row) for row in np.array(found, np.int32).view(np.float32).tolist()]
+        wanted = values_of([pair.target for pair in split.pairs], numbers.entries)
+        metrics, details = number_scores(np.array(given), wanted, numbers.entries)
+        return Scores(metrics, [as_object(numbers.entries, row) for row in given], details)
 
     def read_line(self, line: str, tokenizers: Tokenizers) -> ReadLine:
         """A text, or the features in a row of CSV or an object."""
@@ -258,7 +236,7 @@ class Regression(Labels):
         import numpy as np
 
         from glassformer.data.regression import batch_of
-        from glassformer.train.evaluate import outputs
+        from glassformer.train.evaluate import batches_of, outputs
 
         model, (features, numbers) = members[0].model, scales_in(members[0].tokenizers)
         assert numbers is not None
@@ -270,7 +248,7 @@ class Regression(Labels):
             return batch_of([read[row].ids for row in rows], None, own, len(features.entries) if features else 0)
 
         found: dict[int, list[float]] = {}
-        for given in outputs(model, [len(line.ids) for line in read], batch, batch_size=batch_size):
+        for given in outputs(model, batches_of([len(line.ids) for line in read], batch, batch_size)):
             found |= dict(zip(given.rows, given.output.tolist(), strict=True))
         for row, line in enumerate(read):
             predicted = dict(zip(numbers.entries, numbers.in_units(found[row]), strict=True))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.train.records import Metric
 from glassformer.train.sample_lengths import Untrained
 from glassformer.train.tasks.labels import Labels, label_set, label_sizes
+from glassformer.train.tasks.pairs import PairsSplit
 from glassformer.train.tasks.task import EXPLORE, LOSS, LineAnswer, LineVerb, Measure, ReadLine
 
 if TYPE_CHECKING:
@@ -23,11 +24,7 @@ if TYPE_CHECKING:
     from glassformer.data.dataset import Encoded, Tokenizers
     from glassformer.data.pairs import Loaded, Pair
     from glassformer.decode.answer import Member
-    from glassformer.nn.transformer import Transformer
-    from glassformer.train.evaluate import Scores
-    from glassformer.train.objective import Objective
-    from glassformer.train.pairs_data import PairsSplit
-    from glassformer.train.ranks.distributed import Ranks
+    from glassformer.train.evaluate import Scores, Scoring
     from glassformer.train.settings import Settings
 
 TAG = LineVerb(
@@ -183,42 +180,28 @@ class Tags(Labels):
 
     # --- the use of a run
 
-    def score(
-        self,
-        model: Transformer,
-        split: PairsSplit,
-        recipe: Settings,
-        tokenizers: Tokenizers,
-        objective: Objective,
-        poll: Callable[[], None],
-        ranks: Ranks,
-    ) -> Scores:
-        """Score the likeliest tag of each word: see `tag_scores`. `loss` is in nats per word."""
-        from glassformer.data.tokens.vocabulary import UNK
-        from glassformer.train.evaluate import Scores, mean_loss, outputs
-        from glassformer.train.ranks.team import rows_of_all
+    def counted(self, encoded: Encoded, n_targets: int) -> dict[str, int]:
+        """Words, and sentences."""
+        return {"n": n_targets, "sentences": len(encoded)}
 
-        encoded, size = split.encoded, recipe.decode.batch_size
-        lengths = encoded.source.lengths.tolist()
+    def found(self, encoded: Encoded, scoring: Scoring) -> dict[int, list[int]]:
+        """The likeliest tag of each word."""
+        from glassformer.train.evaluate import outputs
 
-        def batch(rows: list[int]) -> Batch:
-            return self.batch(encoded, rows)
-
-        loss, n = mean_loss(model, lengths, batch, objective, batch_size=size, poll=poll, ranks=ranks)
-        if not math.isfinite(loss):  # such a model has no answers
-            return Scores({"loss": loss, "n": n}, [""] * len(encoded))
         own: dict[int, list[int]] = {}
-        for given in outputs(model, lengths, batch, batch_size=size, poll=poll, ranks=ranks):
+        for given in outputs(scoring.model, scoring.batches(encoded.source.lengths, partial(self.batch, encoded))):
             assert given.batch.label_keep is not None
             for row, best, keep in zip(given.rows, given.output.argmax(-1), given.batch.label_keep, strict=True):
                 own[row] = best[keep].tolist()
-        names, rows = tokenizers.labels, sorted(own)
-        found = [[names[tag] for tag in row] for row in rows_of_all(rows, [own[row] for row in rows], ranks)]
-        metrics, details = tag_scores(found, [pair.target.split() for pair in split.pairs])
-        metrics |= {"loss": loss, "n": n, "sentences": len(encoded)}
-        if unknown := sum(text.count(UNK) for text in encoded.source):
-            metrics["unknown"] = unknown
-        return Scores(metrics, [" ".join(tags) for tags in found], details)
+        return own
+
+    def compared(self, found: list[list[int]], split: PairsSplit, tokenizers: Tokenizers) -> Scores:
+        """Compare the tags of each sentence: see `tag_scores`."""
+        from glassformer.train.evaluate import Scores
+
+        given = [[tokenizers.labels[tag] for tag in row] for row in found]
+        metrics, details = tag_scores(given, [pair.target.split() for pair in split.pairs])
+        return Scores(metrics, [" ".join(tags) for tags in given], details)
 
     def read_line(self, line: str, tokenizers: Tokenizers) -> ReadLine:
         """The words of a line; white space of any kind separates them."""
@@ -234,18 +217,15 @@ class Tags(Labels):
         """The tags of each line."""
         from glassformer.data.batch import Batch, pad
         from glassformer.data.tagged import first_pieces
-        from glassformer.train.evaluate import outputs
+        from glassformer.train.evaluate import batches_of, outputs
 
         model, tokenizers = members[0].model, members[0].tokenizers
         read = [line for (line,) in lines]
+        ids = [line.ids for line in read]
+        batches = batches_of([*map(len, ids)], lambda rows: Batch(*pad([ids[row] for row in rows])), batch_size)
         chances = {
             row: each
-            for given in outputs(
-                model,
-                [len(line.ids) for line in read],
-                lambda rows: Batch(*pad([read[row].ids for row in rows])),
-                batch_size=batch_size,
-            )
+            for given in outputs(model, batches)
             for row, each in zip(given.rows, given.output.softmax(-1), strict=True)
         }
         for row, line in enumerate(read):
