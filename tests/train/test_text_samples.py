@@ -67,10 +67,10 @@ def test_what_is_hidden_shows(tmp_path, objective):
 def test_a_model_in_training_is_evaluated_without_dropout_and_goes_on_in_its_mode(tmp_path, objective):
     holes = {"next_token": {}, "masked": {"data__mask_share": 0.4}, "spans": {"data__mask_share": 0.4}}[objective]
     prepared, model, _ = samples(book(tmp_path), objective, model__dropout=0.5, **holes)
-    asked = objective_for(model)
-    while_training = prepared.dev.score(prepared.scoring(model, asked))
+    targets = objective_for(model)
+    while_training = prepared.dev.score(prepared.scoring(model, targets))
     assert all(each.training for each in model.modules())
-    assert while_training == prepared.dev.score(prepared.scoring(model.eval(), asked))
+    assert while_training == prepared.dev.score(prepared.scoring(model.eval(), targets))
     assert not model.training
 
 
