@@ -191,8 +191,8 @@ def scored(name: str, ranks: Ranks, out: Path) -> list[object]:
     with torch.no_grad():
         for each in network.parameters():
             each.normal_(std=0.5)
-    recipe = replace(requested, decode=replace(requested.decode, max_new_tokens=6, batch_size=4))
-    scoring = Scoring(network, recipe, prepared.tokenizers, objective_for(network), ranks=ranks)
+    ready = replace(requested, decode=replace(requested.decode, max_new_tokens=6, batch_size=4))
+    scoring = Scoring(network, ready, prepared.tokenizers, objective_for(network), ranks=ranks)
     figures = prepared.dev.task.score(prepared.dev, scoring)
     return [figures.metrics, figures.outputs, figures.details]
 
