@@ -42,6 +42,29 @@ def test_json_of_another_shape_is_refused_with_what_makes_lines_of_it(run, sessi
     assert "an object a line, as jq -c writes them" in ask(run, monkeypatch, data, "translate").err
 
 
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    ("data", "place", "way"),
+    [
+        (b'["a", 1]\n["b", 0]\n', 2, "jq -c '{text: .[0]"),
+        (b'"a"\n' * 25, 20, "jq -c '{text: .}'"),
+        (b'"a"\n"b \\n"\n', 2, "jq -c '{text: .}'"),
+        (b"# by hand\n\nnull\n{}\n" + LINES, 5, "here id, translation"),
+    ],
+)
+def test_json_is_told_by_more_than_its_first_line(run, session, a_run, monkeypatch, verb, data, place, way):
+    answer = ask(run, monkeypatch, data, verb)
+    assert answer.code == 2
+    assert f"Standard input, line {place}: this seems to be JSON" in answer.err
+    assert way in answer.err
+    assert ask(run, monkeypatch, data, verb, "--plain").out.count("\n") == data.count(b"\n")
+
+
+def test_null_stays_blank_where_objects_are_read(run, session, a_run, monkeypatch):
+    data = LINES.replace(b"\n", b"\nnull\n", 1) + b'{"translation": null}\n'
+    assert ask(run, monkeypatch, data, "translate", "--field", "translation.en").out == "EIN HUND\n\nGRÜN\n\n"
+
+
 def test_a_field_of_each_object_is_read_and_blank_lines_stay_blank(run, session, a_run, monkeypatch):
     data = LINES.replace(b"\n", b"\n\n", 1)
     assert ask(run, monkeypatch, data, "translate", "--field", "translation.en").out == "EIN HUND\n\nGRÜN\n"
@@ -66,7 +89,14 @@ def test_braces_are_text_where_that_is_said_or_where_the_run_learned_them(run, s
 
 
 def test_text_with_braces_is_text(run, session, a_run, monkeypatch):
-    for data in (b"{a} sentence\n", b'[x] "y": z\n', b'"{": he said\n'):
+    for data in (
+        b"{a} sentence\n",
+        b'[x] "y": z\n',
+        b'"{": he said\n',
+        b'"a"\n"b"\n',
+        b'["a", "b"]\nx\n',
+        b'["a he said\nx\n',
+    ):
         assert ask(run, monkeypatch, data, "translate").out == data.decode().upper()
 
 

@@ -79,10 +79,10 @@ DATA_ERRORS = {
             ("pairs", "symbols", 9, "the tasks copy, reverse, sort"),
             ("spell", "max_length", 9, "the tasks copy, reverse, sort"),
             ("pairs", "label_column", "3", "data.task='labelled'"),
-            ("copy", "header", True, "the tasks that read pairs or labels from files"),
-            ("copy", "json", True, "the tasks that read text from files"),
+            ("copy", "header", True, "the tasks that read pairs, labels, tags or numbers from files"),
+            ("copy", "json", True, "the tasks that read texts, pairs, labels, tags or numbers from files"),
             ("reverse", "source_field", "a", "data.task='pairs'"),
-            ("copy", "skip_empty", True, "the tasks that read files"),
+            ("copy", "skip_empty", True, "the tasks that read texts, pairs, labels, tags or numbers from files"),
             ("pairs", "text", "x.txt", "data.task='text'"),
             ("copy", "window", 9, "data.task='text'"),
         )

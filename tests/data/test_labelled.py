@@ -8,7 +8,9 @@ import pytest
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import load_pairs
-from glassformer.data.pairs import Columns, Loaded, Pair, read_labelled, refuse_one_class
+from glassformer.data.labelled import read_labelled, refuse_one_class
+from glassformer.data.pairs import Loaded, Pair
+from glassformer.data.rows import Columns
 from glassformer.data.tokenizer import Labels
 
 TWO = [Pair("a b", "1"), Pair("c", "0")]
@@ -187,12 +189,16 @@ HEADERS = {
     "the label's usual name": b"tweets of 2019\tSentiment\n" + ONE_EACH,
     "the text's usual name": b"Review\tstars\n" + ONE_EACH,
     "unusual names of what is met often": b"Satz\tKlasse\n" + OFTEN,
+    "an unusual name above numbers": b"Satz\tKlasse\na\t1\nb\t0\nc\t2\n",
 }
 NO_HEADERS = {
     "one text a label": ONE_EACH,
     "a rare label among rare ones": b"Satz\tKlasse\n" + OFTEN + b"c\tz\n",
     "a name that is met again": b"question\tclass\nreview\tclass\n" + OFTEN,
     "a rare label further down": OFTEN + b"Satz\tKlasse\n",
+    "numbers alone": b"a\t7\nb\t1\nc\t0\nd\t1\n",
+    "a name above two numbers": b"a\tx\nb\t1\nc\t0\n",
+    "a label met once above others": b"Satz\tKlasse\n" + ONE_EACH * 2,
 }
 
 
@@ -211,6 +217,18 @@ def test_a_header_that_nobody_spoke_of_is_refused(file, name):
 @pytest.mark.parametrize("name", NO_HEADERS)
 def test_a_text_is_not_taken_for_a_header(file, name):
     assert len(read_labelled(file("a.tsv", NO_HEADERS[name])).pairs) == NO_HEADERS[name].count(b"\n")
+
+
+def test_a_first_label_that_no_other_text_has_is_noted(file, caplog):
+    caplog.set_level("INFO")
+    path = file("a.tsv", b"Satz\tKlasse\n" + ONE_EACH * 2)
+    read_labelled(path)
+    assert f"{path}:1: only the first line has the label 'Klasse'. If it names the columns, set data" in caplog.text
+    caplog.clear()
+    read_labelled(path, Columns(header=False))
+    for name in ("one text a label", "a rare label among rare ones", "a rare label further down"):
+        read_labelled(file("b.tsv", NO_HEADERS[name]))
+    assert caplog.text == ""
 
 
 def test_a_header_of_another_split_is_no_label(file):

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.lines import read_lines
-from glassformer.data.pairs import Columns, Loaded, Pair, read_pairs
+from glassformer.data.pairs import Loaded, Pair, read_pairs
+from glassformer.data.rows import Columns
 
 
 def test_parallel_files(file):
@@ -211,6 +212,15 @@ def test_json_is_not_learned_as_pairs(file):
         read_pairs(file("b.tsv", NESTED), columns=Columns(json=True))
     prose = b'{"name": "Blue Spice"}\tBlue Spice is a pub.\n'
     assert read_pairs(file("c.tsv", prose)).pairs == [Pair('{"name": "Blue Spice"}', "Blue Spice is a pub.")]
+
+
+def test_null_in_place_of_an_object_or_of_a_nested_one_is_empty(file):
+    lines = NESTED + b'null\n{"translation": null}\n'
+    for name, content in {"a.jsonl": lines, "a.json": b"[" + lines.strip().replace(b"\n", b",") + b"]"}.items():
+        path = file(name, content)
+        assert read_pairs(path, columns=LANGUAGES, skip_empty=True).skipped == 2
+        with pytest.raises(DataError, match=r"(:3|\[3\]): the source side is empty.*data\.skip_empty = true"):
+            read_pairs(path, columns=LANGUAGES)
 
 
 @pytest.mark.parametrize(

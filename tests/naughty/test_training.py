@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from glassformer.base.errors import DataError
-from glassformer.data.pairs import BREAKS, Pair, read_labelled, read_pairs
+from glassformer.data.labelled import BREAKS, read_labelled
+from glassformer.data.pairs import Pair, read_pairs
 from glassformer.data.running.token_file import open_tokens
 from glassformer.data.tokenizer import BOS, EOS, Tokenizer
 from glassformer.store.checkpoint import load

@@ -21,7 +21,8 @@ from glassformer.cli.arguments import (
 )
 from glassformer.cli.constraints import constraints_of
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
-from glassformer.data.lines import FIRST_KEY, HasLines, bounded_lines, decoded, object_in, text_in
+from glassformer.data.json_lines import LOOKED_AT, WAYS, object_in, seems_json, text_in
+from glassformer.data.lines import HasLines, bounded_lines, decoded
 from glassformer.data.tokens.vocabulary import lacking
 from glassformer.train.recipe import Recipe
 from glassformer.train.sample_lengths import Untrained, in_words, untrained_field
@@ -245,37 +246,45 @@ def lines_of(file: HasLines) -> Iterator[str]:
 def texts_of(lines: Iterable[str], where: str, arguments: Arguments, recipe: Recipe) -> Iterator[str]:
     """Yield each line, or with `--field` that field of the JSON object in it; a blank line stays blank.
 
-    `where` and a line's number tell its place. Errors: `ConfigError` for --field with --plain; `DataError` for a line
-    that is no object or lacks the field, and without either flag if the first text seems to be JSON, which a model is
-    seldom trained on: unless its recipe says data.json = false, or its task reads objects.
+    So is null in place of an object. `where` and a line's number tell its place. Errors: `ConfigError` for --field with
+    --plain; `DataError` for a line that is no object or lacks the field, and without either flag if the first lines
+    seem to be JSON, which a model is seldom trained on: unless its recipe says data.json = false, or its task reads
+    objects.
     """
     field, plain = arguments.options.get("field"), "plain" in arguments.options
     if plain and field is not None:
         raise ConfigError("--field reads JSON objects, --plain reads each line as it is. Give only one of them.")
-    looked = plain or recipe.data.json is False or task_of(recipe.data).reads_objects
+    objects = task_of(recipe.data).reads_objects and not plain
+    first: list[str] | None = None if plain or objects or recipe.data.json is False else []
     for number, line in enumerate(lines, start=1):
         place = f"{where}{number}"
         if field is not None:
             remedy = "Give one of them to --field."
-            yield text_in(object_in(line, place), field, place, remedy) if line.strip() else ""
+            blank = line.strip() in ("", "null")
+            yield "" if blank else text_in(object_in(line, place), field, place, remedy)
             continue
-        if not looked and line.strip():
-            looked = True
-            refuse_json(line, place)
-        yield line
+        if first is not None and len(first) < LOOKED_AT and line.strip():
+            first.append(line)
+            refuse_json(first, place)
+        yield "" if objects and line.strip() == "null" else line
 
 
-def refuse_json(line: str, place: str) -> None:
-    """Refuse a line that seems to be JSON. Errors: `DataError` with the fields that it has."""
-    if line.strip() not in OPENINGS and not FIRST_KEY.match(line):
+def refuse_json(lines: Sequence[str], place: str) -> None:
+    """Refuse the first lines of a text if they seem to be JSON; `place` is that of the last one.
+
+    Errors: `DataError` with the fields that it has, or with what makes objects of it.
+    """
+    found = seems_json("".join(f"{line}\n" for line in lines), cut=True)
+    if not found and (len(lines) > 1 or lines[0].strip() not in OPENINGS):
         return
     try:
-        names = f", here {', '.join([*object_in(line, place)][:8])}"
-    except DataError:  # an array, an object of several lines, or a broken one
-        names = "; an object a line, as jq -c writes them"
+        names = f", here {', '.join([*object_in(lines[-1], place)][:8])}"
+    except DataError:  # no object, one of several lines, or a broken one
+        names = f"; an object a line, as {WAYS.get(found, 'jq -c')} writes them"
     raise DataError(
-        f"{place}: this seems to be JSON, but would be read as plain text, with its braces and keys. Give --field NAME "
-        f"to read a field of each line{names}; --plain if it is meant as plain text."
+        f"{place}: this seems to be JSON, but would be read as plain text, with its "
+        f"{'brackets and quotes' if found in WAYS else 'braces and keys'}. Give --field NAME to read a field of each "
+        f"line{names}; --plain if it is meant as plain text."
     )
 
 

@@ -17,8 +17,10 @@ from glassformer.base.errors import DataError
 from glassformer.base.registry import lookup
 from glassformer.data.config import DataConfig, TokenizerConfig, names_file
 from glassformer.data.kinds import LABEL, LABELLED, PAIRED, PAIRS
+from glassformer.data.labelled import read_labelled, refuse_one_class
 from glassformer.data.lines import no_such_file
-from glassformer.data.pairs import Columns, Loaded, Pair, read_labelled, read_pairs, refuse_one_class
+from glassformer.data.pairs import Loaded, Pair, read_pairs
+from glassformer.data.rows import Columns
 from glassformer.data.synthetic import make_pairs
 from glassformer.data.tokenizer import TOKENIZERS, tokenizer_from_json
 from glassformer.data.tokens.vocabulary import FIRST_LABEL, SPECIALS, THE_FILE, Cuts, Labels, Tokenizer, read_json
@@ -101,6 +103,13 @@ class Encoded:
         return digest.hexdigest()
 
 
+def columns_of(config: DataConfig) -> Columns:
+    """The columns that the settings choose."""
+    fields = (config.source_field, config.target_field)
+    chosen = fields if config.task == PAIRS else (config.text_column, config.label_column)
+    return Columns(*chosen, config.header, config.json)
+
+
 def load_pairs(config: DataConfig, split: str, seed: int = 0, labels: Labels | None = None) -> Loaded:
     """Load the pairs of "train", "dev" or "test". `seed` determines those of a synthetic task, not those of files.
 
@@ -108,15 +117,15 @@ def load_pairs(config: DataConfig, split: str, seed: int = 0, labels: Labels | N
     """
     files = config.named_files(split)
     if config.task == LABELLED:
-        columns = Columns(config.text_column, config.label_column, config.header, config.json)
-        loaded = read_labelled(files[0], columns, config.skip_empty, None if labels is None else labels.entries)
+        loaded = read_labelled(
+            files[0], columns_of(config), config.skip_empty, None if labels is None else labels.entries
+        )
         if split == "train":
             refuse_one_class(files[0], loaded.pairs)
         return loaded
     if config.task != PAIRS:
         return Loaded(make_pairs(config, split, seed), skipped=0)
-    columns = Columns(config.source_field, config.target_field, config.header, config.json)
-    return read_pairs(*files, columns=columns, skip_empty=config.skip_empty)
+    return read_pairs(*files, columns=columns_of(config), skip_empty=config.skip_empty)
 
 
 def refuse_missing_files(config: DataConfig, splits: Sequence[str]) -> None:

@@ -117,9 +117,9 @@ KINDS: dict[str, Kind] = {
         line="source, TAB, target",
     ),
     LABELLED: Kind(("text_column", "label_column", "header", *OF_FILES), (LABEL,), files=1, line="text, TAB, label"),
-    TAGS: Kind(("text_column", "label_column", "header", "json", *SIZES), (TAGS,), files=1),
+    TAGS: Kind(("text_column", "label_column", "header", *OF_FILES, *SIZES), (TAGS,), files=1),
     REGRESSION: Kind(
-        ("text_column", "label_column", "header", "json", *SIZES),
+        ("text_column", "label_column", "header", *OF_FILES, *SIZES),
         NUMBERS,
         files=1,
         stored="glassformer.data.regression:Scale",
@@ -137,9 +137,8 @@ KINDS: dict[str, Kind] = {
 GROUPS = {
     ("symbols", "min_length", "max_length"): f"the tasks {', '.join(EQUAL_LENGTHS)}",
     SIZES: "the tasks that make their own pairs",
-    ("header",): "the tasks that read pairs or labels from files",
-    ("json",): "the tasks that read text from files",
-    ("skip_empty",): "the tasks that read files",
+    ("header",): "the tasks that read pairs, labels, tags or numbers from files",
+    OF_FILES: "the tasks that read texts, pairs, labels, tags or numbers from files",
 }
 """A phrase for the tasks that read these settings, where it says more than their names."""
 

@@ -1,27 +1,36 @@
-r"""Read pairs of texts, or texts with a label each, from files, plain or gzip. Nothing is silently dropped.
+r"""Read pairs of texts from files, plain or gzip. Nothing is silently dropped.
 
 two parallel files            line i of one belongs to line i of the other
-TSV (any name), CSV (.csv)    a good film\t1         columns by number, or by name if the first line names them
-JSON (.jsonl, .ndjson, ...)   {"text": "a good film", "label": 1}, one on each line, or an array of such objects
+TSV (any name), CSV (.csv)    a good film\tein guter Film       columns by number, or by name if line 1 has names
+JSON (.jsonl, .ndjson, ...)   {"source": "a good film", "target": "ein guter Film"}, one on each line, or an array
 """
 
 from __future__ import annotations
 
-import csv
 import re
-import unicodedata
 from array import array
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.base.registry import suggestion
-from glassformer.data.lines import Opened, is_json, lines_of, opened, records_of, text_in, value_in
+from glassformer.data.json_lines import is_json, records_of, text_in, value_in
+from glassformer.data.lines import Opened, lines_of, opened
+from glassformer.data.rows import (
+    TABLE,
+    Columns,
+    Empty,
+    Types,
+    by_name,
+    data_file,
+    other_width,
+    place_in,
+    seems_header,
+    table,
+    two_columns,
+)
 
 
 class Pair(NamedTuple):
@@ -43,7 +52,7 @@ class Origin:
 
     def place(self, row: int, side: str) -> str:
         """FILE:LINE of one side ("source" or "target") of pair `row`, from 0; FILE[N] in an array."""
-        return _place(self.paths[Pair._fields.index(side)], self.form, self.numbers[row])
+        return place_in(self.paths[Pair._fields.index(side)], self.form, self.numbers[row])
 
 
 @dataclass(frozen=True)
@@ -56,23 +65,50 @@ class Loaded:
     """None for pairs that a task has made."""
 
 
-class Columns(NamedTuple):
-    """The columns of the two sides: names, or numbers from 1; in JSON the names of fields, "a.b" for a nested one.
-
-    None: the first and the second column; in JSON the fields that are called as the sides.
-    """
-
-    first: str | None = None
-    second: str | None = None
-    header: bool | None = None
-    """Whether the first line names the columns; implied if one is given by name. None: nobody said."""
-    json: bool | None = None
-    """Whether files hold JSON. None: as their names say; what only looks like it is refused unless a field is named."""
+@runtime_checkable
+class Numbered(Protocol):
+    """What a line or an object says of a sample."""
 
     @property
-    def named(self) -> bool:
-        """Whether a column is given by its name."""
-        return by_name(self.first) or by_name(self.second)
+    def number(self) -> int:
+        """Of its line, or of its object in an array, from 1."""
+        ...
+
+
+AnyRow = TypeVar("AnyRow", bound=Numbered)
+
+
+def gathered(
+    rows: Iterable[AnyRow],
+    sample: Callable[[AnyRow], Pair],
+    paths: tuple[str | Path, str | Path],
+    form: str,
+    what: str,
+    *,
+    skip_empty: bool,
+) -> Loaded:
+    """The samples of all rows; those that lack something (`Empty`) are skipped and counted if `skip_empty` says so.
+
+    Errors: `DataError` if there is not one of `what` a sample is.
+    """
+    pairs: list[Pair] = []
+    numbers = array("q")
+    skipped = 0
+    for row in rows:
+        try:
+            pairs.append(sample(row))
+        except Empty:
+            if not skip_empty:
+                raise
+            skipped += 1
+            continue
+        numbers.append(row.number)
+    if not pairs:
+        raise DataError(f"{paths[0]}: there is no {what}, so nothing is left to read. Give another file.")
+    return Loaded(pairs, skipped, Origin(paths, numbers, form))
+
+
+# --- files with two sides
 
 
 class Sides(NamedTuple):
@@ -80,6 +116,8 @@ class Sides(NamedTuple):
 
     names: tuple[str, str]
     settings: tuple[str, str]
+    labels: bool = False
+    """Whether the second one is a label."""
 
     @property
     def choice(self) -> str:
@@ -87,17 +125,14 @@ class Sides(NamedTuple):
         return f"{' and '.join(self.settings)} to those of {' and '.join(self.names)}"
 
 
-TABLE, JSON_LINES, ARRAY = "table", "JSON lines", "array"
 PAIR = Sides(("source", "target"), ("data.source_field", "data.target_field"))
-TEXT_AND_LABEL = Sides(("text", "label"), ("data.text_column", "data.label_column"))
 
 
 class Row(NamedTuple):
-    """What one line of a file, or one object, says of a pair."""
+    """The two sides in one line of a file, or in one object; a blank line has two empty ones."""
 
     number: int
     cells: tuple[str, str]
-    form: str
 
 
 def read_pairs(*paths: str | Path, columns: Columns | None = None, skip_empty: bool = False) -> Loaded:
@@ -108,79 +143,46 @@ def read_pairs(*paths: str | Path, columns: Columns | None = None, skip_empty: b
     is not UTF-8 or not JSON.
     """
     columns = columns or Columns()
-    rows = _rows(paths[0], PAIR, columns) if len(paths) == 1 else _parallel(paths, columns)
-    loaded, may_be_header = _loaded(rows, (paths[0], paths[-1]), PAIR, columns, skip_empty)
+    if len(paths) == 1:
+        loaded = read_sides(paths[0], PAIR, columns, skip_empty)
+    else:
+        loaded = _gathered(_parallel(paths, columns), (paths[0], paths[1]), TABLE, PAIR, skip_empty)
     first = loaded.pairs[0]
-    if may_be_header and _name_columns(first):
-        raise DataError(
-            f"{paths[0]}:1: the first line seems to name the columns, but would be learned as the pair of "
-            f"{first.source[:40]!r} and {first.target[:40]!r}. Set data.header = true if it names the columns, or "
-            "data.header = false if it is a pair."
-        )
+    if may_be_header(loaded, columns) and _name_columns(first):
+        raise seems_header(f"{paths[0]}:1", f"the pair of {first.source[:40]!r} and {first.target[:40]!r}", "pair")
     return loaded
 
 
-def read_labelled(
-    path: str | Path, columns: Columns | None = None, skip_empty: bool = False, known: Collection[str] | None = None
-) -> Loaded:
-    """Read the texts and labels of a file as pairs. `known`: the labels that are allowed; None: any.
-
-    Errors: as `read_pairs`, and for a label outside the set or of another type than before.
-    """
-    columns = columns or Columns()
-    rows = _rows(path, TEXT_AND_LABEL, columns)
-    loaded, may_be_header = _loaded(rows, (path, path), TEXT_AND_LABEL, columns, skip_empty)
-    for row, pair in enumerate(loaded.pairs):
-        _check_label(loaded, row, pair.target, known, unsaid=may_be_header and row == 0)
-    if may_be_header and known is None:
-        _refuse_unsaid_header(path, loaded.pairs)
-    return loaded
+def read_sides(path: str | Path, sides: Sides, columns: Columns, skip_empty: bool) -> Loaded:
+    """Read the two sides of each line or object of one file. Errors: as `read_pairs`, but for a first line of names."""
+    with data_file(path, columns, f"Set {sides.choice}") as (file, form):
+        rows = (_from_table if form == TABLE else _from_json)(file, path, sides, columns)
+        return _gathered(rows, (path, path), form, sides, skip_empty)
 
 
-def refuse_one_class(path: str | Path, pairs: Sequence[Pair]) -> None:
-    """Refuse training text with only one label: there is nothing to learn."""
-    first = pairs[0].target
-    if all(pair.target == first for pair in pairs):
-        raise DataError(
-            f"{path}: a classifier needs at least two labels, but all {len(pairs)} lines have {first[:40]!r}. "
-            "Add texts with another label, or set data.label_column to the right column."
-        )
-
-
-def _loaded(
-    rows: Iterable[Row], paths: tuple[str | Path, str | Path], sides: Sides, columns: Columns, skip_empty: bool
-) -> tuple[Loaded, bool]:
-    """The pairs without those that have an empty side, and whether the first may be a header that nobody spoke of."""
-    pairs: list[Pair] = []
-    numbers = array("q")
-    skipped, form, side = 0, TABLE, " side" if sides is PAIR else ""
-    for number, cells, form in rows:
-        empty = [place for place in (0, 1) if not cells[place].strip()]
-        if empty and not skip_empty:
-            raise DataError(
-                f"{_place(paths[empty[0]], form, number)}: the {sides.names[empty[0]]}{side} is empty, but a line "
-                f"needs {sides.names[0]} and {sides.names[1]}. Correct the line, or set data.skip_empty = true to skip "
-                "and count such lines."
-            )
-        if empty:
-            skipped += 1
-        else:
-            pairs.append(Pair(*cells))
-            numbers.append(number)
-    if not pairs:
-        raise DataError(
-            f"{paths[0]}: there is no line with a {sides.names[0]} and a {sides.names[1]}, so nothing is left to read. "
-            "Give another file."
-        )
+def may_be_header(loaded: Loaded, columns: Columns) -> bool:
+    """Whether the first pair is the first line of a table, and nobody said whether that names the columns."""
+    origin = loaded.origin
     unsaid = columns.header is None and not columns.named
-    return Loaded(pairs, skipped, Origin(paths, numbers, form)), unsaid and form == TABLE and numbers[0] == 1
+    return unsaid and origin is not None and origin.form == TABLE and origin.numbers[0] == 1
 
 
-def _place(path: str | Path, form: str, number: int) -> str:
-    return f"{path}[{number}]" if form == ARRAY else f"{path}:{number}"
+def _gathered(
+    rows: Iterable[Row], paths: tuple[str | Path, str | Path], form: str, sides: Sides, skip_empty: bool
+) -> Loaded:
+    left, right = sides.names
 
+    def sample(row: Row) -> Pair:
+        for place, cell in enumerate(row.cells):
+            if not cell.strip():
+                raise Empty(
+                    place_in(paths[place], form, row.number),
+                    f"the {sides.names[place]}{'' if sides.labels else ' side'} is empty, but a line needs {left} and "
+                    f"{right}",
+                )
+        return Pair(*row.cells)
 
-# --- the rows of files
+    return gathered(rows, sample, paths, form, f"line with a {left} and a {right}", skip_empty=skip_empty)
 
 
 def _parallel(paths: Sequence[str | Path], columns: Columns) -> Iterator[Row]:
@@ -199,13 +201,13 @@ def _parallel(paths: Sequence[str | Path], columns: Columns) -> Iterator[Row]:
         )
     for number, cells in enumerate(zip(sources, targets, strict=True), start=1):
         if number > 1 or not columns.header:
-            yield Row(number, cells, TABLE)
+            yield Row(number, cells)
 
 
 def _side(file: Opened, path: str | Path, name: str | None, setting: str, columns: Columns) -> Iterator[str]:
     """The texts of one of two parallel files: its lines, or a field of its objects."""
     remedy = f"Set {setting} to the field of the text"
-    if not is_json(file.stream, path, columns.json, fields=by_name(name), remedy=remedy):
+    if not is_json(file.stream, path, columns.json, fields=by_name(name), remedy=remedy, header=columns.header):
         if name is not None:
             raise ConfigError(
                 f"{setting}={name!r} chooses a column of one file with both sides, or a field of JSON lines, but "
@@ -213,167 +215,52 @@ def _side(file: Opened, path: str | Path, name: str | None, setting: str, column
             )
         yield from lines_of(file, path)
         return
-    _refuse_header(path, columns)
     for record in records_of(file, path):
         yield "" if record.fields is None else text_in(record.fields, name or "text", record.place, f"{remedy}.")
 
 
-def _rows(path: str | Path, sides: Sides, columns: Columns) -> Iterator[Row]:
-    with opened(path) as file:
-        as_json = is_json(file.stream, path, columns.json, fields=columns.named, remedy=f"Set {sides.choice}")
-        yield from (_from_json if as_json else _from_table)(file, path, sides, columns)
-
-
-def _refuse_header(path: str | Path, columns: Columns) -> None:
-    if columns.header:
-        raise ConfigError(
-            f"{path}: JSON names the fields in each object and has no header line; got data.header=True. Remove "
-            "data.header."
-        )
-
-
 def _from_json(file: Opened, path: str | Path, sides: Sides, columns: Columns) -> Iterator[Row]:
-    _refuse_header(path, columns)
-    names = (columns.first or sides.names[0], columns.second or sides.names[1])
+    first, second = columns.first or sides.names[0], columns.second or sides.names[1]
     remedy = f"Set {sides.choice}."
-    types: dict[str, tuple[str, int]] = {}
+    types = Types("label")
     for number, place, fields in records_of(file, path):
-        form = ARRAY if place.endswith("]") else JSON_LINES
         if fields is None:
-            yield Row(number, ("", ""), form)
+            yield Row(number, ("", ""))
             continue
-        cells = (text_in(fields, names[0], place, remedy), text_in(fields, names[1], place, remedy))
-        if sides is TEXT_AND_LABEL:
-            value = value_in(fields, names[1], place, remedy)
-            kind = "text" if isinstance(value, str) else "a truth value" if isinstance(value, bool) else "a number"
-            before, first = types.setdefault(cells[1], (kind, number))
-            if kind != before:
-                raise DataError(
-                    f"{place}: a label must have the same type in all lines, but {cells[1][:40]!r} is {kind} here and "
-                    f"{before} in line {first}. If they are the same label, write both the same way; if not, give them "
-                    "different names."
-                )
-        yield Row(number, cells, form)
+        cells = (text_in(fields, first, place, remedy), text_in(fields, second, place, remedy))
+        if sides.labels:
+            types.check(value_in(fields, second, place, remedy), cells[1], number, place)
+        yield Row(number, cells)
 
 
 def _from_table(file: Opened, path: str | Path, sides: Sides, columns: Columns) -> Iterator[Row]:
-    lines = lines_of(file, path)
-    first = next(lines)
-    comma = str(path).lower().removesuffix(".gz").endswith(".csv") and "\t" not in first
-    rows = (
-        csv_rows(chain([first], lines), path)
-        if comma
-        else ((number, line.split("\t")) for number, line in enumerate(chain([first], lines), start=1))
-    )
-    names = next(rows)[1]
+    sign, rows = table(file, path, comma=str(path).lower().removesuffix(".gz").endswith(".csv"))
     named = bool(columns.header) or columns.named
     chosen = named or columns.first is not None or columns.second is not None
-    width = len(names) if chosen else 2
-    left, right = (
-        _place_of(column, setting, default, path, names, named=named)
-        for column, setting, default in zip(columns[:2], sides.settings, (1, 2), strict=True)
-    )
-    if left == right:
-        raise ConfigError(
-            f"{path}: {' and '.join(sides.names)} must be in two columns, but both are column {left + 1}. Set "
-            f"{' and '.join(sides.settings)} to different ones."
-        )
-    for number, cells in rows if named else chain([(1, names)], rows):
+    width, left, right = 0, 0, 0
+    for number, cells in rows:
+        if not width:
+            width = len(cells) if chosen else 2
+            left, right = two_columns(columns, sides.settings, sides.names, f"{path}:1", cells, named=named)
+            if named:
+                continue
         if not any(cell.strip() for cell in cells):
-            yield Row(number, ("", ""), TABLE)
+            yield Row(number, ("", ""))
             continue
         if len(cells) <= max(left, right) or len(cells) != width:
-            sign = "comma" if comma else "TAB"
-            usual = f"be {sides.names[0]}, {sign}, {sides.names[1]}"
-            shape = f"have {width} columns, as the first line has" if chosen else usual
-            cut = "" if comma or len(cells) < 3 else ", or leave out the others: cut -f1,2 OLD > NEW"
-            raise DataError(
-                f"{path}:{number}: a line must {shape}, but this one has {len(cells)} "
-                f"{'column' if len(cells) == 1 else 'columns'}: {chr(9).join(cells)[:60]!r}. Separate columns by one "
-                f"{sign}; with more of them, set {sides.choice}{cut}."
+            wanted = "have {width} columns, as the first line has" if chosen else "be {0}, {sign}, {1}"
+            cut = "" if sign == "comma" or len(cells) < 3 else ", or leave out the others: cut -f1,2 OLD > NEW"
+            raise other_width(
+                f"{path}:{number}",
+                cells,
+                wanted.format(*sides.names, width=width, sign=sign),
+                f"Separate columns by one {sign}; with more of them, set {sides.choice}{cut}",
             )
-        yield Row(number, (cells[left], cells[right]), TABLE)
-
-
-def csv_rows(lines: Iterable[str], path: str | Path | None = None, sign: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Number and cells of each row of a file, or of a line (`path` None), with `sign` between cells.
-
-    With commas, a quoted cell may hold them, and go over several lines. Errors: `DataError`.
-    """
-    quoting = csv.QUOTE_MINIMAL if sign == "," else csv.QUOTE_NONE
-    reader = csv.reader((f"{line}\n" for line in lines), strict=True, delimiter=sign, quoting=quoting)
-    number = 1
-    try:
-        for cells in reader:
-            yield number, cells
-            number = reader.line_num + 1
-    except csv.Error as error:
-        place = "" if path is None else f"{path}:{number}: "  # a caller with one line says which it is
-        raise DataError(f"{place}this is no row of CSV ({error}). Write it again with quotes.") from None
-
-
-def by_name(column: str | None) -> bool:
-    """Whether a column is given by its name; a number has at most nine digits."""
-    return column is not None and not (column.isdecimal() and len(column) < 10)
-
-
-def _place_of(
-    column: str | None, setting: str, usual: int, path: str | Path, first: Sequence[str], *, named: bool
-) -> int:
-    """The index of a column, from 0, in a file whose first line has the cells `first`, which may be column names."""
-    shown = ", ".join(repr(each[:40]) for each in first[:20])
-    if by_name(column):
-        if column in first:
-            return first.index(column)
-        hint = suggestion(str(column)[:40], [each[:40] for each in first[:20]])
-        raise DataError(f"{path}:1: {setting} is {column!r:.60}, but the first line has no such column. {hint}")
-    place = int(column or usual)
-    if place < 1 or ((named or column is not None) and place > len(first)):
-        there = f"{len(first)} {'column' if len(first) == 1 else 'columns'}, counted from 1"
-        raise DataError(f"{path}:1: {setting} is {place}, but the first line has {there}: {shown}. Give one of them.")
-    return place - 1
-
-
-# --- labels
-
-
-BREAKS = ("Cc", "Zl", "Zp")
-"""Unicode's categories of control characters and line ends."""
-
-
-def _check_label(loaded: Loaded, row: int, label: str, known: Collection[str] | None, *, unsaid: bool) -> None:
-    """Refuse a label with white space around it, which looks like another one, and a label outside the set.
-
-    Also refuse a label with a line end or a TAB: labels are written one per line, and with their probabilities in
-    columns. `unsaid`: nobody said whether this line names the columns.
-    """
-    place = str(loaded.origin and loaded.origin.place(row, "source"))
-    if label != label.strip():
-        raise DataError(
-            f"{place}: the label {label[:40]!r} has white space around it, which would make it a different label. "
-            "Remove the white space."
-        )
-    broken = next((each for each in label if unicodedata.category(each) in BREAKS), None)
-    if broken is not None:
-        raise DataError(
-            f"{place}: a label is one line of text, but {label[:40]!r} contains {broken!r}, a line end, a TAB or "
-            "another control character. Remove it."
-        )
-    if known is not None and label not in known:
-        raise DataError(
-            f"{place}: the label {label[:40]!r} does not occur in the training text, so no model could learn it. "
-            f"{suggestion(label[:40], list(known)[:20])} Correct the line, or remove it."
-            f"{' If line 1 names the columns, set data.header = true.' if unsaid else ''}"
-        )
+        yield Row(number, (cells[left], cells[right]))
 
 
 # --- a first line that names the columns, although nobody said so: it would be learned
 
-TEXTS = ("text", "texts", "sentence", "sentences", "document", "content", "review", "comment", "message", "question")
-LABELS = ("label", "labels", "class", "category", "target", "tag", "sentiment", "intent", "topic")
-"""Usual names of the columns."""
-OFTEN = 5
-"""If each other label has this many texts, a label that only the first line has is probably the name of a column."""
 SIDES = frozenset((
     "source", "src", "target", "tgt", "trg", "input", "inputs", "output", "outputs", "prompt", "prompts",
     "completion", "instruction", "response", "reply", "query", "question", "answer", "answers", "text", "texts",
@@ -390,25 +277,6 @@ LANGUAGES = frozenset((
     "spa", "fra", "fre", "heb", "hin", "hun", "ind", "ita", "jpn", "kor", "nld", "dut", "nor", "pol", "ron",
     "rum", "rus", "swe", "tur", "ukr", "vie", "zho", "chi",
 ))  # fmt: skip
-
-
-def _refuse_unsaid_header(path: str | Path, pairs: Sequence[Pair]) -> None:
-    """Refuse training text whose first line, the first of `pairs`, seems to name the columns.
-
-    It does if no other line has its label and, besides, it has a usual name or every other label is frequent. A text
-    can look like that, so the user must say which it is.
-    """
-    text, label = pairs[0]
-    counts = Counter(pair.target for pair in pairs)
-    if counts.pop(label) > 1:
-        return
-    usual = text.strip().casefold() in TEXTS or label.casefold() in LABELS
-    if usual or (counts and min(counts.values()) >= OFTEN):
-        raise DataError(
-            f"{path}:1: the first line seems to name the columns, but would be learned as the text {text[:40]!r} with "
-            f"the label {label[:40]!r}, which no other line has. Set data.header = true if it names the columns, or "
-            "data.header = false if it is a text."
-        )
 
 
 def _name_columns(pair: Pair) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from random import Random
@@ -25,8 +25,10 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.registry import suggestion
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import Encoded, Sequences, Tokenizers
-from glassformer.data.lines import Opened, is_json, lines_of, object_in, opened, records_of, text_in, value_in
-from glassformer.data.pairs import ARRAY, JSON_LINES, TABLE, Columns, Loaded, Origin, Pair, by_name, csv_rows
+from glassformer.data.json_lines import Object, Record, object_in, records_of, text_in, value_in
+from glassformer.data.lines import Opened
+from glassformer.data.pairs import Loaded, Pair, gathered
+from glassformer.data.rows import TABLE, Columns, Empty, by_name, counted, csv_rows, data_file, other_width, table
 from glassformer.data.synthetic import below, hashed, split_of
 from glassformer.data.tokens.vocabulary import BOS, FIRST_LABEL, SPECIALS, THE_FILE, Labels, read_json
 from glassformer.data.trajectories.episodes import finite, number_in
@@ -79,7 +81,7 @@ class Scale(Labels):
             cells = next(csv_rows([text]))[1]
             if len(cells) != len(self.entries):
                 raise DataError(
-                    f"a line must have {_count(self.entries)}, {', '.join(self.entries)}, with commas between them; "
+                    f"a line must have {counted(self.entries)}, {', '.join(self.entries)}, with commas between them; "
                     f"this one has {len(cells)}: {text[:60]!r}. Give these columns alone, without the line of names."
                 )
         return [number_in(cell, name) for name, cell in zip(self.entries, cells, strict=True)]
@@ -122,15 +124,6 @@ def _listed(value: object, count: int) -> list[float]:
 # --- files
 
 
-class Row(NamedTuple):
-    """One line or object: its number from 1, its place, and its cells by the names of their columns."""
-
-    number: int
-    place: str
-    cells: Mapping[str, object]
-    """The text of a cell; in JSON, the value of a field."""
-
-
 class Chosen(NamedTuple):
     """The columns that are read, and those of the numbers to predict."""
 
@@ -138,7 +131,9 @@ class Chosen(NamedTuple):
     numbers: list[str]
 
 
-def read_numbers(path: str, columns: Columns, *, as_text: bool, known: Chosen | None = None) -> Loaded:
+def read_numbers(
+    path: str, columns: Columns, *, as_text: bool, known: Chosen | None = None, skip_empty: bool = False
+) -> Loaded:
     """Read the samples of a file. `columns`: what is read, and the numbers, as names or numbers of columns with commas.
 
     Unset: the last column has the number; the first other one has the text, or all others are features. In JSON, the
@@ -146,36 +141,34 @@ def read_numbers(path: str, columns: Columns, *, as_text: bool, known: Chosen | 
     be, in any order.
 
     Errors: `DataError` naming file and line: for a line of names that is missing or not right, another number of
-    columns, a cell that is no finite number, an empty text, no sample at all, and what is not UTF-8 or not JSON.
+    columns, a cell that is no finite number, a blank line, an empty cell or null (skipped and counted with
+    `skip_empty`), no sample at all, and what is not UTF-8 or not JSON.
     """
-    pairs: list[Pair] = []
-    numbers: list[int] = []
     chosen, every = Chosen([], []), list[str]()
-    with opened(path) as file:
-        as_json = is_json(file.stream, path, columns.json, fields=columns.named, remedy=REMEDY)
-        form = ARRAY if as_json and file.stream.peek(1).lstrip()[:1] == b"[" else JSON_LINES if as_json else TABLE
-        for number, place, cells in (_objects if as_json else _lines)(file, path, columns):
-            if not pairs:
-                every = [*cells]
-                chosen = _chosen(every, columns, place if as_json else f"{path}:1", as_text, as_json, known)
-            if as_json and not as_text and columns.first is None:
-                _refuse_others([*cells], every, place, "the fields of the first object")
-            source = _text_in(cells, chosen.read[0], place) if as_text else _numbers_in(cells, chosen.read, place, form)
-            pairs.append(Pair(source, _numbers_in(cells, chosen.numbers, place, form)))
-            numbers.append(number)
-    if not pairs:
-        raise DataError(f"{path}: there is no sample in this file, which has only a line of names. Give another file.")
-    return Loaded(pairs, 0, Origin((path, path), numbers, form))
+
+    def sample(row: Record) -> Pair:
+        nonlocal chosen, every
+        _, place, cells = row
+        if cells is None:
+            raise Empty(place, "a line must have what is read and the numbers, but this one is blank or null")
+        if not every:
+            every = [*cells]
+            chosen = _chosen(every, columns, f"{path}:1" if form == TABLE else place, as_text, form != TABLE, known)
+        if form != TABLE and not as_text and columns.first is None:
+            _refuse_others([*cells], every, place, "the fields of the first object")
+        source = _text_in(cells, chosen.read[0], place) if as_text else _numbers_in(cells, chosen.read, place, form)
+        return Pair(source, _numbers_in(cells, chosen.numbers, place, form))
+
+    with data_file(path, columns, REMEDY) as (file, form):
+        rows = _lines(file, path, columns) if form == TABLE else records_of(file, path)
+        return gathered(rows, sample, (path, path), form, "sample in this file", skip_empty=skip_empty)
 
 
-def _lines(file: Opened, path: str, columns: Columns) -> Iterator[Row]:
+def _lines(file: Opened, path: str, columns: Columns) -> Iterator[Record]:
     """The rows of a table. Errors: `DataError` for a first line that names no columns, or a line of another width."""
     if columns.header is False:
         raise ConfigError("The first line must name the columns; got data.header=False. Add such a line.")
-    lines = lines_of(file, path)
-    first = next(lines)
-    sign = "\t" if "\t" in first else ","
-    rows = csv_rows(chain([first], lines), path, sign)
+    sign, rows = table(file, path, comma=True)
     names = [each.strip() for each in next(rows)[1]]
     number = next((each for each in names if _is_number(each)), None)
     if number is not None and not columns.header:
@@ -190,23 +183,12 @@ def _lines(file: Opened, path: str, columns: Columns) -> Iterator[Row]:
             f"{twice[:40]!r} {'twice' if twice else 'for one'}. Rename it."
         )
     for number, cells in rows:
-        if len(cells) != len(names):
-            raise DataError(
-                f"{path}:{number}: a line must have {_count(names)}, as the first line has names; this one has "
-                f"{len(cells)}: {sign.join(cells)[:60]!r}. Separate columns by {'commas' if sign == ',' else 'TABs'}."
-            )
-        yield Row(number, f"{path}:{number}", dict(zip(names, cells, strict=True)))
-
-
-def _objects(file: Opened, path: str, columns: Columns) -> Iterator[Row]:
-    if columns.header:
-        raise ConfigError(
-            "JSON names the fields in each object and has no header line; got data.header=True. Remove data.header."
-        )
-    for number, place, fields in records_of(file, path):
-        if fields is None:
-            raise DataError(f"{place}: each line must be an object; this one is blank. Remove it.")
-        yield Row(number, place, fields)
+        place = f"{path}:{number}"
+        blank = not any(each.strip() for each in cells)
+        if len(cells) != len(names) and not blank:
+            wanted = f"have {counted(names)}, as the first line has names"
+            raise other_width(place, cells, wanted, f"Separate columns by one {sign}")
+        yield Record(number, place, None if blank else dict(zip(names, cells, strict=True)))
 
 
 def _chosen(
@@ -263,18 +245,23 @@ def _refuse_others(found: Sequence[str], wanted: Sequence[str], place: str, whos
         )
 
 
-def _numbers_in(cells: Mapping[str, object], names: Sequence[str], place: str, form: str) -> str:
+def _numbers_in(cells: Object, names: Sequence[str], place: str, form: str) -> str:
     """The numbers of some columns as a JSON object. Errors: `DataError` naming place and column."""
-    found = {name: cells[name] if name in cells else value_in({**cells}, name, place, f"{REMEDY}.") for name in names}
-    written = {name: str(cell) if form == TABLE else json.dumps(cell) for name, cell in found.items()}
-    return as_object(names, [number_in(cell, f"{place}: {name}") for name, cell in written.items()])
+    found: list[float] = []
+    for name in names:
+        cell = value_in(cells, name, place, f"{REMEDY}.")
+        written = str(cell) if form == TABLE else json.dumps(cell)
+        if cell is None or not written.strip():
+            raise Empty(place, f"{name} must be a finite number; got {'null' if cell is None else repr(cell)}")
+        found.append(number_in(written, f"{place}: {name}"))
+    return as_object(names, found)
 
 
-def _text_in(cells: Mapping[str, object], name: str, place: str) -> str:
+def _text_in(cells: Object, name: str, place: str) -> str:
     """The text in a column. Errors: `DataError` for an empty one."""
-    text = text_in({**cells}, name, place, f"{REMEDY}.")
+    text = text_in(cells, name, place, f"{REMEDY}.")
     if not text.strip():
-        raise DataError(f"{place}: the text ({name}) is empty. Give a text, or remove the line.")
+        raise Empty(place, f"the text ({name}) is empty")
     return text
 
 
@@ -284,10 +271,6 @@ def _is_number(cell: str) -> bool:
     except DataError:
         return False
     return True
-
-
-def _count(names: Sequence[str]) -> str:
-    return f"{len(names)} {'column' if len(names) == 1 else 'columns'}"
 
 
 def as_object(names: Sequence[str], numbers: Sequence[float]) -> str:

@@ -9,20 +9,32 @@ begin with -DOCSTART- stand between documents in the files of CoNLL-2003; they a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from glassformer.base.errors import ConfigError, DataError
-from glassformer.base.registry import suggestion
+from glassformer.base.errors import DataError
 from glassformer.data.config import DataConfig
-from glassformer.data.lines import is_json, lines_of, opened, records_of, value_in
-from glassformer.data.pairs import ARRAY, JSON_LINES, TABLE, Columns, Loaded, Origin, Pair, by_name
+from glassformer.data.json_lines import Object, Record, records_of, text_of, value_in
+from glassformer.data.lines import lines_of
+from glassformer.data.pairs import Loaded, Pair, gathered
+from glassformer.data.rows import (
+    TABLE,
+    Columns,
+    Empty,
+    Types,
+    data_file,
+    not_in_training,
+    other_width,
+    seems_header,
+    two_columns,
+)
 from glassformer.data.synthetic import below, hashed, split_of
 from glassformer.data.tokens.vocabulary import NO_WORD, Tokenizer, utf8
 
 DOCUMENT = "-DOCSTART-"
-REMEDY = "Set data.text_column and data.label_column to those of words and tags"
+SETTINGS = ("data.text_column", "data.label_column")
+REMEDY = f"Set {' and '.join(SETTINGS)} to those of words and tags"
 
 
 class Sentence(NamedTuple):
@@ -35,31 +47,35 @@ class Sentence(NamedTuple):
     """Of its first line, or of its object, from 1."""
 
 
-def read_tagged(path: str, columns: Columns, known: Collection[str] | None = None) -> Loaded:
+def read_tagged(
+    path: str, columns: Columns, known: Collection[str] | None = None, *, skip_empty: bool = False
+) -> Loaded:
     """Read the sentences of a file. `known`: the tags that are allowed; None: any.
 
     Errors: `DataError` naming file and line: for a line of another shape, a missing column or field, a word or a tag
-    with white space in it, a tag outside the set, no sentence at all, and what is not UTF-8 or not JSON.
+    with white space in it, a tag outside the set, an object without words (skipped and counted with `skip_empty`), no
+    sentence at all, and what is not UTF-8 or not JSON.
     """
-    pairs: list[Pair] = []
-    numbers: list[int] = []
-    with opened(path) as file:
-        as_json = is_json(file.stream, path, columns.json, fields=columns.named, remedy=REMEDY)
-        form = ARRAY if as_json and file.stream.peek(1).lstrip()[:1] == b"[" else JSON_LINES if as_json else TABLE
-        lines = lines_of(file, path)
-        for sentence in _from_json(records_of(file, path), columns) if as_json else _from_lines(lines, path, columns):
-            _check(sentence, known)
-            pairs.append(Pair(" ".join(sentence.words), " ".join(sentence.tags)))
-            numbers.append(sentence.number)
-    if not pairs:
-        raise DataError(f"{path}: there is no sentence in this file. Give another file.")
-    return Loaded(pairs, 0, Origin((path, path), numbers, form))
+
+    def sample(sentence: Sentence) -> Pair:
+        if not sentence.words or not sentence.tags:
+            raise Empty(sentence.places[0], "a sentence needs words and tags, but here is none")
+        _check(sentence, known)
+        return Pair(" ".join(sentence.words), " ".join(sentence.tags))
+
+    with data_file(path, columns, REMEDY) as (file, form):
+        sentences = (
+            _from_lines(lines_of(file, path), path, columns)
+            if form == TABLE
+            else _from_json(records_of(file, path), columns)
+        )
+        return gathered(sentences, sample, (path, path), form, "sentence in this file", skip_empty=skip_empty)
 
 
 def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[Sentence]:
     """Sentences of lines with a word each; a blank line ends one."""
     named = bool(columns.header) or columns.named
-    width, chosen, sign = 0, (0, 0), "white space"
+    width, words_at, tags_at, sign = 0, 0, 0, "white space"
     sentence = Sentence([], [], [], 0)
     for number, line in enumerate(lines, start=1):
         place = f"{path}:{number}"
@@ -71,25 +87,25 @@ def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[S
         if not width:
             sign = "one TAB" if "\t" in line else "white space"
         cells = line.split("\t") if sign == "one TAB" else line.split()
+        ways = f"Separate columns by {sign}, and sentences by a blank line"
         if not width:
             width = len(cells)
-            chosen = _chosen(cells, columns, place)
+            if width < 2:
+                raise other_width(place, cells, "have a word and its tag", ways.replace("by w", "by one TAB or by w"))
+            words_at, tags_at = two_columns(
+                columns, SETTINGS, ("words", "tags"), place, cells, usual=(1, width), named=True
+            )
             if named:
                 continue
-            if columns.header is None and _name_columns(cells[chosen[0]], cells[chosen[1]]):
-                raise DataError(
-                    f"{place}: the first line seems to name the columns, but would be learned as the word "
-                    f"{cells[chosen[0]][:40]!r} with the tag {cells[chosen[1]][:40]!r}. Set data.header = true if it "
-                    "names the columns, or data.header = false if it is a word."
+            if columns.header is None and _name_columns(cells[words_at], cells[tags_at]):
+                raise seems_header(
+                    place, f"the word {cells[words_at][:40]!r} with the tag {cells[tags_at][:40]!r}", "word"
                 )
         if len(cells) != width:
-            raise DataError(
-                f"{place}: a line must have {width} columns, as the first line has, but this one has {len(cells)}: "
-                f"{line[:60]!r}. Separate columns by {sign}, and sentences by a blank line."
-            )
+            raise other_width(place, cells, f"have {width} columns, as the first line has", ways)
         sentence = sentence if sentence.words else Sentence([], [], [], number)
-        sentence.words.append(cells[chosen[0]])
-        sentence.tags.append(cells[chosen[1]])
+        sentence.words.append(cells[words_at])
+        sentence.tags.append(cells[tags_at])
         sentence.places.append(place)
     if sentence.words:
         yield sentence
@@ -107,61 +123,40 @@ def _name_columns(word: str, tag: str) -> bool:
     return word.casefold() in WORDS and tag.casefold() in TAGS
 
 
-def _chosen(cells: Sequence[str], columns: Columns, place: str) -> tuple[int, int]:
-    """The columns of words and tags, counted from 0, in lines like this first one."""
-    if len(cells) < 2:
-        raise DataError(
-            f"{place}: a line must have a word and its tag, but this one has {len(cells)} column: {cells[0][:60]!r}. "
-            "Separate columns by one TAB or by white space, and sentences by a blank line."
-        )
-    found: list[int] = []
-    for column, setting, usual in zip(columns[:2], ("text_column", "label_column"), (1, len(cells)), strict=True):
-        if by_name(column):
-            if column not in cells:
-                hint = suggestion(str(column)[:40], [each[:40] for each in cells[:20]])
-                raise DataError(f"{place}: data.{setting} is {column!r:.60}, but the first line has none. {hint}")
-            found.append(cells.index(str(column)))
-            continue
-        number = int(column or usual)
-        if not 1 <= number <= len(cells):
-            raise DataError(
-                f"{place}: data.{setting} is {number}, but the first line has {len(cells)} columns, counted from 1: "
-                f"{', '.join(repr(each[:40]) for each in cells[:20])}. Give one of them."
-            )
-        found.append(number - 1)
-    if found[0] == found[1]:
-        raise ConfigError(
-            f"{place}: words and tags must be in two columns, but both are column {found[0] + 1}. Set "
-            "data.text_column and data.label_column to different ones."
-        )
-    return found[0], found[1]
-
-
-def _from_json(records: Iterator[object], columns: Columns) -> Iterator[Sentence]:
-    if columns.header:
-        raise ConfigError(
-            "JSON names the fields in each object and has no header line; got data.header=True. Remove data.header."
-        )
-    names = (columns.first or "tokens", columns.second or "tags")
-    for number, place, fields in records:  # pyright: ignore[reportGeneralTypeIssues]
+def _from_json(records: Iterator[Record], columns: Columns) -> Iterator[Sentence]:
+    """Sentences of objects with a list of words and one of tags; without any for a blank line and for null."""
+    first, second = columns.first or "tokens", columns.second or "tags"
+    types = Types("tag")
+    for number, place, fields in records:
         if fields is None:
+            yield Sentence([], [], [place], number)
             continue
-        sides: list[list[str]] = []
-        for name in names:
-            value = value_in(fields, name, place, f"{REMEDY}.")
-            if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
-                raise DataError(
-                    f"{place}: the field {name!r} must be a list of at least one text; got {value!r:.60}. Write one "
-                    "text for each word."
-                )
-            sides.append(value)
-        words, tags = sides
-        if len(words) != len(tags):
+        words, tags = (_list_in(fields, name, place) for name in (first, second))
+        if words and tags and len(words) != len(tags):
             raise DataError(
                 f"{place}: every word needs one tag, but there are {len(words)} words and {len(tags)} tags. Give as "
                 "many tags as words."
             )
-        yield Sentence(words, tags, [place] * len(words), number)
+        if not all(isinstance(each, str) for each in words):
+            raise DataError(
+                f"{place}: the field {first!r} must be a list of texts, one for each word; got {words!r:.60}. Write "
+                "the words, and not their numbers."
+            )
+        named = [text_of(each, second, place) for each in tags]
+        for tag, name in zip(tags, named, strict=True):
+            types.check(tag, name, number, place)
+        yield Sentence([str(word) for word in words], named, [place] * max(1, len(words)), number)
+
+
+def _list_in(fields: Object, name: str, place: str) -> list[object]:
+    """The list in a field; empty for null."""
+    value = value_in(fields, name, place, f"{REMEDY}.")
+    if value is not None and not isinstance(value, list):
+        raise DataError(
+            f"{place}: the field {name!r} must be a list of at least one text; got {value!r:.60}. Write one text for "
+            "each word."
+        )
+    return cast("list[object]", value or [])
 
 
 def _check(sentence: Sentence, known: Collection[str] | None) -> None:
@@ -177,10 +172,7 @@ def _check(sentence: Sentence, known: Collection[str] | None) -> None:
                     "words, or remove the space."
                 )
         if known is not None and tag not in known:
-            raise DataError(
-                f"{place}: the tag {tag[:40]!r} does not occur in the training text, so no model could learn it. "
-                f"{suggestion(tag[:40], list(known)[:20])} Correct the line, or remove its sentence."
-            )
+            raise not_in_training(place, "tag", tag, known, "its sentence.")
 
 
 # --- words and the pieces that a tokenizer cuts them into

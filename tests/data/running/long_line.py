@@ -10,7 +10,8 @@ from pathlib import Path
 
 from glassformer.base.errors import GlassformerError
 from glassformer.data.config import DataConfig, TokenizerConfig
-from glassformer.data.pairs import read_labelled, read_pairs
+from glassformer.data.labelled import read_labelled
+from glassformer.data.pairs import read_pairs
 from glassformer.data.running.text import read_parts
 from glassformer.data.running.token_file import tokens_of
 from glassformer.data.tokenizer import TOKENIZERS

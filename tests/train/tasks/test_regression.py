@@ -11,8 +11,9 @@ import torch
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.cli.main import main
 from glassformer.data.config import DataConfig
-from glassformer.data.pairs import Columns, Pair
+from glassformer.data.pairs import Pair
 from glassformer.data.regression import Chosen, Scale, batch_of, make_numbers, read_numbers, values_of
+from glassformer.data.rows import Columns
 from glassformer.data.tokenizer import tokenizer_from_json
 from glassformer.lens.roles.diagnosis import readable
 from glassformer.lens.trace.make import trace
@@ -94,7 +95,7 @@ def test_later_files_have_the_columns_of_training_in_any_order(tmp_path):
         ("a,b\n1,1e300\n", [":2: b", "'1e300'"]),
         ("a,b\n1,\n", [":2: b", "''"]),
         ("a,b\n1,2,3\n", [":2", "2 columns", "has 3"]),
-        ("a,b\n1,2\n\n3,4\n", [":3", "2 columns", "has 0"]),
+        ("a,b\n1,2\n\n3,4\n", [":3", "blank or null", "data.skip_empty = true"]),
         ("a,b\n", ["no sample"]),
         ("", ["the file is empty"]),
         ("a,a\n1,2\n", [":1", "'a' twice"]),
@@ -119,7 +120,8 @@ def test_rows_of_another_shape_are_refused(tmp_path, text, words):
         (['{"a": 1, "label": 2}', '{"b": 1, "label": 2}'], [":2", "without a and with b"]),
         (['{"a": 1, "label": 2}', '{"a": 1}'], [":2", "without label"]),
         (['{"a": 1, "price": 2}'], [":1", "no column 'label'", "data.label_column"]),
-        (['{"a": 1, "label": 2}', "", '{"a": 1, "label": 2}'], [":2", "blank"]),
+        (['{"a": 1, "label": 2}', "", '{"a": 1, "label": 2}'], [":2", "blank", "data.skip_empty = true"]),
+        (['{"a": 1, "label": 2}', "null"], [":2", "null", "data.skip_empty = true"]),
     ],
 )
 def test_objects_of_another_shape_are_refused(tmp_path, rows, words):
@@ -147,6 +149,28 @@ def test_columns_that_are_not_there_are_refused(tmp_path, columns, as_text, erro
 def test_an_empty_text_is_refused(tmp_path):
     with pytest.raises(DataError, match=r":3: the text \(text\) is empty"):
         read_numbers(write(tmp_path / "a.csv", "text,n\na,1\n ,2\n"), Columns(), as_text=True)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_what_is_blank_empty_or_null_is_skipped_and_counted(tmp_path, as_text):
+    """In a table an empty cell is what null is in JSON; line numbers stay those of the file."""
+    rows = ['{"text": 1, "label": 2}', "", "null", '{"text": null, "label": 2}', '{"text": 3, "label": null}']
+    files = {
+        "a.jsonl": "\n".join([*rows, '{"text": 5, "label": 6}']) + "\n",
+        "a.json": f"[null, {', '.join(row for row in rows if row)}, " + '{"text": 5, "label": 6}]',
+        "a.csv": "text,label\n1,2\n\n,\n,2\n3,\n5,6\n",
+        "a.tsv": "text\tlabel\n1\t2\n\n\t\n\t2\n3\t\n5\t6\n",
+    }
+    for name, text in files.items():
+        path = write(tmp_path / name, text)
+        loaded = read_numbers(path, Columns(None, "label"), as_text=as_text, skip_empty=True)
+        assert [pair.target for pair in loaded.pairs] == ['{"label": 2}', '{"label": 6}'], name
+        assert loaded.skipped == 4
+        assert loaded.origin is not None
+        place = {"a.jsonl": ":6", "a.json": "[6]"}.get(name, ":7")
+        assert loaded.origin.place(1, "source") == f"{path}{place}"
+        with pytest.raises(DataError, match=r"data\.skip_empty = true"):
+            read_numbers(path, Columns(None, "label"), as_text=as_text)
 
 
 @pytest.mark.parametrize("as_text", [False, True])

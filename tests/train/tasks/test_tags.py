@@ -7,7 +7,8 @@ import pytest
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import DataConfig, TokenizerConfig
-from glassformer.data.pairs import Columns, Pair
+from glassformer.data.pairs import Pair
+from glassformer.data.rows import Columns
 from glassformer.data.tagged import first_pieces, make_tagged, read_tagged
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.train.finished.use import answer_lines, evaluate
@@ -66,14 +67,36 @@ def test_lines_of_another_shape_are_refused(tmp_path, text, words):
         ({"tokens": ["a"], "tags": ["O", "O"]}, ["1 words and 2 tags"]),
         ({"tokens": ["a"]}, ["no field 'tags'", "data.label_column"]),
         ({"tokens": "a b", "tags": ["O"]}, ["'tokens' must be a list"]),
-        ({"tokens": [], "tags": []}, ["at least one text"]),
-        ({"tokens": [1], "tags": ["O"]}, ["list of at least one text"]),
+        ({"tokens": [], "tags": []}, ["needs words and tags", "data.skip_empty = true"]),
+        ({"tokens": [1], "tags": ["O"]}, ["list of texts", "not their numbers"]),
+        ({"tokens": ["a"], "tags": [0.5]}, ["'tags'", "got 0.5"]),
+        ({"tokens": ["a", "b"], "tags": ["1", 1]}, ["a tag must have the same type in all lines"]),
+        ({"tokens": ["a", "b"], "tags": ["O", None]}, ["a tag is text without white space"]),
     ],
 )
 def test_objects_of_another_shape_are_refused(tmp_path, row, words):
     with pytest.raises(DataError) as caught:
         read_tagged(write(tmp_path / "a.jsonl", json.dumps(row) + "\n"), Columns())
     assert all(word in str(caught.value) for word in [":1", *words])
+
+
+def test_truth_values_and_numbers_are_tags(tmp_path):
+    rows = [{"tokens": ["a", "b"], "tags": [True, False]}, {"tokens": ["c"], "tags": [7]}]
+    path = write(tmp_path / "a.ndjson", "".join(json.dumps(row) + "\n" for row in rows))
+    assert read_tagged(path, Columns()).pairs == [Pair("a b", "true false"), Pair("c", "7")]
+
+
+@pytest.mark.parametrize("row", ["", "null", '{"tokens": null, "tags": ["O"]}', '{"tokens": ["a"], "tags": []}'])
+def test_objects_without_words_or_tags_are_skipped_and_counted(tmp_path, row):
+    path = write(
+        tmp_path / "a.jsonl", f'{{"tokens": ["a"], "tags": ["O"]}}\n{row}\n{{"tokens": ["b"], "tags": ["O"]}}\n'
+    )
+    with pytest.raises(DataError, match=r"a\.jsonl:2: a sentence needs words and tags.*data\.skip_empty = true"):
+        read_tagged(path, Columns())
+    loaded = read_tagged(path, Columns(), skip_empty=True)
+    assert (len(loaded.pairs), loaded.skipped) == (2, 1)
+    assert loaded.origin is not None
+    assert loaded.origin.place(1, "target") == f"{path}:3"
 
 
 def test_a_tag_that_training_lacks_is_refused_with_its_line(tmp_path):

@@ -28,17 +28,8 @@ from numpy.typing import NDArray
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data import lines
 from glassformer.data.config import SPLITS, DataConfig
-from glassformer.data.lines import (
-    CHUNK,
-    MARK,
-    Opened,
-    checked,
-    decoded_chunks,
-    is_json,
-    no_such_file,
-    records_of,
-    value_in,
-)
+from glassformer.data.json_lines import checked, is_json, records_of, value_in
+from glassformer.data.lines import CHUNK, MARK, Opened, decoded_chunks, no_such_file
 from glassformer.data.tokens.vocabulary import ANYWHERE, WORDS, Cuts, codes_of, last_place, shares
 
 

@@ -33,7 +33,8 @@ from numpy.typing import NDArray
 
 from glassformer.base.errors import DataError
 from glassformer.base.registry import suggestion
-from glassformer.data.lines import in_json, lines_of, looks_like_json, no_such_file, opened
+from glassformer.data.json_lines import in_json, looks_like_json
+from glassformer.data.lines import lines_of, no_such_file, opened
 from glassformer.data.tokens.vocabulary import SPECIALS, THE_FILE, Labels, read_json
 
 Floats = NDArray[np.float32]

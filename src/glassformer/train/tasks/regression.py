@@ -97,16 +97,17 @@ class Regression(Labels):
 
     def load(self, split: str, seed: int, tokenizers: Tokenizers | None) -> Loaded:
         """Read the samples of a split, or make them where no file is named."""
-        from glassformer.data.pairs import Columns, Loaded
+        from glassformer.data.dataset import columns_of
+        from glassformer.data.pairs import Loaded
         from glassformer.data.regression import Chosen, make_numbers, read_numbers
 
         data, path = self.data, self.file_of(split)
         if path is None:
             return Loaded(make_numbers(data, split, seed, as_text=self.of_text), skipped=0)
-        columns = Columns(data.text_column, data.label_column, data.header, data.json)
         features, numbers = scales_in(tokenizers)
         known = None if numbers is None else Chosen([*(features.entries if features else ())], [*numbers.entries])
-        return read_numbers(path, columns, as_text=self.of_text, known=known)
+        columns = columns_of(data)
+        return read_numbers(path, columns, as_text=self.of_text, known=known, skip_empty=data.skip_empty)
 
     def learn(self, recipe: Settings, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
         """The scale of the numbers, and that of the features or the vocabulary of the texts, of these samples alone.

@@ -96,15 +96,16 @@ class Tags(Labels):
 
     def load(self, split: str, seed: int, tokenizers: Tokenizers | None) -> Loaded:
         """Read the sentences of a split, or make them where no file is named."""
-        from glassformer.data.pairs import Columns, Loaded
+        from glassformer.data.dataset import columns_of
+        from glassformer.data.pairs import Loaded
         from glassformer.data.tagged import make_tagged, read_tagged
 
         data, labels = self.data, label_set(tokenizers)
         path = self.file_of(split)
         if path is None:
             return Loaded(make_tagged(data, split, seed), skipped=0)
-        columns = Columns(data.text_column, data.label_column, data.header, data.json)
-        return read_tagged(path, columns, None if labels is None else labels.entries)
+        known = None if labels is None else labels.entries
+        return read_tagged(path, columns_of(data), known, skip_empty=data.skip_empty)
 
     def learn(self, recipe: Settings, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
         """The vocabulary of the words, and the set of tags. Errors: `ConfigError` for a metric that these have not."""
