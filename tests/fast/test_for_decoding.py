@@ -223,3 +223,13 @@ def test_auto_takes_bfloat16_where_it_is_fast(fast, monkeypatch):
     packed = in_float32("decoder")
     monkeypatch.setattr("glassformer.fast.decoding.in_float32", lambda model: packed if model is made else None)
     assert for_decoding(made, "auto") is (rounded if fast else packed)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", pytest.param("int8", marks=native_cpp)])
+def test_the_parts_are_in_the_mode_of_the_model(precision, cpp):
+    """Those put on it, too: whatever is in training would be put into evaluation for each token."""
+    if precision == "int8" and not cpp:
+        pytest.skip("needs our C++")
+    for training in (False, True):
+        made = for_decoding(in_float32("encoder-decoder").train(training), precision)
+        assert {each.training for each in made.modules()} == {training}

@@ -61,8 +61,8 @@ def test_every_backend_reads_the_table(rule, backend):
     """Also a query that may read nothing: zeros, in value and gradient."""
     table = torch.rand(B, 1, T, T) > 0.4
     table[:, :, 2] = False
-    mask = Mask.of(table, B, H, T, T)
     q, k, v = (torch.rand(B, H, T, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    mask = Mask.of(table, q, k)
     out, expected = (ATTEND[rule][name](q, k, v, mask, scale=0.5) for name in (backend, "reference"))
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
     assert out[:, :, 2].abs().max() == 0

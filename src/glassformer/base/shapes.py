@@ -13,4 +13,12 @@ Inside attention the layout is `[B, H, T, K]`, as in torch's own kernels. The te
 from jaxtyping import Bool, Float, Int, Int8, Num
 from torch import Tensor
 
-__all__ = ["Bool", "Float", "Int", "Int8", "Num", "Tensor"]
+__all__ = ["Bool", "Float", "Int", "Int8", "Keys", "Num", "Queries", "Tensor", "Values", "Weights"]
+
+Queries = Float[Tensor, "B H T K"]
+"""A vector for each head at each position that is computed: queries, and what attention gives for them."""
+Keys = Float[Tensor, "B G S K"]
+"""A vector for each key/value head at each position that is read."""
+Values = Keys
+Weights = Float[Tensor, "B H T S"]
+"""A number for each pair of query and key, in each head: scores, or weights."""

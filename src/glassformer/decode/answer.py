@@ -330,11 +330,7 @@ def _search(
 
 @torch.no_grad()
 def label_probabilities(
-    model: Transformer,
-    texts: Sequence[Sequence[int]],
-    *,
-    batch_size: int = 128,
-    poll: Callable[[], None] = nothing,
+    model: Transformer, texts: Sequence[Sequence[int]], *, batch_size: int = 128, poll: Callable[[], None] = nothing
 ) -> Float[Tensor, "N L"]:
     """Return the probability of each label for each text, in order.
 

@@ -145,13 +145,7 @@ class Kernels(Protocol):
         ...
 
     def write(
-        self,
-        model: Transformer,
-        rows: Rows,
-        choose: Choose,
-        max_context: int | None,
-        eos: int,
-        stop: Stop | None,
+        self, model: Transformer, rows: Rows, choose: Choose, max_context: int | None, eos: int, stop: Stop | None
     ) -> Iterator[Emitted] | None:
         """What `generate` yields for these rows; None if it is to write them step by step."""
         ...
@@ -316,10 +310,13 @@ def generate(
     if written is not None:
         yield from written
         return
-    with torch.no_grad(), evaluation:
-        run = read_first(model, rows, max_context, drop)
+    run: Run | None = None
     while True:
         with torch.no_grad(), evaluation:
+            if run is None:
+                run = read_first(model, rows, max_context, drop)
+            else:
+                run = _next(model, rows, run, max_context, drop)
             run, hidden = forward(model, run)
             live = [i for i, row in enumerate(run.active) if not rows.done[row]]
             active = [run.active[i] for i in live]
@@ -328,8 +325,6 @@ def generate(
         yield from rows.grow(Emitted(active, chosen), eos, stop)
         if all(rows.done):
             return
-        with torch.no_grad(), evaluation:
-            run = _next(model, rows, run, max_context, drop)
 
 
 def _next(model: Transformer, rows: Rows, run: Run, max_context: int | None, drop: int) -> Run:

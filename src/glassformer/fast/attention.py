@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
 
-from glassformer.base.shapes import Float, Tensor
+from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weights
 from glassformer.base.tracing import differentiated, followed
 from glassformer.fast.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, there_and_back
 from glassformer.nn.attention import Attention, LayerCache
@@ -52,7 +52,7 @@ class FastAttention(Attention):
             return super().forward(x, mask=mask, source=source, rotation=rotation, cache=cache)
         source = x if source is None else source
         q, k, v = (self.heads(each) for each in (self.query(x), self.key(source), self.value(source)))
-        rules = Mask.of(mask, len(q), self.n_heads, q.shape[2], k.shape[2])
+        rules = Mask.of(mask, q, k)
         if serves(q, k, v, rules, norms := (self.query_norm, self.key_norm), rotation):
             mixed = attend(q, k, v, rules, norms, rotation, scale=self.scale)
         else:
@@ -181,15 +181,15 @@ def lowered_of(mask: Mask, q: Tensor, k: Tensor) -> Lowered | None:
 
 
 def attend(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
+    q: Queries,
+    k: Keys,
+    v: Values,
     mask: Mask,
     norms: tuple[nn.Module, nn.Module],
     rotation: Rotation | None,
     *,
     scale: float,
-) -> Float[Tensor, "B H T K"]:
+) -> Queries:
     """Attention of the normalised and rotated queries and keys. Errors: `ResourceError` without memory."""
     (q, of_q, q_eps), (k, of_k, k_eps) = (with_norm(norm, x) for norm, x in zip(norms, (q, k), strict=True))
     lowered, in_columns = lowered_of(mask, q, k), not mask.placed and mask.prefix is None
@@ -201,7 +201,7 @@ def attend(
     return out if lowered is None else lowered.zero_blind(out)
 
 
-def with_norm(norm: nn.Module, x: Float[Tensor, "B H T K"]) -> tuple[Float[Tensor, "B H T K"], Tensor | None, float]:
+def with_norm(norm: nn.Module, x: Queries) -> tuple[Queries, Tensor | None, float]:
     """The input of C++, the weight of the norm that it is to compute, and eps; other norms are computed here."""
     if type(norm) is RMSNorm:
         return x, norm.weight.contiguous(), norm.eps
@@ -214,7 +214,7 @@ def last_together(x: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows K"]:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-def expanded(added: Float[Tensor, "*#rows S"], sizes: tuple[int, ...]) -> Float[Tensor, "B H T S"]:
+def expanded(added: Float[Tensor, "*#rows S"], sizes: tuple[int, ...]) -> Weights:
     """What a mask adds, for each text and head, with the numbers of a query together."""
     return last_together(added.expand(*added.shape[:-1], sizes[-1])).expand(sizes)
 
@@ -285,7 +285,7 @@ def by_steps(
     return [next(found) if want else None for want in wanted]
 
 
-def beside(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "B H T K"]:
+def beside(x: Queries) -> Queries:
     """A new tensor of the same shape, in which a token's heads lie side by side, as maps read and write them."""
     B, H, T, K = x.shape
     return x.new_empty(B, T, H, K).transpose(1, 2)
@@ -328,6 +328,6 @@ def native(q: Tensor) -> Callable[..., None]:
     return there_and_back(SOURCE, f"attention_{NAMES[q.dtype]}", LACKS)
 
 
-def places(x: Float[Tensor, "B H T K"] | None) -> CPlaces:
+def places(x: Queries | None) -> CPlaces:
     """Where vectors lie."""
     return CPlaces() if x is None else CPlaces(x.data_ptr(), *x.stride()[:3])

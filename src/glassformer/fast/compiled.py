@@ -79,7 +79,7 @@ def step(
     convolved: tuple[LayerCache, LayerCache] | None,
 ) -> Float[Tensor, "B 1 D"]:
     """The function that is compiled: one block on one token per row."""
-    return block(x, **context.inputs, cache=layer, cross_cache=cross, convolved=convolved)
+    return block(x, *context, cache=layer, cross_cache=cross, convolved=convolved)
 
 
 def compile_steps(model: Transformer) -> Transformer:

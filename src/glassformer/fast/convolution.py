@@ -57,10 +57,7 @@ def serves(x: Tensor, weight: Tensor, real: Tensor | None) -> bool:
 
 
 def convolve(
-    x: Float[Tensor, "B T D"],
-    weight: Float[Tensor, "N D"],
-    real: Bool[Tensor, "N *batch T"] | None,
-    by_steps: ByStep,
+    x: Float[Tensor, "B T D"], weight: Float[Tensor, "N D"], real: Bool[Tensor, "N *batch T"] | None, by_steps: ByStep
 ) -> Float[Tensor, "B T D"]:
     """The convolution, rounded once to the dtype of x; `by_steps` is the same in operations of torch."""
     return _Convolution.apply(x.contiguous(), weight.contiguous(), real, by_steps)

@@ -226,7 +226,7 @@ class JoinedAttention(Attention):
         q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
         if cache is not None:
             k, v = cache.append(k, v)
-        rules = Mask.of(mask, len(q), self.n_heads, q.shape[2], k.shape[2])
+        rules = Mask.of(mask, q, k)
         if self.relation is not None:
             rules = self.relation(q, k, rules, scale=self.scale)
         mixed = self.attend(q, k, v, rules, scale=self.scale, dropout=self.dropout if self.training else 0.0)
@@ -244,6 +244,7 @@ def join_projections(attention: Attention) -> None:
     weight = torch.cat([each.weight for each in three])
     biases = [bias for each in three if (bias := cast(Tensor | None, each.bias)) is not None]
     joined = nn.Linear(weight.shape[1], weight.shape[0], bias=bool(biases), device="meta")
+    joined.train(attention.training)
     joined.weight = nn.Parameter(weight, requires_grad=False)
     if biases:
         joined.bias = nn.Parameter(torch.cat(biases), requires_grad=False)
@@ -268,6 +269,6 @@ def replace_maps(module: nn.Module, make: Make) -> None:
         if not is_plain(child):
             replace_maps(child, make)
         elif not isinstance(module, Experts):
-            setattr(module, name, make(child.weight, child.bias))
+            setattr(module, name, make(child.weight, child.bias).train(child.training))
     if isinstance(module, Head):
-        module.faster = make(module.weight, module.bias)
+        module.faster = make(module.weight, module.bias).train(module.training)

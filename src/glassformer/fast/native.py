@@ -305,8 +305,9 @@ class Places:
 def reading(keys: CKeys, length: int, mask: Mask, x: Float[Tensor, "B T D"], heads: int, held: list[Any]) -> CKeys:
     """Fill in which keys each token may read. `held` gets what must outlive the call."""
     B, T, _ = x.shape
-    keys.length, keys.causal, keys.added, keys.blind, keys.memory = length, mask.only_causal, None, None, None
-    if mask.only_causal:  # no numbers for pairs of tokens are needed
+    causal = mask.only_causal
+    keys.length, keys.causal, keys.added, keys.blind, keys.memory = length, causal, None, None, None
+    if causal:  # no numbers for pairs of tokens are needed
         return keys
     lowered = mask.lower(T, length, x)
     if lowered.added is not None:

@@ -42,6 +42,7 @@ from glassformer.nn.attention import Attention, LayerCache
 from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, StochasticDepth, columns_of
 from glassformer.nn.cache import Cache
 from glassformer.nn.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward
+from glassformer.nn.mask import Mask
 from glassformer.nn.norm import LayerNorm, RMSNorm
 from glassformer.nn.positions import Rotation
 from glassformer.nn.rules import ATTEND
@@ -201,7 +202,7 @@ class _Parts:
     def residual(self, residual: nn.Module) -> CResidual:
         residual = self.exactly(residual, Residual)
         self.drops(self.exactly(residual.dropout, nn.Dropout), residual.dropout.p)
-        if residual.depth.p:
+        if residual.depth is not None:
             self.drops(self.exactly(residual.depth, StochasticDepth), residual.depth.p)
         norms = (residual.norm_in, residual.norm_out, residual.norm_sum)
         near = None if residual.convolution is None else self.exactly(residual.convolution, ShortConvolution).weight
@@ -384,11 +385,7 @@ def remembers(layer: LayerCache, memory: Tensor | None, x: Float[Tensor, "B T D"
 
 
 def run(
-    running: Running,
-    blocks: NativeBlocks,
-    x: Float[Tensor, "B T D"],
-    context: Context,
-    cache: Cache | None,
+    running: Running, blocks: NativeBlocks, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None
 ) -> Float[Tensor, "B T D"]:
     """All tokens through all blocks and the last norm; their keys and values are added to the cache.
 
@@ -442,7 +439,7 @@ def among_those_of_memory(
             layer.claim((len(x), attention.n_kv_heads, memory.shape[1], attention.d_head), x.dtype)
     running.cross = read = places(running.cross, layers, x.dtype)
     held += [read, memory]
-    cross = read.reading(layers, context.memory_mask, x, attention.n_heads, held)
+    cross = read.reading(layers, context.memory_mask or Mask(), x, attention.n_heads, held)
     cross.memory = None if memory is None else memory.data_ptr()
     return cross
 

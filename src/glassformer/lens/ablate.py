@@ -11,7 +11,7 @@ from torch import nn
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
-from glassformer.base.shapes import Bool, Float, Tensor
+from glassformer.base.shapes import Bool, Float, Queries, Tensor, Weights
 from glassformer.base.typed import expect
 from glassformer.data.batch import Batch
 from glassformer.nn.attention import Attend, Attention
@@ -101,7 +101,7 @@ def maps(model: Transformer, batch: Batch, asked: Targets) -> list[Map]:
     return sorted(found.values(), key=lambda each: (["encoder", "decoder", "cross"].index(each.block), each.layer))
 
 
-Seen = dict[str, Float[Tensor, "B H T S"]]
+Seen = dict[str, Weights]
 """Module name, as in "decoder.blocks.1.cross_attention", to the weights of the last forward."""
 
 
@@ -139,7 +139,7 @@ Means = Mapping[tuple[str, int], Float[Tensor, "H K"]]
 """The mean outputs of the heads of an attention, by kind of block and layer."""
 KINDS = ("zero", "mean", "resample")
 ORDER = ("encoder", "decoder", "cross")
-Replace = Callable[[Float[Tensor, "B H T K"]], Float[Tensor, "B H T K"]]
+Replace = Callable[[Queries], Queries]
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.shapes import Float, Tensor
+from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weights
 from glassformer.base.tensors import check_function, check_size, check_vectors
 from glassformer.nn.mask import Mask
 from glassformer.nn.positions import Relation, Rotation, rotate
@@ -34,9 +34,7 @@ class Weigh(Protocol):
         ...
 
 
-def attention_weights(
-    q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float
-) -> Float[Tensor, "B H T S"]:
+def attention_weights(q: Queries, k: Keys, mask: Mask, *, scale: float) -> Weights:
     """softmax(q k^T * scale + bias) over the keys that may be read (Vaswani et al. 2017, equation 1).
 
     Each row sums to 1, or to 0 where no key may be read. Computed in float32 or wider.
@@ -44,14 +42,14 @@ def attention_weights(
     return softmax_over_readable(dot_products(q, k, scale=scale), mask)
 
 
-def dot_products(q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], *, scale: float) -> Float[Tensor, "B H T S"]:
+def dot_products(q: Queries, k: Keys, *, scale: float) -> Weights:
     """The scores q k^T * scale, in float32 or wider."""
     wide = torch.promote_types(q.dtype, torch.float32)
     q, k = q.to(wide), share_among_heads(k, q.shape[1]).to(wide)
     return q @ k.mT * scale
 
 
-def softmax_over_readable(scores: Float[Tensor, "B H T S"], mask: Mask) -> Float[Tensor, "B H T S"]:
+def softmax_over_readable(scores: Weights, mask: Mask) -> Weights:
     """exp(score + bias), divided by its sum over the keys that may be read."""
     if mask.bias is not None:
         scores = scores + mask.bias
@@ -63,29 +61,19 @@ def softmax_over_readable(scores: Float[Tensor, "B H T S"], mask: Mask) -> Float
     return scores.softmax(-1).masked_fill(~allowed, 0.0)
 
 
-def reference(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Mask,
-    *,
-    scale: float,
-    dropout: float = 0.0,
-) -> Float[Tensor, "B H T K"]:
+def reference(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """attention(q, k, v) = weights (v + value_bias), with dropout applied to the weights."""
     weights = softmax_over_readable(dot_products(q, k, scale=scale), mask)
     return weighted_sum(F.dropout(weights, dropout), v, mask).to(q.dtype)
 
 
-def weighted_sum(
-    weights: Float[Tensor, "B H T S"], v: Float[Tensor, "B G S K"], mask: Mask
-) -> Float[Tensor, "B H T K"]:
+def weighted_sum(weights: Weights, v: Values, mask: Mask) -> Queries:
     """weights (v + value_bias), where each head uses the values of its group."""
     output = weights @ share_among_heads(v, weights.shape[1]).to(weights.dtype)
     return output if mask.value_bias is None else output + mask.value_bias.read(weights)
 
 
-def share_among_heads(x: Float[Tensor, "B G S K"], n_heads: int) -> Float[Tensor, "B H S K"]:
+def share_among_heads(x: Keys, n_heads: int) -> Float[Tensor, "B H S K"]:
     """Repeat key/value head g for the H/G query heads from g*H/G on (grouped-query attention, Ainslie et al. 2023)."""
     return x if x.shape[1] == n_heads else x.repeat_interleave(n_heads // x.shape[1], dim=1)
 
@@ -205,20 +193,18 @@ class Attention(nn.Module):
             check_vectors("source", source, self.d_model, "Attention")
         q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
         k, v = remembered(cache, self.keys_and_values, x if source is None else source, rotation)
-        rules = Mask.of(mask, len(q), self.n_heads, q.shape[2], k.shape[2])
+        rules = Mask.of(mask, q, k)
         if self.relation is not None:
             rules = self.relation(q, k, rules, scale=self.scale)
         mixed = self.attend(q, k, v, rules, scale=self.scale, dropout=self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
-    def keys_and_values(
-        self, source: Float[Tensor, "B S D"], rotation: Rotation | None
-    ) -> tuple[Float[Tensor, "B G S K"], Float[Tensor, "B G S K"]]:
+    def keys_and_values(self, source: Float[Tensor, "B S D"], rotation: Rotation | None) -> tuple[Keys, Keys]:
         """The keys and values of all positions of a source, by head."""
         k, v = self.heads(self.key(source)), self.heads(self.value(source))
         return rotate(self.key_norm(k), rotation), v
 
-    def heads(self, x: Float[Tensor, "B T HK"]) -> Float[Tensor, "B H T K"]:
+    def heads(self, x: Float[Tensor, "B T HK"]) -> Queries:
         """Split the vector of each position into one vector per head."""
         return x.unflatten(-1, (-1, self.d_head)).transpose(1, 2)
 

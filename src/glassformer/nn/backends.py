@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from glassformer.base.shapes import Float, Tensor
+from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values
 from glassformer.base.tracing import traced
 from glassformer.nn.mask import Lowered, Mask, refuse
 
@@ -21,9 +21,16 @@ def softmax(scores: Float[Tensor, "*rows S"], lowered: Lowered = NOTHING) -> Flo
     """exp(score), divided by its sum over the row, in the dtype of the scores: the weights of the softmax rule."""
     if lowered.added is not None:
         scores = scores + lowered.added
-    if traced() or scores.shape[-1] > SHORT or scores.device.type != "cpu":
+    if scores.shape[-1] > SHORT or scores.device.type != "cpu" or traced():
         return scores.softmax(-1)
-    return _ShortSoftmax.apply(scores)
+    return _ShortSoftmax.apply(scores) if scores.requires_grad else by_steps(scores)
+
+
+def by_steps(scores: Float[Tensor, "*rows S"]) -> Float[Tensor, "*rows S"]:
+    """Softmax by elementwise steps, in float32 or wider."""
+    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    powers = (wide - wide.amax(-1, keepdim=True)).exp_()
+    return powers.div_(powers.sum(-1, keepdim=True)).to(scores.dtype)
 
 
 class _ShortSoftmax(torch.autograd.Function):
@@ -31,10 +38,8 @@ class _ShortSoftmax(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor) -> Tensor:
-        """Compute in float32 or wider; keep only the result for the backward pass."""
-        wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        powers = (wide - wide.amax(-1, keepdim=True)).exp_()
-        weights = powers.div_(powers.sum(-1, keepdim=True)).to(scores.dtype)
+        """Keep only the result for the backward pass."""
+        weights = by_steps(scores)
         ctx.save_for_backward(weights)
         return weights
 
@@ -53,15 +58,8 @@ Normalise = Callable[[Tensor, Lowered], Tensor]
 
 
 def matmul(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Mask,
-    *,
-    scale: float,
-    dropout: float = 0.0,
-    normalise: Normalise = softmax,
-) -> Float[Tensor, "B H T K"]:
+    q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0, normalise: Normalise = softmax
+) -> Queries:
     """The equation of `reference`, in the dtype of the inputs and without copying keys for grouped heads.
 
     All scores [B, H, T, S] are held, so memory grows with T times S. Other rules differ only in `normalise`.
@@ -71,22 +69,16 @@ def matmul(
     grouped = (q * scale).reshape(B, G, H // G * T, K)  # the heads of a group become further queries of one head
     scores = (grouped @ k.mT).view(B, H, T, S)
     lowered = mask.lower(T, S, scores)
-    weights = F.dropout(normalise(scores, lowered).to(v.dtype), dropout)
+    weights = normalise(scores, lowered).to(v.dtype)
+    if dropout:
+        weights = F.dropout(weights, dropout)
     output = (weights.view(B, G, H // G * T, S) @ v).view(B, H, T, K)
     if mask.value_bias is not None:
         output = output + mask.value_bias.read(weights)
     return lowered.zero_blind(output)
 
 
-def sdpa(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Mask,
-    *,
-    scale: float,
-    dropout: float = 0.0,
-) -> Float[Tensor, "B H T K"]:
+def sdpa(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """`torch.nn.functional.scaled_dot_product_attention` under our mask.
 
     The kernel's own causal mask aligns the first query with the first key, so it is used only where T = S. A single

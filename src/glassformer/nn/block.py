@@ -184,7 +184,7 @@ class Residual(nn.Module):
         self.branch = branch
         self.norm_out = norm() if "out" in slots else nn.Identity()
         self.dropout = nn.Dropout(dropout)
-        self.depth = StochasticDepth(stochastic_depth)
+        self.depth = StochasticDepth(stochastic_depth) if stochastic_depth else None
         self.norm_sum = norm() if "sum" in slots else nn.Identity()
 
     def forward(
@@ -204,7 +204,9 @@ class Residual(nn.Module):
         inside = self.norm_in(x if reads is None else reads)
         if self.convolution is not None:
             inside = self.convolution(inside, nearby, convolved)
-        added = self.depth(self.dropout(self.norm_out(self.branch(inside, **inputs))))
+        added = self.dropout(self.norm_out(self.branch(inside, **inputs)))
+        if self.depth is not None:
+            added = self.depth(added)
         around = x if self.scale == 1.0 else x * self.scale
         return self.norm_sum(around + added)
 

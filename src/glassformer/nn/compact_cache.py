@@ -212,7 +212,6 @@ class StateCache(Cache):
         self.features = features
         self.states = [State() for _ in range(n_layers)]
         self.layers: list[LayerCache] = [*self.states]
-        self.cross: list[LayerCache] = [Once() for _ in range(n_layers)]
         self._counts: Tensor | None = None  # [B, 1] real tokens so far
 
     def step(self, tokens: Int[Tensor, "B T"], keep: Bool[Tensor, "B T"] | None = None) -> Step:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -76,21 +76,14 @@ class Ensemble(Transformer):
         self,
         tokens: Int[Tensor, "B T"] | Float[Tensor, "B T J"],
         *,
-        keep: Bool[Tensor, "B T"] | None = None,
-        source: Int[Tensor, "B S"] | Float[Tensor, "B S I"] | None = None,
-        source_keep: Bool[Tensor, "B S"] | None = None,
         memory: Float[Tensor, "B S D"] | None = None,
-        segments: Int[Tensor, "B T"] | None = None,
-        documents: Int[Tensor, "B T"] | None = None,
-        prefix: Int[Tensor, " B"] | None = None,
         cache: Cache | None = None,
+        **given: Any,
     ) -> Float[Tensor, "B T D"]:
         """Return the last vectors of all members, side by side; arguments as for `Transformer.hidden`."""
-        inputs = {"keep": keep, "source": source, "source_keep": source_keep, "segments": segments}
-        inputs |= {"documents": documents, "prefix": prefix}
         apart = zip(self.members, self._memories(memory), self._caches(cache), strict=True)
         with self._evaluation:
-            found = [each.hidden(tokens, **inputs, memory=its, cache=own) for each, its, own in apart]
+            found = [each.hidden(tokens, **given, memory=its, cache=own) for each, its, own in apart]
         if isinstance(cache, EnsembleCache):
             cache.count()
         return torch.cat(found, dim=-1)

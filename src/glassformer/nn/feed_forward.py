@@ -47,6 +47,8 @@ class FeedForward(nn.Module):
     torch.Size([2, 5, 8])
     """
 
+    gated = False
+
     def __init__(
         self,
         d_model: int,
@@ -57,19 +59,26 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        check_size("d_model", d_model, "FeedForward")
-        check_size("d_ff", d_ff, "FeedForward")
-        check_function("activation", activation, "FeedForward", "torch.relu")
+        name = type(self).__name__
+        check_size("d_model", d_model, name)
+        check_size("d_ff", d_ff, name)
+        check_function("activation", activation, name, "torch.relu")
         self.d_model = d_model
         self.activation = activation
+        if self.gated:
+            self.gate = nn.Linear(d_model, d_ff, bias=bias)
         self.up = nn.Linear(d_model, d_ff, bias=bias)
         self.dropout = nn.Dropout(dropout)
         self.down = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """The map at each position."""
-        check_vectors("x", x, self.d_model, "FeedForward")
-        return self.down(self.dropout(self.activation(self.up(x))))
+        check_vectors("x", x, self.d_model, type(self).__name__)
+        return self.down(self.dropout(self.inner(x)))
+
+    def inner(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where F"]:
+        """The numbers that W_down reads, before dropout."""
+        return self.activation(self.up(x))
 
     @property
     def writers(self) -> list[nn.Linear]:
@@ -77,45 +86,21 @@ class FeedForward(nn.Module):
         return [self.down]
 
 
-class GatedFeedForward(nn.Module):
+class GatedFeedForward(FeedForward):
     """FFN(x) = (activation(x W_gate) * (x W_up)) W_down (Shazeer 2020, equations 5 and 6), with optional biases.
 
     Its name depends on the activation: GLU (sigmoid, Dauphin et al. 2017), ReGLU (relu), GEGLU (gelu), SwiGLU (silu) or
     bilinear (identity). It has three matrices, so with 2/3 of the inner width it costs as much as the plain one.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        d_ff: int,
-        activation: Callable[[Tensor], Tensor],
-        *,
-        dropout: float = 0.0,
-        bias: bool = True,
-    ) -> None:
-        super().__init__()
-        check_size("d_model", d_model, "GatedFeedForward")
-        check_size("d_ff", d_ff, "GatedFeedForward")
-        check_function("activation", activation, "GatedFeedForward", "torch.relu")
-        self.d_model = d_model
-        self.activation = activation
-        self.gate = nn.Linear(d_model, d_ff, bias=bias)
-        self.up = nn.Linear(d_model, d_ff, bias=bias)
-        self.dropout = nn.Dropout(dropout)
-        self.down = nn.Linear(d_ff, d_model, bias=bias)
+    gated = True
 
-    def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
-        """The map at each position."""
-        check_vectors("x", x, self.d_model, "GatedFeedForward")
-        return self.down(self.dropout(self.activation(self.gate(x)) * self.up(x)))
-
-    @property
-    def writers(self) -> list[nn.Linear]:
-        """The maps that write to the residual stream."""
-        return [self.down]
+    def inner(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where F"]:
+        """As `FeedForward.inner`."""
+        return self.activation(self.gate(x)) * self.up(x)
 
 
-EXPERTS: dict[str, type[FeedForward] | type[GatedFeedForward]] = {"plain": FeedForward, "gated": GatedFeedForward}
+EXPERTS: dict[str, type[FeedForward]] = {"plain": FeedForward, "gated": GatedFeedForward}
 """The kinds of one expert."""
 
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.shapes import Float, Tensor
+from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values
 from glassformer.nn.mask import Mask, readable, refuse
 
 if TYPE_CHECKING:
@@ -32,15 +32,7 @@ NARROWEST, DTYPES = 16, (torch.float32, torch.bfloat16, torch.float16)
 ASKED = "attention_rule='softmax' with attention='flex'"
 
 
-def flex(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Mask,
-    *,
-    scale: float,
-    dropout: float = 0.0,
-) -> Float[Tensor, "B H T K"]:
+def flex(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """`torch.nn.attention.flex_attention` under our mask (Dong et al. 2024, "Flex Attention").
 
     On an accelerator it is compiled at the first call, for any lengths. On a CPU it runs torch's uncompiled equation,

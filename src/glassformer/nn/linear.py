@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.shapes import Float, Tensor
+from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weights
 from glassformer.nn.attention import share_among_heads, weighted_sum
 from glassformer.nn.mask import Mask, refuse
 
@@ -30,9 +30,7 @@ def from_features(y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     return torch.where(y > 1, y - 1, torch.where(y > 0, log, -torch.inf))
 
 
-def linear_weights(
-    q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float
-) -> Float[Tensor, "B H T S"]:
+def linear_weights(q: Queries, k: Keys, mask: Mask, *, scale: float) -> Weights:
     """features(q) . features(k), divided by its sum over the readable keys (Katharopoulos et al. 2020, equation 4).
 
     `scale` is ignored, because scaling the products would not change these ratios. Each row sums to 1, or to 0 where no
@@ -48,29 +46,13 @@ def linear_weights(
     return shares / nonzero(shares.sum(-1, keepdim=True))
 
 
-def reference(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Mask,
-    *,
-    scale: float,
-    dropout: float = 0.0,
-) -> Float[Tensor, "B H T K"]:
+def reference(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """weights v, with all weights computed (`linear_weights`). Errors: as `check`."""
     check(mask, dropout)
     return weighted_sum(linear_weights(q, k, mask, scale=scale), v, mask).to(q.dtype)
 
 
-def auto(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Mask,
-    *,
-    scale: float,
-    dropout: float = 0.0,
-) -> Float[Tensor, "B H T K"]:
+def auto(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """Linear attention by the backend that `pick` names for these inputs."""
     name, _ = pick(q.device.type, q.shape[2], k.shape[2], mask)
     chosen = reference if name == "reference" else sums
@@ -87,15 +69,7 @@ def pick(
     return "sums", f"{T} x {S} weights on {device} would be many, and the sums of keys and values are not"
 
 
-def sums(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Mask,
-    *,
-    scale: float,
-    dropout: float = 0.0,
-) -> Float[Tensor, "B H T K"]:
+def sums(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """features(q) (sum of features(k) v^T) divided by features(q) (sum of features(k)) (equations 5, 9 and 10).
 
     Time and memory grow with T + S. Causal sums run over columns; so a causal mask with positions, and any mask with
@@ -123,7 +97,7 @@ def sums(
 
 
 def causal_sums(
-    of_q: Float[Tensor, "B G R T K"], of_k: Float[Tensor, "B G S K"], values: Float[Tensor, "B G S W"]
+    of_q: Float[Tensor, "B G R T K"], of_k: Keys, values: Float[Tensor, "B G S W"]
 ) -> Float[Tensor, "B G R T W"]:
     """Each query's sum over keys up to its own position: by sums before its own chunk, by weights within it."""
     T, S = of_q.shape[3], of_k.shape[2]

@@ -10,7 +10,7 @@ import torch
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.schemes import Pattern
-from glassformer.base.shapes import Bool, Float, Int, Tensor
+from glassformer.base.shapes import Bool, Float, Int, Keys, Queries, Tensor, Weights
 from glassformer.base.tensors import check_keep
 from glassformer.base.typed import came
 
@@ -24,7 +24,7 @@ class ValueBias:
     index: Int[Tensor, "*#batch T S"]
     """The row of the table to add for each pair."""
 
-    def read(self, weights: Float[Tensor, "B H T S"]) -> Float[Tensor, "B H T K"]:
+    def read(self, weights: Weights) -> Queries:
         """sum over s of weight[t, s] table[index[t, s]].
 
         The weights are first summed per table row, so that no vector per pair is held. Sums are in float32 or wider.
@@ -148,8 +148,8 @@ class Mask:
             )
 
     @staticmethod
-    def of(given: Mask | Tensor | None, B: int, H: int, T: int, S: int) -> Mask:
-        """The mask that is given for B rows, H heads, T queries and S keys; None: everything may be read.
+    def of(given: Mask | Tensor | None, q: Queries, k: Keys) -> Mask:
+        """The mask that is given for these queries and keys; None: everything may be read.
 
         A boolean tensor is True where a key may be read; whole numbers 0 and 1 say the same. Floats are added to the
         scores, and where they are -inf a key may not be read. Shapes: [T, S], [B, T, S] or [B, H, T, S], where B, H and
@@ -162,7 +162,7 @@ class Mask:
             return given
         if not isinstance(given, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"A mask must be a Mask or a tensor; got {came(given)}. {WAYS}")
-        table = _spread(given, B, H, T, S)
+        table = _spread(given, q.shape, k.shape[2])
         if table.is_floating_point():
             readable = table > -torch.inf
             return Mask(bias=table.masked_fill(~readable, 0.0), table=readable)
@@ -329,9 +329,9 @@ WAYS = (
 )
 
 
-def _spread(given: Tensor, B: int, H: int, T: int, S: int) -> Tensor:
+def _spread(given: Tensor, of_queries: torch.Size, S: int) -> Tensor:
     """A table as [#B, #H, T, S]. Errors: `ConfigError` for another shape, and for one that has two meanings."""
-    shape = list(given.shape)
+    (B, H, T, _), shape = of_queries, list(given.shape)
     if shape == [B, S] == [T, S] and B > 1:
         raise ConfigError(
             f"A mask of shape {shape} could be [B, S], for the keys of each row, or [T, S], for each query. Give "

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from glassformer.base.shapes import Float, Tensor
+from glassformer.base.shapes import Keys, Queries, Tensor, Values
 from glassformer.nn.attention import Attend, Attention
 from glassformer.nn.mask import Mask
 
@@ -52,12 +52,12 @@ class Attended(NamedTuple):
     name: str
     """The attention's name in `attentions`."""
     attention: Attention
-    q: Float[Tensor, "B H T K"]
-    k: Float[Tensor, "B G S K"]
-    v: Float[Tensor, "B G S K"]
+    q: Queries
+    k: Keys
+    v: Values
     mask: Mask
     scale: float
-    output: Float[Tensor, "B H T K"]
+    output: Queries
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from glassformer.base.schemes import RelativeConfig, RotaryConfig
-from glassformer.base.shapes import Bool, Float, Int, Tensor
+from glassformer.base.shapes import Bool, Float, Int, Keys, Queries, Tensor
 from glassformer.base.tensors import widest
 from glassformer.base.tracing import constant
 from glassformer.nn.mask import Mask, ValueBias
@@ -50,7 +50,7 @@ class Relation(nn.Module, ABC):
     """What a scheme adds in one layer only, with parameters of its own; held by that layer's self-attention."""
 
     @abstractmethod
-    def forward(self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float) -> Mask:
+    def forward(self, q: Queries, k: Keys, mask: Mask, *, scale: float) -> Mask:
         """Return the mask with the biases for scores and values; it gives the positions of queries and keys."""
 
 
@@ -258,7 +258,7 @@ ROTARY_LAYOUTS: dict[str, tuple[Callable[[Tensor], Pair], Callable[[Pair], Tenso
 }
 
 
-def rotate(x: Float[Tensor, "B H T K"], rotation: Rotation | None) -> Float[Tensor, "B H T K"]:
+def rotate(x: Queries, rotation: Rotation | None) -> Queries:
     """Rotate the pairs (a, b) of x to (a cos - b sin, b cos + a sin); numbers beyond the pairs stay unchanged."""
     if rotation is None:
         return x
@@ -365,7 +365,7 @@ class RelativeVectors(Relation):
         self.keys = nn.Parameter(torch.empty(2 * clip_distance + 1, d_head))
         self.values = nn.Parameter(torch.empty(2 * clip_distance + 1, d_head))
 
-    def forward(self, q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float) -> Mask:
+    def forward(self, q: Queries, k: Keys, mask: Mask, *, scale: float) -> Mask:
         """Return the mask with q . a^K * scale added to its bias, and a^V as its value bias."""
         T, S = q.shape[-2], k.shape[-2]
         clip = self.clip_distance

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
-from glassformer.base.shapes import Float, Tensor
+from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weights
 from glassformer.nn import linear
 from glassformer.nn.attention import (
     Attend,
@@ -128,15 +128,7 @@ def choice(
     return "sdpa", "{T} x {S} scores on a CPU: the fused kernel never holds them whole"
 
 
-def auto(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Mask,
-    *,
-    scale: float,
-    dropout: float = 0.0,
-) -> Float[Tensor, "B H T K"]:
+def auto(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """Attention by the backend that `pick` names for these inputs."""
     flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=dropout) is None
     narrow = q.dtype.itemsize < 4
@@ -145,9 +137,7 @@ def auto(
     return backend(q, k, v, mask, scale=scale, dropout=dropout)
 
 
-def plus_one_weights(
-    q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float
-) -> Float[Tensor, "B H T S"]:
+def plus_one_weights(q: Queries, k: Keys, mask: Mask, *, scale: float) -> Weights:
     """exp(score) / (1 + sum over the readable keys of exp(score)) (Miller 2023, "Attention is off by one").
 
     This is a softmax over the keys and one extra key, whose score and value are 0. A row sums to less than 1.
@@ -171,9 +161,7 @@ def plus_one_of_scores(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Fl
     return (powers / (powers.sum(-1, keepdim=True) + (-largest).exp())).to(scores.dtype)
 
 
-def sigmoid_weights(
-    q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float
-) -> Float[Tensor, "B H T S"]:
+def sigmoid_weights(q: Queries, k: Keys, mask: Mask, *, scale: float) -> Weights:
     """sigmoid(score - log n), where n is how many keys the query may read (Ramapuram et al. 2024, section 3).
 
     In the paper n is the sequence length. Counting readable keys gives the same if all are read. Otherwise it is the
@@ -215,9 +203,7 @@ def softcap_rule(cap: float = CAP) -> Rule:
     def capped(scores: Float[Tensor, "*rows S"]) -> Float[Tensor, "*rows S"]:
         return cap * (scores / cap).tanh()
 
-    def softcap_weights(
-        q: Float[Tensor, "B H T K"], k: Float[Tensor, "B G S K"], mask: Mask, *, scale: float
-    ) -> Float[Tensor, "B H T S"]:
+    def softcap_weights(q: Queries, k: Keys, mask: Mask, *, scale: float) -> Weights:
         return softmax_over_readable(capped(dot_products(q, k, scale=scale)), mask)
 
     def softcap_of_scores(scores: Float[Tensor, "*rows S"], lowered: Lowered) -> Float[Tensor, "*rows S"]:

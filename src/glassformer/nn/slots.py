@@ -7,14 +7,14 @@ the cache that read their prompts; the last rows move into the slots of those th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol, cast, runtime_checkable
+from typing import cast
 
 import torch
 
 from glassformer.base.shapes import Bool, Int, Tensor
 from glassformer.nn.attention import LayerCache
 from glassformer.nn.cache import Cache
-from glassformer.nn.compact_cache import Slotted, State, StateCache, moved_up
+from glassformer.nn.compact_cache import RoundedSlotted, Slotted, State, StateCache, moved_up
 from glassformer.nn.positions import Step, steps_back
 
 
@@ -63,33 +63,8 @@ class Recent(Cache):
             room.select(torch.tensor(order, dtype=torch.long))
 
 
-@runtime_checkable
-class Takes(LayerCache, Protocol):
-    """What `Slots` need of a room."""
-
-    @property
-    def at(self) -> Int[Tensor, "B T"] | None:
-        """The columns of the next tokens."""
-        ...
-
-    @at.setter
-    def at(self, columns: Int[Tensor, "B T"] | None) -> None: ...
-
-    @property
-    def width(self) -> int:
-        """How many columns are read."""
-        ...
-
-    @width.setter
-    def width(self, columns: int) -> None: ...
-
-    def take(self, other: LayerCache, rows: Int[Tensor, " rows"], columns: int, most_rows: int) -> None:
-        """As `Slotted.take`."""
-        ...
-
-
-MakeRoom = Callable[..., Takes]
-"""Makes an empty room, `complete` or not: `Slotted`, or `RoundedRoom`."""
+MakeRoom = Callable[..., Slotted | RoundedSlotted]
+"""Makes an empty room, `complete` or not."""
 
 
 class Crossing:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.base.schemes import Pattern
-from glassformer.base.shapes import Float, Int, Tensor
+from glassformer.base.shapes import Float, Int, Keys, Queries, Tensor, Values
 from glassformer.nn.backends import Normalise, matmul, softmax
 from glassformer.nn.mask import Lowered, Mask, lower, refuse
 
@@ -23,15 +23,8 @@ LEAST, SHARE = 256, 0.25
 
 
 def sparse(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Mask,
-    *,
-    scale: float,
-    dropout: float = 0.0,
-    normalise: Normalise = softmax,
-) -> Float[Tensor, "B H T K"]:
+    q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0, normalise: Normalise = softmax
+) -> Queries:
     """The result of `reference` under the mask's pattern, without holding the T x S scores.
 
     Where columns are positions (T = S, no positions given), blocks of queries meet only keys within the pattern.
@@ -58,15 +51,8 @@ def sparse(
 
 
 def by_rows(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S K"],
-    mask: Mask,
-    *,
-    scale: float,
-    dropout: float = 0.0,
-    normalise: Normalise = softmax,
-) -> Float[Tensor, "B H T K"]:
+    q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0, normalise: Normalise = softmax
+) -> Queries:
     """`matmul` over `ROWS` queries at a time, so that not all scores are held at once."""
     T, S = q.shape[2], k.shape[2]
     if T <= ROWS:
@@ -128,7 +114,7 @@ class Part(NamedTuple):
         keys = self.beside(places, fill=-1).mT.expand(-1, -1, self.size, -1)  # each query of a block meets the same
         return self.restore(keys, S)
 
-    def scores(self, q: Float[Tensor, "B H S K"], k: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H S R"]:
+    def scores(self, q: Float[Tensor, "B H S K"], k: Keys) -> Float[Tensor, "B H S R"]:
         """q k^T over the keys that each query meets."""
         if self.shared is not None:
             keys = k.index_select(2, self.shared.to(k.device))
@@ -138,7 +124,7 @@ class Part(NamedTuple):
         products = blocks @ self.neighbours(k).mT
         return self.restore(products.unflatten(3, (-1, self.size)).movedim(3, 1), q.shape[2]).reshape(*q.shape[:3], -1)
 
-    def mix(self, weights: Float[Tensor, "B H S R"], v: Float[Tensor, "B G S K"]) -> Float[Tensor, "B H S K"]:
+    def mix(self, weights: Float[Tensor, "B H S R"], v: Values) -> Float[Tensor, "B H S K"]:
         """weights v over the keys that each query meets."""
         B, H, S, _ = weights.shape
         if self.shared is not None:
@@ -157,7 +143,7 @@ class Part(NamedTuple):
         """The inverse of `arrange`."""
         return x.movedim(-4, -2).flatten(-4, -2)[..., :S, :]
 
-    def neighbours(self, x: Float[Tensor, "B G S K"]) -> Float[Tensor, "BG step M R K"]:
+    def neighbours(self, x: Keys) -> Float[Tensor, "BG step M R K"]:
         """Join each block of keys with the `back` blocks before and `ahead` blocks after it."""
         return self.beside(self.arrange(x.flatten(0, 1), x.shape[2]))
 

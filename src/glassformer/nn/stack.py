@@ -122,24 +122,13 @@ def build_block(
 
 
 class Context(NamedTuple):
-    """What a block of a stack is given in a forward pass; see `Block.forward`."""
+    """What a block of a stack is given in a forward pass, in the order of `Block.forward`."""
 
     mask: Mask
     rotation: Rotation | None
     memory: Float[Tensor, "B M D"] | None
-    memory_mask: Mask
+    memory_mask: Mask | None
     nearby: Nearby | None
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """As arguments by name."""
-        return {
-            "mask": self.mask,
-            "rotation": self.rotation,
-            "memory": self.memory,
-            "memory_mask": self.memory_mask,
-            "nearby": self.nearby,
-        }
 
 
 class Stack(nn.Module):
@@ -157,6 +146,7 @@ class Stack(nn.Module):
         self.positions = scheme_of(config)
         self.settings = blocks_of(config)
         self.patterns = [each.pattern for each in self.settings]
+        self.taps = {each.convolution for each in self.settings} - {1}
         orders = {order_of(each): each for each in (*reversed(self.settings), config)}
         order = [order_of(config), *(each for each in orders if each != order_of(config))]
         others = [scheme_of(orders[each]) for each in order[1:]]
@@ -222,14 +212,14 @@ class Stack(nn.Module):
             x = x + added
         x = self.dropout(self.embedding_norm(x))
         nearby = self._nearby(step, ids, keep, documents, cache)
-        made: dict[tuple[Pattern | None, int], Mask] = {}
         rotations = [each.rotation(standing, x) for each in self.schemes]  # features of linear attention need them too
-        contexts: list[Context] = []
-        memory_mask = Mask(keep=memory_keep)
-        for own, pattern, order in zip(self.settings, self.patterns, self.order, strict=True):
-            if (of := (pattern, order)) not in made:
-                made[of] = self._mask(step, x, documents, prefix, *of)
-            contexts.append(Context(made[of], rotations[order], memory, memory_mask, nearby.get(own.convolution)))
+        looks = [*zip(self.patterns, self.order, strict=True)]
+        masks = {look: self._mask(step, x, documents, prefix, *look) for look in dict.fromkeys(looks)}
+        memory_mask = None if memory is None else Mask(keep=memory_keep)
+        contexts = [
+            Context(masks[look], rotations[look[1]], memory, memory_mask, nearby.get(own.convolution))
+            for look, own in zip(looks, self.settings, strict=True)
+        ]
         return self.run(x, contexts, cache)
 
     def run(
@@ -244,13 +234,12 @@ class Stack(nn.Module):
         if cache is not None:
             layers = zip(blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
             for (block, own), layer, cross, convolved in layers:
-                x = block(x, **own.inputs, cache=layer, cross_cache=cross, convolved=convolved)
+                x = block(x, *own, cache=layer, cross_cache=cross, convolved=convolved)
         elif self.recompute and torch.is_grad_enabled():
             for first in range(0, len(blocks), self.recompute):
                 x = checkpoint(through, blocks[first : first + self.recompute], x, use_reentrant=False)
         else:
-            for block, own in blocks:
-                x = block(x, **own.inputs)
+            x = through(blocks, x)
         return self.norm(x)
 
     def _marked(self, x: Tensor, segments: Tensor | None) -> Tensor:
@@ -266,7 +255,7 @@ class Stack(nn.Module):
     ) -> None:
         check_documents(documents, tokens)
         check_prefix(prefix, tokens)
-        taps = max(each.convolution for each in self.settings)
+        taps = max(self.taps, default=1)
         if cache is not None and cache.taps != taps:
             raise ConfigError(
                 f"A model with convolution={taps} needs a cache for so many tokens; this one is for "
@@ -311,17 +300,16 @@ class Stack(nn.Module):
         self, step: Step, ids: Tensor, keep: Tensor | None, documents: Tensor | None, cache: Cache | None
     ) -> dict[int, Nearby | None]:
         """Where short convolutions, by their size, find the tokens before each; `cache.convolved` takes in the new."""
-        sizes = {each.convolution for each in self.settings} - {1}
-        if not sizes:
+        if not self.taps:
             return {}
         if cache is None:
             places = None if documents is None else within(documents, step.keys)
             in_columns = not step.in_order and self._in_columns(step)
-            return {size: beside(step, size - 1, places, in_columns=in_columns) for size in sizes}
+            return {taps: beside(step, taps - 1, places, in_columns=in_columns) for taps in self.taps}
         assert cache.convolved is not None, "checked before"
         apart = cache.convolved.step(ids, keep)
         cache.convolved.advance(apart)
-        return {size: Nearby(cache.convolved.earlier(apart, size - 1), None) for size in sizes}
+        return {taps: Nearby(cache.convolved.earlier(apart, taps - 1), None) for taps in self.taps}
 
     @property
     def schemes(self) -> list[Positions]:
@@ -369,7 +357,7 @@ class Stack(nn.Module):
 def through(blocks: Sequence[tuple[Block, Context]], x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
     """Run some blocks, each in its context."""
     for block, own in blocks:
-        x = block(x, **own.inputs)
+        x = block(x, *own)
     return x
 
 

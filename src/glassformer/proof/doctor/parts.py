@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from glassformer.base.shapes import Bool, Float, Tensor
+from glassformer.base.shapes import Bool, Float, Queries, Tensor, Weights
 from glassformer.nn.attention import Attention, dot_products
 from glassformer.nn.block import Block, Residual
 from glassformer.nn.config import StackConfig
@@ -155,7 +155,7 @@ def attended(place: Place, x: Tensor, source: Tensor, *, split: str, merge: str,
     return module.output((output if merge == "reshaped" else output.transpose(1, 2)).reshape(B, T, -1))
 
 
-def divided(x: Float[Tensor, "B T HK"], d_head: int, how: str) -> Float[Tensor, "B H T K"]:
+def divided(x: Float[Tensor, "B T HK"], d_head: int, how: str) -> Queries:
     """Split one vector per position into one per head, correctly or by a plain reshape."""
     B, T, _ = x.shape
     return x.reshape(B, -1, T, d_head) if how == "reshaped" else x.reshape(B, T, -1, d_head).transpose(1, 2)
@@ -164,11 +164,11 @@ def divided(x: Float[Tensor, "B T HK"], d_head: int, how: str) -> Float[Tensor, 
 class Work(NamedTuple):
     """What the heads of one attention computed in one forward pass."""
 
-    q: Float[Tensor, "B H T K"]
-    weights: Float[Tensor, "B H T S"]
+    q: Queries
+    weights: Weights
     allowed: Bool[Tensor, "B H T S"]
     """What each query may read. A weight may be 0 there all the same."""
-    output: Float[Tensor, "B H T K"]
+    output: Queries
     size: float
     """Standard deviation of the scores."""
 
@@ -212,7 +212,7 @@ def alike(case: Case) -> Iterator[Seen]:
     yield Seen(f"{pairs} pairs of heads all differ")
 
 
-def gaps_of_heads(x: Float[Tensor, "B H T K"]) -> Float[Tensor, "H H"]:
+def gaps_of_heads(x: Queries) -> Float[Tensor, "H H"]:
     """Return the distance between the vectors of each two heads, relative to the size of the vectors."""
     heads = x.transpose(0, 1).flatten(1)
     sizes = heads.norm(dim=1)
