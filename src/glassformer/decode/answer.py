@@ -109,23 +109,8 @@ def nothing() -> None:
     """The default for `poll`: do nothing between steps."""
 
 
-def answer(
-    model: Transformer,
-    sources: Sequence[Sequence[int]],
-    *,
-    max_new_tokens: int | None = None,
-    batch_size: int = 128,
-    lengths: Sequence[int] | None = None,
-    sampling: Sampling = GREEDY,
-    numbers: Sequence[int] | None = None,
-    search: BeamSettings = ONE_BEAM,
-    filters: Sequence[Filter] = (),
-    never: Sequence[int] = (),
-    begun: int = 0,
-    forced: Forced | None = None,
-    poll: Callable[[], None] = nothing,
-) -> list[Answer]:
-    """Return the answer to each source, in order: the best one of `answers`, which explains the arguments.
+def answer(model: Transformer, sources: Sequence[Sequence[int]], **settings: Any) -> list[Answer]:
+    """Return the answer to each source, in order: the best one of `answers`, which has the same settings.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer, answer
@@ -135,22 +120,7 @@ def answer(
     >>> len(first.ids) <= 4
     True
     """
-    found = answers(
-        model,
-        sources,
-        max_new_tokens=max_new_tokens,
-        batch_size=batch_size,
-        lengths=lengths,
-        sampling=sampling,
-        numbers=numbers,
-        search=search,
-        filters=filters,
-        never=never,
-        begun=begun,
-        forced=forced,
-        poll=poll,
-    )
-    return [best for (best, *_) in found]
+    return [best for (best, *_) in answers(model, sources, **settings)]
 
 
 def answers(
@@ -202,7 +172,8 @@ def answers(
     first = [without(never), *filters] if never else filters
     found: list[list[Answer]] = [[] for _ in sources]
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
-    method = method_of(sampling, first)
+    method, asked = method_of(sampling, first), [*filters, *filters_of(sampling)]
+    find = partial(search_of(search), n_best=n_best, filters=asked, never=never, forced=forced, poll=poll)
     for start in range(0, len(order), batch_size):
         poll()
         rows = order[start : start + batch_size]
@@ -214,8 +185,9 @@ def answers(
         else:
             limits = [limit_of(model, source, max_new_tokens, begun) for source in batch]
             if search.beam > 1:
-                asked = [*filters, *filters_of(sampling)]
-                these = _search(model, batch, limits, search, n_best, asked, never, forced, which, poll)
+                most = [limit.tokens for limit in limits]
+                best = find(model, sources=batch, max_new_tokens=most, numbers=which)
+                these = [[of_search(each, limit) for each in some] for some, limit in zip(best, limits, strict=True)]
             else:
                 these = [[each] for each in _write(model, batch, limits, method, which, poll)]
         for row, each in zip(rows, these, strict=True):
@@ -293,36 +265,9 @@ def _write(
     ]
 
 
-def _search(
-    model: Transformer,
-    sources: list[Sequence[int]],
-    limits: list[Limit],
-    search: BeamSettings,
-    n_best: int,
-    filters: Sequence[Filter],
-    never: Sequence[int],
-    forced: Forced | None,
-    numbers: list[int],
-    poll: Callable[[], None],
-) -> list[list[Answer]]:
-    found = search_of(search)(
-        model,
-        sources=sources,
-        max_new_tokens=[limit.tokens for limit in limits],
-        n_best=n_best,
-        filters=filters,
-        never=never,
-        forced=forced,
-        numbers=numbers,
-        poll=poll,
-    )
-    return [
-        [
-            Answer(each.ids, each.complete, "" if each.complete else limit.name, each.log_probability, each.score)
-            for each in best
-        ]
-        for best, limit in zip(found, limits, strict=True)
-    ]
+def of_search(found: Hypothesis, limit: Limit) -> Answer:
+    """The answer that a beam search found."""
+    return Answer(found.ids, found.complete, "" if found.complete else limit.name, found.log_probability, found.score)
 
 
 # Probabilities of labels: those of one classifier for many texts, and the mean over an ensemble of several.

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from glassformer.base.errors import ResourceError
-from glassformer.base.shapes import Float, Tensor
+from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.fast.native import (
     FEW,
     LAYOUTS,
@@ -39,12 +39,12 @@ from glassformer.fast.native import (
     reading,
 )
 from glassformer.nn.attention import Attention, LayerCache
-from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, StochasticDepth, columns_of
+from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, StochasticDepth
 from glassformer.nn.cache import Cache
 from glassformer.nn.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward
 from glassformer.nn.mask import Mask
 from glassformer.nn.norm import LayerNorm, RMSNorm
-from glassformer.nn.positions import Rotation
+from glassformer.nn.positions import Rotation, steps_back
 from glassformer.nn.rules import ATTEND
 from glassformer.nn.stack import Context, Stack
 from glassformer.nn.transformer import Transformer
@@ -463,6 +463,15 @@ def read_nearby(
     made.first, made.at = layers[0].width - T, address(at)
     made.layers, made.lie = mine.keys.k, mine.keys.keys
     return made
+
+
+def columns_of(nearby: Nearby | None, count: int, T: int) -> Int[Tensor, "N #B T"]:
+    """The columns of the `count` tokens before each of T, wherever `nearby` says that they are; -1 for none."""
+    if nearby is not None and nearby.columns is not None:
+        return nearby.columns if nearby.columns.ndim == 3 else nearby.columns[:, None]
+    places = torch.arange(T)[None]
+    columns = (places - steps_back(count, places)).clamp(min=-1)
+    return columns if nearby is None or nearby.real is None else torch.where(nearby.real, columns, -1)
 
 
 def places(before: Places | None, layers: Sequence[LayerCache], dtype: torch.dtype) -> Places:

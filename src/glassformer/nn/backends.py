@@ -8,9 +8,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values
 from glassformer.base.tracing import traced
-from glassformer.nn.mask import Lowered, Mask, refuse
+from glassformer.nn.mask import Lowered, Mask, ValueBias
 
 NOTHING = Lowered(None, None, None)
 SHORT = 32
@@ -76,6 +77,15 @@ def matmul(
     if mask.value_bias is not None:
         output = output + mask.value_bias.read(weights)
     return lowered.zero_blind(output)
+
+
+def refuse(value_bias: ValueBias | None, backend: str) -> None:
+    """Raise `ConfigError` for a value bias: the named backend does not hold the weights that it needs."""
+    if value_bias is not None:
+        raise ConfigError(
+            f"A value bias needs a backend that stores attention weights, and {backend!r} does not. "
+            "Use the backend 'matmul' or 'auto' of attention_rule='softmax'."
+        )
 
 
 def sdpa(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:

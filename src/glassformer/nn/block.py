@@ -108,15 +108,6 @@ def beside(step: Step, count: int, places: Int[Tensor, "*batch T"] | None, *, in
     return Nearby(columns_before(step, count, step.positions if places is None else places), None)
 
 
-def columns_of(nearby: Nearby | None, count: int, T: int) -> Int[Tensor, "N #B T"]:
-    """The columns of the `count` tokens before each of T, wherever `nearby` says that they are; -1 for none."""
-    if nearby is not None and nearby.columns is not None:
-        return nearby.columns if nearby.columns.ndim == 3 else nearby.columns[:, None]
-    places = torch.arange(T)[None]
-    columns = (places - steps_back(count, places)).clamp(min=-1)
-    return columns if nearby is None or nearby.real is None else torch.where(nearby.real, columns, -1)
-
-
 class StochasticDepth(nn.Dropout):
     """Drops a whole branch, independently for each sequence (Huang et al. 2016, section 3).
 

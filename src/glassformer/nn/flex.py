@@ -11,7 +11,8 @@ import torch.nn.functional as F
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values
-from glassformer.nn.mask import Mask, readable, refuse
+from glassformer.nn.backends import refuse
+from glassformer.nn.mask import Mask, readable
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask

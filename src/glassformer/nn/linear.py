@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weights
 from glassformer.nn.attention import share_among_heads, weighted_sum
-from glassformer.nn.mask import Mask, refuse
+from glassformer.nn.backends import refuse
+from glassformer.nn.mask import Mask
 
 WRITTEN_OUT_UP_TO = 128 * 128
 """Up to this many weights (T x S) of one head, computing them all beats the sums on a CPU."""

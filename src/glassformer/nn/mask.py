@@ -36,15 +36,6 @@ class ValueBias:
         return (by_row @ self.table.to(wide.dtype)).to(weights.dtype)
 
 
-def refuse(value_bias: ValueBias | None, backend: str) -> None:
-    """Raise `ConfigError` for a value bias: the named backend does not hold the weights that it needs."""
-    if value_bias is not None:
-        raise ConfigError(
-            f"A value bias needs a backend that stores attention weights, and {backend!r} does not. "
-            "Use the backend 'matmul' or 'auto' of attention_rule='softmax'."
-        )
-
-
 def readable(
     pattern: Pattern, queries: Int[Tensor, "*#pairs"], keys: Int[Tensor, "*#pairs"]
 ) -> Bool[Tensor, "*#pairs"]:

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 
 from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Float, Int, Keys, Queries, Tensor, Values
-from glassformer.nn.backends import Normalise, matmul, softmax
-from glassformer.nn.mask import Lowered, Mask, lower, refuse
+from glassformer.nn.backends import Normalise, matmul, refuse, softmax
+from glassformer.nn.mask import Lowered, Mask, lower
 
 ROWS = 256
 """Queries per chunk where all keys must be met, because the pattern cannot be applied to columns."""
