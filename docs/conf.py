@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
+import jupyter_cache.executors.utils as execution
 from docutils.nodes import Element, SkipNode, TextElement, math, math_block
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
@@ -25,6 +27,8 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
+# A line that a busy kernel sends in two pieces is one line: MyST-NB ends each piece with a new line.
+execution.executenb = partial(execution.executenb, coalesce_streams=True)
 
 default_role = "code"
 smartquotes_action = "q"  # two hyphens begin a flag

@@ -21,7 +21,7 @@ from glassformer.cli.arguments import setting_lines
 from glassformer.cli.help import EXITS, flag_line, verb_help
 from glassformer.cli.verbs import COMMON, SECTIONS, VERBS
 from glassformer.learn.course import Course, questions, read_course
-from glassformer.learn.pages import as_notebook
+from glassformer.learn.pages import CHECKED, as_notebook, folded_hints
 from glassformer.proof.check.examine import SUBJECTS
 from glassformer.proof.check.file import DOCUMENTED
 from glassformer.proof.check.property import Mistake, Subject
@@ -32,6 +32,7 @@ from glassformer.train.recipe import Recipe
 ROOT = Path(__file__).resolve().parents[1]
 COURSES = [each for each in (read_course(), read_course().further) if each]
 """The five chapters, and the further pages."""
+EXERCISES = {each.id: each for course in COURSES for each in course.exercises}
 SOLUTIONS = {number: text for course in COURSES for number, text in course.solutions.items()}
 FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s:]+)\)")
@@ -132,7 +133,7 @@ class Site:
             text = self.linked(text, origin, name)
             text = with_navigation(text) if name == "index" else text
             if name.startswith("learn/"):
-                text = self.with_notebook(with_solutions(text), name, as_notebook(original))
+                text = self.with_notebook(with_solutions(with_hints(text)), name, as_notebook(original))
             self.write(name, text)
         for kind in ("pictures", "studies"):
             shutil.copytree(ROOT / "docs" / kind, self.folder / kind, dirs_exist_ok=True)
@@ -162,6 +163,16 @@ def source_page(place: str) -> str:
         return f"{QUIET}# {place}/\n\n" + "".join(f"- `{each}`\n" for each in listed)
     language = {".py": "python", ".toml": "toml"}.get(path.suffix, "text")
     return f"{QUIET}# {place}\n\n``````{language}\n{path.read_text('utf-8')}``````\n"
+
+
+def with_hints(text: str) -> str:
+    """Return a chapter with the hints of an exercise below its check, which shows nothing: there is no learner here."""
+
+    def below(found: re.Match[str]) -> str:
+        return f"{found[1]}:tags: [remove-output]\n{found[2]}\n```\n\n{folded_hints(EXERCISES[found[3]])}"
+
+    cell = rf"^(```\{{code-cell\}} ipython3\n)({CHECKED.pattern})\n```\n"
+    return re.sub(cell, below, text, flags=re.M)
 
 
 def with_solutions(text: str) -> str:

@@ -12,7 +12,7 @@ from glassformer import __version__
 from glassformer.base.errors import DataError
 from glassformer.learn.course import Chapter, Course
 from glassformer.learn.outputs import Output, outputs
-from glassformer.learn.pages import cells
+from glassformer.learn.pages import CHECKED, cells, folded_hints
 from glassformer.store.files import write_text_atomically
 
 STYLE = """
@@ -86,6 +86,8 @@ def as_page(course: Course, chapter: Chapter, outputs: Sequence[Sequence[Output]
         if cell.is_code:
             parts.append(f"<pre><code>{html.escape(cell.text)}</code></pre>")
             parts += [shown(each, cell.options) for each in next(ran, ())]
+            asked = CHECKED.fullmatch(cell.text)
+            parts += [as_html(folded_hints(each)) for each in course.exercises if asked and each.id == asked[1]]
         else:
             parts.append(as_html(cell.text))
     body = "\n".join(parts).replace("<pre", '<pre tabindex="0"')  # keys reach what is wider than the page

@@ -40,6 +40,18 @@ def cells(text: str, *, checks: bool = False) -> Iterator[Cell]:
         yield Cell(prose, is_code=False)
 
 
+CHECKED = re.compile(r'learn\.check\("([^"]+)"\)')
+"""The cell below an exercise, where a page has its hints."""
+
+
+def folded_hints(exercise: Exercise) -> str:
+    """Return the hints of an exercise as Markdown: folds, each within the one before."""
+    text = ""
+    for number, hint in reversed([*enumerate(exercise.hints, 1)]):
+        text = f"<details><summary>Hint {number}</summary>\n\n{hint}\n\n{text}</details>\n\n"
+    return text
+
+
 def as_notebook(text: str, *, checks: bool = False) -> str:
     """Return a chapter as a notebook of format 4.5, without outputs; with `checks` also the cells that test it."""
     rows: list[dict[str, object]] = []

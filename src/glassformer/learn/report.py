@@ -6,6 +6,7 @@ Imports no torch.
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
@@ -138,7 +139,8 @@ class Shown:
         return self.text
 
     def _repr_html_(self) -> str:
-        return self.markup or f'<div role="status"><p>{html.escape(self.text)}</p></div>'
+        told = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html.escape(self.text))
+        return self.markup or f'<div role="status"><p>{told}</p></div>'
 
 
 class Status(Shown):

@@ -77,10 +77,10 @@ class Shapes(NamedTuple):
         head = "".join(f'<th scope="col">{each}</th>' for each in HEAD)
         lines = [[html.escape(text) for text in cells] for cells in self.cells("\u2003")]
         body = "".join(
-            f'<tr><th scope="row" style="text-align: left">{name}</th>'
-            + "".join(f'<td style="text-align: left">{text}</td>' for text in rest)
-            + "</tr>"
-            for name, *rest in lines
+            f'<tr><th scope="row" style="text-align: left; white-space: nowrap">{name}</th>'
+            + "".join(f'<td style="text-align: left; white-space: nowrap">{text}</td>' for text in shapes)
+            + f'<td style="text-align: left">{purpose}</td></tr>'
+            for name, *shapes, purpose in lines
         )
         return f"<table><caption>Shapes</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
