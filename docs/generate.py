@@ -133,7 +133,7 @@ class Site:
             text = self.linked(text, origin, name)
             text = with_navigation(text) if name == "index" else text
             if name.startswith("learn/"):
-                text = self.with_notebook(with_solutions(with_hints(text)), name, as_notebook(original))
+                text = self.with_notebook(with_folds(text), name, as_notebook(original))
             self.write(name, text)
         for kind in ("pictures", "studies"):
             shutil.copytree(ROOT / "docs" / kind, self.folder / kind, dirs_exist_ok=True)
@@ -165,27 +165,22 @@ def source_page(place: str) -> str:
     return f"{QUIET}# {place}\n\n``````{language}\n{path.read_text('utf-8')}``````\n"
 
 
-def with_hints(text: str) -> str:
-    """Return a chapter with the hints of an exercise below its check, which shows nothing: there is no learner here."""
+def with_folds(text: str) -> str:
+    """Return a chapter with folds below the check of each exercise: its hints, and a link to our solution.
+
+    The check itself shows nothing: there is no learner here.
+    """
 
     def below(found: re.Match[str]) -> str:
-        return f"{found[1]}:tags: [remove-output]\n{found[2]}\n```\n\n{folded_hints(EXERCISES[found[3]])}"
+        exercise = EXERCISES[found[3]]
+        folds = folded_hints(exercise)
+        if exercise.id in SOLUTIONS:
+            link = f"[Our solution of {exercise.id}](solution-{exercise.id.replace('.', '-')}.md)"
+            folds += f"<details><summary>Done, or stuck for good?</summary>\n\n{link}\n\n</details>\n\n"
+        return f"{found[1]}:tags: [remove-output]\n{found[2]}\n```\n\n{folds}"
 
     cell = rf"^(```\{{code-cell\}} ipython3\n)({CHECKED.pattern})\n```\n"
     return re.sub(cell, below, text, flags=re.M)
-
-
-def with_solutions(text: str) -> str:
-    """Return a chapter with a fold below each exercise, which links our solution."""
-
-    def folded(found: re.Match[str]) -> str:
-        if found[2] not in SOLUTIONS:
-            return found[0]
-        link = f"[Our solution of {found[2]}](solution-{found[2].replace('.', '-')}.md)"
-        fold = f"<details><summary>Done, or stuck for good?</summary>\n\n{link}\n\n</details>"
-        return f"{found[0].rstrip()}\n\n{fold}\n\n"
-
-    return re.sub(r"^(### Exercise (\S+) .*?)(?=^##|\Z)", folded, text, flags=re.M | re.S)
 
 
 def with_places(text: str) -> str:
