@@ -130,3 +130,14 @@ def test_open_prints_the_path_of_the_page(tmp_path, monkeypatch, capsys):
         path = tmp_path / capsys.readouterr().out.strip()
         assert path.name == page
         assert "ran " in path.read_text("utf-8")
+
+
+def test_below_an_exercise_stand_its_hints_and_no_verdict():
+    """The page is made where nobody has written anything."""
+    course = read_course()
+    chapter = course.chapter("1")
+    cells_with_code = len(re.findall(r"^```{code-cell}", course.text_of(chapter.page), re.M))
+    page = as_page(course, chapter, [[Output("text", "SEEN")]] * cells_with_code)
+    assert page.count("<summary>Hint 3</summary>") == 8
+    assert not re.search(r"learn\.check\(.{0,90}SEEN", page, re.S)
+    assert "SEEN" in page

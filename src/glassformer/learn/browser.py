@@ -85,9 +85,11 @@ def as_page(course: Course, chapter: Chapter, outputs: Sequence[Sequence[Output]
     for cell in cells(course.text_of(chapter.page)):
         if cell.is_code:
             parts.append(f"<pre><code>{html.escape(cell.text)}</code></pre>")
-            parts += [shown(each, cell.options) for each in next(ran, ())]
-            asked = CHECKED.fullmatch(cell.text)
-            parts += [as_html(folded_hints(each)) for each in course.exercises if asked and each.id == asked[1]]
+            found, asked = next(ran, ()), CHECKED.fullmatch(cell.text)
+            if asked:  # where nobody has written anything, there is nothing to tell
+                parts.append(as_html(folded_hints(course.exercise(asked[1]))))
+            else:
+                parts += [shown(each, cell.options) for each in found]
         else:
             parts.append(as_html(cell.text))
     body = "\n".join(parts).replace("<pre", '<pre tabindex="0"')  # keys reach what is wider than the page

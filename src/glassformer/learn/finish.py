@@ -225,7 +225,7 @@ def diploma(who: Graduate, reading: Reading, results: dict[str, Trained]) -> str
 <html lang="en"><head>{head}<style>{STYLE}</style></head><body><main>
 <h1>A transformer of my own</h1>
 {name}<p>This file was built part by part, and equals the library glassformer in values and gradients, to 1e-9 in
-float64. {html.escape(reading.sentence().capitalize())}.{took}</p>
+float64. {html.escape(reading.sentence().removeprefix("yours: ").capitalize())}.{took}</p>
 <h2>What it learned</h2>
 <ul>{rows}</ul>
 {curve(last.losses)}
