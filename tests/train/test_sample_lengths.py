@@ -1,7 +1,12 @@
 """Inputs that are shorter or longer than all that a run was trained on: how that is known, and who says so."""
 
+import io
+import json
+
 import pytest
 
+from glassformer.cli.main import main
+from glassformer.data.config import DataConfig
 from glassformer.lens.server.subject import subject_of
 from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import step_folder
@@ -10,7 +15,7 @@ from glassformer.train.finished.writing import Writer, note_of
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.session import resume, start
 from glassformer.train.sample_lengths import Untrained, in_words, joined, untrained
-from train.examples import follow, recipe, texts
+from train.examples import SMALL, follow, recipe, texts
 
 QUICK = {"training.steps": 2, "training.warmup": 0, "training.evaluate_every": 0}
 
@@ -76,6 +81,31 @@ def test_a_label_for_a_text_of_a_new_length_is_told(tmp_path):
     lines = [(1, "a"), (2, "a b"), (3, "a b c a")]
     found = [each.untrained for each in answer_lines(tmp_path / "run", lines, 2)]
     assert found == [Untrained(1, 2, 3, "text"), None, Untrained(4, 2, 3, "text")]
+
+
+@pytest.mark.parametrize(
+    ("name", "verb", "text"),
+    [
+        ("tag", "tag", "a O\nb B-X\nc O\n\nb B-X\nc O\n"),
+        ("regression", "predict", "text,n\na b c,1\nb c,2\n"),
+    ],
+)
+def test_tags_and_numbers_of_a_line_of_a_new_length_are_told(tmp_path, capsys, monkeypatch, name, verb, text):
+    layout = {"data.layout": "text-numbers"} if name == "regression" else {}
+    (tmp_path / "a.txt").write_text(text)
+    files = {"data.train": str(tmp_path / "a.txt"), "data.dev": str(tmp_path / "a.txt")}
+    made = {key: value for key, value in SMALL.items() if not key.startswith("data.")}
+    unmade = {f"data.{split}_size": getattr(DataConfig, f"{split}_size") for split in ("train", "dev", "test")}
+    follow(start(override(load_recipe(name), made | unmade | layout | files | QUICK), tmp_path / "run"))
+    assert lengths(tmp_path / "run") == {"text": [2, 3]}
+    for switches in ([], ["--json"]):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\na b\n\na b c\na b c a\n")))
+        assert main([verb, str(tmp_path / "run"), *switches]) == 0
+        shown = capsys.readouterr()
+        assert "2 lines (1, 5): shorter or longer than every text in training (2 to 3 tokens)" in shown.err
+    told = [json.loads(line) for line in shown.out.splitlines()]
+    outside = [each and each.get("untrained_length", {}).get("tokens") for each in told]
+    assert outside == [1, None, None, None, 4]
 
 
 def test_an_older_run_says_nothing_and_neither_does_what_resumes_it(run, tmp_path):

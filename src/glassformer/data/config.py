@@ -98,7 +98,7 @@ class DataConfig:
     """Files hold JSON: an object on each line, or an array of them; unset: .jsonl, .ndjson and .jsonlines do, and what
     only looks like it is refused unless a field is named."""
     skip_empty: bool = False
-    """Skip and count pairs with an empty side, empty documents and blank lines. Off: they are an error, usually a
+    """Skip and count pairs with an empty side, empty documents, blank lines and null. Off: they are an error, usually a
     mistake."""
     bleu_tokenizer: str = setting(BLEU_TOKENIZERS[0], known=BLEU_TOKENIZERS)
     """Pairs: how BLEU splits words: auto (by the script of the targets), or sacrebleu's 13a, zh, ja-mecab, ko-mecab,
