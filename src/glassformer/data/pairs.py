@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.data.json_lines import is_json, records_of, text_in, value_in
+from glassformer.data.json_lines import Record, is_json, records_of, text_in, value_in
 from glassformer.data.lines import Opened, lines_of, opened
 from glassformer.data.rows import (
     TABLE,
@@ -65,22 +65,9 @@ class Loaded:
     """None for pairs that a task has made."""
 
 
-@runtime_checkable
-class Numbered(Protocol):
-    """What a line or an object says of a sample."""
-
-    @property
-    def number(self) -> int:
-        """Of its line, or of its object in an array, from 1."""
-        ...
-
-
-AnyRow = TypeVar("AnyRow", bound=Numbered)
-
-
 def gathered(
-    rows: Iterable[AnyRow],
-    sample: Callable[[AnyRow], Pair],
+    rows: Iterable[Record],
+    sample: Callable[[Record], Pair],
     paths: tuple[str | Path, str | Path],
     form: str,
     what: str,
@@ -128,13 +115,6 @@ class Sides(NamedTuple):
 PAIR = Sides(("source", "target"), ("data.source_field", "data.target_field"))
 
 
-class Row(NamedTuple):
-    """The two sides in one line of a file, or in one object; a blank line has two empty ones."""
-
-    number: int
-    cells: tuple[str, str]
-
-
 def read_pairs(*paths: str | Path, columns: Columns | None = None, skip_empty: bool = False) -> Loaded:
     """Read pairs from one file, or from two parallel ones.
 
@@ -146,7 +126,7 @@ def read_pairs(*paths: str | Path, columns: Columns | None = None, skip_empty: b
     if len(paths) == 1:
         loaded = read_sides(paths[0], PAIR, columns, skip_empty)
     else:
-        loaded = _gathered(_parallel(paths, columns), (paths[0], paths[1]), TABLE, PAIR, skip_empty)
+        loaded = _gathered(_parallel(paths, columns), (paths[0], paths[1]), TABLE, PAIR, columns, skip_empty)
     first = loaded.pairs[0]
     if may_be_header(loaded, columns) and _name_columns(first):
         raise seems_header(f"{paths[0]}:1", f"the pair of {first.source[:40]!r} and {first.target[:40]!r}", "pair")
@@ -156,8 +136,8 @@ def read_pairs(*paths: str | Path, columns: Columns | None = None, skip_empty: b
 def read_sides(path: str | Path, sides: Sides, columns: Columns, skip_empty: bool) -> Loaded:
     """Read the two sides of each line or object of one file. Errors: as `read_pairs`, but for a first line of names."""
     with data_file(path, columns, f"Set {sides.choice}") as (file, form):
-        rows = (_from_table if form == TABLE else _from_json)(file, path, sides, columns)
-        return _gathered(rows, (path, path), form, sides, skip_empty)
+        rows = _from_table(file, path, sides, columns) if form == TABLE else records_of(file, path)
+        return _gathered(rows, (path, path), form, sides, columns, skip_empty)
 
 
 def may_be_header(loaded: Loaded, columns: Columns) -> bool:
@@ -168,24 +148,32 @@ def may_be_header(loaded: Loaded, columns: Columns) -> bool:
 
 
 def _gathered(
-    rows: Iterable[Row], paths: tuple[str | Path, str | Path], form: str, sides: Sides, skip_empty: bool
+    rows: Iterable[Record],
+    paths: tuple[str | Path, str | Path],
+    form: str,
+    sides: Sides,
+    columns: Columns,
+    skip_empty: bool,
 ) -> Loaded:
     left, right = sides.names
+    names = sides.names if form == TABLE else (columns.first or left, columns.second or right)
+    remedy, types = f"Set {sides.choice}.", Types("label")
 
-    def sample(row: Row) -> Pair:
-        for place, cell in enumerate(row.cells):
+    def sample(row: Record) -> Pair:
+        number, place, fields = row
+        cells = ["" if fields is None else text_in(fields, name, place, remedy) for name in names]
+        for path, side, cell in zip(paths, sides.names, cells, strict=True):
             if not cell.strip():
-                raise Empty(
-                    place_in(paths[place], form, row.number),
-                    f"the {sides.names[place]}{'' if sides.labels else ' side'} is empty, but a line needs {left} and "
-                    f"{right}",
-                )
-        return Pair(*row.cells)
+                what = f"the {side}{'' if sides.labels else ' side'} is empty, but a line needs {left} and {right}"
+                raise Empty(place_in(path, form, number), what)
+        if sides.labels and fields is not None:
+            types.check(value_in(fields, names[1], place, remedy), cells[1], number, place)
+        return Pair(*cells)
 
     return gathered(rows, sample, paths, form, f"line with a {left} and a {right}", skip_empty=skip_empty)
 
 
-def _parallel(paths: Sequence[str | Path], columns: Columns) -> Iterator[Row]:
+def _parallel(paths: Sequence[str | Path], columns: Columns) -> Iterator[Record]:
     """Pair line i of one file with line i of the other."""
     with ExitStack() as stack:
         files = [stack.enter_context(opened(path)) for path in paths]
@@ -199,9 +187,9 @@ def _parallel(paths: Sequence[str | Path], columns: Columns) -> Iterator[Row]:
             f"Parallel files must have the same number of lines, but {paths[0]} has {len(sources)} lines and "
             f"{paths[1]} has {len(targets)}. Align them again: a missing or extra line shifts all that follow."
         )
-    for number, cells in enumerate(zip(sources, targets, strict=True), start=1):
+    for number, (source, target) in enumerate(zip(sources, targets, strict=True), start=1):
         if number > 1 or not columns.header:
-            yield Row(number, cells)
+            yield Record(number, f"{paths[0]}:{number}", {"source": source, "target": target})
 
 
 def _side(file: Opened, path: str | Path, name: str | None, setting: str, columns: Columns) -> Iterator[str]:
@@ -219,24 +207,11 @@ def _side(file: Opened, path: str | Path, name: str | None, setting: str, column
         yield "" if record.fields is None else text_in(record.fields, name or "text", record.place, f"{remedy}.")
 
 
-def _from_json(file: Opened, path: str | Path, sides: Sides, columns: Columns) -> Iterator[Row]:
-    first, second = columns.first or sides.names[0], columns.second or sides.names[1]
-    remedy = f"Set {sides.choice}."
-    types = Types("label")
-    for number, place, fields in records_of(file, path):
-        if fields is None:
-            yield Row(number, ("", ""))
-            continue
-        cells = (text_in(fields, first, place, remedy), text_in(fields, second, place, remedy))
-        if sides.labels:
-            types.check(value_in(fields, second, place, remedy), cells[1], number, place)
-        yield Row(number, cells)
-
-
-def _from_table(file: Opened, path: str | Path, sides: Sides, columns: Columns) -> Iterator[Row]:
+def _from_table(file: Opened, path: str | Path, sides: Sides, columns: Columns) -> Iterator[Record]:
     sign, rows = table(file, path, comma=str(path).lower().removesuffix(".gz").endswith(".csv"))
     named = bool(columns.header) or columns.named
     chosen = named or columns.first is not None or columns.second is not None
+    first, second = sides.names
     width, left, right = 0, 0, 0
     for number, cells in rows:
         if not width:
@@ -244,19 +219,20 @@ def _from_table(file: Opened, path: str | Path, sides: Sides, columns: Columns) 
             left, right = two_columns(columns, sides.settings, sides.names, f"{path}:1", cells, named=named)
             if named:
                 continue
+        place = f"{path}:{number}"
         if not any(cell.strip() for cell in cells):
-            yield Row(number, ("", ""))
+            yield Record(number, place, None)
             continue
         if len(cells) <= max(left, right) or len(cells) != width:
             wanted = "have {width} columns, as the first line has" if chosen else "be {0}, {sign}, {1}"
             cut = "" if sign == "comma" or len(cells) < 3 else ", or leave out the others: cut -f1,2 OLD > NEW"
             raise other_width(
-                f"{path}:{number}",
+                place,
                 cells,
                 wanted.format(*sides.names, width=width, sign=sign),
                 f"Separate columns by one {sign}; with more of them, set {sides.choice}{cut}",
             )
-        yield Row(number, (cells[left], cells[right]))
+        yield Record(number, place, {first: cells[left], second: cells[right]})
 
 
 # --- a first line that names the columns, although nobody said so: it would be learned

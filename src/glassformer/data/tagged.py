@@ -10,8 +10,9 @@ begin with -DOCSTART- stand between documents in the files of CoNLL-2003; they a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import chain
 from random import Random
-from typing import NamedTuple, cast
+from typing import cast
 
 from glassformer.base.errors import DataError
 from glassformer.data.config import DataConfig
@@ -37,16 +38,6 @@ SETTINGS = ("data.text_column", "data.label_column")
 REMEDY = f"Set {' and '.join(SETTINGS)} to those of words and tags"
 
 
-class Sentence(NamedTuple):
-    """The words of a sentence with their tags, and the place of each."""
-
-    words: list[str]
-    tags: list[str]
-    places: list[str]
-    number: int
-    """Of its first line, or of its object, from 1."""
-
-
 def read_tagged(
     path: str, columns: Columns, known: Collection[str] | None = None, *, skip_empty: bool = False
 ) -> Loaded:
@@ -56,33 +47,49 @@ def read_tagged(
     with white space in it, a tag outside the set, an object without words (skipped and counted with `skip_empty`), no
     sentence at all, and what is not UTF-8 or not JSON.
     """
+    usual, types = ("tokens", "tags"), Types("tag")
 
-    def sample(sentence: Sentence) -> Pair:
-        if not sentence.words or not sentence.tags:
-            raise Empty(sentence.places[0], "a sentence needs words and tags, but here is none")
-        _check(sentence, known)
-        return Pair(" ".join(sentence.words), " ".join(sentence.tags))
+    def sample(row: Record) -> Pair:
+        number, place, fields = row
+        names = usual if form == TABLE else (columns.first or usual[0], columns.second or usual[1])
+        words, tags = ([] if fields is None else _list_in(fields, name, place) for name in names)
+        if not words or not tags:
+            raise Empty(place, "a sentence needs words and tags, but here is none")
+        if len(words) != len(tags):
+            raise DataError(
+                f"{place}: every word needs one tag, but there are {len(words)} words and {len(tags)} tags. Give as "
+                "many tags as words."
+            )
+        pair: list[tuple[str, str]] = []
+        for at, (word, tag) in enumerate(zip(words, tags, strict=True)):
+            if not isinstance(word, str):
+                raise DataError(
+                    f"{place}: the field {names[0]!r} must be a list of texts, one for each word; got {words!r:.60}. "
+                    "Write the words, and not their numbers."
+                )
+            here = f"{path}:{number + at}" if form == TABLE else place  # a sentence has no blank line in it
+            pair.append((word, text_of(tag, names[1], here)))
+            types.check(tag, pair[-1][1], number, here)
+            _check(*pair[-1], here, known)
+        return Pair(*map(" ".join, zip(*pair, strict=True)))
 
     with data_file(path, columns, REMEDY) as (file, form):
-        sentences = (
-            _from_lines(lines_of(file, path), path, columns)
-            if form == TABLE
-            else _from_json(records_of(file, path), columns)
-        )
-        return gathered(sentences, sample, (path, path), form, "sentence in this file", skip_empty=skip_empty)
+        rows = _from_lines(lines_of(file, path), path, columns) if form == TABLE else records_of(file, path)
+        return gathered(rows, sample, (path, path), form, "sentence in this file", skip_empty=skip_empty)
 
 
-def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[Sentence]:
+def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[Record]:
     """Sentences of lines with a word each; a blank line ends one."""
     named = bool(columns.header) or columns.named
     width, words_at, tags_at, sign = 0, 0, 0, "white space"
-    sentence = Sentence([], [], [], 0)
-    for number, line in enumerate(lines, start=1):
+    words, tags = list[object](), list[object]()
+    for number, line in enumerate(chain(lines, [""]), start=1):
         place = f"{path}:{number}"
         if not line.strip() or line.startswith(DOCUMENT):
-            if sentence.words:
-                yield sentence
-            sentence = Sentence([], [], [], 0)
+            if words:
+                begins = number - len(words)
+                yield Record(begins, f"{path}:{begins}", {"tokens": words, "tags": tags})
+            words, tags = [], []
             continue
         if not width:
             sign = "one TAB" if "\t" in line else "white space"
@@ -103,12 +110,8 @@ def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[S
                 )
         if len(cells) != width:
             raise other_width(place, cells, f"have {width} columns, as the first line has", ways)
-        sentence = sentence if sentence.words else Sentence([], [], [], number)
-        sentence.words.append(cells[words_at])
-        sentence.tags.append(cells[tags_at])
-        sentence.places.append(place)
-    if sentence.words:
-        yield sentence
+        words.append(cells[words_at])
+        tags.append(cells[tags_at])
 
 
 WORDS = frozenset(("word", "words", "token", "tokens", "form", "text"))
@@ -123,31 +126,6 @@ def _name_columns(word: str, tag: str) -> bool:
     return word.casefold() in WORDS and tag.casefold() in TAGS
 
 
-def _from_json(records: Iterator[Record], columns: Columns) -> Iterator[Sentence]:
-    """Sentences of objects with a list of words and one of tags; without any for a blank line and for null."""
-    first, second = columns.first or "tokens", columns.second or "tags"
-    types = Types("tag")
-    for number, place, fields in records:
-        if fields is None:
-            yield Sentence([], [], [place], number)
-            continue
-        words, tags = (_list_in(fields, name, place) for name in (first, second))
-        if words and tags and len(words) != len(tags):
-            raise DataError(
-                f"{place}: every word needs one tag, but there are {len(words)} words and {len(tags)} tags. Give as "
-                "many tags as words."
-            )
-        if not all(isinstance(each, str) for each in words):
-            raise DataError(
-                f"{place}: the field {first!r} must be a list of texts, one for each word; got {words!r:.60}. Write "
-                "the words, and not their numbers."
-            )
-        named = [text_of(each, second, place) for each in tags]
-        for tag, name in zip(tags, named, strict=True):
-            types.check(tag, name, number, place)
-        yield Sentence([str(word) for word in words], named, [place] * max(1, len(words)), number)
-
-
 def _list_in(fields: Object, name: str, place: str) -> list[object]:
     """The list in a field; empty for null."""
     value = value_in(fields, name, place, f"{REMEDY}.")
@@ -159,20 +137,19 @@ def _list_in(fields: Object, name: str, place: str) -> list[object]:
     return cast("list[object]", value or [])
 
 
-def _check(sentence: Sentence, known: Collection[str] | None) -> None:
-    for word, tag, place in zip(sentence.words, sentence.tags, sentence.places, strict=True):
-        for what, text in (("word", word), ("tag", tag)):
-            try:
-                utf8(text)
-            except DataError as error:
-                raise DataError(f"{place}: {error}") from None
-            if text.split() != [text]:
-                raise DataError(
-                    f"{place}: a {what} is text without white space, but this one is {text[:40]!r}. Split it into "
-                    "words, or remove the space."
-                )
-        if known is not None and tag not in known:
-            raise not_in_training(place, "tag", tag, known, "its sentence.")
+def _check(word: str, tag: str, place: str, known: Collection[str] | None) -> None:
+    for what, text in (("word", word), ("tag", tag)):
+        try:
+            utf8(text)
+        except DataError as error:
+            raise DataError(f"{place}: {error}") from None
+        if text.split() != [text]:
+            raise DataError(
+                f"{place}: a {what} is text without white space, but this one is {text[:40]!r}. Split it into "
+                "words, or remove the space."
+            )
+    if known is not None and tag not in known:
+        raise not_in_training(place, "tag", tag, known, "its sentence.")
 
 
 # --- words and the pieces that a tokenizer cuts them into
