@@ -156,17 +156,24 @@ def _gathered(
     skip_empty: bool,
 ) -> Loaded:
     left, right = sides.names
-    names = sides.names if form == TABLE else (columns.first or left, columns.second or right)
+    names = (columns.first or left, columns.second or right)
     remedy, types = f"Set {sides.choice}.", Types("label")
 
     def sample(row: Record) -> Pair:
         number, place, fields = row
-        cells = ["" if fields is None else text_in(fields, name, place, remedy) for name in names]
-        for path, side, cell in zip(paths, sides.names, cells, strict=True):
-            if not cell.strip():
-                what = f"the {side}{'' if sides.labels else ' side'} is empty, but a line needs {left} and {right}"
-                raise Empty(place_in(path, form, number), what)
-        if sides.labels and fields is not None:
+        if fields is None:
+            cells = ["", ""]
+        elif form == TABLE:  # read as text, which takes no look at its type and characters
+            cells = [str(cell) for cell in fields.values()]
+        else:
+            cells = [text_in(fields, name, place, remedy) for name in names]
+        if not (cells[0].strip() and cells[1].strip()):
+            at = 1 if cells[0].strip() else 0
+            what = (
+                f"the {sides.names[at]}{'' if sides.labels else ' side'} is empty, but a line needs {left} and {right}"
+            )
+            raise Empty(place_in(paths[at], form, number), what)
+        if sides.labels and form != TABLE and fields is not None:
             types.check(value_in(fields, names[1], place, remedy), cells[1], number, place)
         return Pair(*cells)
 
