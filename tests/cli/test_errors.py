@@ -59,7 +59,7 @@ ROOT = Path(__file__).parents[2]
         (["params", "nowhere"], ["nowhere is not a run folder: it does not exist, and no preset has that name"]),
         (["params", "gpt-2"], ["Known: 'bart-base', ", "Did you mean 'gpt2'?"]),
         (["params"], ["needs a run folder or a preset such as gpt2", "Usage: glassformer params RUN|PRESET"]),
-        (["resume", "nowhere"], ["nowhere is not a run folder"]),
+        *(([verb, "nowhere"], ["nowhere is not a run folder"]) for verb in ("resume", "explore", "heads")),
         (["evaluate", "nowhere", "--split", "tset"], ["nowhere is not a run folder"]),
     ],
 )

@@ -241,11 +241,6 @@ def test_a_file_that_is_no_page_of_ours_stays(trained, refused, run, monkeypatch
         assert run("explore", str(trained), "--export", "page.html").code == 0
 
 
-def test_a_folder_that_is_no_run(refused):
-    Path("empty").mkdir()
-    assert "not a run folder" in refused("explore", "empty")
-
-
 def test_without_the_packages(trained, refused, monkeypatch):
     monkeypatch.setattr(explore, "find_spec", lambda name: None)
     message = refused("explore", str(trained))

@@ -92,11 +92,6 @@ def test_mistakes(run, tiny, words, message):
     assert not Path("runs/tiny-pruned").exists()
 
 
-def test_a_folder_that_is_no_run(run):
-    answer = run("heads", "nowhere")
-    assert (answer.code, "nowhere is not a run folder" in answer.err) == (2, True)
-
-
 def test_what_heads_add_to_a_text(run, tiny):
     """Each column adds up, and is the logit that the trace has."""
     report = json.loads(run("heads", tiny, "--attribute", "a b c", "--json").out)

@@ -45,16 +45,13 @@ def test_what_a_position_gets_hangs_on_no_other():
         assert torch.equal(made(x[rows]), whole[rows])
 
 
-def test_a_single_row_is_the_same_on_any_number_of_threads():
+def test_a_single_row_is_the_same_on_any_number_of_threads(threads):
     """Each thread rounds it for itself. Large enough for several threads, and often enough for them to meet."""
-    made, x, before = Int8Linear(torch.randn(300, 3000)), torch.randn(2, 3000), torch.get_num_threads()
+    made, x = Int8Linear(torch.randn(300, 3000)), torch.randn(2, 3000)
     expected = made(x)[:1]
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            assert all(torch.equal(made(x[:1]), expected) for _ in range(50)), threads
-    finally:
-        torch.set_num_threads(before)
+    for number in (1, 2, 3):
+        torch.set_num_threads(number)
+        assert all(torch.equal(made(x[:1]), expected) for _ in range(50)), number
 
 
 def test_zeros_and_numbers_that_are_none():

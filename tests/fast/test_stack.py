@@ -205,19 +205,16 @@ def test_a_gate_far_below_zero_is_closed(activation, steps):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
-def test_a_row_is_the_same_alone_and_beside_others_on_any_number_of_threads(precision):
+def test_a_row_is_the_same_alone_and_beside_others_on_any_number_of_threads(precision, threads):
     """To the last bit, prompts included. The model is wide enough for C++ to use the threads."""
     made = model("encoder-decoder", d_model=128, n_heads=4, d_ff=512, feed_forward="gated", qk_norm="rms").float()
     ready, ids, memory = for_decoding(made, precision), tokens(5, 6), given(made, 5)["memory"]
-    found, before = [], torch.get_num_threads()
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            found.append(stepwise(ready, ids, (3, 1, 2), memory=memory))
-            alone = [stepwise(ready, ids[i : i + 1], (3, 1, 2), memory=memory[i : i + 1]) for i in range(5)]
-            found.append(torch.cat(alone))
-    finally:
-        torch.set_num_threads(before)
+    found = []
+    for number in (1, 2, 3):
+        torch.set_num_threads(number)
+        found.append(stepwise(ready, ids, (3, 1, 2), memory=memory))
+        alone = [stepwise(ready, ids[i : i + 1], (3, 1, 2), memory=memory[i : i + 1]) for i in range(5)]
+        found.append(torch.cat(alone))
     assert all(torch.equal(each, found[0]) for each in found)
 
 

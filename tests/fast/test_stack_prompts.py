@@ -117,26 +117,23 @@ def test_the_keys_of_a_memory_are_made_in_the_same_call(variant, calls, monkeypa
 
 @pytest.mark.parametrize("shape", ["encoder", "decoder", "encoder-decoder"])
 @pytest.mark.parametrize("variant", [{}, {"positions": "rotary"}, {"positions": "alibi"}, {"convolution": 3}], ids=str)
-def test_texts_that_threads_share(shape, variant, calls):
+def test_texts_that_threads_share(shape, variant, calls, threads):
     """Each of several texts at its own place, in what is read, added and written."""
     made, ids, keep = model(shape, **variant), tokens(MANY, 7), real(MANY)
-    ready, before = natively(made), torch.get_num_threads()
+    ready = natively(made)
     keep[MANY - 1], keep[2, 4:] = True, True
     memory = given(made, MANY)
     with torch.no_grad():
         expected = made.hidden(ids, keep=keep, **memory)
-        try:
-            for threads in (1, 3):
-                torch.set_num_threads(threads)
-                if shape != "encoder-decoder":
-                    close(ready.hidden(ids, keep=keep)[keep], expected[keep])
-                if shape != "encoder":
-                    cache, found = ready.new_cache(), []
-                    for part, real_part in zip(ids.split((4, 1, 2), 1), keep.split((4, 1, 2), 1), strict=True):
-                        found.append(ready.hidden(part, keep=real_part, cache=cache, **memory))
-                    close(torch.cat(found, 1)[keep], expected[keep])
-        finally:
-            torch.set_num_threads(before)
+        for number in (1, 3):
+            torch.set_num_threads(number)
+            if shape != "encoder-decoder":
+                close(ready.hidden(ids, keep=keep)[keep], expected[keep])
+            if shape != "encoder":
+                cache, found = ready.new_cache(), []
+                for part, real_part in zip(ids.split((4, 1, 2), 1), keep.split((4, 1, 2), 1), strict=True):
+                    found.append(ready.hidden(part, keep=real_part, cache=cache, **memory))
+                close(torch.cat(found, 1)[keep], expected[keep])
     assert calls
 
 
@@ -155,33 +152,27 @@ def test_columns_of_texts_that_threads_share(variant, calls):
     assert calls == [(3, 0), (1, 3)]
 
 
-def test_rows_that_threads_share_are_multiplied_once(monkeypatch):
+def test_rows_that_threads_share_are_multiplied_once(monkeypatch, threads):
     monkeypatch.setattr(native_linear, "has_bfloat16", lambda device: False)  # which would multiply so many rows
-    x, before = torch.randn(90, 24), torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        for weight in (torch.randn(16, 24), torch.randn(16, 24).bfloat16()):
-            map_, expected = NativeLinear(weight), x @ weight.float().T
-            torch.testing.assert_close(map_(x), expected, rtol=1e-5, atol=1e-4)
-    finally:
-        torch.set_num_threads(before)
+    x = torch.randn(90, 24)
+    torch.set_num_threads(3)
+    for weight in (torch.randn(16, 24), torch.randn(16, 24).bfloat16()):
+        map_, expected = NativeLinear(weight), x @ weight.float().T
+        torch.testing.assert_close(map_(x), expected, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("shape", ["encoder", "decoder"])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
-def test_a_text_is_the_same_alone_and_beside_others_on_any_number_of_threads(shape, precision, monkeypatch):
+def test_a_text_is_the_same_alone_and_beside_others_on_any_number_of_threads(shape, precision, monkeypatch, threads):
     """To the last bit, but where hardware for bfloat16 reads many positions."""
     monkeypatch.setattr(native_linear, "has_bfloat16", lambda device: False)
     made = model(shape, d_model=128, n_heads=4, d_ff=512, feed_forward="gated", qk_norm="rms").float()
-    ready, ids, before, found = for_decoding(made, precision), tokens(MANY, 7), torch.get_num_threads(), []
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            with torch.no_grad():
-                found.append(ready.hidden(ids))
-                found.append(torch.cat([ready.hidden(ids[:2]), ready.hidden(ids[2:3]), ready.hidden(ids[3:])]))
-    finally:
-        torch.set_num_threads(before)
+    ready, ids, found = for_decoding(made, precision), tokens(MANY, 7), []
+    for number in (1, 2, 3):
+        torch.set_num_threads(number)
+        with torch.no_grad():
+            found.append(ready.hidden(ids))
+            found.append(torch.cat([ready.hidden(ids[:2]), ready.hidden(ids[2:3]), ready.hidden(ids[3:])]))
     assert all(torch.equal(each, found[0]) for each in found)
 
 

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import stat
 import subprocess
 import sys
 
@@ -87,15 +86,6 @@ def test_new_inode_each_time(tmp_path):
     with path.open("rb") as file:
         write_bytes(path, b"new")
         assert file.read() == b"old"
-
-
-def test_mode_follows_the_umask(tmp_path):
-    old = os.umask(0o027)
-    try:
-        write_bytes(tmp_path / "x", b"")
-    finally:
-        os.umask(old)
-    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
 
 
 @pytest.mark.parametrize(

@@ -73,11 +73,11 @@ class Watched:
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
-    def open(self, address):
-        """The page, once its first screen is drawn."""
+    def open(self, address, place=None):
+        """The page, once its first screen is drawn, and from there the place that is named."""
         self.page.goto(address)
         self.page.wait_for_selector("body[data-ready]")
-        return self.page
+        return self.page if place is None else self.go(place)
 
     def go(self, place):
         """Another screen, by its address."""

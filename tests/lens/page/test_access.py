@@ -68,8 +68,7 @@ def test_focus_is_seen_and_goes_in_order(watched, shown, screen, width):
     """Tab by Tab: a frame of 2 pixels at least, in the order of the document, and never behind the rail or the bar."""
     view = watched()
     view.page.set_viewport_size({"width": width, "height": 860})
-    view.open(shown[0])
-    page = view.go(screen)
+    page = view.open(shown[0], screen)
     page.evaluate("() => document.activeElement.blur()")
     assert page.locator("[tabindex]:not([tabindex='0']):not([tabindex='-1'])").count() == 0
     before = []

@@ -30,8 +30,7 @@ def served(serving):
 
 def test_back_from_a_moved_head_finds_the_boxes_checked(watched, served):
     view = watched()
-    page = view.open(served)
-    view.go("ablations")
+    page = view.open(served, "ablations")
     for head in (1, 3):
         page.check(f"[data-head='cross 0 {head}']")
     page.locator("#ablate").click()
@@ -134,8 +133,7 @@ def test_what_is_no_column_sorts_nothing(opened, by):
 
 def test_each_table_of_a_screen_has_a_sorting_of_its_own(watched, served):
     view = watched()
-    page = view.open(served)
-    view.go("ablations?by=-nosuch_moved:head")
+    page = view.open(served, "ablations?by=-nosuch_moved:head")
     page.check("[data-head='cross 0 1']")
     page.locator("#ablate").click()
     page.locator(".moved-heads").wait_for(timeout=30_000)

@@ -44,8 +44,7 @@ def view(watched, serving, waiting):
     waiting.go_on, waiting.left = threading.Event(), threading.Event()
     with serving(waiting) as address:
         view = watched()
-        page = view.open(address)
-        view.go("generate")
+        page = view.open(address, "generate")
         page.fill("#prompt", "dcba")
         page.locator("form button[type=submit]").click()
         page.wait_for_function("() => document.querySelectorAll('.prompt .stream .chip').length === 1")

@@ -1,12 +1,12 @@
 """Maps of very many cells are saved as one picture: in a moment, in a file that other programs open."""
 
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lens.explored import page_of, planted
+from lens.page.conftest import saved
 from lens.page.test_large import words
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -26,13 +26,6 @@ LIGHT = """() => {
 }"""
 
 
-def saved(view, kind):
-    """What the button of a kind saves of the map."""
-    with view.page.expect_download() as caught:
-        view.page.locator(".exports button", has_text=kind).click()
-    return Path(caught.value.path()).read_bytes()
-
-
 def opened_with(watched, tmp_path, n, **settings):
     """A page with a causal map of n tokens, open, and the weights."""
     made, weights = planted(("a", "<eos>"), ("<bos>", *words(n)), layers=1, heads=1, encoding="sqrt255")
@@ -46,7 +39,7 @@ def opened_with(watched, tmp_path, n, **settings):
 def test_a_large_map_is_saved_as_one_picture(watched, tmp_path, scheme):
     """Each weight a point of it, in the light colours; what may not be read is hatched, and the mark stays a shape."""
     view, weights = opened_with(watched, tmp_path, 65, color_scheme=scheme)
-    picture = ET.fromstring(saved(view, "SVG"))
+    picture = ET.fromstring(saved(view.page, view.page.locator(".exports button", has_text="SVG"))[1])
     (image,) = picture.iter(f"{SVG}image")
     wide, tall, points = view.page.evaluate(POINTS, image.get("href"))
     assert (wide, tall) == weights.shape
@@ -65,6 +58,6 @@ def test_a_large_map_is_saved_as_one_picture(watched, tmp_path, scheme):
 def test_the_largest_map_is_saved(watched, tmp_path):
     """512 tokens, 262,144 cells: as many shapes are more than a browser puts into a drawing at once."""
     view, _ = opened_with(watched, tmp_path, 512)
-    assert len(saved(view, "SVG")) < 2_000_000
-    assert saved(view, "PNG").startswith(b"\x89PNG")
+    assert len(saved(view.page, view.page.locator(".exports button", has_text="SVG"))[1]) < 2_000_000
+    assert saved(view.page, view.page.locator(".exports button", has_text="PNG"))[1].startswith(b"\x89PNG")
     assert not view.complaints

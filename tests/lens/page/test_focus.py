@@ -98,8 +98,7 @@ def test_what_comes_while_one_looks_leaves_the_focus_alone(watched, serving, tmp
     )  # fmt: skip
     with serving(subject) as address:
         view = watched()
-        page = view.open(address)
-        view.go("curves")
+        page = view.open(address, "curves")
         page.focus("button[data-value=linear]")
         kept.append(30)
         page.locator(".chart .kept").nth(1).wait_for()

@@ -2,12 +2,12 @@
 
 import csv
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lens.explored import page_of, planted
+from lens.page.conftest import saved
 
 HEAD = "attention?block=decoder&layer=1&head=2"
 
@@ -47,9 +47,8 @@ def test_a_share_of_what_is_moved_is_called_no_attention(view, sized):
     box = page.locator(".map-cells").bounding_box()
     page.mouse.move(box["x"] + 5, box["y"] + box["height"] - 5)
     assert " takes from " in page.get_attribute(".map-body", "data-tip")
-    with page.expect_download() as caught:
-        page.locator(".exports button", has_text="CSV").click()
-    rows = list(csv.DictReader(io.StringIO(Path(caught.value.path()).read_text("utf-8"))))
+    _, data = saved(page, page.locator(".exports button", has_text="CSV"))
+    rows = list(csv.DictReader(io.StringIO(data.decode())))
     assert [float(row["moved_share"]) for row in rows] == pytest.approx(list(shares[np.tril_indices(3)]), abs=1e-6)
     view.go(f"{HEAD}&of=moved&view=arcs")
     assert "value-weighted share" in page.text_content(".arcs figcaption")

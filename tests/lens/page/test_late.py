@@ -1,12 +1,11 @@
 """What was asked for last is what is shown: an answer or a failure that comes late changes nothing."""
 
-from pathlib import Path
-
 import pytest
 
 from glassformer.data.dataset import Tokenizers
 from glassformer.lens.server.subject import Subject
 from lens.explored import LETTERS, small
+from lens.page.conftest import saved
 
 pytestmark = pytest.mark.slow
 
@@ -49,9 +48,7 @@ def test_a_late_input_is_not_put_beside(view):
     page.mouse.move(box["x"] + 5, box["y"] + 5)
     view.settle()
     assert page.locator(".map-cross.at").evaluate("each => each.style.visibility") == "visible"
-    with page.expect_download() as caught:
-        page.locator(".exports button", has_text="SVG").click()
-    assert caught.value.suggested_filename == "toy-attention-cross-0-0.svg"
+    assert saved(page, page.locator(".exports button", has_text="SVG"))[0] == "toy-attention-cross-0-0.svg"
 
 
 def test_a_late_failure_is_not_told_of(view):
@@ -64,9 +61,7 @@ def test_a_late_failure_is_not_told_of(view):
 def test_late_figures_are_not_saved(view):
     page = left(view, "heads?other=1", "heads")
     let_go(view, lambda route: route.continue_())
-    with page.expect_download() as caught:
-        page.locator(".exports[aria-label='Save this table'] button").click()
-    assert "confidence_b" not in Path(caught.value.path()).read_text("utf-8")
+    assert b"confidence_b" not in saved(page, page.locator(".exports[aria-label='Save this table'] button"))[1]
 
 
 def test_play_ends_with_the_last_step(watched, shown):

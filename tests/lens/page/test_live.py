@@ -67,8 +67,7 @@ def test_without_the_token_nothing_is_shown(watched, served):
 
 def test_a_text_is_answered_as_in_python(watched, served, subject):
     view = watched()
-    page = view.open(served)
-    view.go("generate")
+    page = view.open(served, "generate")
     page.fill("#prompt", "dcab")
     page.fill("#ask-temperature", "1.5")
     page.fill("#ask-seed", "7")
@@ -85,8 +84,7 @@ def test_a_text_is_answered_as_in_python(watched, served, subject):
 
 def test_heads_taken_out_as_in_python(watched, served, subject):
     view = watched()
-    page = view.open(served)
-    view.go("ablations")
+    page = view.open(served, "ablations")
     for head in range(4):
         page.check(f"[data-head='cross 0 {head}']")
     page.locator("#ablate").click()
@@ -104,8 +102,7 @@ def test_heads_taken_out_as_in_python(watched, served, subject):
 def test_what_wrote_a_token_is_as_in_python(watched, served, subject):
     """The terms of the first step, as many as are shown, and the logit that all of them come to."""
     view = watched()
-    page = view.open(served)
-    view.go("generate")
+    page = view.open(served, "generate")
     made = subject.trace("abc")
     names, terms = made.header["attribution"]["names"], made.buffers["attribution"][1][:, 0]
     logit = made.buffers["logits"][1][0, made.header["steps"][0]["chosen"]]
@@ -119,8 +116,7 @@ def test_what_wrote_a_token_is_as_in_python(watched, served, subject):
 def test_roles_over_the_checkpoints(watched, served):
     """A chart for each role, a line for each head, a mark for each checkpoint that has a score."""
     view = watched()
-    page = view.open(served)
-    view.go("heads")
+    page = view.open(served, "heads")
     page.locator("#history").click()
     page.locator(".by-role").first.wait_for()
     assert page.locator(".by-role h3").all_text_contents() == ["reversal", "previous"]

@@ -4,12 +4,12 @@ import csv
 import io
 import re
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lens.explored import HOSTILE, SCREENS, page_of, planted
+from lens.page.conftest import saved
 
 PRESS = """keys => {
   for (const key of keys) document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
@@ -216,22 +216,20 @@ def test_parameters_add_up(opened, shown):
 
 def test_what_is_saved_holds_the_selection(opened, shown):
     page = opened.go(f"{MAP}&q=1&k=2")
-    saved = {}
+    files = {}
     for kind in ("CSV", "SVG", "PNG"):
-        with page.expect_download() as caught:
-            page.locator(".exports button", has_text=kind).click()
-        assert caught.value.suggested_filename == f"planted-run-attention-cross-1-2.{kind.lower()}"
-        saved[kind] = Path(caught.value.path()).read_bytes()
-    rows = list(csv.DictReader(io.StringIO(saved["CSV"].decode())))
+        name, files[kind] = saved(page, page.locator(".exports button", has_text=kind))
+        assert name == f"planted-run-attention-cross-1-2.{kind.lower()}"
+    rows = list(csv.DictReader(io.StringIO(files["CSV"].decode())))
     weights = shown[2]["cross"][1, 2]
     assert len(rows) == weights.size
     for row in rows:
         assert float(row["weight"]) == pytest.approx(weights[int(row["query"]), int(row["key"])], abs=1 / 255)
     assert rows[7]["query_token"] == "d"
     assert rows[7]["predicted_token"] == "c"
-    assert b'class="marked"' in saved["SVG"]
-    assert saved["SVG"].count(b"<rect") >= weights.size
-    width, height = struct.unpack(">II", saved["PNG"][16:24])
+    assert b'class="marked"' in files["SVG"]
+    assert files["SVG"].count(b"<rect") >= weights.size
+    width, height = struct.unpack(">II", files["PNG"][16:24])
     assert width > 200
     assert height > 100
 

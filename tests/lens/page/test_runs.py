@@ -162,8 +162,7 @@ def test_checkpoints_that_come_are_marked(watched, serving, tmp_path):
     )
     with serving(subject) as address:
         view = watched()
-        page = view.open(address)
-        view.go("curves")
+        page = view.open(address, "curves")
         assert page.locator(".chart .kept").count() == 1
         assert page.locator(".keys").first.locator("span").all_text_contents()[:2] == ["live", "other"]
         kept.append(30)

@@ -29,8 +29,7 @@ def test_the_newest_any_other_and_what_comes(watched, serving, tmp_path):
     wrote(tmp_path, 20, "source  a b\noutput  \u202eb <b>\n")
     view = watched()
     with serving(Subject("toy", small(), BOTH, examples=[("abc", None)], run=tmp_path)) as address:
-        page = view.open(address)
-        view.go("curves")
+        page = view.open(address, "curves")
         page.wait_for_function(f"() => {SHOWN}.includes('<b>')")
         assert page.text_content(".sample") == "source  a b\noutput  \\u{202e}b <b>"
         wrote(tmp_path, 30, "the third\n")

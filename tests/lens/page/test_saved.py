@@ -40,8 +40,7 @@ def test_every_screen_saves_what_it_shows(watched, address, scheme):
     names = []
     for screen in SCREENS:
         view = watched(color_scheme=scheme)  # each its own, as Chromium lets a page save ten files and then waits
-        view.open(address)
-        page = view.go(screen)
+        page = view.open(address, screen)
         for button in page.locator("main .exports[aria-label^=Save] button:visible").all():
             kind = button.text_content().lower()
             name, data = saved(page, button)
@@ -76,8 +75,7 @@ def light(colour):
 @pytest.mark.parametrize("screen", [each for each in SCREENS if each != "ablations"])
 def test_every_screen_has_a_table(watched, address, screen):
     view = watched()
-    view.open(address)
-    page = view.go(f"{screen}?view=table&curves=table")
+    page = view.open(address, f"{screen}?view=table&curves=table")
     for summary in page.locator("main summary").all():
         summary.click()
     rows = page.locator("main table.plain tbody tr:visible, main table.lens tbody tr:visible")
@@ -87,8 +85,7 @@ def test_every_screen_has_a_table(watched, address, screen):
 def test_a_saved_chart_says_what_its_lines_are(watched, address):
     """Run and figure above it, and a mark and a name for each line or shape, in its colour."""
     view = watched()
-    view.open(address)
-    page = view.go("curves")
+    page = view.open(address, "curves")
     _, data = saved(page, page.locator("main .card .exports button", has_text="SVG").first)
     picture = ET.fromstring(data)
     texts = [each.text for each in picture.iter(f"{SVG}text")]
@@ -109,8 +106,7 @@ def test_a_saved_chart_says_what_its_lines_are(watched, address):
 def test_curves_as_a_table(watched, address):
     """Every dev line, training to its last step; the file has all lines."""
     view = watched()
-    view.open(address)
-    page = view.go("curves")
+    page = view.open(address, "curves")
     page.locator("button[data-value=table]").click()
     view.settle()
     steps = page.locator("main tbody th").all_text_contents()
@@ -124,8 +120,7 @@ def test_curves_as_a_table(watched, address):
 
 def test_roles_over_training_as_a_table(watched, address):
     view = watched()
-    view.open(address)
-    page = view.go("heads")
+    page = view.open(address, "heads")
     page.locator("summary", has_text="As a table").click()
     row = page.locator("details tbody tr", has_text="cross 0.2")
     assert row.locator("td").all_text_contents() == ["reversal", "10.0 %", "–", "20.0 %"]

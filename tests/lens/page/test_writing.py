@@ -5,7 +5,6 @@ import io
 import threading
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from glassformer.decode.settings import BeamSettings
 from glassformer.lens.ablate import silence
 from glassformer.lens.server.subject import Subject
 from lens.explored import LETTERS, page_of, small
+from lens.page.conftest import saved
 
 BOTH = Tokenizers(LETTERS, LETTERS)
 STEPS = ".steps[aria-label^='Tokens, with'] .chip"
@@ -59,8 +59,7 @@ def shows(view, made):
 def test_another_token_is_gone_on_with(watched, served, twin):
     """A click on the likeliest other token of a step: Python's answer with that beginning, the old one beside it."""
     view = watched()
-    page = view.open(served)
-    view.go("generate?step=2")
+    page = view.open(served, "generate?step=2")
     whole = twin.trace("abcd")
     written = whole.header["sequences"]["target"]["ids"][1:]
     button = page.locator(".chances button[data-branch]").first
@@ -81,8 +80,7 @@ def test_another_token_is_gone_on_with(watched, served, twin):
 def test_chances_of_two_answers(watched, served, twin):
     """A, B and A - B of each token at the same place are those of the logits."""
     view = watched()
-    page = view.open(served)
-    view.go("generate")
+    page = view.open(served, "generate")
     asks(page, "dcba", max_new_tokens=5)
     made = trace(twin.model, BOTH, "dcba", max_new_tokens=5)
     shows(view, made)
@@ -99,17 +97,15 @@ def test_chances_of_two_answers(watched, served, twin):
         assert float(a.strip(" %")) / 100 == pytest.approx(one, abs=6e-4)
         assert float(b.strip(" %")) / 100 == pytest.approx(other, abs=6e-4)
         assert float(delta.removesuffix(" points")) == pytest.approx(100 * (one - other), abs=2e-2)
-    with page.expect_download() as caught:
-        page.locator(".two-steps .exports button", has_text="CSV").click()
-    saved = list(csv.DictReader(io.StringIO(Path(caught.value.path()).read_text())))
-    assert float(saved[0]["chance_a"]) == pytest.approx(float(softmax[0][names.index(saved[0]["token"])]), rel=1e-5)
+    _, data = saved(page, page.locator(".two-steps .exports button", has_text="CSV"))
+    first = next(csv.DictReader(io.StringIO(data.decode())))
+    assert float(first["chance_a"]) == pytest.approx(float(softmax[0][names.index(first["token"])]), rel=1e-5)
 
 
 def test_the_tree_of_a_beam(watched, served, twin):
     """As many boxes as beginnings; its answers in order; a click on another beginning goes on from it."""
     view = watched()
-    page = view.open(served)
-    view.go("generate")
+    page = view.open(served, "generate")
     asks(page, "dcba", beam=3, max_new_tokens=5)
     made = trace(twin.model, BOTH, "dcba", search=BeamSettings(beam=3), max_new_tokens=5)
     shows(view, made)
@@ -123,9 +119,7 @@ def test_the_tree_of_a_beam(watched, served, twin):
     answers = page.locator(".beams tbody tr")
     assert answers.first.locator("td").nth(3).locator(".chip").all_text_contents() == made.output
     assert answers.count() == 3
-    with page.expect_download() as caught:
-        page.locator(".beams .exports button", has_text="SVG").click()
-    assert Path(caught.value.path()).read_text().count("<rect") == len(nodes) + 1
+    assert saved(page, page.locator(".beams .exports button", has_text="SVG"))[1].count(b"<rect") == len(nodes) + 1
     place, node = next((i, node) for i, node in enumerate(nodes) if node["parent"] == -1 and i)
     page.locator(f".beam-node[data-place='{place}']").click()
     again = trace(twin.model, BOTH, "dcba", search=BeamSettings(beam=3), max_new_tokens=5, begin=[node["token"]])
@@ -174,8 +168,7 @@ def test_tokens_come_one_by_one_and_can_be_stopped(watched, serving):
 
     view = watched()
     with serving(Slow("toy", model, BOTH, examples=[("abcd", None)])) as address:
-        page = view.open(address)
-        view.go("generate")
+        page = view.open(address, "generate")
         before = page.locator(STEPS).all_text_contents()
         asks(page, "dcba", max_new_tokens=6)
         try:
@@ -193,8 +186,7 @@ def test_tokens_come_one_by_one_and_can_be_stopped(watched, serving):
 def test_how_far_the_others_moved(watched, served, twin):
     """Without the heads of the first layer: the shift of each head's attention is Python's; a row opens both maps."""
     view = watched()
-    page = view.open(served)
-    view.go("ablations")
+    page = view.open(served, "ablations")
     for head in range(4):
         page.check(f"[data-head='cross 0 {head}']")
     page.locator("#ablate").click()
@@ -232,8 +224,7 @@ def test_what_stands_in_their_place_is_chosen(watched, serving):
 
     view = watched()
     with serving(Subject("toy", small(), BOTH, examples=[("abcd", None)], silence=noted)) as address:
-        page = view.open(address)
-        view.go("ablations")
+        page = view.open(address, "ablations")
         page.check("[data-head='cross 0 1']")
         page.locator("#ablate").click()
         page.locator(".moved-heads").wait_for()
