@@ -32,12 +32,21 @@ def test_a_run_whose_path_is_no_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "fact"), [("fil", "does not exist"), ("file", "is a file"), ("folder", "has no recipe.toml")]
+    ("name", "message"),
+    [
+        ("fil", "fil is not a run folder: it does not exist"),
+        ("file", "file is not a run folder: it is a file"),
+        ("folder", "folder is not a run folder: it has no recipe.toml"),
+        ("x/checkpoints/step-000000003", r"000003 is a checkpoint of the run .*/x\. Give the run: .*/x$"),
+        ("bare", r"bare is a run folder without its recipe\.toml.*step-000000003/state\.json"),
+    ],
 )
-def test_no_run(tmp_path, name, fact):
+def test_no_run(tmp_path, name, message):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
-    with pytest.raises(CheckpointError, match=f"{name} is not a run folder: it {fact}"):
+    a_run(tmp_path / "x")
+    (a_run(tmp_path / "bare") / "recipe.toml").unlink()
+    with pytest.raises(CheckpointError, match=message):
         existing_run(str(tmp_path / name))
 
 
@@ -48,21 +57,6 @@ def test_a_text_in_place_of_a_run(refused, verb, message):
     a_run(Path("runs/x"))
     assert refused(verb, "runs/x", "The class").endswith(f"{message}\n")
     assert message not in refused(verb, "The class")
-
-
-def test_a_checkpoint_in_place_of_its_run(tmp_path):
-    run = a_run(tmp_path / "x")
-    with pytest.raises(CheckpointError, match=r"000003 is a checkpoint of the run .*/x\. Give the run: .*/x$"):
-        existing_run(str(run / "checkpoints" / "step-000000003"))
-
-
-def test_run_without_its_recipe(tmp_path):
-    run = a_run(tmp_path / "x")
-    (run / "recipe.toml").unlink()
-    with pytest.raises(
-        CheckpointError, match=r"x is a run folder without its recipe\.toml.*step-000000003/state\.json"
-    ):
-        existing_run(str(run))
 
 
 def test_nearest_run_is_offered():

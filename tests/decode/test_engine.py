@@ -297,22 +297,14 @@ def test_what_goes_wrong_is_not_swallowed():
         warm_up(engine)
 
 
-def test_a_room_has_one_row_more_than_there_are():
-    """One row in a room of one would be a further kind of step."""
-    engine = Engine(model("decoder"))
-    engine.submit(Request([5, 6], max_new_tokens=3))
-    with torch.no_grad():
-        engine.step()
-    assert len(engine._slots.rooms[0]._held[0]) == 2
-
-
-def test_a_room_is_never_read_whole():
-    """That would be a further kind of step, too; so has it one column more than the longest text."""
+def test_a_room_has_one_row_and_one_column_more_than_are_needed():
+    """One row in a room of one, and a room that is read whole, would be further kinds of step."""
     engine = Engine(model("decoder", max_len=90))
     engine.submit(Request([5] * 60, max_new_tokens=5))
     with torch.no_grad():
         engine.step()
-    assert engine._slots.rooms[0]._held[0].shape[2] == 65
+    held = engine._slots.rooms[0]._held[0]
+    assert (len(held), held.shape[2]) == (2, 65)
 
 
 # --- Who comes into an engine and when: by rows, by room, by what is read at once, and by who still waits

@@ -165,18 +165,12 @@ def test_many_positions_in_bfloat16_are_left_to_hardware_for_it(hardware):
     assert NativeLinear(weight, bias).packed is None, "in float32"
 
 
-@pytest.mark.parametrize("x", [torch.ones(1, 16).double(), torch.ones(1, 16, device="meta")], ids=["float64", "meta"])
-def test_other_numbers_are_refused(x):
+@pytest.mark.parametrize("other", [{"dtype": torch.float64}, {"device": "meta"}], ids=["float64", "meta"])
+def test_other_numbers_and_weights_are_refused(other):
     with pytest.raises(ValueError, match=r"reads float32 on a CPU; got torch\.float"):
-        product(x, torch.ones(8, 16), None, None, 8)
-
-
-@pytest.mark.parametrize(
-    "weight", [torch.ones(8, 16).double(), torch.ones(8, 16, device="meta")], ids=["float64", "meta"]
-)
-def test_other_weights_are_refused(weight):
+        product(torch.ones(1, 16, **other), torch.ones(8, 16), None, None, 8)
     with pytest.raises(ValueError, match=r"multiplies float32 on a CPU; got a weight in torch\.float"):
-        product(torch.ones(1, 16), weight, None, None, 8)
+        product(torch.ones(1, 16), torch.ones(8, 16, **other), None, None, 8)
 
 
 @pytest.mark.parametrize(

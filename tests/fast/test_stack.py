@@ -179,28 +179,17 @@ def test_every_precision_is_near_the_model(shape, precision):
     assert low <= error <= high, "near, and rounding is seen"
 
 
+@pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("activation", ["silu", "sigmoid", "gelu", "gelu_tanh", "relu_squared"])
-def test_functions_in_float32_are_exact_to_a_few_roundings(activation, steps):
-    """Also far from zero, where a power of e leaves float32."""
-    made = model("decoder", activation=activation, feed_forward="gated").float()
-    with torch.no_grad():
-        for block in made.reader.blocks:
-            block.feed_forward.branch.gate.weight.mul_(60)
-    ids = tokens(2, 7)
-    found, expected = stepwise(natively(made), ids), stepwise(made, ids)
-    torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-5 * float(expected.abs().max()))
-    assert steps == [4]
-
-
-@pytest.mark.parametrize("activation", ["sigmoid", "silu", "gelu_tanh"])
-def test_a_gate_far_below_zero_is_closed(activation, steps):
-    """There e^-x is infinite in float32, and not as large as it can be."""
+def test_functions_in_float32_are_exact_to_a_few_roundings(activation, closed, steps):
+    """Also far from zero, where a power of e leaves float32, or e^-x is infinite: there the gate is closed."""
     made, ids = model("decoder", activation=activation, feed_forward="gated").float(), tokens(2, 7)
     with torch.no_grad():
-        for block in made.reader.blocks:
-            block.feed_forward.branch.gate.bias.fill_(-1e38)
+        for gate in (block.feed_forward.branch.gate for block in made.reader.blocks):
+            gate.bias.fill_(-1e38) if closed else gate.weight.mul_(60)
     found, expected = stepwise(natively(made), ids), stepwise(made, ids)
-    torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-5)
+    atol = 2e-5 if closed else 2e-5 * float(expected.abs().max())
+    torch.testing.assert_close(found, expected, rtol=2e-5, atol=atol)
     assert steps == [4]
 
 
@@ -360,13 +349,6 @@ def test_more_columns_than_a_memory_has_are_refused():
             ready(ids[:, 2:3], cache=cache, **memory)
 
 
-def test_other_pairs_than_cpp_rotates_are_left_to_the_modules(monkeypatch, steps):
-    monkeypatch.setattr(native_stack, "LAYOUTS", ("interleaved",))
-    made, ids = model("decoder", positions="rotary"), tokens(2, 5)
-    close(stepwise(natively(made), ids, (3, 1, 1)), stepwise(made, ids, (3, 1, 1)))
-    assert steps == [0]
-
-
 def test_dropout_alone_may_be_in_training(steps):
     ready, ids = natively(model("decoder", dropout=0.5)), tokens(2, 5)
     for each in ready.modules():
@@ -376,9 +358,11 @@ def test_dropout_alone_may_be_in_training(steps):
     assert steps == [0]
 
 
-def test_another_function_under_a_known_name_is_not_taken_for_it(monkeypatch, steps):
+@pytest.mark.parametrize("variant", [{"positions": "rotary"}, {"activation": "gelu"}], ids=str)
+def test_other_pairs_and_functions_under_a_known_name_are_left_to_the_modules(variant, monkeypatch, steps):
+    monkeypatch.setattr(native_stack, "LAYOUTS", ("interleaved",))
     monkeypatch.setitem(ACTIVATIONS, "gelu", lambda x: 2 * x)
-    made, ids = model("decoder", activation="gelu"), tokens(2, 5)
+    made, ids = model("decoder", **variant), tokens(2, 5)
     close(stepwise(natively(made), ids, (3, 1, 1)), stepwise(made, ids, (3, 1, 1)))
     assert steps == [0]
 

@@ -67,15 +67,21 @@ async def parts_of(response, most=None):
     return found
 
 
+def parts_from(work, ended: threading.Event | None = None) -> list:
+    """All that is streamed of this work to a client that stays."""
+
+    async def answer():
+        return await parts_of(await streamed(Staying(), work, ended or threading.Event()))
+
+    return asyncio.run(answer())
+
+
 def test_a_mistake_on_the_way_is_the_last_line():
     def work(tell, poll):
         tell({"token": "a"})
         raise ConfigError("No token may come.")
 
-    async def asked():
-        return await parts_of(await streamed(Staying(), work, threading.Event()))
-
-    assert asyncio.run(asked()) == [{"token": "a"}, {"error": "No token may come."}]
+    assert parts_from(work) == [{"token": "a"}, {"error": "No token may come."}]
 
 
 def test_a_fault_of_ours_is_no_silence():
@@ -83,11 +89,8 @@ def test_a_fault_of_ours_is_no_silence():
         tell({"token": "a"})
         raise ZeroDivisionError
 
-    async def asked():
-        return await parts_of(await streamed(Staying(), work, threading.Event()))
-
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(asked())
+        parts_from(work)
 
 
 def test_a_fault_before_anything_is_told_is_no_answer():
@@ -140,32 +143,17 @@ def test_who_leaves_before_the_first_line_ends_it_too():
     assert response.status_code == 400
 
 
-def test_the_server_ends_what_it_works_at():
+def test_an_answer_ends_with_the_server_and_has_its_time(monkeypatch):
     def work(tell, poll):
         tell({"token": "a"})
         poll()
         return {"id": "1"}
 
-    async def asked():
-        ended = threading.Event()
-        ended.set()
-        return await parts_of(await streamed(Staying(), work, ended))
-
-    assert "The answer was stopped" in asyncio.run(asked())[-1]["error"]
-
-
-def test_an_answer_has_its_time(monkeypatch):
+    ended = threading.Event()
+    ended.set()
+    assert "The answer was stopped" in parts_from(work, ended)[-1]["error"]
     monkeypatch.setattr(requests, "MOST_SECONDS", -1)
-
-    def work(tell, poll):
-        tell({"token": "a"})
-        poll()
-        return {"id": "1"}
-
-    async def asked():
-        return await parts_of(await streamed(Staying(), work, threading.Event()))
-
-    assert "Ask for fewer tokens" in asyncio.run(asked())[-1]["error"]
+    assert "Ask for fewer tokens" in parts_from(work)[-1]["error"]
 
 
 # --- A trace in parts, and two traces against each other, as the server gives them
