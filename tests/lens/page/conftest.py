@@ -126,6 +126,13 @@ def serving():
     return serve
 
 
+@pytest.fixture(scope="module")
+def served(subject, serving):
+    """The address of a server of the `subject` of a file, with its token."""
+    with serving(subject) as address:
+        yield address
+
+
 @pytest.fixture(scope="session")
 def shown(tmp_path_factory):
     """A planted trace as one file, its address, and its weights."""

@@ -22,10 +22,8 @@ def test_what_is_no_setting_does_nothing(opened, query):
 
 
 @pytest.fixture(scope="module")
-def served(serving):
-    subject = Subject("toy", small(n_layers=1), Tokenizers(LETTERS, LETTERS), examples=[("abc", None)], silence=silence)
-    with serving(subject) as address:
-        yield address
+def subject():
+    return Subject("toy", small(n_layers=1), Tokenizers(LETTERS, LETTERS), examples=[("abc", None)], silence=silence)
 
 
 def test_back_from_a_moved_head_finds_the_boxes_checked(watched, served):

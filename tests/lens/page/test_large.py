@@ -30,12 +30,10 @@ class Given(Subject):
 
 
 @pytest.fixture(scope="module")
-def served(serving):
-    """The address of a server with a trace of 70 source tokens, three layers of two heads; its token."""
+def subject():
+    """A trace of 70 source tokens, three layers of two heads."""
     made, _ = planted(words(70), ("<bos>", *words(4)), layers=3, heads=2, encoding="sqrt255")
-    subject = Given("given", small(n_layers=1), Tokenizers(LETTERS, LETTERS), examples=[("a", None)], made=made)
-    with serving(subject) as address:
-        yield address
+    return Given("given", small(n_layers=1), Tokenizers(LETTERS, LETTERS), examples=[("a", None)], made=made)
 
 
 def test_a_layer_is_fetched_when_it_is_looked_at(watched, served):

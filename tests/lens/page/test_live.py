@@ -38,13 +38,6 @@ def subject():
     return Subject("toy", model, BOTH, examples=[("abc", None)], history=lambda: PAST, silence=silence, score=score)
 
 
-@pytest.fixture(scope="module")
-def served(subject, serving):
-    """The address of a server of its own, with its token."""
-    with serving(subject) as address:
-        yield address
-
-
 def test_every_screen_asks_this_server_alone(watched, served):
     view = watched()
     page = view.open(served)

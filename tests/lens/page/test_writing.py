@@ -26,12 +26,6 @@ def subject():
     return Subject("toy", small(), BOTH, examples=[("abcd", None)], silence=silence)
 
 
-@pytest.fixture(scope="module")
-def served(subject, serving):
-    with serving(subject) as address:
-        yield address
-
-
 @pytest.fixture
 def twin(subject):
     """The same weights, to ask while the server asks its own."""
