@@ -13,6 +13,7 @@ from glassformer.data.tagged import first_pieces, make_tagged, read_tagged
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.train.finished.use import answer_lines, evaluate
 from glassformer.train.recipe import load_recipe, override
+from glassformer.train.run.beginning import prepare
 from glassformer.train.run.session import resume, start
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.tags import Tags, spanned, spans_of, tag_scores
@@ -255,3 +256,20 @@ def test_a_header_that_nobody_spoke_of_is_no_word(tmp_path, first):
         read_tagged(str(path), Columns(**columns))
     assert read_tagged(str(path), Columns(**columns, header=True)).pairs == [Pair("Hund", "N")]
     assert len(read_tagged(str(path), Columns(**columns, header=False)).pairs) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("tag", '{"tokens": ["a", "b"], "tags": [true, false]}\n', "null\n\n"),
+        ("regression", '{"text": "a", "label": 1}\n{"text": "b", "label": 2}\n', '{"text": "c", "label": null}\n\n'),
+    ],
+)
+def test_a_run_says_how_many_lines_were_skipped(tmp_path, name, good, bad):
+    path = write(tmp_path / "a.jsonl", good + bad + good)
+    files = {"data.train": path, "data.dev": path, "data.skip_empty": True, "training.metric": "loss"}
+    sizes = {f"data.{split}_size": getattr(DataConfig, f"{split}_size") for split in ("train", "dev", "test")}
+    layout = {"data.layout": "text-numbers"} if name == "regression" else {}
+    data = prepare(override(load_recipe(name), SMALL | sizes | layout | files))
+    for split in ("training", "dev"):
+        assert f"skipped: 2 {split} {task_of(data.recipe.data).samples} with an empty side" in "\n".join(data.notes())
