@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import metadata
 
 
@@ -81,6 +81,12 @@ def all_of(names: Sequence[str], last: str = "and") -> str:
 def some(names: Sequence[str], most: int = 4) -> str:
     """The first names for a message, and how many more there are: "a, b, c, d and 3 more"."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def firsts(numbers: Iterable[int]) -> str:
+    """The first five numbers for a message: "1, 2, 3, 4, 5, ..."."""
+    numbers = [*numbers]
+    return ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
 
 
 def is_out_of_memory(error: Exception) -> bool:

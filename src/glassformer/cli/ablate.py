@@ -11,14 +11,13 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.base.processors import free_processors
 from glassformer.cli.arguments import (
     Arguments,
     converted,
-    is_switch,
     kind_of,
     named_recipe,
     refuse_not_taken,
@@ -277,7 +276,7 @@ def finish(study: Study) -> None:
 def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, list[object]]:
     """Split SETTING=V1,V2 into the setting and its typed values. Errors: `ConfigError` with the nearest setting."""
     name, equals, behind = text.partition("=")
-    section, dot, key = name.removeprefix("--").replace("-", "_").partition(".")
+    dot = "." in name
     texts = behind.split(",")
     if equals and dot and not all(texts):
         raise ConfigError(
@@ -286,12 +285,19 @@ def read_values(flag: str, text: str, sections: tuple[str, ...]) -> tuple[str, l
     if not (equals and dot):
         raise ConfigError(f"--{flag} takes SECTION.SETTING=VALUE, as in --{flag} data.max_length=32; got {text!r}.")
     try:
-        place, kind, on = kind_of(section, key, sections)
-        if is_switch(kind) and not on:
-            raise ConfigError(f"A switch takes true or false. Write {place}=false.")
+        place, kind = varied(name, sections)
         return place, [converted(place, kind, each) for each in texts]
     except ConfigError as error:
         raise ConfigError(f"--{flag} {text}: {error}") from None
+
+
+def varied(name: str, sections: tuple[str, ...]) -> tuple[str, Any]:
+    """Return the setting that is meant, and its type. Errors: `ConfigError`, also for `no_key`, which has no value."""
+    section, _, key = name.removeprefix("--").replace("-", "_").partition(".")
+    place, kind, on = kind_of(section, key, sections)
+    if not on:
+        raise ConfigError(f"A switch takes true or false. Write {place}=false.")
+    return place, kind
 
 
 def read_change(text: str) -> dict[str, object]:
@@ -299,16 +305,13 @@ def read_change(text: str) -> dict[str, object]:
     found: dict[str, object] = {}
     for part in re.split(r",(?=[\w-]+\.[\w-]+=)", text):
         name, equals, value = part.partition("=")
-        section, dot, key = name.removeprefix("--").replace("-", "_").partition(".")
-        if not (equals and dot and value):
+        if not (equals and "." in name and value):
             raise ConfigError(
                 f"--change takes SECTION.SETTING=VALUE, and others after commas, as in --change model.norm=rms; got "
                 f"{text!r}."
             )
         try:
-            place, kind, on = kind_of(section, key, SECTIONS)
-            if not on:
-                raise ConfigError(f"A switch takes true or false. Write {place}=false.")
+            place, kind = varied(name, SECTIONS)
             if place in found:
                 raise ConfigError(f"{place} is given twice. Give it once.")
             found[place] = converted(place, kind, value)

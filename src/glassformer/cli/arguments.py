@@ -479,7 +479,20 @@ def usage(name: str, verb: Verb) -> str:
 
 # The recipe of a command with the settings that were typed, and the refusal of those that would change nothing.
 
-# The recipe that a command starts from, before the settings on its command line, and what these may not be.
+
+def with_settings(
+    arguments: Arguments, short: Mapping[str, str], remedy: str = "Give only one of them."
+) -> dict[str, object]:
+    """Return the settings that were given, with those whose flags are `short` for "section.key" among them."""
+    changes = dict(arguments.changes)
+    for flag, place in short.items():
+        if (text := arguments.options.get(flag)) is not None:
+            section, _, key = place.partition(".")
+            if place in changes:
+                long = flag_of(section, key)
+                raise ConfigError(f"--{flag} and {long} are the same setting. {remedy}")
+            changes[place] = converted(place, kind_of(section, key, (section,))[1], text)
+    return changes
 
 
 def named_recipe(target: str, options: Mapping[str, str]) -> Recipe:

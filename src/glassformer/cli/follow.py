@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ResourceError
 from glassformer.base.launched import launched
@@ -17,25 +17,11 @@ from glassformer.cli.terminal import notes_to
 from glassformer.train.records import Event, Finished
 from glassformer.train.report import Reporter
 
+if TYPE_CHECKING:
+    from glassformer.study.pool import Pool
+    from glassformer.train.run.session import Session
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-@runtime_checkable
-class Interruptible(Protocol):
-    """Something that a signal can stop, such as `study.pool.Pool`."""
-
-    def interrupt(self) -> None:
-        """Save and stop after the current step."""
-        ...
-
-
-@runtime_checkable
-class Run(Interruptible, Protocol):
-    """Something that can be followed, such as `train.run.session.Session`."""
-
-    def train(self) -> Iterator[Event]:
-        """Train, and yield events."""
-        ...
 
 
 class Quit(KeyboardInterrupt):
@@ -58,7 +44,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.place = launched()
-        self.run: Interruptible | None = None
+        self.run: Session | Pool | None = None
         self.number: int | None = None
         """The signal that arrived, if one did."""
 
@@ -87,7 +73,7 @@ class Signals:
 
 
 def follow(
-    run: Run,
+    run: Session,
     folder: Path,
     signals: Signals,
     watch: Callable[[Event], None] | None = None,

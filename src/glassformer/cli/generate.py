@@ -8,18 +8,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.errors import ConfigError, DataError, firsts
 from glassformer.base.settings import declared_in
 from glassformer.cli.arguments import (
     NO_BEAM,
     Arguments,
     beamed,
-    converted,
     drawless,
-    kind_of,
     refuse_idle_search,
     refuse_idle_seed,
     whole_number,
+    with_settings,
 )
 from glassformer.cli.constraints import constraints_of, stops_of
 from glassformer.cli.lines import refuse_more, texts_of
@@ -109,12 +108,7 @@ def decoding(recipe: Recipe, arguments: Arguments) -> Recipe:
 
     Texts are sampled, unless a flag asks for a beam: if neither the recipe nor a flag gives a temperature, it is 1.
     """
-    changes = dict(arguments.changes)
-    for name in [name for name in SHORT if name in arguments.options]:
-        place, kind, _ = kind_of("decode", name.replace("-", "_"), ("decode",))
-        if place in changes:
-            raise ConfigError(f"--{name} and --decode.{name} are the same setting. Give only one of them.")
-        changes[place] = converted(place, kind, arguments.options[name])
+    changes = with_settings(arguments, {name: f"decode.{name.replace('-', '_')}" for name in SHORT})
     greedy, searched = "greedy" in arguments.options, "decode.beam" in changes
     if greedy and searched:
         raise ConfigError(
@@ -246,11 +240,6 @@ def note_of_fewer(ends: list[Piece], n_prompts: int, n: int) -> str:
     fewer = [number for number in range(1, n_prompts + 1) if found[number] < n]
     where = f" behind prompt {firsts(fewer)}" if n_prompts > 1 else ""
     return f"The search found fewer than {n} texts that differ{where}. Raise --beam or lower --n: there may be no more."
-
-
-def firsts(numbers: list[int]) -> str:
-    """Return the first five numbers, for a message."""
-    return ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
 
 
 def lengths_of(ends: Iterable[Piece]) -> str:

@@ -34,8 +34,6 @@ def run(arguments: Arguments) -> int:
     if "prune" in options and "checkpoints" in options:
         raise ConfigError("--prune writes a run, --checkpoints shows roles over training. Give only one of them.")
     if "attribute" in options or "patch" in options or "into" in options:
-        from glassformer.cli.heads import of_texts
-
         return of_texts(folder, options)
     if "checkpoints" in options:
         return over_time(folder, "json" in options)

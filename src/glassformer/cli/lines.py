@@ -7,17 +7,17 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from glassformer.base.errors import ConfigError, DataError, GlassformerError
+from glassformer.base.errors import ConfigError, DataError, GlassformerError, firsts
 from glassformer.cli.arguments import (
     Arguments,
     beamed,
-    converted,
     refuse_idle_decoding,
     refuse_idle_search,
     refuse_idle_seed,
     whole_number,
+    with_settings,
 )
 from glassformer.cli.constraints import constraints_of
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
@@ -33,26 +33,7 @@ if TYPE_CHECKING:
     from glassformer.train.finished.use import Asked, Ranked, Translated
 
 
-class Noted(Protocol):
-    """An answer, and what may be wrong with it: see `LineAnswer`."""
-
-    @property
-    def unknown(self) -> Sequence[str]:
-        """The parts of the line that the vocabulary lacks."""
-        ...
-
-    @property
-    def cut(self) -> str | None:
-        """The limit that the answer reached before its end, if it did."""
-        ...
-
-    @property
-    def untrained(self) -> Untrained | None:
-        """Set if the line is shorter or longer than every sample in training."""
-        ...
-
-
-Answer = TypeVar("Answer", bound=Noted)
+Answer = TypeVar("Answer", LineAnswer, "Translated")
 Answering = Callable[[Iterator[tuple[int, str]]], Iterable[Answer]]
 
 
@@ -164,8 +145,7 @@ def on_one_line(text: str) -> str:
 def note(lines: list[int], what: str) -> None:
     """Report a problem with some lines, if there are any: how many, and the numbers of the first few."""
     if lines:
-        where = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
-        print(f"{len(lines)} {'line' if len(lines) == 1 else 'lines'} ({where}): {what}.", file=sys.stderr)
+        print(f"{len(lines)} {'line' if len(lines) == 1 else 'lines'} ({firsts(lines)}): {what}.", file=sys.stderr)
 
 
 # Output of `translate` with several answers per line, scores and alignments, as columns or JSON.
@@ -295,7 +275,7 @@ def run(arguments: Arguments) -> int:
     """Translate standard input to standard output, both in UTF-8 whatever the locale says."""
     folder, *others = existing_runs(arguments, "The lines to translate come from standard input: < FILE.")
     talking, average = sys.stdin.isatty(), averaged(arguments)
-    own, changes = recipe_of(folder), with_beam(arguments)
+    own, changes = recipe_of(folder), with_settings(arguments, {"beam": "decode.beam"})
     if task_of(own.data).decoded:  # runs on such tasks are refused elsewhere, with the right verb
         refuse_idle_decoding(folder, own.data, changes)
     recipe = beamed(own, changes)
@@ -315,12 +295,3 @@ def run(arguments: Arguments) -> int:
 
     write_answers(translated, written, arguments, own, talking=talking)
     return 0
-
-
-def with_beam(arguments: Arguments) -> dict[str, object]:
-    """Return the settings that were given, with `--beam N` as short for `--decode.beam N`."""
-    if "beam" not in arguments.options:
-        return arguments.changes
-    if "decode.beam" in arguments.changes:
-        raise ConfigError("--beam and --decode.beam are the same setting. Give only one of them.")
-    return arguments.changes | {"decode.beam": converted("decode.beam", int, arguments.options["beam"])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.launched import launched
-from glassformer.cli.arguments import Arguments, named_recipe, refuse_idle_decoding, refuse_not_taken
+from glassformer.cli.arguments import Arguments, named_recipe, refuse_idle_decoding, refuse_not_taken, with_settings
 from glassformer.cli.runs import RUNS, check_room, existing_run, recipe_of, room_for, run_folder
 from glassformer.data.config import refuse_missing
 from glassformer.store.files import absolute
@@ -22,7 +23,10 @@ from glassformer.train.records import refuse_unusable
 from glassformer.train.tasks import task_of
 
 if TYPE_CHECKING:
+    from glassformer.train.ranks.distributed import Ranks
+    from glassformer.train.run.beginning import Speed
     from glassformer.train.run.outlook import Outlook
+    from glassformer.train.run.session import Session
 
 
 TRIALS = ("dry-run", "find-learning-rate", "gradient-noise")
@@ -31,11 +35,10 @@ TRIALS = ("dry-run", "find-learning-rate", "gradient-noise")
 
 def run(arguments: Arguments) -> int:
     """Train a recipe in a new run folder."""
-    loaded, changes = named_recipe(str(arguments.target), arguments.options), with_break(arguments)
-    recipe = anchored(override(loaded, changes))
+    changes = with_settings(arguments, {"break": "training.broken"}, "Give only one, with all the names.")
+    recipe = anchored(override(named_recipe(str(arguments.target), arguments.options), changes))
     refuse_missing(recipe.data)
-    task = task_of(recipe.data)
-    if task.window is None:  # running text: [decode] is used for its samples and later texts
+    if task_of(recipe.data).window is None:  # running text: [decode] is used for its samples and later texts
         refuse_idle_decoding(f"the recipe {recipe.name}", recipe.data, changes)
     out = run_folder(arguments.options.get("out"), RUNS / recipe.name)
     if (other := recipe.training.start_from) is not None and absolute(Path(other).expanduser()) == absolute(out):
@@ -47,35 +50,27 @@ def run(arguments: Arguments) -> int:
     overwrite = "overwrite" in arguments.options
     if place.first:
         check_room(out, overwrite)
-    from glassformer.cli.follow import (  # after the checks, as importing torch takes a second
-        Signals,
-        follow,
-    )
+
+    def begun(ranks: Ranks, speed: Speed) -> Session:
+        from glassformer.train.run.session import start
+
+        with room_for(out) if place.first else nullcontext():
+            return start(recipe, out, ranks, speed)
+
+    return followed(recipe, out, begun)
+
+
+def followed(recipe: Recipe, run: Path, begun: Callable[[Ranks, Speed], Session]) -> int:
+    """Join the other processes, begin or resume a run by `begun`, and train it to its end or to a signal."""
+    from glassformer.cli.follow import Signals, follow  # after the checks, as importing torch takes a second
     from glassformer.fast import for_training
     from glassformer.train.ranks.distributed import joined
-    from glassformer.train.run.session import start
 
-    team = joined(place, recipe.training.device, recipe.distributed.timeout, out)
+    team = joined(launched(), recipe.training.device, recipe.distributed.timeout, run)
     with Signals() as signals, team as ranks:
-        with room_for(out) if place.first else nullcontext():
-            session = start(recipe, out, ranks, for_training)
-        return follow(
-            session,
-            out,
-            signals,
-            hint=task.next_command(out),
-            agreed=ranks.largest,
-            track=recipe.training.track,
-        )
-
-
-def with_break(arguments: Arguments) -> dict[str, object]:
-    """Return the settings that were given, with `--break NAME` as short for `--training.broken NAME`."""
-    if "break" not in arguments.options:
-        return arguments.changes
-    if "training.broken" in arguments.changes:
-        raise ConfigError("--break and --training.broken are the same setting. Give only one, with all the names.")
-    return arguments.changes | {"training.broken": arguments.options["break"]}
+        session = begun(ranks, for_training)
+        hint, track = task_of(recipe.data).next_command(run), recipe.training.track
+        return follow(session, run, signals, hint=hint, agreed=ranks.largest, track=track)
 
 
 def trial_of(arguments: Arguments) -> str | None:
@@ -218,24 +213,12 @@ def run_resume(arguments: Arguments) -> int:
     folder = existing_run(str(arguments.target))
     # Before preparing the data, which may take minutes. The oldest, because the damaged ones are not known yet.
     refuse_unusable(folder, min(checkpoints(folder), default=0))
-    place, recipe = launched(), override(recipe_of(folder), arguments.changes)
-    from glassformer.cli.follow import (  # after the check, as importing torch takes a second
-        Signals,
-        follow,
-    )
-    from glassformer.fast import for_training
-    from glassformer.train.ranks.distributed import joined
-    from glassformer.train.run.session import resume
+    recipe = override(recipe_of(folder), arguments.changes)
 
-    team = joined(place, recipe.training.device, recipe.distributed.timeout, folder)
-    with Signals() as signals, team as ranks:
+    def begun(ranks: Ranks, speed: Speed) -> Session:
+        from glassformer.train.run.session import resume
+
         allowed = arguments.lists.get("allow-change", [])
-        session = resume(folder, allowed, arguments.changes, ranks=ranks, speed=for_training)
-        return follow(
-            session,
-            folder,
-            signals,
-            hint=task_of(recipe.data).next_command(folder),
-            agreed=ranks.largest,
-            track=recipe.training.track,
-        )
+        return resume(folder, allowed, arguments.changes, ranks=ranks, speed=speed)
+
+    return followed(recipe, folder, begun)

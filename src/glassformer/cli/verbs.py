@@ -63,7 +63,6 @@ JSON = Option("json", None, "Print one JSON object, for programs.")
 AVERAGE = Option(
     "average", "N", "Use the mean weights of the N newest checkpoints (see checkpoint.keep), not the best one."
 )
-LIMIT = Option("limit", "SECONDS", "Time limit for all of the file's code (default: 60).")
 JSON_LINES = (
     Option("field", "NAME", "Each line is a JSON object: read this field of it, such as text, or translation.en."),
     Option("plain", None, "Lines are plain text, though they look like JSON."),
@@ -586,7 +585,7 @@ VERBS: dict[str, Verb] = {
         (
             Option("only", "NAME", "Test only this property, function or class; several with commas."),
             Option("strict", None, "Exit code 3, too, if a function or class of the file was not looked at."),
-            LIMIT,
+            Option("limit", "SECONDS", "Time limit for all of the file's code (default: 60)."),
             JSON,
         ),
     ),

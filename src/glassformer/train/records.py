@@ -139,8 +139,6 @@ class Finished:
 Event = Started | Progress | Skipped | Overflowed | Evaluated | Saved | Unsaved | Stopped | Finished
 
 
-# The files in which a run records its events; apart from times, a repeated run writes the same ones.
-
 # Format figures, samples and times for the user.
 
 MARKS = {"\n": "⏎"}
@@ -192,7 +190,7 @@ def bytes_text(size: int) -> str:
     return f"{size / 1024**power:.1f} {'KMGT'[power - 1]}iB"
 
 
-# A file that grows during a run: a kill loses nothing of it, and a failing disk only delays it.
+# The files in which a run records its events: a kill loses nothing of them, and a failing disk only delays them.
 
 
 class Lines:

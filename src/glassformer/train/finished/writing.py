@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
+from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError, firsts
 from glassformer.base.runtime import Threads
 from glassformer.data.tokens.vocabulary import BOS, EOS, lacking
 from glassformer.decode.answer import ASKED, CONTEXTS, Limit, Method, limit_of, method_of, nothing
@@ -151,7 +151,7 @@ class Writer:
         parts = {i: found for i, each in enumerate(prompts, 1) if isinstance(each, str) and (found := lacks(each))}
         if not parts:
             return ""
-        return f"{called} {first_of(parts)}: {lacking('it', chain.from_iterable(parts.values()))}."
+        return f"{called} {firsts(parts)}: {lacking('it', chain.from_iterable(parts.values()))}."
 
     def untrained(self, prompts: Sequence[str | list[int]]) -> dict[int, Untrained]:
         """The prompts that are shorter or longer than every source in training, by their numbers, from 1."""
@@ -324,15 +324,9 @@ class Writer:
         return bool(self.model.decoder.embedding.weight[BOS].any())
 
 
-def first_of(numbers: Iterable[int]) -> str:
-    """The first five numbers, for a note."""
-    numbers = [*numbers]
-    return ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
-
-
 def note_of(found: Mapping[int, Untrained], called: str) -> str:
     """A note that numbers these prompts, which are `called` so; empty if there are none."""
-    return f"{called} {first_of(found)}: {in_words([*found.values()])}." if found else ""
+    return f"{called} {firsts(found)}: {in_words([*found.values()])}." if found else ""
 
 
 @contextmanager

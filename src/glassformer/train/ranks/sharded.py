@@ -118,7 +118,7 @@ def take_parts(
     optimizer: Moments,
     state: Mapping[str, object],
 ) -> Snapshot:
-    """Like `store.snapshot.take_snapshot`, but of this process's parts of a sharded model. All call it together.
+    """Like `store.checkpoint.take_snapshot`, but of this process's parts of a sharded model. All call it together.
 
     Errors: `DivergedError` for NaN or infinity, in all processes.
     """
@@ -129,7 +129,7 @@ def take_parts(
 
 
 def write_parts(folder: Path, snapshot: Snapshot, ranks: Ranks) -> None:
-    """Like `store.snapshot.write_snapshot`, but of each process's parts. All call it together.
+    """Like `store.checkpoint.write_snapshot`, but of each process's parts. All call it together.
 
     Errors, in all or in none: `ResourceError` for a full disk, `CheckpointError` for a folder that cannot be written.
     """

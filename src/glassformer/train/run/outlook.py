@@ -488,8 +488,7 @@ def look_ahead(recipe: Recipe, out: Path, speed: Speed = plain) -> Outlook:
     """Estimate what a run of the recipe in the folder `out` will need. Errors: those of reading data and recipe.
 
     Makes a few real updates, with the run's own settings and on its first batches after a warm-up of batch or length,
-    and throws them away; the optimizer then has its state, which is measured. The rest of the memory is estimated, see
-    `train.run.memory`.
+    and throws them away; the optimizer then has its state, which is measured. The rest of the memory is estimated.
     """
     device, why = choose_device(recipe.training.device)
     _, threads = choose_threads(recipe.training.threads)

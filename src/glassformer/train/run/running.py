@@ -38,7 +38,7 @@ from glassformer.train.records import (
 from glassformer.train.run.beginning import Speed, objective_of, optimizer_of, plain
 from glassformer.train.run.outlook import ANY, enough_beside, half_batch, memory_ran_out
 from glassformer.train.run.resumable import Best, Standing
-from glassformer.train.run.saving import saver_of
+from glassformer.train.run.saving import saver_for
 from glassformer.train.run_data import RunData
 from glassformer.train.tasks import Task, task_of
 
@@ -90,7 +90,8 @@ class Session:
             self.loss_scale.load(so_far.loss_scale)
         memory = self.recipe.optimizer.average
         self.average = Average(model, memory) if memory else None
-        self.saver = saver_of(lock, prepared, model, self.optimizer, self.best.step, self.average, ranks)
+        kind = saver_for(model, ranks)
+        self.saver = kind(lock, prepared, model, self.optimizer, self.best.step, self.average, ranks)
         self.epoch = 0
         self.threads = torch.get_num_threads()
         """Those that the run trains with; `start` and `resume` give the caller his own back."""

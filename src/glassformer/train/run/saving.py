@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -50,9 +50,11 @@ class Saver:
         model: Transformer,
         optimizer: torch.optim.Optimizer,
         best: int | None,
-        average: Average | None = None,
+        average: Average | None,
+        ranks: Ranks,
     ) -> None:
         self.run = lock.run
+        self.ranks = ranks
         self.lock = lock
         self.prepared = prepared
         self.model = model
@@ -204,19 +206,9 @@ class ShardedSaver(Saver):
     deletes old checkpoints.
     """
 
-    def __init__(
-        self,
-        lock: RunLock,
-        prepared: RunData,
-        model: Transformer,
-        optimizer: torch.optim.Optimizer,
-        best: int | None,
-        average: Average | None,
-        ranks: Ranks,
-    ) -> None:
-        super().__init__(lock, prepared, model, optimizer, best, average)
-        self.ranks = ranks
-        self.writers = ranks.aside(prepared.recipe.distributed.timeout)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.writers = self.ranks.aside(self.prepared.recipe.distributed.timeout)
 
     def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
         """Save as with one process; all processes call it after the same step."""
@@ -244,16 +236,6 @@ class Bystander(Saver):
         yield from ()
 
 
-def saver_of(
-    lock: RunLock,
-    prepared: RunData,
-    model: Transformer,
-    optimizer: torch.optim.Optimizer,
-    best: int | None,
-    average: Average | None,
-    ranks: Ranks,
-) -> Saver:
-    """The object with which this process takes part in writing the checkpoints."""
-    if is_sharded(next(model.parameters())):
-        return ShardedSaver(lock, prepared, model, optimizer, best, average, ranks)
-    return (Saver if ranks.first else Bystander)(lock, prepared, model, optimizer, best, average)
+def saver_for(model: Transformer, ranks: Ranks) -> type[Saver]:
+    """What takes part in writing the checkpoints in this process."""
+    return ShardedSaver if is_sharded(next(model.parameters())) else Saver if ranks.first else Bystander
