@@ -7,10 +7,10 @@ import torch
 
 from glassformer import Batch, ModelConfig, StackConfig, Transformer
 from glassformer.data.batch import pad
-from glassformer.data.tokens.vocabulary import BOS, SPECIALS
-from glassformer.lens.roles.probe import Pairs, Probe, decoder_rows, next_of_answer, pairs_probe
+from glassformer.data.tokens.vocabulary import BOS, EOS, SEP, SPECIALS
+from glassformer.lens.roles.probe import Pairs, Probe, only, pairs_probe
 from glassformer.train.loop import train_steps
-from glassformer.train.objective import Objective, masked_token, next_token
+from glassformer.train.objective import Objective, Targets, masked_token, next_token
 from glassformer.train.optimizer import build_optimizer
 from glassformer.train.schedule import Schedule
 from glassformer.train.settings import OptimizerConfig
@@ -19,6 +19,18 @@ SYMBOLS = 10
 IDS = range(len(SPECIALS), len(SPECIALS) + SYMBOLS)
 VOCAB = IDS.stop
 LENGTHS = (4, 5, 6)
+
+
+def decoder_rows(pairs: Pairs) -> Batch:
+    """Return rows <bos> source <sep> target <eos> for a decoder alone. `next_of_answer` asks for the target."""
+    return Batch(*pad([[BOS, *source, SEP, *target, EOS] for source, target in pairs]))
+
+
+def next_of_answer(batch: Batch) -> Targets:
+    """Ask for the next token from the first <sep> of each row on."""
+    asked = next_token(batch)
+    return only(asked, (asked.inputs == SEP).cumsum(1) > 0)
+
 
 LAYOUTS: dict[str, tuple[Callable[[Pairs], Batch], Objective]] = {
     "encoder-decoder": (lambda pairs: Batch.pairs(*zip(*pairs, strict=True)), next_token),

@@ -7,7 +7,6 @@ import torch
 
 from glassformer.lens.roles.roles import (
     confidence,
-    coverage,
     distance,
     divergence,
     entropy,
@@ -135,11 +134,6 @@ def test_distance_is_key_minus_query():
     assert float(distance(weights, counted)) == pytest.approx((2 + 1 + 0.5) / 3)
     assert float(distance(weights, counted, signed=True)) == pytest.approx((2 - 1 - 0.5) / 3)
     assert float(distance(weights, torch.tensor([[True, False, False]]))) == 2
-
-
-def test_coverage_is_what_each_key_gets_of_counted_queries():
-    weights = torch.tensor([[[[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]]], dtype=torch.float64)
-    assert coverage(weights, torch.tensor([[True, True, False]]))[0, 0].tolist() == [1.5, 0.5]
 
 
 def test_a_key_whose_vector_is_nothing_moves_nothing():

@@ -6,9 +6,10 @@ import torch
 from glassformer import Batch
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
-from glassformer.lens.roles.probe import decoder_rows, drawn, induction_probe, next_of_answer, next_of_repeated
+from glassformer.lens.roles.probe import drawn, induction_probe, next_of_repeated
 from glassformer.lens.roles.roles import ROLES, THRESHOLDS, Figures, View, label, tallies, views
 from glassformer.train.objective import masked_token, next_token
+from lens.learners import decoder_rows, next_of_answer
 
 A, B, C, D = 10, 11, 12, 13
 PAIRS = [([A, B, C], [C, B, A]), ([A, B], [B, A])]  # the second is padded

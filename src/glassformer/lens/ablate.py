@@ -27,6 +27,7 @@ from glassformer.train.objective import Objective, Targets
 
 LETTERS = {"encoder": "e", "decoder": "d", "cross": "x"}
 """The kinds of attention, and the letters with which their heads' short names begin."""
+ORDER = tuple(LETTERS)
 
 
 def place(name: str) -> tuple[str, int]:
@@ -80,7 +81,12 @@ class Map(NamedTuple):
     @property
     def columns(self) -> Float[Tensor, "D H K"]:
         """The output projection, split by heads."""
-        return self.attention.output.weight.detach().unflatten(1, (-1, self.attention.d_head))
+        return columns_of(self.attention)
+
+
+def columns_of(attention: Attention) -> Float[Tensor, "D H K"]:
+    """Return the output projection of an attention, split by heads."""
+    return attention.output.weight.detach().unflatten(1, (-1, attention.d_head))
 
 
 def maps(model: Transformer, batch: Batch, asked: Targets) -> list[Map]:
@@ -98,7 +104,7 @@ def maps(model: Transformer, batch: Batch, asked: Targets) -> list[Map]:
 
     with torch.no_grad(), watch_attention(model, note):
         hidden(model, batch, asked)
-    return sorted(found.values(), key=lambda each: (["encoder", "decoder", "cross"].index(each.block), each.layer))
+    return sorted(found.values(), key=lambda each: (ORDER.index(each.block), each.layer))
 
 
 Seen = dict[str, Weights]
@@ -138,7 +144,6 @@ Head = tuple[str, int, int]
 Means = Mapping[tuple[str, int], Float[Tensor, "H K"]]
 """The mean outputs of the heads of an attention, by kind of block and layer."""
 KINDS = ("zero", "mean", "resample")
-ORDER = ("encoder", "decoder", "cross")
 Replace = Callable[[Queries], Queries]
 
 
@@ -150,8 +155,7 @@ def silence(
 
     zero: no output (Michel et al. 2019, section 2.3: xi = 0). mean: their mean output (`mean_outputs`), so that later
     parts read numbers of the usual size. resample: their output for another sequence of the batch at the same position,
-    drawn by `seed`; it needs rows of one length. Each attention's `attend` is swapped, and restored afterwards even
-    after an exception. Errors: `ConfigError` for a head that the model does not have.
+    drawn by `seed`; it needs rows of one length. Errors: `ConfigError` for a head that the model does not have.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer, silence
@@ -163,10 +167,20 @@ def silence(
     """
     lookup(dict.fromkeys(KINDS), kind, "kind")
     chosen = by_attention(model, heads)
-    before = {each: each.attend for each in chosen}
+    with through({each: _replacement(kind, *where, means, seed) for each, where in chosen.items()}):
+        yield
+
+
+@contextmanager
+def through(replace: Mapping[Attention, Replace]) -> Generator[None]:
+    """Pass the heads' outputs of these attentions, before the output projection, through a function, in the `with`.
+
+    Each attention's `attend` is swapped, and restored afterwards even after an exception.
+    """
+    before = {each: each.attend for each in replace}
     try:
-        for attention, (where, numbers) in chosen.items():
-            attention.attend = _replaced(attention.attend, _replacement(kind, where, numbers, means, seed))
+        for attention, function in replace.items():
+            attention.attend = _after(attention.attend, function)
         yield
     finally:
         for attention, attend in before.items():
@@ -175,7 +189,7 @@ def silence(
 
 def by_attention(model: nn.Module, heads: Iterable[Head]) -> dict[Attention, tuple[tuple[str, int], list[int]]]:
     """Return the attentions of these heads, each with its place and the head numbers. Errors: `ConfigError`."""
-    there = {place(name): attention for name, attention in attentions(model).items()}
+    there = by_place(model)
     found: dict[Attention, tuple[tuple[str, int], list[int]]] = {}
     for block, layer, number in heads:
         attention = there.get((block, layer))
@@ -188,9 +202,14 @@ def by_attention(model: nn.Module, heads: Iterable[Head]) -> dict[Attention, tup
     return found
 
 
+def by_place(model: nn.Module) -> dict[tuple[str, int], Attention]:
+    """Return every attention of a model by kind of block and layer."""
+    return {place(name): attention for name, attention in attentions(model).items()}
+
+
 def all_heads(model: nn.Module) -> list[Head]:
     """Return every head of a model: encoder, decoder, then cross-attention, layer by layer."""
-    there = {place(name): attention for name, attention in attentions(model).items()}
+    there = by_place(model)
     order = sorted(there, key=lambda each: (ORDER.index(each[0]), each[1]))
     return [(*each, number) for each in order for number in range(n_heads(there[each]))]
 
@@ -244,7 +263,7 @@ def _replacement(kind: str, where: tuple[str, int], numbers: list[int], means: M
     return replace
 
 
-def _replaced(own: Attend, replace: Replace) -> Attend:
+def _after(own: Attend, replace: Replace) -> Attend:
     def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
         return replace(own(q, k, v, mask, scale=scale, dropout=dropout))
 
@@ -310,6 +329,18 @@ class Scored:
                     found.append(outcomes(self.model, self._vectors(chosen, batch, asked, kept), asked))
         return Outcomes(*(torch.cat(each).cpu() for each in zip(*found, strict=True)))
 
+    def effect(
+        self,
+        base: Outcomes,
+        heads: Iterable[Head],
+        metric: str,
+        drawn: Tensor | None = None,
+        kind: str = "zero",
+        means: Means | None = None,
+    ) -> Effect:
+        """Compare the outcomes with all heads and without these; `drawn` is that of `compare`."""
+        return compare(base.of(metric), self.outcomes(heads, kind, means).of(metric), kind, metric, drawn)
+
     def _vectors(self, chosen: Sequence[Head], batch: Batch, asked: Targets, kept: Kept) -> Tensor:
         """Compute the vectors that the output head reads, starting at the first block with a silenced head."""
         below = min((layer for block, layer, _ in chosen if block == "encoder"), default=None)
@@ -326,7 +357,7 @@ class Scored:
 
 
 class Kept(NamedTuple):
-    """The input of each block of each stack, and the encoder's memory, for one batch."""
+    """What each block of each stack reads, what its last block writes, and the encoder's memory, for one batch."""
 
     encoder: list[Float[Tensor, "N S D"]]
     decoder: list[Float[Tensor, "N T D"]]
@@ -336,7 +367,7 @@ class Kept(NamedTuple):
 def keep(model: Transformer, batch: Batch, asked: Targets) -> Kept:
     """Run a forward pass and return the inputs of all blocks."""
     kept = Kept([], [], None)
-    with listening(model.encoder, kept.encoder), listening(model.decoder, kept.decoder):
+    with recorded_stream(model.encoder, kept.encoder), recorded_stream(model.decoder, kept.decoder):
         if model.encoder is not None and model.decoder is not None and batch.source is not None:
             kept = kept._replace(memory=model.encode(batch.source, batch.source_keep))
         hidden(model, batch, asked, kept.memory)
@@ -344,14 +375,17 @@ def keep(model: Transformer, batch: Batch, asked: Targets) -> Kept:
 
 
 @contextmanager
-def listening(stack: Stack | None, kept: list[Tensor]) -> Generator[None]:
-    """Append the input of each block to `kept`, for the length of the `with` block."""
-    if stack is None:
-        yield
-        return
+def recorded_stream(stack: Stack | None, kept: list[Float[Tensor, "B T D"]]) -> Generator[None]:
+    """Append to `kept` what the first block of a stack reads and what each block writes, while the `with` runs."""
+
+    def note(block: nn.Module, given: object, x: Tensor) -> None:
+        kept.append(x)
+
     with ExitStack() as hooks:
-        for block in stack.blocks:
-            hooks.callback(block.register_forward_pre_hook(lambda _, given: kept.append(given[0])).remove)
+        for number, block in enumerate(() if stack is None else stack.blocks):
+            if number == 0:
+                hooks.callback(block.register_forward_pre_hook(lambda _, given: kept.append(given[0])).remove)
+            hooks.callback(block.register_forward_hook(note).remove)
         yield
 
 
@@ -446,30 +480,16 @@ def per_sequence(
     model: Transformer, batches: Sequence[Batch], objective: Objective
 ) -> dict[tuple[str, int], Float[Tensor, "N H"]]:
     """Return d L(x) / d xi_h of each sequence x, by attention; L is the summed loss of the sequence's targets."""
-    watched = {place(name): attention for name, attention in attentions(model).items()}
-    seams = {where: attention.attend for where, attention in watched.items()}
+    watched = by_place(model)
     found: dict[tuple[str, int], list[Tensor]] = {where: [] for where in watched}
     device = next(model.parameters()).device
-    try:
-        for batch in (each.to(device) for each in batches):
-            gates = {
-                where: torch.ones(len(batch.tokens), n_heads(each), 1, 1).to(each.output.weight).requires_grad_()
-                for where, each in watched.items()
-            }
-            for where, attention in watched.items():
-                attention.attend = _gated(seams[where], gates[where])
+    for batch in (each.to(device) for each in batches):
+        gates = {
+            where: torch.ones(len(batch.tokens), n_heads(each), 1, 1).to(each.output.weight).requires_grad_()
+            for where, each in watched.items()
+        }
+        with through({each: gates[where].mul for where, each in watched.items()}):
             loss = loss_of(model, batch, objective).objective
-            gradients = torch.autograd.grad(loss, list(gates.values()))
-            for where, gradient in zip(gates, gradients, strict=True):
-                found[where].append(gradient[:, :, 0, 0])
-    finally:
-        for where, attention in watched.items():
-            attention.attend = seams[where]
+        for where, gradient in zip(gates, torch.autograd.grad(loss, list(gates.values())), strict=True):
+            found[where].append(gradient[:, :, 0, 0])
     return {where: torch.cat(each) for where, each in found.items()}
-
-
-def _gated(own: Attend, gate: Tensor) -> Attend:
-    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
-        return own(q, k, v, mask, scale=scale, dropout=dropout) * gate
-
-    return attend

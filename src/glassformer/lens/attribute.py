@@ -10,17 +10,15 @@ effect through other parts (as that of an encoder's head, or of a head whose out
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple, cast
 
 import torch
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.lens.ablate import LETTERS, head_id
-from glassformer.lens.trace.sight import recorded_stream
+from glassformer.lens.ablate import LETTERS, columns_of, head_id, recorded_stream
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block, Residual
 from glassformer.nn.heads import Head
@@ -74,7 +72,7 @@ def attribute(
     with Evaluation(model), recorded_writers(model, stack) as written, recorded_stream(stack, streams):
         model.hidden(tokens, source=source)
     side = "decoder" if stack is model.decoder else "encoder"
-    last = streams[0]
+    first = last = streams[0][0]
     sums: list[Tensor] = []
     for each in written:
         sums.append(last * each.branch.scale + each.branch.norm_out(each.output))
@@ -91,7 +89,7 @@ def attribute(
         biases += less + more + constant
         found = own | found
         pull = pull * each.branch.scale
-    found = {INPUT: (streams[0] * pull).sum(-1), **found, BIASES: biases}
+    found = {INPUT: (first * pull).sum(-1), **found, BIASES: biases}
     return Attribution(tuple(found), torch.stack([*found.values()]))
 
 
@@ -111,18 +109,14 @@ def recorded_writers(model: Transformer, stack: Stack) -> Generator[list[Written
         return keep
 
     side = "decoder" if stack is model.decoder else "encoder"
-    hooks: list[RemovableHandle] = []
-    for layer, block in enumerate(cast(Iterable[Block], stack.blocks)):
-        kinds = {side: block.self_attention, "cross": block.cross_attention, FEED_FORWARD: block.feed_forward}
-        for kind, branch in kinds.items():
-            if branch is not None:
-                hooks.append(branch.branch.register_forward_hook(keeping(kind, layer, branch)))
-    try:
-        with watch_attention(model, note):
-            yield found
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks:
+        for layer, block in enumerate(cast(Iterable[Block], stack.blocks)):
+            kinds = {side: block.self_attention, "cross": block.cross_attention, FEED_FORWARD: block.feed_forward}
+            for kind, branch in kinds.items():
+                if branch is not None:
+                    hooks.callback(branch.branch.register_forward_hook(keeping(kind, layer, branch)).remove)
+        hooks.enter_context(watch_attention(model, note))
+        yield found
 
 
 def terms_of(of: Written, pull: Float[Tensor, "T D"], side: str) -> tuple[dict[str, Tensor], Tensor]:
@@ -130,8 +124,7 @@ def terms_of(of: Written, pull: Float[Tensor, "T D"], side: str) -> tuple[dict[s
     module, none = of.branch.branch, pull.new_zeros(len(pull))
     if not isinstance(module, Attention) or of.heads is None:
         return {f"{LETTERS[side]}.{of.layer}.{of.kind}": (of.output * pull).sum(-1)}, none
-    columns = module.output.weight.unflatten(1, (-1, module.d_head))  # [D, H, K]
-    each = torch.einsum("htk,dhk,td->ht", of.heads, columns, pull)
+    each = torch.einsum("htk,dhk,td->ht", of.heads, columns_of(module), pull)
     bias = cast("Tensor | None", module.output.bias)
     constant = none if bias is None else pull @ bias
     return {head_id(of.kind, of.layer, head): row for head, row in enumerate(each)}, constant

@@ -20,16 +20,13 @@ from torch.utils.hooks import RemovableHandle
 from glassformer.base.errors import DataError
 from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.decode.answer import nothing
-from glassformer.lens.ablate import Head, by_attention, place
-from glassformer.nn.attention import Attend
-from glassformer.nn.mask import Mask
-from glassformer.nn.observe import Attended, Evaluation, attentions, watch_attention
+from glassformer.lens.ablate import Head, Replace, by_attention, by_place, place, through
+from glassformer.nn.observe import Attended, Evaluation, watch_attention
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
 
 Where = tuple[str, int]
 """A kind of attention and its layer; or, for streams, a stack and how many blocks have written (0 at the input)."""
-Replace = Callable[[Tensor], Tensor]
 MOST_ROWS = 64
 """The most patched runs in one forward pass."""
 MOST_PLACES = 4096
@@ -223,24 +220,14 @@ def stacks(model: Transformer) -> dict[str, Stack]:
 @contextmanager
 def replaced(model: Transformer, heads: Mapping[Where, Replace], streams: Mapping[Where, Replace]) -> Generator[None]:
     """Pass head outputs (before the output projection) and streams through these functions, while the `with` runs."""
-    there = {place(name): attention for name, attention in attentions(model).items()}
+    there = by_place(model)
     with ExitStack() as undo:
-        for where, replace in heads.items():
-            attention = there[where]
-            undo.callback(setattr, attention, "attend", attention.attend)
-            attention.attend = _after(attention.attend, replace)
+        undo.enter_context(through({there[where]: replace for where, replace in heads.items()}))
         for side, stack in stacks(model).items():
             mine = {depth: replace for (name, depth), replace in streams.items() if name == side}
             for depth, replace in mine.items():
                 undo.callback(_between(stack, depth, replace).remove)
         yield
-
-
-def _after(own: Attend, replace: Replace) -> Attend:
-    def attend(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
-        return replace(own(q, k, v, mask, scale=scale, dropout=dropout))
-
-    return attend
 
 
 def _between(stack: Stack, depth: int, replace: Replace) -> RemovableHandle:

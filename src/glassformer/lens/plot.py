@@ -76,26 +76,39 @@ def plot_attention(
     named = dict(weights) if isinstance(weights, Mapping) else {title or "": weights}
     if not named:
         raise DataError("There is nothing to draw: no attention was observed. Run the model inside the `with observe`.")
-    rows = {name: heads_of(each, row, head) for name, each in named.items()}
-    across = min(max(map(len, rows.values())), MOST_ACROSS)
-    panels = [(name, number, each) for name, maps in rows.items() for number, each in maps.items()]
-    lines = sum(-(-len(maps) // across) for maps in rows.values())
-    T, S = panels[0][2].shape
+    rows = [
+        [(f"head {i}" if len(named) == 1 else head_id(*where(name), i), maps) for i, maps in of_one.items()]
+        for name, of_one in ((name, heads_of(each, row, head)) for name, each in named.items())
+    ]
+    return plot_maps(rows, queries, keys, "Blues", title, file)
+
+
+def plot_maps(
+    rows: Sequence[Sequence[tuple[str, Tensor]]],
+    queries: Sequence[str] | None,
+    keys: Sequence[str] | None,
+    colors: str,
+    title: str | None,
+    file: Path | str | None,
+) -> Any:
+    """Draw rows of maps [T, S], each with its title; a long row goes on in the next line."""
+    across = min(max(map(len, rows)), MOST_ACROSS)
+    lines = [line for row in rows for line in (row[at : at + across] for at in range(0, len(row), across))]
+    T, S = lines[0][0][1].shape
     width, height = max(LEAST, CELL * S), max(LEAST, CELL * T)
     figure = matplotlib("figure").Figure(
-        figsize=(width * across + 1.2, (height + 0.5) * lines + 0.4), layout="constrained"
+        figsize=(width * across + 1.2, (height + 0.5) * len(lines) + 0.4), layout="constrained"
     )
-    places = figure.subplots(lines, across, squeeze=False)
-    line = 0
+    places = figure.subplots(len(lines), across, squeeze=False)
     image = None
-    for name, maps in rows.items():
-        for place, (number, each) in enumerate(maps.items()):
-            axes = places[line + place // across][place % across]
-            image = axes.imshow(each.detach().cpu().float().numpy(), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-            axes.set_title(f"head {number}" if len(named) == 1 else head_id(*where(name), number), fontsize=8)
-            label(axes, each, queries, keys, first=place % across == 0)
-        line += -(-len(maps) // across)
-    blank(places, rows, across)
+    for line, maps in zip(places, lines, strict=True):
+        for axes, (name, each) in zip(line, maps, strict=False):
+            weights = each.detach().cpu().float().numpy()
+            image = axes.imshow(weights, cmap=colors, vmin=0, vmax=1, aspect="auto")
+            axes.set_title(name, fontsize=8)
+            label(axes, each, queries, keys, first=axes is line[0])
+        for axes in line[len(maps) :]:
+            axes.remove()
     figure.colorbar(image, ax=places, shrink=0.6, label="weight")
     if title:
         figure.suptitle(as_label(title, int(figure.get_figwidth() / LETTER)), fontsize=11)
@@ -141,16 +154,6 @@ def label(
     if first:
         axes.set_ylabel("query", fontsize=8)
     axes.set_xlabel("key", fontsize=8)
-
-
-def blank(places: Any, rows: Mapping[str, Mapping[int, Tensor]], across: int) -> None:
-    """Remove the axes that have no map."""
-    line = 0
-    for maps in rows.values():
-        lines = -(-len(maps) // across)
-        for place in range(len(maps), lines * across):
-            places[line + place // across][place % across].remove()
-        line += lines
 
 
 def plot_positions(
@@ -297,21 +300,8 @@ def plot_maps_over_training(run: Path | str, source: str, *, file: Path | str | 
     name, head = sharpest_head(maps_of(last.model, batch), "cross_attention")
     rows, columns = words_of(last.tokenizers, batch)
     maps = {step: maps_of(load(folder).model, batch)[name][0, head] for step, folder in sorted(found.items())}
-    across = min(len(maps), MOST_ACROSS)
-    lines = -(-len(maps) // across)
-    width, height = max(LEAST, CELL * len(columns)), max(LEAST, CELL * len(rows)) + 0.5
-    figure = matplotlib("figure").Figure(figsize=(width * across + 1.2, height * lines + 0.6), layout="constrained")
-    places = figure.subplots(lines, across, squeeze=False)
-    image = None
-    for place, (step, weights) in zip(places.flat, maps.items(), strict=False):
-        image = place.imshow(weights.cpu().float().numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto")
-        place.set_title(f"step {step:,}", fontsize=8)
-        label(place, weights, rows, columns, first=place in places[:, 0])
-    for place in [*places.flat][len(maps) :]:
-        place.remove()
-    figure.colorbar(image, ax=places, shrink=0.6, label="weight")
-    figure.suptitle(as_label(f"{name}, head {head}"), fontsize=10)
-    return finished(figure, file)
+    titled = [(f"step {step:,}", weights) for step, weights in maps.items()]
+    return plot_maps([titled], rows, columns, "viridis", f"{name}, head {head}", file)
 
 
 # Plotting where a model's parameters are: modules side by side, as wide as they are large, their parts below them.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from glassformer.lens.ablate import Effect, Head, Scored, by_attention, compare, resampled
+from glassformer.lens.ablate import Effect, Head, Scored, by_attention, resampled
 from glassformer.lens.roles.diagnosis import Diagnosis
 from glassformer.lens.roles.roles import THRESHOLDS, Thresholds
 from glassformer.nn.transformer import Transformer
@@ -62,12 +62,12 @@ def spare(model: Transformer, diagnosis: Diagnosis, rules: Thresholds = THRESHOL
     """
     probe = diagnosis.probe
     scored = Scored(model, probe.scored, probe.objective)
-    base = scored.outcomes().of(probe.metric)
-    drawn = resampled(len(base))
+    base = scored.outcomes()
+    drawn = resampled(len(base.exact))
     gone, effect = Spared([], None)
     for each in sorted(diagnosis.heads, key=lambda found: found.gradient or 0.0):
         tried = [*gone, each.head]
-        without = compare(base, scored.outcomes(tried).of(probe.metric), "zero", probe.metric, drawn)
+        without = scored.effect(base, tried, probe.metric, drawn)
         if without.drop[1] < rules.needed:
             gone, effect = tried, without
     return Spared(gone, effect)
@@ -77,7 +77,7 @@ def effect_on(model: Transformer, diagnosis: Diagnosis, heads: Sequence[Head]) -
     """Measure what is lost without all these heads together."""
     probe = diagnosis.probe
     scored = Scored(model, probe.scored, probe.objective)
-    return compare(scored.outcomes().of(probe.metric), scored.outcomes(heads).of(probe.metric), "zero", probe.metric)
+    return scored.effect(scored.outcomes(), heads, probe.metric)
 
 
 def write_pruned(run: Path, loaded: Loaded, heads: Sequence[Head], out: Path) -> Path:

@@ -360,7 +360,7 @@ def test_heads_give_their_mean(tmp_path):
     whole = from_bytes(ask(app, "GET", "/api/trace/0").body)
     written = whole.header["sequences"]["target"]["ids"][1:]
     expected, nothing = (
-        silenced(subject, kind, means, Manner(most=len(written), begin=written)) for kind in ("mean", "zero")
+        silenced(subject, kind, means, Manner(max_new_tokens=len(written), begin=written)) for kind in ("mean", "zero")
     )
     for block in ("decoder", "cross"):
         assert np.array_equal(made.attention(block), expected.attention(block))

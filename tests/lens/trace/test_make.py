@@ -49,7 +49,7 @@ def test_attention_is_what_observe_sees(shape):
 def test_the_replay_has_the_logits_of_the_fast_path(shape):
     """Each token was chosen through the cache; one pass over all of them comes to the same scores."""
     model = small(shape).double()
-    reading = read(model, LETTERS.encode(TEXT), None, None, manner=Manner(most=7))
+    reading = read(model, LETTERS.encode(TEXT), None, None, manner=Manner(max_new_tokens=7))
     source = None if reading.source is None else torch.tensor([reading.source])
     seen = look(model, torch.tensor([reading.tokens]), source)
     assert len(reading.fast) > 0

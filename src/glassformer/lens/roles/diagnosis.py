@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.base.runtime import choose_threads, threads_kept
 from glassformer.data.dataset import Tokenizers
@@ -19,10 +17,8 @@ from glassformer.lens.ablate import (
     Effect,
     Head,
     Means,
-    Outcomes,
     Scored,
     all_heads,
-    compare,
     gradient_importance,
     head_id,
     mean_outputs,
@@ -107,15 +103,11 @@ class Diagnosis:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return a plain dict for each head."""
-        from glassformer.lens.roles.diagnosis import head_as_json
-
         return [head_as_json(each, self.probe) for each in self.heads]
 
     @property
     def sentences(self) -> list[str]:
         """The findings in sentences."""
-        from glassformer.lens.roles.diagnosis import sentences
-
         return sentences(self)
 
 
@@ -207,39 +199,21 @@ def with_effects(
     importance = gradient_importance(model, probe.scored, probe.objective)
 
     def effects(heads: Sequence[Head]) -> tuple[Effect, Effect]:
-        zero, mean = (effect_of(scored, base, heads, kind, probe.metric, means, drawn) for kind in ("zero", "mean"))
+        zero, mean = (scored.effect(base, heads, probe.metric, drawn, kind, means) for kind in ("zero", "mean"))
         return zero, mean
 
     heads: list[Found] = []
     for each in found:
         zero, mean = effects([each.head])
         words = verdict(each.label.has_role, zero, rules)
-        heads.append(
-            Found(each.head, each.measured, each.label, each.copying, zero, mean, words, importance.get(each.head))
-        )
+        heads.append(replace(each, zero=zero, mean=mean, verdict=words, gradient=importance.get(each.head)))
     of = {each.head: each for each in heads}
-    together = [
-        Group(
-            each.block, each.role, each.heads, each.share,
-            *((of[each.heads[0]].zero, of[each.heads[0]].mean) if len(each.heads) == 1 else effects(each.heads)),
-        )
-        for each in groups
-    ]  # fmt: skip
+    together: list[Group] = []
+    for each in groups:
+        alone = of[each.heads[0]]
+        zero, mean = (alone.zero, alone.mean) if len(each.heads) == 1 else effects(each.heads)
+        together.append(replace(each, zero=zero, mean=mean))
     return heads, together
-
-
-def effect_of(
-    scored: Scored,
-    base: Outcomes,
-    heads: Sequence[Head],
-    kind: str,
-    metric: str,
-    means: Means,
-    drawn: torch.Tensor,
-) -> Effect:
-    """Measure the loss without these heads."""
-    without = scored.outcomes(heads, kind, means)
-    return compare(base.of(metric), without.of(metric), kind, metric, drawn)
 
 
 def verdict(has_role: bool, effect: Effect, rules: Thresholds) -> str:

@@ -17,7 +17,7 @@ from glassformer.data.batch import Batch, pad
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.synthetic import TASKS, make_pairs
-from glassformer.data.tokens.vocabulary import BOS, EOS, SEP
+from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.lens.ablate import Head, Map, all_heads, maps
 from glassformer.lens.roles.roles import (
     ROLES,
@@ -201,17 +201,6 @@ def drawn(draw: random.Random, ids: range, length: int) -> list[int]:
     """Draw `length` different ids or, if there are too few, all of them and some again."""
     again = draw.choices(ids, k=max(length - len(ids), 0))
     return [*draw.sample(ids, length - len(again)), *again]
-
-
-def decoder_rows(pairs: Pairs) -> Batch:
-    """Return rows <bos> source <sep> target <eos> for a decoder alone. `next_of_answer` asks for the target."""
-    return Batch(*pad([[BOS, *source, SEP, *target, EOS] for source, target in pairs]))
-
-
-def next_of_answer(batch: Batch) -> Targets:
-    """Ask for the next token from the first <sep> of each row on."""
-    asked = next_token(batch)
-    return only(asked, (asked.inputs == SEP).cumsum(1) > 0)
 
 
 def next_of_repeated(batch: Batch) -> Targets:

@@ -162,16 +162,19 @@ def reversal(shift: int = 0) -> Predict:
 
 def at_rank(view: View, ranks: Int[Tensor, "N T"]) -> Bool[Tensor, "N T S"]:
     """Predict, for each query that has a step, the source token at a rank."""
-    found = (view.rank[:, None, :] == ranks[:, :, None]) & (view.rank != ABSENT)[:, None, :]
-    return found & (view.step != ABSENT)[:, :, None]
+    return in_source(view, view.rank[:, None, :] == ranks[:, :, None])
+
+
+def in_source(view: View, found: Bool[Tensor, "N T S"]) -> Bool[Tensor, "N T S"]:
+    """Leave out queries that have no step, and keys that are no token of the source."""
+    return found & (view.rank != ABSENT)[:, None, :] & (view.step != ABSENT)[:, :, None]
 
 
 def lookup(view: View) -> Bool[Tensor, "N T S"] | None:
     """Predict {j: x_j = the token to be written}: found by identity, as in sorting, not by position."""
     if view.outputs is None:
         return None
-    found = (view.outputs[:, :, None] == view.keys[:, None, :]) & (view.rank != ABSENT)[:, None, :]
-    return found & (view.step != ABSENT)[:, :, None]
+    return in_source(view, view.outputs[:, :, None] == view.keys[:, None, :])
 
 
 TITLES = {
@@ -390,11 +393,6 @@ def distance(
     apart = (torch.arange(S) - torch.arange(T)[:, None]).to(weights)
     inside = weights * counted[:, None, :, None]
     return (inside * (apart if signed else apart.abs())).sum((0, 2, 3)) / inside.sum((0, 2, 3))
-
-
-def coverage(weights: Float[Tensor, "N H T S"], counted: Bool[Tensor, "N T"]) -> Float[Tensor, "N H S"]:
-    """Return the total weight that each key gets from the counted queries: 0 means ignored, above 1 read repeatedly."""
-    return torch.einsum("nhts,nt->nhs", weights, counted.to(weights.dtype))
 
 
 def value_weighted(

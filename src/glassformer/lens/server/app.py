@@ -24,10 +24,10 @@ from glassformer.decode.answer import nothing
 from glassformer.lens.ablate import head_id
 from glassformer.lens.page.bundle import served, static
 from glassformer.lens.server.requests import (
-    MOST_BODY,
     Asker,
     Line,
     Poll,
+    Refused,
     TraceRequest,
     ablate_request,
     body_of,
@@ -112,6 +112,12 @@ class Traces:
             del self.known[list(self.known)[self.own]]
         return name
 
+    def named(self, name: str) -> Kept:
+        """Return a trace by its id. Errors: `Refused`."""
+        if name not in self.known:
+            raise Refused(404, UNKNOWN)
+        return self.known[name]
+
     def run(self, asked: Asked, manner: Manner | None = None, *, poll: Poll = nothing) -> Trace:
         """Trace the model's answer without the ablated heads; `manner` replaces the one in `asked`."""
         manner = (manner or asked.manner)._replace(poll=poll)
@@ -133,12 +139,7 @@ class Traces:
 
     def answer(self, given: TraceRequest, heard: Callable[[int], None] | None = None, *, poll: Poll = nothing) -> str:
         """Make the trace that a request asks for and return its id. Errors: `GlassformerError` for an unknown trace."""
-        if given.trace is None:
-            asked = Asked(given.source, given.gold)
-        elif (kept := self.known.get(given.trace)) is not None:
-            asked = kept.asked
-        else:
-            raise GlassformerError(UNKNOWN)
+        asked = Asked(given.source, given.gold) if given.trace is None else self.named(given.trace).asked
         asked = asked._replace(manner=(given.manner or asked.manner)._replace(begin=given.begin))
         return self.keep(self.run(asked, asked.manner._replace(heard=heard), poll=poll), asked)
 
@@ -149,7 +150,7 @@ def repeated(known: Kept) -> Manner:
     if target is None:
         return known.asked.manner
     said = target["ids"][target["n_prompt"] :]
-    return Manner(most=len(said), begin=said)
+    return Manner(max_new_tokens=len(said), begin=said)
 
 
 def answered(trace: Trace) -> list[str]:
@@ -199,7 +200,7 @@ class Api:
         """GET /static/NAME: the page's script or style; the name is looked up in a table, never opened as a path."""
         name: str = request.path_params["name"]
         if name not in static():
-            return error(404, "There is no such part of the page.")
+            raise Refused(404, "There is no such part of the page.")
         content, kind = static()[name]
         return Response(content, media_type=kind)
 
@@ -211,7 +212,7 @@ class Api:
         """GET /api/metrics?since=N: the run's metrics from line N on, and its current checkpoints."""
         since = request.query_params.get("since", "0")
         if not (since.isascii() and since.isdecimal() and len(since) < 10):
-            return error(400, "since must be a whole number: how many lines you already have.")
+            raise Refused(400, "since must be a whole number: how many lines you already have.")
         lines = await run_in_threadpool(self.subject.lines, int(since))
         return JSONResponse({"lines": lines, "next": int(since) + len(lines), "kept": list(self.subject.kept())})
 
@@ -226,11 +227,8 @@ class Api:
     async def history(self, request: Request) -> Response:
         """GET /api/history: the role of each head over the checkpoints of the run."""
         if self.subject.history is None:
-            return error(400, "This page shows a model without a run folder, so it has no checkpoints.")
-        try:
-            return JSONResponse(await run_in_threadpool(self.subject.history))
-        except GlassformerError as mistake:
-            return error(400, str(mistake))
+            raise Refused(400, "This page shows a model without a run folder, so it has no checkpoints.")
+        return JSONResponse(await run_in_threadpool(self.subject.history))
 
     async def list_traces(self, request: Request) -> Response:
         """GET /api/traces: id and title of each trace."""
@@ -239,31 +237,25 @@ class Api:
 
     async def trace(self, request: Request) -> Response:
         """GET /api/trace/ID: the trace as a file."""
-        found = self.traces.known.get(request.path_params["id"])
-        if found is None:
-            return error(404, UNKNOWN)
+        found = self.traces.named(request.path_params["id"])
         return Response(await run_in_threadpool(found.trace.to_bytes), media_type="application/octet-stream")
 
     async def header(self, request: Request) -> Response:
         """GET /api/trace/ID/header: the header alone."""
-        found = self.traces.known.get(request.path_params["id"])
-        if found is None:
-            return error(404, UNKNOWN)
+        found = self.traces.named(request.path_params["id"])
         return Response(found.header, media_type="application/json")
 
     async def buffer(self, request: Request) -> Response:
         """GET /api/trace/ID/buffer/NAME?layer=L: a buffer, or one layer of it, as stored."""
-        found, name = self.traces.known.get(request.path_params["id"]), request.path_params["name"]
-        if found is None:
-            return error(404, UNKNOWN)
+        found, name = self.traces.named(request.path_params["id"]), request.path_params["name"]
         if name not in found.trace.buffers:
-            return error(404, "This trace has no such buffer.")
+            raise Refused(404, "This trace has no such buffer.")
         asked = request.query_params.get("layer")
         layer = (
             None if asked is None else int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 6 else -1
         )
         if layer is not None and not 0 <= layer < len(found.trace.buffers[name][1]):
-            return error(400, "layer must be the number of a layer, counted from 0.")
+            raise Refused(400, "layer must be the number of a layer, counted from 0.")
         return Response(piece(found.trace.buffers, name, layer), media_type="application/octet-stream")
 
     async def make(self, request: Request) -> Response:
@@ -277,8 +269,6 @@ class Api:
     async def generate(self, request: Request) -> Response:
         """POST /api/generate, as /api/trace: streams a line {token} for each token as it is written, then {id}."""
         data = await body_of(request)
-        if data is None:
-            return error(413, f"A request may have {MOST_BODY:,} bytes.")
         texts = self.subject.tokenizers.target.tokens
 
         def work(tell: Callable[[Line], None], poll: Poll) -> Line:
@@ -299,9 +289,7 @@ class Api:
 
         def work(data: bytes, poll: Poll) -> dict[str, Any]:
             asked = ablate_request(data)
-            known = self.traces.known.get(asked.trace)
-            if known is None:
-                raise GlassformerError(UNKNOWN)
+            known = self.traces.named(asked.trace)
             fewer = known.asked.without_too(asked.heads, asked.kind)
             figure = self.traces.score(known.asked, poll=poll)
             after, figure_after = self.traces.run(fewer, poll=poll), self.traces.score(fewer, poll=poll)
@@ -320,9 +308,7 @@ class Api:
 
         def work(data: bytes, poll: Poll) -> dict[str, Any]:
             asked = patch_request(data)
-            one, other = self.traces.known.get(asked.trace), self.traces.known.get(asked.other)
-            if one is None or other is None:
-                raise GlassformerError(UNKNOWN)
+            one, other = self.traces.named(asked.trace), self.traces.named(asked.other)
             if one.asked.without or other.asked.without:
                 raise GlassformerError(
                     "Patching needs two inputs that were run with all heads; one of these was run without some. "
@@ -335,8 +321,6 @@ class Api:
     async def attempt(self, request: Request, work: Callable[[bytes, Poll], dict[str, Any]]) -> Response:
         """Return the result of `work` on the request's body, or an error response with the reason."""
         data = await body_of(request)
-        if data is None:
-            return error(413, f"A request may have {MOST_BODY:,} bytes.")
 
         asker = Asker(self.ended)
 
@@ -393,7 +377,7 @@ def make_app(subject: Subject, token: str) -> Starlette:
 
 
 async def _nothing(request: Request) -> Response:
-    return error(404, "There is nothing at this address.")
+    raise Refused(404, "There is nothing at this address.")
 
 
 def new_token() -> str:

@@ -39,6 +39,14 @@ HEADERS = {
 }
 
 
+class Refused(GlassformerError):
+    """A request that gets an error response with this status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 def refusal(request: Request, token: str) -> Response | None:
     """Return the error response for a request to refuse, or None for one that may pass."""
     host = read_host(request.headers.getlist("host"))
@@ -63,22 +71,25 @@ def guarded(endpoint: Endpoint, token: str) -> Endpoint:
     """Wrap an endpoint with the guard; every response gets the security headers."""
 
     async def answer(request: Request) -> Response:
-        response = refusal(request, token) or await endpoint(request)
+        try:
+            response = refusal(request, token) or await endpoint(request)
+        except GlassformerError as mistake:
+            response = error(mistake.status if isinstance(mistake, Refused) else 400, str(mistake))
         response.headers.update({**HEADERS, "Content-Security-Policy": POLICY})
         return response
 
     return answer
 
 
-async def body_of(request: Request) -> bytes | None:
-    """Read the body of a request, or return None once it exceeds `MOST_BODY`; the rest is not read."""
+async def body_of(request: Request) -> bytes:
+    """Read the body of a request. Errors: `Refused` once it exceeds `MOST_BODY`; the rest is not read."""
     parts: list[bytes] = []
     size = 0
     with suppress(ClientDisconnect):  # the incomplete body is refused later, though nobody receives the refusal
         async for part in request.stream():
             size += len(part)
             if size > MOST_BODY:
-                return None
+                raise Refused(413, f"A request may have {MOST_BODY:,} bytes.")
             parts.append(part)
     return b"".join(parts)
 

@@ -98,14 +98,9 @@ class Subject:
             self.tokenizers,
             source,
             gold=gold,
-            sampling=manner.sampling,
-            search=manner.search,
-            max_new_tokens=manner.most,
-            begin=manner.begin,
-            heard=manner.heard,
-            poll=manner.poll,
             layout=self.layout,
             about={"name": self.name, **self.about},
+            **manner._asdict(),
         )
         made.header["heads"] = [dict(each) for each in self.heads]
         if new := self.untrained(len(as_ids(source, self.tokenizers.source))):

@@ -26,10 +26,10 @@ Ids = Sequence[int]
 
 
 class Manner(NamedTuple):
-    """How to write an answer."""
+    """How to write an answer: arguments of `trace`."""
 
     sampling: Sampling = GREEDY
-    most: int | None = None
+    max_new_tokens: int | None = None
     """The most tokens of the answer; None: the usual number for the model's shape."""
     search: BeamSettings = ONE_BEAM
     begin: Ids = ()
@@ -261,7 +261,7 @@ def check_manner(model: Transformer, target: Ids | None, manner: Manner) -> None
 
 
 def _answered(model: Transformer, source: Ids, target: Ids | None, gold: Ids | None, manner: Manner) -> Reading:
-    limit = limit_of(model, source, manner.most).tokens
+    limit = limit_of(model, source, manner.max_new_tokens).tokens
     if target is not None:
         said, fast, beams = [*target, EOS], (), None
     else:
@@ -285,7 +285,7 @@ def _continued(model: Transformer, prompt: Ids, target: Ids | None, layout: Layo
     if target is not None:
         said, fast, beams = [*target], (), None
     else:
-        asked = min(len(manner.begin) + USUAL_TOKENS if manner.most is None else manner.most, room)
+        asked = min(len(manner.begin) + USUAL_TOKENS if manner.max_new_tokens is None else manner.max_new_tokens, room)
         said, fast, beams = write(model, manner, asked, sources=None, prompts=[given])
     if len(said) > room:
         raise DataError(

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import nn
 
 from glassformer.base.shapes import Bool, Float, Int, Tensor
-from glassformer.lens.ablate import place
+from glassformer.lens.ablate import columns_of, place, recorded_stream
 from glassformer.lens.roles.roles import value_sizes
 from glassformer.lens.trace.file import Array
 from glassformer.nn.attention import attention_weights, dot_products
 from glassformer.nn.observe import Attended, Evaluation, watch_attention
-from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
 
 Place = tuple[str, int]
@@ -50,15 +46,16 @@ def look(model: Transformer, tokens: Int[Tensor, "1 T"], source: Int[Tensor, "1 
         seen.weights[where] = weights[0].float().cpu()
         if call.attention.weigh is attention_weights:
             seen.log_sums[where] = log_sums(call, weights)[0].float().cpu()
-        columns = call.attention.output.weight.detach().unflatten(1, (-1, call.attention.d_head))
-        seen.sizes[where] = value_sizes(call.v, columns)[0].float().cpu()
+        seen.sizes[where] = value_sizes(call.v, columns_of(call.attention))[0].float().cpu()
         allowed = call.mask.allowed(T, S, call.q.device)
         seen.allowed[where] = (
             torch.ones(T, S, dtype=torch.bool) if allowed is None else allowed[0, 0].expand(T, S).cpu()
         )
 
-    with Evaluation(model), watch_attention(model, note), recorded_stream(model.reader, seen.streams):
+    streams: list[Tensor] = []
+    with Evaluation(model), watch_attention(model, note), recorded_stream(model.reader, streams):
         seen.logits = model(tokens, source=source)[0].float().cpu()
+    seen.streams = [each[0] for each in streams]
     return seen
 
 
@@ -69,20 +66,6 @@ def log_sums(call: Attended, weights: Float[Tensor, "B H T S"]) -> Float[Tensor,
         scores = scores + call.mask.bias
     best = weights.argmax(-1, keepdim=True)
     return (scores.gather(-1, best) - weights.gather(-1, best).log()).squeeze(-1)
-
-
-@contextmanager
-def recorded_stream(stack: Stack, kept: list[Float[Tensor, "T D"]]) -> Generator[None]:
-    """Record what the blocks of a stack read and write for the first row of a batch, while the `with` block runs."""
-
-    def note(block: nn.Module, given: object, x: Tensor) -> None:
-        kept.append(x[0])
-
-    with ExitStack() as hooks:
-        hooks.callback(stack.blocks[0].register_forward_pre_hook(lambda _, given: kept.append(given[0][0])).remove)
-        for block in stack.blocks:
-            hooks.callback(block.register_forward_hook(note).remove)
-        yield
 
 
 # Small summaries of a head, shown before its weights are loaded: a thumbnail, confidence and entropy.
