@@ -86,9 +86,11 @@ class Case:
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
-        """The tokenizers of the checkpoint; without a checkpoint, built from the training text as training does."""
-        if isinstance(self.loaded, Loaded):
-            return self.loaded.tokenizers
+        """The tokenizers (or spaces) of the checkpoint; without a checkpoint, made of the training data."""
+        return self.loaded.tokenizers if isinstance(self.loaded, Loaded) else self.learned()
+
+    def learned(self) -> Tokenizers:
+        """Return the tokenizers that training makes of the training data. Errors: as `split`."""
         self._refuse_missing("train")
         pairs = self.pairs.load("train", self.recipe.training.seed, None).pairs
         return self.pairs.learn(self.recipe, pairs, None)
@@ -189,12 +191,15 @@ class Case:
         return self.pairs.of_ids(pairs, self.tokenizers)
 
     def real(self, n: int) -> Batch:
-        """Return the first `n` training pairs with distinct sources, truncated to `room`; random pairs without data."""
+        """Return a batch of the first `n` rows of the training data, shortened to fit; made-up rows without data."""
         try:
-            encoded = self.split("train").encoded
+            return self.first(n)
         except NotTestedError:
             return self.made([(3 + i % 6, 3 + i % 5) for i in range(n)])
-        return self.pairs.shortened(encoded, self.tokenizers, n, self.room)
+
+    def first(self, n: int) -> Batch:
+        """Return the first `n` training pairs with distinct sources, truncated to `room`. Errors: as `split`."""
+        return self.pairs.shortened(self.split("train").encoded, self.tokenizers, n, self.room)
 
 
 def logits(model: Transformer, batch: Batch) -> Float[Tensor, "B *T V"]:
@@ -239,11 +244,8 @@ class TrajectoryCase(Case):
         except GlassformerError as error:
             raise NotTestedError(f"the {name} episodes cannot be read: {error}") from None
 
-    @cached_property
-    def tokenizers(self) -> Tokenizers:
-        """The spaces of the checkpoint; without a checkpoint, those of the training episodes."""
-        if isinstance(self.loaded, Loaded):
-            return self.loaded.tokenizers
+    def learned(self) -> Tokenizers:
+        """Return the spaces of the training episodes. Errors: as `episodes`."""
         self._refuse_missing("train")
         return prepare_trajectories(self.recipe).tokenizers
 
@@ -252,10 +254,6 @@ class TrajectoryCase(Case):
         """What the model reads and does."""
         assert isinstance(self.tokenizers.target, Spaces)
         return self.tokenizers.target
-
-    def split(self, name: str) -> PairsSplit:
-        """Raise `NotTestedError`: episodes are no pairs."""
-        raise NotTestedError("episodes are no pairs")
 
     def made(self, lengths: Sequence[tuple[int, int]], seed: int = 0) -> Batch:
         """Return a batch of made-up windows with so many steps, shortened to what the run reads at once."""
@@ -268,12 +266,9 @@ class TrajectoryCase(Case):
         episodes = Episodes(observed.astype(np.float32), acted, draw.normal(size=N), edges)
         return wide_batch(windows_batch(spaces, episodes, episodes.returns_to_go(), edges[:-1], steps))
 
-    def real(self, n: int) -> Batch:
-        """Return the first `n` windows of the training episodes, shortened to fit; made-up ones without data."""
-        try:
-            found = self.episodes("train")
-        except NotTestedError:
-            return self.made([(3 + i % 6, 3 + i % 5) for i in range(n)])
+    def first(self, n: int) -> Batch:
+        """Return the first `n` windows of the training episodes, shortened to fit. Errors: as `episodes`."""
+        found = self.episodes("train")
         firsts, lengths = windows_of(found.episodes, min(STEPS, self.recipe.data.window))
         return wide_batch(found.batch((firsts[:n], lengths[:n])))
 
@@ -318,16 +313,9 @@ class TextCase(Case):
         except GlassformerError as error:
             raise NotTestedError(f"the {name} text cannot be read: {error}") from None
 
-    @cached_property
-    def tokenizers(self) -> Tokenizers:
-        """The tokenizers of the checkpoint; without a checkpoint, built from the training text as training does."""
-        if isinstance(self.loaded, Loaded):
-            return self.loaded.tokenizers
+    def learned(self) -> Tokenizers:
+        """Return the tokenizers that training makes of the training text. Errors: as `part`."""
         return text_tokenizers(self.recipe, self.part("train"))
-
-    def split(self, name: str) -> PairsSplit:
-        """Raise `NotTestedError`: running text has no pairs."""
-        raise NotTestedError("running text has no pairs")
 
     def target_length(self, source: int, wide: int) -> int:
         """As many as are hidden, or any number."""
@@ -350,12 +338,9 @@ class TextCase(Case):
         build = Batch.blanks if self.layout.blanks else Batch.pairs
         return build([source for source, _ in pairs], [target for _, target in pairs])
 
-    def real(self, n: int) -> Batch:
-        """Return the first `n` windows of the training text, shortened to fit; random rows without data."""
-        try:
-            tokens = self.text("train").tokens
-        except NotTestedError:
-            return self.made([(3 + i % 6, 3 + i % 5) for i in range(n)])
+    def first(self, n: int) -> Batch:
+        """Return the first `n` windows of the training text, shortened to fit. Errors: as `text`."""
+        tokens = self.text("train").tokens
         length = min(self.recipe.data.window, 2 * self.room, (len(tokens) - 1) // 2)
         starts = np.arange(min(n, (len(tokens) - 1) // length)) * length
         return reader_of(self.recipe.data, self.tokenizers.target, self.recipe.training.seed).batch(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from glassformer.data.config import SPLITS
 from glassformer.data.running.text import Overlap, Part, overlap
@@ -65,30 +66,44 @@ LONGER_THAN_EVER = Ailment(
 )
 
 
-def readable(case: Case) -> Iterator[Seen]:
-    """Read the splits that the recipe names, and check that they are those used in training."""
-    evidence, missing = list[str](), list[str]()
+def as_in_training(case: Case, read: Callable[[str], tuple[str, str]], unit: str = "") -> Iterator[Seen]:
+    """Read the splits that the recipe names, and check that they are those used in training.
+
+    `read` returns how large a split is, and its digest.
+    """
+    evidence, missing, digests = list[str](), list[str](), dict[str, str]()
     for name in SPLITS:
         try:
-            evidence.append(f"{len(case.split(name).pairs):,} {name}")
+            size, digests[name] = read(name)
         except NotTestedError as reason:
             if "cannot be read" in str(reason):
                 yield Seen(str(reason), UNREADABLE)
                 return
             missing.append(str(reason))
+            continue
+        evidence.append(size)
     if not evidence:
         raise NotTestedError(missing[0])
     found = ", ".join(evidence)
-    state = case.loaded.state if isinstance(case.loaded, Loaded) else {}
-    saved = state.get("data")
-    if isinstance(saved, dict) and {"train", "dev"} <= {each.split()[-1] for each in evidence}:
-        now = {"train": case.split("train").encoded.digest(), "dev": case.split("dev").digest()}
-        changed = [name for name in now if saved.get(name) != now[name]]
-        if changed:
-            yield Seen(f"the digest of {' and '.join(changed)} has changed; {found} pairs now", CHANGED)
-            return
-        found += ", with the same digests as in training"
-    yield Seen(found + (f"; {missing[0]}" if missing and "names no" not in missing[0] else ""))
+    data = case.loaded.state.get("data") if isinstance(case.loaded, Loaded) else None
+    saved: dict[str, Any] = data if isinstance(data, dict) else {}
+    compared = [name for name in ("train", "dev") if saved and name in digests]
+    if changed := [name for name in compared if saved.get(name) != digests[name]]:
+        yield Seen(f"the digest of {' and '.join(changed)} has changed; {found}{unit} now", CHANGED)
+        return
+    found += ", with the same digests as in training" if compared else ""
+    gone = [each for each in missing if "names no" not in each]
+    yield Seen("; ".join([found, *gone[:1]]))
+
+
+def readable(case: Case) -> Iterator[Seen]:
+    """Read pairs."""
+
+    def sized(name: str) -> tuple[str, str]:
+        split = case.split(name)
+        return f"{len(split.pairs):,} {name}", split.encoded.digest() if name == "train" else split.digest()
+
+    return as_in_training(case, sized, " pairs")
 
 
 def round_trip(case: Case) -> Iterator[Seen]:
@@ -197,31 +212,13 @@ TEXT_LEAKED = Ailment(
 
 
 def text_readable(case: Case) -> Iterator[Seen]:
-    """Read the texts that the recipe names, and check that they are those used in training."""
-    evidence, missing, digests = list[str](), list[str](), dict[str, str]()
-    for name in SPLITS:
-        try:
-            split = text_case(case).text(name)
-        except NotTestedError as reason:
-            if "cannot be read" in str(reason):
-                yield Seen(str(reason), UNREADABLE)
-                return
-            missing.append(str(reason))
-            continue
-        digests[name] = split.digest()
-        evidence.append(f"{len(split.tokens):,} {name} tokens of {split.name}")
-    if not evidence:
-        raise NotTestedError(missing[0])
-    found = ", ".join(evidence)
-    saved = case.loaded.state.get("data") if isinstance(case.loaded, Loaded) else None
-    if isinstance(saved, dict):
-        changed = [name for name in ("train", "dev") if name in digests and saved.get(name) != digests[name]]
-        if changed:
-            yield Seen(f"the digest of {' and '.join(changed)} has changed; {found} now", CHANGED)
-            return
-        found += ", with the same digests as in training"
-    gone = [each for each in missing if "names no" not in each]
-    yield Seen("; ".join([found, *gone[:1]]))
+    """Read running text."""
+
+    def sized(name: str) -> tuple[str, str]:
+        split = text_case(case).text(name)
+        return f"{len(split.tokens):,} {name} tokens of {split.name}", split.digest()
+
+    return as_in_training(case, sized)
 
 
 def text_round_trip(case: Case) -> Iterator[Seen]:
@@ -289,25 +286,14 @@ OF_TEXT = (
 
 
 def episodes_readable(case: Case) -> Iterator[Seen]:
-    """Read the episodes that the recipe names, and check that they are those used in training."""
-    assert isinstance(case, TrajectoryCase)
-    evidence, changed = list[str](), list[str]()
-    saved = case.loaded.state.get("data") if isinstance(case.loaded, Loaded) else None
-    for name in ("train", "dev"):
-        try:
-            split = case.episodes(name)
-        except NotTestedError as reason:
-            if "cannot be read" not in str(reason):
-                raise
-            yield Seen(str(reason), UNREADABLE)
-            return
-        evidence.append(f"{len(split.episodes):,} {name} episodes of {split.source.name}")
-        if isinstance(saved, dict) and saved.get(name) != split.digest():
-            changed.append(name)
-    if changed:
-        yield Seen(f"the digest of {' and '.join(changed)} has changed; {', '.join(evidence)} now", CHANGED)
-    else:
-        yield Seen(", ".join(evidence) + (", with the same digests as in training" if isinstance(saved, dict) else ""))
+    """Read episodes."""
+
+    def sized(name: str) -> tuple[str, str]:
+        assert isinstance(case, TrajectoryCase)
+        split = case.episodes(name)
+        return f"{len(split.episodes):,} {name} episodes of {split.source.name}", split.digest()
+
+    return as_in_training(case, sized)
 
 
 LEFT_OUT = ("labels", "padding-in-loss", "pooling")
