@@ -87,6 +87,18 @@ def test_import_that_fails_shows_the_learners_line(tmp_path):
         report(path)
 
 
+def test_what_was_saved_in_the_same_second_is_seen(tmp_path, monkeypatch):
+    """Python's bytecode is kept by time in seconds and size, and two saves may share both."""
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    for end, mistakes in (("1", ["off by one: a query may read the next token"]), ("0", [])):
+        path = written(
+            tmp_path, f"import torch\n\n\ndef causal_mask(n):\n    return torch.ones(n, n).tril({end}).bool()\n"
+        )
+        os.utime(path, (1e9, 1e9))
+        assert [each.mistake for each in check_file(path, ["causal_mask"]).pieces[0].faults] == mistakes
+    assert [each.name for each in tmp_path.iterdir()] == ["learner.py"]
+
+
 def test_import_that_ends_the_program(tmp_path):
     with pytest.raises(DataError, match="__main__"):
         report(written(tmp_path, "def causal_mask(n): ...\nraise SystemExit(0)\n"))

@@ -87,6 +87,7 @@ def foreign(course: Course, file: str, constant: str) -> Subject:
 def work(path: Path, folder: Path, numbers: Sequence[str], out: Path, limit: float) -> None:
     """Judge the exercises `numbers` of a course for a learner's file; write into `out`: verdicts.jsonl, stack.txt."""
     torch.set_num_threads(1)
+    sys.dont_write_bytecode = True  # a file beside may be saved twice in the second by which its bytecode is kept
     sys.path.append(str(path.parent))  # for imports of modules in the same folder
     course = read_course(folder)
     with (out / "stack.txt").open("w") as stack, (out / "verdicts.jsonl").open("w", encoding="utf-8") as lines:

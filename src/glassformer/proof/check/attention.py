@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,19 +15,20 @@ from glassformer.nn.attention import attention_weights
 from glassformer.nn.mask import Mask
 from glassformer.proof.check.calling import (
     FUTURE,
-    RANDOM,
     Choice,
     Computed,
     Reading,
-    accepts,
     aspect,
     called,
     distance,
     drawn,
-    form,
     itself,
     mask_argument,
+    one_of,
     read,
+    refuse_unlike,
+    repeated,
+    shaped,
 )
 from glassformer.proof.check.mask import BATCH, HEADS, INVERTED, MASKING, NUMBERS, WIDTH, Attending, Masking, T
 from glassformer.proof.check.property import (
@@ -36,7 +37,6 @@ from glassformer.proof.check.property import (
     Mistake,
     NotTestedError,
     Property,
-    SignatureError,
     Subject,
     ask,
     crash_of,
@@ -174,12 +174,6 @@ def mixed(
     return masking(scores, mask, lambda masked: normalise(masked, softmax)) @ v
 
 
-def masked_weights(q: Tensor, k: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """Return our reference's weights under a boolean mask in which no row is empty, as a bias of minus infinity."""
-    bias = torch.zeros(mask.shape, dtype=q.dtype).masked_fill(~mask, float("-inf"))
-    return attention_weights(q, k, Mask(bias=bias.expand(q.shape[0], 1, *bias.shape[-2:])), scale=scale)
-
-
 SHAPE = Mistake(
     "the output has the wrong shape",
     "There must be one vector of the values' width for each query.",
@@ -213,8 +207,7 @@ class Function(Attending):
     laws = "shape repeatable equation parts softmax scale lengths weights " + MASKING
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        if not accepts(function, "q", "k", "v"):
-            raise SignatureError(str(inspect.signature(function)))
+        refuse_unlike(function, "q", "k", "v")
         self.function = function
         self.mask = mask_argument(function, 3)
         self.takes_mask = self.mask is not None
@@ -292,16 +285,9 @@ class Function(Attending):
 
     @law("There is one vector for each query.")
     def shape(self) -> Fault | None:
-        got, wanted = form(self.seen), form(self.qkv["q"])
-        if isinstance(got, str):
-            return Fault(SHAPE, f"It returns {got}, not a tensor of shape {wanted}.")
-        evidence = f"It is {got} and must be {wanted}, for q, k and v of that shape."
-        return None if got == wanted else Fault(SHAPE, evidence)
+        return shaped(self.seen, (*self.qkv["q"].shape,), SHAPE, ", for q, k and v of that shape")
 
-    @law("The same input gives the same output.", "shape")
-    def repeatable(self) -> Fault | None:
-        gap = max(distance(self.answer(None), self.seen) for _ in range(4))
-        return Fault(RANDOM, f"Five calls with the same input differ by up to {gap:.2g}.") if gap > 0 else None
+    repeatable = replace(repeated(lambda learner: learner.answer(None)), law="The same input gives the same output.")
 
     @law("The output is softmax(q kᵀ / √d_head) v.", "shape", "repeatable")
     def equation(self) -> Fault | None:
@@ -361,29 +347,26 @@ ONE_MORE = Mistake(
 LOWER = torch.ones(N, N).tril().double()
 
 
-def alibi(way: str) -> Tensor:
-    """Return the bias at keys that a causal mask leaves, under a reading."""
-    heads = torch.arange(1, H + 1).double()
-    slopes = {"linear": heads / H, "falling": (H + 1 - heads) / H, "linear, small": heads * 2 ** (-8 / H)}.get(
-        way, 2 ** (-8 * heads / H)
-    )
+def alibi(slopes: Tensor) -> Tensor:
+    """Return the bias that these slopes give at keys that a causal mask leaves."""
     away = (torch.arange(N)[None] - torch.arange(N)[:, None]).double()
-    bias = slopes[:, None, None] * away * LOWER
-    return -bias if way == "sign" else bias
+    return slopes[:, None, None] * away * LOWER
 
 
+HEAD = torch.arange(1, H + 1).double()
 BIASES = [
-    Choice("right"),
-    Choice("sign", "the other sign", FAR),
-    Choice("linear", "slopes 1/H, 2/H, ...", LINEAR_SLOPES),
-    Choice("falling", "slopes 1, 1 - 1/H, ...", LINEAR_SLOPES),
-    Choice("linear, small", "slopes in even steps", LINEAR_SLOPES),
+    Choice(alibi(2 ** (-8 * HEAD / H))),
+    Choice(alibi(-(2 ** (-8 * HEAD / H))), "the other sign", FAR),
+    Choice(alibi(HEAD / H), "slopes 1/H, 2/H, ...", LINEAR_SLOPES),
+    Choice(alibi((H + 1 - HEAD) / H), "slopes 1, 1 - 1/H, ...", LINEAR_SLOPES),
+    Choice(alibi(HEAD * 2 ** (-8 / H)), "slopes in even steps", LINEAR_SLOPES),
 ]
-ALIBI = Subject(
-    lambda function: Computed(
-        called(function, {"n_heads": H, "length": N}).double() * LOWER, {"way": BIASES}, alibi, loose=True
-    ),
-    (Computed.equation, aspect("way", "Head h loses 2^(-8h/H) a step of distance.", name="bias")),
+ALIBI = one_of(
+    "bias",
+    "Head h loses 2^(-8h/H) a step of distance.",
+    lambda function: called(function, {"n_heads": H, "length": N}).double() * LOWER,
+    BIASES,
+    loose=True,
 )
 
 
@@ -432,13 +415,11 @@ class Squares(TorchFunctionMode):
 class Tabled(Computed):
     """A learner's function of q, k and v, called once while whole tables of scores are counted."""
 
-    def __init__(
-        self, function: Callable[..., Any], ways: list[Choice], made: Callable[[str], Tensor], **more: int
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], ways: list[Choice], **more: int) -> None:
         with Squares() as squares:
             seen = called(function, {**dict(zip("qkv", QKV.clone(), strict=True)), **more})
         self.squares = squares.found
-        super().__init__(seen, {"way": ways}, made, loose=True)
+        super().__init__(seen, {"way": ways}, itself, loose=True)
 
 
 def no_table(law: str, mistake: Mistake) -> Property:
@@ -468,29 +449,24 @@ OTHER_FEATURES = Mistake(
 )
 
 
-def linear(way: str) -> Tensor:
-    """Return the output under a reading."""
-    q, k, v = QKV
-    features: dict[str, Callable[[Tensor], Tensor]] = {
-        "exp": torch.exp,
-        "elu": torch.nn.functional.elu,
-        "right": lambda x: torch.nn.functional.elu(x) + 1,
-    }
-    feature = features.get(way, features["right"])
-    q = q if way == "keys only" else feature(q)
-    weights = q @ feature(k).mT
-    weights = weights if way == "all" else weights * LOWER
-    return (weights if way == "bare" else weights / weights.sum(-1, keepdim=True)) @ v
+def linear(q: Tensor, k: Tensor, kept: Tensor = LOWER, divided: bool = True) -> Tensor:
+    """Return the output for these features of queries and keys; each query reads the keys that are kept."""
+    weights = q @ k.mT * kept
+    return (weights / weights.sum(-1, keepdim=True) if divided else weights) @ QKV[2]
 
 
+Q, K_, _ = QKV
+ELU = torch.nn.functional.elu
 LINEAR = [
-    Choice("right"),
-    Choice("bare", "no division", NOT_ONE),
-    Choice("all", "a sum over all keys", FUTURE),
-    *(Choice(each, f"other features ({each})", OTHER_FEATURES) for each in ("exp", "elu", "keys only")),
+    Choice(linear(ELU(Q) + 1, ELU(K_) + 1)),
+    Choice(linear(ELU(Q) + 1, ELU(K_) + 1, divided=False), "no division", NOT_ONE),
+    Choice(linear(ELU(Q) + 1, ELU(K_) + 1, torch.ones(N, N).double()), "a sum over all keys", FUTURE),
+    Choice(linear(Q.exp(), K_.exp()), "other features (exp)", OTHER_FEATURES),
+    Choice(linear(ELU(Q), ELU(K_)), "other features (elu)", OTHER_FEATURES),
+    Choice(linear(Q, ELU(K_) + 1), "other features (keys only)", OTHER_FEATURES),
 ]
 LINEAR_ATTENTION = Subject(
-    lambda function: Tabled(function, LINEAR, linear),
+    lambda function: Tabled(function, LINEAR),
     (
         Computed.equation,
         aspect("way", "Causal, with the features elu(x) + 1.", name="linear"),
@@ -523,37 +499,35 @@ LAST_LOST = Mistake(
 )
 
 
-def blocks(way: str) -> Tensor:
-    """Return the output of blockwise attention under a reading."""
+def blocks(values: bool = True, weights: bool = True, own: bool = False, keys: int = N) -> Tensor:
+    """Return the output in blocks over so many keys, where the old values and sum of weights are rescaled or not.
+
+    `own`: a block subtracts its own maximum, not the largest so far.
+    """
     q, k, v = QKV
     scores = q @ k.mT * K**-0.5
     most = torch.full((B, H, N, 1), float("-inf"), dtype=torch.float64)
     total, summed = torch.zeros(B, H, N, 1, dtype=torch.float64), torch.zeros(B, H, N, K, dtype=torch.float64)
-    for begin in range(0, N - (N % BLOCK if way == "last" else 0), BLOCK):
+    for begin in range(0, keys, BLOCK):
         part = scores[..., begin : begin + BLOCK]
-        own = part.amax(-1, keepdim=True)
-        new = own if way == "own maximum" else torch.maximum(most, own)
-        shrink = (most - new).exp()
-        weights = (part - new).exp()
-        total = total * (1 if way in ("sum", "neither", "own maximum") else shrink) + weights.sum(-1, keepdim=True)
-        summed = (
-            summed * (1 if way in ("values", "neither", "own maximum") else shrink)
-            + weights @ v[..., begin : begin + BLOCK, :]
-        )
+        new = part.amax(-1, keepdim=True) if own else torch.maximum(most, part.amax(-1, keepdim=True))
+        shrink, now = (most - new).exp(), (part - new).exp()
+        total = total * (shrink if weights else 1) + now.sum(-1, keepdim=True)
+        summed = summed * (shrink if values else 1) + now @ v[..., begin : begin + BLOCK, :]
         most = new
     return summed / total
 
 
 BLOCKS = [
-    Choice("right"),
-    Choice("neither", "sums kept as they were", NOT_RESCALED),
-    Choice("own maximum", "each block's own maximum", NOT_RESCALED),
-    Choice("values", "the sum of weights alone rescaled", NOT_RESCALED),
-    Choice("sum", "the values alone rescaled", SUM_NOT_RESCALED),
-    Choice("last", "full blocks alone", LAST_LOST),
+    Choice(blocks()),
+    Choice(blocks(values=False, weights=False), "sums kept as they were", NOT_RESCALED),
+    Choice(blocks(values=False, weights=False, own=True), "each block's own maximum", NOT_RESCALED),
+    Choice(blocks(values=False), "the sum of weights alone rescaled", NOT_RESCALED),
+    Choice(blocks(weights=False), "the values alone rescaled", SUM_NOT_RESCALED),
+    Choice(blocks(keys=N - N % BLOCK), "full blocks alone", LAST_LOST),
 ]
 BLOCKWISE_ATTENTION = Subject(
-    lambda function: Tabled(function, BLOCKS, blocks, block=BLOCK),
+    lambda function: Tabled(function, BLOCKS, block=BLOCK),
     (
         Computed.equation,
         aspect("way", "It equals attention over all keys.", name="blocks"),

@@ -9,18 +9,20 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import product
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.property import (
+    CrashError,
     Fault,
     Mistake,
     NotTestedError,
     Property,
     SignatureError,
+    Subject,
     ask,
     law,
 )
@@ -75,6 +77,18 @@ def accepts(function: Callable[..., Any], *names: str) -> bool:
     except TypeError:
         return False
     return True
+
+
+def refuse_unlike(function: Callable[..., Any], *names: str) -> None:
+    """Raise `SignatureError` for a function that cannot be called with this many positional arguments."""
+    if not accepts(function, *names):
+        raise SignatureError(str(inspect.signature(function)))
+
+
+def in_order(function: Callable[..., Any], *inputs: Any) -> Any:
+    """Call a function with inputs in the documented order. Errors: `SignatureError`, `CrashError`."""
+    refuse_unlike(function, *["x"] * len(inputs))
+    return ask(function, *inputs)
 
 
 def means(name: str, role: str) -> bool:
@@ -350,6 +364,26 @@ def distance(one: Tensor, other: Tensor) -> float:
     return gap if gap == gap else float("inf")
 
 
+Form = TypeVar("Form")
+Answer = TypeVar("Answer")
+
+
+def in_some_form(forms: Sequence[Form], run: Callable[[Form], Answer]) -> Answer:
+    """Return what `run` gives for the first form of a mask that the learner's code takes.
+
+    Errors: `CrashError` if it takes none: the first that it raised, or one that says what came.
+    """
+    crash: CrashError | None = None
+    for each in forms:
+        try:
+            return run(each)
+        except CrashError as error:
+            crash = crash or error
+        except RuntimeError:  # an output that has another shape
+            continue
+    raise crash or CrashError("Every form of a mask gives an output of another shape.")
+
+
 def aspect(way: str, law: str, name: str = "", needs: tuple[str, ...] = ("equation",)) -> Property:
     """Return the property that a learner's `reading` is right in the aspect `way`; it is called so unless named."""
 
@@ -379,6 +413,19 @@ RANDOM = Mistake(
     "Two calls with the same input give different output: something random runs although nothing is trained.",
     "Who tells your dropout whether the model is training?",
 )
+
+
+def repeated(run: Callable[[Any], Tensor]) -> Property:
+    """Return the property that five runs of a learner's module give the same bits."""
+
+    def probe(learner: Any) -> Fault | None:
+        first, *others = (run(learner) for _ in range(5))
+        gap = max(distance(each, first) for each in others)
+        return Fault(RANDOM, f"Five calls with the same input differ by up to {gap:.2g}.") if gap > 0 else None
+
+    return Property("repeatable", "In evaluation mode the same input gives the same output.", probe, ("shape",))
+
+
 UNKNOWN = Mistake(
     "the result is not the documented one",
     "The numbers differ, and no mistake known here explains them.",
@@ -389,6 +436,11 @@ UNKNOWN = Mistake(
 def itself(way: Tensor) -> Tensor:
     """Return the result that a way gives, where a choice holds it."""
     return way
+
+
+def shaped(seen: object, wanted: tuple[int, ...], mistake: Mistake, why: str = "") -> Fault | None:
+    """Compare the shape of a result with the documented one."""
+    return None if form(seen) == wanted else Fault(mistake, f"It is {form(seen)} and must be {wanted}{why}.")
 
 
 def form(value: object) -> tuple[int, ...] | str:
@@ -411,6 +463,7 @@ class Computed:
         loose: bool = False,
     ) -> None:
         self.wanted = compute(**{name: choices[0].value for name, choices in aspects.items()})
+        seen = torch.tensor(float(seen), dtype=torch.float64) if isinstance(seen, float | int) else seen
         fits = loose and isinstance(seen, Tensor) and seen.numel() == self.wanted.numel()
         self.seen = seen.reshape(self.wanted.shape) if fits else seen
         self.reading = read(self.seen, aspects, compute, tolerance) if isinstance(seen, Tensor) else None
@@ -421,6 +474,22 @@ class Computed:
             return None
         if not isinstance(self.seen, Tensor):
             return Fault(UNKNOWN, f"It returns {form(self.seen)}.")
-        if self.seen.shape != self.wanted.shape:
-            return Fault(UNKNOWN, f"It is {form(self.seen)} and must be {form(self.wanted)}.")
-        return Fault(UNKNOWN, f"The largest difference is {distance(self.seen, self.wanted):.2g}.")
+        gap = distance(self.seen, self.wanted)
+        return shaped(self.seen, (*self.wanted.shape,), UNKNOWN) or Fault(
+            UNKNOWN, f"The largest difference is {gap:.2g}."
+        )
+
+
+def one_of(
+    name: str,
+    law: str,
+    call: Callable[[Callable[..., Any]], Any],
+    ways: Sequence[Choice],
+    *more: Property,
+    loose: bool = False,
+) -> Subject:
+    """Return the subject of functions for which `call` gives what one of the ways holds; the first is right."""
+    return Subject(
+        lambda function: Computed(call(function), {"way": ways}, itself, loose=loose),
+        (Computed.equation, aspect("way", law, name=name), *more),
+    )

@@ -16,11 +16,12 @@ from glassformer.proof.check.calling import (
     built,
     distance,
     drawn,
-    form,
     forward_of,
+    itself,
     listening,
     read,
     scramble,
+    shaped,
 )
 from glassformer.proof.check.encoder_decoder import IN_ENCODER
 from glassformer.proof.check.labels import DIVISOR, PADS, SOFTMAX_TWICE
@@ -88,8 +89,7 @@ class Classifying:
 
     @law("There is one logit for each label.")
     def shape(self) -> Fault | None:
-        evidence = f"It is {form(self.seen)} and must be {(B, LABELS)}."
-        return None if form(self.seen) == (B, LABELS) else Fault(UNKNOWN, evidence)
+        return shaped(self.seen, (B, LABELS), UNKNOWN)
 
     def head(self) -> Heard:
         """Return the call of the map to the labels. Errors: `NotTestedError`."""
@@ -136,20 +136,12 @@ MEAN, STD = torch.tensor([1.0, -2.0, 0.5]).double(), torch.tensor([2.0, 0.5, 3.0
 STATES = drawn(B, T, FEATURES)
 
 
-def scaled(way: str) -> Tensor:
-    """Return what the map reads under a reading."""
-    if way == "batch":
-        return (STATES - STATES.mean((0, 1))) / STATES.std((0, 1))
-    if way == "batch, biased":
-        return (STATES - STATES.mean((0, 1))) / STATES.std((0, 1), correction=0)
-    return STATES if way == "raw" else (STATES - MEAN) / STD
-
-
+CENTRED = STATES - STATES.mean((0, 1))
 SCALES = [
-    Choice("right"),
-    Choice("batch", "the batch's own mean and deviation", OTHER_DATA),
-    Choice("batch, biased", "the batch's own mean and deviation", OTHER_DATA),
-    Choice("raw", "states as they are", NOT_SCALED),
+    Choice((STATES - MEAN) / STD),
+    Choice(CENTRED / STATES.std((0, 1)), "the batch's own mean and deviation", OTHER_DATA),
+    Choice(CENTRED / STATES.std((0, 1), correction=0), "the batch's own mean and deviation", OTHER_DATA),
+    Choice(STATES, "states as they are", NOT_SCALED),
 ]
 
 
@@ -159,7 +151,7 @@ class States:
     def __init__(self, kind: Any) -> None:
         self.kind = kind
         self.seen, heard = self.run(STD)
-        self.reading = read(heard[0].given, {"way": SCALES}, scaled, 1e-4) if heard else None
+        self.reading = read(heard[0].given, {"way": SCALES}, itself, 1e-4) if heard else None
 
     def run(self, std: Tensor) -> tuple[Any, list[Heard]]:
         """Return the output for the states, and the calls of linear maps."""
@@ -174,8 +166,7 @@ class States:
 
     @law("There is one vector for each state.")
     def shape(self) -> Fault | None:
-        evidence = f"It is {form(self.seen)} and must be {(B, T, D)}."
-        return None if form(self.seen) == (B, T, D) else Fault(UNKNOWN, evidence)
+        return shaped(self.seen, (B, T, D), UNKNOWN)
 
     @law("The map reads scaled states.", "shape")
     def equation(self) -> Fault | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +13,21 @@ from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import first
 from glassformer.proof.check.block import ASSEMBLED, FEED_FORWARD, Block, Branch, branch, feed_maps, in_order
 from glassformer.proof.check.block import attention_maps as attention_calls
-from glassformer.proof.check.calling import Heard, Maps, distance, forward_of, is_norm, maps_of, mask_argument, means
+from glassformer.proof.check.calling import (
+    Heard,
+    Maps,
+    distance,
+    forward_of,
+    in_some_form,
+    is_norm,
+    maps_of,
+    mask_argument,
+    means,
+)
 from glassformer.proof.check.heads import CAUSAL, ROWS, D, moved
 from glassformer.proof.check.language_model import SAME
-from glassformer.proof.check.mask import BATCH, BEFORE, IGNORED, INVERTED, UNCLEAR, T
+from glassformer.proof.check.mask import BATCH, BEFORE, IGNORED, KEEPS, T, wrong_keys
+from glassformer.proof.check.mask import HIDDEN_KEYS as KEEP
 from glassformer.proof.check.multi_head import CROSS, CROSS_LENGTH
 from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTestedError, ask, crash_of, law
 
@@ -221,28 +231,9 @@ class Decoder(Block):
     def its_mask(self) -> Fault | None:
         if self.memory_mask is None:
             raise NotTestedError("it takes no mask for the memory")
-        crash: CrashError | None = None
-        for each in KEEPS:
-            try:
-                moves = self.memory_reach(memory_mask=each(KEEP)).any(0)
-            except (CrashError, RuntimeError) as error:  # an output that has another shape
-                crash = crash or (error if isinstance(error, CrashError) else None)
-                continue
-            evidence = f"Of 6 places, 2 are hidden; {int((moves & ~KEEP).sum())} of them are read."
-            if torch.equal(moves, KEEP):
-                return None
-            return Fault(
-                MEMORY_UNMASKED if moves.all() else INVERTED if torch.equal(moves, ~KEEP) else UNCLEAR, evidence
-            )
-        raise NotTestedError(f"no known form of its mask is accepted: {crash_of(crash) if crash else 'other shapes'}")
-
-
-KEEP = torch.tensor([True, True, False, True, False, True])
-KEEPS: tuple[Callable[[Tensor], Tensor], ...] = (
-    lambda keep: keep.expand(T, T),
-    lambda keep: keep.expand(BATCH, 1, 1, T),
-    lambda keep: keep.expand(BATCH, 1, T, T),
-    lambda keep: keep.expand(BATCH, T, T),
-    lambda keep: keep.expand(BATCH, T),
-)
-"""The forms in which the memory's mask is tried."""
+        try:
+            moves = in_some_form(KEEPS, lambda form: self.memory_reach(memory_mask=form(KEEP)).any(0))
+        except CrashError as crash:
+            raise NotTestedError(f"no known form of its mask is accepted: {crash_of(crash)}") from None
+        evidence = f"Of 6 places, 2 are hidden; {int((moves & ~KEEP).sum())} of them are read."
+        return None if (mistake := wrong_keys(moves, MEMORY_UNMASKED)) is None else Fault(mistake, evidence)

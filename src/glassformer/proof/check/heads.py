@@ -14,20 +14,21 @@ from torch import nn
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import SOFTMAX, UNKNOWN, first, mixed, scales
 from glassformer.proof.check.calling import (
-    RANDOM,
     Choice,
     Heard,
     Maps,
     Reading,
     aspect,
     distance,
-    form,
+    in_some_form,
     listening,
     maps_of,
     read,
+    repeated,
+    shaped,
 )
 from glassformer.proof.check.mask import BATCH, HEADS, MASKING, RIGHT, WIDTH, Attending, Masking, T
-from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTestedError, ask, law
+from glassformer.proof.check.property import Fault, Mistake, NotTestedError, ask, law
 
 SPLIT = Mistake(
     "heads are mixed: they are split without a transpose",
@@ -219,17 +220,15 @@ class Heads(Attending):
             return self._hear(x, None)
         if self.forms is not None:
             return self._hear(x, self.forms(mask))
-        crash: CrashError | None = None
-        for each in FORMS:
-            try:
-                output, maps = self._hear(x, each(mask))
-            except CrashError as error:
-                crash = crash or error
-                continue
-            if isinstance(output, Tensor) and output.shape == x.shape:
-                self.forms = each
-                return output, maps
-        raise crash or CrashError("no known form of a mask is accepted")
+
+        def tried(form: Callable[[Tensor], Tensor]) -> tuple[Any, Maps | None]:
+            output, maps = self._hear(x, form(mask))
+            if not isinstance(output, Tensor) or output.shape != x.shape:
+                raise RuntimeError
+            self.forms = form
+            return output, maps
+
+        return in_some_form(FORMS, tried)
 
     def _hear(self, x: Tensor, mask: Tensor | None) -> tuple[Any, Maps | None]:
         with listening(self.module) as heard:
@@ -291,13 +290,9 @@ class Heads(Attending):
 
     @law("There is one vector of width d_model for each position.")
     def shape(self) -> Fault | None:
-        got, wanted = form(self.seen), form(self.x)
-        return None if got == wanted else Fault(SHAPE, f"It is {got} and must be {wanted}, for an input of that shape.")
+        return shaped(self.seen, (*self.x.shape,), SHAPE, ", for an input of that shape")
 
-    @law("In evaluation mode the same input gives the same output.", "shape")
-    def repeatable(self) -> Fault | None:
-        gap = max(distance(self.gives(self.x), self.seen) for _ in range(4))
-        return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
+    repeatable = repeated(lambda learner: learner.gives(learner.x))
 
     @law("Each head gives softmax(q kᵀ / √d_head) v.", "shape", "repeatable")
     def equation(self) -> Fault | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import torch
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.calling import Choice, Computed, accepts, aspect, drawn, itself
-from glassformer.proof.check.property import Fault, Mistake, SignatureError, Subject, ask, law
+from glassformer.proof.check.calling import Choice, Computed, aspect, drawn, in_order, one_of, refuse_unlike
+from glassformer.proof.check.property import Fault, Mistake, Subject, ask, law
 from glassformer.train.cross_entropy import cross_entropy
 
 PAD = 0
@@ -168,12 +167,8 @@ class Answered(Computed):
         compute: Callable[..., Tensor],
         tolerance: float = 1e-6,
     ) -> None:
-        if not accepts(function, *["x"] * len(inputs)):
-            raise SignatureError(f"{inspect.signature(function)}")
         self.function = function
-        seen = ask(function, *inputs)
-        seen = torch.tensor(float(seen), dtype=torch.float64) if isinstance(seen, float | int) else seen
-        super().__init__(seen, aspects, compute, tolerance)
+        super().__init__(in_order(function, *inputs), aspects, compute, tolerance)
 
 
 class Loss(Answered):
@@ -286,8 +281,7 @@ class Shift(Answered):
             pair = isinstance(answer, tuple | list) and len(answer) == 2
             return joined(*answer) if pair and all(isinstance(each, Tensor) for each in answer) else answer
 
-        if not accepts(function, "tokens"):
-            raise SignatureError(f"{inspect.signature(function)}")
+        refuse_unlike(function, "tokens")
         ask(asked, TOKENS)
         super().__init__(asked, (TOKENS,), {"shift": SHIFTS if pair else ALONE}, shifted)
 
@@ -317,7 +311,6 @@ RIGHT = [
     Choice(torch.cat([TOKENS[:, :1], MOST], 1), "the first label twice", OTHER_START),
     Choice(torch.cat([FRONT, TOKENS], 1), "start_id and all labels", NOT_CUT),
 ]
-SHIFT_RIGHT = Subject(
-    lambda function: Answered(function, (TOKENS, START), {"way": RIGHT}, itself),
-    (Answered.equation, aspect("way", "Input 0 is start_id, input t + 1 is label t.", name="shift")),
+SHIFT_RIGHT = one_of(
+    "shift", "Input 0 is start_id, input t + 1 is label t.", lambda function: in_order(function, TOKENS, START), RIGHT
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,14 +11,23 @@ from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import first
-from glassformer.proof.check.calling import FUTURE, RANDOM, accepts, built, distance, form, forward_of, scramble
+from glassformer.proof.check.calling import (
+    FUTURE,
+    accepts,
+    built,
+    distance,
+    forward_of,
+    refuse_unlike,
+    repeated,
+    scramble,
+    shaped,
+)
 from glassformer.proof.check.labels import OTHER_START
 from glassformer.proof.check.property import (
     CrashError,
     Fault,
     Mistake,
     NotTestedError,
-    SignatureError,
     ask,
     crash_of,
     law,
@@ -125,14 +133,10 @@ class TokenModel:
 
     @law("There is one logit for each id at each position.")
     def shape(self) -> Fault | None:
-        wanted = (*self.tokens.shape, self.vocab)
-        evidence = f"It is {form(self.seen)} and must be {wanted}, for {wanted[0]} rows of {wanted[1]} tokens."
-        return None if form(self.seen) == wanted else Fault(SHAPE, evidence)
+        rows, length = self.tokens.shape
+        return shaped(self.seen, (rows, length, self.vocab), SHAPE, f", for {rows} rows of {length} tokens")
 
-    @law("In evaluation mode the same input gives the same output.", "shape")
-    def repeatable(self) -> Fault | None:
-        gap = max(distance(self.logits(self.tokens), self.seen) for _ in range(4))
-        return Fault(RANDOM, f"Five calls with the same input differ by up to {gap:.2g}.") if gap > 0 else None
+    repeatable = repeated(lambda learner: learner.logits(learner.tokens))
 
     @law("No token changes a logit before it.", "repeatable")
     def causal(self) -> Fault | None:
@@ -367,8 +371,7 @@ class Greedy:
     """The learner's function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        if not accepts(function, "model", "prompt", "eos", "n"):
-            raise SignatureError(f"{inspect.signature(function)}")
+        refuse_unlike(function, "model", "prompt", "eos", "n")
         self.function = function
 
     def ids(self, limit: int, eos: int) -> Written:
@@ -446,8 +449,7 @@ class Translate:
     """The learner's function, called once with a generous limit, and everything it passed to the model."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        if not accepts(function, "model", "source", "bos", "eos", "n"):
-            raise SignatureError(f"{inspect.signature(function)}")
+        refuse_unlike(function, "model", "source", "bos", "eos", "n")
         self.function, self.model = function, Translating()
         self.ids = self.written(MOST, TARGET_END)
 

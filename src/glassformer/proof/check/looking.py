@@ -18,7 +18,6 @@ from glassformer.proof.check.attention import WEIGHTS
 from glassformer.proof.check.calling import (
     UNKNOWN,
     Choice,
-    Computed,
     Reading,
     accepts,
     aspect,
@@ -27,12 +26,13 @@ from glassformer.proof.check.calling import (
     distance,
     drawn,
     listening,
+    one_of,
     read,
     scramble,
 )
 from glassformer.proof.check.file import HOME
 from glassformer.proof.check.measures import EXCHANGED_AXES, Instrument
-from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTestedError, Subject, ask, crash_of, law
+from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTestedError, ask, crash_of, law
 
 # --- a head programmed by hand
 
@@ -298,32 +298,28 @@ HEAD_WEIGHTS = torch.stack(
 """Weights [B, H, T, S]: an anti-diagonal, even ones, a shifted diagonal, and some in between."""
 
 
-def scores(way: str) -> Tensor:
-    """Return the score of each head under a reading."""
-    rows = torch.arange(T) if way == "minus one" else (KEYS >= 0).nonzero()[:, 0]
-    picked = HEAD_WEIGHTS[..., rows, KEYS[rows]]
-    if way == "hits":
-        picked = (HEAD_WEIGHTS.argmax(-1)[..., rows] == KEYS[rows]).double()
-    if way == "exchanged":
-        picked = HEAD_WEIGHTS[..., KEYS[rows], rows]
-    mean = picked.mean((0, 2))
-    chance = 1 / T
-    return {"no chance": mean, "below one": mean - chance}.get(way, (mean - chance) / (1 - chance))
+ASKED = (KEYS >= 0).nonzero()[:, 0]
 
 
+def above_chance(picked: Tensor) -> Tensor:
+    """Return the score of each head for the weights [B, H, queries] at its predicted keys."""
+    return (picked.mean((0, 2)) - 1 / T) / (1 - 1 / T)
+
+
+PICKED = HEAD_WEIGHTS[..., ASKED, KEYS[ASKED]]
 SCORES = [
-    Choice("right"),
-    Choice("no chance", "the mean weight", NO_CHANCE),
-    Choice("below one", "the mean weight less chance", BELOW_ONE),
-    Choice("minus one", "-1 as an index", MINUS_ONE),
-    Choice("hits", "the share of hits", HITS),
-    Choice("exchanged", "queries and keys exchanged", EXCHANGED_AXES),
+    Choice(above_chance(PICKED)),
+    Choice(PICKED.mean((0, 2)), "the mean weight", NO_CHANCE),
+    Choice(PICKED.mean((0, 2)) - 1 / T, "the mean weight less chance", BELOW_ONE),
+    Choice(above_chance(HEAD_WEIGHTS[..., torch.arange(T), KEYS]), "-1 as an index", MINUS_ONE),
+    Choice(above_chance((HEAD_WEIGHTS.argmax(-1)[..., ASKED] == KEYS[ASKED]).double()), "the share of hits", HITS),
+    Choice(above_chance(HEAD_WEIGHTS[..., KEYS[ASKED], ASKED]), "queries and keys exchanged", EXCHANGED_AXES),
 ]
-HEAD_SCORE = Subject(
-    lambda function: Computed(
-        called(function, {"weights": HEAD_WEIGHTS.clone(), "keys": KEYS.clone()}), {"way": SCORES}, scores
-    ),
-    (Computed.equation, aspect("way", "1 for always, 0 for even weights.", name="score")),
+HEAD_SCORE = one_of(
+    "score",
+    "1 for always, 0 for even weights.",
+    lambda function: called(function, {"weights": HEAD_WEIGHTS.clone(), "keys": KEYS.clone()}),
+    SCORES,
 )
 
 

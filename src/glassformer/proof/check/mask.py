@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
@@ -12,7 +11,7 @@ import torch
 
 from glassformer.base.shapes import Tensor
 from glassformer.nn.mask import Mask
-from glassformer.proof.check.calling import Choice, Reading, accepts, aspect, form, itself, read
+from glassformer.proof.check.calling import Choice, Reading, aspect, form, in_order, itself, read
 from glassformer.proof.check.labels import Answered
 from glassformer.proof.check.property import (
     CrashError,
@@ -20,9 +19,7 @@ from glassformer.proof.check.property import (
     Mistake,
     NotTestedError,
     Probe,
-    SignatureError,
     Subject,
-    ask,
     crash_of,
     law,
 )
@@ -45,6 +42,17 @@ MASK = torch.tensor([[digit == "1" for digit in row] for row in HIDING])
 PADDING = torch.tensor([[True, True, True, False, True, False], [True, False, True, True, False, True]])[:, None, None]
 EMPTY = MASK & (torch.arange(T)[:, None] > 0)
 """`MASK`, but query 0 may read nothing."""
+
+HIDDEN_KEYS = torch.tensor([True, True, False, True, False, True])
+"""Which keys may be read, the same for all queries."""
+KEEPS: tuple[Callable[[Tensor], Tensor], ...] = (
+    lambda keep: keep.expand(BATCH, 1, 1, T),
+    lambda keep: keep.expand(BATCH, T),
+    lambda keep: keep.expand(T, T),
+    lambda keep: keep.expand(BATCH, T, T),
+    lambda keep: keep.expand(BATCH, 1, T, T),
+)
+"""The forms in which a mask of keys is tried."""
 
 INVERTED = Mistake(
     "the mask is inverted",
@@ -121,6 +129,13 @@ HALF = Mistake(
     "The number put in place of hidden scores lies outside float16, which ends at 65,504.",
     "Is there a fill that fits every dtype?",
 )
+
+
+def wrong_keys(read: Tensor, ignored: Mistake) -> Mistake | None:
+    """Return what is wrong if these keys are read under `HIDDEN_KEYS`, and None if they are those."""
+    if torch.equal(read, HIDDEN_KEYS):
+        return None
+    return INVERTED if torch.equal(read, ~HIDDEN_KEYS) else ignored if read.all() else UNCLEAR
 
 
 def filled(scores: Tensor, mask: Tensor, fill: float) -> Tensor:
@@ -358,9 +373,7 @@ class Made:
     def __init__(
         self, function: Callable[..., Any], inputs: Sequence[Any], shape: tuple[int, ...], ways: list[Choice]
     ) -> None:
-        if not accepts(function, *["x"] * len(inputs)):
-            raise SignatureError(f"{inspect.signature(function)}")
-        self.made, self.wanted = ask(function, *inputs), shape
+        self.made, self.wanted = in_order(function, *inputs), shape
         self.reading: Reading | None = None
         if isinstance(self.made, Tensor) and self.made.squeeze().shape == shape:
             self.truth = truth(self.made).reshape(shape)

@@ -109,27 +109,25 @@ SEES: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def gaps(way: str) -> Tensor:
-    """Return the gap of each model under a reading."""
-
-    def gap(model: Callable[[Tensor], Tensor]) -> Tensor:
-        if way == "batch":
-            return (model(ROWS[ORDER]) - model(ROWS)[ORDER]).abs().max()
-        apart = model(ROWS[:, ORDER]) - (model(ROWS) if way == "not back" else model(ROWS)[:, ORDER])
-        return {"mean": apart.mean(), "size of the mean": apart.mean().abs(), "signed": apart.max()}.get(
-            way, apart.abs().max()
-        )
-
+def gaps(gap: Callable[[Callable[[Tensor], Tensor]], Tensor]) -> Tensor:
+    """Return the gap of each model."""
     return torch.stack([gap(each) for each in SEES.values()])
 
 
+def apart(model: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return how the output for the reordered input differs from the output in that order."""
+    return model(ROWS[:, ORDER]) - model(ROWS)[:, ORDER]
+
+
 GAPS = [
-    Choice("right"),
-    Choice("not back", "the output in the first order", NOT_BACK),
-    Choice("batch", "the rows reordered", OTHER_AXIS),
-    Choice("mean", "the mean of the differences", CANCEL),
-    Choice("size of the mean", "the mean of the differences", CANCEL),
-    Choice("signed", "the largest signed difference", CANCEL),
+    Choice(gaps(lambda model: apart(model).abs().max())),
+    Choice(
+        gaps(lambda model: (model(ROWS[:, ORDER]) - model(ROWS)).abs().max()), "the output in the first order", NOT_BACK
+    ),
+    Choice(gaps(lambda model: (model(ROWS[ORDER]) - model(ROWS)[ORDER]).abs().max()), "the rows reordered", OTHER_AXIS),
+    Choice(gaps(lambda model: apart(model).mean()), "the mean of the differences", CANCEL),
+    Choice(gaps(lambda model: apart(model).mean().abs()), "the mean of the differences", CANCEL),
+    Choice(gaps(lambda model: apart(model).max()), "the largest signed difference", CANCEL),
 ]
 
 
@@ -144,7 +142,7 @@ class Gap(Instrument, Computed):
         found = [self.call(Model(each).eval(), self.x) for each in SEES.values()]
         numbers = all(isinstance(each, float | int | Tensor) for each in found)
         seen: Any = torch.tensor([float(each) for each in found], dtype=torch.float64) if numbers else found[0]
-        super().__init__(seen, {"way": GAPS}, gaps, 1e-9)
+        super().__init__(seen, {"way": GAPS}, itself, 1e-9)
 
     equation = replace(Computed.equation, needs=("input",))
     gap = aspect("way", "0 for a set, the largest difference for a sequence.", name="gap")

@@ -12,7 +12,6 @@ from torch import nn
 
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.calling import (
-    RANDOM,
     TOLERANCE,
     Choice,
     Computed,
@@ -23,11 +22,13 @@ from glassformer.proof.check.calling import (
     constructed,
     distance,
     drawn,
-    form,
     forward_of,
+    itself,
     listening,
     parameters_of,
+    repeated,
     scramble,
+    shaped,
 )
 from glassformer.proof.check.heads import ACROSS, MERGE, SPLIT, D, merge, split
 from glassformer.proof.check.mask import HEADS, WIDTH
@@ -70,38 +71,37 @@ FAR_ROW = Mistake(
 )
 
 
-def soft(softmax: str) -> Tensor:
-    """Return the results for each axis under a reading, side by side."""
-    x = drawn(2, 3, 4)
-    ways: dict[str, Callable[[int], Tensor]] = {
-        "right": lambda dim: x.softmax(dim),
-        "all": lambda dim: x.exp() / x.exp().sum(),
-        "all, shifted": lambda dim: (x - x.amax(dim, keepdim=True)).exp() / (x - x.amax(dim, keepdim=True)).exp().sum(),
-        "last": lambda dim: x.softmax(-1),
-        "two": lambda dim: (x * 0.6931471805599453).softmax(dim),
-        "abs": lambda dim: x.abs() / x.abs().sum(dim, keepdim=True),
-        "square": lambda dim: x.square() / x.square().sum(dim, keepdim=True),
-    }
-    return torch.stack([ways[softmax](dim) for dim in (-1, 0, 1)])
+SCORES = drawn(2, 3, 4)
+
+
+def along(softmax: Callable[[Tensor, int], Tensor]) -> Tensor:
+    """Return the results for each axis, side by side."""
+    return torch.stack([softmax(SCORES, dim) for dim in (-1, 0, 1)])
+
+
+SOFTMAX = [
+    Choice(along(lambda x, dim: x.softmax(dim))),
+    Choice(along(lambda x, dim: x.exp() / x.exp().sum()), "the sum of all entries", OVER_ALL),
+    Choice(
+        along(lambda x, dim: (x - x.amax(dim, keepdim=True)).exp() / (x - x.amax(dim, keepdim=True)).exp().sum()),
+        "the sum of all entries",
+        OVER_ALL,
+    ),
+    Choice(along(lambda x, dim: x.softmax(-1)), "the last axis each time", DIM_IGNORED),
+    Choice(along(lambda x, dim: (x * 0.6931471805599453).softmax(dim)), "powers of 2", BASE_TWO),
+    Choice(along(lambda x, dim: x.abs() / x.abs().sum(dim, keepdim=True)), "absolute values", NO_EXPONENTIAL),
+    Choice(along(lambda x, dim: x.square() / x.square().sum(dim, keepdim=True)), "squares", NO_EXPONENTIAL),
+]
 
 
 class Softmax(Computed):
     """The learner's function, called along each axis."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self.function, x = function, drawn(2, 3, 4)
-        answers = [self.call(x, dim) for dim in (-1, 0, 1)]
-        fits = all(isinstance(each, Tensor) and each.shape == x.shape for each in answers)
-        ways = [
-            Choice("right"),
-            Choice("all", "the sum of all entries", OVER_ALL),
-            Choice("all, shifted", "the sum of all entries", OVER_ALL),
-            Choice("last", "the last axis each time", DIM_IGNORED),
-            Choice("two", "powers of 2", BASE_TWO),
-            Choice("abs", "absolute values", NO_EXPONENTIAL),
-            Choice("square", "squares", NO_EXPONENTIAL),
-        ]
-        super().__init__(torch.stack(answers) if fits else answers[0], {"softmax": ways}, soft, TOLERANCE)
+        self.function = function
+        answers = [self.call(SCORES.clone(), dim) for dim in (-1, 0, 1)]
+        fits = all(isinstance(each, Tensor) and each.shape == SCORES.shape for each in answers)
+        super().__init__(torch.stack(answers) if fits else answers[0], {"softmax": SOFTMAX}, itself, TOLERANCE)
 
     def call(self, scores: Tensor, dim: int = -1) -> Any:
         """Call the learner's function."""
@@ -246,13 +246,9 @@ class FeedForward:
 
     @law("There is one vector of width d_model for each position.")
     def shape(self) -> Fault | None:
-        evidence = f"It is {form(self.seen)} and must be {form(X)}."
-        return None if form(self.seen) == form(X) else Fault(SHAPE, evidence)
+        return shaped(self.seen, (*X.shape,), SHAPE)
 
-    @law("In evaluation mode the same input gives the same output.", "shape")
-    def repeatable(self) -> Fault | None:
-        gap = max(distance(self.run(X), self.seen) for _ in range(4))
-        return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
+    repeatable = repeated(lambda learner: learner.run(X))
 
     @law("Every position is treated by itself.", "repeatable")
     def positions(self) -> Fault | None:

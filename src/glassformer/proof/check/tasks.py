@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from glassformer.base.shapes import Tensor
-from glassformer.proof.check.calling import TOLERANCE, Choice, Computed, aspect, called, drawn, itself
-from glassformer.proof.check.property import Fault, Mistake, Subject, law
+from glassformer.proof.check.calling import TOLERANCE, Choice, Computed, aspect, called, drawn, one_of
+from glassformer.proof.check.property import Fault, Mistake, law
 
 BETWEEN = -7
 """A number that no id has, between results that are compared side by side."""
@@ -220,32 +220,20 @@ BEST = torch.tensor([[5, 1, 2, 6], [3, 1, 5, 0], [4, 3, 2, 0], [2, 6, 1, 4]])
 LOGITS = torch.nn.functional.one_hot(BEST, 8).double() * 5
 
 
-def exact(way: str, logits: Tensor, targets: Tensor, pad: int) -> Tensor:
-    """Return the share of whole answers under a reading."""
-    right, real = logits.argmax(-1) == targets, targets != pad
-    return {
-        "right": (right | ~real).all(-1).double().mean(),
-        "padding": right.all(-1).double().mean(),
-        "tokens": right[real].double().mean(),
-        "all tokens": right.double().mean(),
-        "any": (right & real).any(-1).double().mean(),
-    }[way]
-
-
-class Exact(Answers):
-    """The learner's `exact_match`."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        ways = [
-            Choice("right"),
-            Choice("padding", "padding counted too", WITH_PADDING),
-            Choice("tokens", "the share of tokens", TOKENS),
-            Choice("all tokens", "the share of all places", TOKENS),
-            Choice("any", "one right token", ANY),
-        ]
-        super().__init__(function, ("logits", "targets", "pad_id"), ((LOGITS, TARGETS, 0),), ways, exact)
-
-    rows = aspect("way", "A row counts if all its real targets are right.", name="rows")
+HITS, REAL = BEST == TARGETS, TARGETS != 0
+WHOLE = [
+    Choice((HITS | ~REAL).all(-1).double().mean()),
+    Choice(HITS.all(-1).double().mean(), "padding counted too", WITH_PADDING),
+    Choice(HITS[REAL].double().mean(), "the share of tokens", TOKENS),
+    Choice(HITS.double().mean(), "the share of all places", TOKENS),
+    Choice((HITS & REAL).any(-1).double().mean(), "one right token", ANY),
+]
+EXACT = one_of(
+    "rows",
+    "A row counts if all its real targets are right.",
+    lambda function: called(function, {"logits": LOGITS.clone(), "targets": TARGETS.clone(), "pad_id": 0}),
+    WHOLE,
+)
 
 
 # --- returns and steps of an episode
@@ -290,11 +278,12 @@ RETURNS = [
         RUN_TOGETHER,
     ),
 ]
-RETURNS_TO_GO = Subject(
-    lambda function: Computed(
-        called(function, {"rewards": REWARDS.clone(), "ends": ENDS.clone()}), {"way": RETURNS}, itself, loose=True
-    ),
-    (Computed.equation, aspect("way", "Rewards from this step to the episode's end.", name="returns")),
+RETURNS_TO_GO = one_of(
+    "returns",
+    "Rewards from this step to the episode's end.",
+    lambda function: called(function, {"rewards": REWARDS.clone(), "ends": ENDS.clone()}),
+    RETURNS,
+    loose=True,
 )
 
 STEPS = drawn(3, 2, 7, 5)
@@ -307,12 +296,10 @@ ORDERS = [
     Choice(torch.stack([A, R, S], 2).flatten(1, 2), "action, return, state", ACTION_EARLY),
     Choice(torch.cat([R, S, A], 1), "one after another", IN_BLOCKS),
 ]
-INTERLEAVE = Subject(
-    lambda function: Computed(
-        called(function, dict(zip(("returns", "states", "actions"), STEPS.clone(), strict=True))),
-        {"way": ORDERS},
-        itself,
-        loose=True,
-    ),
-    (Computed.equation, aspect("way", "Return, state, action; then those of the next step.", name="steps")),
+INTERLEAVE = one_of(
+    "steps",
+    "Return, state, action; then those of the next step.",
+    lambda function: called(function, dict(zip(("returns", "states", "actions"), STEPS.clone(), strict=True))),
+    ORDERS,
+    loose=True,
 )

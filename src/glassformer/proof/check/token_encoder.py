@@ -14,7 +14,6 @@ from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import first
 from glassformer.proof.check.block import FINAL_NORM, LAYERS, F, Layered, adopt
 from glassformer.proof.check.calling import (
-    RANDOM,
     Choice,
     Computed,
     aspect,
@@ -23,15 +22,19 @@ from glassformer.proof.check.calling import (
     distance,
     form,
     forward_of,
+    in_some_form,
     is_norm,
     listening,
     mask_argument,
     parameters_of,
+    repeated,
     scramble,
+    shaped,
 )
 from glassformer.proof.check.heads import ROWS, D, giving
 from glassformer.proof.check.language_model import HEAD, UNORDERED, changed, first_loss_of
-from glassformer.proof.check.mask import BATCH, FAILS, HEADS, IGNORED, INVERTED, UNCLEAR, T
+from glassformer.proof.check.mask import BATCH, FAILS, HEADS, IGNORED, KEEPS, T, wrong_keys
+from glassformer.proof.check.mask import HIDDEN_KEYS as KEEP
 from glassformer.proof.check.property import CrashError, Fault, Mistake, NotTestedError, ask, crash_of, law
 
 VOCAB, MAX_LEN, OUTPUTS = 30, 9, 17
@@ -122,19 +125,15 @@ class Coder(Layered):
 
     @law("There is one vector for each id.")
     def shape(self) -> Fault | None:
-        wanted = [(BATCH, T, D), (BATCH, T, VOCAB)]
-        if form(self.seen) not in wanted:
-            return Fault(SHAPE, f"It is {form(self.seen)} and must be {wanted[0]}.")
+        if form(self.seen) != (BATCH, T, VOCAB) and (fault := shaped(self.seen, (BATCH, T, D), SHAPE)) is not None:
+            return fault
         module = self.made(1, n_outputs=OUTPUTS).double().eval()
         if not any(OUTPUTS in each.shape for each in module.parameters()):
             return None
         got, mapped = form(self.vectors(IDS, module=module)), (BATCH, T, OUTPUTS)
         return None if got == mapped else Fault(SHAPE, f"With n_outputs={OUTPUTS} it is {got} and must be {mapped}.")
 
-    @law("In evaluation mode the same input gives the same output.", "shape")
-    def repeatable(self) -> Fault | None:
-        gap = max(distance(self.vectors(IDS), self.seen) for _ in range(4))
-        return Fault(RANDOM, f"Five calls in evaluation mode differ by up to {gap:.2g}.") if gap > 0 else None
+    repeatable = repeated(lambda learner: learner.vectors(IDS))
 
     @law("No row of a batch affects another.", "repeatable")
     def rows(self) -> Fault | None:
@@ -186,20 +185,18 @@ class Coder(Layered):
     def masked(self) -> Fault | None:
         if self.mask is None:
             raise NotTestedError("it takes no mask")
-        one_layer, crash = scramble(self.made(1)), None
-        for each in FORMS:
-            try:
-                one, all_layers = (self.reach(each(KEEP), module) for module in (one_layer, self.module))
-            except (CrashError, RuntimeError) as error:  # a form that its attention does not take
-                crash = crash or (error if isinstance(error, CrashError) else None)
-                continue
-            evidence = f"Of 6 positions 2 are hidden; {int((all_layers & ~KEEP).sum())} of them change other positions"
-            if torch.equal(all_layers, KEEP) and torch.equal(one, KEEP):
-                return None
-            if torch.equal(one, KEEP):
-                return Fault(STOPS, f"{evidence} in a model of {LAYERS} layers, and none in a model of 1.")
-            return Fault(INVERTED if torch.equal(one, ~KEEP) else IGNORED if one.all() else UNCLEAR, f"{evidence}.")
-        return Fault(FAILS, crash_of(crash) if crash else "Every form of a mask gives an output of another shape.")
+        one_layer = scramble(self.made(1))
+        try:
+            one, every = in_some_form(
+                KEEPS, lambda form: [self.reach(form(KEEP), module) for module in (one_layer, self.module)]
+            )
+        except CrashError as crash:
+            return Fault(FAILS, crash_of(crash))
+        evidence = f"Of 6 positions 2 are hidden; {int((every & ~KEEP).sum())} of them change other positions"
+        if (mistake := wrong_keys(one, IGNORED)) is not None:
+            return Fault(mistake, f"{evidence}.")
+        evidence = f"{evidence} in a model of {LAYERS} layers, and none in a model of 1."
+        return None if torch.equal(every, KEEP) else Fault(STOPS, evidence)
 
     final_norm = FINAL_NORM
 
@@ -227,17 +224,6 @@ def sinusoids() -> list[Tensor]:
     """Return the paper's table in both layouts of its columns."""
     angles = torch.arange(T).double()[:, None] * 10_000.0 ** (-torch.arange(0, D, 2).double() / D)
     return [torch.stack([angles.sin(), angles.cos()], -1).flatten(1), torch.cat([angles.sin(), angles.cos()], 1)]
-
-
-KEEP = torch.tensor([True, True, False, True, False, True])
-FORMS: tuple[Callable[[Tensor], Tensor], ...] = (
-    lambda keep: keep.expand(BATCH, 1, 1, T),
-    lambda keep: keep.expand(BATCH, T),
-    lambda keep: keep.expand(T, T),
-    lambda keep: keep.expand(BATCH, T, T),
-    lambda keep: keep.expand(BATCH, 1, T, T),
-)
-"""The forms in which a mask of keys is tried."""
 
 
 # --- how its parameters start
