@@ -101,13 +101,13 @@ class Softmax(Computed):
         self.function = function
         answers = [self.call(SCORES.clone(), dim) for dim in (-1, 0, 1)]
         fits = all(isinstance(each, Tensor) and each.shape == SCORES.shape for each in answers)
-        super().__init__(torch.stack(answers) if fits else answers[0], {"softmax": SOFTMAX}, itself, TOLERANCE)
+        super().__init__(torch.stack(answers) if fits else answers[0], {"way": SOFTMAX}, itself, TOLERANCE)
 
     def call(self, scores: Tensor, dim: int = -1) -> Any:
         """Call the learner's function."""
         return called(self.function, {"scores": scores, "dim": dim})
 
-    softmax = aspect("softmax", "The weights are exponentials that sum to 1 along dim.")
+    softmax = aspect("way", "The weights are exponentials that sum to 1 along dim.", name="softmax")
 
     @law("Large scores and minus infinity give numbers.", "softmax")
     def large(self) -> Fault | None:
