@@ -21,7 +21,7 @@ from glassformer.base.shapes import Tensor
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.transformer import Transformer
 from glassformer.proof.check.attention import first
-from glassformer.proof.check.calling import built_either, is_norm, means, role_of
+from glassformer.proof.check.calling import built_either, is_norm, listening, means, role_of
 
 SIZES = {"source_vocab": 13, "target_vocab": 11, "d_model": 24, "n_heads": 4, "n_layers": 2, "d_ff": 40, "max_len": 20}
 """The sizes at which a model is read; all that could be confused differ."""
@@ -151,27 +151,9 @@ def ours_on(model: Transformer, batch: Batch) -> Tensor:
 
 def calls(model: nn.Module, batch: Batch) -> list[Called]:
     """Return the calls of all modules that have parameters of their own, in order."""
-    found: list[Called] = []
-    hooks: list[Any] = []
-
-    def hook(name: str) -> Callable[..., None]:
-        def note(module: nn.Module, inputs: tuple[Any, ...], answer: Any) -> None:
-            given = next((each for each in inputs if isinstance(each, Tensor)), None)
-            if given is not None and isinstance(answer, Tensor):
-                found.append(Called(name, kind_of(module, given), module, given.detach().clone(), answer.detach()))
-
-        return note
-
-    for name, module in model.named_modules():
-        if [*module.parameters(recurse=False)]:
-            hooks.append(module.register_forward_hook(hook(name)))
-    try:
-        with torch.no_grad():
-            theirs_on(model, batch)
-    finally:
-        for each in hooks:
-            each.remove()
-    return found
+    with torch.no_grad(), listening(model, lambda part: bool([*part.parameters(recurse=False)])) as heard:
+        theirs_on(model, batch)
+    return [Called(each.name, kind_of(each.module, each.given), *each[1:]) for each in heard]
 
 
 def kind_of(module: nn.Module, given: Tensor) -> str:

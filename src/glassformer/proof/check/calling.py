@@ -210,9 +210,14 @@ def is_norm(module: nn.Module) -> bool:
     )
 
 
+def is_heard(module: nn.Module) -> bool:
+    """Whether a module is a linear map, a norm or torch's own attention."""
+    return isinstance(module, nn.Linear | nn.MultiheadAttention) or is_norm(module)
+
+
 @contextmanager
-def listening(module: nn.Module) -> Generator[list[Heard]]:
-    """Record, while the context lasts, every call of a linear map, a norm or torch's own attention, in order."""
+def listening(module: nn.Module, heeds: Callable[[nn.Module], bool] = is_heard) -> Generator[list[Heard]]:
+    """Record, while the context lasts, every call of a part that `heeds` names, in order."""
     heard: list[Heard] = []
 
     def hook(name: str) -> Any:
@@ -226,7 +231,7 @@ def listening(module: nn.Module) -> Generator[list[Heard]]:
 
     with ExitStack() as hooks:
         for name, part in module.named_modules():
-            if isinstance(part, nn.Linear | nn.MultiheadAttention) or is_norm(part):
+            if heeds(part):
                 hooks.enter_context(part.register_forward_hook(hook(name), with_kwargs=True))
         yield heard
 
