@@ -392,7 +392,7 @@ def recorded_stream(stack: Stack | None, kept: list[Float[Tensor, "B T D"]]) -> 
 class Skipped(nn.Module):
     """In place of a block: what it is given goes on as it is."""
 
-    def forward(self, x: Float[Tensor, "N T D"], **_: object) -> Float[Tensor, "N T D"]:
+    def forward(self, x: Float[Tensor, "N T D"], *_: object, **__: object) -> Float[Tensor, "N T D"]:
         """x."""
         return x
 
@@ -402,7 +402,7 @@ def beginning_at(stack: Stack, layer: int, kept: Float[Tensor, "N T D"]) -> Gene
     """Skip blocks before `layer`, which reads `kept` instead, for the length of the `with` block."""
     own = stack.blocks
     stack.blocks = nn.ModuleList([*[Skipped()] * layer, *own[layer:]])
-    hook = own[layer].register_forward_pre_hook(lambda _, given: (kept,))
+    hook = own[layer].register_forward_pre_hook(lambda _, given: (kept, *given[1:]))
     try:
         yield
     finally:

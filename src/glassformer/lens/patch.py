@@ -233,7 +233,7 @@ def replaced(model: Transformer, heads: Mapping[Where, Replace], streams: Mappin
 def _between(stack: Stack, depth: int, replace: Replace) -> RemovableHandle:
     """Replace the stream that the first `depth` blocks have written."""
     if depth == 0:
-        return stack.blocks[0].register_forward_pre_hook(lambda _, given: (replace(given[0]),))
+        return stack.blocks[0].register_forward_pre_hook(lambda _, given: (replace(given[0]), *given[1:]))
 
     def after(block: nn.Module, given: object, x: Tensor) -> Tensor:
         return replace(x)
