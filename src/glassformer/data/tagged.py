@@ -35,6 +35,7 @@ from glassformer.data.tokens.vocabulary import NO_WORD, Tokenizer, utf8
 
 DOCUMENT = "-DOCSTART-"
 SETTINGS = ("data.text_column", "data.label_column")
+WAYS = "Separate columns by {}, and sentences by a blank line"
 REMEDY = f"Set {' and '.join(SETTINGS)} to those of words and tags"
 
 
@@ -94,11 +95,10 @@ def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[R
         if not width:
             sign = "one TAB" if "\t" in line else "white space"
         cells = line.split("\t") if sign == "one TAB" else line.split()
-        ways = f"Separate columns by {sign}, and sentences by a blank line"
         if not width:
             width = len(cells)
             if width < 2:
-                raise other_width(place, cells, "have a word and its tag", ways.replace("by w", "by one TAB or by w"))
+                raise other_width(place, cells, "have a word and its tag", WAYS.format("one TAB or by white space"))
             words_at, tags_at = two_columns(
                 columns, SETTINGS, ("words", "tags"), place, cells, usual=(1, width), named=True
             )
@@ -109,7 +109,7 @@ def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[R
                     place, f"the word {cells[words_at][:40]!r} with the tag {cells[tags_at][:40]!r}", "word"
                 )
         if len(cells) != width:
-            raise other_width(place, cells, f"have {width} columns, as the first line has", ways)
+            raise other_width(place, cells, f"have {width} columns, as the first line has", WAYS.format(sign))
         words.append(cells[words_at])
         tags.append(cells[tags_at])
 
