@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from glassformer import ATTEND, Attention, Mask
+from glassformer.base.errors import ConfigError
 from glassformer.nn.config import StackConfig
 from glassformer.nn.stack import build_block
 
@@ -51,6 +52,18 @@ def test_a_block_understands_it():
     given = block(x, mask=CAUSAL, memory=memory, memory_mask=keep)
     rules = block(x, mask=Mask(causal=True), memory=memory, memory_mask=Mask(keep=keep))
     torch.testing.assert_close(given, rules, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_floats_of_0_and_1_have_two_meanings(dtype):
+    """A table of 0 and 1 in floats could be a rule or a bias. Zeros alone, and a bias of other numbers, are added."""
+    attention, x = Attention(8, H, AUTO).double(), vectors()
+    for table in (CAUSAL.to(dtype), torch.ones(B, 1, T, T, dtype=dtype)):
+        with pytest.raises(ConfigError, match=r"Give mask\.bool\(\) if 1 means .*Mask\(bias=mask\) to add it"):
+            attention(x, mask=table)
+    torch.testing.assert_close(attention(x, mask=torch.zeros(T, T, dtype=dtype)), attention(x), rtol=0, atol=1e-12)
+    told = attention(x, mask=Mask(bias=CAUSAL.double().expand(H, T, T)))
+    torch.testing.assert_close(told, attention(x, mask=CAUSAL.double() + 1), rtol=0, atol=1e-12)
 
 
 BACKENDS = [(rule, name) for rule, names in ATTEND.items() for name in names if name != "flex"]

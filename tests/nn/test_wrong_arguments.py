@@ -10,6 +10,7 @@ from glassformer import (
     Block,
     Mask,
     ModelConfig,
+    Residual,
     StackConfig,
     Transformer,
     answer,
@@ -20,7 +21,8 @@ from glassformer import (
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.batch import check_ids, pad
 from glassformer.nn.ensemble import Ensemble
-from glassformer.nn.feed_forward import FeedForward, GatedFeedForward
+from glassformer.nn.feed_forward import Experts, FeedForward, GatedFeedForward
+from glassformer.nn.stack import build_block
 from specimens import config, model, production
 
 FEATURES = {"n_features": 3, "tie_embeddings": False}
@@ -38,6 +40,20 @@ def run(**given):
 
 
 AUTO, X = ATTEND["softmax"]["auto"], torch.randn(2, 3, 8)
+
+
+def gated():
+    return GatedFeedForward(8, 9, torch.relu)
+
+
+def experts():
+    return Experts(8, 9, torch.relu, n_experts=2, experts_per_token=1)
+
+
+def block(reads_memory=False, **settings):
+    return build_block(StackConfig(d_model=8, n_heads=2, d_ff=9, n_layers=1, **settings), reads_memory=reads_memory)
+
+
 PARTS = {
     "a width that heads do not divide": (
         lambda: Attention(30, 4, AUTO),
@@ -68,6 +84,50 @@ PARTS = {
         lambda: FeedForward(8, 9, torch.relu)(X[..., :6]),
         "x of FeedForward must hold",
     ),
+    "a row for a batch": (lambda: Attention(8, 2, AUTO)(X[0]), r"shape \[B, T, 8\].*got \[3, 8\].* give x\[None\]"),
+    "no position": (lambda: Attention(8, 2, AUTO)(X[:, :0]), r"at least one position; got \[2, 0, 8\]"),
+    "a list of vectors": (lambda: Attention(8, 2, AUTO)(X.tolist()), r"tensor of vectors, \[B, T, 8\].*torch\.tensor"),
+    "an array of vectors": (lambda: FeedForward(8, 9, torch.relu)(X.numpy()), r"\(ndarray\)\. .*from_numpy"),
+    "a source of a row": (lambda: Attention(8, 2, AUTO)(X, source=X[0]), r"source of Attention .* give source\[None\]"),
+    "a source of other rows": (lambda: Attention(8, 2, AUTO)(X, source=X[:1]), r"got source \[1, 3, 8\] and x \[2, 3"),
+    "wide vectors": (lambda: Attention(8, 2, AUTO)(X.double()), r"torch\.float32; got torch\.float64.*x\.to\(torch\.fl"),
+    "a wide source": (lambda: Attention(8, 2, AUTO)(X, source=X.double()), r"source of Attention must have the dtype"),
+    "narrow vectors": (lambda: gated().double()(X), r"of GatedFeedForward .* weights, torch\.float64; got torch\.float3"),
+    "vectors of 16 bits": (lambda: gated()(x=X.half()), r"x of GatedFeedForward .*convert the part with \.to\(torch\.fl"),
+    "experts of another width": (lambda: experts()(X[..., :6]), r"x of Experts must hold vectors of d_model=8"),
+    "experts in float64": (lambda: experts().double()(X), r"x of FeedForward must have the dtype"),
+    "a block of another width": (lambda: block(norm="rms")(X[..., :1]), r"x of Residual .*d_model=8 floats; .*\[2, 3, 1\]"),
+    "a block in float64": (lambda: block().double()(X), r"x of Residual must have the dtype of its weights"),
+    "a block of rms norms": (lambda: block(norm="rms")(X.double()), "x of Attention must have the dtype of its weigh"),
+    "a block of ids": (lambda: block(norm="none")(X.long()), r"x of Attention .*floats; got torch\.int64"),
+    "a row for a block": (lambda: block()(X[0]), r"x of Attention must have the shape .*For a batch of one row"),
+    "a memory of other rows": (lambda: block(True)(X, memory=X[[0, 1, 1]]), r"got source \[3, 3, 8\] and x \[2, 3, 8\]"),
+    "a memory of another width": (lambda: block(True)(X, memory=X[..., :6]), r"source of Attention must hold vectors"),
+    "a memory that nobody reads": (lambda: block()(X, memory=X), r"Only a block with cross-attention reads a memory"),
+    "a mask of other keys": (
+        lambda: block()(X, mask=Mask(keep=torch.ones(2, 1, dtype=bool))),
+        r"2 rows and 3 keys its shape is \[2, 3\]; got \[2, 1\]",
+    ),
+    "a bias of other scores": (
+        lambda: block(True)(X, memory=X, memory_mask=Mask(bias=torch.zeros(2, 3, 1))),
+        r"its shape is \[2, 3, 3\] or \[2, 2, 3, 3\]; got \[2, 3, 1\]",
+    ),
+    "a mask of NaN": (lambda: block()(X, mask=torch.full((3, 3), torch.nan)), r"or -inf; got NaN or inf"),
+    "branches of two widths": (
+        lambda: Block(block().self_attention, None, Residual(FeedForward(6, 9, torch.relu), lambda: None)),
+        r"same d_model; got \[8, 6\]",
+    ),
+    "a norm in place of its maker": (lambda: Residual(gated(), torch.nn.LayerNorm(8)), "norm of Residual must be a fu"),
+    "a branch of another width": (lambda: block().feed_forward(X[..., :6]), r"x of Residual must hold .*d_model=8 floats"),
+    "a list to a branch": (lambda: block().feed_forward(X.tolist()), r"x of Residual must be a tensor of vectors"),
+    "a number for a branch": (lambda: Residual(3, lambda: None), r"branch of Residual must be a Module; got 3 \(int\)"),
+    "ids to a stack": (lambda: model("decoder").decoder(X[..., 0]), r"tokens must be token ids.*float32 of shape \[2,"),
+    "a memory in a list": (lambda: model()(IDS, memory=[1.0]), r"memory of a decoder must be a tensor of vectors"),
+    "a memory of 16 bits": (
+        lambda: model()(IDS, memory=torch.zeros(1, 2, model().config.stack.d_model).bfloat16()),
+        r"source of Attention must have the dtype",
+    ),
+    "a number for a cache": (lambda: model("decoder")(IDS, cache=3), r"The cache of a model must be a Cache; got 3"),
     "an activation by name": (lambda: FeedForward(8, 9, "relu"), "activation of FeedForward must be a function"),
     "a gate of no width": (lambda: GatedFeedForward(8, 0, torch.relu), "d_ff of GatedFeedForward .*at least 1; got 0"),
 }

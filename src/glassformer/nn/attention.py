@@ -11,7 +11,7 @@ from torch import nn
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weights
-from glassformer.base.tensors import check_function, check_size, check_vectors
+from glassformer.base.tensors import check_beside, check_function, check_refused, check_size, check_vectors
 from glassformer.nn.mask import Mask
 from glassformer.nn.positions import Relation, Rotation, rotate
 
@@ -191,8 +191,13 @@ class Attention(nn.Module):
         check_vectors("x", x, self.d_model, "Attention")
         if source is not None:
             check_vectors("source", source, self.d_model, "Attention")
-        q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
-        k, v = remembered(cache, self.keys_and_values, x if source is None else source, rotation)
+            check_beside("source", source, "x", x)
+        try:
+            q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
+            k, v = remembered(cache, self.keys_and_values, x if source is None else source, rotation)
+        except RuntimeError:
+            check_refused(self, self.d_model, x=x, source=source)
+            raise
         rules = Mask.of(mask, q, k)
         if self.relation is not None:
             rules = self.relation(q, k, rules, scale=self.scale)

@@ -11,6 +11,7 @@ from torch import nn
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Float, Int, Tensor
+from glassformer.base.tensors import check_function, check_refused
 from glassformer.base.typed import expect
 from glassformer.nn.attention import LayerCache
 from glassformer.nn.mask import Mask
@@ -168,7 +169,10 @@ class Residual(nn.Module):
         convolution: ShortConvolution | None = None,
     ) -> None:
         super().__init__()
+        expect(branch, nn.Module, "branch of Residual", "Try Attention(...) or FeedForward(...).")
+        check_function("norm", norm, "Residual", "lambda: nn.LayerNorm(d_model)")
         slots = lookup(PLACEMENTS, placement, "norm_placement")
+        self.d_model: int | None = getattr(branch, "d_model", None)
         self.scale = scale
         self.norm_in = norm() if "in" in slots else nn.Identity()
         self.convolution = convolution
@@ -192,7 +196,11 @@ class Residual(nn.Module):
         `reads` is what the branch reads (None: x). `nearby` and the cache `convolved` are for the convolution
         (`ShortConvolution.forward`).
         """
-        inside = self.norm_in(x if reads is None else reads)
+        try:
+            inside = self.norm_in(x if reads is None else reads)
+        except (RuntimeError, TypeError):
+            check_refused(self, self.d_model, x=x)
+            raise
         if self.convolution is not None:
             inside = self.convolution(inside, nearby, convolved)
         added = self.dropout(self.norm_out(self.branch(inside, **inputs)))
@@ -238,6 +246,11 @@ class Block(nn.Module):
         self.self_attention = self_attention
         self.cross_attention = cross_attention
         self.feed_forward = feed_forward
+        widths = [each.d_model for each in self.branches if each.d_model is not None]
+        if len({*widths}) > 1:
+            raise ConfigError(
+                f"All branches of Block must have the same d_model; got {widths}. Make them for the same width."
+            )
 
     def forward(
         self,
@@ -265,6 +278,11 @@ class Block(nn.Module):
                     "A block with cross-attention needs a memory; got None. Give memory=, the output of the encoder."
                 )
             x = self.cross_attention(x, reads=reads, source=memory, mask=memory_mask, cache=cross_cache)
+        elif memory is not None:
+            raise ConfigError(
+                "Only a block with cross-attention reads a memory, and this one has none. Remove memory=, or make the "
+                "block with cross_attention."
+            )
         return self.feed_forward(x, reads=reads, nearby=nearby, convolved=before_forward)
 
     @property

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.base.tensors import check_function, check_size, check_vectors
+from glassformer.base.tensors import check_function, check_refused, check_size, check_vectors
 
 
 def gelu_tanh(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -73,8 +73,12 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """The map at each position."""
-        check_vectors("x", x, self.d_model, type(self).__name__)
-        return self.down(self.dropout(self.inner(x)))
+        check_vectors("x", x, self.d_model, type(self).__name__, rows=False)
+        try:
+            return self.down(self.dropout(self.inner(x)))
+        except RuntimeError:
+            check_refused(self, self.d_model, x=x)
+            raise
 
     def inner(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where F"]:
         """The numbers that W_down reads, before dropout."""
@@ -151,6 +155,8 @@ class Experts(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        check_size("d_model", d_model, "Experts")
+        self.d_model = d_model
         self.experts_per_token = experts_per_token
         self.route: Callable[[Tensor, int], Routing] = route
         self.router = nn.Linear(d_model, n_experts, bias=False)
@@ -160,6 +166,7 @@ class Experts(nn.Module):
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """Apply the chosen experts at each position. Each expert gets all its positions in one batch."""
+        check_vectors("x", x, self.d_model, "Experts", rows=False)
         rows, k = x.reshape(-1, x.shape[-1]), self.experts_per_token
         with torch.autocast(x.device.type, enabled=False):
             routing = self.route(self.router(rows.to(self.router.weight.dtype)), k)

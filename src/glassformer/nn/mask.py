@@ -145,21 +145,38 @@ class Mask:
         A boolean tensor is True where a key may be read; whole numbers 0 and 1 say the same. Floats are added to the
         scores, and where they are -inf a key may not be read. Shapes: [T, S], [B, T, S] or [B, H, T, S], where B, H and
         T may be 1; or [B, S], for the keys of each row. Errors: `ConfigError` for anything else, and for a shape that
-        could be [T, S] or [B, S].
+        could be [T, S] or [B, S]; and, where looking does not wait for a device, for values that have no meaning, or
+        two.
         """
         if given is None:
             return Mask()
         if isinstance(given, Mask):
+            if given.keep is not None or given.bias is not None:
+                given.check_shapes(q.shape, k.shape[2])
             return given
         if not isinstance(given, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(f"A mask must be a Mask or a tensor; got {came(given)}. {WAYS}")
         table = _spread(given, q.shape, k.shape[2])
+        if table.device.type == "cpu" and not torch.compiler.is_compiling():
+            _check_values(table)
         if table.is_floating_point():
             readable = table > -torch.inf
             return Mask(bias=table.masked_fill(~readable, 0.0), table=readable)
-        if table.dtype != torch.bool and table.device.type == "cpu" and bool(((table != 0) & (table != 1)).any()):
-            raise ConfigError(f"A mask of whole numbers holds 1 where a key may be read, else 0; got others. {WAYS}")
         return Mask(table=table.bool())
+
+    def check_shapes(self, of_queries: torch.Size, S: int) -> None:
+        """Raise `ConfigError` unless `keep` and `bias` are for queries of this shape [B, H, T, K] and S keys."""
+        (B, H, T, _), keep, bias = of_queries, self.keep, self.bias
+        if keep is not None and keep.shape != (B, S):
+            raise ConfigError(
+                f"keep of a Mask says which keys of each row are real, so for {B} rows and {S} keys its shape is "
+                f"{[B, S]}; got {list(keep.shape)}. Give one value for each key."
+            )
+        if bias is not None and not (bias.shape[-1] == S and bias.shape[-2] == T and bias.shape[-3] == H):
+            raise ConfigError(
+                f"bias of a Mask is added to the scores of {H} heads, {T} queries and {S} keys, so its shape is "
+                f"{[H, T, S]} or {[B, H, T, S]}; got {list(bias.shape)}. Give one value for each score."
+            )
 
     @property
     def sparse(self) -> Pattern | None:
@@ -318,6 +335,21 @@ WAYS = (
     "padding (boolean [B, S], True at real keys); Mask(causal=True) for the causal rule; floats [B, H, T, S] are added "
     "to the scores."
 )
+
+
+def _check_values(table: Tensor) -> None:
+    """Raise `ConfigError` for a mask whose values have no meaning, or two: floats 0 and 1 may be rules or a bias."""
+    unlike = ((table != 0) & (table != 1)).any()
+    if table.is_floating_point():
+        if bool((table.isnan() | (table == torch.inf)).any()):
+            raise ConfigError(f"A mask of floats holds numbers to add to the scores, or -inf; got NaN or inf. {WAYS}")
+        if not bool(unlike) and bool(table.any()):
+            raise ConfigError(
+                f"A mask of floats that are all 0 or 1 could say which keys may be read, or be added to the scores; got "
+                f"{table.dtype}. Give mask.bool() if 1 means that a key may be read, Mask(bias=mask) to add it."
+            )
+    elif bool(unlike):
+        raise ConfigError(f"A mask of whole numbers holds 1 where a key may be read, else 0; got others. {WAYS}")
 
 
 def _spread(given: Tensor, of_queries: torch.Size, S: int) -> Tensor:

@@ -16,9 +16,10 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.registry import lookup
 from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Tensor
-from glassformer.base.tensors import check_beside, check_documents, check_keep, check_prefix, check_shape
+from glassformer.base.tensors import check_beside, check_documents, check_keep, check_prefix, check_read, check_shape, check_vectors
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, beside, drop_chance
+from glassformer.base.typed import expect
 from glassformer.nn.cache import Cache
 from glassformer.nn.config import StackConfig, blocks_of
 from glassformer.nn.embedding import Embedding, FeatureMap, Segments
@@ -191,9 +192,11 @@ class Stack(nn.Module):
         max_len, a memory with another number of rows, and a `keep` of a wrong shape, as broadcasting would mark wrong
         keys. `ConfigError` for segments, documents or a prefix where they are not supported.
         """
+        check_read("tokens", tokens, features=self.config.n_features is not None)
         check_keep(keep)
         check_shape("keep", keep, "tokens", tokens)
         if memory is not None:
+            check_vectors("memory", memory, self.config.d_model, "a decoder")
             check_beside("memory (or source)", memory, "tokens", tokens)
             check_shape("memory_keep", memory_keep, "memory", memory)
         self._check_reading(tokens, documents, prefix, cache)
@@ -256,6 +259,8 @@ class Stack(nn.Module):
     ) -> None:
         check_documents(documents, tokens)
         check_prefix(prefix, tokens)
+        if cache is not None:
+            expect(cache, Cache, "The cache of a model", "Use new_cache() of the model.")
         taps = max(self.taps, default=1)
         if cache is not None and cache.taps != taps:
             raise ConfigError(

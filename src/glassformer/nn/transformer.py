@@ -100,7 +100,6 @@ class Transformer(nn.Module):
                     "source, source_keep and memory belong to an encoder-decoder; this model has one stack. "
                     "Give tokens and keep."
                 )
-            check_read("tokens", tokens, features=self.reader.config.n_features is not None)
             return self.reader(tokens, **given)
         if documents is not None or prefix is not None:
             raise ConfigError(
@@ -115,7 +114,6 @@ class Transformer(nn.Module):
             )
         if source is not None:
             memory = self.encode(source, source_keep)
-        check_read("tokens", tokens, features=self.decoder.config.n_features is not None)
         return self.decoder(tokens, **given, memory=memory, memory_keep=source_keep)
 
     def forward(

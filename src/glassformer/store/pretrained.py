@@ -184,8 +184,9 @@ class Ends(NamedTuple):
 def ends_in(values: Values, folder: Path, text: str) -> Ends:
     """Read which tokens begin and end a text. `text`: that of tokenizer.json, which decides what comes first.
 
-    Without a post_processor in it, `add_bos_token` of tokenizer_config.json decides. Of several tokens that end a text,
-    in config.json or generation_config.json, the one that the tokenizer names is <eos>. Errors: `CheckpointError`.
+    As for transformers 5, `add_bos_token` of tokenizer_config.json decides nothing beside it. Of several tokens that
+    end a text, in config.json or generation_config.json, the one that the tokenizer names is <eos>. Errors:
+    `CheckpointError`.
     """
     record, named = parse_json(text, folder / TOKENIZER), optional(folder / TOKENIZER_CONFIG)
     places = {
@@ -198,8 +199,6 @@ def ends_in(values: Values, folder: Path, text: str) -> Ends:
     own = places.get(end.get("content") if isinstance(end, dict) else end)
     ids[EOS] = own if own in found else found[0] if found else None
     before, behind = around(record.get("post_processor"))
-    if before is None:
-        before = [ids[BOS]] if named.get("add_bos_token") is True and ids[BOS] is not None else []
     if len(before) > 1:
         raise CheckpointError(
             f"{folder / TOKENIZER}: at most one token comes before a text here; its post_processor puts {len(before)}, "
@@ -208,6 +207,9 @@ def ends_in(values: Values, folder: Path, text: str) -> Ends:
     if before:
         ids[BOS] = places.get(before[0], before[0])
     notes = ["the tokenizer puts a token behind each text; a prompt is continued without it"] if behind else []
+    if isinstance(flag := named.get("add_bos_token"), bool) and flag != bool(before):
+        puts = "puts one" if before else "puts none"
+        notes.append(f"{TOKENIZER} decides whether a token comes before a text, and {puts}; add_bos_token is not read")
     special = {
         each["id"] for each in record.get("added_tokens") or [] if isinstance(each, dict) and each.get("special")
     }
@@ -217,13 +219,13 @@ def ends_in(values: Values, folder: Path, text: str) -> Ends:
     return Ends(ids, [id for id in more if id in special], bool(before), notes)
 
 
-def around(processor: Any) -> tuple[list[Any] | None, bool]:
-    """The tokens that a post_processor puts before one text, or None if it is none, and whether any come behind."""
+def around(processor: Any) -> tuple[list[Any], bool]:
+    """The tokens that a post_processor puts before one text, and whether any come behind."""
     if not isinstance(processor, dict):
-        return None, False
+        return [], False
     if processor.get("type") == "Sequence":
         parts = [around(each) for each in processor.get("processors") or []]
-        return [each for before, _ in parts for each in before or []], any(behind for _, behind in parts)
+        return [each for before, _ in parts for each in before], any(behind for _, behind in parts)
     if processor.get("type") in ("BertProcessing", "RobertaProcessing"):
         return [str(processor["cls"][0])], True
     single = processor.get("single") if processor.get("type") == "TemplateProcessing" else []
