@@ -5,6 +5,7 @@ import json
 import pytest
 from tokenizers import Tokenizer, models, processors
 
+from glassformer.data.tokens.vocabulary import BOS
 from glassformer.store.pretrained import Values, ends_in
 
 transformers = pytest.importorskip("transformers")
@@ -37,5 +38,5 @@ def test_begins_as_transformers_does(tmp_path, first, kind, flag):
     written = (tmp_path / "tokenizer.json").read_text("utf-8")
     ends = ends_in(Values({"bos_token_id": 0, "eos_token_id": 1}, tmp_path), tmp_path, written)
     before = transformers.AutoTokenizer.from_pretrained(tmp_path)("ab")["input_ids"][:-2]
-    assert ([ends.ids["<bos>"]] if ends.begins else []) == before
+    assert ([ends.ids[BOS]] if ends.begins else []) == before
     assert bool(ends.notes) == (flag is not None and flag != bool(before))

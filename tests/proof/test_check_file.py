@@ -303,6 +303,18 @@ fifth, sixth = 1, 2
 seventh = partial(first, n=1)
 eighth = functools.partial(first, 1)
 class Ninth: pass
+class SublayerConnection: pass
+def _maker(width):
+    class Inner:
+        size = width
+    return Inner
+def _list(n):
+    def one(): return n
+    return [one()]
+Thirteenth = _maker(3)
+Fourteenth = type("Fourteenth", (), {})
+kind = type(first)
+fifteenth = _list(2)
 try:
     from nowhere import tenth
 except ImportError:
@@ -319,7 +331,7 @@ if __name__ == "__main__":
 def test_whatever_makes_a_function_or_a_class_is_named(tmp_path):
     found = check_file(path := written(tmp_path, CAUSAL + IN_MANY_WAYS), names_in(path))
     assert [each.name for each in found.left_out] == [
-        *("first", "second", "third", "fourth", "seventh", "eighth", "Ninth", "tenth", "Eleventh")
+        *("first", "second", "third", "fourth", "seventh", "eighth", "Ninth", "SublayerConnection", "Thirteenth", "Fourteenth", "tenth", "Eleventh")
     ]
 
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -319,7 +319,8 @@ def names_in(path: Path) -> list[str]:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise DataError(f"glassformer check needs a Python file; {path} {what}.")
     tree = tree_of(path, path.read_bytes())
-    defined = dict(pair for node in tree.body for pair in bound(node))
+    makers = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and returns_function(node)}
+    defined = dict(pair for node in tree.body for pair in bound(node, makers))
     if not {*defined} & {*HOME}:
         there = ", ".join(defined) or "nothing"
         raise DataError(
@@ -340,26 +341,36 @@ def tree_of(path: Path, data: bytes) -> ast.Module:
         raise DataError(f"{path} is not a Python source file: {error}.") from None
 
 
-def bound(node: ast.stmt) -> list[tuple[str, bool]]:
+def bound(node: ast.stmt, makers: Collection[str] = ()) -> list[tuple[str, bool]]:
     """Return the names that a top-level statement assigns, and whether each is a function or class defined here."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [(node.name, True)]
     if isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return [(each.id, makes_function(node.value)) for each in targets if isinstance(each, ast.Name)]
+        return [(each.id, makes_function(node.value, makers)) for each in targets if isinstance(each, ast.Name)]
     if isinstance(node, ast.ImportFrom):
         return [(each.asname or each.name, False) for each in node.names]
     if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
         return []
     inside = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
     inside += [handler.body for handler in getattr(node, "handlers", [])]
-    return [pair for part in inside for each in part for pair in bound(each)]
+    return [pair for part in inside for each in part for pair in bound(each, makers)]
 
 
-def makes_function(value: ast.expr | None) -> bool:
-    """Whether an expression makes a function: a lambda, or `partial` of another one."""
-    called = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
-    return isinstance(value, ast.Lambda) or called in ("partial", "functools.partial")
+def makes_function(value: ast.expr | None, makers: Collection[str]) -> bool:
+    """Whether an expression makes a function or class: a lambda, `partial`, `type` of a name, or a call of a maker."""
+    if not isinstance(value, ast.Call):
+        return isinstance(value, ast.Lambda)
+    called = ast.unparse(value.func)
+    return called in ("partial", "functools.partial", *makers) or (called == "type" and len(value.args) == 3)
+
+
+def returns_function(maker: ast.FunctionDef) -> bool:
+    """Whether a function returns a function or class that it makes itself."""
+    inside = [each for each in ast.walk(maker) if each is not maker]
+    made = {each.name for each in inside if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+    given = [each.value for each in inside if isinstance(each, ast.Return)]
+    return any(makes_function(each, ()) or (isinstance(each, ast.Name) and each.id in made) for each in given)
 
 
 def check(path: Path, only: Sequence[str] = (), limit: float = LIMIT) -> Report:
