@@ -331,7 +331,20 @@ if __name__ == "__main__":
 def test_whatever_makes_a_function_or_a_class_is_named(tmp_path):
     found = check_file(path := written(tmp_path, CAUSAL + IN_MANY_WAYS), names_in(path))
     assert [each.name for each in found.left_out] == [
-        *("first", "second", "third", "fourth", "seventh", "eighth", "Ninth", "SublayerConnection", "Thirteenth", "Fourteenth", "tenth", "Eleventh")
+        *(
+            "first",
+            "second",
+            "third",
+            "fourth",
+            "seventh",
+            "eighth",
+            "Ninth",
+            "SublayerConnection",
+            "Thirteenth",
+            "Fourteenth",
+            "tenth",
+            "Eleventh",
+        )
     ]
 
 

@@ -16,10 +16,18 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.registry import lookup
 from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Tensor
-from glassformer.base.tensors import check_beside, check_documents, check_keep, check_prefix, check_read, check_shape, check_vectors
+from glassformer.base.tensors import (
+    check_beside,
+    check_documents,
+    check_keep,
+    check_prefix,
+    check_read,
+    check_shape,
+    check_vectors,
+)
+from glassformer.base.typed import expect
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, beside, drop_chance
-from glassformer.base.typed import expect
 from glassformer.nn.cache import Cache
 from glassformer.nn.config import StackConfig, blocks_of
 from glassformer.nn.embedding import Embedding, FeatureMap, Segments
