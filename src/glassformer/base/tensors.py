@@ -138,8 +138,8 @@ def check_vectors(name: str, given: object, width: int, owner: str, *, rows: boo
     if rows and (given.ndim != 3 or given.shape[1] == 0):
         remedy = f"For a batch of one row, give {name}[None]." if given.ndim == 2 else "Give one row for each sequence."
         raise DataError(
-            f"{name} of {owner} must have the shape [B, T, {width}], with at least one position; got {list(given.shape)}. "
-            f"{remedy}"
+            f"{name} of {owner} must have the shape [B, T, {width}], with at least one position; got "
+            f"{list(given.shape)}. {remedy}"
         )
 
 

@@ -345,8 +345,8 @@ def _check_values(table: Tensor) -> None:
             raise ConfigError(f"A mask of floats holds numbers to add to the scores, or -inf; got NaN or inf. {WAYS}")
         if not bool(unlike) and bool(table.any()):
             raise ConfigError(
-                f"A mask of floats that are all 0 or 1 could say which keys may be read, or be added to the scores; got "
-                f"{table.dtype}. Give mask.bool() if 1 means that a key may be read, Mask(bias=mask) to add it."
+                f"A mask of floats that are all 0 or 1 could say which keys may be read, or be added to the scores; "
+                f"got {table.dtype}. Give mask.bool() if 1 means that a key may be read, Mask(bias=mask) to add it."
             )
     elif bool(unlike):
         raise ConfigError(f"A mask of whole numbers holds 1 where a key may be read, else 0; got others. {WAYS}")
