@@ -64,10 +64,10 @@ def pick(
     device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True, dropout: float = 0.0
 ) -> tuple[str, str]:
     """Choose `reference` for few weights and `sums` for many; return the name and the reason."""
-    del mask, flexible, dropout
+    del device, mask, flexible, dropout
     if T * S <= WRITTEN_OUT_UP_TO:
-        return "reference", f"{T} x {S} weights on {device} are few enough to be written out"
-    return "sums", f"{T} x {S} weights on {device} would be many, and the sums of keys and values are not"
+        return "reference", "{T} x {S} weights on {device} are few enough to be written out"
+    return "sums", "{T} x {S} weights on {device} would be many, and the sums of keys and values are not"
 
 
 def sums(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:

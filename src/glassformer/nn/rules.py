@@ -39,6 +39,7 @@ from glassformer.nn.sparse import FEW, pays, sparse
 class Pick(Protocol):
     """pick(device, T, S, mask): the backend that `auto` uses for a device type and two lengths, and the reason.
 
+    The reason is to be formatted with `device`, `T` and `S`: lengths in it would be part of what is compiled.
     `flexible`: whether FlexAttention supports the case (`obstacle` in nn/flex.py). `dropout`: the probability on
     attention weights. A rule uses what its backends depend on.
     """
@@ -76,8 +77,8 @@ def rule_of_scores(weigh: Weigh, normalise: Normalise) -> Rule:
     ) -> tuple[str, str]:
         del flexible, dropout
         if mask is not None and pays(mask, T, S):
-            return "sparse", FEW.format(device=device, T=T, S=S)
-        return "matmul", f"on {device}: no fused kernel has this rule"
+            return "sparse", FEW
+        return "matmul", "on {device}: no fused kernel has this rule"
 
     def auto(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
         name, _ = pick(q.device.type, q.shape[-2], k.shape[-2], mask)
@@ -92,23 +93,16 @@ MATMUL_UP_TO = 256 * 256
 
 
 def pick(
-    device: str, T: int, S: int, mask: Mask | None = None, *, flexible: bool = True, dropout: float = 0.0
+    device: str,
+    T: int,
+    S: int,
+    mask: Mask | None = None,
+    *,
+    flexible: bool = True,
+    dropout: float = 0.0,
+    narrow: bool = False,
 ) -> tuple[str, str]:
-    """Choose a backend for a device type, the numbers of queries and keys, and a mask; return its name and the reason.
-
-    `flexible`: FlexAttention supports this head width, dtype and dropout (`obstacle`).
-    """
-    name, reason = choice(device, T, S, mask, flexible=flexible, dropout=dropout)
-    return name, reason.format(device=device, T=T, S=S)
-
-
-def choice(
-    device: str, T: int, S: int, mask: Mask | None, *, flexible: bool, dropout: float, narrow: bool = False
-) -> tuple[str, str]:
-    """As `pick`, with placeholders in the reason: lengths written into it would be part of what is compiled.
-
-    `narrow`: the dtype is bfloat16 or float16.
-    """
+    """As `Pick`. `narrow`: the dtype is bfloat16 or float16."""
     if mask is not None and mask.value_bias is not None:
         return "matmul", "a value bias needs the attention weights, which the fused kernel does not store"
     if flexible and device == "cuda" and mask is not None and skipping_pays(mask, T, S):
@@ -132,7 +126,7 @@ def auto(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: f
     """Attention by the backend that `pick` names for these inputs."""
     flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=dropout) is None
     narrow = q.dtype.itemsize < 4
-    name, _ = choice(q.device.type, q.shape[-2], k.shape[-2], mask, flexible=flexible, dropout=dropout, narrow=narrow)
+    name, _ = pick(q.device.type, q.shape[-2], k.shape[-2], mask, flexible=flexible, dropout=dropout, narrow=narrow)
     backend = {"matmul": matmul, "sparse": sparse, "sdpa": sdpa, "flex": flex}[name]
     return backend(q, k, v, mask, scale=scale, dropout=dropout)
 

@@ -120,20 +120,18 @@ class Fields:
 
     def number(self, name: str, least: int, most: int, usual: float) -> float:
         """Return a number within bounds, both inclusive; `usual` if the field is absent."""
-        if not self.given(name):
-            return usual
-        value = self.body[name]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            self.refuse(name, f"{name} must be a number from {least:g} to {most:g}; got {shown(value)}. {give(name)}")
-        return float(value)
+        return float(self._within(name, least, most, usual, int | float, "a number"))
 
     def whole(self, name: str, least: int, most: int, usual: int) -> int:
         """Return an integer within bounds, both inclusive; `usual` if the field is absent."""
+        return self._within(name, least, most, usual, int, "a whole number")
+
+    def _within(self, name: str, least: int, most: int, usual: Any, kind: Any, what: str) -> Any:
         if not self.given(name):
             return usual
         value = self.body[name]
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            self.refuse(name, f"{name} must be a whole number from {least} to {most}; got {shown(value)}. {give(name)}")
+        if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
+            self.refuse(name, f"{name} must be {what} from {least} to {most}; got {shown(value)}. {give(name)}")
         return value
 
     def switch(self, name: str) -> bool:

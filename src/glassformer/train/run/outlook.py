@@ -418,8 +418,9 @@ def attention(model: Transformer, prepared: RunData) -> str:
             picked.setdefault(*found)
             return
         flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=chance) is None
-        name, why = pick(q.device.type, q.shape[-2], call.k.shape[-2], call.mask, flexible=flexible, dropout=chance)
-        picked.setdefault(name, why)
+        kind, T, S = q.device.type, q.shape[-2], call.k.shape[-2]
+        name, why = pick(kind, T, S, call.mask, flexible=flexible, dropout=chance)
+        picked.setdefault(name, why.format(device=kind, T=T, S=S))
 
     device, training = next(model.parameters()).device, model.training
     with watch_attention(model, note):
