@@ -32,7 +32,7 @@ class Engine:
         )
 
     def __call__(self, words: Sequence[Sequence[str]], **requested: Any) -> list[list[str]]:
-        """Return the words written for each row; `asked` goes to CTranslate2."""
+        """Return the words written for each row; `requested` goes to CTranslate2."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps({"words": words, "asked": requested}), file=self._process.stdin, flush=True)

@@ -16,7 +16,7 @@ from glassformer.decode.answer import CONTEXTS
 from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints
 from glassformer.decode.stream import Piece
 from glassformer.nn.count import Row
-from glassformer.train.finished.use import Asked, Translated
+from glassformer.train.finished.use import Requested, Translated
 from glassformer.train.recipe import Recipe, dumps_recipe, override
 from glassformer.train.records import Evaluated, Event, Finished, Progress, Sample, Saved, Started, Stopped
 from glassformer.train.sample_lengths import Untrained
@@ -66,7 +66,7 @@ class Session(ModuleType):
 
     def __init__(self) -> None:
         super().__init__("session")
-        self.Asked, self.Translated = Asked, Translated
+        self.Requested, self.Translated = Requested, Translated
         self.calls: list[tuple[object, ...]] = []
         self.at: dict[int, Callable[[], None]] = {}
         self.failure: BaseException | None = None
@@ -112,12 +112,12 @@ class Session(ModuleType):
         batch_size: int,
         recipe: Recipe | None = None,
         average: int | None = None,
-        asked: Asked | None = None,
-        wishes: Constraints = NO_CONSTRAINTS,
+        requested: Requested | None = None,
+        constraints: Constraints = NO_CONSTRAINTS,
         others: Sequence[Path] = (),
     ) -> Iterator[Translated]:
-        self.calls.append(("translate", run, batch_size, *filter(None, [average, asked, others])))
-        self.recipe, self.wishes = recipe, wishes
+        self.calls.append(("translate", run, batch_size, *filter(None, [average, requested, others])))
+        self.recipe, self.constraints = recipe, constraints
         batch: list[Translated] = []
         for number, line in lines:
             self.fail()
@@ -253,7 +253,7 @@ class Writing(ModuleType):
     def __init__(self) -> None:
         super().__init__("writing")
         self.recipe: Recipe | None = None
-        self.asked: tuple[object, ...] = ()
+        self.requested: tuple[object, ...] = ()
         self.continues = True
         self.fails: BaseException | None = None
         self.after = 99
@@ -280,9 +280,9 @@ class Writing(ModuleType):
         return "lacked" if any("?" in each for each in prompts) else ""
 
     def write(
-        self, prompts: list[str], n: int, stops: list[str], *, crop: bool, wishes: Constraints
+        self, prompts: list[str], n: int, stops: list[str], *, crop: bool, constraints: Constraints
     ) -> Iterator[Piece]:
-        self.asked, self.crop, self.wishes = (prompts, n, stops), crop, wishes
+        self.requested, self.crop, self.constraints = (prompts, n, stops), crop, constraints
         texts = [f"{text[::-1]}{k or ''}" for text in prompts for k in range(n)]
         assert self.recipe is not None
         if self.recipe.decode.beam > 1:  # whole texts, in order

@@ -32,7 +32,7 @@ class Out:
 def test_a_prompt_and_its_text(run, writing, a_run):
     answer = run("generate", "runs/old", "--prompt", "abc")
     assert (answer.code, answer.out, answer.err) == (0, "abccba\n", "")
-    assert writing.asked == (["abc"], 1, [])
+    assert writing.requested == (["abc"], 1, [])
     assert not writing.crop
     assert run("generate", "runs/old", "--prompt", "abc", "--no-prompt", "--crop").out == "cba\n"
     assert writing.crop
@@ -58,10 +58,10 @@ def test_all_of_standard_input_is_one_prompt(run, refused, writing, a_run, monke
     for data, prompt in ((b"\xef\xbb\xbfa\n\nb\r\n", "a\n\nb"), (b"", ""), (b"x", "x"), (b"x\n\n", "x\n")):
         monkeypatch.setattr(sys, "stdin", Input(data))
         assert run("generate", "runs/old").code == 0
-        assert writing.asked == ([prompt], 1, [])
+        assert writing.requested == ([prompt], 1, [])
     monkeypatch.setattr(sys, "stdin", Input(b"", terminal=True))
     assert run("generate", "runs/old").code == 0
-    assert writing.asked == ([""], 1, [])
+    assert writing.requested == ([""], 1, [])
     for data, message in ((b"gr\xfcn", "byte 3"), (b"a\0b", "NUL"), (b"a" * (2**24 + 2), "at most 16,777,216 bytes")):
         monkeypatch.setattr(sys, "stdin", Input(data))
         assert message in refused("generate", "runs/old")
@@ -72,7 +72,7 @@ def test_a_file_holds_one_prompt_a_line(run, refused, writing, a_run):
     answer = run(
         "generate", "runs/old", "--file", "prompts.txt", "--n", "2", "--no-prompt", "--stop", "x", "--stop=y z"
     )
-    assert writing.asked == (["ab", "c"], 2, ["x", "y z"])
+    assert writing.requested == (["ab", "c"], 2, ["x", "y z"])
     assert answer.out == "ba\n---\nba1\n---\nc\n---\nc1\n"
     assert "Give only one of them" in refused("generate", "runs/old", "--file", "prompts.txt", "--prompt", "a")
     assert "there is no such file" in refused("generate", "runs/old", "--file", "none.txt")

@@ -14,7 +14,7 @@ from control.played import Drift, agent, drift, spaces
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.control.rollout import AT_ONCE, Bounds, World, as_episodes, check_unit, check_world, play, worlds
 from glassformer.data.trajectories.rooms import ACTIONS, OBSERVED, Rooms
-from glassformer.data.trajectories.windows import ASKED, as_done, windows_batch
+from glassformer.data.trajectories.windows import PREDICTED_AT, as_done, windows_batch
 
 KINDS = pytest.mark.parametrize("discrete", [True, False], ids=["numbered", "vectors"])
 
@@ -38,7 +38,7 @@ def test_it_reads_what_training_would_read_of_its_own_episode(discrete, window, 
     for step in range(episode.n_steps):
         first = max(0, step + 1 - window)
         batch = windows_batch(acting.spaces, episode, to_go, np.array([first]), np.array([step + 1 - first]))
-        predicted = acting.model(batch.tokens.double())[0, 3 * (step - first) + ASKED].detach()
+        predicted = acting.model(batch.tokens.double())[0, 3 * (step - first) + PREDICTED_AT].detach()
         if discrete:
             assert played.actions[step] == int(predicted.argmax())
         else:
@@ -56,7 +56,7 @@ def test_an_episode_does_not_depend_on_those_beside_it(discrete, temperature):
         for seed in range(4)
         for each in play(acting, partial(drift, discrete=discrete), [requested], [seed], 12)
     ]
-    assert [(each.asked, each.seed) for each in together] == [(a, s) for a in (3.0, -2.0) for s in range(4)]
+    assert [(each.target_return, each.seed) for each in together] == [(a, s) for a in (3.0, -2.0) for s in range(4)]
     assert all(same(a, b) for a, b in zip(together, alone, strict=True))
     assert len({len(each.rewards) for each in together}) > 1  # some end earlier than others
 
@@ -77,7 +77,7 @@ def test_draws_depend_on_the_seed_and_follow_the_probabilities():
     first = [each.actions[0] for each in play(acting, lambda: Still(), [0.0], range(2000), 1)]
     own = next(iter(play(acting, lambda: Still(), [0.0], [0], 1)))
     batch = windows_batch(acting.spaces, as_episodes([own]), np.array([0.0]), np.array([0]), np.array([1]))
-    share = float(acting.model(batch.tokens.double())[0, ASKED].softmax(-1)[1].detach())
+    share = float(acting.model(batch.tokens.double())[0, PREDICTED_AT].softmax(-1)[1].detach())
     assert abs(np.mean(first) - share) < 4 * (share * (1 - share) / 2000) ** 0.5, share
 
 

@@ -21,7 +21,7 @@ def driver(monkeypatch):
 
         @contextlib.contextmanager
         def graph(self, *_, **__):
-            Driver.asked += 1
+            Driver.requested += 1
             yield
             if Driver.error is not None:
                 raise Driver.error
@@ -33,7 +33,7 @@ def driver(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph", made.graph)
     made.replay = lambda: None
     yield made
-    Driver.error, Driver.asked = None, 0
+    Driver.error, Driver.requested = None, 0
 
 
 def test_what_is_recorded_is_done_again(driver):
@@ -49,7 +49,7 @@ def test_a_refusal_is_told_once_and_not_asked_again(driver):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert cuda.record(work) is work
-    assert driver.asked == 1
+    assert driver.requested == 1
 
 
 def test_the_first_of_two_errors_is_told(driver, monkeypatch):

@@ -49,7 +49,9 @@ def test_what_helps_is_said_and_nothing_is_lost(tmp_path, monkeypatch, kind):
     facts = ["in step 8", "training.batch_tokens=88", "training.accumulate=4", "training.recompute=1 (about", "resume"]
     assert [fact for fact in [*facts, "step-000000006, is intact"] if fact not in message] == []
     assert (newest(tmp_path / "run").folder or Path()).name == "step-000000006"
-    follow(resume(tmp_path / "run", asked={"training.recompute": 1}))  # needs no permission, as the bits are the same
+    follow(
+        resume(tmp_path / "run", requested={"training.recompute": 1})
+    )  # needs no permission, as the bits are the same
     assert "recompute = 1" in (tmp_path / "run" / "recipe.toml").read_text()
     follow(start(small, tmp_path / "whole"))
     ours, theirs = final(tmp_path / "run"), final(tmp_path / "whole")
@@ -88,7 +90,7 @@ def test_beside_a_step(tmp_path, monkeypatch, where, message):
             follow(session)
     assert f"step-{6 if last == 8 else 8:09}, is intact" in str(caught.value)
     changed = {"decode.batch_size": 64} if where == "evaluate" else {"checkpoint.background": False}
-    follow(resume(tmp_path / "run", allowed=["decode.batch_size"] if where == "evaluate" else [], asked=changed))
+    follow(resume(tmp_path / "run", allowed=["decode.batch_size"] if where == "evaluate" else [], requested=changed))
 
 
 def test_another_error_stays_what_it_is(tmp_path, monkeypatch):

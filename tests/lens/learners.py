@@ -28,8 +28,8 @@ def decoder_rows(pairs: Pairs) -> Batch:
 
 def next_of_answer(batch: Batch) -> Targets:
     """Ask for the next token from the first <sep> of each row on."""
-    asked = next_token(batch)
-    return only(asked, (asked.inputs == SEP).cumsum(1) > 0)
+    requested = next_token(batch)
+    return only(requested, (requested.inputs == SEP).cumsum(1) > 0)
 
 
 LAYOUTS: dict[str, tuple[Callable[[Pairs], Batch], Objective]] = {

@@ -26,7 +26,7 @@ def writer(writer_run: Path) -> Writer:
 
 def written(writer: Writer, constraints: Constraints, *stops: str) -> tuple[str, Piece]:
     """The text after an empty prompt, and its last piece."""
-    pieces = [*writer.write([""], stops=stops, wishes=constraints)]
+    pieces = [*writer.write([""], stops=stops, constraints=constraints)]
     return "".join(each.text for each in pieces), pieces[-1]
 
 
@@ -68,5 +68,5 @@ def test_an_answer_holds_a_string(step, texts, answering_run):
     changes = {"decode.beam": 2, "decode.max_new_tokens": ROOM}
     recipe = override(load_recipe(answering_run / "recipe.toml"), changes)
     for each in [text for text in texts if len(text) < 30][:: step * 4]:
-        (found,) = translate(answering_run, iter([(1, "a")]), 1, recipe, wishes=Constraints(forced=[each]))
+        (found,) = translate(answering_run, iter([(1, "a")]), 1, recipe, constraints=Constraints(forced=[each]))
         assert each in found.text

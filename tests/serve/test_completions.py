@@ -17,14 +17,14 @@ from serve.wire import PATIENCE, Wire, writer_of
 PATH = "/v1/completions"
 
 
-def written(writer: Writer, prompts: list[str], n=1, stops=(), wishes=NO_CONSTRAINTS, **decode) -> list[str]:
+def written(writer: Writer, prompts: list[str], n=1, stops=(), constraints=NO_CONSTRAINTS, **decode) -> list[str]:
     """What `glassformer generate` writes, text by text."""
     changes = {"temperature": 0.0, "max_new_tokens": 12} | decode
     before = writer.recipe
     writer.recipe = override(before, {f"decode.{name}": value for name, value in changes.items()})
     try:
         texts = [""] * len(prompts) * n
-        for piece in writer.write(prompts, n, list(stops), wishes=wishes):
+        for piece in writer.write(prompts, n, list(stops), constraints=constraints):
             texts[piece.row] += piece.text
         return texts
     finally:

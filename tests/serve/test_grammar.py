@@ -38,7 +38,7 @@ def test_texts_are_those_of_the_command_line(wire, writer, temperature):
     body = {"prompt": ["ab", "c"], "n": 2, "seed": 5, "temperature": temperature, "max_tokens": 30}
     decode = {"seed": 5, "temperature": temperature, "max_new_tokens": 30}
     found = texts(wire.ask(PATH, body | regex_of(REGEX)))
-    assert found == written(writer, ["ab", "c"], 2, wishes=Constraints(regex=REGEX), **decode)
+    assert found == written(writer, ["ab", "c"], 2, constraints=Constraints(regex=REGEX), **decode)
     assert all(re.fullmatch(REGEX, each) for each in found)
 
 
@@ -46,11 +46,11 @@ def test_texts_are_those_of_the_command_line(wire, writer, temperature):
 def test_schemas_by_either_name(written_as):
     plain = request.Fields({"structured_outputs": {"json": written_as}}, {"structured_outputs"})
     openai = request.Fields(format_of(written_as), {"response_format"})
-    assert request.wish_of(plain).schema == request.wish_of(openai).schema == json.dumps(SCHEMA)
+    assert request.constraint_of(plain).schema == request.constraint_of(openai).schema == json.dumps(SCHEMA)
     any_object = request.Fields({"response_format": {"type": "json_object"}}, {"response_format"})
-    assert request.wish_of(any_object).schema == '{"type": "object"}'
+    assert request.constraint_of(any_object).schema == '{"type": "object"}'
     nothing = request.Fields({"response_format": {"type": "text"}}, {"response_format"})
-    assert request.wish_of(nothing) is None
+    assert request.constraint_of(nothing) is None
 
 
 def test_rows_beside_are_untouched(wire):
@@ -139,7 +139,7 @@ def test_what_only_the_empty_text_matches_is_answered_with_it(wire, writer, expr
     heard = wire.ask(PATH, {"prompt": "ab", "max_tokens": 4} | regex_of(expression))
     assert texts(heard) == [""]
     assert heard.json["choices"][0]["finish_reason"] == "stop"
-    assert not expression or written(writer, ["ab"], wishes=Constraints(regex=expression)) == [""]
+    assert not expression or written(writer, ["ab"], constraints=Constraints(regex=expression)) == [""]
 
 
 def test_one_that_takes_too_long_to_build(wire, monkeypatch):

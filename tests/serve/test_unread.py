@@ -82,7 +82,7 @@ async def all_of(line: socket.socket) -> bytes:
 def test_a_client_that_asks_and_never_reads_is_dropped(size, pieces):
     """Whatever waits to be written: the first bytes of an answer, or any later ones."""
 
-    async def asked() -> None:
+    async def requested() -> None:
         async with asyncio.timeout(LIMIT), connected(answers(size, pieces), patience=PATIENCE) as (state, lost, line):
             with pytest.raises(ConnectionError):
                 await request_on(line)
@@ -90,26 +90,26 @@ def test_a_client_that_asks_and_never_reads_is_dropped(size, pieces):
             assert not state.connections
             await asyncio.gather(*state.tasks)  # whoever waited to write goes on
 
-    asyncio.run(asked())
+    asyncio.run(requested())
 
 
 def test_who_never_reads_the_last_answer_is_dropped():
     """The server has nothing more to do for it than to close it, which waits for the bytes."""
 
-    async def asked() -> None:
+    async def requested() -> None:
         async with asyncio.timeout(LIMIT), connected(answers(LARGE, 1), patience=PATIENCE) as (state, lost, line):
             await asyncio.get_running_loop().sock_sendall(line, LAST)
             await lost.wait()
             assert not state.connections
 
-    asyncio.run(asked())
+    asyncio.run(requested())
 
 
 @pytest.mark.parametrize("request_", [GET, LAST], ids=["keep-alive", "close"])
 def test_a_client_that_is_slower_than_the_keep_alive_gets_all(request_):
     """Its answer was handed over long before it has been read."""
 
-    async def asked() -> None:
+    async def requested() -> None:
         async with asyncio.timeout(LIMIT), connected(answers(LARGE, 1), keep_alive=0) as (state, lost, line):
             await asyncio.get_running_loop().sock_sendall(line, request_)
             while not state.total_requests:
@@ -121,7 +121,7 @@ def test_a_client_that_is_slower_than_the_keep_alive_gets_all(request_):
             assert len(body) == LARGE
             await lost.wait()
 
-    asyncio.run(asked())
+    asyncio.run(requested())
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
@@ -130,7 +130,7 @@ def test_what_nobody_reads_holds_up_no_end(writer, stream):
     whole = {"prompt": ["ab"] * 8, "max_tokens": 60, "logprobs": 5, "logit_bias": {str(EOS): -100}}
     request = post(json.dumps({**whole, "stream": stream}).encode())
 
-    async def asked() -> int:
+    async def requested() -> int:
         async with asyncio.timeout(LIMIT), connected(wire.app, patience=PATIENCE) as (_, lost, line):
             with pytest.raises(ConnectionError):
                 await request_on(line, request)
@@ -138,4 +138,4 @@ def test_what_nobody_reads_holds_up_no_end(writer, stream):
             return await wire.service.drain(LIMIT)
 
     with Wire(writer) as wire:
-        assert asyncio.run_coroutine_threadsafe(asked(), wire.loop).result(2 * LIMIT) == 0
+        assert asyncio.run_coroutine_threadsafe(requested(), wire.loop).result(2 * LIMIT) == 0

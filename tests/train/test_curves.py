@@ -75,7 +75,7 @@ def test_a_resumed_run_shows_each_step_once(reader, tracked, tmp_path, step):
 
 def test_a_resume_may_begin_to_track(reader, whole, tmp_path):
     run = killed_after(whole, 5, tmp_path / "run")
-    followed(resume(run, asked={"training.track": "tensorboard"}))
+    followed(resume(run, requested={"training.track": "tensorboard"}))
     assert [each.step for each in read(reader, run).Scalars("train/loss")] == list(range(6, STEPS + 1))
     assert load_recipe(run / "recipe.toml").training.track == "tensorboard"
 

@@ -67,7 +67,7 @@ def test_documents_are_decided_anew_where_a_resume_asks(tmp_path):
     run, path = tmp_path / "run", shelf(tmp_path)
     follow(start(text_recipe(path, data__documents=False), run), stop_after=5)
     with pytest.raises(CheckpointError, match=r"data\.documents false -> none.* --data\.documents none\.$"):
-        resume(run, asked={"data.documents": None})
+        resume(run, requested={"data.documents": None})
     session = resume(run, ["data.documents"], {"data.documents": None})
     assert session.recipe.data.documents is True
     assert load_recipe(run / "recipe.toml").data.documents is True
@@ -111,7 +111,7 @@ def test_a_text_may_lie_elsewhere(tmp_path):
     path = book(tmp_path)
     follow(start(text_recipe(path), tmp_path / "run"), stop_after=5)
     path.rename(tmp_path / "moved.txt")
-    session = resume(tmp_path / "run", asked={"data.text": str(tmp_path / "moved.txt")})
+    session = resume(tmp_path / "run", requested={"data.text": str(tmp_path / "moved.txt")})
     assert isinstance(follow(session)[-1], Finished)
 
 

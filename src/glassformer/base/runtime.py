@@ -52,34 +52,35 @@ def threads_kept() -> Generator[None]:
         torch.set_num_threads(before)
 
 
-def choose_threads(asked: int = 0, processes: int = 1) -> tuple[int, str]:
+def choose_threads(requested: int = 0, processes: int = 1) -> tuple[int, str]:
     """Set torch's number of threads; return it and the reason.
 
-    It is `asked` if above 0; else OMP_NUM_THREADS from the environment, as in any program that uses OpenMP; else one
-    per processor that this process may use, up to 8, and fewer where other programs use them now. Several `processes`
-    on this machine share its processors, and none takes more than its share. Errors: those of `threads_asked`.
+    It is `requested` if above 0; else OMP_NUM_THREADS from the environment, as in any program that uses OpenMP; else
+    one per processor that this process may use, up to 8, and fewer where other programs use them now. Several
+    `processes` on this machine share its processors, and none takes more than its share. Errors: those of
+    `threads_asked`.
     """
     if processes > 1:
-        return shared_threads(asked, processes)
+        return shared_threads(requested, processes)
     allowed, in_environment = free_processors(), threads_asked()
-    most = asked or in_environment or min(allowed, USUAL_THREADS)
+    most = requested or in_environment or min(allowed, USUAL_THREADS)
     torch.set_num_threads(most)
-    threads = most if asked or in_environment or most == 1 else threads_to_use(most, share_of_threads(most))
+    threads = most if requested or in_environment or most == 1 else threads_to_use(most, share_of_threads(most))
     torch.set_num_threads(threads)
     processors = f"{allowed} {'processor' if allowed == 1 else 'processors'}"
     few = f", although this process may use only {processors}" if threads > allowed else ""
     few = ", as other programs use them" if threads < most else few
-    whose = "as asked" if asked else f"as {THREADS} says" if in_environment else f"of {processors}"
+    whose = "as asked" if requested else f"as {THREADS} says" if in_environment else f"of {processors}"
     return threads, f"{threads} {'thread' if threads == 1 else 'threads'}, {whose}{few}"
 
 
 class Threads:
     """A number of threads that is chosen once, for work in several parts; torch has it only during each of them."""
 
-    def __init__(self, asked: int = 0) -> None:
-        """`asked`: see `choose_threads`."""
+    def __init__(self, requested: int = 0) -> None:
+        """`requested`: see `choose_threads`."""
         with threads_kept():
-            self.number, self.reason = choose_threads(asked)
+            self.number, self.reason = choose_threads(requested)
 
     def through(self, steps: Generator[Step]) -> Iterator[Step]:
         """Yield the steps of a generator, each made with these threads; between them torch has the caller's own."""
@@ -96,13 +97,13 @@ class Threads:
             steps.close()
 
 
-def shared_threads(asked: int, processes: int) -> tuple[int, str]:
+def shared_threads(requested: int, processes: int) -> tuple[int, str]:
     """As `choose_threads`, for one of several processes. Ignores OMP_NUM_THREADS=1, torchrun's default."""
     allowed, in_environment = free_processors(), threads_asked()
     in_environment = 0 if in_environment == 1 else in_environment
-    threads = min(asked or in_environment or USUAL_THREADS, max(allowed // processes, 1))
+    threads = min(requested or in_environment or USUAL_THREADS, max(allowed // processes, 1))
     torch.set_num_threads(threads)
-    fewer = f" instead of {asked or in_environment}" if (asked or in_environment) > threads else ""
+    fewer = f" instead of {requested or in_environment}" if (requested or in_environment) > threads else ""
     return threads, f"{threads} a process{fewer}, as {processes} share {allowed} processors"
 
 

@@ -127,9 +127,9 @@ def read_study(arguments: Arguments) -> Study:
     out = run_folder(arguments.options.get("out"), RUNS / f"ablate-{recipe.name}")
     check_place(out)
     refuse_foreign(out)
-    asked = {*arguments.changes, *axes, *(name for each in apart for name in each)}
+    requested = {*arguments.changes, *axes, *(name for each in apart for name in each)}
     for arm in found:
-        refuse_not_taken(arm.recipe, arguments.options, asked)
+        refuse_not_taken(arm.recipe, arguments.options, requested)
     return Study(found, other, StudyFolder(out), jobs(arguments.options.get("jobs"), threads))
 
 
@@ -141,12 +141,12 @@ def refuse_foreign(out: Path) -> None:
         raise CheckpointError(f"{out} exists and is not the folder of a study. Choose another with --out.")
 
 
-def jobs(asked: str | None, threads: int) -> int:
+def jobs(requested: str | None, threads: int) -> int:
     """Return how many arms to run at a time, so that their threads do not outnumber the free processors."""
     processors = free_processors()
-    if asked is None:
+    if requested is None:
         return max(processors // threads, 1)
-    number = whole_number("jobs", asked, 4096)
+    number = whole_number("jobs", requested, 4096)
     if number > 1 and number * threads > processors:
         raise ConfigError(
             f"--jobs {number} with {threads} thread(s) each needs {number * threads} processors; {processors} are "
@@ -232,8 +232,8 @@ class Progress:
                     return
                 self.ended += 1
                 lines = [line for line in task.log.read_text("utf-8", "replace").splitlines() if line.strip()]
-                said = lines[-1].removeprefix("glassformer: ") if lines else "it printed nothing"
-                self.failures[label] = f"exit code {code}: {said} (full log: {shlex.quote(str(task.log))})"
+                message = lines[-1].removeprefix("glassformer: ") if lines else "it printed nothing"
+                self.failures[label] = f"exit code {code}: {message} (full log: {shlex.quote(str(task.log))})"
                 self.say(label, f"FAILED: {self.failures[label]}")
 
     def say(self, label: str, what: str) -> None:

@@ -120,9 +120,9 @@ def meant_flag(word: str, verb: Verb, settings: Mapping[str, str]) -> str:
     of_key = {place.partition(".")[2]: flag for place, flag in reversed([*settings.items()])}  # the first section wins
     here = {place: flags.get(place.partition(".")[2], flag) for place, flag in settings.items()} | flags
     if best := translated(key, here) or of_key.get(key):
-        return asked(best)
+        return did_you_mean(best)
     if near := nearest(key, of_key | flags):
-        return asked(*near)
+        return did_you_mean(*near)
     if "device" in (key, ELSEWHERE.get(key, "").partition(".")[2]) and "RUN" in (verb.target or ""):
         return DEVICE_OF_RUN
     elsewhere = [place.partition(".")[2] or place for place in ELSEWHERE.get(key, "").split()]
@@ -142,9 +142,9 @@ def meant_setting(section: str, key: str, settings: Mapping[str, str]) -> str:
     of_key = {place.partition(".")[2]: flag for place, flag in reversed([*settings.items()])}
     in_own = {place.partition(".")[2]: flag for place, flag in own.items()}
     if best := translated(key, own) or translated(key, settings) or of_key.get(key):
-        return asked(best)
+        return did_you_mean(best)
     near = nearest(key, in_own)
-    return asked(*near) if near else ""
+    return did_you_mean(*near) if near else ""
 
 
 def meant_run(target: str, runs: Collection[str], presets: Collection[str]) -> str:
@@ -153,7 +153,7 @@ def meant_run(target: str, runs: Collection[str], presets: Collection[str]) -> s
     In this order: the run of that name, training the recipe of that name, one of the known names, training any.
     """
     if named := sorted(each for each in runs if Path(each).name == target):
-        return asked(*named)
+        return did_you_mean(*named)
     if target in known_recipes() or Path(target).suffix == ".toml":
         return f"It names a recipe, which must be trained first: `glassformer train {target}`."
     known = [*runs, *presets]
@@ -178,7 +178,7 @@ def ends_alike(one: str, other: str) -> bool:
     return "_" in one and "_" in other and one.rpartition("_")[2] == other.rpartition("_")[2]
 
 
-def asked(*names: str) -> str:
+def did_you_mean(*names: str) -> str:
     """Return the question whether one of these was meant."""
     return f"Did you mean {all_of([*map(repr, names)], 'or')}?"
 
@@ -206,7 +206,7 @@ def kind_of(section: str, key: str, sections: tuple[str, ...]) -> tuple[str, Any
     """
     if section not in sections:
         near = nearest(section, {each: each for each in sections})
-        hint = f" {asked(*near)}" if near else ""
+        hint = f" {did_you_mean(*near)}" if near else ""
         known = ", ".join(map(repr, sorted(sections)))
         raise ConfigError(f"{flag_of(section, key)}: there is no section {section!r} here. Known: {known}.{hint}")
     known = annotations_of(annotations_of(Recipe)[section])
@@ -422,7 +422,7 @@ def read_setting(flag: str, given: str | None, rest: list[str], verb: Verb) -> t
     """Return the setting that `--section.key` names and its value, which is `given` or else the next word in `rest`."""
     section, _, key = flag.replace("-", "_").partition(".")
     if section not in verb.sections and any(option.name.replace("-", "_") == key for option in verb.options):
-        raise ConfigError(f"--{flag} is not a setting. {asked('--' + key.replace('_', '-'))}")
+        raise ConfigError(f"--{flag} is not a setting. {did_you_mean('--' + key.replace('_', '-'))}")
     place, kind, on = kind_of(section, key, verb.sections)
     if is_switch(kind):
         if given is None and rest and rest[0].lower() in ("true", "false", *(["none"] if kind is not bool else [])):
@@ -501,7 +501,7 @@ def named_recipe(target: str, options: Mapping[str, str]) -> Recipe:
     return classic(recipe) if "classic" in options else recipe
 
 
-def refuse_not_taken(recipe: Recipe, options: Mapping[str, str], asked: Collection[str]) -> None:
+def refuse_not_taken(recipe: Recipe, options: Mapping[str, str], did_you_mean: Collection[str]) -> None:
     """Refuse what was typed in vain, as the run that a recipe starts from has it otherwise. Errors: `ConfigError`."""
     if recipe.training.start_from is None:
         return
@@ -512,7 +512,7 @@ def refuse_not_taken(recipe: Recipe, options: Mapping[str, str], asked: Collecti
         )
     from glassformer.train.run.beginning import refuse_overruled  # only here, as importing torch takes a second
 
-    refuse_overruled(recipe, asked)
+    refuse_overruled(recipe, did_you_mean)
 
 
 # A recipe with another beam width than its own: which of its other settings of a beam still hold.

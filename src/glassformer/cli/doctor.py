@@ -107,8 +107,8 @@ def run_verify(arguments: Arguments) -> int:
 
 def line(verdict: Verdict, width: int) -> str:
     """Return one row: the law, the number of cases, the worst error, the bound, and whether the law holds."""
-    said = f"{verdict.group:12}  {verdict.claim:{width}}"
+    shown = f"{verdict.group:12}  {verdict.claim:{width}}"
     if verdict.missing is not None:
-        return f"{said}  not tried: {verdict.missing}"
+        return f"{shown}  not tried: {verdict.missing}"
     figures = f"{verdict.cases:3} cases  worst {verdict.worst:8.1e}  bound {verdict.bound:.1e}"
-    return f"{said}  {figures}  {'holds' if verdict.holds else 'BROKEN'}"
+    return f"{shown}  {figures}  {'holds' if verdict.holds else 'BROKEN'}"

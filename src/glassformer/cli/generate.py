@@ -52,7 +52,7 @@ def run(arguments: Arguments) -> int:
     n = whole_number("n", arguments.options.get("n", "1"), MOST_TEXTS)
     refuse_alike(n, recipe)
     guessing = guessing_of(arguments)
-    prompts, wishes = prompts_of(arguments, recipe), constraints_of(arguments, folder)
+    prompts, constraints = prompts_of(arguments, recipe), constraints_of(arguments, folder)
     from glassformer.train.finished.writing import Writer, note_of  # after the checks: importing torch takes a second
 
     writer, stops = Writer(folder, recipe, guessing, others), stops_of(arguments)
@@ -64,7 +64,7 @@ def run(arguments: Arguments) -> int:
     if not writer.continues and not {"prompt", "file"} & arguments.options.keys() and "\n" in prompts[0]:
         print("All lines of standard input are one source; glassformer translate answers each line.", file=sys.stderr)
     ends: list[Piece] = []
-    written = writer.write(prompts, n, stops, crop="crop" in arguments.options, wishes=wishes)
+    written = writer.write(prompts, n, stops, crop="crop" in arguments.options, constraints=constraints)
     pieces = with_ends(in_order(written) if recipe.decode.beam == 1 else written, ends)
     try:
         if "json" in arguments.options:

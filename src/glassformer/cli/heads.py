@@ -48,14 +48,14 @@ def run(arguments: Arguments) -> int:
 
     opened = open_run(folder)
     choose_threads(opened.recipe.decode.threads)
-    asked = None if "prune" not in options else named(options["prune"], opened)
+    requested = None if "prune" not in options else named(options["prune"], opened)
     probe = opened.probe()
     print(f"Probing {folder} with {probe.text}.", file=sys.stderr)
     diagnosis = diagnose(opened.loaded.model, probe)
-    if asked is None:
+    if requested is None:
         show(diagnosis, "json" in options)
         return 0
-    return prune(folder, out, opened, diagnosis, asked, "json" in options)
+    return prune(folder, out, opened, diagnosis, requested, "json" in options)
 
 
 def show(diagnosis: Diagnosis, as_json: bool) -> None:
@@ -167,14 +167,14 @@ def named(text: str, opened: Opened) -> list[Head] | None:
     return [of[name] for name in dict.fromkeys(text.split(","))]
 
 
-def prune(folder: Path, out: Path, opened: Opened, diagnosis: Diagnosis, asked: list[Head], as_json: bool) -> int:
+def prune(folder: Path, out: Path, opened: Opened, diagnosis: Diagnosis, requested: list[Head], as_json: bool) -> int:
     """Write a run without some heads, and print what that costs."""
     from glassformer.lens.ablate import head_id
     from glassformer.lens.prune import effect_on, spare, write_pruned
     from glassformer.lens.roles.diagnosis import effect_as_json, without
 
     model = opened.loaded.model
-    heads, effect = (asked, effect_on(model, diagnosis, asked)) if asked else spare(model, diagnosis)
+    heads, effect = (requested, effect_on(model, diagnosis, requested)) if requested else spare(model, diagnosis)
     ids = [head_id(*head) for head in heads]
     if effect is None:
         print(

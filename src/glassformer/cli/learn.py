@@ -43,10 +43,10 @@ NEEDS_EXERCISE = ("hint", "solution")
 def run(arguments: Arguments) -> int:
     """Do the one thing that the flags ask for. Errors: `ConfigError` for two at once, or a number that is not there."""
     options = arguments.options
-    asked = [name for name in ACTIONS if name in options]
-    if len(asked) > 1:
-        raise ConfigError(f"Give one of --{asked[0]} and --{asked[1]}.")
-    action = asked[0] if asked else "begin" if arguments.target else "overview"
+    requested = [name for name in ACTIONS if name in options]
+    if len(requested) > 1:
+        raise ConfigError(f"Give one of --{requested[0]} and --{requested[1]}.")
+    action = requested[0] if requested else "begin" if arguments.target else "overview"
     if arguments.more and action != "grade":
         raise ConfigError(
             f"`glassformer learn` takes one chapter or exercise; got {arguments.target!r} and {arguments.more[0]!r}. "
@@ -193,8 +193,8 @@ def time_of(chapter: Chapter) -> str:
 
 def check(place: Workspace, arguments: Arguments) -> int:
     """Check an exercise, a chapter or all, once."""
-    asked = place.course.within(arguments.target) if arguments.target else [*place.course.exercises]
-    found = checker(place, arguments).check(asked)
+    requested = place.course.within(arguments.target) if arguments.target else [*place.course.exercises]
+    found = checker(place, arguments).check(requested)
     if "json" in arguments.options:
         print(json.dumps(as_json(found)))
         return found.exit_code
@@ -203,7 +203,9 @@ def check(place: Workspace, arguments: Arguments) -> int:
     if found.problem:
         put(f"could not run: {found.problem}")
         return 2
-    shown = [each for each in asked if len(asked) < 3 or found.verdicts[each.id].state not in ("done", "not written")]
+    shown = [
+        each for each in requested if len(requested) < 3 or found.verdicts[each.id].state not in ("done", "not written")
+    ]
     for each in shown:
         print(*verdict_lines(each, found.verdicts[each.id], columns(), every=True), "", sep="\n")
     print(f"{place.path}: {counted(list(found.verdicts.values()))} ({found.seconds:.1f} s).")
@@ -365,10 +367,10 @@ def watch(place: Workspace, arguments: Arguments) -> int:
     if not place.path.is_file():
         print(f"There is no {place.path} yet. Begin with:  {to_type(arguments, first.chapter)}")
         return 2
-    asked = first if arguments.target else None
+    requested = first if arguments.target else None
     say("Starting (a few seconds, once) ...")
     ready = checker(place, arguments, warm=True)
-    watched, screen = watching(place, ready, columns(), asked)
+    watched, screen = watching(place, ready, columns(), requested)
     clear = "" if plain(arguments) else "\x1b[2J\x1b[H"
     print(clear + screen, flush=True)
     others: dict[str, Callable[[Workspace, Arguments], int]]
@@ -386,10 +388,10 @@ def watch(place: Workspace, arguments: Arguments) -> int:
                 if name in others:
                     with keys.paused():
                         others[name](place, Arguments(watched.at.id, options=arguments.options))
-                elif key and (said := watched.press(key)) is not None:
-                    print(clear + said, flush=True)
-                if (said := watched.look()) is not None:
-                    print(clear + said, flush=True)
+                elif key and (message := watched.press(key)) is not None:
+                    print(clear + message, flush=True)
+                if (message := watched.look()) is not None:
+                    print(clear + message, flush=True)
         finally:
             watched.settle()
             if watched.unwritten:

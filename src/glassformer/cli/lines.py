@@ -30,7 +30,7 @@ from glassformer.train.tasks import task_of
 from glassformer.train.tasks.task import LineAnswer, LineVerb
 
 if TYPE_CHECKING:
-    from glassformer.train.finished.use import Asked, Ranked, Translated
+    from glassformer.train.finished.use import Ranked, Requested, Translated
 
 
 Answer = TypeVar("Answer", LineAnswer, "Translated")
@@ -118,7 +118,7 @@ def answers(
     """
     waiting: deque[bool] = deque()  # for each line read but not answered yet: is it blank?
 
-    def asked() -> Iterator[tuple[int, str]]:
+    def requested() -> Iterator[tuple[int, str]]:
         for number, line in enumerate(lines, start=1):
             waiting.append(not line.strip())
             if line.strip():
@@ -126,7 +126,7 @@ def answers(
 
     broken: GlassformerError | None = None
     try:
-        for answer in translated(asked()):
+        for answer in translated(requested()):
             while waiting.popleft():
                 yield None
             yield answer
@@ -151,16 +151,16 @@ def note(lines: list[int], what: str) -> None:
 # Output of `translate` with several answers per line, scores and alignments, as columns or JSON.
 
 
-def asked_of(arguments: Arguments, beam: int) -> Asked | None:
+def ranked_of(arguments: Arguments, beam: int) -> Requested | None:
     """Return the figures that the flags ask for, or None if only the answer is wanted. Errors: `ConfigError`."""
     given = arguments.options
     if not {"n-best", "scores", "alignments", "json"} & given.keys():
         return None
     n_best = whole_number("n-best", given.get("n-best", "1"), 1024)
     refuse_more("n-best", n_best, beam)
-    from glassformer.train.finished.use import Asked  # here, as importing torch takes a second
+    from glassformer.train.finished.use import Requested  # here, as importing torch takes a second
 
-    return Asked(n_best, "scores" in given, "alignments" in given)
+    return Requested(n_best, "scores" in given, "alignments" in given)
 
 
 def refuse_more(flag: str, n: int, beam: int) -> None:
@@ -281,17 +281,17 @@ def run(arguments: Arguments) -> int:
     recipe = beamed(own, changes)
     refuse_idle_seed(recipe.decode, changes)
     size = batch_size(arguments.options.get("batch-size"), 1 if talking else recipe.decode.batch_size)
-    asked = asked_of(arguments, recipe.decode.beam)
-    refuse_idle_search(recipe.decode, changes, scored=asked is not None)
-    wishes = constraints_of(arguments, folder)
+    requested = ranked_of(arguments, recipe.decode.beam)
+    refuse_idle_search(recipe.decode, changes, scored=requested is not None)
+    constraints = constraints_of(arguments, folder)
 
     def translated(lines: Iterator[tuple[int, str]]) -> Iterator[Translated]:
         from glassformer.train.finished.use import translate  # after the checks, as importing torch takes a second
 
-        return translate(folder, lines, size, recipe, average, asked, wishes, others)
+        return translate(folder, lines, size, recipe, average, requested, constraints, others)
 
     def written(number: int, answer: Translated | None) -> str:
-        return on_one_line(answer.text if answer else "") if asked is None else line_of(number, answer, arguments)
+        return on_one_line(answer.text if answer else "") if requested is None else line_of(number, answer, arguments)
 
     write_answers(translated, written, arguments, own, talking=talking)
     return 0

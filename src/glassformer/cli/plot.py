@@ -17,8 +17,8 @@ def run(arguments: Arguments) -> int:
     from glassformer.study.plot import chosen, draw_curves, read_curves
 
     runs = [read_curves(folder) for folder in folders]
-    asked = arguments.options.get("metric")
-    metrics = chosen(runs, [] if asked is None else asked.split(","))
+    requested = arguments.options.get("metric")
+    metrics = chosen(runs, [] if requested is None else requested.split(","))
     save_figure(draw_curves(runs, metrics, log="log" in arguments.options), out)
     print(f"Picture: {out} ({', '.join(metrics)})")
     return 0

@@ -35,7 +35,7 @@ def run(arguments: Arguments) -> int:
         raise ConfigError(
             "A rollout needs an environment, and the recipe names none. Give one, such as --env CartPole-v1."
         )
-    asked = [number("return", each) for each in arguments.lists.get("return", [])]
+    requested = [number("return", each) for each in arguments.lists.get("return", [])]
     episodes = whole_number("episodes", given.get("episodes", "10"), MOST, 10)
     temperature = number("temperature", given.get("temperature", "0"))
     if temperature < 0:
@@ -51,7 +51,7 @@ def run(arguments: Arguments) -> int:
     agent, make = agent_in(name, folder, data, temperature, unit_actions="unit-actions" in given)
     scales = agent.spaces.scales
     steps = whole_number("steps", given.get("steps", str(scales.longest)), MOST, scales.longest)
-    played = list(play(agent, make, asked or dict.fromkeys(scales.returns), range(seed, seed + episodes), steps))
+    played = list(play(agent, make, requested or dict.fromkeys(scales.returns), range(seed, seed + episodes), steps))
     if out is not None:
         write_bytes(out, npz_bytes(as_episodes(played)))
         print(f"Episodes: {out}", file=sys.stderr)
@@ -118,7 +118,7 @@ def figures_of(group: list[Played]) -> dict[str, float | int]:
     """Return the figures of the episodes that were asked for the same return."""
     got, best = [each.got for each in group], [each.best for each in group if each.best is not None]
     return {
-        "asked": group[0].asked,
+        "asked": group[0].target_return,
         "got": sum(got) / len(got),
         "lowest": min(got),
         "highest": max(got),
@@ -133,7 +133,7 @@ def as_table(
     name: str, rows: list[dict[str, float | int]], training: tuple[float, float, float], discount: float
 ) -> str:
     """Return the figures as a table, and those of the training episodes below it."""
-    lines = [f"{'asked for':>10} {'got, mean':>10} {'lowest':>10} {'highest':>10} {'steps':>8} {'ended':>7}"]
+    lines = [f"{'requested for':>10} {'got, mean':>10} {'lowest':>10} {'highest':>10} {'steps':>8} {'ended':>7}"]
     for row in rows:
         numbers = " ".join(f"{row[key]:>10.2f}" for key in ("asked", "got", "lowest", "highest"))
         lines.append(f"{numbers} {row['steps']:>8.1f} {row['ended']:>6.0%}")

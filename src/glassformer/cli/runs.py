@@ -117,22 +117,22 @@ def free_name(wanted: Path) -> Path:
     return next(name for name in names if not os.path.lexists(name))
 
 
-def run_folder(asked: str | None, usual: Path) -> Path:
+def run_folder(requested: str | None, usual: Path) -> Path:
     """Return where a new run goes: `--out`, else the usual place.
 
     Errors: `CheckpointError` if `--out` names no folder.
     """
-    if asked is None:
+    if requested is None:
         return usual
-    if not asked:
+    if not requested:
         raise CheckpointError(
             f"--out names the run folder to create; got ''. Give a name, or remove --out to use {usual}."
         )
-    out = Path(asked)
+    out = Path(requested)
     out = absolute(out) if out.name in ("", "..") else out  # so that paths beside it can be named
     if not out.name:
         raise CheckpointError(
-            f"A run folder needs a name; got {asked}, the root of the file system. Try --out {usual}."
+            f"A run folder needs a name; got {requested}, the root of the file system. Try --out {usual}."
         )
     return out
 

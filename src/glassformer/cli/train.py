@@ -75,18 +75,18 @@ def followed(recipe: Recipe, run: Path, begun: Callable[[Ranks, Speed], Session]
 
 def trial_of(arguments: Arguments) -> str | None:
     """Return which of `TRIALS` was asked for, if any. Errors: `ConfigError` for two, and for --json without one."""
-    asked = [name for name in TRIALS if name in arguments.options]
-    if len(asked) > 1:
+    requested = [name for name in TRIALS if name in arguments.options]
+    if len(requested) > 1:
         raise ConfigError(
-            f"--{asked[0]} and --{asked[1]} are two separate checks before a run. Give only one of them, then run the "
-            "command again with the other."
+            f"--{requested[0]} and --{requested[1]} are two separate checks before a run. Give only one of them, then "
+            "run the command again with the other."
         )
-    if "json" in arguments.options and not asked:
+    if "json" in arguments.options and not requested:
         raise ConfigError(
             f"--json works only with {', '.join(f'--{name}' for name in TRIALS)}; a run writes its figures to "
             "metrics.jsonl. Remove it."
         )
-    return asked[0] if asked else None
+    return requested[0] if requested else None
 
 
 def look(trial: str, recipe: Recipe, out: Path, *, as_json: bool) -> int:

@@ -19,7 +19,7 @@ from glassformer.base.tensors import in_float64
 from glassformer.data.kinds import PLACES, ROOMS
 from glassformer.data.trajectories.episodes import Episodes, Floats, Spaces
 from glassformer.data.trajectories.rooms import ACTIONS, OBSERVED, Rooms
-from glassformer.data.trajectories.windows import ASKED, as_done, features
+from glassformer.data.trajectories.windows import PREDICTED_AT, as_done, features
 from glassformer.decode.choose import AT_ONCE as NUMBERS
 from glassformer.decode.choose import draw, numbers
 from glassformer.nn.transformer import Transformer
@@ -184,7 +184,7 @@ class Agent(NamedTuple):
 class Played:
     """An episode, step by step."""
 
-    asked: float
+    target_return: float
     """The return that was asked for."""
     seed: int
     """The environment's seed; with the same one, episodes begin alike."""
@@ -207,13 +207,13 @@ class Played:
 
 
 def play(
-    agent: Agent, make: Callable[[], World], asked: Iterable[float], seeds: Sequence[int], most_steps: int
+    agent: Agent, make: Callable[[], World], target_return: Iterable[float], seeds: Sequence[int], most_steps: int
 ) -> Iterator[Played]:
     """Play an episode for each return asked for and each seed, in this order; up to `AT_ONCE` side by side.
 
     An episode does not depend on those beside it. Errors: `DataError` for an environment that gives no finite numbers.
     """
-    wanted = [Played(each, seed, agent.discount) for each in asked for seed in seeds]
+    wanted = [Played(each, seed, agent.discount) for each in target_return for seed in seeds]
     for first in range(0, len(wanted), AT_ONCE):
         group = wanted[first : first + AT_ONCE]
         _play(agent, make, group, most_steps)
@@ -229,7 +229,7 @@ def _play(agent: Agent, make: Callable[[], World], group: Sequence[Played], most
     for step in range(most_steps):
         for each, _, seen in running:
             each.observations.append(seen)
-            each.to_go.append((each.to_go[-1] - each.rewards[-1]) / agent.discount if step else each.asked)
+            each.to_go.append((each.to_go[-1] - each.rewards[-1]) / agent.discount if step else each.target_return)
         actions = next_actions(agent, [each for each, _, _ in running], step)
         still: list[tuple[Played, World, Floats]] = []
         for (each, world, _), action in zip(running, actions, strict=True):
@@ -262,7 +262,7 @@ def next_actions(agent: Agent, episodes: Sequence[Played], step: int) -> list[in
             np.array([[*each.actions[first:], unknown] for each in episodes]),
             np.tile(np.arange(first, step + 1), (len(episodes), 1)),
         )
-    read = read.reshape(len(episodes), -1, spaces.n_features)[:, : ASKED - PLACES + 1]
+    read = read.reshape(len(episodes), -1, spaces.n_features)[:, : PREDICTED_AT - PLACES + 1]
     check_finite(read, episodes, step)
     logits = model.head(model.hidden(torch.as_tensor(read).to(weight.device, weight.dtype))[:, -1])
     if not spaces.entries:
@@ -284,8 +284,8 @@ def check_finite(read: Floats, episodes: Sequence[Played], step: int) -> None:
     if len(wrong):
         raise DataError(
             "What the model reads must be finite numbers of 32 bits, on the scale of training, but it is not in step "
-            f"{step} of an episode that is asked for {episodes[wrong[0]].asked:g}. Ask for a return near those of the "
-            "training episodes; if data.discount is below 1, play fewer steps."
+            f"{step} of an episode that is asked for {episodes[wrong[0]].target_return:g}. Ask for a return near those "
+            "of the training episodes; if data.discount is below 1, play fewer steps."
         )
 
 

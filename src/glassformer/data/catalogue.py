@@ -136,12 +136,12 @@ def data_set(name: str) -> DataSet:
     return lookup(catalogue(), name, "NAME")
 
 
-def data_folder(asked: str | None) -> Path:
+def data_folder(requested: str | None) -> Path:
     """The folder of data sets: as asked, else GLASSFORMER_DATA, else glassformer/data in the user's data folder.
 
     Errors: `ConfigError` for an empty name.
     """
-    given = asked if asked is not None else os.environ.get("GLASSFORMER_DATA") or None
+    given = requested if requested is not None else os.environ.get("GLASSFORMER_DATA") or None
     if given is not None:
         if not given:
             raise ConfigError(

@@ -396,7 +396,9 @@ DATA = (
     *(
         Contradiction(
             ("layout",),
-            lambda c, asked=(objective, layout): c.task == TEXT and c.objective == asked[0] and c.layout != asked[1],
+            lambda c, requested=(objective, layout): (
+                c.task == TEXT and c.objective == requested[0] and c.layout != requested[1]
+            ),
             f"{{at}}objective={objective!r} needs {{at}}layout={layout!r}",
             f"Set {{at}}layout={layout!r}, or choose another {{at}}objective.",
         )

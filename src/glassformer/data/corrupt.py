@@ -264,8 +264,8 @@ def _masked(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batc
         made.append(masked(ids, own, how.vocab_size, how.mask_share, words))
     tokens, keep = _stacked([read for read, _ in made])
     labels, _ = _stacked(windows)
-    asked, _ = _stacked([chosen.astype(np.int64) for _, chosen in made])
-    return Batch(tokens, keep, labels=labels, label_keep=asked == 1, **_documents(windows, how))
+    requested, _ = _stacked([chosen.astype(np.int64) for _, chosen in made])
+    return Batch(tokens, keep, labels=labels, label_keep=requested == 1, **_documents(windows, how))
 
 
 def _noise(windows: list[Ids], how: Corruption, coins: Iterable[Coins]) -> Batch:

@@ -220,10 +220,10 @@ def _chosen(
 
 def _named(setting: str | None, usual: list[str], names: list[str], what: str, place: str) -> list[str]:
     """The columns that a setting names, or gives by number from 1; the usual ones if it is unset."""
-    asked = usual if setting is None else [each.strip() for each in next(csv.reader([setting]))]
+    requested = usual if setting is None else [each.strip() for each in next(csv.reader([setting]))]
     found = [
         names[int(each) - 1] if each not in names and not by_name(each) and 1 <= int(each) <= len(names) else each
-        for each in asked
+        for each in requested
     ]
     if len({*found}) < len(found):
         raise ConfigError(f"{what} must name each column once; got {setting!r}. Remove what is there twice.")

@@ -101,7 +101,7 @@ class Limit(NamedTuple):
     name: str
 
 
-ASKED, MODELS, USUAL = "max_new_tokens", "max_len", "twice the source length plus ten"
+REQUESTED, MODELS, USUAL = "max_new_tokens", "max_len", "twice the source length plus ten"
 CONTEXTS = "what the prompt leaves of the context"
 
 
@@ -172,8 +172,8 @@ def answers(
     first = [without(never), *filters] if never else filters
     found: list[list[Answer]] = [[] for _ in sources]
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
-    method, asked = method_of(sampling, first), [*filters, *filters_of(sampling)]
-    find = partial(search_of(search), n_best=n_best, filters=asked, never=never, forced=forced, poll=poll)
+    method, requested = method_of(sampling, first), [*filters, *filters_of(sampling)]
+    find = partial(search_of(search), n_best=n_best, filters=requested, never=never, forced=forced, poll=poll)
     for start in range(0, len(order), batch_size):
         poll()
         rows = order[start : start + batch_size]
@@ -235,12 +235,12 @@ def check_choice(
         )
 
 
-def limit_of(model: Transformer, source: Sequence[int], asked: int | None, begun: int = 0) -> Limit:
+def limit_of(model: Transformer, source: Sequence[int], requested: int | None, begun: int = 0) -> Limit:
     """The limit of an answer: what was asked for, or else `begun` plus twice the source's length plus ten.
 
     Never more than the model takes.
     """
-    limit = Limit(begun + 2 * len(source) + 10, USUAL) if asked is None else Limit(asked, ASKED)
+    limit = Limit(begun + 2 * len(source) + 10, USUAL) if requested is None else Limit(requested, REQUESTED)
     longest = model.config.stack.max_len
     return limit if longest is None or limit.tokens <= longest else Limit(longest, MODELS)
 

@@ -153,8 +153,8 @@ class Constraint:
                 "tokenizer.kind 'character', 'byte' or 'bpe'."
             )
         self.size, self._states = states.tokenizer.vocab_size, states
-        if said := from_library.LLMatcher.validate_grammar(text, states.tokens):
-            why = " ".join(re.split(r"\n +1 \|", said)[0].split())  # without the grammar text that follows
+        if problem := from_library.LLMatcher.validate_grammar(text, states.tokens):
+            why = " ".join(re.split(r"\n +1 \|", problem)[0].split())  # without the grammar text that follows
             raise ConfigError(f"{self.what} must be one that llguidance supports; it says {why[:200]!r}. Correct it.")
         self._root: LLMatcher = from_library.LLMatcher(states.tokens, text, log_level=0)
 

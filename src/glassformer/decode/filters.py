@@ -388,7 +388,7 @@ def check_known(ids: Sequence[int], logits: Float[Tensor, "B V"], name: str) -> 
 def filters_of(sampling: Sampling) -> list[Filter]:
     """The filters that the settings ask for, in the order in which they apply, without those that change nothing."""
     s = sampling
-    asked: list[tuple[bool, Callable[[], Filter]]] = [
+    requested: list[tuple[bool, Callable[[], Filter]]] = [
         (s.min_new_tokens > 0, lambda: Named(min_new_tokens(s.min_new_tokens), "min_new_tokens")),
         (s.repetition_penalty != 1, lambda: repetition_penalty(s.repetition_penalty)),
         (s.frequency_penalty != 0, lambda: frequency_penalty(s.frequency_penalty)),
@@ -400,4 +400,4 @@ def filters_of(sampling: Sampling) -> list[Filter]:
         (s.typical_p != 1, lambda: typical(s.typical_p)),
         (s.min_p != 0, lambda: min_p(s.min_p)),
     ]
-    return [make() for wanted, make in asked if wanted]
+    return [make() for wanted, make in requested if wanted]

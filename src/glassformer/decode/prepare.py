@@ -83,10 +83,10 @@ def device_of(model: Transformer) -> torch.device:
     return next(model.parameters()).device
 
 
-def chosen_precision(asked: str, device: torch.device) -> tuple[str, str]:
+def chosen_precision(requested: str, device: torch.device) -> tuple[str, str]:
     """Return the precision for decoding, and the reason. "auto": bfloat16 if that is fast here, else float32."""
-    if asked != "auto":
-        return asked, f"{asked}, as decode.precision says"
+    if requested != "auto":
+        return requested, f"{requested}, as decode.precision says"
     if has_bfloat16(device):
         return "bfloat16", "bfloat16, as this processor has bfloat16 arithmetic"
     return "float32", "float32, as this processor has no bfloat16 arithmetic"

@@ -68,11 +68,11 @@ class Reader:
         if anew := [row for row, start in starts.items() if start == 0]:
             memory, keep = (None if each is None else each[anew] for each in (self._memory, self._memory_keep))
             self._of |= dict.fromkeys(anew, Together(anew, self.model.new_cache(whole=True), memory, keep))
-        asked: dict[Together, list[Text]] = {}
+        requested: dict[Together, list[Text]] = {}
         for text in texts:
-            asked.setdefault(self._of[text.row], []).append(text)
+            requested.setdefault(self._of[text.row], []).append(text)
         found: dict[int, Tensor] = {}
-        for together, these in asked.items():
+        for together, these in requested.items():
             found |= self._go_on(together, {text.row: text for text in these}, starts)
         return [found[text.row] for text in texts]
 
@@ -109,9 +109,9 @@ class Reader:
             cache=cache,
         )
         self._read |= texts
-        asked = [(i, row, texts[row].last) for i, row in enumerate(together.rows) if row in texts]
-        logits = self.model.head(torch.cat([hidden[i, len(new[i]) - last : len(new[i])] for i, _, last in asked]))
-        return dict(zip([row for _, row, _ in asked], logits.split([last for *_, last in asked]), strict=True))
+        requested = [(i, row, texts[row].last) for i, row in enumerate(together.rows) if row in texts]
+        logits = self.model.head(torch.cat([hidden[i, len(new[i]) - last : len(new[i])] for i, _, last in requested]))
+        return dict(zip([row for _, row, _ in requested], logits.split([last for *_, last in requested]), strict=True))
 
 
 def same(one: Sequence[int], other: Sequence[int]) -> int:

@@ -102,7 +102,7 @@ class CCall(ctypes.Structure):
     )
 
 
-class Asked(NamedTuple):
+class Options(NamedTuple):
     """What attention is asked for, besides tensors."""
 
     causal: bool
@@ -195,9 +195,9 @@ def attend(
     lowered, in_columns = lowered_of(mask, q, k), not mask.placed and mask.prefix is None
     added = None if lowered is None or lowered.added is None else expanded(lowered.added, (*q.shape[:3], k.shape[2]))
     cos, sin, layout = rotation or (None, None, LAYOUTS[0])
-    asked = Asked(mask.causal and in_columns, scale, (q_eps, k_eps), layout)
+    options = Options(mask.causal and in_columns, scale, (q_eps, k_eps), layout)
     vectors = (last_together(each) for each in (q, k, v))
-    out = _Attention.apply(*vectors, of_q, of_k, added, whole(cos), whole(sin), asked)
+    out = _Attention.apply(*vectors, of_q, of_k, added, whole(cos), whole(sin), options)
     return out if lowered is None else lowered.zero_blind(out)
 
 
@@ -238,33 +238,33 @@ class _Attention(torch.autograd.Function):
         added: Tensor | None,
         cos: Tensor | None,
         sin: Tensor | None,
-        asked: Asked,
+        options: Options,
     ) -> Tensor:
         """Attend; keep the inputs and a number for each query."""
         out, logs = beside(q), q.new_empty(q.shape[:3], dtype=widened(q.dtype))
         inputs = (q, k, v, of_q, of_k, added, cos, sin)
-        native(q)(ctypes.byref(call_of(inputs, asked, logs, out)), False, torch.get_num_threads())
+        native(q)(ctypes.byref(call_of(inputs, options, logs, out)), False, torch.get_num_threads())
         ctx.save_for_backward(*inputs, logs)
-        ctx.asked = asked
+        ctx.options = options
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The gradients; if they will themselves be differentiated, or many are asked for, by differentiable steps."""
-        (*inputs, logs), asked = ctx.saved_tensors, ctx.asked
+        (*inputs, logs), options = ctx.saved_tensors, ctx.options
         if differentiated(grads[0]):
-            return (*by_steps(ctx.needs_input_grad[:5], inputs, grads[0], asked), None, None, None, None)
+            return (*by_steps(ctx.needs_input_grad[:5], inputs, grads[0], options), None, None, None, None)
         q, k, v, of_q, of_k, *_ = inputs
         of_out, of_inputs = last_together(grads[0]), tuple(beside(each) for each in (q, k, v))
         of_norms = [None if each is None else each.new_zeros(len(k), k.shape[1], len(each)) for each in (of_q, of_k)]
-        call = call_of(inputs, asked, logs, of_out=of_out, of_inputs=of_inputs, of_weights=of_norms)
+        call = call_of(inputs, options, logs, of_out=of_out, of_inputs=of_inputs, of_weights=of_norms)
         native(q)(ctypes.byref(call), True, torch.get_num_threads())
         of_weights = (None if each is None else each.sum((0, 1)) for each in of_norms)
         return (*of_inputs, *of_weights, None, None, None, None)
 
 
 def by_steps(
-    needed: Sequence[bool], inputs: Sequence[Tensor | None], of_out: Tensor, asked: Asked
+    needed: Sequence[bool], inputs: Sequence[Tensor | None], of_out: Tensor, options: Options
 ) -> list[Tensor | None]:
     """The gradients of the inputs that need one, by the modules' equations."""
     with torch.enable_grad():
@@ -272,13 +272,13 @@ def by_steps(
         views = [None if each is None else each.view_as(each) for each in inputs]
         *vectors, of_q, of_k, added, cos, sin = cast(list[Any], views)
         q, k, v = (each.to(widened(each.dtype)) for each in vectors)
-        rotation = None if cos is None else Rotation(cos, sin, asked.layout)
+        rotation = None if cos is None else Rotation(cos, sin, options.layout)
         turned_q, turned_k = (
             rotate(x if weight is None else rms_norm(x, weight, eps), rotation)
-            for x, weight, eps in zip((q, k), (of_q, of_k), asked.eps, strict=True)
+            for x, weight, eps in zip((q, k), (of_q, of_k), options.eps, strict=True)
         )
-        mask = Mask(causal=asked.causal, bias=added)
-        out = ATTEND["softmax"]["matmul"](turned_q, turned_k, v, mask, scale=asked.scale).to(of_out.dtype)
+        mask = Mask(causal=options.causal, bias=added)
+        out = ATTEND["softmax"]["matmul"](turned_q, turned_k, v, mask, scale=options.scale).to(of_out.dtype)
         wanted = [need and each is not None for need, each in zip(needed, views, strict=False)]
         chosen = [each for each, want in zip(views, wanted, strict=False) if want and each is not None]
         found = iter(torch.autograd.grad(out, chosen, of_out, create_graph=True))
@@ -293,7 +293,7 @@ def beside(x: Queries) -> Queries:
 
 def call_of(
     inputs: Sequence[Tensor | None],
-    asked: Asked,
+    options: Options,
     logs: Tensor,
     out: Tensor | None = None,
     of_out: Tensor | None = None,
@@ -306,12 +306,12 @@ def call_of(
     angles = [
         CTurn(
             CNorm() if weight is None else CNorm(2, eps, weight.data_ptr(), None),
-            *(*turning(cos, sin, asked.layout), None if of_weight is None else of_weight.data_ptr()),
+            *(*turning(cos, sin, options.layout), None if of_weight is None else of_weight.data_ptr()),
         )
-        for weight, eps, of_weight in zip((of_q, of_k), asked.eps, of_weights, strict=True)
+        for weight, eps, of_weight in zip((of_q, of_k), options.eps, of_weights, strict=True)
     ]
     lie, after = (places(each) for each in (q, k, v, added, out)), map(places, (of_out, *of_inputs))
-    return CCall(B, H, G, T, S, K, asked.causal, asked.scale, *angles, *lie, logs.data_ptr(), *after)
+    return CCall(B, H, G, T, S, K, options.causal, options.scale, *angles, *lie, logs.data_ptr(), *after)
 
 
 def turning(cos: Tensor | None, sin: Tensor | None, layout: str) -> tuple[CRotation, int]:

@@ -31,9 +31,9 @@ _checked: dict[tuple[bytes, str], bool] = {}
 """Whether an exercise is done, by the text of the learner's file and its number."""
 
 
-def _here(asked: str = "") -> Workspace:
+def _here(requested: str = "") -> Workspace:
     """Return the learner's folder, with the course that has the exercise or the name that is asked for."""
-    return workspace(read_course().holding(asked))
+    return workspace(read_course().holding(requested))
 
 
 def status() -> Status:
@@ -66,11 +66,11 @@ def mine(name: str, exercise: str = "") -> Any:
     tensor([0.2500, 0.2500, 0.2500, 0.2500])
     """
     place = _here(name)
-    asked = place.course.exercise(exercise) if exercise else place.course.named(name)[0]
-    needed = [(place, asked.id)]
+    requested = place.course.exercise(exercise) if exercise else place.course.named(name)[0]
+    needed = [(place, requested.id)]
     if place.course.before is not None:  # parts of the two files meet in one model
         first = Workspace(place.course.before, place.folder)
-        needed = [*((first, first.course.named(each)[0].id) for each in asked.uses), *needed]
+        needed = [*((first, first.course.named(each)[0].id) for each in requested.uses), *needed]
     failing = next((number for at, number in needed if not (at.path.is_file() and _passes(at, number))), None)
     print(f"{name}: {'yours' if failing is None else f'ours, until yours passes exercise {failing}'}")
     return getattr(_imported(place.path if failing is None else _ours(place.course.folder)), name)
@@ -164,10 +164,10 @@ def _in_notebook(place: Workspace, thing: Any, number: str) -> Shown:
     around: dict[str, Any] = next((inspect.unwrap(each).__globals__ for each in methods), {})
     lines = linecache.getlines(_text_file(thing))
     source = source_of("".join(lines)) if lines else None
-    asked = [place.course.exercise(number)] if number else place.course.named(name)
-    for each in asked:
+    requested = [place.course.exercise(number)] if number else place.course.named(name)
+    for each in requested:
         verdict = judge(place.course, each, {**around, name: thing}, source)
-        if not verdict.done or each is asked[-1]:
+        if not verdict.done or each is requested[-1]:
             return verdict_shown(each, verdict)
     raise AssertionError("`named` gives at least one exercise")
 
@@ -221,12 +221,12 @@ def hint(exercise: str) -> Shown:
     Hint ...
     """
     place = _here(exercise)
-    asked = place.course.exercise(exercise)
+    requested = place.course.exercise(exercise)
     trails, _ = place.trails()
     level = min(trails[exercise].hints if exercise in trails else 0, 2)
     if place.begun:
         place.note(exercise, hints=level + 1)
-    return Shown(f"Hint {level + 1} of 3: {asked.hints[level]}")
+    return Shown(f"Hint {level + 1} of 3: {requested.hints[level]}")
 
 
 def shapes(module: Any, *inputs: Any, **named: Any) -> Shapes:

@@ -85,9 +85,9 @@ def as_page(course: Course, chapter: Chapter, outputs: Sequence[Sequence[Output]
     for cell in cells(course.text_of(chapter.page)):
         if cell.is_code:
             parts.append(f"<pre><code>{html.escape(cell.text)}</code></pre>")
-            found, asked = next(ran, ()), CHECKED.fullmatch(cell.text)
-            if asked:  # where nobody has written anything, there is nothing to tell
-                parts.append(as_html(folded_hints(course.exercise(asked[1]))))
+            found, requested = next(ran, ()), CHECKED.fullmatch(cell.text)
+            if requested:  # where nobody has written anything, there is nothing to tell
+                parts.append(as_html(folded_hints(course.exercise(requested[1]))))
             else:
                 parts += [shown(each, cell.options) for each in found]
         else:

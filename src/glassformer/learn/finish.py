@@ -240,7 +240,7 @@ def curve(losses: Sequence[float]) -> str:
     """Return the loss over training as a drawing."""
     top, n = max(losses), max(len(losses) - 1, 1)
     points = " ".join(f"{600 * i / n:.1f},{150 - 140 * each / top:.1f}" for i, each in enumerate(losses))
-    said = f"The loss falls from {losses[0]:.2f} to {losses[-1]:.4f} in {len(losses)} updates."
+    text = f"The loss falls from {losses[0]:.2f} to {losses[-1]:.4f} in {len(losses)} updates."
     return (
-        f'<svg viewBox="0 0 600 155" role="img"><title>{said}</title><polyline points="{points}"/></svg><p>{said}</p>'
+        f'<svg viewBox="0 0 600 155" role="img"><title>{text}</title><polyline points="{points}"/></svg><p>{text}</p>'
     )

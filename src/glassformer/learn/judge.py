@@ -54,8 +54,8 @@ def judge(
         if name not in examined:
             examined[name] = check_part(subject, things[name], found_as=name)
         whole = examined[name]
-        asked = [each for each in whole.properties if not chosen or each.property in chosen]
-        pieces.append(replace(whole, properties=asked))
+        requested = [each for each in whole.properties if not chosen or each.property in chosen]
+        pieces.append(replace(whole, properties=requested))
     return Verdict.of(exercise, pieces) if source is None else not_own(Verdict.of(exercise, pieces), exercise, source)
 
 

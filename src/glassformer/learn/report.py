@@ -214,8 +214,8 @@ def verdict_shown(exercise: Exercise, verdict: Verdict) -> Shown:
     text = "\n".join(verdict_lines(exercise, verdict, 100, every=True))
     rows = "".join(
         f'<tr><th scope="row">{kind}</th><td>{html.escape(name)}</td><td style="text-align: left; white-space: '
-        f'pre-line">{html.escape(said)}</td></tr>'
-        for kind, name, said in marked(exercise, verdict)
+        f'pre-line">{html.escape(shown)}</td></tr>'
+        for kind, name, shown in marked(exercise, verdict)
     )
     why = f": {verdict.why}" if verdict.why else ""
     caption = f"{exercise.label}: {STATES[verdict.state]}{why if verdict.state != 'fails' else ''}"

@@ -81,8 +81,8 @@ class Watch:
     def saved(self) -> str:
         """Check the exercise at hand and all that held before, write the attempt down, and return the screen."""
         course = self.place.course
-        asked = [each for each in course.exercises if each.id in self.held or each.id == self.at.id]
-        self.found = self.checker.check(asked)
+        requested = [each for each in course.exercises if each.id in self.held or each.id == self.at.id]
+        self.found = self.checker.check(requested)
         trails, _ = self.place.trails()
         trail = trails.get(self.at.id)
         verdict = self.found.verdicts.get(self.at.id)
@@ -119,8 +119,8 @@ class Watch:
         if trail is not None and trail.attempts:
             tail = f"attempt {trail.attempts} · {minutes_told(trail.minutes)} · {tail}"
         if found is None or found.problem:
-            said = found.problem if found else "nothing was checked yet"
-            lines = [*headed(self.at, tail, self.width), *wrapped(f"could not run: {said}", "  ", self.width)]
+            problem = found.problem if found else "nothing was checked yet"
+            lines = [*headed(self.at, tail, self.width), *wrapped(f"could not run: {problem}", "  ", self.width)]
             return "\n".join([*lines, self.bar(0, done=False)])
         notes = filter(None, (*found.remarks, self.unwritten))
         lines = [line for each in notes for line in wrapped(f"NOTE   {each}", "  ", self.width)]
@@ -187,11 +187,11 @@ class Watch:
         return None
 
 
-def watching(place: Workspace, checker: Checker, width: int, asked: Exercise | None) -> tuple[Watch, str]:
+def watching(place: Workspace, checker: Checker, width: int, requested: Exercise | None) -> tuple[Watch, str]:
     """Return a watch and its first screen: at the exercise that was asked for, or at the first that is open."""
-    watch = Watch(place, checker, width, asked or place.course.exercises[0])
+    watch = Watch(place, checker, width, requested or place.course.exercises[0])
     screen = watch.begin()
-    if asked is None and watch.found is not None:
+    if requested is None and watch.found is not None:
         watch.at = following(place.course, watch.found, place.trails()[0]) or watch.at
         screen = watch.screen()
     return watch, screen

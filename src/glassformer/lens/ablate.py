@@ -89,7 +89,7 @@ def columns_of(attention: Attention) -> Float[Tensor, "D H K"]:
     return attention.output.weight.detach().unflatten(1, (-1, attention.d_head))
 
 
-def maps(model: Transformer, batch: Batch, asked: Targets) -> list[Map]:
+def maps(model: Transformer, batch: Batch, targets: Targets) -> list[Map]:
     """Run a forward pass on a batch's targets and return all attentions: encoder, decoder, cross, by layer."""
     found: dict[str, Map] = {}
 
@@ -103,7 +103,7 @@ def maps(model: Transformer, batch: Batch, asked: Targets) -> list[Map]:
         found[call.name] = Map(*place(call.name), call.attention, weights, total, may, call.v, call.output)
 
     with torch.no_grad(), watch_attention(model, note):
-        hidden(model, batch, asked)
+        hidden(model, batch, targets)
     return sorted(found.values(), key=lambda each: (ORDER.index(each.block), each.layer))
 
 
@@ -312,7 +312,7 @@ class Scored:
     def __init__(self, model: Transformer, batches: Sequence[Batch], objective: Objective) -> None:
         device = next(model.parameters()).device
         self.model, self.batches = model, [batch.to(device) for batch in batches]
-        self.asked = [objective(batch) for batch in self.batches]
+        self.targets = [objective(batch) for batch in self.batches]
         self._kept: list[Kept] | None = None
 
     def outcomes(self, heads: Iterable[Head] = (), kind: str = "zero", means: Means | None = None) -> Outcomes:
@@ -322,11 +322,11 @@ class Scored:
         with torch.no_grad(), Evaluation(self.model):
             if self._kept is None:
                 self._kept = [
-                    keep(self.model, batch, asked) for batch, asked in zip(self.batches, self.asked, strict=True)
+                    keep(self.model, batch, targets) for batch, targets in zip(self.batches, self.targets, strict=True)
                 ]
             with silence(self.model, chosen, kind, means=means):
-                for batch, asked, kept in zip(self.batches, self.asked, self._kept, strict=True):
-                    found.append(outcomes(self.model, self._vectors(chosen, batch, asked, kept), asked))
+                for batch, targets, kept in zip(self.batches, self.targets, self._kept, strict=True):
+                    found.append(outcomes(self.model, self._vectors(chosen, batch, targets, kept), targets))
         return Outcomes(*(torch.cat(each).cpu() for each in zip(*found, strict=True)))
 
     def effect(
@@ -341,19 +341,19 @@ class Scored:
         """Compare the outcomes with all heads and without these; `drawn` is that of `compare`."""
         return compare(base.of(metric), self.outcomes(heads, kind, means).of(metric), kind, metric, drawn)
 
-    def _vectors(self, chosen: Sequence[Head], batch: Batch, asked: Targets, kept: Kept) -> Tensor:
+    def _vectors(self, chosen: Sequence[Head], batch: Batch, targets: Targets, kept: Kept) -> Tensor:
         """Compute the vectors that the output head reads, starting at the first block with a silenced head."""
         below = min((layer for block, layer, _ in chosen if block == "encoder"), default=None)
         above = min((layer for block, layer, _ in chosen if block != "encoder"), default=None)
         encoder = self.model.encoder
         if encoder is not None and below is not None:
             with beginning_at(encoder, below, kept.encoder[below]):
-                return hidden(self.model, batch, asked)
+                return hidden(self.model, batch, targets)
         decoder = self.model.decoder
         if decoder is not None and above is not None:
             with beginning_at(decoder, above, kept.decoder[above]):
-                return hidden(self.model, batch, asked, kept.memory)
-        return hidden(self.model, batch, asked, kept.memory)
+                return hidden(self.model, batch, targets, kept.memory)
+        return hidden(self.model, batch, targets, kept.memory)
 
 
 class Kept(NamedTuple):
@@ -364,13 +364,13 @@ class Kept(NamedTuple):
     memory: Float[Tensor, "N S D"] | None
 
 
-def keep(model: Transformer, batch: Batch, asked: Targets) -> Kept:
+def keep(model: Transformer, batch: Batch, targets: Targets) -> Kept:
     """Run a forward pass and return the inputs of all blocks."""
     kept = Kept([], [], None)
     with recorded_stream(model.encoder, kept.encoder), recorded_stream(model.decoder, kept.decoder):
         if model.encoder is not None and model.decoder is not None and batch.source is not None:
             kept = kept._replace(memory=model.encode(batch.source, batch.source_keep))
-        hidden(model, batch, asked, kept.memory)
+        hidden(model, batch, targets, kept.memory)
     return kept
 
 
@@ -410,14 +410,14 @@ def beginning_at(stack: Stack, layer: int, kept: Float[Tensor, "N T D"]) -> Gene
         stack.blocks = own
 
 
-def outcomes(model: Transformer, vectors: Float[Tensor, "N T D"], asked: Targets) -> Outcomes:
+def outcomes(model: Transformer, vectors: Float[Tensor, "N T D"], targets: Targets) -> Outcomes:
     """Return whether the most likely token, or label, is the correct one."""
     if isinstance(model.head, SequenceHead):
-        right = (model.head(vectors, asked.inputs_keep).argmax(-1) == asked.ids).to(vectors.dtype)
+        right = (model.head(vectors, targets.inputs_keep).argmax(-1) == targets.ids).to(vectors.dtype)
         return Outcomes(right, right)
-    keep = torch.ones_like(asked.ids, dtype=torch.bool) if asked.keep is None else asked.keep
+    keep = torch.ones_like(targets.ids, dtype=torch.bool) if targets.keep is None else targets.keep
     right = torch.zeros_like(keep)
-    right[keep] = likeliest(model.head, vectors[keep]) == asked.ids[keep]
+    right[keep] = likeliest(model.head, vectors[keep]) == targets.ids[keep]
     share = right.sum(1) / keep.sum(1).clamp(min=1)
     return Outcomes((right | ~keep).all(1).to(vectors.dtype), share.to(vectors.dtype))
 

@@ -54,9 +54,12 @@ class Written(NamedTuple):
 
 @torch.no_grad()
 def attribute(
-    model: Transformer, tokens: Int[Tensor, "1 T"], asked: Int[Tensor, " T"], source: Int[Tensor, "1 S"] | None = None
+    model: Transformer,
+    tokens: Int[Tensor, "1 T"],
+    answer_ids: Int[Tensor, " T"],
+    source: Int[Tensor, "1 S"] | None = None,
 ) -> Attribution:
-    """Compute the terms of the logit of token `asked[t]` at each position t, for one sequence without padding.
+    """Compute the terms of the logit of token `answer_ids[t]` at each position t, for one sequence without padding.
 
     The model is read in evaluation mode. Errors: `ConfigError` for an output head that is not linear in the stream (one
     that labels whole sequences; BERT's with its transform).
@@ -77,8 +80,10 @@ def attribute(
     for each in written:
         sums.append(last * each.branch.scale + each.branch.norm_out(each.output))
         last = each.branch.norm_sum(sums[-1])
-    biases = torch.zeros_like(asked, dtype=head.weight.dtype) if head.bias is None else head.bias[asked].clone()
-    pull = head.weight[asked] * head.scale
+    biases = (
+        torch.zeros_like(answer_ids, dtype=head.weight.dtype) if head.bias is None else head.bias[answer_ids].clone()
+    )
+    pull = head.weight[answer_ids] * head.scale
     pull, less = through_norm(stack.norm, last, pull)
     biases += less
     found: dict[str, Tensor] = {}

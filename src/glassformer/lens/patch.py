@@ -95,7 +95,7 @@ def patched(
     for a stream, that the model does not have.
     """
     by_where = dict(by_attention(model, heads).values())
-    asked: dict[Where, list[int | None]] = {}
+    requested: dict[Where, list[int | None]] = {}
     for side, depth, at in streams:
         if (side, depth) not in kept.streams:
             there = ", ".join(f"{name} {n}" for name, n in kept.streams)
@@ -103,7 +103,7 @@ def patched(
                 f"A stream is (stack, number of blocks before it, position); got {(side, depth)} first, which this "
                 f"model does not have. It has {there}."
             )
-        asked.setdefault((side, depth), []).append(at)
+        requested.setdefault((side, depth), []).append(at)
 
     def of_heads(where: Where, numbers: Sequence[int]) -> Replace:
         def replace(output: Tensor) -> Tensor:
@@ -126,18 +126,23 @@ def patched(
     with replaced(
         model,
         {where: of_heads(where, numbers) for where, numbers in by_where.items()},
-        {where: of_stream(where, places) for where, places in asked.items()},
+        {where: of_stream(where, places) for where, places in requested.items()},
     ):
         yield
 
 
 @torch.no_grad()
 def patch(
-    model: Transformer, one: Input, other: Input, said: Sequence[int | None], *, poll: Callable[[], None] = nothing
+    model: Transformer,
+    one: Input,
+    other: Input,
+    answer_ids: Sequence[int | None],
+    *,
+    poll: Callable[[], None] = nothing,
 ) -> Patching:
     """Measure the effect of patching each head, and each stream vector, of the first input into a run of the second.
 
-    `said` is the answer to the first, by position of `tokens`; None where no token is predicted. Each effect is
+    `answer_ids` is the answer to the first, by position of `tokens`; None where no token is predicted. Each effect is
     (p - b) / (a - b), where p is the answer's log-probability in the patched run, and a and b are those for the two
     inputs. `poll` is called before each of the many forward passes; if it raises, they end.
     Errors: `DataError` if the inputs differ in length or give the answer the same probability.
@@ -145,7 +150,7 @@ def patch(
     refuse_unlike(one, other)
     at_once = max(1, min(MOST_ROWS, MOST_PLACES // max(each.shape[1] for each in other if each is not None)))
     kept = keep(model, one)
-    a, b = (float(scores(model, each, said, 1)[0]) for each in (one, other))
+    a, b = (float(scores(model, each, answer_ids, 1)[0]) for each in (one, other))
     if abs(a - b) < 1e-9:
         raise DataError(
             "Patching compares two inputs that give the answer different probabilities; these give the same. "
@@ -160,7 +165,7 @@ def patch(
             poll()
             part = slice(begin, min(begin + at_once, rows))
             with replaced(model, *of(part)):
-                found.append(scores(model, other, said, part.stop - part.start))
+                found.append(scores(model, other, answer_ids, part.stop - part.start))
         return (torch.cat(found) - b) / (a - b)
 
     for where, given in kept.heads.items():
@@ -185,11 +190,11 @@ def each_its_own(given: Tensor, part: slice) -> Replace:
     return replace
 
 
-def scores(model: Transformer, given: Input, said: Sequence[int | None], rows: int) -> Float[Tensor, " N"]:
+def scores(model: Transformer, given: Input, answer_ids: Sequence[int | None], rows: int) -> Float[Tensor, " N"]:
     """Return the log-probability (nats) of an answer in each of `rows` rows that get the same input."""
     source = None if given.source is None else given.source.expand(rows, -1)
-    places = [t for t, token in enumerate(said) if token is not None]
-    tokens = [token for token in said if token is not None]
+    places = [t for t, token in enumerate(answer_ids) if token is not None]
+    tokens = [token for token in answer_ids if token is not None]
     with Evaluation(model):
         hidden = model.hidden(given.tokens.expand(rows, -1), source=source)
         log_p = model.head(hidden[:, places]).cpu().double().log_softmax(-1)

@@ -171,19 +171,19 @@ def blocks_of(config: StackConfig) -> tuple[StackConfig, ...]:
     `layers` has parts with a semicolon between them, each the numbers of blocks as Python counts and slices them
     (several with commas), and what these have differently.
     """
-    blocks, said = [replace(config, layers="")] * config.n_layers, dict[int, str]()
+    blocks, named = [replace(config, layers="")] * config.n_layers, dict[int, str]()
     for part in config.layers.split(";") if config.layers.strip() else ():
         words = part.split()
         if len(words) < 2:
             raise ConfigError(f"layers must be blocks and what they have differently; got {part.strip()!r}. {EXAMPLE}")
         changes = dict(change_of(type(config), word) for word in words[1:])
         for i in chosen(words[0], config.n_layers):
-            if i in said:
+            if i in named:
                 raise ConfigError(
-                    f"layers may name a block once, but block {i} is in {said[i]!r} and in {part.strip()!r}. Put all "
+                    f"layers may name a block once, but block {i} is in {named[i]!r} and in {part.strip()!r}. Put all "
                     "that it has differently into one part."
                 )
-            said[i] = part.strip()
+            named[i] = part.strip()
             try:
                 blocks[i] = changed(blocks[i], changes)
             except ConfigError as error:

@@ -30,7 +30,7 @@ FORWARD_ONLY = ("cpu", "mps")
 """Devices on which torch 2.13 has no backward pass of FlexAttention."""
 NARROWEST, DTYPES = 16, (torch.float32, torch.bfloat16, torch.float16)
 """The smallest head width, and the dtypes, with which it is used on an accelerator."""
-ASKED = "attention_rule='softmax' with attention='flex'"
+CHOICE = "attention_rule='softmax' with attention='flex'"
 
 
 def flex(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
@@ -42,7 +42,7 @@ def flex(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: f
     refuse(mask.value_bias, "flex")
     if mask.table is not None:
         raise ConfigError(
-            f"{ASKED} needs a Mask made of rules; got a table of keys. Give rules, or try attention='auto'."
+            f"{CHOICE} needs a Mask made of rules; got a table of keys. Give rules, or try attention='auto'."
         )
     learns = any(each is not None and each.requires_grad for each in (q, k, v, mask.bias)) and torch.is_grad_enabled()
     if reason := obstacle(q.device.type, q.shape[-1], q.dtype, learns=learns, dropout=dropout):
@@ -69,17 +69,17 @@ def obstacle(device: str, width: int, dtype: torch.dtype, *, learns: bool, dropo
     """Say why FlexAttention cannot compute this and what to do instead; None if it can."""
     if dropout:
         return (
-            f"FlexAttention does not store attention weights, so {ASKED} cannot drop any; got dropout={dropout}. "
+            f"FlexAttention does not store attention weights, so {CHOICE} cannot drop any; got dropout={dropout}. "
             "Set attention_dropout=0.0, or try attention='auto'."
         )
     if learns and device in FORWARD_ONLY:
         return (
-            f"FlexAttention has no backward pass on {device}, so {ASKED} cannot be trained there; got tensors that "
+            f"FlexAttention has no backward pass on {device}, so {CHOICE} cannot be trained there; got tensors that "
             "require gradients. Try attention='auto', a cuda device, or torch.no_grad()."
         )
     if device not in FORWARD_ONLY and (width < NARROWEST or dtype not in DTYPES):
         return (
-            f"On {device}, {ASKED} needs d_head of at least {NARROWEST}, in float32, bfloat16 or float16; got "
+            f"On {device}, {CHOICE} needs d_head of at least {NARROWEST}, in float32, bfloat16 or float16; got "
             f"d_head={width} in {str(dtype).removeprefix('torch.')}. Try attention='auto'."
         )
     return None

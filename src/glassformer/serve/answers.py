@@ -258,13 +258,13 @@ def prompt_tokens(job: Job) -> int:
 
 async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
     """Read a body of at most `most` bytes; never holds more than one piece beyond them."""
-    said = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    header = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     too_large = RefusalError(
         413,
         f"A request body may have at most {most} bytes; this one has more. Send a shorter one.",
         code="body_too_large",
     )
-    if len(said) > 18 or int(said) > most:
+    if len(header) > 18 or int(header) > most:
         raise too_large
     parts: list[bytes] = []
     size, more = 0, True
@@ -281,12 +281,12 @@ async def read_body(scope: Scope, receive: Receive, most: int) -> bytes:
 
 def decoded(scope: Scope, body: bytes, too_large: RefusalError, most: int) -> bytes:
     """The body unpacked, if its Content-Encoding is gzip; it never holds more than `most` bytes."""
-    said = b",".join(value for name, value in scope["headers"] if name == b"content-encoding").strip().lower()
-    if said in (b"", b"identity"):
+    header = b",".join(value for name, value in scope["headers"] if name == b"content-encoding").strip().lower()
+    if header in (b"", b"identity"):
         return body
     rule = "A request body may be encoded with gzip, or not at all"
-    if said not in (b"gzip", b"x-gzip"):
-        shown = repr(said[:40].decode("latin-1"))
+    if header not in (b"gzip", b"x-gzip"):
+        shown = repr(header[:40].decode("latin-1"))
         raise RefusalError(415, f"{rule}; this one has Content-Encoding {shown}. Send it plain.")
     stream = zlib.decompressobj(wbits=31)
     try:

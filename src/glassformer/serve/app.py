@@ -141,11 +141,11 @@ async def run(service: Service, found: socket.socket) -> int:
         on_signal(loop, number, ending.on)
     service.start()
     serving = asyncio.create_task(server.serve([found]))
-    said = asyncio.create_task(announce(service, found, listening))
+    announcing = asyncio.create_task(announce(service, found, listening))
     try:
         await serving
     finally:
-        said.cancel()
+        announcing.cancel()
         service.stop()
     return ending.code
 

@@ -64,9 +64,9 @@ class RefusalError(Exception):
         return more
 
 
-def no_model(asked: str, model: str) -> RefusalError:
+def no_model(requested: str, model: str) -> RefusalError:
     """Return the refusal for the name of a model that is not served."""
-    message = f"This server has no model {asked[:60]!r}; its only model is {model!r}. Use that name."
+    message = f"This server has no model {requested[:60]!r}; its only model is {model!r}. Use that name."
     return RefusalError(404, message, param="model", code="model_not_found")
 
 

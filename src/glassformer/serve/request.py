@@ -201,7 +201,7 @@ SECONDS = 2.0
 KINDS = "text, json_object or json_schema"
 
 
-class Wish(NamedTuple):
+class GrammarField(NamedTuple):
     """The grammar that a request asks for: a regular expression or a JSON schema (as JSON), and its field."""
 
     field: str
@@ -209,7 +209,7 @@ class Wish(NamedTuple):
     schema: str = ""
 
 
-def wish_of(fields: Fields) -> Wish | None:
+def constraint_of(fields: Fields) -> GrammarField | None:
     """Return what `response_format` (OpenAI's field) or `structured_outputs` (vLLM's) asks for."""
     named = response_format(fields), structured_outputs(fields)
     if all(named):
@@ -217,18 +217,21 @@ def wish_of(fields: Fields) -> Wish | None:
             "structured_outputs",
             "A text follows either response_format or structured_outputs; got both. Give only one.",
         )
-    wish = named[0] or named[1]
-    if wish is not None and len(wish.regex + wish.schema) > LONGEST:
-        n = len(wish.regex + wish.schema)
-        fields.refuse(wish.field, f"{wish.field} may have at most {LONGEST} characters; got {n}. Give a shorter one.")
-    if wish is not None and any("\ud800" <= each <= "\udfff" for each in wish.regex + wish.schema):
+    constraint = named[0] or named[1]
+    if constraint is not None and len(constraint.regex + constraint.schema) > LONGEST:
+        n = len(constraint.regex + constraint.schema)
         fields.refuse(
-            wish.field, f"{wish.field} must be valid Unicode; this one has half of a surrogate pair. Remove it."
+            constraint.field, f"{constraint.field} may have at most {LONGEST} characters; got {n}. Give a shorter one."
         )
-    return wish
+    if constraint is not None and any("\ud800" <= each <= "\udfff" for each in constraint.regex + constraint.schema):
+        fields.refuse(
+            constraint.field,
+            f"{constraint.field} must be valid Unicode; this one has half of a surrogate pair. Remove it.",
+        )
+    return constraint
 
 
-def response_format(fields: Fields) -> Wish | None:
+def response_format(fields: Fields) -> GrammarField | None:
     """Return the schema in {"type": "json_schema", "json_schema": {"name": ..., "schema": {...}}}.
 
     For {"type": "json_object"}, return the schema of any object; for {"type": "text"}, None.
@@ -239,7 +242,7 @@ def response_format(fields: Fields) -> Wish | None:
     if inner is None or kind == "text":
         return None
     if kind == "json_object":
-        return Wish(name, schema='{"type": "object"}')
+        return GrammarField(name, schema='{"type": "object"}')
     if kind != "json_schema":
         fields.refuse(name, f"The type of response_format must be {KINDS}; got {shown(kind)}. Give one of these.")
     schema = inside(inner, "json_schema", {"name", "description", "schema", "strict"})
@@ -249,10 +252,10 @@ def response_format(fields: Fields) -> Wish | None:
     for each in ("name", "description"):
         schema.text(each)
     schema.switch("strict")
-    return Wish(name, schema=written_out(schema, "schema"))
+    return GrammarField(name, schema=written_out(schema, "schema"))
 
 
-def structured_outputs(fields: Fields) -> Wish | None:
+def structured_outputs(fields: Fields) -> GrammarField | None:
     """Return the expression in {"regex": ...} or the schema in {"json": ...}."""
     name = "structured_outputs"
     inner = inside(fields, name, {"regex", "json"})
@@ -262,8 +265,8 @@ def structured_outputs(fields: Fields) -> Wish | None:
         came = "both" if inner.given("json") else "none"
         fields.refuse(name, f"structured_outputs takes either regex or json; got {came}. Give exactly one of them.")
     if inner.given("json"):
-        return Wish(name, schema=written_out(inner, "json"))
-    return Wish(name, regex=inner.text("regex") or "()")
+        return GrammarField(name, schema=written_out(inner, "json"))
+    return GrammarField(name, regex=inner.text("regex") or "()")
 
 
 def inside(fields: Fields, name: str, known: set[str]) -> Fields | None:
@@ -282,14 +285,14 @@ def written_out(fields: Fields, name: str) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def followed(wish: Wish, states: States) -> Filter:
+def followed(constraint: GrammarField, states: States) -> Filter:
     """Build the filter of a wish in up to `SECONDS`. Errors: `RefusalError` 400 for an invalid or too large grammar."""
     try:
-        grammar = of_regex(wish.regex) if wish.regex else of_schema(wish.schema)
-        check_small(wish.field, grammar.text)
+        grammar = of_regex(constraint.regex) if constraint.regex else of_schema(constraint.schema)
+        check_small(constraint.field, grammar.text)
         return Constraint(states, grammar).filter
     except GlassformerError as error:
-        raise RefusalError(400, str(error), param=wish.field) from None
+        raise RefusalError(400, str(error), param=constraint.field) from None
 
 
 def check_small(field: str, grammar: str) -> None:
@@ -345,7 +348,7 @@ class Wanted:
     stream: bool = False
     usage: bool = False
     """Whether a stream ends with the token counts."""
-    wish: Wish | None = None
+    constraint: GrammarField | None = None
     """The grammar that each text must follow."""
     field: str = "prompt"
     """The name of the request field that held the prompts."""
@@ -383,7 +386,7 @@ def completion(body: Mapping[str, Any], model: str, size: int, config: ServeConf
         echo,
         stream,
         usage_of(fields, stream),
-        wish_of(fields),
+        constraint_of(fields),
     )
 
 
@@ -398,15 +401,17 @@ def translation(body: Mapping[str, Any], model: str, config: ServeConfig) -> Wan
         fields.refuse("text", f"text must be a source to answer, or a list of at least one; got {came}. Give one.")
     most = fields.whole("max_tokens", 1, config.max_new_tokens, 0) or None
     drawn = sampling_of(fields, usual_temperature=0.0)
-    wish = wish_of(fields)
-    return Wanted(cast("list[str | list[int]]", texts), *drawn, most, stops=stops_of(fields), wish=wish, field="text")
+    constraint = constraint_of(fields)
+    return Wanted(
+        cast("list[str | list[int]]", texts), *drawn, most, stops=stops_of(fields), constraint=constraint, field="text"
+    )
 
 
 def check_model(fields: Fields, model: str) -> None:
     """Refuse any model name but that of the served model. Errors: `RefusalError` 404."""
-    asked = fields.text("model")
-    if asked is not None and asked != model:
-        raise no_model(asked, model)
+    requested = fields.text("model")
+    if requested is not None and requested != model:
+        raise no_model(requested, model)
 
 
 def prompts_of(fields: Fields, most: int) -> list[str | list[int]]:

@@ -25,7 +25,7 @@ from glassformer.decode.requests import FAILED, Likely, Limits, Request, Ticket,
 from glassformer.decode.settings import Sampling
 from glassformer.decode.stream import LIMITED, TextStream
 from glassformer.serve.http import RefusalError, Say, draining
-from glassformer.serve.request import USUAL_TOKENS, Wanted, Wish, followed
+from glassformer.serve.request import USUAL_TOKENS, GrammarField, Wanted, followed
 from glassformer.serve.settings import ServeConfig
 from glassformer.train.finished.writing import Writer, note_of
 
@@ -193,15 +193,17 @@ class Texts:
         """Shared by all grammars."""
 
         @lru_cache(maxsize=64)
-        def follow(wish: Wish) -> Filter:
-            return followed(wish, self.states)
+        def follow(constraint: GrammarField) -> Filter:
+            return followed(constraint, self.states)
 
         @lru_cache(maxsize=64)
-        def choice(sampling: Sampling, biases: tuple[tuple[int, float], ...], wish: Wish | None) -> Choose:
+        def choice(
+            sampling: Sampling, biases: tuple[tuple[int, float], ...], constraint: GrammarField | None
+        ) -> Choose:
             own: list[Filter] = [Named(logit_bias(dict(biases)), "logit_bias")] if biases else []
-            never = writer.never(constrained=wish is not None)
+            never = writer.never(constrained=constraint is not None)
             own += [without(never), *writer.ends(never)]
-            return chooser(sampling, own if wish is None else [*own, Named(follow(wish), wish.field)])
+            return chooser(sampling, own if constraint is None else [*own, Named(follow(constraint), constraint.field)])
 
         self.choice, self.unwritable = choice, lru_cache(maxsize=256)(writer.unwritable)
         """Equal settings give the same function object, so the engine chooses for rows of several clients together."""
@@ -231,7 +233,7 @@ class Texts:
         if note := note_of(self.writer.untrained(read), wanted.field):
             job.warnings.append(note)
         job.warnings += [f"stop: {each}." for each in self.unwritable(wanted.stops)]
-        choose = self.choice(wanted.sampling, tuple(sorted((wanted.biases or {}).items())), wanted.wish)
+        choose = self.choice(wanted.sampling, tuple(sorted((wanted.biases or {}).items())), wanted.constraint)
         seed = secrets.randbits(63) if wanted.seed is None else wanted.seed
         for place, ids in enumerate(read):
             prompts: dict[str, list[int]] = {"prompt" if self.writer.continues else "source": ids}
@@ -272,12 +274,12 @@ class Texts:
             message = f"A {field} may have at most {most} tokens here; {field} {place + 1} has {len(ids)}. Shorten it."
             raise RefusalError(400, message, param=field, code=TOO_LONG)
 
-    def _most(self, ids: list[int], asked: int | None) -> int:
+    def _most(self, ids: list[int], requested: int | None) -> int:
         """Return the most tokens that a text may have. Past its context, the model reads only a completion's end."""
         most = self.config.max_new_tokens
         if not self.writer.continues:
-            return min(limit_of(self.writer.model, ids, asked).tokens, most)
-        return min(USUAL_TOKENS, most) if asked is None else asked
+            return min(limit_of(self.writer.model, ids, requested).tokens, most)
+        return min(USUAL_TOKENS, most) if requested is None else requested
 
     def _echoed(self, ids: list[int], prompt: str | list[int]) -> Echoed:
         if isinstance(prompt, str):
@@ -404,7 +406,7 @@ class Service:
 
         Requests with a grammar go to the builder thread: grammars take longer, and no other request waits for them.
         """
-        thread = self._reader if wanted.wish is None else self._builder
+        thread = self._reader if wanted.constraint is None else self._builder
         return await asyncio.get_running_loop().run_in_executor(thread, self._prepared, wanted)
 
     def _prepared(self, wanted: Wanted) -> Job:

@@ -356,9 +356,9 @@ def kept_rows(config: ModelConfig, weights: Mapping[str, Tensor], needed: Collec
     kept even so, because a tokenizer gives their ids.
     """
     tables = [weights[name] for name in (INPUT, OUTPUT) if name in weights]
-    asked = [id for id in config.silent_ids if id < len(SPECIALS)]
-    empty = [id for id in asked if id not in needed and not any(bool(each[id].any()) for each in tables)]
-    others = [id for id in asked if id not in (*empty, EOS) and (id not in needed or id == BOS)]
+    requested = [id for id in config.silent_ids if id < len(SPECIALS)]
+    empty = [id for id in requested if id not in needed and not any(bool(each[id].any()) for each in tables)]
+    others = [id for id in requested if id not in (*empty, EOS) and (id not in needed or id == BOS)]
     ends = [id for id in others if EOS not in empty and all(torch.equal(each[id], each[EOS]) for each in tables)]
     ids = [id for id in range(config.vocab_size or 0) if id not in (*empty, *ends)]
     return Kept(ids, ends, [id for id in config.silent_ids if id in ids])

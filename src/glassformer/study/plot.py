@@ -77,17 +77,17 @@ def read_curves(run: Path) -> Curves:
     return Curves(str(run), train, dev, best)
 
 
-def chosen(runs: Sequence[Curves], asked: Sequence[str]) -> list[str]:
+def chosen(runs: Sequence[Curves], requested: Sequence[str]) -> list[str]:
     """Return the figures to draw: those asked for or, by default, the loss and the first share.
 
     Errors: `ConfigError` for one that no run has.
     """
     known = list(dict.fromkeys(metric for run in runs for metric in run.metrics))
-    for metric in asked:
+    for metric in requested:
         if metric not in known:
             raise ConfigError(f"No run has a figure {metric!r}. {suggestion(metric, known)}")
     shares = [metric for metric in known if metric in SHARES]
-    return list(asked) if asked else [*(["loss"] if "loss" in known else []), *shares[:1]]
+    return list(requested) if requested else [*(["loss"] if "loss" in known else []), *shares[:1]]
 
 
 def smoothed(line: Line, share: float = SMOOTHING) -> Line:

@@ -239,9 +239,9 @@ class StudyFolder:
         return "begun" if self.result(arm, other) is None else "finished"
 
 
-def differences(kept: Recipe, asked: Recipe) -> list[str]:
+def differences(kept: Recipe, requested: Recipe) -> list[str]:
     """List each setting that differs, with both values, except settings that were left open and filled in."""
-    ours, theirs = flat(asdict(kept)), flat(asdict(asked))
+    ours, theirs = flat(asdict(kept)), flat(asdict(requested))
     differing = [name for name in theirs if ours[name] != theirs[name]]
     return [
         f"{name} is {ours[name]!r} there and {theirs[name]!r} here"

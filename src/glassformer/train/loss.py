@@ -132,17 +132,17 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
     Mixtures of experts add their routers' penalty, a mean over the tokens of this batch. It is counted once per target,
     so that it keeps its weight when the loss is divided by the number of targets.
     """
-    asked = objective(batch)
+    targets = objective(batch)
     with watch_routers(model) as seen:
-        x = hidden(model, batch, asked)
+        x = hidden(model, batch, targets)
     if isinstance(model.head, SequenceHead):
-        scores, ids, keep = model.head(x, asked.inputs_keep), asked.ids, None
+        scores, ids, keep = model.head(x, targets.inputs_keep), targets.ids, None
         loss = token_or_number_loss(scores, ids, label_smoothing, kernel=kernel_of(model.head))
     else:
-        vectors, ids, keep = targets_of(x, asked)
+        vectors, ids, keep = targets_of(x, targets)
         loss = loss_in_places(model.head, vectors, ids, label_smoothing, keep)
     main = "encoder" if model.decoder is None else "decoder"
-    penalty = routing_loss(seen, {"encoder": batch.source_keep, main: asked.counted})
+    penalty = routing_loss(seen, {"encoder": batch.source_keep, main: targets.counted})
     if penalty is None:
         return loss
     counted = ids.numel() if keep is None else keep.sum() * ids.shape[1:].numel()
@@ -150,30 +150,30 @@ def loss_of(model: Transformer, batch: Batch, objective: Objective, *, label_smo
 
 
 def hidden(
-    model: Transformer, batch: Batch, asked: Targets, memory: Float[Tensor, "B S D"] | None = None
+    model: Transformer, batch: Batch, targets: Targets, memory: Float[Tensor, "B S D"] | None = None
 ) -> Float[Tensor, "B T D"]:
     """The vectors that the head reads; `memory` is the encoder's output, if it is computed already."""
     return model.hidden(
-        asked.inputs,
-        keep=asked.inputs_keep,
+        targets.inputs,
+        keep=targets.inputs_keep,
         source=batch.source if memory is None else None,
         source_keep=batch.source_keep,
         memory=memory,
-        documents=asked.documents,
-        prefix=asked.prefix,
+        documents=targets.documents,
+        prefix=targets.prefix,
     )
 
 
 def targets_of(
-    x: Float[Tensor, "B T D"], asked: Targets
+    x: Float[Tensor, "B T D"], targets: Targets
 ) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"] | Float[Tensor, "N J"], Bool[Tensor, " N"] | None]:
     """The vectors that the head reads, the targets of the first N, and which of these count (None: all).
 
     On a CPU those that count are picked. Elsewhere their number would have to be waited for, so all are read.
     """
-    if asked.keep is None or picks(x):
-        return (*asked_for(x, asked), None)
-    return x.flatten(0, 1), asked.ids.flatten(0, 1), asked.keep.flatten()
+    if targets.keep is None or picks(x):
+        return (*picked(x, targets), None)
+    return x.flatten(0, 1), targets.ids.flatten(0, 1), targets.keep.flatten()
 
 
 def picks(x: Tensor) -> bool:
@@ -181,17 +181,17 @@ def picks(x: Tensor) -> bool:
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
-def asked_for(
-    x: Float[Tensor, "B T D"], asked: Targets
+def picked(
+    x: Float[Tensor, "B T D"], targets: Targets
 ) -> tuple[Float[Tensor, "M D"], Int[Tensor, " N"] | Float[Tensor, "N J"]]:
     """The vectors that the head reads, and the targets of the first N of them; padding is never a target.
 
     Up to `ROWS` - 1 more vectors follow, so that the widest matrix product of the model has few shapes.
     """
-    vectors, ids = x.flatten(0, 1), asked.ids.flatten(0, 1)
-    if asked.keep is None:
+    vectors, ids = x.flatten(0, 1), targets.ids.flatten(0, 1)
+    if targets.keep is None:
         return vectors, ids
-    places = asked.keep.flatten().nonzero()[:, 0]
+    places = targets.keep.flatten().nonzero()[:, 0]
     return vectors.index_select(0, F.pad(places, (0, -len(places) % ROWS))), ids[places]
 
 

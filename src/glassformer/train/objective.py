@@ -46,16 +46,16 @@ def next_token(batch: Batch) -> Targets:
     tokens of a prefix, which the positions that would predict them can already read.
     """
     tokens, keep, documents, prefix = batch.tokens, batch.keep, batch.documents, batch.prefix
-    asked = None if keep is None else keep[:, 1:]
+    target_keep = None if keep is None else keep[:, 1:]
     if documents is not None:
-        asked = both(asked, documents[:, 1:] == documents[:, :-1])
+        target_keep = both(target_keep, documents[:, 1:] == documents[:, :-1])
     if prefix is not None:
-        asked = both(asked, torch.arange(1, tokens.shape[1], device=tokens.device) >= prefix[:, None])
+        target_keep = both(target_keep, torch.arange(1, tokens.shape[1], device=tokens.device) >= prefix[:, None])
         prefix = prefix.clamp(max=tokens.shape[1] - 1)
     counted = None if keep is None else keep[:, :-1] & keep[:, 1:]
     belongs = None if documents is None else documents[:, :-1]
     return Targets(
-        tokens[:, :-1], None if keep is None else keep[:, :-1], tokens[:, 1:], asked, counted, belongs, prefix
+        tokens[:, :-1], None if keep is None else keep[:, :-1], tokens[:, 1:], target_keep, counted, belongs, prefix
     )
 
 
@@ -73,8 +73,8 @@ def masked_token(batch: Batch) -> Targets:
 def tag(batch: Batch) -> Targets:
     """Every real token, or every marked one, has a label of its own."""
     labels = labels_of(batch, "tag", "Batch.tagged")
-    asked = batch.label_keep if batch.label_keep is not None else batch.keep
-    return Targets(batch.tokens, batch.keep, labels, asked, batch.keep, batch.documents, batch.prefix)
+    target_keep = batch.label_keep if batch.label_keep is not None else batch.keep
+    return Targets(batch.tokens, batch.keep, labels, target_keep, batch.keep, batch.documents, batch.prefix)
 
 
 def classify(batch: Batch) -> Targets:
@@ -88,8 +88,8 @@ def regress(batch: Batch) -> Targets:
     if not numbers.is_floating_point():
         raise DataError(f"The regress objective needs numbers of a float type; got {numbers.dtype}. Write 3.0 for 3.")
     in_places = numbers.ndim == 3
-    asked = (batch.label_keep if batch.label_keep is not None else batch.keep) if in_places else None
-    return Targets(batch.tokens, batch.keep, numbers, asked, batch.keep, batch.documents, batch.prefix)
+    target_keep = (batch.label_keep if batch.label_keep is not None else batch.keep) if in_places else None
+    return Targets(batch.tokens, batch.keep, numbers, target_keep, batch.keep, batch.documents, batch.prefix)
 
 
 def labels_of(batch: Batch, objective: str, maker: str) -> Tensor:
@@ -132,8 +132,8 @@ def without(objective: Objective, silent: Sequence[int]) -> Objective:
     """
 
     def spoken(batch: Batch) -> Targets:
-        asked = objective(batch)
-        never = torch.isin(asked.ids, torch.tensor(silent, device=asked.ids.device))
-        return asked._replace(keep=both(asked.keep, ~never))
+        targets = objective(batch)
+        never = torch.isin(targets.ids, torch.tensor(silent, device=targets.ids.device))
+        return targets._replace(keep=both(targets.keep, ~never))
 
     return spoken

@@ -100,7 +100,7 @@ WORTH_IT = 1.15
 BOTH = ("float32", "bfloat16")
 
 
-def choose_precision(asked: str, model: Transformer, batches: Iterable[Batch]) -> tuple[str, str]:
+def choose_precision(requested: str, model: Transformer, batches: Iterable[Batch]) -> tuple[str, str]:
     """Return the arithmetic for training on `batches`, and the reason.
 
     "auto" times a forward and backward pass in both, one right after the other on each of the first batches; they take
@@ -109,8 +109,8 @@ def choose_precision(asked: str, model: Transformer, batches: Iterable[Batch]) -
     It counts if the sizes are so many that a run pays it again and again. The weights are not changed.
     """
     device = next(model.parameters()).device
-    if asked != "auto":
-        return asked, f"{asked}, as asked"
+    if requested != "auto":
+        return requested, f"{requested}, as asked"
     if not has_bfloat16(device):
         return "float32", "float32, as this processor has no bfloat16 arithmetic"
     few: list[Batch] = []

@@ -292,15 +292,15 @@ def shifted_labels(objective: Objective) -> Objective:
     """Ask each position for the label of the next position."""
 
     def twice(batch: Batch) -> Targets:
-        asked = objective(batch)
+        targets = objective(batch)
         return Targets(
-            asked.inputs[:, :-1],
-            None if asked.inputs_keep is None else asked.inputs_keep[:, :-1],
-            asked.ids[:, 1:],
-            None if asked.keep is None else asked.keep[:, 1:],
-            None if asked.counted is None else asked.counted[:, :-1],
-            None if asked.documents is None else asked.documents[:, :-1],
-            None if asked.prefix is None else asked.prefix.clamp(max=asked.inputs.shape[1] - 1),
+            targets.inputs[:, :-1],
+            None if targets.inputs_keep is None else targets.inputs_keep[:, :-1],
+            targets.ids[:, 1:],
+            None if targets.keep is None else targets.keep[:, 1:],
+            None if targets.counted is None else targets.counted[:, :-1],
+            None if targets.documents is None else targets.documents[:, :-1],
+            None if targets.prefix is None else targets.prefix.clamp(max=targets.inputs.shape[1] - 1),
         )
 
     return twice
@@ -310,8 +310,8 @@ def unshifted_labels(objective: Objective) -> Objective:
     """Ask each position for the token that it reads."""
 
     def never(batch: Batch) -> Targets:
-        asked = objective(batch)
-        return asked._replace(ids=asked.inputs)
+        targets = objective(batch)
+        return targets._replace(ids=targets.inputs)
 
     return never
 
@@ -320,10 +320,10 @@ def pads_in_loss(objective: Objective) -> Objective:
     """Ask every padding position for <pad>."""
 
     def counted(batch: Batch) -> Targets:
-        asked = objective(batch)
-        if asked.keep is None or batch.keep is None:
-            return asked
-        return asked._replace(keep=None if batch.labels is None else asked.keep | ~batch.keep)
+        targets = objective(batch)
+        if targets.keep is None or batch.keep is None:
+            return targets
+        return targets._replace(keep=None if batch.labels is None else targets.keep | ~batch.keep)
 
     return counted
 

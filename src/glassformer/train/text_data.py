@@ -22,7 +22,7 @@ from glassformer.data.tokens.vocabulary import Tokenizer
 from glassformer.train.evaluate import Scoring
 from glassformer.train.run_data import Scored, Split, Summary, WindowData
 from glassformer.train.settings import Settings
-from glassformer.train.text_score import Reader, asked_of, check_scored, reader_of, text_samples, text_scores
+from glassformer.train.text_score import Reader, check_scored, reader_of, text_objective, text_samples, text_scores
 
 FULL = Growth()
 DRAWS = 100
@@ -180,7 +180,7 @@ class TextData(WindowData):
             starts = self.windows.starts(step, self.rows, again)[: self.rows_at(step, growth)]
             batch = self._batch(starts, step, growth)
             again += 1
-            if again == DRAWS or asked_of(self.recipe.data)(batch).n_targets:
+            if again == DRAWS or text_objective(self.recipe.data)(batch).n_targets:
                 return starts, batch
 
     def _batch(self, starts: NDArray[np.int64], step: int = 0, growth: Growth = FULL) -> Batch:

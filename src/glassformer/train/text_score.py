@@ -24,7 +24,7 @@ from glassformer.nn.heads import SequenceHead
 from glassformer.nn.observe import Evaluation
 from glassformer.nn.transformer import Transformer
 from glassformer.train.evaluate import Scoring
-from glassformer.train.loss import asked_for, hidden, likeliest, loss_in_places
+from glassformer.train.loss import hidden, likeliest, loss_in_places, picked
 from glassformer.train.objective import Objective, Targets, masked_token, next_token
 from glassformer.train.ranks.team import sum_of_batches
 from glassformer.train.records import Metric, Sample
@@ -97,14 +97,14 @@ def text_scores(scoring: Scoring, tokens: TokenFile, reader: Reader) -> dict[str
         for batch, skip in islice(batches(tokens, reader, data, places), ranks.number, None, ranks.count):
             scoring.poll()
             there = batch.to(device)
-            asked = behind(scoring.objective, skip)(there)
-            vectors, ids = asked_for(hidden(model, there, asked), asked)
+            targets = behind(scoring.objective, skip)(there)
+            vectors, ids = picked(hidden(model, there, targets), targets)
             nll = loss_in_places(head, vectors, ids, 0.0).nll.item()
             n_right = int((likeliest(head, vectors)[: len(ids)] == ids).sum()) if reader.objective == "masked" else 0
             own.append((nll, len(ids), n_right))
         total, n, right = (sum_of_batches([each[which] for each in own], ranks) for which in range(3))
         if not n:
-            raise nothing_asked(tokens, data)
+            raise no_targets(tokens, data)
         metrics: dict[str, Metric] = {"loss": total / n, **exponential("perplexity", total / n)}
         if reader.objective == "next_token":
             metrics |= of_whole_text(total, tokens)
@@ -117,17 +117,17 @@ def text_scores(scoring: Scoring, tokens: TokenFile, reader: Reader) -> dict[str
 def check_scored(tokens: TokenFile, reader: Reader, data: DataConfig) -> None:
     """Refuse a text that cannot be scored. Errors: `DataError`, as for `text_scores`."""
     for batch, skip in batches(tokens, reader, data, PLACES["cpu"]):  # nearly always the first one has a target
-        if behind(asked_of(data), skip)(batch).n_targets:
+        if behind(text_objective(data), skip)(batch).n_targets:
             return
-    raise nothing_asked(tokens, data)
+    raise no_targets(tokens, data)
 
 
-def asked_of(data: DataConfig) -> Objective:
+def text_objective(data: DataConfig) -> Objective:
     """The objective of running text, if there is no model yet to tell it."""
     return masked_token if data.objective == "masked" else next_token
 
 
-def nothing_asked(tokens: TokenFile, data: DataConfig) -> DataError:
+def no_targets(tokens: TokenFile, data: DataConfig) -> DataError:
     """The error for a text without targets."""
     if data.whole_words and not tokens.counts.n_words:
         return DataError(
@@ -209,11 +209,11 @@ def behind(objective: Objective, skip: int) -> Objective:
     """The objective without the first `skip` targets of each row."""
 
     def later(batch: Batch) -> Targets:
-        asked = objective(batch)
+        targets = objective(batch)
         if not skip:
-            return asked
-        keep = torch.arange(asked.ids.shape[1], device=asked.ids.device).expand(asked.ids.shape) >= skip
-        return asked._replace(keep=keep if asked.keep is None else keep & asked.keep)
+            return targets
+        keep = torch.arange(targets.ids.shape[1], device=targets.ids.device).expand(targets.ids.shape) >= skip
+        return targets._replace(keep=keep if targets.keep is None else keep & targets.keep)
 
     return later
 

@@ -22,7 +22,7 @@ from glassformer.data.trajectories.windows import spaces_of, windows_batch
 from glassformer.nn.heads import SequenceHead
 from glassformer.nn.observe import Evaluation
 from glassformer.train.evaluate import Scoring
-from glassformer.train.loss import asked_for, hidden, loss_in_places
+from glassformer.train.loss import hidden, loss_in_places, picked
 from glassformer.train.ranks.team import sum_of_batches
 from glassformer.train.records import Metric
 from glassformer.train.run_data import Scored, Split, Summary, WindowData
@@ -48,8 +48,8 @@ def action_scores(
         own: list[tuple[float, int, float]] = []
         for _, batch in scoring.batches(lengths, batch_of):
             there = batch.to(device)
-            asked = scoring.objective(there)
-            vectors, wanted = asked_for(hidden(model, there, asked), asked)
+            targets = scoring.objective(there)
+            vectors, wanted = picked(hidden(model, there, targets), targets)
             given = head(vectors)[: len(wanted)]
             off = (given.argmax(-1) == wanted).sum() if spaces.entries else ((given - wanted).abs() * spread).sum()
             own.append((loss_in_places(head, vectors, wanted, 0.0).nll.item(), wanted.numel(), off.item()))

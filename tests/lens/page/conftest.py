@@ -68,8 +68,8 @@ class Watched:
         self.context = browser.new_context(viewport={"width": 1280, "height": 860}, accept_downloads=True, **settings)
         self.page = self.context.new_page()
         self.page.set_default_timeout(30_000)
-        self.asked, self.complaints = [], []
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.requested, self.complaints = [], []
+        self.page.on("request", lambda request: self.requested.append(request.url))
         self.page.on("console", lambda message: self.complaints.append(message.text))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 

@@ -41,17 +41,17 @@ def test_a_layer_is_fetched_when_it_is_looked_at(watched, served):
     page = view.open(served)
 
     def requested():
-        return sorted({url.rpartition("/buffer/")[2] for url in view.asked if "/buffer/" in url})
+        return sorted({url.rpartition("/buffer/")[2] for url in view.requested if "/buffer/" in url})
 
     assert all("layer" in each or each.startswith("t.") for each in requested()), "overview: pictures alone"
-    view.asked.clear()
+    view.requested.clear()
     view.go("attention?block=encoder&layer=1")
     assert requested() == ["a.encoder?layer=1", "t.encoder"] or requested() == ["a.encoder?layer=1"]
     page.locator(".thumb[data-at='2 1']").click()
     view.settle()
     assert "a.encoder?layer=2" in requested()
     assert "a.encoder?layer=0" not in requested()
-    view.asked.clear()
+    view.requested.clear()
     page.locator(".thumb[data-at='1 1']").click()
     view.settle()
     assert not requested(), "what is known is not asked for again"

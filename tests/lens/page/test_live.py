@@ -46,7 +46,7 @@ def test_every_screen_asks_this_server_alone(watched, served):
         view.go(screen)
         page.locator("main .card").first.wait_for()
     origin = served.partition("/#")[0]
-    assert all(url.startswith((origin, "data:", "blob:")) for url in view.asked)
+    assert all(url.startswith((origin, "data:", "blob:")) for url in view.requested)
     assert not view.complaints
     page.reload()
     page.wait_for_selector("body[data-ready=yes]")

@@ -39,7 +39,7 @@ def test_no_screen_asks_for_anything_or_complains(opened, shown):
         page = opened.go(screen)
         assert page.locator("main .card").count() > 0, screen
         assert page.locator(f"nav a[data-screen={screen}]").get_attribute("aria-current") == "page"
-    outside = [url for url in opened.asked if not url.startswith((shown[0], "data:", "blob:"))]
+    outside = [url for url in opened.requested if not url.startswith((shown[0], "data:", "blob:"))]
     assert not outside
     assert not opened.complaints
 
@@ -195,7 +195,7 @@ def test_steps_and_the_chances_under_a_temperature(opened, shown):
     logits = shown[1].buffers["logits"][1][1]
     page = opened.go("generate?step=1")
     assert page.text_content("#step") == "2"
-    before = len(opened.asked)
+    before = len(opened.requested)
     for temperature in (1.0, 2.0, 0.5):
         page.locator("[data-dial=temperature]").evaluate(
             "(dial, value) => { dial.value = value; dial.dispatchEvent(new Event('input')); }", temperature
@@ -204,7 +204,7 @@ def test_steps_and_the_chances_under_a_temperature(opened, shown):
         figures = page.locator(".chances li:not(.rest) .figure").all_text_contents()
         result = [float(each.strip(" %<")) / 100 for each in figures]
         assert result == pytest.approx(sorted(p, reverse=True), abs=6e-4)
-    assert len(opened.asked) == before, "nothing is asked for"
+    assert len(opened.requested) == before, "nothing is asked for"
     page.locator("button[aria-label='Next step']").click()
     assert page.text_content("#step") == "3"
 

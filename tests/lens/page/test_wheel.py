@@ -104,7 +104,7 @@ def test_a_fresh_environment_serves_the_page(built, tmp_path, watched):
         assert page.get_attribute("body", "data-ready") == "yes"
         for screen in SCREENS:
             assert view.go(screen).locator("main .card").count() > 0, screen
-        assert all(url.startswith(address.partition("/#")[0]) for url in view.asked)
+        assert all(url.startswith(address.partition("/#")[0]) for url in view.requested)
         assert not view.complaints
     finally:
         server.send_signal(signal.SIGINT)

@@ -114,12 +114,12 @@ def test_who_leaves_ends_the_writing():
             raise
         return {"id": "1"}
 
-    async def asked():
+    async def requested():
         found = await parts_of(await streamed(Staying(), work, threading.Event()), most=1)
         heard.set()
         return found
 
-    assert asyncio.run(asked()) == [{"token": "a"}]
+    assert asyncio.run(requested()) == [{"token": "a"}]
     assert ended.wait(10)
 
 

@@ -12,7 +12,7 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Labels
 from glassformer.lens.ablate import place
 from glassformer.lens.roles.roles import value_weighted
-from glassformer.lens.trace.make import asked
+from glassformer.lens.trace.make import compared
 from glassformer.lens.trace.reading import Layout, Manner, read
 from glassformer.lens.trace.sight import SIDE, decided, look, shrunk
 from glassformer.nn.observe import watch_attention
@@ -234,7 +234,7 @@ def ids(text):
 
 def test_an_encoder_decoder_reads_the_other_source_and_the_ones_answer():
     one, other = two("encoder-decoder")
-    found = asked(one, other, CPU)
+    found = compared(one, other, CPU)
     assert found.one.tokens.tolist() == found.other.tokens.tolist() == [[1, *ids("fg")]]
     assert found.one.source.tolist() == [[*ids("abc"), 2]]
     assert found.other.source.tolist() == [[*ids("abd"), 2]]
@@ -243,7 +243,7 @@ def test_an_encoder_decoder_reads_the_other_source_and_the_ones_answer():
 
 def test_a_decoder_goes_on_from_the_other_text_with_the_ones_answer():
     one, other = two("decoder")
-    found = asked(one, other, CPU)
+    found = compared(one, other, CPU)
     assert found.one.tokens.tolist() == [[1, *ids("abc"), *ids("f")]]
     assert found.other.tokens.tolist() == [[1, *ids("abd"), *ids("f")]]
     assert found.said == [None, None, None, *ids("fg")]
@@ -251,7 +251,7 @@ def test_a_decoder_goes_on_from_the_other_text_with_the_ones_answer():
 
 def test_an_encoder_is_asked_for_what_it_said_to_the_one():
     one, other = two("encoder")
-    found = asked(one, other, CPU)
+    found = compared(one, other, CPU)
     assert found.one.tokens.tolist() == [one["sequences"]["source"]["ids"]]
     assert found.other.tokens.tolist() == [other["sequences"]["source"]["ids"]]
     assert [each for each in found.said if each is not None] == [step["chosen"] for step in one["steps"]]
@@ -262,7 +262,7 @@ def test_labels_are_refused():
     model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, head=Classify(3)))
     header = trace(model, LETTERS, "ab").header
     with pytest.raises(DataError, match="gives labels"):
-        asked(header, header, CPU)
+        compared(header, header, CPU)
 
 
 # --- What is known of a head before its weights are: no line of a map is lost in its small picture

@@ -6,7 +6,7 @@ import pytest
 
 from glassformer.base.errors import ConfigError, TooLongError
 from glassformer.data.tokens.vocabulary import BOS
-from glassformer.decode.answer import ASKED, CONTEXTS
+from glassformer.decode.answer import CONTEXTS, REQUESTED
 from glassformer.decode.beam import beam_search, length_penalty
 from glassformer.decode.constraints import Constraints
 from glassformer.decode.filters import filters_of
@@ -63,7 +63,7 @@ def test_prompt_and_text_share_the_context(run):
         with pytest.raises(TooLongError, match=most):
             list(searching(run, max_new_tokens=99).write(["a", "abc" * crop], crop=crop))
     with pytest.raises(ConfigError, match=r"a text may have 5 \(what the prompt leaves of the context\). Shorten the"):
-        list(searching(run, max_new_tokens=None).write([prompt], wishes=Constraints(begin="abcabc")))
+        list(searching(run, max_new_tokens=None).write([prompt], constraints=Constraints(begin="abcabc")))
 
 
 @pytest.mark.parametrize(("requested", "read"), [(None, WINDOW - WINDOW // 4), (3, WINDOW - 2), (WINDOW, 1)])
@@ -90,11 +90,11 @@ def test_a_crop_leaves_room_however_long_the_prompt_is(run, usual, monkeypatch):
         assert len(read) == min(1 + letters, WINDOW + 1 - least)
         (piece,) = writer.write([("ab" * letters)[:letters]], crop=True)
         expected = max(least, min(usual, WINDOW + 1 - (1 + letters)))
-        assert (piece.tokens, piece.limit) == (expected, ASKED if expected == usual else CONTEXTS)
+        assert (piece.tokens, piece.limit) == (expected, REQUESTED if expected == usual else CONTEXTS)
 
 
 def test_what_limits_a_text_is_told_of_the_texts_that_it_ends(run):
-    for requested, name in ((None, CONTEXTS), (3, ASKED)):
+    for requested, name in ((None, CONTEXTS), (3, REQUESTED)):
         pieces = [*searching(run, max_new_tokens=requested, batch_size=1).write(["ab", "abc"], n=3, stops=["d"])]
         assert {each.end for each in pieces} > {"max_new_tokens"}
         assert [each.limit for each in pieces] == [name * (each.end == "max_new_tokens") for each in pieces]
@@ -105,22 +105,22 @@ def test_texts_before_a_prompt_without_one_are_written(run):
     written: list[Piece] = []
     with pytest.raises(ConfigError, match="none of the text of prompt 3 did within its 2 tokens"):
         written.extend(
-            searching(run, batch_size=9).write(["a", "b", "abcabc", "c"], 2, wishes=Constraints(forced=["dab"]))
+            searching(run, batch_size=9).write(["a", "b", "abcabc", "c"], 2, constraints=Constraints(forced=["dab"]))
         )
     assert [each.row for each in written] == [0, 1, 2, 3]
 
 
 def test_forced_texts_and_stops(run):
     constraints = Constraints(forced=["da"])
-    for piece in searching(run, max_new_tokens=7).write(["a"], n=2, stops=["c"], wishes=constraints):
+    for piece in searching(run, max_new_tokens=7).write(["a"], n=2, stops=["c"], constraints=constraints):
         assert "da" in piece.text
         assert "c" not in piece.text
     with pytest.raises(ConfigError, match="Forced texts need a beam of at least 2"):
-        next(Writer(run, of_run(run)).write(["a"], wishes=constraints))
+        next(Writer(run, of_run(run)).write(["a"], constraints=constraints))
     with pytest.raises(ConfigError, match="none of the text of prompt 1 did within its 2 tokens"):
         list(
             searching(run, max_new_tokens=2, batch_size=1).write(
-                ["d", "b"], wishes=Constraints(forced=["dab"], begin="d")
+                ["d", "b"], constraints=Constraints(forced=["dab"], begin="d")
             )
         )
 

@@ -97,11 +97,11 @@ def test_only_a_model_of_hidden_spans_writes_what_separates_them(tmp_path, objec
 def test_a_beginning_counts_apart_where_no_length_is_asked_for(tmp_path):
     """The source and ten more are 12 tokens, and the beginning has 15."""
     run = trained(tmp_path, decode__max_new_tokens=None)
-    [answer] = translate(run, [(1, "a")], 1, wishes=Constraints(begin=BEGIN))
+    [answer] = translate(run, [(1, "a")], 1, constraints=Constraints(begin=BEGIN))
     assert answer.text.startswith(BEGIN)
     assert answer.cut is None or len(answer.text.split()) == 15 + 12
     writer = Writer(run, load_recipe(run / "recipe.toml"))
-    assert "".join(piece.text for piece in writer.write(["a"], wishes=Constraints(begin=BEGIN))) == answer.text
+    assert "".join(piece.text for piece in writer.write(["a"], constraints=Constraints(begin=BEGIN))) == answer.text
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_a_beginning_counts_apart_where_no_length_is_asked_for(tmp_path):
 def test_a_beginning_that_has_no_room_is_refused(tmp_path, requested, message):
     run = trained(tmp_path, model__max_len=9, decode__max_new_tokens=requested)
     with pytest.raises(ConfigError, match=rf"has 15 tokens, and a text .*{message}"):
-        next(translate(run, [(1, "a")], 1, wishes=Constraints(begin=BEGIN)))
+        next(translate(run, [(1, "a")], 1, constraints=Constraints(begin=BEGIN)))

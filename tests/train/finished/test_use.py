@@ -232,6 +232,6 @@ def test_a_recipe_from_before_there_were_such_threads(plain, tmp_path):
 
 def test_a_resume_may_give_other_threads(whole, tmp_path):
     run = killed_after(whole, 5, tmp_path / "run")
-    follow(resume(run, asked={"decode.threads": 2}))
+    follow(resume(run, requested={"decode.threads": 2}))
     assert final(run)["model.safetensors"] == final(whole)["model.safetensors"]
     assert load_recipe(run / "recipe.toml").decode.threads == 2

@@ -12,7 +12,7 @@ from glassformer.nn.ensemble import Ensemble
 from glassformer.store.checkpoint import load, load_mean
 from glassformer.train.evaluate import Scoring, evaluate_model
 from glassformer.train.finished.loading import load_runs
-from glassformer.train.finished.use import Asked, evaluate, translate
+from glassformer.train.finished.use import Requested, evaluate, translate
 from glassformer.train.finished.writing import Writer
 from glassformer.train.objective import objective_for
 from glassformer.train.recipe import Recipe, load_recipe, override
@@ -68,9 +68,9 @@ def test_they_answer_lines_as_one_model(runs):
     for size in (1, 3):
         answers = list(translate(runs[0], LINES, size, others=runs[1:]))
         assert [each.text for each in answers] == [found.tokenizers.target.decode(each.ids) for each in expected]
-    scored = list(translate(runs[0], LINES, 2, asked=Asked(1, True, True), others=runs[1:]))
+    scored = list(translate(runs[0], LINES, 2, requested=Requested(1, True, True), others=runs[1:]))
     assert [each.best[0].text for each in scored] == [each.text for each in answers]
-    apart = [list(translate(run, LINES, 2, asked=Asked(1, True))) for run in runs]
+    apart = [list(translate(run, LINES, 2, requested=Requested(1, True))) for run in runs]
     assert all(one[0].best[0].score != scored[0].best[0].score for one in apart)
 
 

@@ -30,7 +30,7 @@ def test_changed_setting_is_refused_with_both_values(whole, tmp_path, name, valu
     run = killed_after(whole, 3, tmp_path / "run")
     before = (run / "recipe.toml").read_bytes()
     with pytest.raises(CheckpointError, match="trained with other settings") as caught:
-        resume(run, asked={name: value})
+        resume(run, requested={name: value})
     assert message in str(caught.value)
     typed = f" --{name.replace('_', '-')} {'none' if value is None else value}"
     assert f"--allow-change {name}{typed}." in str(caught.value)
@@ -44,7 +44,7 @@ def test_several_changes_are_told_together(whole, tmp_path):
     run = killed_after(whole, 3, tmp_path / "run")
     options = {"training.steps": 24, "training.clip": 0.5}
     with pytest.raises(CheckpointError, match=r"\.steps 12 -> 24; training\.clip 1\.0 -> 0\.5\. Undo") as caught:
-        resume(run, asked=options)
+        resume(run, requested=options)
     words = "--allow-change training.steps --allow-change training.clip --training.steps 24 --training.clip 0.5."
     assert words in str(caught.value)
     with pytest.raises(CheckpointError, match=r"has now: training\.clip 1\.0 -> 0\.5\. Undo"):
@@ -136,7 +136,7 @@ def test_other_vocabulary_is_refused_though_it_is_named(whole, tmp_path):
 
 def test_settings_of_checkpoints_are_free(whole, tmp_path):
     run = killed_after(whole, 3, tmp_path / "run")
-    session = resume(run, asked={"checkpoint.every": 2, "checkpoint.keep": 1})
+    session = resume(run, requested={"checkpoint.every": 2, "checkpoint.keep": 1})
     follow(session)
     (run / "recipe.toml").write_bytes((whole / "recipe.toml").read_bytes())
     assert_same_end(run, whole)
@@ -206,6 +206,6 @@ def test_file_that_moved_is_the_same(tmp_path):
     requested, paths = on_files(tmp_path)
     follow(start(requested, tmp_path / "run"), stop_after=2)
     moved = paths["source"].rename(tmp_path / "moved.txt")
-    session = resume(tmp_path / "run", asked={"data.train_source": str(moved)})
+    session = resume(tmp_path / "run", requested={"data.train_source": str(moved)})
     assert session.step == 2
     assert load_recipe(tmp_path / "run" / "recipe.toml").data.train_source == str(moved)

@@ -286,7 +286,7 @@ def test_before_the_first_checkpoint_changes_are_allowed_by_name_too(whole, tmp_
     run = without_checkpoint(whole, tmp_path / "run")
     options = {"training.learning_rate": 0.5}
     with pytest.raises(CheckpointError, match=r"trained with other settings.*--training\.learning-rate 0\.5"):
-        resume(run, asked=options)
+        resume(run, requested=options)
     with pytest.raises(ConfigError, match="its value is the same as in the run so far"):
         resume(run, ["training.seed"])
     with pytest.raises(CheckpointError, match="keeps the vocabulary"):

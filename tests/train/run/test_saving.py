@@ -221,7 +221,7 @@ def test_checkpoints_that_a_resume_passed_over_are_not_counted(tmp_path):
     (step_folder(run, 8) / "model.safetensors").write_bytes(b"")
     left = [
         list(checkpoints(run))
-        for event in resume(run, asked={"checkpoint.every": 3}).train()
+        for event in resume(run, requested={"checkpoint.every": 3}).train()
         if isinstance(event, Saved)
     ]
     assert left == [[6, 8, 9], [9, 12]]

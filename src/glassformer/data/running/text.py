@@ -481,12 +481,12 @@ def overlap(train: Part, held_out: Part) -> Overlap:
     unit = "words" if n_words * LONG_WORDS >= held_out.n_characters else "characters"
     size, most = (RUN_OF_WORDS, n_words) if unit == "words" else (CHARACTERS, held_out.n_characters)
     step = -(-most // MOST)
-    asked: list[Hashes] = []
+    requested: list[Hashes] = []
     n = 0
     for each in hashes(held_out, unit, size):
-        asked.append(each[-n % step :: step].copy())
+        requested.append(each[-n % step :: step].copy())
         n += len(each)
-    windows, counts = np.unique(np.concatenate(asked), return_counts=True)
+    windows, counts = np.unique(np.concatenate(requested), return_counts=True)
     seen = np.zeros(len(windows), np.bool_)
     for each in hashes(train, unit, size):
         places = np.searchsorted(windows, each).clip(max=len(windows) - 1)

@@ -62,7 +62,7 @@ def of_columns(rows: NDArray[np.floating]) -> tuple[tuple[float, ...], tuple[flo
     return tuple(map(float, wide.mean(0))), tuple(float(each) if each > FLAT else 1.0 for each in spread)
 
 
-ASKED = 1
+PREDICTED_AT = 1
 """The place of a step at which its action is predicted: after the observation."""
 SLOWEST = 10_000.0
 """Ratio of the longest wave to the shortest, as in Vaswani et al. 2017, section 3.5."""
@@ -82,7 +82,7 @@ def features(
     found[..., range(PLACES), range(PLACES)] = 1.0
     found[..., 0, PLACES] = to_go / scales.to_go
     seen = slice(PLACES + 1, PLACES + 1 + S)
-    found[..., ASKED, seen] = (observations - scales.observed) / np.array(scales.observed_spread)
+    found[..., PREDICTED_AT, seen] = (observations - scales.observed) / np.array(scales.observed_spread)
     found[..., 2, seen.stop : seen.stop + spaces.n_acted] = as_read(spaces, actions)
     found[..., -TIMES:] = waves(times)[..., None, :]
     return found
@@ -121,8 +121,8 @@ def windows_batch(
     actions = episodes.actions[steps]
     read = features(spaces, to_go[steps], episodes.observations[steps], actions, episodes.times[steps])
     read[~real] = 0.0
-    asked = np.zeros((*real.shape, PLACES), np.bool_)
-    asked[..., ASKED] = real
+    queries = np.zeros((*real.shape, PLACES), np.bool_)
+    queries[..., PREDICTED_AT] = real
     wanted = actions if spaces.entries else as_read(spaces, actions).astype(np.float32)
     labels = np.repeat(wanted[:, :, None], PLACES, 2)
     rows = len(firsts)
@@ -131,5 +131,5 @@ def windows_batch(
         torch.as_tensor(read.reshape(rows, -1, spaces.n_features)),
         keep,
         labels=torch.as_tensor(labels.reshape(rows, -1, *labels.shape[3:])),
-        label_keep=torch.as_tensor(asked.reshape(rows, -1)),
+        label_keep=torch.as_tensor(queries.reshape(rows, -1)),
     )

@@ -234,7 +234,7 @@ MOST_LISTED = 4
 def head_as_json(found: Found, probe: Probe) -> dict[str, Any]:
     """Return one head as a plain dict; numbers that are not finite become None."""
     block, layer, head = found.head
-    scores, said = found.measured.scores, found.label
+    scores, role = found.measured.scores, found.label
     return {
         "id": found.id,
         "block": block,
@@ -250,12 +250,12 @@ def head_as_json(found: Found, probe: Probe) -> dict[str, Any]:
         "by_value": {name: finite(each) for name, each in found.measured.by_value.items()},
         "chance": {name: finite(each.chance) for name, each in scores.items()},
         "role": {
-            "label": said.label,
-            "strength": said.strength,
-            "score": finite(said.score),
-            "runner_up": None if said.runner_up is None else [said.runner_up[0], finite(said.runner_up[1])],
-            "shift": said.shift,
-            "n_queries": said.n_queries,
+            "label": role.label,
+            "strength": role.strength,
+            "score": finite(role.score),
+            "runner_up": None if role.runner_up is None else [role.runner_up[0], finite(role.runner_up[1])],
+            "shift": role.shift,
+            "n_queries": role.n_queries,
             "n_sequences": probe.n_sequences,
             "probe": probe.name,
         },
@@ -515,14 +515,14 @@ def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, seque
     if isinstance(model.config.head, Classify):
         metric = "accuracy"
     if task.equal_lengths:
-        asked = prepare_split(
+        requested = prepare_split(
             replace(recipe, data=replace(data, test_size=min(scored, data.test_size))), tokenizers, "test"
         )
-        assert isinstance(asked, PairsSplit)
+        assert isinstance(requested, PairsSplit)
         own = held_out(data, tokenizers, sequences, seed, repeats=False)
         control = held_out(data, tokenizers, sequences, seed, repeats=True)
         name = f"{data.task}/test/distinct" if own else f"{data.task}/test/repeats"
-        answered = real_pairs(asked.encoded, scored)
+        answered = real_pairs(requested.encoded, scored)
         own, control = (own, control) if own else (control, [])
     else:
         split = prepare_split(recipe, tokenizers, "dev")
@@ -541,16 +541,16 @@ def text_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int, scored
     model, tokenizers = loaded.model, loaded.tokenizers
     split = dev_split(run, recipe, loaded)
     assert isinstance(split, TextSplit)
-    asked = windows(recipe, split, tokenizers, scored, model)
+    requested = windows(recipe, split, tokenizers, scored, model)
     objective = objective_of(model, recipe)
     ids = range(len(SPECIALS), tokenizers.target.vocab_size)
     if model.encoder is not None:
-        return Probe(f"{split.name}/dev", asked[0], None, asked, objective, "token_accuracy", ids)
+        return Probe(f"{split.name}/dev", requested[0], None, requested, objective, "token_accuracy", ids)
     most = min(LONGEST_HALF, (recipe.data.window - 1) // 2, len(ids))
     lengths = sorted({max(2, most * part // 3) for part in (1, 2, 3)})
     made = induction_probe(
         ids, lengths, sequences, begin=BOS if recipe.data.documents and tokenizers.source.begins else None
     )
     return replace(
-        made, scored=asked, objective=objective_for(model) if recipe.data.objective == "next_token" else objective
+        made, scored=requested, objective=objective_for(model) if recipe.data.objective == "next_token" else objective
     )

@@ -205,14 +205,14 @@ def drawn(draw: random.Random, ids: range, length: int) -> list[int]:
 
 def next_of_repeated(batch: Batch) -> Targets:
     """Ask for the next token after each token that has occurred before in its row."""
-    asked = next_token(batch)
-    same = asked.inputs[:, :, None] == asked.inputs[:, None, :]
-    return only(asked, (same & torch.ones_like(same).tril(-1)).any(-1))
+    targets = next_token(batch)
+    same = targets.inputs[:, :, None] == targets.inputs[:, None, :]
+    return only(targets, (same & torch.ones_like(same).tril(-1)).any(-1))
 
 
-def only(asked: Targets, where: Bool[Tensor, "N T"]) -> Targets:
+def only(targets: Targets, where: Bool[Tensor, "N T"]) -> Targets:
     """Restrict targets to some positions."""
-    return asked._replace(keep=where if asked.keep is None else where & asked.keep)
+    return targets._replace(keep=where if targets.keep is None else where & targets.keep)
 
 
 # Measuring all heads on a probe: the scores of roles, figures that need no role, and whether a head copies.
@@ -285,26 +285,26 @@ def written_share(model: Transformer, found: Map, view: View) -> Float[Tensor, "
         return None
     if found.block == "cross" and not model.config.one_vocabulary:
         return None
-    asked = several(found.allowed, view.counted)
-    if not bool(asked.any()):
+    queries = several(found.allowed, view.counted)
+    if not bool(queries.any()):
         return None
     largest = largest_key(found.weights, found.allowed)
     read = view.keys[:, None, :].expand(*largest.shape[:2], -1).gather(-1, largest)
-    real = view.real[:, None, :].expand(*largest.shape[:2], -1).gather(-1, largest) & asked[:, None]
+    real = view.real[:, None, :].expand(*largest.shape[:2], -1).gather(-1, largest) & queries[:, None]
     return torch.stack([_share(model, found, head, read[:, head], real[:, head]) for head in range(read.shape[1])])
 
 
 def _share(
-    model: Transformer, found: Map, head: int, read: Int[Tensor, "N T"], asked: Bool[Tensor, "N T"]
+    model: Transformer, found: Map, head: int, read: Int[Tensor, "N T"], queries: Bool[Tensor, "N T"]
 ) -> Float[Tensor, ""]:
-    if not bool(asked.any()):
+    if not bool(queries.any()):
         return torch.tensor(float("nan"))
     with torch.no_grad():
-        given = found.output[:, head][asked] @ found.columns[:, head].T
+        given = found.output[:, head][queries] @ found.columns[:, head].T
         given = gained(model, given)
         assert isinstance(model.head, TokenHead)
         likeliest = torch.cat([(rows @ model.head.weight.T).argmax(-1) for rows in given.split(ROWS)])
-    return (likeliest == read[asked]).cpu().double().mean()
+    return (likeliest == read[queries]).cpu().double().mean()
 
 
 def gained(model: Transformer, vectors: Float[Tensor, "M D"]) -> Float[Tensor, "M D"]:
@@ -342,8 +342,8 @@ class Read(NamedTuple):
 def read(model: Transformer, batch: Batch, objective: Objective) -> Read:
     """Return the maps of a batch and what their rows and columns stand for, on the model's device."""
     batch = batch.to(next(model.parameters()).device)
-    asked = objective(batch)
-    return Read(maps(model, batch, asked), views(batch, asked))
+    targets = objective(batch)
+    return Read(maps(model, batch, targets), views(batch, targets))
 
 
 def measure(own: Read, control: Read | None, between: Callable[[], None]) -> dict[Head, Measured]:
@@ -433,9 +433,9 @@ def group_share(found: Sequence[Map], view: View, role: str, heads: Sequence[Hea
     own = [(each, head) for each in found for block, layer, head in heads if (block, layer) == (each.block, each.layer)]
     if predicted is None or not own:
         return None
-    asked = own[0][0].allowed.sum(-1).gt(1) & view.counted & (predicted & own[0][0].allowed).any(-1)
+    queries = own[0][0].allowed.sum(-1).gt(1) & view.counted & (predicted & own[0][0].allowed).any(-1)
     masses = [(each.weights[:, head] * predicted).sum(-1) for each, head in own]
     best = masses[0]
     for mass in masses[1:]:
         best = best.maximum(mass)
-    return float(best[asked].mean()) if bool(asked.any()) else None
+    return float(best[queries].mean()) if bool(queries.any()) else None

@@ -221,19 +221,19 @@ def tallies(
     return found
 
 
-def views(batch: Batch, asked: Targets) -> dict[str, View]:
+def views(batch: Batch, targets: Targets) -> dict[str, View]:
     """Return the view for each kind of attention ("encoder", "decoder", "cross") on the batch.
 
-    `asked` are the batch's targets: what the last stack reads and what it should predict.
+    `requested` are the batch's targets: what the last stack reads and what it should predict.
     """
-    inputs, outputs = asked.inputs, asked.ids
+    inputs, outputs = targets.inputs, targets.ids
     if inputs.is_floating_point() or (batch.source is not None and batch.source.is_floating_point()):
         raise ConfigError("A role says which tokens a head reads; this model reads features. Use observe(model).")
-    keep = torch.ones_like(inputs, dtype=torch.bool) if asked.inputs_keep is None else asked.inputs_keep
+    keep = torch.ones_like(inputs, dtype=torch.bool) if targets.inputs_keep is None else targets.inputs_keep
     real = ordinary(inputs) & keep
     wanted = torch.zeros_like(keep)
     if outputs.shape == inputs.shape:  # the model answers at each position, not once for the whole sequence
-        wanted = ordinary(outputs) & (keep if asked.keep is None else asked.keep)
+        wanted = ordinary(outputs) & (keep if targets.keep is None else targets.keep)
     if batch.source is not None:
         return two_stacks(batch, inputs, outputs, wanted, real)
     behind = is_one_of(inputs, SEP).cumsum(1) > 0  # <sep> itself predicts the first token of a decoder's answer
@@ -329,16 +329,16 @@ def tally(
     `largest`: the result of `largest_key`, if it is already known.
     """
     predicted = predicted & allowed
-    asked = several(allowed, counted) & predicted.any(-1)
-    target = (predicted & asked[..., None]).to(weights.dtype)
+    queries = several(allowed, counted) & predicted.any(-1)
+    target = (predicted & queries[..., None]).to(weights.dtype)
     largest = largest_key(weights, allowed) if largest is None else largest
     hits = target.gather(-1, largest.transpose(1, 2))  # [N, T, H]
     share = predicted.sum(-1) / allowed.sum(-1).clamp(min=1)
     return Tally(
         torch.einsum("nhts,nts->nh", weights, target),
         hits.sum(1),
-        (share * asked).sum(-1),
-        asked.sum(-1),
+        (share * queries).sum(-1),
+        queries.sum(-1),
     )
 
 
@@ -352,9 +352,9 @@ def largest_key(weights: Float[Tensor, "N H T S"], allowed: Bool[Tensor, "N T S"
     return weights.masked_fill(~allowed[:, None], -math.inf).argmax(-1)
 
 
-def mean_over(values: Float[Tensor, "N H T"], asked: Bool[Tensor, "N T"]) -> Float[Tensor, " H"]:
-    """Return the mean of each head's values over the asked queries; NaN if there are none."""
-    return (values * asked[:, None]).sum((0, 2)) / asked.sum()
+def mean_over(values: Float[Tensor, "N H T"], queries: Bool[Tensor, "N T"]) -> Float[Tensor, " H"]:
+    """Return the mean of each head's values over these queries; NaN if there are none."""
+    return (values * queries[:, None]).sum((0, 2)) / queries.sum()
 
 
 def entropy(
@@ -365,10 +365,10 @@ def entropy(
     normalised: bool = False,
 ) -> Float[Tensor, " H"]:
     """Return the mean of -sum A ln A in nats (Clark et al. 2019, section 3.3); normalised: divided by ln |a(i)|."""
-    asked = several(allowed, counted)
+    queries = several(allowed, counted)
     nats = -torch.special.xlogy(weights, weights).sum(-1)
     most = allowed.sum(-1).clamp(min=2).log()[:, None]
-    return mean_over(nats / most if normalised else nats, asked)
+    return mean_over(nats / most if normalised else nats, queries)
 
 
 def confidence(
@@ -423,10 +423,10 @@ def divergence(
     counted: Bool[Tensor, "N T"],
 ) -> float:
     """Return the mean Jensen-Shannon divergence of two heads' rows, in bits, 0 to 1 (Clark et al. 2019)."""
-    asked = several(allowed, counted)
-    if not bool(asked.any()):
+    queries = several(allowed, counted)
+    if not bool(queries.any()):
         return math.nan
-    p, q = one[asked], other[asked]
+    p, q = one[queries], other[queries]
     middle = (p + q) / 2
     nats = (torch.special.xlogy(p, p) + torch.special.xlogy(q, q)) / 2 - torch.special.xlogy(middle, middle)
     return float(nats.sum(-1).mean()) / math.log(2)

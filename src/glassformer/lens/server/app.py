@@ -49,7 +49,7 @@ MOST_TRACES = 32
 UNKNOWN = f"There is no such trace: only the run's own and the latest are kept, {MOST_TRACES} in all. Ask for it again."
 
 
-class Asked(NamedTuple):
+class Question(NamedTuple):
     """What the model was asked to answer, and how."""
 
     source: Text
@@ -60,7 +60,7 @@ class Asked(NamedTuple):
     kind: str = "zero"
     """What they output instead: nothing ("zero") or their mean ("mean")."""
 
-    def without_too(self, heads: Sequence[Head], kind: str) -> Asked:
+    def without_too(self, heads: Sequence[Head], kind: str) -> Question:
         """Return a copy with these heads ablated too. Errors: `GlassformerError` if the kinds differ."""
         if self.without and kind != self.kind:
             raise GlassformerError(
@@ -83,7 +83,7 @@ class Kept(NamedTuple):
 
     trace: Trace
     header: bytes
-    asked: Asked
+    question: Question
 
 
 class Traces:
@@ -95,19 +95,19 @@ class Traces:
         self.made = 0
         self.own = len(subject.examples)
         for example in subject.examples:
-            asked = Asked(*example)
-            self.keep(self.run(asked), asked)
+            question = Question(*example)
+            self.keep(self.run(question), question)
 
-    def keep(self, made: Trace, asked: Asked) -> str:
+    def keep(self, made: Trace, question: Question) -> str:
         """Store a trace and return its id."""
         name = str(self.made)
         self.made += 1
-        notes = [note for note in (asked.note, made.header["run"].get("note")) if note]
-        if asked.manner.begin:
-            (last,) = self.subject.tokenizers.target.tokens(asked.manner.begin[-1:])
-            notes.append(f"with {last} as token {len(asked.manner.begin)}")
+        notes = [note for note in (question.note, made.header["run"].get("note")) if note]
+        if question.manner.begin:
+            (last,) = self.subject.tokenizers.target.tokens(question.manner.begin[-1:])
+            notes.append(f"with {last} as token {len(question.manner.begin)}")
         made.header["run"] |= {"id": name} | ({"note": ", ".join(notes)} if notes else {})
-        self.known[name] = Kept(made, header_text(made.header, made.buffers), asked)
+        self.known[name] = Kept(made, header_text(made.header, made.buffers), question)
         while len(self.known) > max(MOST_TRACES, self.own):
             del self.known[list(self.known)[self.own]]
         return name
@@ -118,39 +118,39 @@ class Traces:
             raise Refused(404, UNKNOWN)
         return self.known[name]
 
-    def run(self, asked: Asked, manner: Manner | None = None, *, poll: Poll = nothing) -> Trace:
-        """Trace the model's answer without the ablated heads; `manner` replaces the one in `asked`."""
-        manner = (manner or asked.manner)._replace(poll=poll)
-        with self.fewer(asked):
-            return self.subject.trace(asked.source, asked.gold, manner)
+    def run(self, question: Question, manner: Manner | None = None, *, poll: Poll = nothing) -> Trace:
+        """Trace the model's answer without the ablated heads; `manner` replaces the one in `question`."""
+        manner = (manner or question.manner)._replace(poll=poll)
+        with self.fewer(question):
+            return self.subject.trace(question.source, question.gold, manner)
 
-    def score(self, asked: Asked, *, poll: Poll = nothing) -> tuple[str, float, int] | None:
+    def score(self, question: Question, *, poll: Poll = nothing) -> tuple[str, float, int] | None:
         """Measure the subject's score without the ablated heads; None if it has no score."""
-        with self.fewer(asked):
+        with self.fewer(question):
             return None if self.subject.score is None else self.subject.score(poll)
 
-    def fewer(self, asked: Asked) -> AbstractContextManager[None]:
+    def fewer(self, question: Question) -> AbstractContextManager[None]:
         """Ablate the heads for the length of a `with`. Errors: `GlassformerError` if the subject does not allow it."""
-        if not asked.without:
+        if not question.without:
             return nullcontext()
         if self.subject.silence is None:
             raise GlassformerError("Heads cannot be removed on this page. Open the run with glassformer explore RUN.")
-        return self.subject.silence(self.subject.model, asked.without, asked.kind)
+        return self.subject.silence(self.subject.model, question.without, question.kind)
 
     def answer(self, given: TraceRequest, heard: Callable[[int], None] | None = None, *, poll: Poll = nothing) -> str:
         """Make the trace that a request asks for and return its id. Errors: `GlassformerError` for an unknown trace."""
-        asked = Asked(given.source, given.gold) if given.trace is None else self.named(given.trace).asked
-        asked = asked._replace(manner=(given.manner or asked.manner)._replace(begin=given.begin))
-        return self.keep(self.run(asked, asked.manner._replace(heard=heard), poll=poll), asked)
+        question = Question(given.source, given.gold) if given.trace is None else self.named(given.trace).question
+        question = question._replace(manner=(given.manner or question.manner)._replace(begin=given.begin))
+        return self.keep(self.run(question, question.manner._replace(heard=heard), poll=poll), question)
 
 
 def repeated(known: Kept) -> Manner:
     """Return the manner that forces the model to write the same tokens again, one by one."""
     target = known.trace.header["sequences"].get("target")
     if target is None:
-        return known.asked.manner
-    said = target["ids"][target["n_prompt"] :]
-    return Manner(max_new_tokens=len(said), begin=said)
+        return known.question.manner
+    written = target["ids"][target["n_prompt"] :]
+    return Manner(max_new_tokens=len(written), begin=written)
 
 
 def answered(trace: Trace) -> list[str]:
@@ -250,9 +250,13 @@ class Api:
         found, name = self.traces.named(request.path_params["id"]), request.path_params["name"]
         if name not in found.trace.buffers:
             raise Refused(404, "This trace has no such buffer.")
-        asked = request.query_params.get("layer")
+        question = request.query_params.get("layer")
         layer = (
-            None if asked is None else int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 6 else -1
+            None
+            if question is None
+            else int(question)
+            if question.isascii() and question.isdecimal() and len(question) < 6
+            else -1
         )
         if layer is not None and not 0 <= layer < len(found.trace.buffers[name][1]):
             raise Refused(400, "layer must be the number of a layer, counted from 0.")
@@ -288,10 +292,10 @@ class Api:
         """
 
         def work(data: bytes, poll: Poll) -> dict[str, Any]:
-            asked = ablate_request(data)
-            known = self.traces.named(asked.trace)
-            fewer = known.asked.without_too(asked.heads, asked.kind)
-            figure = self.traces.score(known.asked, poll=poll)
+            question = ablate_request(data)
+            known = self.traces.named(question.trace)
+            fewer = known.question.without_too(question.heads, question.kind)
+            figure = self.traces.score(known.question, poll=poll)
             after, figure_after = self.traces.run(fewer, poll=poll), self.traces.score(fewer, poll=poll)
             same = self.traces.run(fewer, repeated(known), poll=poll)
             answer: dict[str, Any] = {"before": answered(known.trace), "after": answered(after)}
@@ -307,9 +311,9 @@ class Api:
         """POST /api/patch {trace, other}: which activations of `trace` bring its answer back on the other's text."""
 
         def work(data: bytes, poll: Poll) -> dict[str, Any]:
-            asked = patch_request(data)
-            one, other = self.traces.named(asked.trace), self.traces.named(asked.other)
-            if one.asked.without or other.asked.without:
+            question = patch_request(data)
+            one, other = self.traces.named(question.trace), self.traces.named(question.other)
+            if one.question.without or other.question.without:
                 raise GlassformerError(
                     "Patching needs two inputs that were run with all heads; one of these was run without some. "
                     "Choose another."

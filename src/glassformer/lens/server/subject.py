@@ -152,16 +152,18 @@ def figures(run: Path, since: int = 0) -> list[dict[str, Any]]:
     A last line that is still being written is left out. A line that cannot be read has the kind "damaged".
     """
     found = [_read(line) for line in _whole(run / METRICS)[since:]]
-    asked = {each["step"]: each for each in found if each.get("kind") == "train" and isinstance(each.get("step"), int)}
-    for line in reversed(_whole(run / TIMING) if asked else []):  # from the end, as the new lines are wanted
+    requested = {
+        each["step"]: each for each in found if each.get("kind") == "train" and isinstance(each.get("step"), int)
+    }
+    for line in reversed(_whole(run / TIMING) if requested else []):  # from the end, as the new lines are wanted
         record = _read(line)
         step = record.get("step")
         if not isinstance(step, int):
             continue
-        if record.get("kind") != "damaged" and step < min(asked):
+        if record.get("kind") != "damaged" and step < min(requested):
             break
-        if step in asked and SPEED in record:
-            asked[step].setdefault(SPEED, record[SPEED])
+        if step in requested and SPEED in record:
+            requested[step].setdefault(SPEED, record[SPEED])
     return found
 
 
@@ -281,8 +283,8 @@ class History:
     def curve(self, i: int, steps: list[int]) -> dict[str, Any]:
         """Return head i's last role and that role's score at each step; without a role, its best-scoring one."""
         last = self.seen[steps[-1]][i]
-        said, shift = last["role"]["label"], last["role"]["shift"]
-        named = f"{said} {shift:+d}" if shift else said
+        label, shift = last["role"]["label"], last["role"]["shift"]
+        named = f"{label} {shift:+d}" if shift else label
         role = named if named in last["scores"] else max(last["scores"], key=lambda name: last["scores"][name] or -1.0)
         place = {name: last[name] for name in ("id", "block", "layer", "head")}
         return {**place, "role": role, "scores": [self.seen[step][i]["scores"].get(role) for step in steps]}

@@ -139,12 +139,12 @@ def from_bytes(data: bytes) -> Trace:
 # Activation patching between two traces: which parts of one bring its answer back on the other's text (`patch`).
 
 
-class Asked(NamedTuple):
+class Compared(NamedTuple):
     """The arguments of `patch`."""
 
     one: Input
     other: Input
-    said: list[int | None]
+    answer_ids: list[int | None]
 
 
 def patch_traces(model: Transformer, one: Trace, other: Trace, *, poll: Callable[[], None] = nothing) -> Patching:
@@ -152,15 +152,15 @@ def patch_traces(model: Transformer, one: Trace, other: Trace, *, poll: Callable
 
     `poll` is that of `patch`. Errors: `DataError` if the texts differ in length or the model writes no tokens.
     """
-    return patch(model, *asked(one.header, other.header, next(model.parameters()).device), poll=poll)
+    return patch(model, *compared(one.header, other.header, next(model.parameters()).device), poll=poll)
 
 
-def asked(one: Mapping[str, Any], other: Mapping[str, Any], device: torch.device) -> Asked:
+def compared(one: Mapping[str, Any], other: Mapping[str, Any], device: torch.device) -> Compared:
     """Put the answer of one trace after the texts of both. Errors: `DataError` for a model that writes no tokens."""
     if not one["steps"]:
         raise DataError("Patching needs a model that writes tokens; this one gives labels. See `glassformer heads`.")
     texts, others = one["sequences"], other["sequences"]
-    said = {step["pos"]: step["chosen"] for step in one["steps"]}
+    answer_ids = {step["pos"]: step["chosen"] for step in one["steps"]}
     if "target" not in texts:
         rows = texts["source"]["ids"], others["source"]["ids"]
         inputs = [Input(torch.tensor([ids], device=device)) for ids in rows]
@@ -172,8 +172,8 @@ def asked(one: Mapping[str, Any], other: Mapping[str, Any], device: torch.device
         answer = texts["target"]["ids"][begun:-1]
         prompts = (each["target"]["ids"][: each["target"]["n_prompt"]] for each in (texts, others))
         inputs = [Input(torch.tensor([[*prompt, *answer]], device=device)) for prompt in prompts]
-        said = {place: token for place, token in said.items() if place >= begun - 1}
-    return Asked(inputs[0], inputs[1], [said.get(place) for place in range(inputs[0].tokens.shape[1])])
+        answer_ids = {place: token for place, token in answer_ids.items() if place >= begun - 1}
+    return Compared(inputs[0], inputs[1], [answer_ids.get(place) for place in range(inputs[0].tokens.shape[1])])
 
 
 def patching_as_json(found: Patching) -> dict[str, Any]:
@@ -208,13 +208,13 @@ def steps_of(reading: Reading, logits: Float[Tensor, "T V"]) -> list[dict[str, A
     Entropy and loss are in nats; `rank` counts the tokens that were more likely than the chosen one.
     """
     found: list[dict[str, Any]] = []
-    for t, said in enumerate(reading.said):
-        if said is not None:
-            found.append(step_of(reading, t, said, logits[t]))
+    for t, answer_ids in enumerate(reading.answer_ids):
+        if answer_ids is not None:
+            found.append(step_of(reading, t, answer_ids, logits[t]))
     return found
 
 
-def step_of(reading: Reading, t: int, said: int, logits: Float[Tensor, " V"]) -> dict[str, Any]:
+def step_of(reading: Reading, t: int, answer_ids: int, logits: Float[Tensor, " V"]) -> dict[str, Any]:
     """Return the entry of one position; one row of the vocabulary at a time, as all together may be large."""
     log_p = logits.double().log_softmax(-1)
     p = log_p.exp()
@@ -223,13 +223,13 @@ def step_of(reading: Reading, t: int, said: int, logits: Float[Tensor, " V"]) ->
     return {
         "pos": t,
         "input": reading.tokens[t],
-        "chosen": said,
-        "p": brief(float(p[said])),
-        "rank": int((p > p[said]).sum()),
+        "chosen": answer_ids,
+        "p": brief(float(p[answer_ids])),
+        "rank": int((p > p[answer_ids]).sum()),
         "entropy": brief(-float((p * log_p.clamp(min=-1e9)).sum())),
         "gold": gold,
         "gold_p": None if gold is None else brief(float(p[gold])),
-        "loss": brief(-float(log_p[said if gold is None else gold])),
+        "loss": brief(-float(log_p[answer_ids if gold is None else gold])),
         "top": [[i, brief(v), brief(float(logits[i]))] for i, v in zip(ids.tolist(), values.tolist(), strict=True)],
         "rest": brief(max(0.0, 1.0 - float(values.sum()))),
     }
@@ -253,8 +253,8 @@ def lens_of(model: Transformer, reading: Reading, streams: Sequence[Float[Tensor
             values, ids = p.topk(min(LENS_TOP, p.shape[-1]))
             for row, best in zip(ids.tolist(), values.tolist(), strict=True):
                 rows.append([[i, brief(v)] for i, v in zip(row, best, strict=True)])
-            for said, row in zip(reading.said[len(of_said) : len(of_said) + len(part)], p, strict=True):
-                of_said.append(None if said is None else brief(float(row[said])))
+            for answer_ids, row in zip(reading.answer_ids[len(of_said) : len(of_said) + len(part)], p, strict=True):
+                of_said.append(None if answer_ids is None else brief(float(row[answer_ids])))
         top.append(rows)
         chances.append(of_said)
     return {"names": names, "top": top, "p": chances}
@@ -266,9 +266,11 @@ def terms_of_logits(model: Transformer, reading: Reading) -> tuple[dict[str, Any
         return None
     device = next(model.parameters()).device
     given = None if reading.source is None else torch.tensor([reading.source], device=device)
-    asked = torch.tensor([0 if said is None else said for said in reading.said], device=device)
-    found = attribute(model, torch.tensor([reading.tokens], device=device), asked, given)
-    places = [place for place, said in enumerate(reading.said) if said is not None]
+    compared = torch.tensor(
+        [0 if answer_ids is None else answer_ids for answer_ids in reading.answer_ids], device=device
+    )
+    found = attribute(model, torch.tensor([reading.tokens], device=device), compared, given)
+    places = [place for place, answer_ids in enumerate(reading.answer_ids) if answer_ids is not None]
     return {"names": list(found.names), "buffer": BUFFER}, found.terms[:, places].float().cpu().numpy()
 
 
@@ -460,7 +462,7 @@ def sequences_of(model: Transformer, reading: Reading, tokenizers: Tokenizers) -
     """Return the sequences: `source` is what encoders read; `target` what decoders read plus the last written token."""
     if model.decoder is None:
         return {"source": sequence(reading.tokens, tokenizers.source) | {"n_prompt": reading.n_prompt}}
-    last = reading.said[-1]
+    last = reading.answer_ids[-1]
     whole = reading.tokens if last is None else [*reading.tokens, last]
     found = {"target": sequence(whole, tokenizers.target) | {"n_prompt": reading.n_prompt, "gold": reading.gold}}
     return found if reading.source is None else {"source": sequence(reading.source, tokenizers.source), **found}

@@ -43,7 +43,7 @@ class Manner(NamedTuple):
 class Written(NamedTuple):
     """An answer."""
 
-    said: list[int]
+    answer_ids: list[int]
     fast: tuple[Tensor, ...] = ()
     """The logits that each token was chosen from, by cached decoding; empty for a beam search."""
     beams: Tree | None = None
@@ -77,12 +77,12 @@ def _chosen(
         kept.append(logits[0].float().cpu())
         return choose(logits, context)
 
-    said: list[int] = []
+    answer_ids: list[int] = []
     for step in generate(model, sources=sources, prompts=prompts, max_new_tokens=most, choose=keeping):
-        said.append(step.tokens[0])
+        answer_ids.append(step.tokens[0])
         if manner.heard is not None:
-            manner.heard(said[-1])
-    return Written(said, tuple(kept))
+            manner.heard(answer_ids[-1])
+    return Written(answer_ids, tuple(kept))
 
 
 def _searched(
@@ -99,11 +99,11 @@ def _searched(
         poll=manner.poll,
     )
     tree.end(found)
-    said = [*found[0].ids, *[EOS] * found[0].complete]
+    answer_ids = [*found[0].ids, *[EOS] * found[0].complete]
     if manner.heard is not None:
-        for token in said:
+        for token in answer_ids:
             manner.heard(token)
-    return Written(said, beams=tree)
+    return Written(answer_ids, beams=tree)
 
 
 # The tree of a beam search: every hypothesis that was extended at some step, and the answers that were found.
@@ -204,7 +204,7 @@ class Reading(NamedTuple):
     """What the encoder of an encoder-decoder reads, <eos> included."""
     tokens: list[int]
     """What the stack below the head reads."""
-    said: list[int | None]
+    answer_ids: list[int | None]
     """The token that was chosen at each position of `tokens`; None where none is predicted."""
     gold: list[int | None]
     """The correct token at each position, where it is known."""
@@ -263,13 +263,13 @@ def check_manner(model: Transformer, target: Ids | None, manner: Manner) -> None
 def _answered(model: Transformer, source: Ids, target: Ids | None, gold: Ids | None, manner: Manner) -> Reading:
     limit = limit_of(model, source, manner.max_new_tokens).tokens
     if target is not None:
-        said, fast, beams = [*target, EOS], (), None
+        answer_ids, fast, beams = [*target, EOS], (), None
     else:
-        said, fast, beams = write(model, manner, limit, sources=[source], prompts=None)
+        answer_ids, fast, beams = write(model, manner, limit, sources=[source], prompts=None)
     right = None if (known := target if gold is None else gold) is None else [*known, EOS]
     mode = "generate" if target is None else "forced"
-    read = [BOS, *said[:-1]]
-    return Reading(mode, [*source, EOS], read, [*said], padded(right, len(read)), 1, fast, beams)
+    read = [BOS, *answer_ids[:-1]]
+    return Reading(mode, [*source, EOS], read, [*answer_ids], padded(right, len(read)), 1, fast, beams)
 
 
 def _continued(model: Transformer, prompt: Ids, target: Ids | None, layout: Layout, manner: Manner) -> Reading:
@@ -283,16 +283,19 @@ def _continued(model: Transformer, prompt: Ids, target: Ids | None, layout: Layo
             f"A text may have at most {min(limits)} tokens here, including special ones; got {len(given)}. Shorten it."
         )
     if target is not None:
-        said, fast, beams = [*target], (), None
+        answer_ids, fast, beams = [*target], (), None
     else:
-        asked = min(len(manner.begin) + USUAL_TOKENS if manner.max_new_tokens is None else manner.max_new_tokens, room)
-        said, fast, beams = write(model, manner, asked, sources=None, prompts=[given])
-    if len(said) > room:
-        raise DataError(
-            f"Text and target together may have at most {min(limits)} tokens; got {len(given) + len(said)}. Shorten it."
+        requested = min(
+            len(manner.begin) + USUAL_TOKENS if manner.max_new_tokens is None else manner.max_new_tokens, room
         )
-    whole = [*given, *said]
-    right: list[int | None] = [*whole[1:]] if target is not None else [*given[1:], *[None] * len(said)]
+        answer_ids, fast, beams = write(model, manner, requested, sources=None, prompts=[given])
+    if len(answer_ids) > room:
+        raise DataError(
+            f"Text and target together may have at most {min(limits)} tokens; got "
+            f"{len(given) + len(answer_ids)}. Shorten it."
+        )
+    whole = [*given, *answer_ids]
+    right: list[int | None] = [*whole[1:]] if target is not None else [*given[1:], *[None] * len(answer_ids)]
     mode = "generate" if target is None else "forced"
     return Reading(mode, None, whole[:-1], [*whole[1:]], right, len(given), fast, beams)
 

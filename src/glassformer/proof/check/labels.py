@@ -275,15 +275,15 @@ class Shift(Answered):
     def __init__(self, function: Callable[..., Any]) -> None:
         pair = False
 
-        def asked(tokens: Tensor) -> Any:
+        def given(tokens: Tensor) -> Any:
             nonlocal pair
             answer = function(tokens)
             pair = isinstance(answer, tuple | list) and len(answer) == 2
             return joined(*answer) if pair and all(isinstance(each, Tensor) for each in answer) else answer
 
         refuse_unlike(function, "tokens")
-        ask(asked, TOKENS)
-        super().__init__(asked, (TOKENS,), {"shift": SHIFTS if pair else ALONE}, shifted)
+        ask(given, TOKENS)
+        super().__init__(given, (TOKENS,), {"shift": SHIFTS if pair else ALONE}, shifted)
 
     shift = aspect("shift", "Label t is the token after input t.")
 

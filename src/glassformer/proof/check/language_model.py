@@ -435,12 +435,12 @@ class Translating(Counting):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[tuple[Tensor, Tensor]] = []
+        self.requested: list[tuple[Tensor, Tensor]] = []
         self.trained: list[bool] = []
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return logits [1, T, V]."""
-        self.asked.append((source, target))
+        self.requested.append((source, target))
         self.trained.append(self.training)
         return super().forward(target)
 
@@ -459,15 +459,15 @@ class Translate:
 
     @law("The model reads the source.")
     def source(self) -> Fault | None:
-        other = [source for source, _ in self.model.asked if not torch.equal(source, SOURCE)]
-        if self.model.asked and not other:
+        other = [source for source, _ in self.model.requested if not torch.equal(source, SOURCE)]
+        if self.model.requested and not other:
             return None
         got = other[0].tolist() if other else "nothing"
         return Fault(NO_SOURCE, f"The source is {SOURCE.tolist()}; the model was given {got}.")
 
     @law("Decoding begins with bos_id, as training does.", "source")
     def start(self) -> Fault | None:
-        first = self.model.asked[0][1].flatten().tolist()
+        first = self.model.requested[0][1].flatten().tolist()
         if first == [BOS]:
             return None
         meaning = {

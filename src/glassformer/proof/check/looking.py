@@ -298,7 +298,7 @@ HEAD_WEIGHTS = torch.stack(
 """Weights [B, H, T, S]: an anti-diagonal, even ones, a shifted diagonal, and some in between."""
 
 
-ASKED = (KEYS >= 0).nonzero()[:, 0]
+REQUESTED = (KEYS >= 0).nonzero()[:, 0]
 
 
 def above_chance(picked: Tensor) -> Tensor:
@@ -306,14 +306,16 @@ def above_chance(picked: Tensor) -> Tensor:
     return (picked.mean((0, 2)) - 1 / T) / (1 - 1 / T)
 
 
-PICKED = HEAD_WEIGHTS[..., ASKED, KEYS[ASKED]]
+PICKED = HEAD_WEIGHTS[..., REQUESTED, KEYS[REQUESTED]]
 SCORES = [
     Choice(above_chance(PICKED)),
     Choice(PICKED.mean((0, 2)), "the mean weight", NO_CHANCE),
     Choice(PICKED.mean((0, 2)) - 1 / T, "the mean weight less chance", BELOW_ONE),
     Choice(above_chance(HEAD_WEIGHTS[..., torch.arange(T), KEYS]), "-1 as an index", MINUS_ONE),
-    Choice(above_chance((HEAD_WEIGHTS.argmax(-1)[..., ASKED] == KEYS[ASKED]).double()), "the share of hits", HITS),
-    Choice(above_chance(HEAD_WEIGHTS[..., KEYS[ASKED], ASKED]), "queries and keys exchanged", EXCHANGED_AXES),
+    Choice(
+        above_chance((HEAD_WEIGHTS.argmax(-1)[..., REQUESTED] == KEYS[REQUESTED]).double()), "the share of hits", HITS
+    ),
+    Choice(above_chance(HEAD_WEIGHTS[..., KEYS[REQUESTED], REQUESTED]), "queries and keys exchanged", EXCHANGED_AXES),
 ]
 HEAD_SCORE = one_of(
     "score",
@@ -407,18 +409,18 @@ class Silencing:
         self.function = function
         self.model = scramble(Talking(own_attention(function) or Joining))
         self.reading: Reading | None = None
-        self.given = self.asked(copy.deepcopy(self.model))
+        self.given = self.result_for(copy.deepcopy(self.model))
         if not (hasattr(self.given, "__enter__") and hasattr(self.given, "__exit__")):
             return
         used = copy.deepcopy(self.model)
-        context = self.asked(used)
+        context = self.result_for(used)
         ask(context.__enter__)
         self.seen = gives(used)
         ask(context.__exit__, None, None, None)
         self.after = gives(used)
         self.reading = read(self.seen, {"way": [each for each, _ in LOST]}, self.without)
 
-    def asked(self, model: nn.Module) -> Any:
+    def result_for(self, model: nn.Module) -> Any:
         """Return what the learner's function gives for a model."""
         return called(self.function, {"model": model, "layer": LAYER, "head": HEAD})
 
@@ -455,7 +457,7 @@ class Silencing:
         if gap > 1e-12:
             return Fault(STAYS_SILENT, f"After the context, the output differs by {gap:.2g} from that before.")
         used = copy.deepcopy(self.model)
-        with suppress(ZeroDivisionError), self.asked(used):
+        with suppress(ZeroDivisionError), self.result_for(used):
             raise ZeroDivisionError
         gap = distance(gives(used), before)
         evidence = f"After an error inside the context, the output differs by {gap:.2g} from that before."

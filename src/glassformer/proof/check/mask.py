@@ -258,10 +258,10 @@ class Attending(ABC):
         for level in LEVELS:
             weight = self.leak(float(level))
             if not weight < 1e-3:
-                said = (
+                message = (
                     f"Where the allowed key scores {-level:,}, hidden keys get a weight of {weight:.2g} instead of 0."
                 )
-                return Fault(SMALL, said)
+                return Fault(SMALL, message)
         return None
 
     @law("A mask [B, 1, 1, S] hides each row's own padding.", "mask")
@@ -503,12 +503,12 @@ class Positions(Answered):
     def __init__(self, function: Callable[..., Any]) -> None:
         self.whole: Any = None
 
-        def asked(keep: Tensor) -> Any:
+        def given(keep: Tensor) -> Any:
             self.whole = function(keep)
             fits = isinstance(self.whole, Tensor) and self.whole.shape == KEEP.shape
             return at_tokens(self.whole.detach()) if fits else self.whole
 
-        super().__init__(asked, (KEEP,), {"way": COUNTS}, itself)
+        super().__init__(given, (KEEP,), {"way": COUNTS}, itself)
 
     count = aspect("way", "A token's position is the number of real tokens before it.", name="count")
 

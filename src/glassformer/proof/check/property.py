@@ -295,11 +295,11 @@ def property_lines(each: Outcome, file: str, width: int) -> list[str]:
     if each.state != "fails":
         return wrapped(f"  {each.state:11} {each.property}: {each.why}.", "", width)
     where = [("where", f"{file}, line {each.line}")] if each.line else []
-    said = [*where, ("evidence", each.evidence), ("likely cause", each.cause), ("hint", each.hint)]
+    lines = [*where, ("evidence", each.evidence), ("likely cause", each.cause), ("hint", each.hint)]
     return [
         f"  {'note ' if each.optional else 'FAILS'}       {each.property}: {each.mistake}"
         + (" (optional)" if each.optional else ""),
-        *(x for what, text in said for x in wrapped(f"{what}: {text}", " " * 14, width)),
+        *(x for what, text in lines for x in wrapped(f"{what}: {text}", " " * 14, width)),
     ]
 
 

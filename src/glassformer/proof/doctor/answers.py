@@ -187,7 +187,7 @@ def order(case: Case) -> Seen:
         raise NotTestedError("there is no room for two tokens to swap")
     forwards, target = list(ordinary[:n]), [case.ids[1][0]] * case.target_length(n, n)
     given, turned = (case.batch([(each, target)]) for each in (forwards, forwards[::-1]))
-    gap = apart(asked(case, given), asked(case, turned))
+    gap = apart(answer_logits(case, given), answer_logits(case, turned))
     evidence = f"reversing {n} tokens changes the answer by {gap:.2g}"
     if gap > EQUAL:
         return Seen(evidence)
@@ -196,7 +196,7 @@ def order(case: Case) -> Seen:
     return Seen(evidence, UNORDERED)
 
 
-def asked(case: Case, batch: Batch) -> Tensor:
+def answer_logits(case: Case, batch: Batch) -> Tensor:
     """Return the logits of the answer only, leaving out those of a source that is in the same sequence."""
     found = logits(case.model, batch)
     if not case.layout.encoder:

@@ -87,11 +87,11 @@ def counting_batch(case: Case) -> Batch:
 
 def offset(case: Case, batch: Batch, asked_for: Tensor, right: int) -> Seen:
     """Check how many positions after each position its label is."""
-    asked = case.objective(batch)
-    keep = torch.ones_like(asked.ids, dtype=torch.bool) if asked.keep is None else asked.keep
+    requested = case.objective(batch)
+    keep = torch.ones_like(requested.ids, dtype=torch.bool) if requested.keep is None else requested.keep
     positions = keep[0].nonzero().flatten().tolist()
     row = asked_for[0].tolist()
-    found = {row.index(int(asked.ids[0, place])) - place for place in positions}
+    found = {row.index(int(requested.ids[0, place])) - place for place in positions}
     evidence = (
         f"{len(positions)} positions must each predict the token at offset {' or '.join(map(str, sorted(found)))}"
     )

@@ -323,11 +323,11 @@ def translation(
             labels=blanked(ids, real)[:, 1:].contiguous(),
             use_cache=False,
         )
-        asked = real[:, 1:]
+        requested = real[:, 1:]
         answer = ours(ids[:, :-1], source=source, source_keep=source_keep)
-        yield compared(answer[asked], ours, expected.logits[asked], theirs, family)
+        yield compared(answer[requested], ours, expected.logits[requested], theirs, family)
         if source_keep is None or source_keep[:, 0].all():  # a `Batch` has its padding on the right
-            loss = loss_of(ours, Batch(ids, keep, source, source_keep), objective_for(ours)).nll / asked.sum()
+            loss = loss_of(ours, Batch(ids, keep, source, source_keep), objective_for(ours)).nll / requested.sum()
             yield apart(loss, expected.loss)
 
 
@@ -358,11 +358,11 @@ def bert(setting: Setting) -> Iterator[float]:
         expected = theirs(input_ids=ids, attention_mask=real.long(), token_type_ids=segments).logits
         answer = ours(ids, keep=keep, segments=segments)
         yield compared(answer[real], ours, expected[real], theirs, "bert")
-        labels, asked = torch.randint(VOCAB, (B, T)).to(setting.device), real & (ids % 2 == 0)
-        asked[:, 0] = True
-        batch = Batch(ids, keep, labels=labels, label_keep=asked)
-        theirs_says = theirs(input_ids=ids, attention_mask=real.long(), labels=blanked(labels, asked)).loss
-        yield apart(loss_of(ours, batch, objective_for(ours)).nll / asked.sum(), theirs_says)
+        labels, requested = torch.randint(VOCAB, (B, T)).to(setting.device), real & (ids % 2 == 0)
+        requested[:, 0] = True
+        batch = Batch(ids, keep, labels=labels, label_keep=requested)
+        theirs_says = theirs(input_ids=ids, attention_mask=real.long(), labels=blanked(labels, requested)).loss
+        yield apart(loss_of(ours, batch, objective_for(ours)).nll / requested.sum(), theirs_says)
 
 
 ENCODER_LAWS = [Law("Hugging Face", "BERT, segments, the head for masked tokens", bert)]

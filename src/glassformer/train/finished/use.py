@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeVar
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError
 from glassformer.base.runtime import Threads, choose_threads, threads_kept
 from glassformer.decode.answer import (
-    ASKED,
     MODELS,
+    REQUESTED,
     USUAL,
     Answer,
     Link,
@@ -51,7 +51,7 @@ from glassformer.train.tasks import task_of
 from glassformer.train.tasks.task import TRANSLATE, LineAnswer, ReadLine
 
 
-class Asked(NamedTuple):
+class Requested(NamedTuple):
     """What is asked for with the answers to each line."""
 
     n_best: int = 1
@@ -74,7 +74,7 @@ def ranked(
     loaded: Loaded,
     sources: Sequence[Sequence[int]],
     answers: Sequence[Sequence[Answer]],
-    asked: Asked,
+    requested: Requested,
     alpha: float,
     batch_size: int,
 ) -> list[list[Ranked]]:
@@ -84,11 +84,11 @@ def ranked(
     length penalty with `alpha`. Errors: `ConfigError` if the model cannot give them.
     """
     flat = [(source, each) for source, found in zip(sources, answers, strict=True) for each in found]
-    unscored = asked.scores and any(each.score is None for _, each in flat)
+    unscored = requested.scores and any(each.score is None for _, each in flat)
     again = None
-    if asked.alignments or unscored:
+    if requested.alignments or unscored:
         of, written = [source for source, _ in flat], [each for _, each in flat]
-        again = read_back(loaded.model, of, written, batch_size=batch_size, linked=asked.alignments)
+        again = read_back(loaded.model, of, written, batch_size=batch_size, linked=requested.alignments)
     penalty, target = length_penalty(alpha), loaded.tokenizers.target
     ranked: list[Ranked] = []
     for place, (_, each) in enumerate(flat):
@@ -179,22 +179,22 @@ def translate(
     batch_size: int,
     recipe: Recipe | None = None,
     average: int | None = None,
-    asked: Asked | None = None,
-    wishes: Constraints = NO_CONSTRAINTS,
+    requested: Requested | None = None,
+    constraints: Constraints = NO_CONSTRAINTS,
     others: Sequence[Path] = (),
 ) -> Iterator[Translated]:
     """Answer each (number, line) with a run's best checkpoint, in order, in batches of `batch_size` like lines.
 
     Lines are read as `read_ahead` has it. `recipe` is the run's own, with other decoding; None: unchanged. A sampled
-    answer depends on its place among the lines. `asked`: several answers per line, and their scores. `wishes` apply to
-    all answers. `others`: runs that write with this one, as an ensemble (`load_runs`). Errors, which name a line and
-    come after the answers to those before it: `DataError` if it is longer than the model takes, `ConfigError` if no
-    answer fits these settings.
+    answer depends on its place among the lines. `requested`: several answers per line, and their scores. `constraints`
+    apply to all answers. `others`: runs that write with this one, as an ensemble (`load_runs`). Errors,
+    which name a line and come after the answers to those before it: `DataError` if it is longer than the model takes,
+    `ConfigError` if no answer fits these settings.
     """
     recipe = recipe or load_recipe(run / "recipe.toml")
     threads = Threads(recipe.decode.threads)
     yield from threads.through(
-        _translated(run, lines, batch_size, recipe, average, asked, wishes, others, threads.reason)
+        _translated(run, lines, batch_size, recipe, average, requested, constraints, others, threads.reason)
     )
 
 
@@ -204,8 +204,8 @@ def _translated(
     batch_size: int,
     recipe: Recipe,
     average: int | None,
-    asked: Asked | None,
-    wishes: Constraints,
+    requested: Requested | None,
+    constraints: Constraints,
     others: Sequence[Path],
     threads: str,
 ) -> Generator[Translated]:
@@ -217,10 +217,10 @@ def _translated(
     decode = recipe.decode
     model = prepared(loaded.model, decode.precision, decode.cache, compile=decode.compile)
     most, answered = recipe.decode.max_new_tokens if writes else None, 0
-    filters, forced = wishes.filters(loaded.tokenizers.target), wishes.held(loaded.tokenizers.target)
-    begun = wishes.begun(loaded.tokenizers.target)
+    filters, forced = constraints.filters(loaded.tokenizers.target), constraints.held(loaded.tokenizers.target)
+    begun = constraints.begun(loaded.tokenizers.target)
     if writes:
-        wishes.check_room(loaded.tokenizers.target, limit_of(model, (), most, begun))
+        constraints.check_room(loaded.tokenizers.target, limit_of(model, (), most, begun))
     shortest = shortest_of(loaded.model, [run, *others])
 
     def write(group: Sequence[ReadLine], place: int) -> list[tuple[list[Answer], Sequence[Ranked]]]:
@@ -228,7 +228,7 @@ def _translated(
         found = answers(
             model,
             sources,
-            n_best=asked.n_best if asked else 1,
+            n_best=requested.n_best if requested else 1,
             max_new_tokens=most,
             batch_size=batch_size,
             sampling=recipe.decode,
@@ -239,9 +239,9 @@ def _translated(
             begun=begun,
             forced=forced,
         )
-        if asked is None:
+        if requested is None:
             return [(each, ()) for each in found]
-        return [*zip(found, ranked(loaded, sources, found, asked, decode.length_penalty, batch_size), strict=True)]
+        return [*zip(found, ranked(loaded, sources, found, requested, decode.length_penalty, batch_size), strict=True)]
 
     for group in groups(_read(loaded, lines, recipe, shortest), read_ahead(batch_size)):
         if not answered:
@@ -386,6 +386,6 @@ def _limit_in_words(limit: str, recipe: Recipe, loaded: Loaded, shortest: str | 
     """What cut an answer short, with its number and the setting."""
     if limit == MODELS:
         return f"model.max_len={loaded.model.config.stack.max_len}, the most that {shortest or 'the model'} reads"
-    if limit == ASKED:
+    if limit == REQUESTED:
         return f"decode.max_new_tokens={recipe.decode.max_new_tokens}"
     return f"{USUAL}, as decode.max_new_tokens is not set"

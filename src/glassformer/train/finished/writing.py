@@ -12,7 +12,7 @@ from typing import NamedTuple
 from glassformer.base.errors import ConfigError, DataError, RowError, TooLongError, firsts
 from glassformer.base.runtime import Threads
 from glassformer.data.tokens.vocabulary import BOS, EOS, lacking
-from glassformer.decode.answer import ASKED, CONTEXTS, Limit, Method, limit_of, method_of, nothing
+from glassformer.decode.answer import CONTEXTS, REQUESTED, Limit, Method, limit_of, method_of, nothing
 from glassformer.decode.beam import check_forced
 from glassformer.decode.choose import refuse_certain
 from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints, can_spell, shown_of
@@ -41,30 +41,32 @@ class Room(NamedTuple):
     setting: str
     """What it is called in a recipe."""
 
-    def fitted(self, ids: list[int], number: int, asked: int | None, usual: int, crop: bool) -> tuple[list[int], Limit]:
+    def fitted(
+        self, ids: list[int], number: int, requested: int | None, usual: int, crop: bool
+    ) -> tuple[list[int], Limit]:
         """What is read of a prompt, and the limit of its text: what was asked for, else the usual one or what fits.
 
         The last token of a text is not read, so it needs no room. With `crop`, the end of the prompt is read that
         leaves room. Errors: `TooLongError` with the `number` of a prompt that leaves too little.
         """
         together = f"A beam search reads a prompt and its text together, at most {self.longest} tokens here"
-        if asked is not None and asked > self.longest:
+        if requested is not None and requested > self.longest:
             raise TooLongError(
-                f"{together} ({self.setting}), so a text may have at most {self.longest}; got max_new_tokens={asked}. "
-                f"Set max_new_tokens={self.longest} or less."
+                f"{together} ({self.setting}), so a text may have at most {self.longest}; got max_new_tokens="
+                f"{requested}. Set max_new_tokens={self.longest} or less."
             )
         if crop:
-            needed = min(usual, self.drop + 1, self.longest) if asked is None else asked
+            needed = min(usual, self.drop + 1, self.longest) if requested is None else requested
             ids = ids[-(self.longest + 1 - needed) :]
         room = self.longest + 1 - len(ids)
-        if asked is None:
-            return ids, Limit(usual, ASKED) if usual <= room else Limit(room, CONTEXTS)
-        if asked > room:
+        if requested is None:
+            return ids, Limit(usual, REQUESTED) if usual <= room else Limit(room, CONTEXTS)
+        if requested > room:
             raise TooLongError(
                 f"{together} ({self.setting}); prompt {number} has {len(ids)}, which leaves room for {room}; got "
-                f"max_new_tokens={asked}. Set max_new_tokens={room} or less, or shorten the prompt.{CROP}"
+                f"max_new_tokens={requested}. Set max_new_tokens={room} or less, or shorten the prompt.{CROP}"
             )
-        return ids, Limit(asked, ASKED)
+        return ids, Limit(requested, REQUESTED)
 
 
 # Draft tokens for speculative decoding, from another run or from the text itself.
@@ -78,24 +80,24 @@ class Guessing(NamedTuple):
     guesses: int = 4
 
 
-def guessed(asked: Guessing, loaded: Loaded, recipe: Recipe, first: Sequence[Filter], tally: Tally) -> Method:
+def guessed(requested: Guessing, loaded: Loaded, recipe: Recipe, first: Sequence[Filter], tally: Tally) -> Method:
     """The speculative decoding that was asked for; a draft is on the device of the run that writes.
 
     Errors: `ConfigError` for a draft with other tokenizers, and those of loading it.
     """
     draft = None
-    if asked.draft is not None:
-        found = load_run(asked.draft, placed_like(load_recipe(asked.draft / "recipe.toml"), recipe))
+    if requested.draft is not None:
+        found = load_run(requested.draft, placed_like(load_recipe(requested.draft / "recipe.toml"), recipe))
         pairs = zip(found.tokenizers, loaded.tokenizers, strict=True)
         if any(theirs.to_json() != ours.to_json() for theirs, ours in pairs):
             raise ConfigError(
-                f"A draft must have the same vocabulary as the run that it guesses for; {asked.draft} has another. "
+                f"A draft must have the same vocabulary as the run that it guesses for; {requested.draft} has another. "
                 "Train it on the same texts with the same [tokenizer]."
             )
         decode = recipe.decode
         draft = prepared(found.model, decode.precision, decode.cache, compile=decode.compile)
-    check_guessing(loaded.model, draft, asked.lookup, asked.guesses, recipe.decode)
-    of = {"draft": draft, "lookup": asked.lookup, "guesses": asked.guesses}
+    check_guessing(loaded.model, draft, requested.lookup, requested.guesses, recipe.decode)
+    of = {"draft": draft, "lookup": requested.lookup, "guesses": requested.guesses}
     return partial(speculative, **of, sampling=recipe.decode, filters=first, tally=tally)
 
 
@@ -173,18 +175,18 @@ class Writer:
         n: int = 1,
         stops: Sequence[str] = (),
         crop: bool = False,
-        wishes: Constraints = NO_CONSTRAINTS,
+        constraints: Constraints = NO_CONSTRAINTS,
         poll: Callable[[], None] = nothing,
     ) -> Iterator[Piece]:
         """Write `n` texts for each prompt, piece by piece: row i * n + k is text k of prompt i.
 
         With a beam they are the `n` best texts, best first, a piece each, and fewer where the search finds no more that
         differ. `decode.batch_size` rows, or prompts with a beam, are written together, which changes none of them.
-        `wishes` apply to all. Errors: `DataError`, before the first piece, for a prompt that is longer than the model
-        reads (with `crop` its end is read), or empty where it must not be; `ConfigError` for wishes that contradict
-        each other.
+        `constraints` apply to all. Errors: `DataError`, before the first piece, for a prompt that is longer than the
+        model reads (with `crop` its end is read), or empty where it must not be; `ConfigError` for constraints that
+        contradict each other.
         """
-        yield from self.threads.through(self._written(prompts, n, stops, crop, wishes, poll))
+        yield from self.threads.through(self._written(prompts, n, stops, crop, constraints, poll))
 
     def _written(
         self,
@@ -192,22 +194,22 @@ class Writer:
         n: int,
         stops: Sequence[str],
         crop: bool,
-        wishes: Constraints,
+        constraints: Constraints,
         poll: Callable[[], None],
     ) -> Generator[Piece]:
         """What `write` yields, with torch's threads as they are."""
         check_stops(stops)
         target, decode = self.tokenizers.target, self.recipe.decode
-        forced = wishes.held(target, stops)
+        forced = constraints.held(target, stops)
         check_forced(forced, decode.beam, decode.beam_groups)
         ids = [self.ids(prompt, number, crop, hint=CROP) for number, prompt in enumerate(prompts, 1)]
-        ids, limits = self.limited(ids, wishes.begun(target), crop)
-        wishes.check_room(target, min(limits, default=self.usual))
-        grammar = wishes.grammar(target)
-        never, wanted = self.never(wishes.constrained), wishes.filters(target, grammar)
+        ids, limits = self.limited(ids, constraints.begun(target), crop)
+        constraints.check_room(target, min(limits, default=self.usual))
+        grammar = constraints.grammar(target)
+        never, wanted = self.never(constraints.constrained), constraints.filters(target, grammar)
         wanted = [*self.ends(never), *wanted]
         first = [without(never), *wanted]
-        if ids and not stops and (wishes.constrained or wishes.begin):  # a stop could end the text before
+        if ids and not stops and (constraints.constrained or constraints.begin):  # a stop could end the text before
             with naming_texts(len(ids) * n, n):
                 self.refuse_conflict(first, ids[0], limits[0].tokens)
         if decode.beam > 1:
@@ -243,21 +245,21 @@ class Writer:
     @property
     def usual(self) -> Limit:
         """The limit of a continuation with room for it."""
-        return Limit(self.recipe.decode.max_new_tokens or USUAL_TOKENS, ASKED)
+        return Limit(self.recipe.decode.max_new_tokens or USUAL_TOKENS, REQUESTED)
 
     def limited(self, ids: list[list[int]], begun: int, crop: bool) -> tuple[list[list[int]], list[Limit]]:
         """What is read of each prompt and the limit of its texts, which begin with `begun` given tokens.
 
         Errors: `TooLongError` where a search needs more than the context (`fitted`).
         """
-        asked = self.recipe.decode.max_new_tokens
+        requested = self.recipe.decode.max_new_tokens
         if not self.continues:
-            return ids, [limit_of(self.model, each, asked, begun) for each in ids]
+            return ids, [limit_of(self.model, each, requested, begun) for each in ids]
         if self.recipe.decode.beam == 1 or self.max_context is None:
             return ids, [self.usual] * len(ids)
         whose = f" of {self.shortest}" if self.shortest and self.limiting == "model.max_len" else ""
         room = Room(self.max_context, self.drop, self.limiting + whose)
-        pairs = [room.fitted(each, number, asked, USUAL_TOKENS, crop) for number, each in enumerate(ids, 1)]
+        pairs = [room.fitted(each, number, requested, USUAL_TOKENS, crop) for number, each in enumerate(ids, 1)]
         return [read for read, _ in pairs], [limit for _, limit in pairs]
 
     def method(self, first: Sequence[Filter]) -> Method:

@@ -170,7 +170,7 @@ def begin(recipe: Recipe) -> Beginning:
     return Beginning(data, model, [*passed, f"starts from {before.folder}", *settings, *taken], lengths)
 
 
-def refuse_overruled(recipe: Recipe, asked: Collection[str]) -> None:
+def refuse_overruled(recipe: Recipe, requested: Collection[str]) -> None:
     """Refuse settings that were asked for where the run that this one starts from has others. Errors: `ConfigError`.
 
     `begin` takes that run's tokenizer and model settings in place of the recipe's, but nobody would ask for what is not
@@ -182,7 +182,7 @@ def refuse_overruled(recipe: Recipe, asked: Collection[str]) -> None:
     if not there.is_file():  # as `begin` will say
         return
     taken, _ = as_before(recipe, load_recipe(there))
-    for section, _, key in (name.partition(".") for name in asked):
+    for section, _, key in (name.partition(".") for name in requested):
         wanted, found = (getattr(getattr(each, section), key) for each in (recipe, taken))
         if wanted != found:
             raise ConfigError(

@@ -364,27 +364,32 @@ def chosen(model: Transformer, prepared: RunData) -> list[str]:
     return [*lines, *other_size(recipe.tokenizer, prepared), *rising(recipe.training), *broken_notes(recipe)]
 
 
-def other_size(asked: TokenizerConfig, prepared: RunData) -> list[str]:
+def other_size(requested: TokenizerConfig, prepared: RunData) -> list[str]:
     """A line for each vocabulary that comes from a file, or has another size than was asked for."""
     if prepared.recipe.training.start_from is not None:  # a vocabulary that was there before
         return []
-    kinds, usual = {"source": asked.source_kind or asked.kind, "target": asked.kind}, TokenizerConfig.vocab_size
+    kinds, usual = (
+        {"source": requested.source_kind or requested.kind, "target": requested.kind},
+        TokenizerConfig.vocab_size,
+    )
     sizes = {side: getattr(prepared.tokenizers, side).vocab_size for side in kinds}
     learning = [name for name, made in TOKENIZERS.items() if made.least_vocab_size]
-    said: list[str] = []
+    notes: list[str] = []
     for side, file in kinds.items():
         if names_file(file):
             lacking = len(getattr(getattr(prepared.tokenizers, side), "lacking", ()))
             lacks = f"; it lacks {lacking} bytes of UTF-8, which become <unk>" if lacking else ""
-            said.append(f"{sizes[side]:,} tokens, of {file}{lacks}")
+            notes.append(f"{sizes[side]:,} tokens, of {file}{lacks}")
     for side, kind in kinds.items():
-        if kind in learning and sizes[side] < asked.vocab_size:
-            said.append(f"{sizes[side]:,} of the {asked.vocab_size:,} tokens asked for: the text gives no more")
-    if asked.vocab_size != usual and not {*learning} & {*kinds.values()}:
+        if kind in learning and sizes[side] < requested.vocab_size:
+            notes.append(f"{sizes[side]:,} of the {requested.vocab_size:,} tokens asked for: the text gives no more")
+    if requested.vocab_size != usual and not {*learning} & {*kinds.values()}:
         of = "the file's" if any(map(names_file, kinds.values())) else "the text's"
         learned = ", ".join(learning)
-        said.append(f"all of {of}, as tokenizer.vocab_size ({asked.vocab_size:,}) is for kinds that learn: {learned}")
-    return [f"vocabulary: {each}" for each in dict.fromkeys(said)]
+        notes.append(
+            f"all of {of}, as tokenizer.vocab_size ({requested.vocab_size:,}) is for kinds that learn: {learned}"
+        )
+    return [f"vocabulary: {each}" for each in dict.fromkeys(notes)]
 
 
 def rising(training: TrainingConfig) -> list[str]:
@@ -403,9 +408,9 @@ def attention(model: Transformer, prepared: RunData) -> str:
 
     Found by one forward pass of each alone, so it costs less than a step. Weights, mode and random state do not change.
     """
-    asked = model.config.stack.attention
-    if asked != "auto":
-        return f"{asked}, as asked"
+    requested = model.config.stack.attention
+    if requested != "auto":
+        return f"{requested}, as asked"
     picked: dict[str, str] = {}
     """For each name, the first reason to pick it."""
     rule, known = model.config.stack.attention_rule, prepared.recipe.training.precision != "float16"

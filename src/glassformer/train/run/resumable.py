@@ -156,9 +156,9 @@ UNASKED = ("final_norm", "head_bias")
 """Model settings that a recipe does not have, so that it cannot ask for other ones: a learner's run may have them."""
 
 
-def refuse_other_model(run: Path, built: ModelConfig, asked: ModelConfig) -> None:
+def refuse_other_model(run: Path, built: ModelConfig, requested: ModelConfig) -> None:
     """Refuse a recipe whose model differs from the checkpoint's, naming each setting that differs."""
-    ours, theirs = flat(built.to_dict()), flat(asked.to_dict())
+    ours, theirs = flat(built.to_dict()), flat(requested.to_dict())
     names = [*ours, *(name for name in theirs if name not in ours)]
     differing = [name for name in names if ours.get(name) != theirs.get(name) and name.split(".")[-1] not in UNASKED]
     if differing and {*differing} <= SIZES:
@@ -258,7 +258,7 @@ def refuse_unknown(allowed: Iterable[str], recipe: Recipe) -> None:
             raise ConfigError(f"--allow-change {name}: there is no such setting. {hint}")
 
 
-def refuse_undecided(recipe: Recipe, asked: Collection[str]) -> None:
+def refuse_undecided(recipe: Recipe, requested: Collection[str]) -> None:
     """Refuse values that are only decided when a run starts, and then recorded. Errors: `ConfigError`."""
     settings = recipe.training
     if settings.precision == "auto":
@@ -266,7 +266,7 @@ def refuse_undecided(recipe: Recipe, asked: Collection[str]) -> None:
             "A resumed run needs the precision that was chosen when it began; got training.precision='auto'. Set it to "
             "bfloat16, float16 or float32."
         )
-    if settings.threads == 0 and "training.threads" in asked:
+    if settings.threads == 0 and "training.threads" in requested:
         raise ConfigError("A resumed run needs a fixed number of threads; got training.threads=0. Give a number.")
 
 
@@ -280,10 +280,12 @@ def refuse_other_vocabulary(run: Path, found: Iterable[Change]) -> None:
         )
 
 
-def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str], asked: Collection[str] = ()) -> None:
+def refuse_changes(
+    run: Path, found: Iterable[Change], allowed: Collection[str], requested: Collection[str] = ()
+) -> None:
     """Refuse settings that differ without permission, showing both values of each. Errors: `CheckpointError`.
 
-    `asked`: the settings that came from the command line, which are in no file.
+    `requested`: the settings that came from the command line, which are in no file.
     """
     for each in found:
         if each.name == AVERAGE:
@@ -294,7 +296,9 @@ def refuse_changes(run: Path, found: Iterable[Change], allowed: Collection[str],
     differing = [each for each in found if each.name not in (*FILES, *SAME_BITS)]
     refused = [each for each in differing if each.name not in allowed]
     if refused:
-        typed = [(each.name, "none" if each.new is None else str(each.new)) for each in differing if each.name in asked]
+        typed = [
+            (each.name, "none" if each.new is None else str(each.new)) for each in differing if each.name in requested
+        ]
         words = " ".join(
             [f"--allow-change {each.name}" for each in differing]
             + [f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in typed]

@@ -85,20 +85,20 @@ def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE, speed: Speed = plain)
 def resume(
     run: Path,
     allowed: Collection[str] = (),
-    asked: Mapping[str, object] | None = None,
+    requested: Mapping[str, object] | None = None,
     ranks: Ranks = ALONE,
     speed: Speed = plain,
 ) -> Session:
     """Resume a run from its newest intact checkpoint, or from step 0 of its recipe if it stopped before its first.
 
-    The number of processes may differ from before. `asked`: settings that replace those of the run's recipe. `allowed`:
-    names of settings that may differ, or whose files may hold other data; the recipe is then rewritten. Errors:
-    `CheckpointError` if all checkpoints are damaged, or if recipe, data or model changed without permission.
+    The number of processes may differ from before. `requested`: settings that replace those of the run's recipe.
+    `allowed`: names of settings that may differ, or whose files may hold other data; the recipe is then rewritten.
+    Errors: `CheckpointError` if all checkpoints are damaged, or if recipe, data or model changed without permission.
     """
     own = load_recipe(run / "recipe.toml")
-    recipe = anchored(override(own, asked)) if asked else own
+    recipe = anchored(override(own, requested)) if requested else own
     refuse_unknown(allowed, recipe)
-    refuse_undecided(recipe, asked or ())
+    refuse_undecided(recipe, requested or ())
     with _locked(run, ranks) as lock:  # before reading anything that another process might be writing
         refuse_other_recipe(recipe, ranks)
         device, _, notes = _runtime(recipe, ranks)
@@ -107,7 +107,7 @@ def resume(
         if found.folder is None and not found.skipped:
             changed = changes(settings_by_name(own), recipe)
             refuse_other_vocabulary(run, changed)
-            refuse_changes(run, changed, allowed, asked or ())
+            refuse_changes(run, changed, allowed, requested or ())
             refuse_useless(allowed, changed, ())
             prepared, model, began, lengths = begin(recipe)
             model = model.to(device)
@@ -128,7 +128,9 @@ def resume(
                 f"glassformer train {recipe_file} --out {out} --overwrite"
             )
         notes = [f"resumed from {found.folder}", *notes, *(f"skipped: {each.reason}" for each in found.skipped)]
-        session = _again(recipe, found.folder, allowed, asked or (), [*notes, as_before], device, lock, ranks, speed)
+        session = _again(
+            recipe, found.folder, allowed, requested or (), [*notes, as_before], device, lock, ranks, speed
+        )
         session.saver.damaged = {each.folder for each in found.skipped}
         return session
 
@@ -137,7 +139,7 @@ def _again(
     recipe: Recipe,
     folder: Path,
     allowed: Collection[str],
-    asked: Collection[str],
+    requested: Collection[str],
     notes: list[str],
     device: torch.device,
     lock: RunLock,
@@ -153,7 +155,7 @@ def _again(
     may_change = any(each.name.startswith("model.") for each in changed)
     model = as_recipe(_model(run, loaded, recipe, may_change), recipe)
     notes = [*notes, *speed(model).notes]
-    refuse_changes(run, changed, allowed, asked)
+    refuse_changes(run, changed, allowed, requested)
     refuse_fewer_steps(run, recipe, so_far.step)
     prepared = prepare(recipe, loaded.tokenizers)
     now = _standing(prepared, joined(so_far.lengths, prepared.lengths()))
