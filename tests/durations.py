@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 LIST = Path(__file__).with_name("slow.txt")
-CASE, TEST = 0.1, 3.0
+CASE, TEST = 0.05, 2.0
 """Seconds of a processor: a case that takes more than `CASE` is slow, but for the quickest of a test, up to `TEST`."""
 
 
