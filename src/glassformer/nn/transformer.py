@@ -113,7 +113,9 @@ class Transformer(nn.Module):
                 "Give one."
             )
         if source is not None:
-            memory = self.encode(source, source_keep)
+            check_read("source", source, features=self.encoder.config.n_features is not None)
+            # not by `encode`: of a sharded model both gather the head's weights, and the inner one drops them again
+            memory = self.encoder(source, keep=source_keep)
         return self.decoder(tokens, **given, memory=memory, memory_keep=source_keep)
 
     def forward(
