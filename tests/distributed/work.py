@@ -188,6 +188,7 @@ def scored(name: str, ranks: Ranks, out: Path) -> list[object]:
     requested = recipe(**changes)
     prepared = prepare(requested)
     network = new_model(requested, prepared.tokenizers)
+    torch.manual_seed(0)  # the same weights in each process, whatever it did before
     with torch.no_grad():
         for each in network.parameters():
             each.normal_(std=0.5)
