@@ -152,7 +152,7 @@ def nanogpt(clone: Path) -> tuple[Timed | None, str]:
     return (Timed(float(found[0]), seconds), "") if found else (None, ran.stderr[-500:])
 
 
-def ranked_of(budget: Budget, found: Sequence[Timed]) -> float:
+def seconds_for(budget: Budget, found: Sequence[Timed]) -> float:
     """The seconds that a budget allows: by nanoGPT's on this machine, if they were measured."""
     its = [each.of_nanogpt for each in found if each.of_nanogpt is not None]
     return budget.seconds * (fmean(its) / NANOGPT if its else 1.0)
@@ -161,14 +161,14 @@ def ranked_of(budget: Budget, found: Sequence[Timed]) -> float:
 def within(budget: Budget, found: Sequence[Timed]) -> bool:
     """Whether the means meet the budget."""
     seconds = fmean(each.seconds for each in found)
-    return fmean(each.loss for each in found) <= budget.loss and seconds <= ranked_of(budget, found)
+    return fmean(each.loss for each in found) <= budget.loss and seconds <= seconds_for(budget, found)
 
 
 def table(rows: dict[Budget, list[Timed]]) -> str:
     """Return a table with a row for each budget."""
     body = [
         [
-            f"{budget.loss} in {ranked_of(budget, found):.3g} s",
+            f"{budget.loss} in {seconds_for(budget, found):.3g} s",
             spread([each.loss for each in found], 4),
             spread([each.seconds for each in found], 1),
             *([] if found[0].of_nanogpt is None else [spread([each.of_nanogpt or 0.0 for each in found], 1)]),

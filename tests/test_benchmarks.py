@@ -76,13 +76,13 @@ def budget(language):
 @pytest.mark.parametrize(("its", "requested"), [(None, 76.0), (76.0, 76.0), (114.0, 114.0)])
 def test_the_seconds_asked_for_are_scaled_by_nanogpts(language, its, requested):
     found = [language.Timed(1.5, 80.0, its)]
-    assert language.ranked_of(budget(language), found) == pytest.approx(requested)
+    assert language.seconds_for(budget(language), found) == pytest.approx(requested)
     assert language.within(budget(language), found) == (requested > 80)
 
 
 def test_they_are_scaled_by_the_mean_over_seeds(language):
     found = [language.Timed(1.5, 100.0, 90.0), language.Timed(1.5, 100.0, 110.0), language.Timed(1.5, 100.0, 103.0)]
-    assert language.ranked_of(budget(language), found) == pytest.approx(101.0)
+    assert language.seconds_for(budget(language), found) == pytest.approx(101.0)
 
 
 @pytest.mark.parametrize(("losses", "kept"), [((1.51, 1.52), True), ((1.50, 1.55), False)])
