@@ -204,7 +204,7 @@ def write_run(run: Path, trained: Trained, say: Say) -> None:
 STYLE = """
 :root { color-scheme: light dark }
 body { max-width: 40rem; margin: 3rem auto; padding: 0 1rem; font: 1.1rem/1.6 Georgia, serif }
-pre { line-height: 1.2 }
+pre { line-height: 1.2; overflow-x: auto }
 svg { width: 100%; height: auto } polyline { fill: none; stroke: currentColor; stroke-width: 2 }
 """
 
@@ -231,7 +231,7 @@ float64. {html.escape(reading.sentence().removeprefix("yours: ").capitalize())}.
 {curve(last.losses)}
 <h2>What it looks at</h2>
 <p>{html.escape(last.picture.head)}: a line for each letter that it writes, a column for each letter that it reads.</p>
-<pre>{html.escape(last.picture.text)}</pre>
+<pre tabindex="0">{html.escape(last.picture.text)}</pre>
 {exercises}</main></body></html>
 """
 
