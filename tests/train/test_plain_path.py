@@ -150,7 +150,7 @@ def test_places_that_do_not_count_weigh_nothing(name, smoothing, monkeypatch):
         return [*loss, *torch.autograd.grad(loss.objective, list(model.parameters()))]
 
     picked = found()
-    monkeypatch.setattr("glassformer.train.loss.asked_for", None)
+    monkeypatch.setattr("glassformer.train.loss.picked", None)
     monkeypatch.setattr("glassformer.train.loss.picks", lambda x: False)
     for one, other in zip(found(), picked, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-12)

@@ -238,7 +238,7 @@ def test_an_encoder_decoder_reads_the_other_source_and_the_ones_answer():
     assert found.one.tokens.tolist() == found.other.tokens.tolist() == [[1, *ids("fg")]]
     assert found.one.source.tolist() == [[*ids("abc"), 2]]
     assert found.other.source.tolist() == [[*ids("abd"), 2]]
-    assert found.said == [*ids("fg"), 2]
+    assert found.answer_ids == [*ids("fg"), 2]
 
 
 def test_a_decoder_goes_on_from_the_other_text_with_the_ones_answer():
@@ -246,7 +246,7 @@ def test_a_decoder_goes_on_from_the_other_text_with_the_ones_answer():
     found = compared(one, other, CPU)
     assert found.one.tokens.tolist() == [[1, *ids("abc"), *ids("f")]]
     assert found.other.tokens.tolist() == [[1, *ids("abd"), *ids("f")]]
-    assert found.said == [None, None, None, *ids("fg")]
+    assert found.answer_ids == [None, None, None, *ids("fg")]
 
 
 def test_an_encoder_is_asked_for_what_it_said_to_the_one():
@@ -254,7 +254,7 @@ def test_an_encoder_is_asked_for_what_it_said_to_the_one():
     found = compared(one, other, CPU)
     assert found.one.tokens.tolist() == [one["sequences"]["source"]["ids"]]
     assert found.other.tokens.tolist() == [other["sequences"]["source"]["ids"]]
-    assert [each for each in found.said if each is not None] == [step["chosen"] for step in one["steps"]]
+    assert [each for each in found.answer_ids if each is not None] == [step["chosen"] for step in one["steps"]]
 
 
 def test_labels_are_refused():

@@ -239,6 +239,9 @@ class TrajectoryCase(Case):
         """Return the episodes of a split. Errors: `NotTestedError` if they are missing or unreadable."""
         self._refuse_missing("train")
         self._refuse_missing(name)
+        data = self.recipe.data
+        if name == "test" and data.train is not None and data.test is None:
+            raise NotTestedError("the recipe names no test file")
         try:
             return prepare_trajectory_split(self.recipe, self.tokenizers, name)
         except GlassformerError as error:

@@ -215,7 +215,7 @@ def _marking(model: nn.Module, stretches: list[Stretch]) -> Generator[None]:
         yield
 
 
-def _begin(stretches: list[Stretch], number: int, block: nn.Module, given: tuple[Tensor, ...]) -> None:
+def _begin(stretches: list[Stretch], number: int, block: nn.Module, given: tuple[Any, ...]) -> None:
     stretches.append(Stretch(number, stream=given[0].nbytes))
 
 
