@@ -25,6 +25,7 @@ NAMES = [module.removesuffix(".py").replace("/", ".").removesuffix(".__init__") 
 DOTTED = ["glassformer" if name == "__init__" else f"glassformer.{name}" for name in NAMES if name != "__main__"]
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("rule", rules.RULES, ids=lambda rule: rule.__name__)
 def test_house_rule(rule):
     """Over all files in one test, because a test for each file and rule takes longer than the rules themselves."""

@@ -79,6 +79,7 @@ def test_each_row_of_a_padded_batch_gets_what_it_gets_alone(shape, where, varian
             close(logits[real], alone(made, row))
 
 
+@pytest.mark.promise
 @hypothesis.given(
     shape=st.sampled_from(SHAPES),
     where=st.sampled_from(PADDINGS),

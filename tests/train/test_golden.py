@@ -43,6 +43,7 @@ def test_losses_are_golden(name, steps):
     )
 
 
+@pytest.mark.promise
 def test_losses_are_the_same_each_time():
     """As is the digest of the arithmetic, by which it is known where bits can be compared."""
     assert losses("classify") == losses("classify")
