@@ -133,7 +133,7 @@ def as_table(
     name: str, rows: list[dict[str, float | int]], training: tuple[float, float, float], discount: float
 ) -> str:
     """Return the figures as a table, and those of the training episodes below it."""
-    lines = [f"{'requested for':>10} {'got, mean':>10} {'lowest':>10} {'highest':>10} {'steps':>8} {'ended':>7}"]
+    lines = [f"{'asked for':>10} {'got, mean':>10} {'lowest':>10} {'highest':>10} {'steps':>8} {'ended':>7}"]
     for row in rows:
         numbers = " ".join(f"{row[key]:>10.2f}" for key in ("asked", "got", "lowest", "highest"))
         lines.append(f"{numbers} {row['steps']:>8.1f} {row['ended']:>6.0%}")
