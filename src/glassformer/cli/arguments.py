@@ -501,7 +501,7 @@ def named_recipe(target: str, options: Mapping[str, str]) -> Recipe:
     return classic(recipe) if "classic" in options else recipe
 
 
-def refuse_not_taken(recipe: Recipe, options: Mapping[str, str], did_you_mean: Collection[str]) -> None:
+def refuse_not_taken(recipe: Recipe, options: Mapping[str, str], requested: Collection[str]) -> None:
     """Refuse what was typed in vain, as the run that a recipe starts from has it otherwise. Errors: `ConfigError`."""
     if recipe.training.start_from is None:
         return
@@ -512,7 +512,7 @@ def refuse_not_taken(recipe: Recipe, options: Mapping[str, str], did_you_mean: C
         )
     from glassformer.train.run.beginning import refuse_overruled  # only here, as importing torch takes a second
 
-    refuse_overruled(recipe, did_you_mean)
+    refuse_overruled(recipe, requested)
 
 
 # A recipe with another beam width than its own: which of its other settings of a beam still hold.

@@ -170,9 +170,9 @@ class Experts(nn.Module):
         rows, k = x.reshape(-1, x.shape[-1]), self.experts_per_token
         with torch.autocast(x.device.type, enabled=False):
             routing = self.route(self.router(rows.to(self.router.weight.dtype)), k)
-        requested = routing.chosen.flatten()  # [N k]: entry i is an expert for position i // k
-        order = requested.argsort(stable=True)
-        shares = requested.bincount(minlength=len(self.experts)).tolist()
+        chosen = routing.chosen.flatten()  # [N k]: entry i is an expert for position i // k
+        order = chosen.argsort(stable=True)
+        shares = chosen.bincount(minlength=len(self.experts)).tolist()
         given = rows[order // k].split(shares)
         answers = torch.cat([expert(each) for expert, each in zip(self.experts, given, strict=True)])
         answers = answers[order.argsort()].unflatten(0, (-1, k))  # back in the order of the positions

@@ -102,9 +102,9 @@ class _RMSNorm(torch.autograd.Function):
             of_x = (h - wide * r.square() * (h * wide).mean(-1, keepdim=True)) * r
             of_weight = (g * wide * r).reshape(-1, D).sum(0)
             return of_x.to(x.dtype), of_weight.to(weight.dtype), None
-        r, requested = inverse_root(wide, ctx.eps), [*ctx.needs_input_grad[:2], False]
+        r, needed = inverse_root(wide, ctx.eps), [*ctx.needs_input_grad[:2], False]
         of_x, of_weight, _ = torch.ops.aten.native_layer_norm_backward(
-            g, wide, [D], torch.zeros_like(r), r, w, None, requested
+            g, wide, [D], torch.zeros_like(r), r, w, None, needed
         )
         if of_x is not None:
             of_x = of_x.addcmul_((g * w).sum(-1, keepdim=True), r, value=1 / D).to(x.dtype)

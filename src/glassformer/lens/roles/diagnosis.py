@@ -515,14 +515,14 @@ def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, seque
     if isinstance(model.config.head, Classify):
         metric = "accuracy"
     if task.equal_lengths:
-        requested = prepare_split(
+        split = prepare_split(
             replace(recipe, data=replace(data, test_size=min(scored, data.test_size))), tokenizers, "test"
         )
-        assert isinstance(requested, PairsSplit)
+        assert isinstance(split, PairsSplit)
         own = held_out(data, tokenizers, sequences, seed, repeats=False)
         control = held_out(data, tokenizers, sequences, seed, repeats=True)
         name = f"{data.task}/test/distinct" if own else f"{data.task}/test/repeats"
-        answered = real_pairs(requested.encoded, scored)
+        answered = real_pairs(split.encoded, scored)
         own, control = (own, control) if own else (control, [])
     else:
         split = prepare_split(recipe, tokenizers, "dev")
@@ -541,16 +541,16 @@ def text_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int, scored
     model, tokenizers = loaded.model, loaded.tokenizers
     split = dev_split(run, recipe, loaded)
     assert isinstance(split, TextSplit)
-    requested = windows(recipe, split, tokenizers, scored, model)
+    batches = windows(recipe, split, tokenizers, scored, model)
     objective = objective_of(model, recipe)
     ids = range(len(SPECIALS), tokenizers.target.vocab_size)
     if model.encoder is not None:
-        return Probe(f"{split.name}/dev", requested[0], None, requested, objective, "token_accuracy", ids)
+        return Probe(f"{split.name}/dev", batches[0], None, batches, objective, "token_accuracy", ids)
     most = min(LONGEST_HALF, (recipe.data.window - 1) // 2, len(ids))
     lengths = sorted({max(2, most * part // 3) for part in (1, 2, 3)})
     made = induction_probe(
         ids, lengths, sequences, begin=BOS if recipe.data.documents and tokenizers.source.begins else None
     )
     return replace(
-        made, scored=requested, objective=objective_for(model) if recipe.data.objective == "next_token" else objective
+        made, scored=batches, objective=objective_for(model) if recipe.data.objective == "next_token" else objective
     )

@@ -224,7 +224,7 @@ def tallies(
 def views(batch: Batch, targets: Targets) -> dict[str, View]:
     """Return the view for each kind of attention ("encoder", "decoder", "cross") on the batch.
 
-    `requested` are the batch's targets: what the last stack reads and what it should predict.
+    `targets` are the batch's: what the last stack reads and what it should predict.
     """
     inputs, outputs = targets.inputs, targets.ids
     if inputs.is_floating_point() or (batch.source is not None and batch.source.is_floating_point()):

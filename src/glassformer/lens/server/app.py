@@ -250,14 +250,8 @@ class Api:
         found, name = self.traces.named(request.path_params["id"]), request.path_params["name"]
         if name not in found.trace.buffers:
             raise Refused(404, "This trace has no such buffer.")
-        question = request.query_params.get("layer")
-        layer = (
-            None
-            if question is None
-            else int(question)
-            if question.isascii() and question.isdecimal() and len(question) < 6
-            else -1
-        )
+        text = request.query_params.get("layer")
+        layer = None if text is None else int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else -1
         if layer is not None and not 0 <= layer < len(found.trace.buffers[name][1]):
             raise Refused(400, "layer must be the number of a layer, counted from 0.")
         return Response(piece(found.trace.buffers, name, layer), media_type="application/octet-stream")
@@ -292,9 +286,9 @@ class Api:
         """
 
         def work(data: bytes, poll: Poll) -> dict[str, Any]:
-            question = ablate_request(data)
-            known = self.traces.named(question.trace)
-            fewer = known.question.without_too(question.heads, question.kind)
+            wanted = ablate_request(data)
+            known = self.traces.named(wanted.trace)
+            fewer = known.question.without_too(wanted.heads, wanted.kind)
             figure = self.traces.score(known.question, poll=poll)
             after, figure_after = self.traces.run(fewer, poll=poll), self.traces.score(fewer, poll=poll)
             same = self.traces.run(fewer, repeated(known), poll=poll)
@@ -311,8 +305,8 @@ class Api:
         """POST /api/patch {trace, other}: which activations of `trace` bring its answer back on the other's text."""
 
         def work(data: bytes, poll: Poll) -> dict[str, Any]:
-            question = patch_request(data)
-            one, other = self.traces.named(question.trace), self.traces.named(question.other)
+            wanted = patch_request(data)
+            one, other = self.traces.named(wanted.trace), self.traces.named(wanted.other)
             if one.question.without or other.question.without:
                 raise GlassformerError(
                     "Patching needs two inputs that were run with all heads; one of these was run without some. "
