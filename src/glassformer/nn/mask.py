@@ -90,8 +90,8 @@ class Mask:
     It counts positions even if `documents` is given: with several documents in a row, give positions within each."""
     keep: Bool[Tensor, "B S"] | None = None
     """False at padding keys."""
-    bias: Float[Tensor, "*#batch H T S"] | None = None
-    """Added to the scores."""
+    bias: Float[Tensor, "*#scores S"] | None = None
+    """Added to the scores [B, H, T, S]; all but S may be 1 or left out."""
     value_bias: ValueBias | None = None
     """Added to the values, separately for each pair of query and key."""
     query_positions: Int[Tensor, "*#batch T"] | None = None
@@ -172,10 +172,14 @@ class Mask:
                 f"keep of a Mask says which keys of each row are real, so for {B} rows and {S} keys its shape is "
                 f"{[B, S]}; got {list(keep.shape)}. Give one value for each key."
             )
-        if bias is not None and not (bias.shape[-1] == S and bias.shape[-2] == T and bias.shape[-3] == H):
+        if bias is None:
+            return
+        sizes = zip(reversed(bias.shape), (S, T, H, B), strict=False)
+        if not (1 <= bias.ndim <= 4 and bias.shape[-1] == S and all(size in (1, most) for size, most in sizes)):
             raise ConfigError(
-                f"bias of a Mask is added to the scores of {H} heads, {T} queries and {S} keys, so its shape is "
-                f"{[H, T, S]} or {[B, H, T, S]}; got {list(bias.shape)}. Give one value for each score."
+                f"bias of a Mask is added to the scores, so its shape is {[T, S]} for {T} queries and {S} keys, "
+                f"{[H, T, S]} with values of their own for {H} heads, or {[B, H, T, S]} for {B} rows too, where all "
+                f"but the last may be 1; got {list(bias.shape)}. Give a value for each key."
             )
 
     @property

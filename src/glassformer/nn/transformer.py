@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import nn
 
 from glassformer.base.errors import ConfigError
@@ -123,13 +121,17 @@ class Transformer(nn.Module):
         tokens: Int[Tensor, "B T"] | Float[Tensor, "B T J"],
         *,
         keep: Bool[Tensor, "B T"] | None = None,
-        **given: Any,
+        source: Int[Tensor, "B S"] | Float[Tensor, "B S I"] | None = None,
+        source_keep: Bool[Tensor, "B S"] | None = None,
+        memory: Float[Tensor, "B S D"] | None = None,
+        segments: Int[Tensor, "B T"] | None = None,
+        documents: Int[Tensor, "B T"] | None = None,
+        prefix: Int[Tensor, " B"] | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "B *T V"]:
-        """Return the logits `head(hidden(...))`: [B, T, V], or [B, V] for a head with one output per sequence.
-
-        All arguments are those of `hidden`.
-        """
-        x = self.hidden(tokens, keep=keep, **given)
+        """Return the logits `head(hidden(...))`: [B, T, V], or [B, V] for a head with one output per sequence."""
+        given = {"source": source, "source_keep": source_keep, "memory": memory, "segments": segments}
+        x = self.hidden(tokens, keep=keep, documents=documents, prefix=prefix, cache=cache, **given)
         return self.head(x, keep) if isinstance(self.head, SequenceHead) else self.head(x)
 
     def new_cache(self, capacity: int | None = None, *, whole: bool = False) -> Cache:
