@@ -109,8 +109,23 @@ def nothing() -> None:
     """The default for `poll`: do nothing between steps."""
 
 
-def answer(model: Transformer, sources: Sequence[Sequence[int]], **settings: Any) -> list[Answer]:
-    """Return the answer to each source, in order: the best one of `answers`, which has the same settings.
+def answer(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    *,
+    max_new_tokens: int | None = None,
+    batch_size: int = 128,
+    lengths: Sequence[int] | None = None,
+    sampling: Sampling = GREEDY,
+    numbers: Sequence[int] | None = None,
+    search: BeamSettings = ONE_BEAM,
+    filters: Sequence[Filter] = (),
+    never: Sequence[int] = (),
+    begun: int = 0,
+    forced: Forced | None = None,
+    poll: Callable[[], None] = nothing,
+) -> list[Answer]:
+    """Return the answer to each source, in order: the best one of `answers`, which explains the arguments.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer, answer
@@ -120,7 +135,22 @@ def answer(model: Transformer, sources: Sequence[Sequence[int]], **settings: Any
     >>> len(first.ids) <= 4
     True
     """
-    return [best for (best, *_) in answers(model, sources, **settings)]
+    found = answers(
+        model,
+        sources,
+        max_new_tokens=max_new_tokens,
+        batch_size=batch_size,
+        lengths=lengths,
+        sampling=sampling,
+        numbers=numbers,
+        search=search,
+        filters=filters,
+        never=never,
+        begun=begun,
+        forced=forced,
+        poll=poll,
+    )
+    return [best for (best, *_) in found]
 
 
 def answers(
