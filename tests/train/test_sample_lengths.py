@@ -103,8 +103,8 @@ def test_tags_and_numbers_of_a_line_of_a_new_length_are_told(tmp_path, capsys, m
         assert main([verb, str(tmp_path / "run"), *switches]) == 0
         shown = capsys.readouterr()
         assert "2 lines (1, 5): shorter or longer than every text in training (2 to 3 tokens)" in shown.err
-    told = [json.loads(line) for line in shown.out.splitlines()]
-    outside = [each and each.get("untrained_length", {}).get("tokens") for each in told]
+    answers = [json.loads(line) for line in shown.out.splitlines()]
+    outside = [each and each.get("untrained_length", {}).get("tokens") for each in answers]
     assert outside == [1, None, None, None, 4]
 
 

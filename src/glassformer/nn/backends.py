@@ -22,9 +22,8 @@ def softmax(scores: Float[Tensor, "*rows S"], lowered: Lowered = NOTHING) -> Flo
     """exp(score), divided by its sum over the row, in the dtype of the scores: the weights of the softmax rule."""
     if lowered.added is not None:
         scores = scores + lowered.added
-    if (
-        traced() or scores.shape[-1] > SHORT or scores.device.type != "cpu"
-    ):  # in this order: a length is no part of code
+    # In this order: code that is compiled may not depend on a length.
+    if traced() or scores.shape[-1] > SHORT or scores.device.type != "cpu":
         return scores.softmax(-1)
     return _ShortSoftmax.apply(scores) if scores.requires_grad else by_steps(scores)
 

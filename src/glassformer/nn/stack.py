@@ -224,12 +224,12 @@ class Stack(nn.Module):
         x = self.dropout(self.embedding_norm(x))
         nearby = self._nearby(step, ids, keep, documents, cache)
         rotations = [each.rotation(standing, x) for each in self.schemes]  # features of linear attention need them too
-        looks = [*zip(self.patterns, self.order, strict=True)]
-        masks = {look: self._mask(step, x, documents, prefix, *look) for look in dict.fromkeys(looks)}
+        kinds = [*zip(self.patterns, self.order, strict=True)]
+        masks = {kind: self._mask(step, x, documents, prefix, *kind) for kind in dict.fromkeys(kinds)}
         memory_mask = None if memory is None else Mask(keep=memory_keep)
         contexts = [
-            Context(masks[look], rotations[look[1]], memory, memory_mask, nearby.get(own.convolution))
-            for look, own in zip(looks, self.settings, strict=True)
+            Context(masks[kind], rotations[kind[1]], memory, memory_mask, nearby.get(own.convolution))
+            for kind, own in zip(kinds, self.settings, strict=True)
         ]
         return self.run(x, contexts, cache)
 

@@ -100,10 +100,10 @@ def train_steps(
 ) -> Iterator[StepReport]:
     """Make one update per batch, from update `start` + 1 to `schedule.steps` or until the batches run out.
 
-    `how` each update is made says `Update`: its pieces, clipping, arithmetic and what may be skipped. With dropout
-    another number of pieces gives another run. Several processes (`ranks`) receive the same batches and share the
-    pieces of each; see `train.ranks.team`. In float16 the loss is scaled by `loss_scale`, or by a new one if none is
-    given.
+    `how` holds the settings of an update: the pieces of a batch, clipping, arithmetic, and what may be skipped. With
+    dropout another number of pieces gives another run. Several processes (`ranks`) receive the same batches and share
+    the pieces of each; see `train.ranks.team`. In float16 the loss is scaled by `loss_scale`, or by a new one if none
+    is given.
 
     Errors: `ConfigError` before the first batch is read; `DivergedError` at the first update that is not finite and may
     not be skipped, or at the twentieth overflow in a row; `DataError` for a batch without targets.
