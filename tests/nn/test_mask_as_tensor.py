@@ -62,12 +62,12 @@ def test_floats_of_0_and_1_have_two_meanings(dtype):
         with pytest.raises(ConfigError, match=r"Give mask\.bool\(\) if 1 means .*Mask\(bias=mask\) to add it"):
             attention(x, mask=table)
     torch.testing.assert_close(attention(x, mask=torch.zeros(T, T, dtype=dtype)), attention(x), rtol=0, atol=1e-12)
-    added = attention(x, mask=Mask(bias=CAUSAL.double()))
+    added = attention(x, mask=Mask(bias=CAUSAL.double()[None]))
     torch.testing.assert_close(added, attention(x, mask=CAUSAL.double() + 1), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("shape", [(T, T), (T,), (1, T, T), (H, 1, T), (1, 1, T, T), (B, 1, 1, T), (B, H, T, T)])
-def test_a_bias_of_a_mask_may_leave_out_what_it_does_not_tell_apart(shape):
+@pytest.mark.parametrize("shape", [(1, T, T), (H, 1, T), (1, 1, T, T), (B, 1, 1, T), (B, H, T, T)])
+def test_a_bias_of_a_mask_may_be_the_same_for_rows_heads_and_queries(shape):
     attention, x, bias = Attention(8, H, AUTO).double(), vectors(), torch.randn(shape, dtype=torch.float64)
     whole = attention(x, mask=Mask(bias=bias.expand(B, H, T, T)))
     torch.testing.assert_close(attention(x, mask=Mask(bias=bias)), whole, rtol=0, atol=1e-12)

@@ -125,7 +125,11 @@ PARTS = {
     ),
     "a bias of other scores": (
         lambda: block(True)(X, memory=X, memory_mask=Mask(bias=torch.zeros(2, 3, 1))),
-        r"its shape is \[3, 3\] for 3 queries and 3 keys.* got \[2, 3, 1\]\. Give a value for each key",
+        r"its shape is \[2, 3, 3\] or \[2, 2, 3, 3\].*; got \[2, 3, 1\]\. Give a value for each key",
+    ),
+    "a bias without heads": (
+        lambda: block()(X, mask=Mask(bias=torch.zeros(3, 3))),
+        r"got \[3, 3\]\. For the same in all heads, give bias\[None\]",
     ),
     "a mask of NaN": (lambda: block()(X, mask=torch.full((3, 3), torch.nan)), r"or -inf; got NaN or inf"),
     "branches of two widths": (

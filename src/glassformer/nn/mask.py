@@ -90,8 +90,8 @@ class Mask:
     It counts positions even if `documents` is given: with several documents in a row, give positions within each."""
     keep: Bool[Tensor, "B S"] | None = None
     """False at padding keys."""
-    bias: Float[Tensor, "*#scores S"] | None = None
-    """Added to the scores [B, H, T, S]; all but S may be 1 or left out."""
+    bias: Float[Tensor, "*#batch H T S"] | None = None
+    """Added to the scores; B, H and T may be 1."""
     value_bias: ValueBias | None = None
     """Added to the values, separately for each pair of query and key."""
     query_positions: Int[Tensor, "*#batch T"] | None = None
@@ -175,11 +175,11 @@ class Mask:
         if bias is None:
             return
         sizes = zip(reversed(bias.shape), (S, T, H, B), strict=False)
-        if not (1 <= bias.ndim <= 4 and bias.shape[-1] == S and all(size in (1, most) for size, most in sizes)):
+        if not (3 <= bias.ndim <= 4 and bias.shape[-1] == S and all(size in (1, most) for size, most in sizes)):
             raise ConfigError(
-                f"bias of a Mask is added to the scores, so its shape is {[T, S]} for {T} queries and {S} keys, "
-                f"{[H, T, S]} with values of their own for {H} heads, or {[B, H, T, S]} for {B} rows too, where all "
-                f"but the last may be 1; got {list(bias.shape)}. Give a value for each key."
+                f"bias of a Mask is added to the scores of {B} rows, {H} heads, {T} queries and {S} keys, so its shape "
+                f"is {[H, T, S]} or {[B, H, T, S]}, where all but the last may be 1; got {list(bias.shape)}. "
+                f"{'For the same in all heads, give bias[None].' if bias.ndim == 2 else 'Give a value for each key.'}"
             )
 
     @property
@@ -350,7 +350,8 @@ def _check_values(table: Tensor) -> None:
         if not bool(unlike) and bool(table.any()):
             raise ConfigError(
                 f"A mask of floats that are all 0 or 1 could say which keys may be read, or be added to the scores; "
-                f"got {table.dtype}. Give mask.bool() if 1 means that a key may be read, Mask(bias=mask) to add it."
+                f"got {table.dtype}. Give mask.bool() if 1 means that a key may be read, Mask(bias=mask) to add it "
+                "(mask[None] if its shape is [T, S])."
             )
     elif bool(unlike):
         raise ConfigError(f"A mask of whole numbers holds 1 where a key may be read, else 0; got others. {WAYS}")
