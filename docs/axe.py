@@ -60,7 +60,9 @@ def main(places: Sequence[str]) -> int:
             page.set_default_timeout(120_000)
             asked: list[str] = []
             page.on("request", lambda request, asked=asked: asked.append(request.url))
-            for path in found:
+            for done, path in enumerate(found, 1):
+                if sys.stderr.isatty():
+                    print(f"\r{theme}: page {done} of {len(found)}", end="", file=sys.stderr, flush=True)
                 for each in findings(page, path, script):
                     print(f"{theme} {path}: {each}", flush=True)
                     counted["findings"] += 1
