@@ -166,8 +166,13 @@ TASK_WORDS = {
 }
 
 
+TASK_CLASSES = {"Pairs", "Labels", "Tags", "Regression", "Text", "Trajectories"}
+
+
 def compared_tasks(module: str, text: str) -> list[str]:
     """Only tasks and data compare the name of a task or of a layout, or look something up by it; others ask the task.
+
+    So it is with the class of a task: whoever needs `isinstance`, or a table by class, lacks something in `Task`.
 
     A run may be compared with another run, so two values that both come from settings may meet.
     """
@@ -187,7 +192,21 @@ def compared_tasks(module: str, text: str) -> list[str]:
         named = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         return named in ("task", "layout")
 
-    for node in ast.walk(ast.parse(text)):
+    tree = ast.parse(text)
+    classes = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("glassformer.train.tasks")
+        for alias in node.names
+        if alias.name in TASK_CLASSES
+    }
+    for node in ast.walk(tree):
+        chosen = (
+            node.args[1:] if isinstance(node, ast.Call) and called(node, {}) in ("isinstance", "issubclass") else []
+        )
+        chosen = [*filter(None, node.keys)] if isinstance(node, ast.Dict) else chosen
+        if any(isinstance(each, ast.Name) and each.id in classes for one in chosen for each in ast.walk(one)):
+            complaints.append(f"line {node.lineno}: asks for the class of a task")
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             if any(map(settings, sides)) and any(map(names, sides)):

@@ -93,6 +93,7 @@ class C(B):
     def f(self): ...
 """
 
+TASK_CLASS = "from glassformer.train.tasks.pairs import Pairs\n"
 # (rule, file it is planted in, text, whether the rule must complain)
 PLANTED = [
     (rules.upward_imports, "base/shapes.py", "from glassformer.nn import norm", True),
@@ -128,6 +129,9 @@ PLANTED = [
     (rules.compared_tasks, "cli/x.py", "KINDS.get(recipe.data.layout, 1)", True),
     (rules.compared_tasks, "cli/x.py", "LAYOUTS[data.layout]\nown.task != other.task", False),
     (rules.compared_tasks, "train/tasks/x.py", "if data.task == TEXT: ...", False),
+    (rules.compared_tasks, "cli/x.py", f"{TASK_CLASS}isinstance(task, (A, Pairs))", True),
+    (rules.compared_tasks, "cli/x.py", f"{TASK_CLASS}{{Pairs: 1}}", True),
+    (rules.compared_tasks, "cli/x.py", "from glassformer.store.export import Text\nisinstance(x, Text)", False),
     (rules.loud_lines, "train/loop.py", "print('step')", True),
     (rules.loud_lines, "train/loop.py", "import sys\nsys.stderr.write('step')", True),
     (rules.loud_lines, "train/report.py", "print('step')", False),

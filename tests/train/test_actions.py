@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from glassformer.data.trajectories.windows import as_done, as_read
+from glassformer.data.trajectories.windows import as_done, as_read, windows_of
 from glassformer.train.evaluate import Scoring
 from glassformer.train.objective import objective_for
-from glassformer.train.trajectory_data import action_scores, windows_of
+from glassformer.train.tasks.trajectories import action_scores
 from train.examples import definite
 from train.trajectory_examples import acting, log
 

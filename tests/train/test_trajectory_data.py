@@ -11,10 +11,9 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokenizer import ByteTokenizer, tokenizer_from_json
 from glassformer.data.trajectories.episodes import npz_bytes
-from glassformer.data.trajectories.windows import windows_batch
+from glassformer.data.trajectories.windows import windows_batch, windows_of
 from glassformer.nn.outputs import Regress, Tag
 from glassformer.train.run.beginning import model_config, prepare, prepare_split
-from glassformer.train.trajectory_data import windows_of
 from train.trajectory_examples import LENGTHS, WINDOW, acting, log
 
 SIDES = ("tokens", "keep", "labels", "label_keep")

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from itertools import pairwise
 from pathlib import Path
 from tokenize import TokenError
@@ -102,6 +102,14 @@ class Episodes:
             parts = (array[first:last].tobytes() for array in (self.observations, self.actions, self.rewards))
             found.append(blake2b(b"".join(parts), digest_size=16).digest())
         return found
+
+    def digest(self) -> str:
+        """SHA-256 of all that was observed, done and earned, and of where episodes end."""
+        digest = sha256()
+        for array in (self.observations, self.actions, self.rewards, self.edges):
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
     def part(self, first: int, last: int) -> Episodes:
         """The episodes `first` to `last` - 1."""

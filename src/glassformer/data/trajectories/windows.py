@@ -12,6 +12,8 @@ has a table of time steps, this has sines of them, so that no episode is too lon
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -68,6 +70,8 @@ SLOWEST = 10_000.0
 """Ratio of the longest wave to the shortest, as in Vaswani et al. 2017, section 3.5."""
 
 Integers = NDArray[np.int64]
+Windows = tuple[Integers, Integers]
+"""The first step of each window, and its number of steps."""
 
 
 def features(
@@ -133,3 +137,33 @@ def windows_batch(
         labels=torch.as_tensor(labels.reshape(rows, -1, *labels.shape[3:])),
         label_keep=torch.as_tensor(queries.reshape(rows, -1)),
     )
+
+
+# Windows of episodes: those of an update, and those of an evaluation.
+
+
+def drawn_windows(episodes: Episodes, window: int, count: int, seed: tuple[int, int]) -> Windows:
+    """So many windows that end at steps drawn at random, each as likely as any other.
+
+    Chen et al. 2021, algorithm 1, draw episodes by their length and cut windows out of them. A window at the beginning
+    of an episode is shorter. Each depends only on (seed, its number).
+    """
+    # Raw output of Philox: numpy promises it for all versions, which it does not for its integers.
+    random = np.random.Philox(np.random.SeedSequence(seed))
+    lasts = (random.random_raw(count) % np.uint64(episodes.n_steps)).astype(np.int64)
+    lengths = np.minimum(episodes.times[lasts] + 1, window)
+    return lasts - lengths + 1, lengths
+
+
+def longest_windows(episodes: Episodes, window: int, rows: int) -> Windows:
+    """So many copies of the longest window."""
+    lengths = episodes.lengths
+    first, length = episodes.edges[lengths.argmax()], min(window, int(lengths.max()))
+    return np.full(rows, first), np.full(rows, length)
+
+
+def windows_of(episodes: Episodes, window: int) -> Windows:
+    """Windows one after the other, in which each step is once; the last one of an episode may be shorter."""
+    firsts = np.concatenate([np.arange(first, last, window) for first, last in pairwise(episodes.edges.tolist())])
+    last = np.repeat(episodes.edges[1:], -(-episodes.lengths // window))
+    return firsts, np.minimum(last - firsts, window)

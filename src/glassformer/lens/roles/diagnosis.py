@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.base.runtime import choose_threads, threads_kept
@@ -52,8 +52,7 @@ from glassformer.train.run.beginning import as_recipe, objective_of, prepare_spl
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.pairs import Pairs, PairsSplit
 from glassformer.train.tasks.task import EXPLORE
-from glassformer.train.tasks.text import Text
-from glassformer.train.text_data import TextSplit
+from glassformer.train.tasks.text import TextSplit
 
 
 @dataclass(frozen=True)
@@ -498,7 +497,7 @@ def over_checkpoints(
 def run_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int = SEQUENCES, scored: int = SCORED) -> Probe:
     """Return the probe for a run's task. Errors: `ConfigError` for a model that answers neither tokens nor labels."""
     task = task_of(recipe.data)
-    if isinstance(task, Text):
+    if task.window is not None:
         return text_probe(run, recipe, loaded, sequences, scored)
     if not isinstance(loaded.model.config.head, Lm | Classify | Tag):
         raise ConfigError("Diagnosing heads needs a model that predicts tokens or labels; this one predicts neither.")
@@ -507,8 +506,7 @@ def run_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int = SEQUEN
 
 def task_probe(recipe: Recipe, model: Transformer, tokenizers: Tokenizers, sequences: int, scored: int) -> Probe:
     """Return the probe for pairs (of a task or of files) or for labelled text."""
-    data, task = recipe.data, task_of(recipe.data)
-    assert isinstance(task, Pairs)
+    data, task = recipe.data, cast("Pairs", task_of(recipe.data))
     seed = recipe.training.seed
     ids = range(len(SPECIALS), tokenizers.target.vocab_size)
     metric = "exact_match" if task.equal_lengths else "token_accuracy"

@@ -42,7 +42,7 @@ from glassformer.nn.norm import LayerNorm
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective, Targets, next_token
 from glassformer.train.recipe import Recipe
-from glassformer.train.text_data import SCORED_WITH, TextSplit
+from glassformer.train.tasks.text import SCORED_WITH, TextSplit
 from glassformer.train.text_score import reader_of
 
 TRIES = 400

@@ -35,7 +35,7 @@ from glassformer.train.run_data import Split
 from glassformer.train.sample_lengths import Untrained, compared, untrained
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.pairs import PairsSplit
-from glassformer.train.text_data import TextSplit
+from glassformer.train.tasks.text import TextSplit
 
 MOST_PAIRS = 100
 """How many pairs of similar heads the page gets, besides their total number."""

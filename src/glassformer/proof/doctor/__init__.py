@@ -5,8 +5,7 @@ from __future__ import annotations
 from glassformer.proof.doctor import answers, finding, learning, parts, texts
 from glassformer.proof.doctor.finding import Probe
 from glassformer.train.tasks import Task
-from glassformer.train.tasks.text import Text
-from glassformer.train.tasks.trajectories import Trajectories
+from glassformer.train.tasks.task import ROLLOUT
 
 __all__ = ["PROBES", "Probe", "probes_for"]
 
@@ -28,9 +27,7 @@ PROBES = (*finding.PROBES, *texts.OF_PAIRS, *OF_THE_MODEL)
 
 def probes_for(task: Task) -> tuple[Probe, ...]:
     """Return the probes of a run on this task."""
-    of_data: dict[type[Task], tuple[Probe, ...]] = {Text: texts.OF_TEXT, Trajectories: texts.OF_EPISODES}
-    own = of_data.get(type(task))
-    left_out = () if task.layout.tokens else OF_TOKENS
-    left_out += texts.LEFT_OUT if isinstance(task, Trajectories) else ()
-    every = PROBES if own is None else (*finding.PROBES, *own, *OF_THE_MODEL)
-    return tuple(each for each in every if each.name not in left_out)
+    acts = ROLLOUT in task.uses
+    own = texts.OF_EPISODES if acts else texts.OF_PAIRS if task.window is None else texts.OF_TEXT
+    left_out = (*(() if task.layout.tokens else OF_TOKENS), *(texts.LEFT_OUT if acts else ()))
+    return tuple(each for each in (*finding.PROBES, *own, *OF_THE_MODEL) if each.name not in left_out)

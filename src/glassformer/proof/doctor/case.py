@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from torch import nn
@@ -18,7 +19,7 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.running.text import Part, read_parts
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.data.trajectories.episodes import Episodes, Spaces
-from glassformer.data.trajectories.windows import windows_batch
+from glassformer.data.trajectories.windows import windows_batch, windows_of
 from glassformer.nn.block import Block
 from glassformer.nn.heads import SequenceHead
 from glassformer.nn.stack import Stack
@@ -28,19 +29,13 @@ from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.objective import Objective
 from glassformer.train.recipe import Recipe
 from glassformer.train.run.beginning import as_recipe, new_model, objective_of, refuse_changed
-from glassformer.train.tasks import Task, task_of
+from glassformer.train.tasks import task_of
 from glassformer.train.tasks.pairs import Pairs as PairsTask
 from glassformer.train.tasks.pairs import PairsSplit
-from glassformer.train.tasks.text import Text
-from glassformer.train.tasks.trajectories import Trajectories
-from glassformer.train.text_data import TextSplit, text_split, text_tokenizers
+from glassformer.train.tasks.task import ROLLOUT
+from glassformer.train.tasks.text import Text, TextSplit
+from glassformer.train.tasks.trajectories import TrajectorySplit
 from glassformer.train.text_score import reader_of
-from glassformer.train.trajectory_data import (
-    TrajectorySplit,
-    prepare_trajectories,
-    prepare_trajectory_split,
-    windows_of,
-)
 
 Pairs = list[tuple[list[int], list[int]]]
 """(source, target) as ids, without special tokens."""
@@ -67,8 +62,7 @@ class Case:
     @property
     def pairs(self) -> PairsTask:
         """The task of a run on pairs."""
-        assert isinstance(self.task, PairsTask)
-        return self.task
+        return cast("PairsTask", self.task)
 
     def target_length(self, source: int, wide: int) -> int:
         """How many tokens a target has, of at most `wide`, if its source has `source`."""
@@ -86,14 +80,14 @@ class Case:
 
     @cached_property
     def tokenizers(self) -> Tokenizers:
-        """The tokenizers (or spaces) of the checkpoint; without a checkpoint, made of the training data."""
-        return self.loaded.tokenizers if isinstance(self.loaded, Loaded) else self.learned()
+        """The tokenizers (or spaces) of the checkpoint; without a checkpoint, made of the training data.
 
-    def learned(self) -> Tokenizers:
-        """Return the tokenizers that training makes of the training data. Errors: as `split`."""
+        Errors: as `split`.
+        """
+        if isinstance(self.loaded, Loaded):
+            return self.loaded.tokenizers
         self._refuse_missing("train")
-        pairs = self.pairs.load("train", self.recipe.training.seed, None).pairs
-        return self.pairs.learn(self.recipe, pairs, None)
+        return self.task.learned(self.recipe)
 
     @cached_property
     def model(self) -> Transformer:
@@ -243,14 +237,11 @@ class TrajectoryCase(Case):
         if name == "test" and data.train is not None and data.test is None:
             raise NotTestedError("the recipe names no test file")
         try:
-            return prepare_trajectory_split(self.recipe, self.tokenizers, name)
+            found = self.task.split(self.recipe, self.tokenizers, name)
         except GlassformerError as error:
             raise NotTestedError(f"the {name} episodes cannot be read: {error}") from None
-
-    def learned(self) -> Tokenizers:
-        """Return the spaces of the training episodes. Errors: as `episodes`."""
-        self._refuse_missing("train")
-        return prepare_trajectories(self.recipe).tokenizers
+        assert isinstance(found, TrajectorySplit)
+        return found
 
     @property
     def spaces(self) -> Spaces:
@@ -286,8 +277,9 @@ def wide_batch(batch: Batch) -> Batch:
 
 def case_of(run: Path, recipe: Recipe) -> Case:
     """Return the case of a run on any kind of data."""
-    kinds: dict[type[Task], type[Case]] = {Text: TextCase, Trajectories: TrajectoryCase}
-    return kinds.get(type(task_of(recipe.data)), Case)(run, recipe)
+    task = task_of(recipe.data)
+    kind = TrajectoryCase if ROLLOUT in task.uses else Case if task.window is None else TextCase
+    return kind(run, recipe)
 
 
 class TextCase(Case):
@@ -297,9 +289,7 @@ class TextCase(Case):
 
     def part(self, name: str) -> Part:
         """Return the text of a split. Errors: `NotTestedError` if it is missing or unreadable."""
-        for path in (each for split in ("train", name) for each in self.recipe.data.named_files(split)):
-            if not Path(path).exists():
-                raise NotTestedError(f"the data are gone: there is no {path}")
+        self._refuse_missing(name)
         try:
             parts = read_parts(self.recipe.data, (name,))
         except GlassformerError as error:
@@ -312,13 +302,14 @@ class TextCase(Case):
         """Return the tokens of a split. Errors: as `part`."""
         part = self.part(name)
         try:
-            return text_split(self.recipe, self.tokenizers.target, part)
+            return cast("Text", self.task).read(self.recipe, self.tokenizers, part)
         except GlassformerError as error:
             raise NotTestedError(f"the {name} text cannot be read: {error}") from None
 
-    def learned(self) -> Tokenizers:
-        """Return the tokenizers that training makes of the training text. Errors: as `part`."""
-        return text_tokenizers(self.recipe, self.part("train"))
+    def _refuse_missing(self, name: str) -> None:
+        for path in (each for split in ("train", name) for each in self.recipe.data.named_files(split)):
+            if not Path(path).exists():
+                raise NotTestedError(f"the data are gone: there is no {path}")
 
     def target_length(self, source: int, wide: int) -> int:
         """As many as are hidden, or any number."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from glassformer.base.errors import CheckpointError, ConfigError, DataError
 from glassformer.base.runtime import choose_device
@@ -250,8 +250,7 @@ def score_ensemble(
     recipes = recipes_of(run, recipe, others)
     members = load_members(recipes, average)
     shared_labels(members)  # before reading the texts, whose lengths are checked first
-    task = task_of(recipe.data)
-    assert isinstance(task, Labels)  # others have no labels to share
+    task = cast("Labels", task_of(recipe.data))  # others have no labels to share
     data = task.read(recipe, members[0].tokenizers, split)
     encoded = [data.encoded, *(encode_pairs(data.pairs, each.tokenizers) for each in members[1:])]
     for member, own, (_, its) in zip(members, encoded, recipes, strict=True):

@@ -117,6 +117,10 @@ class Pairs(Task):
 
         return given or build_tokenizers(recipe.tokenizer, pairs)
 
+    def learned(self, recipe: Settings) -> Tokenizers:
+        """The tokenizers that training learns from the training samples."""
+        return self.learn(recipe, self.load("train", recipe.training.seed, None).pairs, None)
+
     def encode(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> Encoded:
         """The samples as ids. Errors: `DataError` for one that the model cannot read."""
         from glassformer.data.dataset import encode_pairs

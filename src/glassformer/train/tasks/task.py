@@ -179,6 +179,10 @@ class Task(ABC):
     def prepare(self, recipe: Settings, tokenizers: Tokenizers | None = None) -> RunData:
         """Read and encode the training and dev splits; learn tokenizers from the first unless they are given."""
 
+    def learned(self, recipe: Settings) -> Tokenizers:
+        """The tokenizers that training makes of the training data. Errors: those of reading."""
+        return self.prepare(recipe).tokenizers
+
     @abstractmethod
     def split(self, recipe: Settings, tokenizers: Tokenizers, name: str) -> Split:
         """Read one split to score. Errors: those of reading; `DataError` for data that the model does not take."""
