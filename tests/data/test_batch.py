@@ -13,7 +13,8 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import Tokenizers, build_tokenizers, encode_pairs
 from glassformer.data.kinds import LABEL
 from glassformer.data.pairs import Pair
-from glassformer.data.tokenizer import BLANK, BOS, EOS, PAD, SEP, ByteTokenizer
+from glassformer.data.tokenizer import ByteTokenizer
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP
 
 IDS = st.lists(st.integers(6, 99), max_size=7)
 SIDES = st.lists(st.tuples(IDS, IDS), min_size=1, max_size=6)

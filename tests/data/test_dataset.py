@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import DataConfig, TokenizerConfig
-from glassformer.data.dataset import Sequences, Tokenizers, build_tokenizers, encode_pairs, load_pairs
+from glassformer.data.dataset import Sequences, Tokenizers, build_tokenizers, encode_pairs, load_pairs, make_pairs
 from glassformer.data.pairs import Loaded, Pair
-from glassformer.data.synthetic import make_pairs
-from glassformer.data.tokenizer import UNK, ByteTokenizer
+from glassformer.data.tokenizer import ByteTokenizer
+from glassformer.data.tokens.vocabulary import UNK
 
 PAIRS = [Pair("a b", "x"), Pair("c", "y z y"), Pair("a", "x a")]
 

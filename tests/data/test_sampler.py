@@ -13,7 +13,7 @@ from glassformer.data.batch import collate
 from glassformer.data.config import DataConfig, TokenizerConfig
 from glassformer.data.dataset import build_tokenizers, encode_pairs, load_pairs
 from glassformer.data.growth import Growth
-from glassformer.data.sampler import ROWS, BatchSampler, WarmingSampler
+from glassformer.data.sampler import ROWS, BatchSampler
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=200)
 POOL = st.one_of(st.none(), st.integers(1, 250))
@@ -219,7 +219,7 @@ def test_a_length_grows_in_a_straight_line_by_eights():
 @given(lengths=LENGTHS, growth=GROWTHS, budget=st.integers(60, 400), seed=st.integers(0, 3))
 def test_no_step_takes_more_than_its_share(lengths, growth, budget, seed):
     source, target = np.array(lengths).T
-    sampler = WarmingSampler(source, target, budget, seed, growth=growth)
+    sampler = BatchSampler(source, target, budget, seed, growth=growth)
     full = {row: len(rows) for rows in sampler.epoch(0) for row in rows.tolist()}  # in one pool: all epochs cut alike
     for step, (_, rows) in enumerate(drawn(sampler, growth.steps + 5), 1):
         assert 0 < len(rows) <= math.ceil(max(full.values()) * growth.share(step) + 1e-6)
@@ -229,7 +229,7 @@ def test_no_step_takes_more_than_its_share(lengths, growth, budget, seed):
 def test_every_sample_once_an_epoch(lengths, growth, seed, pool):
     """Also in the epoch in which the warm-up ends, and in the one after it, whose batches are those of no warm-up."""
     source, target = np.array(lengths).T
-    sampler = WarmingSampler(source, target, 90, seed, pool, growth=growth)
+    sampler = BatchSampler(source, target, 90, seed, pool, growth=growth)
     last = sampler.at(max(0, growth.steps - 1))[0]
     seen: dict[int, list[int]] = {}
     for epoch, rows in sampler.stream():
@@ -244,7 +244,7 @@ def test_every_sample_once_an_epoch(lengths, growth, seed, pool):
 @given(lengths=LENGTHS, growth=GROWTHS, seed=st.integers(0, 3))
 def test_a_longer_sample_comes_only_where_no_shorter_batch_is_left(lengths, growth, seed):
     source, target = np.array(lengths).T
-    sampler = WarmingSampler(source, target, 90, seed, growth=Growth(0, 1.0, growth.length_steps, growth.length_start))
+    sampler = BatchSampler(source, target, 90, seed, growth=Growth(0, 1.0, growth.length_steps, growth.length_start))
     longer, longest = np.maximum(source, target), int(max(source.max(), target.max()))
     steps = drawn(sampler, growth.length_steps)
     late = 0
@@ -260,7 +260,7 @@ def test_a_longer_sample_comes_only_where_no_shorter_batch_is_left(lengths, grow
 
 def test_short_samples_come_first_and_long_ones_are_not_lost():
     source = np.array([4] * 64 + [40] * 64)
-    sampler = WarmingSampler(source, source, 160, growth=Growth(length_steps=4, length_start=8))
+    sampler = BatchSampler(source, source, 160, growth=Growth(length_steps=4, length_start=8))
     early = [source[rows].max() for _, rows in drawn(sampler, 4)]
     assert early == [4, 4, 4, 4]
     assert {source[rows].max() for _, rows in drawn(BatchSampler(source, source, 160), 4)} == {4, 40}
@@ -270,14 +270,14 @@ def test_short_samples_come_first_and_long_ones_are_not_lost():
 @given(lengths=LENGTHS, growth=GROWTHS, start=st.integers(0, 150))
 def test_a_step_is_a_function_of_seed_and_step(lengths, growth, start):
     source, target = np.array(lengths).T
-    one, other = (WarmingSampler(source, target, 90, 3, growth=growth) for _ in range(2))
+    one, other = (BatchSampler(source, target, 90, 3, growth=growth) for _ in range(2))
     assert drawn(one, 160)[start : start + 4] == drawn(other, min(4, 160 - start), start)
 
 
 @given(lengths=LENGTHS, seed=st.integers(0, 3), pool=st.one_of(st.none(), st.integers(1, 250)))
 def test_without_a_warm_up_nothing_changes(lengths, seed, pool):
     source, target = np.array(lengths).T
-    plain, warm = BatchSampler(source, target, 90, seed, pool), WarmingSampler(source, target, 90, seed, pool)
+    plain, warm = BatchSampler(source, target, 90, seed, pool), BatchSampler(source, target, 90, seed, pool)
     assert drawn(plain, 40) == drawn(warm, 40)
     assert warm.notes() == []
     assert warm.epochs(40) == pytest.approx(40 / len(plain.epoch(0)))
@@ -285,7 +285,7 @@ def test_without_a_warm_up_nothing_changes(lengths, seed, pool):
 
 def test_epochs_are_counted_by_samples():
     """Parts of a batch are less of an epoch than a batch is."""
-    sampler = WarmingSampler([8] * 100, [10] * 100, 180, growth=Growth(batch_steps=20, batch_start=0.2))
+    sampler = BatchSampler([8] * 100, [10] * 100, 180, growth=Growth(batch_steps=20, batch_start=0.2))
     steps = len(drawn(sampler, 100))
     rows = sum(len(rows) for _, rows in drawn(sampler, steps))
     assert sampler.epochs(steps) == pytest.approx(rows / 100, rel=0.02)

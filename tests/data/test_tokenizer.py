@@ -10,20 +10,14 @@ from hypothesis import strategies as st
 from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import (
-    BLANK,
-    BOS,
-    EOS,
-    PAD,
-    SEP,
-    SPECIALS,
     TOKENIZERS,
-    UNK,
     ByteTokenizer,
     CharacterTokenizer,
     Labels,
     WordTokenizer,
     tokenizer_from_json,
 )
+from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, PAD, SEP, SPECIALS, UNK
 
 LOSSLESS = ["byte", "bpe", "wordpiece", "unigram"]
 TEXTS = [

@@ -11,7 +11,8 @@ from glassformer.base.errors import DataError
 from glassformer.data.labelled import BREAKS, read_labelled
 from glassformer.data.pairs import Pair, read_pairs
 from glassformer.data.running.token_file import open_tokens
-from glassformer.data.tokenizer import BOS, EOS, Tokenizer
+from glassformer.data.tokenizer import Tokenizer
+from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.store.checkpoint import load
 from naughty.conftest import LABELS, lines, trained
 

@@ -120,19 +120,19 @@ def test_figures_wait_for_room(tmp_path, room):
 def test_figures_that_never_find_room_are_told_of(tmp_path, room):
     lines = Lines(tmp_path / "metrics.jsonl")
     room[:] = [0]
-    lines.write("one\n")
+    lines.write(b"one\n")
     assert (lines.kept, (tmp_path / "metrics.jsonl").read_bytes()) == (b"one\n", b"")
     room.clear()
-    lines.write("two\n")
+    lines.write(b"two\n")
     lines.file.close()
     assert (lines.kept, (tmp_path / "metrics.jsonl").read_bytes()) == (b"", b"one\ntwo\n")
 
 
 def test_file_that_was_deleted_begins_anew(tmp_path):
     lines = Lines(tmp_path / "metrics.jsonl")
-    lines.write("one\n")
+    lines.write(b"one\n")
     (tmp_path / "metrics.jsonl").unlink()
-    lines.write("two\n")
+    lines.write(b"two\n")
     assert (tmp_path / "metrics.jsonl").read_bytes() == b"two\n"
     lines.file.close()
 

@@ -14,7 +14,6 @@ from glassformer.cli.runs import existing_run
 from glassformer.nn.presets import PRESETS
 
 if TYPE_CHECKING:
-    from glassformer.nn.count import Row
     from glassformer.nn.transformer import Transformer
 
 
@@ -25,7 +24,11 @@ def run(arguments: Arguments) -> int:
     picture = arguments.options.get("plot")
     if picture is not None:
         check_picture(picture)
-    rows, total = counted(str(arguments.target))
+    model = modelled(str(arguments.target))
+    from glassformer.nn.count import count_parameters
+
+    rows, total = count_parameters(model)
+    rows = [row for row in rows if row.same_as is None]
     if picture is not None:
         from glassformer.lens.plot import plot_parameters
 
@@ -72,30 +75,17 @@ def parts(arguments: Arguments) -> int:
 
 
 def modelled(target: str) -> Transformer:
-    """Return the model of a run's best checkpoint or of a preset, without its numbers: on the device "meta"."""
-    if target in PRESETS and not Path(target, "recipe.toml").is_file():
-        from glassformer.nn.count import on_meta
+    """Return the model of a run's best checkpoint or of a preset, without its numbers: on the device "meta".
 
-        return on_meta(PRESETS[target])
-    folder = existing_run(target, PRESETS)
+    If a run and a preset have the same name, it is that of the run.
+    """
+    named = target in PRESETS and not Path(target, "recipe.toml").is_file()
+    folder = None if named else existing_run(target, PRESETS)
+    from glassformer.nn.count import on_meta  # after the checks, as importing torch takes a second
     from glassformer.train.finished.use import best_model
 
-    return best_model(folder).to("meta")
-
-
-def counted(target: str) -> tuple[list[Row], int]:
-    """Count the parameters of a run's best checkpoint or, without allocating it, of a preset.
-
-    If a run and a preset have the same name, the run is counted.
-    """
-    if target in PRESETS and not Path(target, "recipe.toml").is_file():
-        from glassformer.nn.count import count_config
-
-        return count_config(PRESETS[target])
-    folder = existing_run(target, PRESETS)
-    from glassformer.train.finished.use import parameters
-
-    return parameters(folder)
+    # a run's is made again from its config, as moving it to "meta" would part tied weights
+    return on_meta(PRESETS[target] if folder is None else best_model(folder).config)
 
 
 def shown(shape: tuple[int, ...]) -> str:

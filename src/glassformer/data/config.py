@@ -36,6 +36,7 @@ from glassformer.data.kinds import (
     unused,
 )
 from glassformer.data.lines import no_such_file
+from glassformer.data.synthetic import TASKS
 from glassformer.data.tokens.vocabulary import MOST_ENTRIES
 
 SPLITS = ("train", "dev", "test")
@@ -50,8 +51,6 @@ BLEU_ORDERS = ("auto", "full", "effective")
 
 def kind_of(task: str) -> Kind:
     """The kind of a task. Errors: `ConfigError` for an unknown one, with the nearest."""
-    from glassformer.data.synthetic import TASKS  # here, because their signatures name `DataConfig`
-
     return lookup({**dict.fromkeys(TASKS, MADE), **KINDS}, task, "data.task")
 
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from glassformer.base.errors import DataError
 from glassformer.base.registry import lookup
-from glassformer.data.config import DataConfig, TokenizerConfig, names_file
+from glassformer.data.config import SPLITS, DataConfig, TokenizerConfig, names_file
 from glassformer.data.kinds import LABEL, LABELLED, PAIRED, PAIRS
 from glassformer.data.labelled import read_labelled, refuse_one_class
 from glassformer.data.lines import no_such_file
 from glassformer.data.pairs import Loaded, Pair, read_pairs
 from glassformer.data.rows import Columns
-from glassformer.data.synthetic import make_pairs
+from glassformer.data.synthetic import TASKS, Sources
 from glassformer.data.tokenizer import TOKENIZERS, tokenizer_from_json
 from glassformer.data.tokens.vocabulary import FIRST_LABEL, SPECIALS, THE_FILE, Cuts, Labels, Tokenizer, read_json
 
@@ -126,6 +126,13 @@ def load_pairs(config: DataConfig, split: str, seed: int = 0, labels: Labels | N
     if config.task != PAIRS:
         return Loaded(make_pairs(config, split, seed), skipped=0)
     return read_pairs(*files, columns=columns_of(config), skip_empty=config.skip_empty)
+
+
+def make_pairs(config: DataConfig, split: str, seed: int) -> list[Pair]:
+    """Make the pairs of the synthetic task that `config` names, as many as it says for this split."""
+    task, of = lookup(TASKS, config.task, "data.task"), Sources(config.symbols, config.min_length, config.max_length)
+    sizes: dict[str, int] = {each: getattr(config, f"{each}_size") for each in SPLITS}
+    return task.pairs(config.task, of, split, lookup(sizes, split, "split"), seed)
 
 
 def refuse_missing_files(config: DataConfig, splits: Sequence[str]) -> None:

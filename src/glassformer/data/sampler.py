@@ -35,6 +35,18 @@ ROWS = 8
 processor's library has to compile a matrix product for a new one, which for bfloat16 takes longer than the product."""
 
 
+class Turn(NamedTuple):
+    """What a step takes: a part of a batch of an epoch."""
+
+    epoch: int
+    batch: int
+    """The batch's place in the epoch's order."""
+    part: int
+    parts: int
+    too_long: bool
+    """Whether the batch is longer than the step allows, because its epoch had no shorter one left."""
+
+
 class BatchSampler:
     """Batches of sample indices with at most `batch_tokens` tokens, padding and both sides included.
 
@@ -42,7 +54,7 @@ class BatchSampler:
     55 % in random order. `pool` samples, drawn at random, are sorted together; a small pool mixes the batches more and
     pads more (12,000: 4 %). None sorts all together: the batches of two epochs then differ only by chance among samples
     of equal lengths. `place` says where a user finds one side of a sample, for the error about one that no batch can
-    hold.
+    hold. `growth` limits the first steps.
     """
 
     def __init__(
@@ -53,6 +65,7 @@ class BatchSampler:
         seed: int = 0,
         pool: int | None = None,
         place: Callable[[int, str], str] | None = None,
+        growth: Growth | None = None,
     ) -> None:
         self.source = np.asarray(lengths_source, np.int64)
         self.target = np.asarray(lengths_target, np.int64)
@@ -61,7 +74,16 @@ class BatchSampler:
         self._check(place or by_number)
         self._lengths_differ = any(side.min() < side.max() for side in (self.source, self.target))
         self._last: tuple[int, list[Indices]] = (-1, [])  # the last epoch made: steps ask for it one by one
-        self._starts = [0]  # the first step of each epoch, as far as known
+        self._starts = [0]  # how many batches come before each epoch, as far as known
+        self.growth = growth or Growth()
+        self.longest = int(max(self.source.max(), self.target.max()))
+        self.turns: list[Turn] = []
+        """The turn of each step up to the end of the epoch in which the warm-up ends."""
+        epoch = 0
+        while len(self.turns) < self.growth.steps:
+            self.turns += self._turns(epoch, len(self.turns) + 1)
+            epoch += 1
+        self._steps_before = self._first_step(epoch)
 
     def epoch(self, epoch: int) -> list[Indices]:
         """The batches of this epoch (counted from 0), in the order of training."""
@@ -70,8 +92,12 @@ class BatchSampler:
     def at(self, step: int) -> tuple[int, Indices]:
         """The epoch and the sample indices of this step of training (counted from 0)."""
         assert step >= 0, step
+        if step < len(self.turns):
+            turn = self.turns[step]
+            return turn.epoch, np.array_split(self._batches(turn.epoch)[turn.batch], turn.parts)[turn.part]
+        step += self._steps_before - len(self.turns)
         while self._starts[-1] <= step:
-            self._starts.append(self._starts[-1] + self._count(len(self._starts) - 1))
+            self._first_step(len(self._starts))
         epoch = bisect_right(self._starts, step) - 1
         return epoch, self._batches(epoch)[step - self._starts[epoch]]
 
@@ -86,6 +112,27 @@ class BatchSampler:
         """The share of padding in this epoch's batches, 0 to 1."""
         widths = ((len(rows), self.source[rows].max() + self.target[rows].max()) for rows in self._batches(epoch))
         return 1 - float((self.source + self.target).sum() / sum(rows * width for rows, width in widths))
+
+    def epochs(self, steps: int) -> float:
+        """How often this many steps see each sample."""
+        whole = sum(1 / turn.parts for turn in self.turns[:steps]) + max(0, steps - len(self.turns))
+        return whole / len(self._batches(0))
+
+    def notes(self) -> list[str]:
+        """Lines for the user: what the warm-ups limit, for how long, and where that was impossible."""
+        growth, lines = self.growth, list[str]()
+        if growth.batch_steps:
+            lines.append(
+                f"batch warm-up: over {growth.batch_steps:,} steps from 1/{growth.parts(1)} of a batch to all of it"
+            )
+        if growth.length_steps:
+            late = sum(turn.too_long for turn in self.turns[: growth.length_steps])
+            why = ", as their epochs had no shorter ones left" if late else ""
+            lines.append(
+                f"length warm-up: over {growth.length_steps:,} steps from {growth.length(1, self.longest)} to "
+                f"{self.longest} tokens; {late:,} of these steps hold longer samples than that{why}"
+            )
+        return lines
 
     def _batches(self, epoch: int) -> list[Indices]:
         if self._last[0] != epoch:
@@ -134,6 +181,28 @@ class BatchSampler:
             return self._starts[1]
         return len(self._batches(epoch))
 
+    def _turns(self, epoch: int, step: int) -> Iterator[Turn]:
+        """The turns of one epoch, whose first step is `step` (counted from 1)."""
+        lengths = [int(max(self.source[rows].max(), self.target[rows].max())) for rows in self._batches(epoch)]
+        waiting = sorted(range(len(lengths)), key=lambda place: (lengths[place], place), reverse=True)
+        ready: list[int] = []
+        while waiting or ready:
+            allowed = self.growth.length(step, self.longest)
+            while waiting and lengths[waiting[-1]] <= allowed:
+                heappush(ready, waiting.pop())
+            batch = heappop(ready) if ready else waiting.pop()
+            parts = min(self.growth.parts(step), len(self._batches(epoch)[batch]))
+            for part in range(parts):
+                too_long = lengths[batch] > self.growth.length(step + part, self.longest)
+                yield Turn(epoch, batch, part, parts, too_long)
+            step += parts
+
+    def _first_step(self, epoch: int) -> int:
+        """How many batches the epochs before this one have."""
+        while len(self._starts) <= epoch:
+            self._starts.append(self._starts[-1] + self._count(len(self._starts) - 1))
+        return self._starts[epoch]
+
     def _check(self, place: Callable[[int, str], str]) -> None:
         if len(self.source) != len(self.target) or not len(self.source):
             raise DataError(
@@ -160,90 +229,3 @@ class BatchSampler:
 def by_number(row: int, side: str) -> str:
     """Name one side of a sample by its number, if nothing more is known of it."""
     return f"The {side} of sample {row} (counted from 0)"
-
-
-class Turn(NamedTuple):
-    """What a step takes: a part of a batch of an epoch."""
-
-    epoch: int
-    batch: int
-    """The batch's place in the epoch's order."""
-    part: int
-    parts: int
-    too_long: bool
-    """Whether the batch is longer than the step allows, because its epoch had no shorter one left."""
-
-
-class WarmingSampler(BatchSampler):
-    """A `BatchSampler` whose first steps are limited by a `Growth`; without a warm-up it is that sampler."""
-
-    def __init__(
-        self,
-        lengths_source: Lengths,
-        lengths_target: Lengths,
-        batch_tokens: int,
-        seed: int = 0,
-        pool: int | None = None,
-        place: Callable[[int, str], str] | None = None,
-        growth: Growth | None = None,
-    ) -> None:
-        super().__init__(lengths_source, lengths_target, batch_tokens, seed, pool, place)
-        self.growth = growth or Growth()
-        self.longest = int(max(self.source.max(), self.target.max()))
-        self.turns: list[Turn] = []
-        """The turn of each step up to the end of the epoch in which the warm-up ends."""
-        epoch = 0
-        while len(self.turns) < self.growth.steps:
-            self.turns += self._turns(epoch, len(self.turns) + 1)
-            epoch += 1
-        self._steps_before = self._first_step(epoch)
-
-    def at(self, step: int) -> tuple[int, Indices]:
-        """The epoch and the sample indices of this step of training (counted from 0)."""
-        if step >= len(self.turns):
-            return super().at(step - len(self.turns) + self._steps_before)
-        turn = self.turns[step]
-        return turn.epoch, np.array_split(self._batches(turn.epoch)[turn.batch], turn.parts)[turn.part]
-
-    def epochs(self, steps: int) -> float:
-        """How often this many steps see each sample."""
-        whole = sum(1 / turn.parts for turn in self.turns[:steps]) + max(0, steps - len(self.turns))
-        return whole / len(self._batches(0))
-
-    def notes(self) -> list[str]:
-        """Lines for the user: what the warm-ups limit, for how long, and where that was impossible."""
-        growth, lines = self.growth, list[str]()
-        if growth.batch_steps:
-            lines.append(
-                f"batch warm-up: over {growth.batch_steps:,} steps from 1/{growth.parts(1)} of a batch to all of it"
-            )
-        if growth.length_steps:
-            late = sum(turn.too_long for turn in self.turns[: growth.length_steps])
-            why = ", as their epochs had no shorter ones left" if late else ""
-            lines.append(
-                f"length warm-up: over {growth.length_steps:,} steps from {growth.length(1, self.longest)} to "
-                f"{self.longest} tokens; {late:,} of these steps hold longer samples than that{why}"
-            )
-        return lines
-
-    def _turns(self, epoch: int, step: int) -> Iterator[Turn]:
-        """The turns of one epoch, whose first step is `step` (counted from 1)."""
-        lengths = [int(max(self.source[rows].max(), self.target[rows].max())) for rows in self._batches(epoch)]
-        waiting = sorted(range(len(lengths)), key=lambda place: (lengths[place], place), reverse=True)
-        ready: list[int] = []
-        while waiting or ready:
-            allowed = self.growth.length(step, self.longest)
-            while waiting and lengths[waiting[-1]] <= allowed:
-                heappush(ready, waiting.pop())
-            batch = heappop(ready) if ready else waiting.pop()
-            parts = min(self.growth.parts(step), len(self._batches(epoch)[batch]))
-            for part in range(parts):
-                too_long = lengths[batch] > self.growth.length(step + part, self.longest)
-                yield Turn(epoch, batch, part, parts, too_long)
-            step += parts
-
-    def _first_step(self, epoch: int) -> int:
-        """How many batches the epochs before this one have."""
-        while len(self._starts) <= epoch:
-            self._starts.append(self._starts[-1] + self._count(len(self._starts) - 1))
-        return self._starts[epoch]

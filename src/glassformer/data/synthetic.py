@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from random import Random
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple
 
 from glassformer.base.errors import ConfigError
-from glassformer.base.registry import lookup
 from glassformer.data.pairs import Pair
 
 TRIES = 20_000  # draws without a new source after which a split counts as exhausted; 20 are usual in dev and test
@@ -37,51 +36,19 @@ def split_of(text: str) -> str:
     return "train" if share < 90 else "dev" if share < 95 else "test"
 
 
-@runtime_checkable
-class TaskSettings(Protocol):
-    """What a task that makes its own pairs needs to know of `DataConfig`."""
+class Sources(NamedTuple):
+    """Of what the sources of copy, reverse and sort are made; see `DataConfig`."""
 
-    @property
-    def task(self) -> str:
-        """The name of the task."""
-        ...
-
-    @property
-    def symbols(self) -> int:
-        """Of how many symbols a source is made."""
-        ...
-
-    @property
-    def min_length(self) -> int:
-        """The fewest symbols of a source."""
-        ...
-
-    @property
-    def max_length(self) -> int:
-        """The most symbols of a source."""
-        ...
-
-    @property
-    def train_size(self) -> int:
-        """Pairs to train on."""
-        ...
-
-    @property
-    def dev_size(self) -> int:
-        """Pairs to choose a checkpoint by."""
-        ...
-
-    @property
-    def test_size(self) -> int:
-        """Pairs of the final score."""
-        ...
+    symbols: int
+    min_length: int
+    max_length: int
 
 
 @dataclass(frozen=True)
 class Task:
     """How a task makes sources, and the only right target of each."""
 
-    source: Callable[[Random, TaskSettings], str]
+    source: Callable[[Random, Sources], str]
     target: Callable[[str], str]
     basic: Callable[[str], bool] = lambda source: False
     """True for sources that are never held out."""
@@ -92,8 +59,8 @@ class Task:
             return "train"
         return split_of(source)
 
-    def pairs(self, config: TaskSettings, split: str, size: int, seed: int) -> list[Pair]:
-        """The first `size` pairs of a split; a larger `size` only adds pairs after them.
+    def pairs(self, name: str, of: Sources, split: str, size: int, seed: int) -> list[Pair]:
+        """The first `size` pairs of a split of the task, which is called `name`; more of them only come after these.
 
         Each pair has its own random numbers; dev and test also look back, to repeat no source. ConfigError if the task
         has fewer different sources than asked for.
@@ -101,14 +68,14 @@ class Task:
         seen: set[str] = set()
         found: list[Pair] = []
         for index in range(size):
-            random = Random(hashed(f"{config.task}/{seed}/{split}/{index}"))
+            random = Random(hashed(f"{name}/{seed}/{split}/{index}"))
             for _ in range(TRIES):
-                source = self.source(random, config)
+                source = self.source(random, of)
                 if source not in seen and self.split_of(source) == split:
                     break
             else:
                 raise ConfigError(
-                    f"Each source belongs to one split, and dev and test repeat none, but task {config.task!r} with "
+                    f"Each source belongs to one split, and dev and test repeat none, but task {name!r} with "
                     f"these settings has only {index} different {split} sources, and data.{split}_size is {size}. "
                     f"Lower data.{split}_size, or allow longer sources or more symbols."
                 )
@@ -116,13 +83,6 @@ class Task:
                 seen.add(source)
             found.append(Pair(source, self.target(source)))
         return found
-
-
-def make_pairs(config: TaskSettings, split: str, seed: int) -> list[Pair]:
-    """Make the pairs of the synthetic task that `config` names, as many as it says for this split."""
-    task = lookup(TASKS, config.task, "data.task")
-    sizes: dict[str, int] = {"train": config.train_size, "dev": config.dev_size, "test": config.test_size}
-    return task.pairs(config, split, lookup(sizes, split, "split"), seed)
 
 
 def _symbol(number: int, symbols: int) -> str:
@@ -150,12 +110,12 @@ def spell(number: int) -> str:
     return f"{spell(count)} {name}" + (f" {spell(rest)}" if rest else "")
 
 
-def _some_symbols(random: Random, config: TaskSettings) -> str:
-    length = config.min_length + below(random, config.max_length - config.min_length + 1)
-    return " ".join(_symbol(below(random, config.symbols), config.symbols) for _ in range(length))
+def _some_symbols(random: Random, of: Sources) -> str:
+    length = of.min_length + below(random, of.max_length - of.min_length + 1)
+    return " ".join(_symbol(below(random, of.symbols), of.symbols) for _ in range(length))
 
 
-def _some_digits(random: Random, config: TaskSettings) -> str:
+def _some_digits(random: Random, of: Sources) -> str:
     """A number of 1 to 6 digits, each length equally often: few numbers are short, but those teach the words."""
     digits = 1 + below(random, 6)
     first = 10 ** (digits - 1) if digits > 1 else 0
@@ -180,7 +140,7 @@ TASKS: dict[str, Task] = {
     "reverse": Task(_some_symbols, lambda source: " ".join(reversed(source.split()))),
     "sort": Task(_some_symbols, _sorted),
     "numbers": Task(
-        lambda random, config: " ".join(str(below(random, 100)) for _ in range(2 + below(random, 6))), _spelled
+        lambda random, of: " ".join(str(below(random, 100)) for _ in range(2 + below(random, 6))), _spelled
     ),
     "spell": Task(_some_digits, _spelled, basic=_below_a_hundred),
 }

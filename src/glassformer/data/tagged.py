@@ -175,23 +175,9 @@ def first_pieces(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[int]]
 
 FIRST = ("ba", "do", "fen", "gar", "hul", "ka", "lor", "mi", "nes", "or", "pel", "ra", "sil", "tam", "ul")
 SECOND = (
-    "ban",
-    "dor",
-    "esh",
-    "fall",
-    "gan",
-    "hem",
-    "ik",
-    "jar",
-    "kin",
-    "lund",
-    "mar",
-    "nia",
-    "ost",
-    "rin",
-    "sen",
-    "to",
-)
+    "ban", "dor", "esh", "fall", "gan", "hem", "ik", "jar",
+    "kin", "lund", "mar", "nia", "ost", "rin", "sen", "to",
+)  # fmt: skip
 PATTERNS = (
     "PER lives in LOC",
     "PER works for ORG",

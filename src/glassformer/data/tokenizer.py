@@ -16,40 +16,13 @@ from glassformer.data.tokens.subword import (
     WordPieceTokenizer,
 )
 from glassformer.data.tokens.vocabulary import (
-    BLANK,
-    BOS,
-    EOS,
-    PAD,
-    SEP,
-    SPECIALS,
     THE_FILE,
-    UNK,
     CharacterTokenizer,
     Labels,
     Tokenizer,
     WordTokenizer,
     read_json,
 )
-
-__all__ = [
-    "BLANK",
-    "BOS",
-    "EOS",
-    "PAD",
-    "SEP",
-    "SPECIALS",
-    "TOKENIZERS",
-    "UNK",
-    "BytePairTokenizer",
-    "ByteTokenizer",
-    "CharacterTokenizer",
-    "Labels",
-    "Tokenizer",
-    "UnigramTokenizer",
-    "WordPieceTokenizer",
-    "WordTokenizer",
-    "tokenizer_from_json",
-]
 
 TOKENIZERS: dict[str, type[Tokenizer]] = {
     "word": WordTokenizer,

@@ -41,9 +41,3 @@ def on_meta(config: ModelConfig) -> Transformer:
     """Make the model that a config describes on the device "meta", where tensors have shapes and take no memory."""
     with torch.device("meta"):
         return Transformer(config)
-
-
-def count_config(config: ModelConfig) -> tuple[list[Row], int]:
-    """Count the model that a config describes, with one row per tensor; no memory is allocated."""
-    rows, total = count_parameters(on_meta(config))
-    return [row for row in rows if row.same_as is None], total

@@ -16,10 +16,11 @@ import torch
 
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.base.runtime import choose_device
+from glassformer.nn.count import count_parameters
 from glassformer.nn.transformer import Transformer
 from glassformer.store.files import read_json, write_text_atomically
 from glassformer.store.folders import newest, read_state
-from glassformer.train.finished.use import evaluate, parameters
+from glassformer.train.finished.use import best_model, evaluate
 from glassformer.train.recipe import Recipe, anchored, load_recipe, override
 from glassformer.train.run.resumable import flat
 from glassformer.train.tasks import METRICS, task_of
@@ -277,7 +278,7 @@ def score(run: Path, values: Mapping[str, Any], other_data: Mapping[str, Any]) -
         other_data=dict(other_data),
         other=evaluate(run, elsewhere, task_of(elsewhere.data).held_out, by_length=by_length) if other_data else None,
         curve=learning_curve(run, recipe.training.metric),
-        parameters=parameters(run)[1],
+        parameters=count_parameters(best_model(run))[1],
         steps=state["step"],
         seconds=training_seconds(run),
         data=state["data"]["train"],

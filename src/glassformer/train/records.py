@@ -206,12 +206,8 @@ class Lines:
         # unbuffered: each line reaches the system as it is written, so that a killed process loses none
         self.file = path.open("ab", buffering=0)
 
-    def write(self, text: str) -> None:
-        """Add lines."""
-        self.add(text.encode())
-
-    def add(self, data: bytes) -> None:
-        """Add bytes."""
+    def write(self, data: bytes) -> None:
+        """Add bytes. So TensorBoard's record writer can write into it, too."""
         self.kept += data
         self.flush()
 
@@ -311,7 +307,7 @@ class Records:
         """Write one message with the time of day."""
         if "log.txt" in self.files:
             now = datetime.now().isoformat(" ", "seconds")
-            self.files["log.txt"].write("".join(f"{now}  {line}\n" for line in text.splitlines()))
+            self.files["log.txt"].write("".join(f"{now}  {line}\n" for line in text.splitlines()).encode())
 
     def write(self, name: str, values: dict[str, object]) -> None:
         """Write one line of JSON; a number that is not finite, which JSON has no word for, becomes null."""
@@ -319,7 +315,7 @@ class Records:
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in values.items()
         }
-        self.files[name].write(json.dumps(finite) + "\n")
+        self.files[name].write(f"{json.dumps(finite)}\n".encode())
 
     def close(self) -> None:
         """Close the files, after one more try to write what is not written yet."""
@@ -428,7 +424,7 @@ class Curves:
         self.file = Lines(folder / f"{NAME}{number:06d}", lock)
         self._proto: Any = import_module("tensorboard.compat.proto.event_pb2")
         self._summary: Any = import_module("torch.utils.tensorboard.summary")
-        self._records: Any = import_module("tensorboard.summary.writer.record_writer").RecordWriter(Binary(self.file))
+        self._records: Any = import_module("tensorboard.summary.writer.record_writer").RecordWriter(self.file)
         self._write(0, file_version="brain.Event:2")
         self._write(step + 1, session_log=self._proto.SessionLog(status=self._proto.SessionLog.START))
 
@@ -462,14 +458,3 @@ class Curves:
     def _write(self, step: int, **what: object) -> None:
         event: Any = self._proto.Event(wall_time=time.time(), step=step, **what)
         self._records.write(event.SerializeToString())
-
-
-class Binary:
-    """The interface that TensorBoard's record writer expects, over a growing file."""
-
-    def __init__(self, file: Lines) -> None:
-        self.file = file
-
-    def write(self, data: bytes) -> None:
-        """Add bytes."""
-        self.file.add(data)

@@ -33,8 +33,9 @@ from glassformer.data.running.token_file import (
     tokens_of,
     write_tokens,
 )
-from glassformer.data.tokenizer import BOS, EOS, TOKENIZERS, UNK, ByteTokenizer, CharacterTokenizer, Tokenizer
+from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer, Tokenizer
 from glassformer.data.tokens import vocabulary
+from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 
 TEXTS = ["one two  three\n", "é漢 😀 two", "three\tone", "x"]
 CHARACTERS = st.text(st.sampled_from("abé漢😀 \n\u2003"), min_size=1, max_size=40)

@@ -10,10 +10,10 @@ import tokenizers
 
 from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.tokenizer import SPECIALS, TOKENIZERS, tokenizer_from_json
+from glassformer.data.tokenizer import TOKENIZERS, tokenizer_from_json
 from glassformer.data.tokens import byte_level
 from glassformer.data.tokens.subword import Subword
-from glassformer.data.tokens.vocabulary import MOST_ENTRIES
+from glassformer.data.tokens.vocabulary import MOST_ENTRIES, SPECIALS
 
 KINDS = {kind: cls for kind, cls in TOKENIZERS.items() if issubclass(cls, Subword)}
 

@@ -9,12 +9,10 @@ import pytest
 import tokenizers
 
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.tokenizer import (
-    SPECIALS,
-    TOKENIZERS,
-)
+from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.data.tokens import vocabulary as cuts
 from glassformer.data.tokens.subword import Subword
+from glassformer.data.tokens.vocabulary import SPECIALS
 
 TEXTS = ["low lower lowest", "new newer newest", "wide wider widest <pad> <pad>"] * 5
 KINDS = {kind: cls for kind, cls in TOKENIZERS.items() if issubclass(cls, Subword)}

@@ -8,18 +8,8 @@ from hypothesis import strategies as st
 
 from glassformer.base.errors import DataError
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.tokenizer import (
-    BOS,
-    EOS,
-    PAD,
-    TOKENIZERS,
-    UNK,
-    ByteTokenizer,
-    CharacterTokenizer,
-    Tokenizer,
-    WordTokenizer,
-)
-from glassformer.data.tokens.vocabulary import NO_WORD, SPACE
+from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
+from glassformer.data.tokens.vocabulary import BOS, EOS, NO_WORD, PAD, SPACE, UNK
 
 TEXTS = ["the cat sat on the mat", "der Hund schläft unter dem Tisch", "a \u3000b\u00a0c\u2003d \x1ce"]
 LETTERS = "ab#\u00e9\u65e5 \n\u00a0\u3000\u2003\x1c"

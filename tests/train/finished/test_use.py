@@ -15,7 +15,7 @@ from glassformer.lens.roles.diagnosis import over_checkpoints
 from glassformer.proof.doctor.case import Case
 from glassformer.store.checkpoint import load
 from glassformer.store.folders import step_folder
-from glassformer.train.finished.use import evaluate, parameters, translate
+from glassformer.train.finished.use import best_model, evaluate, translate
 from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override
 from glassformer.train.run.session import resume, start
 from specimens import native_cpp
@@ -113,7 +113,7 @@ def test_a_recipe_that_was_changed_to_another_model_is_refused_by_all(run, tmp_p
     uses = {
         "evaluate": lambda: evaluate(changed, requested),
         "translate": lambda: list(translate(changed, numbered(LINES), 2)),
-        "params": lambda: parameters(changed),
+        "params": lambda: best_model(changed),
         "doctor": lambda: Case(changed, requested).model,
         "resume": lambda: resume(changed),
     }
@@ -156,7 +156,7 @@ def test_best_checkpoint_is_not_replaced_in_silence(run, tmp_path, capsys, harm)
     for use in (
         lambda: evaluate(hurt, recipe(data__layout=layout_of(run)), "dev"),
         lambda: list(translate(hurt, numbered(LINES), 2)),
-        lambda: parameters(hurt),
+        lambda: best_model(hurt),
     ):
         use()
         output = capsys.readouterr().err

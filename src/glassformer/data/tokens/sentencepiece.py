@@ -153,10 +153,6 @@ class SentencePieceTokenizer(Subword):
         return json.dumps(record | own | {"decoder": self.form.decoder()}, ensure_ascii=False, indent=2)
 
     @classmethod
-    def from_json(cls, text: str) -> SentencePieceTokenizer:
-        return cls(text)
-
-    @classmethod
     def train(cls, texts: Iterable[str], config: VocabularySettings) -> NoReturn:
         raise ConfigError("A tokenizer of SentencePiece is imported, not trained. Train tokenizer.kind='bpe'.")
 

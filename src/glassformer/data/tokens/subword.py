@@ -189,6 +189,10 @@ class Subword(Tokenizer):
     def to_json(self) -> str:
         return self._library.to_str(pretty=True)
 
+    @classmethod
+    def from_json(cls, text: str) -> Subword:
+        return cls(text)
+
 
 class BytePairTokenizer(Subword):
     """Byte-pair encoding (Sennrich et al. 2016) over bytes, on GPT-2's words: the most frequent pair is merged.
@@ -229,10 +233,6 @@ class BytePairTokenizer(Subword):
         from glassformer.data.tokens import byte_level
 
         return byte_level.untrained(models.BPE(), byte_level.cut_to_bytes())
-
-    @classmethod
-    def from_json(cls, text: str) -> BytePairTokenizer:
-        return cls(text)
 
     @classmethod
     def train(cls, texts: Iterable[str], config: VocabularySettings) -> BytePairTokenizer:
@@ -293,10 +293,6 @@ class WordPieceTokenizer(Subword):
         return byte_level.untrained(model, cut)
 
     @classmethod
-    def from_json(cls, text: str) -> WordPieceTokenizer:
-        return cls(text)
-
-    @classmethod
     def train(cls, texts: Iterable[str], config: VocabularySettings) -> WordPieceTokenizer:
         """Learn as many pieces as fill `vocab_size`, or fewer if no pair repeats any more."""
         from tokenizers import trainers
@@ -339,10 +335,6 @@ class UnigramTokenizer(Subword):
         from glassformer.data.tokens import byte_level
 
         return byte_level.untrained(models.Unigram(scored, None, False), byte_level.cut_to_bytes())
-
-    @classmethod
-    def from_json(cls, text: str) -> UnigramTokenizer:
-        return cls(text)
 
     @classmethod
     def train(cls, texts: Iterable[str], config: VocabularySettings) -> UnigramTokenizer:

@@ -16,7 +16,7 @@ from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.data.batch import Batch, pad
 from glassformer.data.config import DataConfig
 from glassformer.data.dataset import Encoded, Tokenizers
-from glassformer.data.synthetic import TASKS, make_pairs
+from glassformer.data.synthetic import TASKS, Sources
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.lens.ablate import Head, Map, all_heads, maps
 from glassformer.lens.roles.roles import (
@@ -65,9 +65,8 @@ def held_out(
     spread. Returns an empty list if there are no such pairs, as for sources longer than the number of symbols.
     """
     task, draw = TASKS[data.task], Random(seed)
-    few = DataConfig(task=data.task, symbols=data.symbols, min_length=data.min_length, max_length=data.max_length,
-                     dev_size=1, train_size=200)  # fmt: skip
-    symbols = sorted({word for pair in make_pairs(few, "train", seed) for word in pair.source.split()})
+    few = task.pairs(data.task, Sources(data.symbols, data.min_length, data.max_length), "train", 200, seed)
+    symbols = sorted({word for pair in few for word in pair.source.split()})
     longest = data.max_length if repeats else min(data.max_length, len(symbols))
     lengths = spread(max(2, data.min_length), longest)
     found: dict[str, tuple[list[int], list[int]]] = {}

@@ -1,4 +1,4 @@
-"""Use a run: score it, let it answer, list its parameters."""
+"""Use a run: score it, let it answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from glassformer.decode.beam import length_penalty
 from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints
 from glassformer.decode.filters import unwritten
 from glassformer.decode.prepare import prepared
-from glassformer.nn.count import Row, count_parameters
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load
 from glassformer.train.evaluate import BY_LENGTH, Scoring
@@ -298,12 +297,6 @@ def best_model(run: Path) -> Transformer:
     loaded = with_report(load(run))
     refuse_changed(run, loaded, load_recipe(run / "recipe.toml"))
     return loaded.model
-
-
-def parameters(run: Path) -> tuple[list[Row], int]:
-    """List the parameters of the best checkpoint, and their number; a tensor used twice appears once."""
-    rows, total = count_parameters(best_model(run))
-    return [row for row in rows if row.same_as is None], total
 
 
 def in_order(

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glassformer.data.batch import Batch
-    from glassformer.data.dataset import Encoded, Tokenizers
+    from glassformer.data.dataset import Count, Encoded, Tokenizers
     from glassformer.data.pairs import Loaded, Origin, Pair
-    from glassformer.data.sampler import WarmingSampler
+    from glassformer.data.sampler import BatchSampler
     from glassformer.train.evaluate import Choice, Scores, Scoring
     from glassformer.train.sample_lengths import SampleLengths
     from glassformer.train.settings import Settings
@@ -161,7 +161,7 @@ class Pairs(Task):
     def prepare(self, recipe: Settings, tokenizers: Tokenizers | None = None) -> PairsData:
         """Read, encode and plan the pairs. Given tokenizers without labels get the labels of this training text."""
         from glassformer.data.dataset import refuse_missing_files
-        from glassformer.data.sampler import WarmingSampler
+        from glassformer.data.sampler import BatchSampler
 
         seed, training = recipe.training.seed, recipe.training
         refuse_missing_files(recipe.data, ("train", "dev"))
@@ -169,7 +169,7 @@ class Pairs(Task):
         tokenizers = self.learn(recipe, train.pairs, tokenizers)
         encoded = self.encode(train.pairs, tokenizers)
         self.check_lengths(encoded, recipe, "train", train.origin)
-        sampler = WarmingSampler(
+        sampler = BatchSampler(
             *self.lengths(encoded),
             training.batch_tokens,
             seed,
@@ -228,9 +228,9 @@ class Pairs(Task):
 
     def lengths(self, encoded: Encoded) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """How many places each sample takes in a batch, on the source side and in `tokens`."""
-        return encoded.lengths(self.data.layout)
+        return self.places(encoded.source.lengths, encoded.target.lengths)
 
-    def places(self, source: int, target: int) -> tuple[int, int]:
+    def places(self, source: Count, target: Count) -> tuple[Count, Count]:
         """How many places so many ids take in a batch, on the source side and in `tokens`."""
         from glassformer.data.dataset import places
 
@@ -241,8 +241,8 @@ class Pairs(Task):
         return source if self.blanks else wide
 
     def read_length(self, n: int) -> int:
-        """With the blanks of an encoder alone: as many as source tokens."""
-        return 2 * n + 1 if self.blanks else n + 1
+        """On the side where it is read, with blanks for an answer as long as it may be."""
+        return max(self.places(n, self.target_length(n, 0)))
 
     @property
     def marks(self) -> str:
@@ -299,7 +299,7 @@ class PairsData(RunData):
 
     dev: PairsSplit
     train: PairsSplit
-    sampler: WarmingSampler
+    sampler: BatchSampler
 
     def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
         """The epoch and the batch of each step after `start`, as the sampler plans them."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from glassformer.data.batch import Batch
     from glassformer.data.config import DataConfig
-    from glassformer.data.dataset import Encoded, Tokenizers
+    from glassformer.data.dataset import Count, Encoded, Tokenizers
     from glassformer.data.pairs import Loaded, Pair
     from glassformer.data.regression import Scale
     from glassformer.decode.answer import Member
@@ -185,17 +185,9 @@ class Regression(Labels):
             return recipe.model.build(self.layout, None, n_features=2 * len(features.entries), n_numbers=count)
         return recipe.model.build(self.layout, tokenizers.source.vocab_size, n_numbers=count)
 
-    def lengths(self, encoded: Encoded) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def places(self, source: Count, target: Count) -> tuple[Count, Count]:
         """A place for each feature; of a text, its tokens and <bos>."""
-        return encoded.source.lengths * 0, encoded.source.lengths + self.of_text
-
-    def places(self, source: int, target: int) -> tuple[int, int]:
-        """A place for each feature; of a text, its tokens and <bos>."""
-        return 0, source + self.of_text
-
-    def read_length(self, n: int) -> int:
-        """Before a text, <bos> is read."""
-        return n + self.of_text
+        return source * 0, source + self.of_text
 
     # --- the use of a run
 

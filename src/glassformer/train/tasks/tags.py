@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from glassformer.data.batch import Batch
     from glassformer.data.config import DataConfig
-    from glassformer.data.dataset import Encoded, Tokenizers
+    from glassformer.data.dataset import Count, Encoded, Tokenizers
     from glassformer.data.pairs import Loaded, Pair
     from glassformer.decode.answer import Member
     from glassformer.train.evaluate import Scores, Scoring
@@ -163,21 +163,13 @@ class Tags(Labels):
         """How many tokens and tags, and the commonest of these."""
         return label_sizes(chain.from_iterable(pair.target.split() for pair in pairs), tokenizers)
 
-    def lengths(self, encoded: Encoded) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def places(self, source: Count, target: Count) -> tuple[Count, Count]:
         """The pieces take all places there are."""
-        return encoded.source.lengths * 0, encoded.source.lengths
-
-    def places(self, source: int, target: int) -> tuple[int, int]:
-        """The pieces take all places there are."""
-        return 0, source
+        return source * 0, source
 
     def target_length(self, source: int, wide: int) -> int:
         """Each piece has a tag, where samples are made of ids."""
         return source
-
-    def read_length(self, n: int) -> int:
-        """Nothing is read besides a line."""
-        return n
 
     # --- the use of a run
 
