@@ -31,7 +31,9 @@ def sample_names(run: Path) -> list[str]:
 
 
 def test_plain_lines(tmp_path):
-    shown = report(tmp_path, io.StringIO(), *events(1, STEPS), Finished(STEPS, 65.4, 30, {"exact_match": 0.75}))
+    unmoved = "the same at all 3 evaluations: bleu 0.0000"
+    finished = Finished(STEPS, 65.4, 30, {"exact_match": 0.75}, never_moved=unmoved)
+    shown = report(tmp_path, io.StringIO(), *events(1, STEPS), finished)
     assert "\x1b" not in shown
     assert "device: cpu, as there is no other\n" in shown
     assert "step 20/40 50% 0:20 left, loss 0.1500, lr 2.0e-02, 12,346 tok/s, pad 6%\n" in shown
@@ -39,7 +41,7 @@ def test_plain_lines(tmp_path):
     assert "  source  a b\n  target  b a\n  output  b a   (right)\n" in shown
     assert "  output  c 10\n" in shown
     assert "step 10: saved checkpoints/step-000000010\n" in shown
-    assert "done: step 40 after 1:05; best at step 30: exact_match 0.7500\n" in shown
+    assert shown.endswith(f"done: step 40 after 1:05; best at step 30: exact_match 0.7500\n{unmoved}\n")
     assert [int(each) for each in re.findall(r"^step (\d+)/40", shown, re.M)] == [1, *range(2, STEPS + 1, 2)]
 
 

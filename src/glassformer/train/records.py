@@ -134,6 +134,8 @@ class Finished:
     best_metrics: dict[str, Metric] = field(default_factory=dict)
     decided_by: str = ""
     """As in `Evaluated`."""
+    never_moved: str = ""
+    """Which scores were the same at every evaluation, in words."""
 
 
 Event = Started | Progress | Skipped | Overflowed | Evaluated | Saved | Unsaved | Stopped | Finished

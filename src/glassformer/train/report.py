@@ -123,6 +123,8 @@ class Reporter:
                 best = f"; best at step {event.best_step}: {figures(event.best_metrics)}" if event.best_metrics else ""
                 decided = event.decided_by and f"; {event.decided_by}"
                 self.say(f"done: step {event.step} after {duration(event.seconds)}{best}{decided}")
+                if event.never_moved:
+                    self.say(event.never_moved)
 
     def say(self, text: str) -> None:
         """Show one message, above the moving line if there is one, and add it to `log.txt`."""

@@ -344,6 +344,7 @@ def test_run_whose_checkpoints_are_all_damaged_is_refused(whole, tmp_path):
         ({"sides": "x"}, "sides is 'x', but must be of type dict"),
         ({"recipe": "x"}, "recipe is 'x', but must be of type dict"),
         ({"skipped": "x"}, "skipped is 'x', but must be of type int"),
+        ({"evaluations": "x"}, "evaluations is 'x', but must be of type int"),
         ({"evaluation_due": "x"}, "evaluation_due is 'x', but must be of type bool"),
     ],
     ids=str,

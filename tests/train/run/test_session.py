@@ -8,7 +8,7 @@ import torch
 
 from glassformer.base.errors import DivergedError
 from glassformer.store import folders
-from glassformer.store.checkpoint import load
+from glassformer.store.checkpoint import load, load_optimizer, save
 from glassformer.store.folders import check, checkpoints, sha256, step_folder
 from glassformer.train import evaluate as evaluate_module
 from glassformer.train.evaluate import Scores
@@ -67,6 +67,40 @@ def test_stops_at_the_exact_evaluation_and_keeps_the_best(
     loaded = load(tmp_path / "run")
     assert loaded.folder == step_folder(tmp_path / "run", 2 * best)
     assert_same(weights(loaded.model), at[2 * best])
+
+
+@pytest.mark.parametrize(
+    ("values", "steps", "words"),
+    [
+        ([0.3] * 3, 6, "the same at all 3 evaluations: exact_match 0.3000, loss 2.5000"),  # n is a count
+        ([0.3] * 2, 4, ""),
+        ([0.3, 0.3, 0.2], 6, "the same at all 3 evaluations: loss 2.5000"),
+        ([1.0] * 3, 6, "the same at all 3 evaluations: loss 2.5000"),  # all right from the first on
+    ],
+)
+@pytest.mark.parametrize("stop", [None, 3], ids=["whole", "resumed"])
+def test_a_score_that_never_moved_is_named_at_the_end(tmp_path, monkeypatch, values, steps, words, stop):
+    script(monkeypatch, values, losses=[2.5] * 3)
+    settings = {"training__evaluate_every": 2, "training__steps": steps, "training__metric": "exact_match"}
+    events = follow(start(recipe(**settings), tmp_path / "run"), stop_after=stop)
+    if stop:
+        session = resume(tmp_path / "run")
+        assert session.best.evaluations == 1
+        events = follow(session)
+    assert events[-1].never_moved == words
+    assert follow(resume(tmp_path / "run"))[-1].never_moved == words, "nothing was left to do"
+
+
+def test_a_state_of_before_evaluations_were_counted_is_read(tmp_path, monkeypatch):
+    """What may have moved before is in `constant`; only the evaluations since then are counted."""
+    script(monkeypatch, [0.3] * 4, losses=[2.5] * 4)
+    settings = {"training__evaluate_every": 2, "training__metric": "exact_match"}
+    follow(start(recipe(**settings, training__steps=8), tmp_path / "run"), stop_after=3)
+    loaded, moments = load(folder := step_folder(tmp_path / "run", 3)), load_optimizer(step_folder(tmp_path / "run", 3))
+    older = {name: value for name, value in loaded.state.items() if name != "evaluations"}
+    save(folder, loaded.model, loaded.tokenizers, optimizer=moments, state=older)
+    words = "the same at all 3 evaluations: exact_match 0.3000, loss 2.5000"
+    assert follow(resume(tmp_path / "run"))[-1].never_moved == words
 
 
 @pytest.mark.parametrize(("every", "keep", "left"), [(0, 2, [12]), (5, 1, [12]), (5, 2, [10, 12]), (5, 9, [5, 10, 12])])

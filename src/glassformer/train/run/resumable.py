@@ -33,6 +33,8 @@ class Best(NamedTuple):
     since: int = 0
     constant: tuple[str, ...] = ()
     """The metrics that have been the same at each of several evaluations."""
+    evaluations: int = 0
+    """How many there were; those before this was counted are not in it."""
 
 
 class Standing(NamedTuple):
@@ -69,6 +71,7 @@ class Standing(NamedTuple):
             "best_metrics": self.best.metrics,
             "since_best": self.best.since,
             "constant": [*self.best.constant],
+            "evaluations": self.best.evaluations,
             "data": self.data,
             "sides": self.sides,
             "recipe": self.recipe,
@@ -88,7 +91,9 @@ LATER: dict[str, type] = {
     "loss_scale": dict,
     LENGTHS: dict,
 }
-"""The entries that an older state may lack, and their types; so may it `constant`."""
+"""The entries that an older state may lack, and their types; so may it those of `COUNTED`."""
+COUNTED = {"constant": list, "evaluations": int}
+"""Those about all evaluations; see `Best`."""
 
 
 def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
@@ -122,7 +127,8 @@ def standing(state: Mapping[str, Any], folder: Path, metric: str) -> Standing:
             "that folder out of the run, or train a new run with --out."
         )
     later = {name: state[name] for name in LATER if name in state}
-    return Standing(step, Best(best, metrics, since, tuple(state.get("constant", ()))), data, **later)
+    counted = tuple(state.get("constant", ())), state.get("evaluations", 0)
+    return Standing(step, Best(best, metrics, since, *counted), data, **later)
 
 
 def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | None:
@@ -135,7 +141,7 @@ def contradiction(state: Mapping[str, Any], folder: Path, metric: str) -> str | 
         return f"best is {best!r}, but must be a step up to {step}"
     if isinstance(since, bool) or not 0 <= since <= step:
         return f"since_best is {since!r}, but must be a number of evaluations up to {step}"
-    for name, kind in {**LATER, "constant": list}.items():
+    for name, kind in {**LATER, **COUNTED}.items():
         if name in state and type(state[name]) is not kind:
             return f"{name} is {state[name]!r:.60}, but must be of type {kind.__name__}"
     for name in () if best is None else ("loss", metric):

@@ -34,6 +34,7 @@ from glassformer.train.records import (
     Started,
     Stopped,
     figure,
+    figures,
 )
 from glassformer.train.run.beginning import Speed, objective_of, optimizer_of, plain
 from glassformer.train.run.outlook import ANY, enough_beside, half_batch, memory_ran_out
@@ -131,7 +132,8 @@ class Session:
             yield Stopped(self.step, ended)
         if ended != "interrupted":
             decided = deciding(self.best, self.recipe.training.metric, self.task)
-            yield Finished(self.step, time.perf_counter() - began, self.best.step, self.best.metrics, decided)
+            seconds = time.perf_counter() - began
+            yield Finished(self.step, seconds, self.best.step, self.best.metrics, decided, never_moved(self.best))
 
     def _with_less(self) -> str:
         """After a divergence, say which checkpoint is left and what to type to resume at half the learning rate.
@@ -224,7 +226,7 @@ class Session:
         is_best = self.ranks.of_first(self._is_better(scores.metrics)) == 1.0
         constant = still_constant(self.best, scores.metrics)
         best = Best(self.step, scores.metrics) if is_best else self.best._replace(since=self.best.since + 1)
-        self.best = best._replace(constant=constant)
+        self.best = best._replace(constant=constant, evaluations=self.best.evaluations + 1)
         return Evaluated(
             self.step,
             scores.metrics,
@@ -333,3 +335,13 @@ def deciding(best: Best, name: str, task: Task | type[Task]) -> str:
     if name not in best.constant or not moving:
         return ""
     return f"{name} is {figure(best.metrics[name])} at every evaluation, so {moving[0]} decides which is best"
+
+
+def never_moved(best: Best) -> str:
+    """The scores that were the same at each of three or more evaluations, in words; empty if none was.
+
+    Left out are counts, and scores that were perfect from the first evaluation on: these surprise nobody.
+    """
+    same = {name: value for name, value in best.metrics.items() if name in best.constant and isinstance(value, float)}
+    named = {name: value for name, value in same.items() if round(value, 6) not in (1.0, 100.0)}
+    return f"the same at all {best.evaluations} evaluations: {figures(named)}" if named and best.evaluations > 2 else ""
