@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -154,8 +155,12 @@ def test_what_no_probe_foresaw_stops_its_own_piece_alone(tmp_path):
 
 
 def test_things_of_others_are_left_out(tmp_path):
-    found = report(written(tmp_path, "from torch.nn import MultiheadAttention\nattention = 3\n" + SHIFT))
-    assert [each["name"] for each in found["left_out"]] == ["MultiheadAttention", "attention"]
+    """And not counted, as they are nobody's own: the class of torch; nor what is no class or function."""
+    imported = "from torch.nn import MultiheadAttention\n"
+    found = report(written(tmp_path, imported + "attention = 3\n" + SHIFT))
+    assert [each["name"] for each in found["left_out"]] == ["attention"]
+    with pytest.raises(DataError, match=r"nothing is left .*MultiheadAttention: it is imported from torch\.nn"):
+        report(written(tmp_path, imported))
 
 
 def test_other_names_are_known(tmp_path):
@@ -346,6 +351,49 @@ def test_whatever_makes_a_function_or_a_class_is_named(tmp_path):
             "Eleventh",
         )
     ]
+
+
+READER = "class Reader: pass\n"
+PARTS = CAUSAL + SHIFT + READER
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "left_out"),
+    [
+        (READER + "causal_mask = Reader", [("causal_mask", "causal_mask")], []),  # looked at under its other name
+        (CAUSAL + "first = second = causal_mask", [("causal_mask", "causal_mask")], []),
+        (CAUSAL + "subsequent_mask = causal_mask", [("causal_mask", "causal_mask")], []),  # once is enough
+        (CAUSAL + READER + "Other = Reader", [("causal_mask", "causal_mask")], ["Reader"]),
+        (CAUSAL + "class _Own: pass\nOwn, seen = _Own, 1", [("causal_mask", "causal_mask")], ["Own"]),
+        ("from parts import causal_mask as seen", [("causal_mask", "seen")], []),
+        ("from parts import Reader as causal_mask", [("causal_mask", "causal_mask")], []),
+        ("import parts\nseen = parts.causal_mask", [("causal_mask", "seen")], []),
+        ("from parts import *", [("causal_mask", "causal_mask"), ("shift_labels", "shift_labels")], []),
+        (CAUSAL + "from parts import Reader, causal_mask as _theirs", [("causal_mask", "causal_mask")], []),
+        (CAUSAL + "from functools import lru_cache\n@lru_cache\ndef own(n): ...", [("causal_mask",) * 2], ["own"]),
+        (CAUSAL + "from torch import nn\nfrom torch.nn import LayerNorm, Linear as Map\nNorm = nn.LayerNorm\n"
+         "from torch import softmax\nfrom dataclasses import dataclass\nfrom glassformer import Block, Batch as Rows\n"
+         "from functools import partial\nRoot = partial(nn.LayerNorm, eps=1e-6)\nmodel, size = nn.Linear(1, 1), 3",
+         [("causal_mask", "causal_mask")], []),
+    ],
+)  # fmt: skip
+def test_other_names_of_code_and_code_of_others(tmp_path, monkeypatch, text, pieces, left_out):
+    """`B = A`, `from x import A as B`: looked at under any name that is known, once; named if none is."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "parts", raising=False)
+    (tmp_path / "parts.py").write_text(PARTS, "utf-8")
+    found = report(written(tmp_path, text))
+    assert [(each["name"], each["found_as"]) for each in found["pieces"]] == pieces
+    assert [each["name"] for each in found["left_out"]] == left_out
+
+
+def test_a_mistake_in_a_file_that_is_imported_has_its_place_there(tmp_path, capfd):
+    (tmp_path / "parts.py").write_text("\n\n" + CAUSAL.replace("tril", "triu"), "utf-8")
+    assert main(["check", str(written(tmp_path, "from parts import causal_mask as seen"))]) == 3
+    out = capfd.readouterr().out
+    line = next(n for n, text in enumerate((tmp_path / "parts.py").read_text().splitlines(), 1) if "triu" in text)
+    assert f"where: parts.py, line {line}\n" in out
+    assert "learner.py, line" not in out
 
 
 def test_a_known_name_that_computes_something_else_is_not_passed_in_silence(tmp_path, capfd):

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -159,7 +160,7 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else MARKS.get(each, "\ufffd") for each in text)
 
 
-def figures(metrics: dict[str, Metric]) -> str:
+def figures(metrics: Mapping[str, Metric]) -> str:
     """The numeric metrics of an evaluation on one line."""
     numbers = {name: value for name, value in metrics.items() if not isinstance(value, str)}
     return ", ".join(f"{name} {figure(value)}" for name, value in numbers.items())

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -78,13 +79,13 @@ def check_part(name: str, thing: object, only: Collection[str] = (), found_as: s
         problem = f"{ENDED[0].upper()}{ENDED[1:]} called."
     except Exception as error:  # what it gives no probe foresaw; the other pieces are probed all the same
         problem = f"What it returns cannot be compared: {error_text(error)}."
+    file = file_of(thing)
     if fails := [each for each in outcomes if each.state == "fails"]:
-        file = file_of(thing)
         with suppress(Exception), Calls(file, place) as calls:  # again, as recording calls is slow
             examine(SUBJECTS[name], thing, only)
         for each in fails:
             each.line = calls.line(each.property, thing)
-    return Piece(name, place, first_line(thing), problem, written, outcomes)
+    return Piece(name, place, first_line(thing), problem, written, outcomes, Path(file).name if file else "")
 
 
 def stub(thing: object) -> bool:
@@ -138,29 +139,50 @@ def check_file(path: Path, names: Sequence[str], only: Sequence[str] = ()) -> Re
     """Check the parts of a file, given the names that it defines or imports. Errors: `DataError`."""
     kinds, properties = chosen(only)
     module = load(path)
+    if "*" in names:
+        names = [*dict.fromkeys([*names, *(name for name in vars(module) if name in HOME)])]
     pieces: list[Piece] = []
     left_out: list[LeftOut] = []
-    for found in names:
-        thing = getattr(module, found, None)
-        name = subject_of(found, thing)
-        if kinds and name not in kinds:
+    foreign: list[LeftOut] = []
+    parts = [
+        (found, subject_of(found, thing), thing) for found in names if (thing := vars(module).get(found)) is not None
+    ]
+    known, seen = {id(thing) for _, name, thing in parts if name}, set[tuple[int, str | None]]()
+    for found, name, thing in parts:
+        home = home_of(thing)
+        again = (id(thing), name) in seen or (name is None and id(thing) in known)
+        if again or (kinds and name not in kinds) or (name is None and home != "learner"):
             continue
-        reason = unknown(found) if name is None else unfit(name, thing)
-        if name is None or reason is not None:
-            left_out.append(LeftOut(found, reason or "", first_line(thing)))
-            continue
-        piece = check_part(name, thing, properties, found)
-        if piece.properties or piece.problem or not piece.written:
-            pieces.append(piece)
+        seen.add((id(thing), name))
+        if home and home.split(".")[0] in {"torch", "glassformer", *sys.stdlib_module_names}:
+            foreign.append(LeftOut(found, f"it is imported from {home}"))
+        elif reason := unknown(found) if name is None else unfit(name, thing):
+            left_out.append(LeftOut(found, reason, first_line(thing) if home == "learner" else None))
+        elif name:
+            piece = check_part(name, thing, properties, found)
+            if piece.properties or piece.problem or not piece.written:
+                pieces.append(piece)
     if not pieces:
-        why = "; ".join(f"{each.name}: {each.why}" for each in left_out)
+        why = "; ".join(f"{each.name}: {each.why}" for each in [*left_out, *foreign])
         raise DataError(f"nothing is left to check ({why or 'nothing in it has what --only asks for'}).")
     return Report(str(path), pieces, left_out)
 
 
+def home_of(thing: object) -> str | None:
+    """Return the module in which a function or class, or the function of a `partial`, is written; else None."""
+    thing = thing.func if isinstance(thing, partial) else thing
+    thing = inspect.unwrap(thing) if callable(thing) else None
+    if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+        return None
+    return getattr(thing, "__module__", None) or "torch"  # whose functions in C++ may not say it
+
+
 def subject_of(found: str, thing: Any) -> str | None:
-    """Return the subject that a name in a learner's file belongs to, by its name and, where two fit, its arguments."""
-    name = HOME.get(found)
+    """Return the subject that a name in a learner's file belongs to: by the name, or by the one that it had before.
+
+    Where two fit, its arguments decide.
+    """
+    name = HOME.get(found) or HOME.get(getattr(thing, "__qualname__", ""))
     if not inspect.isclass(thing) or name is None:
         return name
     if name == "TransformerEncoder" and "vocab" in str(inspect.signature(thing)):
@@ -178,11 +200,9 @@ def unknown(found: str) -> str:
 
 
 def unfit(name: str, thing: Any) -> str | None:
-    """Return why an object with a known name is not the learner's own or not of the known kind; None if it is fine."""
+    """Return why an object with a known name is not of the known kind; None if it is fine."""
     if not callable(thing):
         return "it is not a function or class"
-    if str(getattr(thing, "__module__", "")).split(".")[0] in ("torch", "glassformer"):
-        return f"it is imported from {thing.__module__}"
     signature = DOCUMENTED[name].signature
     needed = required(thing) if inspect.isclass(thing) else []
     if parts := [each for each in needed if each in MODULES.split() and each not in signature]:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -311,23 +311,23 @@ START = 120.0
 
 
 def names_in(path: Path) -> list[str]:
-    """Return, in order, the public functions and classes that the file defines, and the documented names it imports.
+    """Return, in order, the public and the documented names that the file's top level binds, those of imports included.
 
-    Errors: `DataError` if it is no file, no text, has a syntax error (with its line), or defines nothing to check.
+    Which of them are functions and classes, and whose, is seen once it is imported. Errors: `DataError` if it is no
+    file, no text, has a syntax error (with its line), or has no documented name, not even under another.
     """
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise DataError(f"glassformer check needs a Python file; {path} {what}.")
-    tree = tree_of(path, path.read_bytes())
-    makers = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and returns_function(node)}
-    defined = dict(pair for node in tree.body for pair in bound(node, makers))
-    if not {*defined} & {*HOME}:
+    pairs = [pair for node in tree_of(path, path.read_bytes()).body for pair in bound(node)]
+    defined = [*dict(pairs)]
+    if not {name for pair in pairs for name in pair} & {*HOME, "*"}:
         there = ", ".join(defined) or "nothing"
         raise DataError(
             f"{path} contains nothing to check. Known names: {', '.join(DOCUMENTED)}. The file defines {there[:150]}. "
             "See glassformer check --help."
         )
-    return [name for name, own in defined.items() if name in HOME or (own and not name.startswith("_"))]
+    return [name for name in defined if name in HOME or not name.startswith("_")]
 
 
 def tree_of(path: Path, data: bytes) -> ast.Module:
@@ -341,36 +341,24 @@ def tree_of(path: Path, data: bytes) -> ast.Module:
         raise DataError(f"{path} is not a Python source file: {error}.") from None
 
 
-def bound(node: ast.stmt, makers: Collection[str] = ()) -> list[tuple[str, bool]]:
-    """Return the names that a top-level statement assigns, and whether each is a function or class defined here."""
+def bound(node: ast.stmt) -> list[tuple[str, str]]:
+    """Return the names that a top-level statement binds, each with the one that it has where it comes from."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return [(node.name, True)]
+        return [(node.name, node.name)]
     if isinstance(node, ast.Assign | ast.AnnAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return [(each.id, makes_function(node.value, makers)) for each in targets if isinstance(each, ast.Name)]
+        came_from = ast.unparse(node.value or targets[0]).rpartition(".")[2]
+        inside = [each for target in targets for each in ast.walk(target)]
+        return [
+            (each.id, came_from) for each in inside if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        ]
     if isinstance(node, ast.ImportFrom):
-        return [(each.asname or each.name, False) for each in node.names]
+        return [(each.asname or each.name, each.name) for each in node.names]
     if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
         return []
     inside = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
     inside += [handler.body for handler in getattr(node, "handlers", [])]
-    return [pair for part in inside for each in part for pair in bound(each, makers)]
-
-
-def makes_function(value: ast.expr | None, makers: Collection[str]) -> bool:
-    """Whether an expression makes a function or class: a lambda, `partial`, `type` of a name, or a call of a maker."""
-    if not isinstance(value, ast.Call):
-        return isinstance(value, ast.Lambda)
-    called = ast.unparse(value.func)
-    return called in ("partial", "functools.partial", *makers) or (called == "type" and len(value.args) == 3)
-
-
-def returns_function(maker: ast.FunctionDef) -> bool:
-    """Whether a function returns a function or class that it makes itself."""
-    inside = [each for each in ast.walk(maker) if each is not maker]
-    made = {each.name for each in inside if isinstance(each, ast.FunctionDef | ast.ClassDef)}
-    given = [each.value for each in inside if isinstance(each, ast.Return)]
-    return any(makes_function(each, ()) or (isinstance(each, ast.Name) and each.id in made) for each in given)
+    return [pair for part in inside for each in part for pair in bound(each)]
 
 
 def check(path: Path, only: Sequence[str] = (), limit: float = LIMIT) -> Report:

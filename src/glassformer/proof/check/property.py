@@ -200,6 +200,8 @@ class Piece:
     written: bool = True
     """False for a stub."""
     properties: list[Outcome] = field(default_factory=list[Outcome])
+    file: str = ""
+    """The name of the file that its lines are in, if known: the one checked, or one that it imports from."""
 
     @property
     def faults(self) -> list[Outcome]:
@@ -273,7 +275,7 @@ def as_text(report: Report, width: int) -> str:
     """Return a paragraph for each piece of the file, what was not looked at, and a summary as the last line."""
     lines: list[str] = []
     for piece in report.pieces:
-        lines += [*piece_lines(piece, Path(report.file).name, width), ""]
+        lines += [*piece_lines(piece, piece.file or Path(report.file).name, width), ""]
     lines += [line for each in report.left_out for line in left_out_lines(each, width)]
     return "\n".join([*lines, summary(report)])
 
