@@ -18,7 +18,7 @@ from pathlib import Path
 
 import glassformer
 from glassformer.cli.arguments import setting_lines
-from glassformer.cli.help import EXITS, flag_line, verb_help
+from glassformer.cli.help import EXITS, FIGURES, flag_line, verb_help
 from glassformer.cli.verbs import COMMON, SECTIONS, VERBS
 from glassformer.learn.course import Course, questions, read_course
 from glassformer.learn.pages import CHECKED, as_notebook, folded_hints
@@ -258,15 +258,21 @@ def commands() -> Iterator[str]:
     yield "| every verb takes | meaning |\n| --- | --- |\n"
     yield "".join(row(code(flag), prose(meaning)) for flag, meaning in map(flag_line, COMMON))
     for name, verb in VERBS.items():
-        yield f"\n## glassformer {name}\n\n{prose(verb.about)}\n\n"
-        if verb.options:
-            yield "| flag | meaning |\n| --- | --- |\n"
-            yield "".join(row(code(flag), prose(meaning)) for flag, meaning in map(flag_line, verb.options))
+        first, *others = verb.about.split("\n\n")
+        examples = verb_help(name, None).rpartition("Examples\n")[2]
+        yield f"\n## glassformer {name}\n\n{prose(first)}\n\n```text\n"
+        yield "".join(f"{line.strip()}\n" for line in examples.splitlines()) + "```\n"
+        yield "".join(f"\n{prose(each)}\n" for each in others)
+        tables = [("flag", [flag_line(each) for each in verb.options])]
+        if name == "evaluate":
+            tables.append(("figure", [*FIGURES]))
+        for kind, lines in tables:
+            if lines:
+                yield f"\n| {kind} | meaning |\n| --- | --- |\n"
+                yield "".join(row(code(each), prose(meaning)) for each, meaning in lines)
         if verb.sections:
             links = ", ".join(f"[{each}](settings.md#{each})" for each in verb.sections)
             yield f"\nSettings of the sections {links} are flags too.\n"
-        examples = verb_help(name, None).rpartition("Examples\n")[2]
-        yield "\n```text\n" + "".join(f"{line.strip()}\n" for line in examples.splitlines()) + "```\n"
 
 
 def taught(subject: str) -> str:

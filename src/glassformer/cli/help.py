@@ -104,6 +104,26 @@ EXAMPLES = {
     "check": ("glassformer check attention.py", "glassformer check attention.py --only scale,mask --json"),
 }
 
+FIGURES = (
+    ("n", "Pairs, texts, words or tokens that were scored."),
+    ("loss", "Nats per target token; perplexity: e to the loss."),
+    ("exact_match", "Share of answers that are entirely right."),
+    ("token_accuracy", "Share of right tokens."),
+    (
+        "cut",
+        "Answers that reached a limit (decode.max_new_tokens, model.max_len) before their end; raise it if there are "
+        "many.",
+    ),
+    ("unknown", "Tokens that are not in the vocabulary: of the sources, or of the text."),
+    ("bleu, bleu_lowercase, chrf", "Text from files, by sacrebleu."),
+    ("any_match", "If sources have several targets: share of sources that got one of theirs."),
+    ("accuracy, macro_f1", "Classifiers and tags, with figures for each label; span_f1: tags of spans."),
+    ("r2, mse, mae", "Numbers."),
+    ("bits_per_byte, bits_per_character", "Running text: what the whole text costs."),
+    ("word_perplexity", "Running text: e to the loss of a word, all its tokens together; large for characters."),
+)
+"""What `evaluate` prints, as far as it applies."""
+
 
 def overview() -> str:
     """Return the text of `glassformer --help`."""
@@ -124,7 +144,7 @@ def overview() -> str:
 def verb_help(name: str, target: str | None) -> str:
     """Return the text of `glassformer VERB --help`. With a target, the values in brackets are those of its recipe."""
     verb = VERBS[name]
-    parts = [usage(name, verb), textwrap.fill(verb.about, width())]
+    parts = [usage(name, verb), *(textwrap.fill(each, width()) for each in verb.about.split("\n\n"))]
     if verb.target == "RECIPE":
         parts.append(
             table("Recipes", [(name, read_recipe(path).description) for name, path in known_recipes().items()])
@@ -133,6 +153,8 @@ def verb_help(name: str, target: str | None) -> str:
         parts.append(table("What the file may hold", [(each.signature, each.meaning) for each in DOCUMENTED.values()]))
     if name == "train":
         parts.append(table("Mistakes for --break", [(each, BREAKS[each].what) for each in BREAKS]))
+    if name == "evaluate":
+        parts.append(table("Figures", [*FIGURES]))
     parts.append(table("Flags", list(map(flag_line, (*verb.options, *COMMON)))))
     if verb.sections:
         parts += section_tables(name, target)

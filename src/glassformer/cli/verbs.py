@@ -154,17 +154,12 @@ VERBS: dict[str, Verb] = {
     "evaluate": Verb(
         "score a run, or an ensemble of runs, on the test split",
         "RUN",
-        "Score the best checkpoint of a run: it answers every source by itself, and the answers are compared with the "
-        "targets. exact_match: share of answers that are entirely right. token_accuracy: share of right tokens. loss: "
-        "nats per target token. n: pairs. cut: answers that reached a limit (decode.max_new_tokens, model.max_len) "
-        "before their end; raise it if there are many. unknown: source tokens that are not in the vocabulary. bleu, "
-        "bleu_lowercase, chrf: for text from files, by sacrebleu. any_match: if sources have several targets, share "
-        "of sources that got one of theirs. Classifiers: accuracy, macro F1, and figures for each label. Running "
-        "text: nothing is generated; loss and perplexity of the whole text, bits per byte and per character, and "
-        "word_perplexity: e to the loss of a whole word, all its tokens together, so it is large for characters. "
-        "--data.text FILE scores another text. Losses are those of the weights as trained, whatever decode.precision. "
-        "Several RUNs, of one kind and with the same labels or vocabularies, are scored as an ensemble "
-        "(the mean of their probabilities) on the split of the first; their folders are not written to.",
+        "Score the best checkpoint of a run on its test split: the model answers every source by itself, and the "
+        "answers are compared with the targets. Of running text, nothing is generated: each token is scored.\n\n"
+        "--data.text FILE scores another text, --data.test FILE other pairs. Losses are those of the weights as "
+        "trained, whatever decode.precision.\n\n"
+        "Several RUNs, of one kind and with the same labels or vocabularies, are scored as an ensemble (the mean of "
+        "their probabilities) on the split of the first; their folders are not written to.",
         (
             Option("split", "SPLIT", "Split to score: test or dev (default: test)."),
             AVERAGE,
@@ -178,11 +173,11 @@ VERBS: dict[str, Verb] = {
         "generate text",
         "RUN",
         "Continue a prompt, or answer it if the model has an encoder; text appears on standard output as it is "
-        "generated. All of standard input is one prompt, except for a final line end. Tokens are sampled, with random "
-        "numbers that depend only on the seed and the number of the text. A line --- separates several texts. A text "
-        "longer than the context goes on from its end: a full context drops its first quarter. With --beam a text "
-        "appears when it is found, and the context holds prompt and text. Several RUNs with the "
-        "same vocabularies write as an ensemble: each token by the mean of their probabilities.",
+        "generated.\n\nAll of standard input is one prompt, except for a final line end. Tokens are sampled, with "
+        "random numbers that depend only on the seed and the number of the text.\n\nA line --- separates several "
+        "texts. A text longer than the context goes on from its end: a full context drops its first quarter. With "
+        "--beam a text appears when it is found, and the context holds prompt and text.\n\nSeveral RUNs with the same "
+        "vocabularies write as an ensemble: each token by the mean of their probabilities.",
         (
             Option(
                 "prompt",
@@ -363,11 +358,11 @@ VERBS: dict[str, Verb] = {
     "explore": Verb(
         "inspect a run in the browser",
         "RUN",
-        "Show the best checkpoint of a run as a web page: its answers, what each head attends to, the probabilities "
-        "of each token, parameters and learning curves; try texts of your own, and the model without some heads. The "
+        "Show the best checkpoint of a run as a web page: its answers, what each head attends to, the probabilities of "
+        "each token, parameters and learning curves; try texts of your own, and the model without some heads.\n\nThe "
         "page is served to this machine only, with a new token at each start, and uses no network; Ctrl-C ends it, "
-        "with exit code 0. With --export it is one file that works from disk; --checkpoints and --patch add what "
-        "would otherwise need the model. The roles of the heads are found once and kept in RUN/heads.json. Curves of "
+        "with exit code 0. With --export it is one file that works from disk; --checkpoints and --patch add what would "
+        "otherwise need the model.\n\nThe roles of the heads are found once and kept in RUN/heads.json. Curves of "
         "further RUNs appear beside those of the first; for an arm of a study, all arms are compared.",
         (
             Option("port", "N", "Port of the page; 0: any that is free (default: 8642, or any that is free)."),
@@ -382,9 +377,9 @@ VERBS: dict[str, Verb] = {
         "compare settings over several seeds",
         "RECIPE",
         "Train RECIPE with every combination of the --vary values, or as it is and with each --change by itself, for "
-        "several seeds; runs with the same seed see the same data in the same order. Each run is an ordinary run "
+        "several seeds; runs with the same seed see the same data in the same order.\n\nEach run is an ordinary run "
         "folder and has its own process, with one thread unless training.threads says otherwise. The same command "
-        "continues a study: finished runs stay, interrupted ones are resumed, new values are added. At the end: a "
+        "continues a study: finished runs stay, interrupted ones are resumed, new values are added.\n\nAt the end: a "
         "table, table.md, results.jsonl and plots of the first --vary (across) and the others. Exit code 1 if a run "
         "failed; the others go on.",
         (
@@ -429,9 +424,9 @@ VERBS: dict[str, Verb] = {
         "RUN",
         "Name the role of every attention head of a run's best checkpoint by what it reads, beside chance: previous, "
         "current or next token, the same token elsewhere, what followed it there (induction), the source in step "
-        "(diagonal) or from its end (reversal), the token to be written (lookup), special tokens (sink). Then ablate "
-        "each head, and all heads of a role, and measure what is lost, with a 95 % interval. x.1.3 is head 3 of layer "
-        "1 of cross-attention (e: encoder, d: decoder), all from 0. Data: of the run's own task, held out.",
+        "(diagonal) or from its end (reversal), the token to be written (lookup), special tokens (sink).\n\nThen "
+        "ablate each head, and all heads of a role, and measure what is lost, with a 95 % interval.\n\nx.1.3 is head 3 "
+        "of layer 1 of cross-attention (e: encoder, d: decoder), all from 0. Data: of the run's own task, held out.",
         (
             CHECKPOINTS,
             Option(
@@ -537,10 +532,10 @@ VERBS: dict[str, Verb] = {
         "build a transformer of your own, and be told what is wrong",
         "CHAPTER|EXERCISE|FILE",
         "A course of five chapters and 39 exercises, in which one file of your own, my_transformer.py, becomes a "
-        "transformer. Without more: what is done and what is next. With a chapter: its notebook, and its stubs below "
-        "what you have; no line of yours is touched. --watch checks at each save. --grade checks the files of a class. "
-        "The file runs as your own code, with your rights, in a process that is stopped after a time limit. Exit "
-        "codes: 0 done, 3 an exercise is open, 2 the file cannot be run.",
+        "transformer. Without more: what is done and what is next.\n\nWith a chapter: its notebook, and its stubs "
+        "below what you have; no line of yours is touched. --watch checks at each save. --grade checks the files of a "
+        "class.\n\nThe file runs as your own code, with your rights, in a process that is stopped after a time limit. "
+        "Exit codes: 0 done, 3 an exercise is open, 2 the file cannot be run.",
         (
             Option(
                 "watch", None, "Check again at each save and name the first mistake; at an exercise, or the first open."
