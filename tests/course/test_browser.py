@@ -119,7 +119,8 @@ def test_each_chapter_has_a_page_without_raw_formulas_and_without_a_network():
             prose = re.sub(r"(?s)<pre.*?</pre>|<code>.*?</code>", "", text)
             assert "$" not in prose, chapter.number
             assert "\ue000" not in text
-            assert not re.search(r"\b(?:src|href)=", text), chapter.number
+            links = re.findall(r'\b(?:src|href)="([^"]*)"', text)
+            assert {*links} <= {f"chapter-{each.number}.html" for each in course.chapters}, chapter.number
 
 
 def test_open_prints_the_path_of_the_page(tmp_path, monkeypatch, capsys):
@@ -129,7 +130,12 @@ def test_open_prints_the_path_of_the_page(tmp_path, monkeypatch, capsys):
         assert main(["learn", target, "--open"]) == 0
         path = tmp_path / capsys.readouterr().out.strip()
         assert path.name == page
-        assert "ran " in path.read_text("utf-8")
+        text = path.read_text("utf-8")
+        assert "ran " in text
+        linked = re.findall(r'href="([^"]*)"', text)
+        assert len(linked) == 2, "before and next"
+        assert all("<h1>" in (path.parent / each).read_text("utf-8") for each in linked)
+    assert "ran " in (path.parent / "chapter-3.html").read_text("utf-8"), "a page that was made stays"
 
 
 def test_below_an_exercise_stand_its_hints_and_no_verdict():

@@ -25,11 +25,14 @@ pre { overflow-x: auto; padding: .7rem; border: 1px solid GrayText; border-radiu
 pre, pre * { line-height: 1.4 } pre.shown { border-width: 0 0 0 .25rem; border-radius: 0 }
 img { max-width: 100%; background: white; padding: .3rem; border-radius: .3rem }
 .wide { overflow-x: auto; margin: 1rem 0 } math { font-size: 1.1em } summary { cursor: pointer }
-table { border-collapse: collapse } td, th { padding: .2rem .7rem; border: 1px solid GrayText; vertical-align: top }
+nav a { color: inherit } table { border-collapse: collapse } td, th { padding: .2rem .7rem; border: 1px solid GrayText; vertical-align: top }
 """
 NOTE = """
 <p>What the cells show here was computed in an empty folder, with our parts. In the notebook
 <code>chapter-{}.ipynb</code> it comes from yours.</p>
+"""
+NOT_YET = """
+<p>What the cells show is not on this page yet: <code>glassformer learn {} --open</code> runs them.</p>
 """
 FORMULA = re.compile(r"```.*?```|`[^`]*`|\$\$(?P<alone>.+?)\$\$|\$(?P<within>[^\s$](?:[^$\n]*[^\s$])?)\$", re.DOTALL)
 ALT = re.compile(r'\balt: "([^"]*)"')
@@ -100,21 +103,50 @@ def as_page(course: Course, chapter: Chapter, outputs: Sequence[Sequence[Output]
     title = html.escape(f"Chapter {chapter.number}: {chapter.title}")
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
     head = f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>'
-    if outputs:
-        body = body.replace("</h1>", f"</h1>{NOTE.format(chapter.number)}", 1)
-    return "\n".join([head, f"<!-- {mark} -->", "<body><main>", body, "</main></body></html>", ""])
+    note = (NOTE if outputs else NOT_YET).format(chapter.number)
+    body = body.replace("</h1>", f"</h1>{note}", 1)
+    rest = ["<body><main>", body, "</main>", beside(course, chapter), "</body></html>", ""]
+    return "\n".join([head, f"<!-- {mark} -->", *rest])
+
+
+def with_pages(course: Course) -> list[Chapter]:
+    """Return the chapters that have a page."""
+    return [each for each in course.chapters if each.page and (course.folder / "chapters" / each.page).is_file()]
+
+
+def beside(course: Course, chapter: Chapter) -> str:
+    """Return the links to the chapters before and after, as HTML."""
+    chapters = with_pages(course)
+    place = chapters.index(chapter)
+    links = [
+        f'<a rel="{rel}" href="chapter-{each.number}.html">{label}: {html.escape(f"{each.number}. {each.title}")}</a>'
+        for rel, label, there in (
+            ("prev", "Before", chapters[:place][-1:]),
+            ("next", "Next", chapters[place + 1 :][:1]),
+        )
+        for each in there
+    ]
+    return f"<nav>{' · '.join(links)}</nav>"
 
 
 def write_page(course: Course, chapter: Chapter, folder: Path, say: Callable[[str], None]) -> Path:
     """Write the page of a chapter into the learner's folder and return its path. Errors: `DataError`.
 
     The chapter runs for its pictures; the page is kept, and made again when the chapter or the package changed. Where
-    it cannot run, the page is without pictures, and `say` gets the reason.
+    it cannot run, the page is without pictures, and `say` gets the reason. So are the pages that it links to, which are
+    written with it.
     """
+    course.text_of(chapter.page)  # a chapter without a page has an error of its own
+    marks: dict[str, str] = {}
+    for each in with_pages(course):
+        made_of = f"{__version__} {Path(__file__).read_text('utf-8')} {course.text_of(each.page)}"
+        marks[each.number] = hashlib.sha256(made_of.encode()).hexdigest()[:16]
+        path = folder / ".learn" / "pages" / f"chapter-{each.number}.html"
+        if not path.is_file() or marks[each.number] not in path.read_text("utf-8"):
+            write_text_atomically(path, as_page(course, each, mark=marks[each.number]))
     path = folder / ".learn" / "pages" / f"chapter-{chapter.number}.html"
-    made_of = f"{__version__} {Path(__file__).read_text('utf-8')} {course.text_of(chapter.page)}"
-    mark = f"with all that its cells show, {hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
-    if path.is_file() and mark in path.read_text("utf-8"):
+    mark = f"with all that its cells show, {marks[chapter.number]}"
+    if mark in path.read_text("utf-8"):
         return path
     say(f"Running chapter {chapter.number} for its pictures, once; this can take a minute.")
     ran: list[list[Output]] = []
@@ -126,5 +158,5 @@ def write_page(course: Course, chapter: Chapter, folder: Path, say: Callable[[st
         stopped = str(error)
     if stopped:
         say(f"The page is not complete: {stopped}.")
-    write_text_atomically(path, as_page(course, chapter, ran, "" if stopped else mark))
+    write_text_atomically(path, as_page(course, chapter, ran, marks[chapter.number] if stopped else mark))
     return path
