@@ -28,6 +28,7 @@ PROBES = (*finding.PROBES, *texts.OF_PAIRS, *OF_THE_MODEL)
 def probes_for(task: Task) -> tuple[Probe, ...]:
     """Return the probes of a run on this task."""
     acts = ROLLOUT in task.uses
-    own = texts.OF_EPISODES if acts else texts.OF_PAIRS if task.window is None else texts.OF_TEXT
+    own = texts.OF_EPISODES if acts else None if task.window is None else texts.OF_TEXT
     left_out = (*(() if task.layout.tokens else OF_TOKENS), *(texts.LEFT_OUT if acts else ()))
-    return tuple(each for each in (*finding.PROBES, *own, *OF_THE_MODEL) if each.name not in left_out)
+    every = PROBES if own is None else (*finding.PROBES, *own, *OF_THE_MODEL)
+    return tuple(each for each in every if each.name not in left_out)
