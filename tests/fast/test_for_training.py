@@ -12,6 +12,7 @@ from glassformer.fast.attention import FastAttention
 from glassformer.fast.convolution import FastConvolution
 from glassformer.fast.dropout import FastDropout, FastStochasticDepth
 from glassformer.fast.native import has_cpp
+from glassformer.fast.norm import FastRMSNorm
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import ShortConvolution
 from glassformer.train.loss import loss_of
@@ -43,10 +44,10 @@ def learned(network: Transformer) -> list[torch.Tensor]:
 
 @native_cpp
 def test_losses_and_gradients_are_those_of_plain_torch():
-    network = model("decoder", **SETTINGS).double()
+    network = model("decoder", norm="rms", **SETTINGS).double()
     before, names, own = learned(network), list(network.state_dict()), kinds(network)
     with fast.for_training(network):
-        assert {FastAttention, FastConvolution, FastDropout} < {*kinds(network)}
+        assert {FastAttention, FastConvolution, FastDropout, FastRMSNorm} < {*kinds(network)}
         assert list(network.state_dict()) == names
         for one, other in zip(learned(network), before, strict=True):
             torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
@@ -64,7 +65,7 @@ def test_what_is_exchanged_is_still_of_its_kind():
 
 
 def test_evaluation_changes_no_bit():
-    network, ids = model("decoder", dropout=0.3, **SETTINGS).eval(), torch.tensor([[1, 3, 4, 5]])
+    network, ids = model("decoder", norm="rms", dropout=0.3, **SETTINGS).eval(), torch.tensor([[1, 3, 4, 5]])
     before = network(ids)
     with fast.for_training(network):
         assert torch.equal(network(ids), before)

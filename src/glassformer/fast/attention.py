@@ -11,15 +11,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[reportPrivateUsage]
 
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weights
 from glassformer.base.tracing import differentiated, followed
 from glassformer.fast.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, there_and_back
+from glassformer.fast.norm import FastRMSNorm
 from glassformer.nn.attention import Attention, LayerCache
 from glassformer.nn.mask import Lowered, Mask
-from glassformer.nn.norm import LayerNorm, RMSNorm, rms_norm
+from glassformer.nn.norm import LayerNorm, RMSNorm
 from glassformer.nn.positions import Rotation, rotate
 from glassformer.nn.rules import ATTEND
 
@@ -145,8 +147,8 @@ def knows(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> bool:
 
 def fits(norm: nn.Module, x: Tensor) -> bool:
     """Whether a norm keeps the dtype and the shape of its input, and no hook sees or changes what passes."""
-    own = vars(norm)
-    if type(norm) not in (nn.Identity, RMSNorm, LayerNorm) or "forward" in own or any(own[kind] for kind in HOOKS):
+    own, known = vars(norm), (nn.Identity, LayerNorm, RMSNorm, FastRMSNorm)
+    if type(norm) not in known or "forward" in own or any(own[kind] for kind in HOOKS):
         return False
     return all(each.dtype == widened(x.dtype) and each.shape == x.shape[-1:] for each in norm.parameters())
 
@@ -203,7 +205,7 @@ def attend(
 
 def with_norm(norm: nn.Module, x: Queries) -> tuple[Queries, Tensor | None, float]:
     """The input of C++, the weight of the norm that it is to compute, and eps; other norms are computed here."""
-    if type(norm) is RMSNorm:
+    if isinstance(norm, RMSNorm):
         return x, norm.weight.contiguous(), norm.eps
     return norm(x).to(x.dtype), None, 0.0  # under autocast a layer norm rounds float64, too
 
@@ -274,7 +276,7 @@ def by_steps(
         q, k, v = (each.to(widened(each.dtype)) for each in vectors)
         rotation = None if cos is None else Rotation(cos, sin, options.layout)
         turned_q, turned_k = (
-            rotate(x if weight is None else rms_norm(x, weight, eps), rotation)
+            rotate(x if weight is None else F.rms_norm(x, weight.shape, weight, eps), rotation)
             for x, weight, eps in zip((q, k), (of_q, of_k), options.eps, strict=True)
         )
         mask = Mask(causal=options.causal, bias=added)

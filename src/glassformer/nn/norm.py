@@ -8,7 +8,6 @@ torch.Size([2, 8])
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -57,63 +56,9 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """The normalised vectors."""
-        by_hand = x.device.type == "cpu" and not torch.compiler.is_compiling()  # the compiler fuses the steps itself
-        return as_autocast((_RMSNorm.apply if by_hand else rms_norm)(x, self.weight, self.eps))
-
-
-def rms_norm(x: Float[Tensor, "*where D"], weight: Float[Tensor, " D"], eps: float) -> Float[Tensor, "*where D"]:
-    """The equation of `RMSNorm`, step by step."""
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    y = wide * (wide.square().mean(-1, keepdim=True) + eps).rsqrt()
-    return y.to(x.dtype) * weight
-
-
-class _RMSNorm(torch.autograd.Function):
-    """`rms_norm` with a faster gradient: the one kernel for layer norm's gradient, plus a correction.
-
-    Let r = 1 / sqrt(mean(x^2) + eps), g the gradient of y = x r w, and h = g w. Then d/dx is (h - x r^2 mean(h x)) r.
-    Layer norm's kernel, given 0 as the mean of x, gives this minus mean(h) r, which we add back; d/dw is the same.
-    """
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        """Compute the norm with fewer intermediate tensors than `rms_norm`."""
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        y = (wide * inverse_root(wide, eps)).to(x.dtype)
-        return y.mul_(weight) if weight.dtype == y.dtype else y * weight
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: Tensor) -> None:
-        """Keep only the inputs for the backward pass, no intermediate tensors."""
-        x, weight, ctx.eps = inputs
-        ctx.save_for_backward(x, weight)
-
-    # The decorator on the base class hides the parameter names from the type checker.
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Compute the gradient; if it will itself be differentiated, by differentiable steps."""
-        x, weight = ctx.saved_tensors
-        D, wide = x.shape[-1], x.to(torch.promote_types(x.dtype, torch.float32))
-        g, w = grads[0].to(wide.dtype), weight.to(wide.dtype)
-        if torch.is_grad_enabled():
-            r, h = (wide.square().mean(-1, keepdim=True) + ctx.eps).rsqrt(), g * w
-            of_x = (h - wide * r.square() * (h * wide).mean(-1, keepdim=True)) * r
-            of_weight = (g * wide * r).reshape(-1, D).sum(0)
-            return of_x.to(x.dtype), of_weight.to(weight.dtype), None
-        r, needed = inverse_root(wide, ctx.eps), [*ctx.needs_input_grad[:2], False]
-        of_x, of_weight, _ = torch.ops.aten.native_layer_norm_backward(
-            g, wide, [D], torch.zeros_like(r), r, w, None, needed
-        )
-        if of_x is not None:
-            of_x = of_x.addcmul_((g * w).sum(-1, keepdim=True), r, value=1 / D).to(x.dtype)
-        return of_x, None if of_weight is None else of_weight.to(weight.dtype), None
-
-
-def inverse_root(x: Float[Tensor, "*where D"], eps: float) -> Float[Tensor, "*where 1"]:
-    """1 / sqrt(mean(x^2) + eps), computed without holding all squares."""
-    return (torch.linalg.vector_norm(x, dim=-1, keepdim=True).square() / x.shape[-1] + eps).rsqrt()
+        y = wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
+        return as_autocast(y.to(x.dtype) * self.weight.expand_as(x))  # unlike `*`, it refuses vectors of one number
 
 
 def as_autocast(y: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
