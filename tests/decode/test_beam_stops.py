@@ -17,7 +17,7 @@ from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.beam import Cut, Forced, beam_search, length_penalty, stop_in
 from glassformer.decode.constraints import Constraints, shown_of
 from glassformer.decode.filters import Context
-from glassformer.decode.generate import Stop, stops_at
+from glassformer.decode.rows import Stop, stops_at
 from glassformer.decode.settings import BeamSettings
 from glassformer.decode.stream import TextStream, search_texts, stop_of
 from train.examples import model, sequences

@@ -10,7 +10,8 @@ from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.answer import answer
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.filters import no_repeat_ngram
-from glassformer.decode.generate import begin_of, generate
+from glassformer.decode.generate import generate
+from glassformer.decode.rows import begin_of
 from glassformer.decode.settings import Sampling
 from train.examples import model, sequences
 

@@ -13,7 +13,7 @@ from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
 from glassformer.decode.answer import fill_blanks
 from glassformer.decode.choose import greedy
 from glassformer.decode.filters import Context
-from glassformer.decode.generate import stops_at
+from glassformer.decode.rows import stops_at
 from train.examples import SCHEMES, VOCAB, model, sequences
 
 

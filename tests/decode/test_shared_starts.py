@@ -8,7 +8,7 @@ from glassformer.decode import beam
 from glassformer.decode.beam import beam_search
 from glassformer.decode.choose import chooser
 from glassformer.decode.contrastive import contrastive
-from glassformer.decode.generate import memories, read_anew
+from glassformer.decode.rows import memories, read_anew
 from glassformer.decode.settings import Sampling
 from train.examples import SCHEMES, model, sequences
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.decode.generate import begin_rows, read_first
+from glassformer.decode.rows import begin_rows, read_first
 from glassformer.nn import compact_cache as rolling
 from glassformer.nn.cache import Cache, FixedCache
 from glassformer.nn.compact_cache import RollingCache

@@ -19,7 +19,8 @@ from glassformer.decode.beam import Forced, Hypothesis, beam_search, check_force
 from glassformer.decode.choose import chooser
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.filters import Context, Filter, check_numbers, filters_of, forbid, without
-from glassformer.decode.generate import Emitted, check_sources, check_writes, generate
+from glassformer.decode.generate import generate
+from glassformer.decode.rows import Emitted, check_sources, check_writes
 from glassformer.decode.settings import GREEDY, ONE_BEAM, BeamSettings, Sampling
 from glassformer.nn.observe import Evaluation
 from glassformer.nn.outputs import Classify

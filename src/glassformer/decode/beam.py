@@ -19,7 +19,8 @@ from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose import filtered, names_of, refuse_searched
 from glassformer.decode.filters import Context, Filter, check_numbers, counts, forbid
-from glassformer.decode.generate import Kernels, Rows, Run, begin_rows, check_writes, forward, kernels_of, read_first
+from glassformer.decode.prepare import Kernels, kernels_of
+from glassformer.decode.rows import Rows, Run, begin_rows, check_writes, forward, read_first
 from glassformer.nn.ensemble import members_of
 from glassformer.nn.observe import Attended, Evaluation, attentions, watch_attention
 from glassformer.nn.transformer import Transformer

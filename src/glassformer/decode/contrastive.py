@@ -13,7 +13,7 @@ from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose import apply
 from glassformer.decode.filters import Context, Filter
-from glassformer.decode.generate import (
+from glassformer.decode.rows import (
     Emitted,
     Rows,
     Run,

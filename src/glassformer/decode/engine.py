@@ -19,8 +19,8 @@ from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import BOS, EOS
 from glassformer.decode.filters import Choose, Context
-from glassformer.decode.generate import begin_of, check_context, check_writes
 from glassformer.decode.requests import FAILED, Likely, Limits, Request, Ticket, Written, check_request, places_of
+from glassformer.decode.rows import begin_of, check_context, check_writes
 from glassformer.decode.stream import ENDED, LIMITED
 from glassformer.nn.cache import Cache
 from glassformer.nn.observe import Evaluation

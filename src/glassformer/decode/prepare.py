@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
 from glassformer.base.runtime import has_bfloat16
+from glassformer.base.shapes import Float, Int, Tensor
+from glassformer.decode.filters import Choose
 from glassformer.decode.preparing import USED
+from glassformer.decode.rows import Emitted, Rows, Stop
 from glassformer.nn.ensemble import Ensemble
 from glassformer.nn.transformer import Transformer
 
@@ -90,3 +94,29 @@ def chosen_precision(requested: str, device: torch.device) -> tuple[str, str]:
     if has_bfloat16(device):
         return "bfloat16", "bfloat16, as this processor has bfloat16 arithmetic"
     return "float32", "float32, as this processor has no bfloat16 arithmetic"
+
+
+@runtime_checkable
+class Kernels(Protocol):
+    """What may be put on a model, as `model.kernels`, to decode faster; each may leave a call to plain torch."""
+
+    def log_sums(self, logits: Float[Tensor, "rows V"]) -> Float[Tensor, "rows 1"] | None:
+        """The logarithms of the sums of e^z, in float64 on the CPU; None if torch is to compute them."""
+        ...
+
+    def largest(
+        self, logits: Float[Tensor, "rows V"], k: int
+    ) -> tuple[Float[Tensor, "rows k"], Int[Tensor, "rows k"]] | None:
+        """The k largest logits, in float64, and their ids, on the CPU; None if torch is to find them."""
+        ...
+
+    def write(
+        self, model: Transformer, rows: Rows, choose: Choose, max_context: int | None, eos: int, stop: Stop | None
+    ) -> Iterator[Emitted] | None:
+        """What `generate` yields for these rows; None if it is to write them step by step."""
+        ...
+
+
+def kernels_of(model: Transformer) -> Kernels | None:
+    """The kernels that were put on a model, if any."""
+    return cast("Kernels | None", model.kernels)

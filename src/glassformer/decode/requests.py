@@ -13,7 +13,7 @@ from glassformer.data.batch import check_ids
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.choose import greedy
 from glassformer.decode.filters import Choose
-from glassformer.decode.generate import check_sources
+from glassformer.decode.rows import check_sources
 from glassformer.nn.transformer import Transformer
 
 FAILED = "error"

@@ -16,7 +16,7 @@ from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose import own_uniforms, pick, shares
 from glassformer.decode.filters import Context, Filter, suffix_lengths
-from glassformer.decode.generate import Emitted, Rows, Stop, begin_of, begin_rows, check_context, check_writes, memories
+from glassformer.decode.rows import Emitted, Rows, Stop, begin_of, begin_rows, check_context, check_writes, memories
 from glassformer.decode.settings import GREEDY, Sampling
 from glassformer.nn.cache import Cache
 from glassformer.nn.ensemble import members_of

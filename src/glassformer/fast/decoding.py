@@ -21,8 +21,8 @@ from glassformer.base.registry import lookup
 from glassformer.base.runtime import has_bfloat16
 from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.decode.filters import Choose
-from glassformer.decode.generate import Emitted, Rows, Stop
 from glassformer.decode.prepare import chosen_precision, device_of, plain, sharing_weights, with_cache
+from glassformer.decode.rows import Emitted, Rows, Stop
 from glassformer.fast import graphs
 from glassformer.fast import native as likely
 from glassformer.fast.compiled import compile_steps

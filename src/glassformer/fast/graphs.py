@@ -20,7 +20,7 @@ from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.base.tracing import Constants, as_recorded
 from glassformer.decode.choose import Chooser, draw, greedy, own_uniforms
 from glassformer.decode.filters import ByLogits, Choose, Context
-from glassformer.decode.generate import Emitted, Rows, Run, Stop, forward, read_first
+from glassformer.decode.rows import Emitted, Rows, Run, Stop, forward, read_first
 from glassformer.fast.native import Hooks
 from glassformer.nn.attention import Attention
 from glassformer.nn.cache import FixedCache
