@@ -1,9 +1,15 @@
-"""What tests of decoding share."""
+"""What tests of speed share."""
 
 import pytest
 
 from glassformer.fast import stack as native_stack
 from glassformer.fast.native import may_go_on
+
+
+@pytest.fixture(autouse=True)
+def put_on(monkeypatch):
+    """Speed is what these tests are about, also where the environment leaves it off."""
+    monkeypatch.delenv("GLASSFORMER_FAST", raising=False)
 
 
 @pytest.fixture

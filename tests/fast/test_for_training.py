@@ -23,12 +23,6 @@ from specimens import model, native_cpp
 SETTINGS = {"convolution": 2, "qk_norm": "rms", "positions": "rotary"}
 
 
-@pytest.fixture(autouse=True)
-def put_on(monkeypatch):
-    """Also where the environment leaves speed off."""
-    monkeypatch.delenv("GLASSFORMER_FAST", raising=False)
-
-
 BATCH = Batch(torch.tensor([[1, 3, 4, 5], [4, 4, 5, 0]]), torch.tensor([[True] * 4, [True] * 3 + [False]]))
 
 
