@@ -50,6 +50,8 @@ def test_json_of_another_shape_is_refused_with_what_makes_lines_of_it(run, sessi
         (b'"a"\n' * 25, 20, "jq -c '{text: .}'"),
         (b'"a"\n"b \\n"\n', 2, "jq -c '{text: .}'"),
         (b"# by hand\n\nnull\n{}\n" + LINES, 5, "here id, translation"),
+        (b'["a b", "c"]\n', 1, "jq -c '.[] | {text: .}'"),
+        (b'["a b",\n\n"c"]\n', 3, "jq -c '.[] | {text: .}'"),
     ],
 )
 def test_json_is_told_by_more_than_its_first_line(run, session, a_run, monkeypatch, verb, data, place, way):
@@ -96,6 +98,11 @@ def test_text_with_braces_is_text(run, session, a_run, monkeypatch):
         b'"a"\n"b"\n',
         b'["a", "b"]\nx\n',
         b'["a he said\nx\n',
+        b"[laughs] hello\n",
+        b"[1]\n",
+        b"[1, 2]\n",
+        b'["a"]\n',
+        b'"a"\n',
     ):
         assert ask(run, monkeypatch, data, "translate").out == data.decode().upper()
 

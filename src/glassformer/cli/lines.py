@@ -229,13 +229,15 @@ def texts_of(lines: Iterable[str], where: str, arguments: Arguments, recipe: Rec
     So is null in place of an object. `where` and a line's number tell its place. Errors: `ConfigError` for --field with
     --plain; `DataError` for a line that is no object or lacks the field, and without either flag if the first lines
     seem to be JSON, which a model is seldom trained on: unless its recipe says data.json = false, or its task reads
-    objects.
+    objects. That all lines are one array is seen at their end: a line is never held back, as somebody may wait for its
+    answer.
     """
     field, plain = arguments.options.get("field"), "plain" in arguments.options
     if plain and field is not None:
         raise ConfigError("--field reads JSON objects, --plain reads each line as it is. Give only one of them.")
     objects = task_of(recipe.data).reads_objects and not plain
     first: list[str] | None = None if plain or objects or recipe.data.json is False else []
+    place = where
     for number, line in enumerate(lines, start=1):
         place = f"{where}{number}"
         if field is not None:
@@ -247,14 +249,16 @@ def texts_of(lines: Iterable[str], where: str, arguments: Arguments, recipe: Rec
             first.append(line)
             refuse_json(first, place)
         yield "" if objects and line.strip() == "null" else line
+    if first and len(first) < LOOKED_AT:
+        refuse_json(first, place, cut=False)
 
 
-def refuse_json(lines: Sequence[str], place: str) -> None:
-    """Refuse the first lines of a text if they seem to be JSON; `place` is that of the last one.
+def refuse_json(lines: Sequence[str], place: str, *, cut: bool = True) -> None:
+    """Refuse the first lines of a text if they seem to be JSON; `place` is that of the last one. `cut`: it goes on.
 
     Errors: `DataError` with the fields that it has, or with what makes objects of it.
     """
-    found = seems_json("".join(f"{line}\n" for line in lines), cut=True)
+    found = seems_json("".join(f"{line}\n" for line in lines), cut=cut)
     if not found and (len(lines) > 1 or lines[0].strip() not in OPENINGS):
         return
     try:
