@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.lens.patch import Input, keep, patch, patched, stream_places
+from glassformer.lens.patch import Input, keep, patch, patched
 from glassformer.nn.observe import attentions
 from lens.explored import small
 
@@ -30,10 +30,10 @@ def logits(model, given):
 def test_with_all_inputs_of_the_streams_it_is_the_other_run(shape):
     model, one, other = two(shape)
     kept, wanted = keep(model, one), logits(model, one)
-    sides = {side for side, _ in stream_places(model)}
+    sides = {side for side, _ in kept.streams}
     with patched(model, kept, streams=[(side, 0, None) for side in sides]):
         assert torch.equal(logits(model, other), wanted)
-    with patched(model, kept, streams=[(side, depth, None) for side, depth in stream_places(model)]):
+    with patched(model, kept, streams=[(side, depth, None) for side, depth in kept.streams]):
         assert torch.equal(logits(model, other), wanted)
     places = one.tokens.shape[1]
     with patched(model, kept, streams=[(side, 0, at) for side in sides for at in range(places)]):
@@ -48,9 +48,7 @@ def test_without_a_patch_it_is_itself_also_afterwards(shape):
     kept = keep(model, one)
     with patched(model, kept):
         assert torch.equal(logits(model, other), before)
-    with patched(
-        model, keep(model, other), heads=every(model), streams=[(*each, None) for each in stream_places(model)]
-    ):
+    with patched(model, keep(model, other), heads=every(model), streams=[(*each, None) for each in kept.streams]):
         assert torch.equal(logits(model, other), before), "its own activations change nothing"
     with pytest.raises(RuntimeError), patched(model, kept, heads=every(model)):
         raise RuntimeError

@@ -20,7 +20,7 @@ from torch.utils.hooks import RemovableHandle
 from glassformer.base.errors import DataError
 from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.decode.answer import nothing
-from glassformer.lens.ablate import Head, Replace, by_attention, by_place, place, through
+from glassformer.lens.ablate import Head, Replace, by_attention, by_place, place, recorded_stream, through
 from glassformer.nn.observe import Attended, Evaluation, watch_attention
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
@@ -71,16 +71,12 @@ def keep(model: Transformer, given: Input) -> Kept:
     def note(call: Attended) -> None:
         kept.heads[place(call.name)] = call.output[0]
 
-    def noting(side: str, depth: int) -> Replace:
-        def same(x: Tensor) -> Tensor:
-            kept.streams[side, depth] = x[0]
-            return x
-
-        return same
-
-    everywhere = {where: noting(*where) for where in stream_places(model)}
-    with Evaluation(model), watch_attention(model, note), replaced(model, {}, everywhere):
+    streams: dict[str, list[Tensor]] = {side: [] for side in stacks(model)}
+    with Evaluation(model), watch_attention(model, note), ExitStack() as recording:
+        for side, stack in stacks(model).items():
+            recording.enter_context(recorded_stream(stack, streams[side]))
         model(given.tokens, source=given.source)
+    kept.streams |= {(side, depth): x[0] for side, found in streams.items() for depth, x in enumerate(found)}
     return kept
 
 
@@ -211,11 +207,6 @@ def refuse_unlike(one: Input, other: Input) -> None:
             )
 
 
-def stream_places(model: Transformer) -> list[Where]:
-    """Return every place in the streams: each stack with each number of blocks that have written."""
-    return [(side, depth) for side, stack in stacks(model).items() for depth in range(len(stack.blocks) + 1)]
-
-
 def stacks(model: Transformer) -> dict[str, Stack]:
     """Return the model's stacks by side."""
     sides = {"encoder": model.encoder, "decoder": model.decoder}
@@ -228,10 +219,8 @@ def replaced(model: Transformer, heads: Mapping[Where, Replace], streams: Mappin
     there = by_place(model)
     with ExitStack() as undo:
         undo.enter_context(through({there[where]: replace for where, replace in heads.items()}))
-        for side, stack in stacks(model).items():
-            mine = {depth: replace for (name, depth), replace in streams.items() if name == side}
-            for depth, replace in mine.items():
-                undo.callback(_between(stack, depth, replace).remove)
+        for (side, depth), replace in streams.items():
+            undo.callback(_between(stacks(model)[side], depth, replace).remove)
         yield
 
 

@@ -20,7 +20,7 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.lens.ablate import head_id
 from glassformer.lens.ablate import place as where
 from glassformer.lens.picture import answered, maps_of, sharpest_head, words_of
-from glassformer.lens.shapes import COMPONENTS, Row, level, shapes_of, short_name, shown
+from glassformer.lens.shapes import COMPONENTS, Row, level, shapes_of, short_name
 from glassformer.nn.count import Row as Parameters
 from glassformer.nn.positions import POSITIONS, Sizes
 from glassformer.store.checkpoint import load
@@ -241,7 +241,13 @@ def plot_architecture(
     if previous is not None:
         bottom = tops[previous.name] + BOX
         axes.annotate("", (WIDTH / 2, bottom + GAP), (WIDTH / 2, bottom), arrowprops={"arrowstyle": "->"})
-        axes.text(WIDTH / 2 + 0.1, bottom + GAP / 2, "  ".join(map(shown, previous.gave)), va="center", fontsize=7)
+        axes.text(
+            WIDTH / 2 + 0.1,
+            bottom + GAP / 2,
+            "  ".join(str([*shape]) for shape in previous.gave),
+            va="center",
+            fontsize=7,
+        )
     axes.set(xlim=(-0.1, WIDTH + 1.5), ylim=(total, -GAP))
     axes.axis("off")
     parameters = sum(each.numel() for each in module.parameters())
@@ -268,7 +274,7 @@ def connect(axes: Any, previous: Row | None, row: Row, tops: dict[str, float], d
     begins = previous is None or row.component == "embedding"
     start = top - GAP * (0.6 if begins else 1)
     axes.annotate("", (middle, top), (middle, start), arrowprops={"arrowstyle": "->"})
-    words = (shown(row.given[0]) if row.given else "") + (" ids" if row.component == "embedding" else "")
+    words = (str([*row.given[0]]) if row.given else "") + (" ids" if row.component == "embedding" else "")
     axes.text(middle + 0.1, top - GAP / 2, words, va="center", fontsize=7)
     for source in row.sources:
         if source in drawn and previous is not None and source != previous.name:

@@ -91,7 +91,7 @@ class Shapes(NamedTuple):
             if row.kind == "Identity":
                 continue
             name = inset * level(row.name) + (short_name(row.name) or row.kind)
-            came, went = ("  ".join(map(shown, shapes)) for shapes in (row.given, row.gave))
+            came, went = ("  ".join(str([*shape]) for shape in shapes) for shapes in (row.given, row.gave))
             found.append((name, came, went, f"{row.parameters:,}", row.purpose))
         return found
 
@@ -242,11 +242,6 @@ def tensors(value: Any) -> Iterator[Tensor]:
         yield from (tensor for each in value.values() for tensor in tensors(each))
     elif isinstance(value, tuple | list):
         yield from (tensor for each in value for tensor in tensors(each))
-
-
-def shown(shape: tuple[int, ...]) -> str:
-    """Format a shape, such as [2, 10, 32]."""
-    return f"[{', '.join(map(str, shape))}]"
 
 
 def table(cells: list[tuple[str, ...]], right: int) -> str:

@@ -51,7 +51,7 @@ from glassformer.store.folders import (
     Skipped,
     best_or_newest,
     check,
-    checkpoints,
+    last_complete,
     read_state,
     step_number,
     trains,
@@ -401,7 +401,13 @@ def load_mean(run: Path, count: int, *, device: str | torch.device = "cpu") -> L
     and listed in `skipped`. Errors: `CheckpointError` if fewer are complete or if they differ in model or vocabulary;
     those of `load`.
     """
-    folders, skipped = last_complete(run, count)
+    folders, skipped = last_complete(run, count, read=READ)
+    if len(folders) < count:
+        raise CheckpointError(
+            f"Averaging {count} checkpoints needs {count} complete ones; {run} has {len(folders)}. "
+            f"{' '.join(each.reason for each in skipped[:2])}{' ' if skipped else ''}Train with --checkpoint.keep "
+            f"{count} to keep that many, or average fewer."
+        )
     refuse_unlike(folders)
     first = load(folders[0], device=device, verify=False)
     sums: dict[str, Tensor] = {name: each.detach().double() for name, each in first.model.named_parameters()}
@@ -412,27 +418,6 @@ def load_mean(run: Path, count: int, *, device: str | torch.device = "cpu") -> L
         for name, each in first.model.named_parameters():
             each.copy_(sums[name] / len(folders))
     return replace(first, skipped=skipped)
-
-
-def last_complete(run: Path, count: int) -> tuple[list[Path], tuple[Skipped, ...]]:
-    """Return the newest `count` complete checkpoints, newest first, and the skipped ones. Errors: `CheckpointError`."""
-    found: list[Path] = []
-    skipped: list[Skipped] = []
-    for folder in reversed(checkpoints(run).values()):
-        if len(found) == count:
-            break
-        try:
-            check(folder, read=READ)
-            found.append(folder)
-        except CheckpointError as error:
-            skipped.append(Skipped(folder, str(error)))
-    if len(found) < count:
-        raise CheckpointError(
-            f"Averaging {count} checkpoints needs {count} complete ones; {run} has {len(found)}. "
-            f"{' '.join(each.reason for each in skipped[:2])}{' ' if skipped else ''}Train with --checkpoint.keep "
-            f"{count} to keep that many, or average fewer."
-        )
-    return found, tuple(skipped)
 
 
 def refuse_unlike(folders: list[Path]) -> None:

@@ -21,7 +21,6 @@ from glassformer.store.family import (
     Shape,
     Table,
     Whole,
-    WholeOrNone,
     join_projections,
     rename,
 )
@@ -188,7 +187,7 @@ MISTRAL = LLAMA._replace(
     architecture="MistralForCausalLM",
     shape=Shape(
         LLAMA_FIXED,
-        [*LLAMA_ROWS, WholeOrNone("window", "sliding_window")],
+        [*LLAMA_ROWS, Whole("window", ("sliding_window",), optional=True)],
         wanted={},
         usual={
             "num_key_value_heads": 8,

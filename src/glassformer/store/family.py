@@ -127,27 +127,18 @@ class Whole(Row):
     usual: Usual = None
     implied: bool = False
     """Whether the usual value is None in our configs."""
+    optional: bool = False
+    """Whether there may be none."""
 
     def read(self, values: Values, found: Ours) -> int | None:
+        if self.optional and values.given.get(self.theirs[0]) is None:
+            return None
         usual = self.usual(found) if callable(self.usual) else self.usual
         value = values.whole(*self.theirs, usual=usual)
         return None if self.implied and value == usual else value
 
     def write(self, value: Any) -> dict[str, Any]:
         return {self.theirs[0]: value}
-
-
-@dataclass(frozen=True)
-class WholeOrNone(Row):
-    """A whole number of at least 1, or none."""
-
-    theirs: str
-
-    def read(self, values: Values, found: Ours) -> int | None:
-        return None if values.given.get(self.theirs) is None else values.whole(self.theirs)
-
-    def write(self, value: Any) -> dict[str, Any]:
-        return {self.theirs: value}
 
 
 @dataclass(frozen=True)

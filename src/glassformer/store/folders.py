@@ -194,20 +194,30 @@ def check(folder: Path, *, read: Collection[str] | None = None, hashed: bool = T
     return entries
 
 
-def newest(run_folder: Path, *, read: Collection[str] | None = None, hashed: bool = True) -> Found:
-    """Find the complete checkpoint of the highest step, the one to resume from. Damaged ones are skipped and listed.
+def last_complete(
+    run_folder: Path, count: int, *, read: Collection[str] | None = None, hashed: bool = True
+) -> tuple[list[Path], tuple[Skipped, ...]]:
+    """Find the complete checkpoints of the `count` highest steps, newest first. Damaged ones are skipped and listed.
 
-    `read` and `hashed` as for `check`.
+    There may be fewer. `read` and `hashed` as for `check`.
     """
+    found: list[Path] = []
     skipped: list[Skipped] = []
     for folder in reversed(checkpoints(run_folder).values()):
+        if len(found) == count:
+            break
         try:
             check(folder, read=read, hashed=hashed)
+            found.append(folder)
         except CheckpointError as error:
             skipped.append(Skipped(folder, str(error)))
-        else:
-            return Found(folder, tuple(skipped))
-    return Found(None, tuple(skipped))
+    return found, tuple(skipped)
+
+
+def newest(run_folder: Path, *, read: Collection[str] | None = None, hashed: bool = True) -> Found:
+    """Find the complete checkpoint of the highest step, the one to resume from, as `last_complete` does."""
+    found, skipped = last_complete(run_folder, 1, read=read, hashed=hashed)
+    return Found(found[0] if found else None, skipped)
 
 
 def best_or_newest(run_folder: Path, *, read: Collection[str] | None = None, hashed: bool = True) -> Found:

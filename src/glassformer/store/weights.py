@@ -16,7 +16,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from glassformer.base.errors import CheckpointError, ConfigError, DivergedError, GlassformerError, ResourceError
+from glassformer.base.errors import (
+    CheckpointError,
+    ConfigError,
+    DivergedError,
+    GlassformerError,
+    ResourceError,
+    some,
+)
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS
 from glassformer.nn.config import ModelConfig
 from glassformer.nn.heads import NEVER
@@ -131,7 +138,7 @@ def refuse_difference(path: Path, expected: Mapping[str, Tensor], found: Mapping
         "of the wrong shape": shapes,
         "of the wrong type": kinds,
     }
-    lines = [f"{len(each)} {how}: {listed(each)}" for how, each in differences.items() if each]
+    lines = [f"{len(each)} {how}: {some(each, 3)}" for how, each in differences.items() if each]
     if lines:
         raise CheckpointError(
             f"{path} does not match the model that the config.json beside it describes. Tensors: {'; '.join(lines)}. "
@@ -147,11 +154,6 @@ def kind(tensor: Tensor) -> str:
 def shown(name: str) -> str:
     """Return a name read from a file, made safe and short for a terminal."""
     return name if len(name) <= 100 and name.isprintable() else f"{name[:60]!a}…"
-
-
-def listed(names: list[str], most: int = 3) -> str:
-    """Join the first few names and say how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 # Turning a model into named tensors and back; a tied matrix, one tensor under several names, is stored once.
@@ -181,18 +183,13 @@ def stored_names(model: nn.Module) -> dict[str, str]:
 def unique_weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the model's tensors, each once, by stored name. Errors: `CheckpointError` for a wrapped model."""
     state: Mapping[str, Tensor] = model.state_dict()
-    wrapper = next((name for name in map(first_word, state) if name in WRAPPERS), None)
+    wrapper = next((name for name in WRAPPERS if any(each.startswith(f"{name}.") for each in state)), None)
     if wrapper is not None:
         raise CheckpointError(
             "The model to be saved must not be wrapped (compiled or distributed); the names of its weights begin with "
             f"{wrapper!r}. Save the model inside: model.{wrapper}."
         )
     return {name: state[name] for name in dict.fromkeys(stored_names(model).values())}
-
-
-def first_word(name: str) -> str:
-    """Return the part of a name before its first dot."""
-    return name.partition(".")[0]
 
 
 def rebuild(values: Any, weights: Mapping[str, Tensor], folder: Path, device: torch.device) -> Transformer:

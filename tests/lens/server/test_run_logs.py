@@ -50,16 +50,16 @@ def test_the_newest_in_order(tmp_path):
     (tmp_path / "samples" / "step-x.txt").write_text("another's")
     (tmp_path / "samples" / "step-000000099.txt").mkdir()
     found = samples(tmp_path)
-    assert [each.step for each in found] == [*range(5, MOST + 4)], "a folder is no sample"
-    assert found[-1] == (MOST + 3, f"text {MOST + 3}", False)
+    assert [each["step"] for each in found] == [*range(5, MOST + 4)], "a folder is no sample"
+    assert found[-1] == {"step": MOST + 3, "text": f"text {MOST + 3}", "cut": False}
 
 
 def test_a_long_one_is_cut_and_says_so_and_bytes_that_are_none_are_shown(tmp_path):
     wrote(tmp_path, 1, "x" * LONGEST)
     wrote(tmp_path, 2, "x" * (LONGEST + 1))
     wrote(tmp_path, 3, b"a\xffb")
-    assert [(len(each.text), each.cut) for each in samples(tmp_path)[:2]] == [(LONGEST, False), (LONGEST, True)]
-    assert samples(tmp_path)[2].text == "a\ufffdb"
+    assert [(len(each["text"]), each["cut"]) for each in samples(tmp_path)[:2]] == [(LONGEST, False), (LONGEST, True)]
+    assert samples(tmp_path)[2]["text"] == "a\ufffdb"
 
 
 def test_they_are_told_of(app):

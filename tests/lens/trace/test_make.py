@@ -10,6 +10,7 @@ from glassformer import ModelConfig, StackConfig, Transformer, answer, observe, 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Labels
+from glassformer.decode.choose import greedy
 from glassformer.lens.ablate import place
 from glassformer.lens.roles.roles import value_weighted
 from glassformer.lens.trace.make import compared
@@ -46,16 +47,22 @@ def test_attention_is_what_observe_sees(shape):
 
 
 @pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])
-def test_the_replay_has_the_logits_of_the_fast_path(shape):
+def test_the_replay_has_the_logits_of_the_fast_path(shape, monkeypatch):
     """Each token was chosen through the cache; one pass over all of them comes to the same scores."""
-    model = small(shape).double()
+    model, fast = small(shape).double(), []
+
+    def noting(logits, context):
+        fast.append(logits[0].float())
+        return greedy(logits, context)
+
+    monkeypatch.setattr("glassformer.lens.trace.reading.chooser", lambda *_: noting)
     reading = read(model, LETTERS.encode(TEXT), None, None, manner=Manner(max_new_tokens=7))
     source = None if reading.source is None else torch.tensor([reading.source])
     seen = look(model, torch.tensor([reading.tokens]), source)
-    assert len(reading.fast) > 0
+    assert len(fast) > 0
     whole = model(torch.tensor([reading.tokens]), source=source)[0]
     close(seen.logits, whole.float(), tolerance=0)
-    for step, logits in enumerate(reading.fast):
+    for step, logits in enumerate(fast):
         close(seen.logits[reading.n_prompt - 1 + step], logits, tolerance=1e-6)
 
 
@@ -234,27 +241,27 @@ def ids(text):
 
 def test_an_encoder_decoder_reads_the_other_source_and_the_ones_answer():
     one, other = two("encoder-decoder")
-    found = compared(one, other, CPU)
-    assert found.one.tokens.tolist() == found.other.tokens.tolist() == [[1, *ids("fg")]]
-    assert found.one.source.tolist() == [[*ids("abc"), 2]]
-    assert found.other.source.tolist() == [[*ids("abd"), 2]]
-    assert found.answer_ids == [*ids("fg"), 2]
+    given, changed, answer_ids = compared(one, other, CPU)
+    assert given.tokens.tolist() == changed.tokens.tolist() == [[1, *ids("fg")]]
+    assert given.source.tolist() == [[*ids("abc"), 2]]
+    assert changed.source.tolist() == [[*ids("abd"), 2]]
+    assert answer_ids == [*ids("fg"), 2]
 
 
 def test_a_decoder_goes_on_from_the_other_text_with_the_ones_answer():
     one, other = two("decoder")
-    found = compared(one, other, CPU)
-    assert found.one.tokens.tolist() == [[1, *ids("abc"), *ids("f")]]
-    assert found.other.tokens.tolist() == [[1, *ids("abd"), *ids("f")]]
-    assert found.answer_ids == [None, None, None, *ids("fg")]
+    given, changed, answer_ids = compared(one, other, CPU)
+    assert given.tokens.tolist() == [[1, *ids("abc"), *ids("f")]]
+    assert changed.tokens.tolist() == [[1, *ids("abd"), *ids("f")]]
+    assert answer_ids == [None, None, None, *ids("fg")]
 
 
 def test_an_encoder_is_asked_for_what_it_said_to_the_one():
     one, other = two("encoder")
-    found = compared(one, other, CPU)
-    assert found.one.tokens.tolist() == [one["sequences"]["source"]["ids"]]
-    assert found.other.tokens.tolist() == [other["sequences"]["source"]["ids"]]
-    assert [each for each in found.answer_ids if each is not None] == [step["chosen"] for step in one["steps"]]
+    given, changed, answer_ids = compared(one, other, CPU)
+    assert given.tokens.tolist() == [one["sequences"]["source"]["ids"]]
+    assert changed.tokens.tolist() == [other["sequences"]["source"]["ids"]]
+    assert [each for each in answer_ids if each is not None] == [step["chosen"] for step in one["steps"]]
 
 
 def test_labels_are_refused():

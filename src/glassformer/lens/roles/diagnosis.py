@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from glassformer.base.errors import CheckpointError, ConfigError
+from glassformer.base.errors import CheckpointError, ConfigError, some
 from glassformer.base.runtime import choose_threads, threads_kept
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
@@ -227,8 +227,6 @@ def verdict(has_role: bool, effect: Effect, rules: Thresholds) -> str:
 
 # Reporting a diagnosis: as sentences and as plain data.
 
-MOST_LISTED = 4
-
 
 def head_as_json(found: Found, probe: Probe) -> dict[str, Any]:
     """Return one head as a plain dict; numbers that are not finite become None."""
@@ -305,7 +303,7 @@ def sentences(diagnosis: Diagnosis) -> list[str]:
     ends = [each.id for each in diagnosis.heads if each.head[0] == "encoder" and each.label.label == "eos"]
     if ends:
         verb = "read" if len(ends) > 1 else "reads"
-        lines.append(f"The encoder knows how long the source is: {listed(ends)} {verb} its end.")
+        lines.append(f"The encoder knows how long the source is: {some(ends)} {verb} its end.")
     return lines
 
 
@@ -329,7 +327,7 @@ def together(group: Group, members: Sequence[Found]) -> str:
     ids, role = [each.id for each in members], ROLES[group.role]
     share = "" if group.share is None else f", together {group.share:.2f} of each query's attention"
     effect = "" if group.zero is None else f"; {without(group.zero, 'them')}"
-    return f"{len(ids)} {role.title} heads{shifted(role)} ({listed(ids)}){share}{effect}."
+    return f"{len(ids)} {role.title} heads{shifted(role)} ({some(ids)}){share}{effect}."
 
 
 def shifted(role: Role) -> str:
@@ -348,7 +346,7 @@ def unrecognised(heads: Sequence[Found]) -> list[str]:
     assert base is not None
     return [
         f"Needed heads whose role is not recognised ({metric(base)} without each, {percent(base.base)} % with all): "
-        f"{listed(effects)}."
+        f"{some(effects)}."
     ]
 
 
@@ -361,11 +359,6 @@ def without(effect: Effect | None, whom: str = "it") -> str:
     verb = "falls" if effect.drop[0] > 0 else "goes"
     values = f"from {percent(effect.base)} to {percent(effect.value)} % [{percent(low)}, {percent(high)}]"
     return f"without {whom} {metric(effect)} {verb} {values}"
-
-
-def listed(ids: list[str]) -> str:
-    """Join the first few ids and say how many more there are."""
-    return ", ".join(ids[:MOST_LISTED]) + (f" and {len(ids) - MOST_LISTED} more" if len(ids) > MOST_LISTED else "")
 
 
 def metric(effect: Effect) -> str:

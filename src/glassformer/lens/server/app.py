@@ -21,7 +21,7 @@ from uvicorn import Config, Server
 
 from glassformer.base.errors import ConfigError, GlassformerError
 from glassformer.decode.answer import nothing
-from glassformer.lens.ablate import head_id
+from glassformer.lens.ablate import Head, head_id
 from glassformer.lens.page.bundle import served, static
 from glassformer.lens.server.requests import (
     Asker,
@@ -37,7 +37,7 @@ from glassformer.lens.server.requests import (
     streamed,
     trace_request,
 )
-from glassformer.lens.server.subject import Head, Subject
+from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.file import header_text, piece
 from glassformer.lens.trace.make import Trace, patch_traces, patching_as_json
 from glassformer.lens.trace.reading import USUAL_MANNER, Manner, Text
@@ -286,9 +286,9 @@ class Api:
         """
 
         def work(data: bytes, poll: Poll) -> dict[str, Any]:
-            wanted = ablate_request(data)
-            known = self.traces.named(wanted.trace)
-            fewer = known.question.without_too(wanted.heads, wanted.kind)
+            trace, heads, kind = ablate_request(data)
+            known = self.traces.named(trace)
+            fewer = known.question.without_too(heads, kind)
             figure = self.traces.score(known.question, poll=poll)
             after, figure_after = self.traces.run(fewer, poll=poll), self.traces.score(fewer, poll=poll)
             same = self.traces.run(fewer, repeated(known), poll=poll)
@@ -305,8 +305,7 @@ class Api:
         """POST /api/patch {trace, other}: which activations of `trace` bring its answer back on the other's text."""
 
         def work(data: bytes, poll: Poll) -> dict[str, Any]:
-            wanted = patch_request(data)
-            one, other = self.traces.named(wanted.trace), self.traces.named(wanted.other)
+            one, other = map(self.traces.named, patch_request(data))
             if one.question.without or other.question.without:
                 raise GlassformerError(
                     "Patching needs two inputs that were run with all heads; one of these was run without some. "

@@ -20,6 +20,7 @@ from glassformer.base.errors import ConfigError, DataError, GlassformerError
 from glassformer.base.loopback import is_loopback, is_own_page, read_host
 from glassformer.base.registry import suggestion
 from glassformer.decode.settings import BeamSettings, Sampling
+from glassformer.lens.ablate import Head
 from glassformer.lens.page.bundle import POLICY
 from glassformer.lens.trace.reading import MOST_TOKENS, Manner, Text
 
@@ -210,28 +211,17 @@ class TraceRequest(NamedTuple):
     """None: as that trace was written, or the default."""
 
 
-class AblateRequest(NamedTuple):
-    """Heads to ablate, and the trace to make again without them."""
-
-    trace: str
-    heads: list[tuple[str, int, int]]
-    kind: str
+def patch_request(data: bytes) -> tuple[str, str]:
+    """Parse `trace` and `other`, the fields of POST /api/patch. Errors: `DataError` naming the field."""
+    given = fields(data, ("trace", "other"))
+    return trace_id(given, "trace"), trace_id(given, "other")
 
 
-class PatchRequest(NamedTuple):
-    """Two traces: activations of `trace` are patched into a pass over the input of `other`."""
-
-    trace: str
-    other: str
-
-
-def patch_request(data: bytes) -> PatchRequest:
-    """Parse the fields of POST /api/patch. Errors: `DataError` naming the field."""
-    given = fields(data, PatchRequest._fields)
-    for name in PatchRequest._fields:
-        if not isinstance(given.get(name), str):
-            raise DataError(f"{name} must be the id of a trace. Take one from GET /api/traces.")
-    return PatchRequest(**given)
+def trace_id(given: Mapping[str, Any], name: str) -> str:
+    """Return the id of a trace in a field. Errors: `DataError`."""
+    if not isinstance(given.get(name), str):
+        raise DataError(f"{name} must be the id of a trace. Take one from GET /api/traces.")
+    return given[name]
 
 
 def trace_request(data: bytes) -> TraceRequest:
@@ -279,17 +269,16 @@ def manner(decode: object) -> Manner:
     return Manner(Sampling(**values), most, BeamSettings(beam=beam))
 
 
-def ablate_request(data: bytes) -> AblateRequest:
-    """Parse the fields of POST /api/ablate. Errors: `DataError` naming the field."""
-    given = fields(data, AblateRequest._fields)
+def ablate_request(data: bytes) -> tuple[str, list[Head], str]:
+    """Parse `trace`, `heads` and `kind`, the fields of POST /api/ablate. Errors: `DataError` naming the field."""
+    given = fields(data, ("trace", "heads", "kind"))
     heads, kind = given.get("heads"), given.get("kind", "zero")
     if kind not in KINDS:
         raise DataError(f"kind, what replaces a head's output, must be {' or '.join(KINDS)}; got {kind!r:.40}.")
-    if not isinstance(given.get("trace"), str):
-        raise DataError("trace must be the id of a trace. Take one from GET /api/traces.")
+    trace = trace_id(given, "trace")
     if not isinstance(heads, list) or not 1 <= len(heads) <= 4096:
         raise DataError("heads must be a list of heads. Choose at least one.")
-    found: list[tuple[str, int, int]] = []
+    found: list[Head] = []
     for each in heads:
         match each:
             case {"block": str(block), "layer": int(layer), "head": int(head)} if (
@@ -298,7 +287,7 @@ def ablate_request(data: bytes) -> AblateRequest:
                 found.append((block, layer, head))
             case _:
                 raise DataError(f"A head has the fields block, layer and head, counted from 0; got {each!r:.60}.")
-    return AblateRequest(given["trace"], found, kind)
+    return trace, found, kind
 
 
 def fields(data: bytes, names: tuple[str, ...]) -> dict[str, Any]:

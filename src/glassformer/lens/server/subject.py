@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BOS, SPECIALS
 from glassformer.decode.answer import answer
 from glassformer.decode.filters import unwritten
-from glassformer.lens.ablate import Means, silence
+from glassformer.lens.ablate import Head, Means, silence
 from glassformer.lens.roles.diagnosis import diagnose_run, over_checkpoints, readable, run_probe, usual_outputs
 from glassformer.lens.roles.probe import Probe
 from glassformer.lens.trace.make import Trace, trace, weights_sha256
@@ -39,8 +39,6 @@ from glassformer.train.tasks.text import TextSplit
 
 MOST_PAIRS = 100
 """How many pairs of similar heads the page gets, besides their total number."""
-Head = tuple[str, int, int]
-"""(block, layer, head)."""
 Example = tuple[Text, Text | None]
 """A source and, if known, the correct answer."""
 
@@ -49,13 +47,8 @@ Score = Callable[[Callable[[], None]], tuple[str, float, int]]
 """Takes a function to call repeatedly during the work, which ends the work if it raises."""
 
 
-@runtime_checkable
-class Silence(Protocol):
-    """silence(model, heads, kind): within the `with`, these heads output nothing ("zero") or their mean ("mean")."""
-
-    def __call__(self, model: Transformer, heads: Iterable[Head], kind: str = "zero") -> AbstractContextManager[None]:
-        """Return the context manager."""
-        ...
+Silence = Callable[[Transformer, Iterable[Head], str], AbstractContextManager[None]]
+"""silence(model, heads, kind): within the `with`, these heads output nothing ("zero") or their mean ("mean")."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +121,7 @@ class Subject:
 
     def samples(self) -> list[dict[str, Any]]:
         """Return what the model wrote at the run's evaluations."""
-        return [] if self.run is None else [each._asdict() for each in samples(self.run)]
+        return [] if self.run is None else samples(self.run)
 
     def beside(self) -> list[dict[str, Any]]:
         """Return name and metrics of each of the other runs."""
@@ -179,26 +172,20 @@ def _read(line: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"kind": "damaged", "step": 0}
 
 
-class Sample(NamedTuple):
-    """The sample texts of one evaluation."""
+def samples(run: Path) -> list[dict[str, Any]]:
+    """Return the samples of the newest evaluations in order: `step`, `text`, and whether the text was `cut`.
 
-    step: int
-    text: str
-    cut: bool
-    """Whether the text was cut."""
-
-
-def samples(run: Path) -> list[Sample]:
-    """Return the samples of the newest evaluations in order; skip a file that training deletes at this moment."""
+    A file that training deletes at this moment is skipped.
+    """
     paths = (run / "samples").glob("step-*.txt")
     found = {int(match[1]): path for path in paths if (match := NAME.fullmatch(path.name))}
-    newest: list[Sample] = []
+    newest: list[dict[str, Any]] = []
     for step in sorted(found)[-MOST:]:
         try:
             text = found[step].read_text("utf-8", errors="replace").rstrip("\n")
         except OSError:
             continue
-        newest.append(Sample(step, text[:LONGEST], len(text) > LONGEST))
+        newest.append({"step": step, "text": text[:LONGEST], "cut": len(text) > LONGEST})
     return newest
 
 
@@ -375,7 +362,7 @@ def silencer(run: Path, recipe: Recipe, loaded: Loaded) -> Silence:
     def means() -> Means:
         return usual_outputs(loaded.model, run_probe(run, recipe, loaded, SEQUENCES, 1))
 
-    def silenced(model: Transformer, heads: Iterable[Head], kind: str = "zero") -> AbstractContextManager[None]:
+    def silenced(model: Transformer, heads: Iterable[Head], kind: str) -> AbstractContextManager[None]:
         return silence(model, heads, kind, means=means() if kind == "mean" else None)
 
     return silenced

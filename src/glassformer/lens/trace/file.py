@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple, cast
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from glassformer.base.errors import DataError
 from glassformer.base.registry import lookup
+from glassformer.store.files import refuse_constant
 
 Array = NDArray[Any]
 
@@ -32,52 +33,36 @@ class Encoding(NamedTuple):
 
     dtype: str
     """In numpy's notation; always little-endian."""
-    encode: Callable[[Array], Array]
-    decode: Callable[[Array], Array]
-
-
-def _as_float(stored: Array) -> Array:
-    return stored.astype(np.float32)
-
-
-def _root(weights: Array) -> Array:
-    return np.rint(255 * np.sqrt(weights))
-
-
-def _square(stored: Array) -> Array:
-    return np.square(_as_float(stored) / 255)
-
-
-def _share(weights: Array) -> Array:
-    return np.rint(65535 * weights)
-
-
-def _of_share(stored: Array) -> Array:
-    return _as_float(stored) / 65535
-
-
-def _same(numbers: Array) -> Array:
-    return numbers
+    levels: int | None = None
+    """Weights in [0, 1] become whole numbers up to this one; None: numbers stay as they are."""
+    root: bool = False
+    """Whether the square root of a weight is stored."""
 
 
 ENCODINGS: dict[str, Encoding] = {
-    "sqrt255": Encoding("|u1", _root, _square),
-    "u16": Encoding("<u2", _share, _of_share),
-    "f32": Encoding("<f4", _same, _as_float),
-    "flag": Encoding("|u1", _same, _same),
+    "sqrt255": Encoding("|u1", 255, root=True),
+    "u16": Encoding("<u2", 65535),
+    "f32": Encoding("<f4"),
+    "flag": Encoding("|u1"),
 }
 """`flag`: 1 for yes, 0 for no."""
 
 
 def encode(numbers: Array, encoding: str) -> Array:
     """Return the elements to store; `sqrt255` and `u16` need weights in [0, 1]. Errors: `ConfigError` for the name."""
-    chosen = lookup(ENCODINGS, encoding, "encoding")
-    return chosen.encode(numbers).astype(chosen.dtype)
+    dtype, levels, root = lookup(ENCODINGS, encoding, "encoding")
+    if levels is not None:
+        numbers = np.rint(levels * (np.sqrt(numbers) if root else numbers))
+    return numbers.astype(dtype)
 
 
 def decode(stored: Array, encoding: str) -> Array:
     """Return the numbers that the elements encode."""
-    return lookup(ENCODINGS, encoding, "encoding").decode(stored)
+    _, levels, root = lookup(ENCODINGS, encoding, "encoding")
+    numbers = stored.astype(np.float32)
+    if levels is not None:
+        numbers = numbers / levels
+    return np.square(numbers) if root else numbers
 
 
 def brief(value: float) -> float:
@@ -104,24 +89,23 @@ def header_schema() -> Mapping[str, Any]:
     return json.loads(files("glassformer.lens.trace").joinpath("schema.json").read_text("utf-8"))
 
 
-def check(value: object, schema: Mapping[str, Any], where: str = "header") -> None:
-    """Raise `DataError`, naming the field like `header.steps[0].p`, for a value that does not fit the schema."""
-    _check(value, schema, schema, where)
+def check(value: object, schema: Mapping[str, Any], where: str, root: Mapping[str, Any]) -> None:
+    """Raise `DataError`, naming the field like `header.steps[0].p`, for a value that does not fit the schema.
 
-
-def _check(value: object, schema: Mapping[str, Any], root: Mapping[str, Any], where: str) -> None:
+    `root`: the whole schema, which has the definitions.
+    """
     if "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if kinds and not any(_is(value, kind) for kind in kinds):
-        raise _wrong(where, f"must be of type {' or '.join(kinds)}", value)
+        raise wrong(where, f"must be of type {' or '.join(kinds)}", value)
     if "const" in schema and value != schema["const"]:
-        raise _wrong(where, f"must be {schema['const']!r}", value)
+        raise wrong(where, f"must be {schema['const']!r}", value)
     if "enum" in schema and value not in schema["enum"]:
-        raise _wrong(where, f"must be one of {', '.join(map(repr, schema['enum']))}", value)
+        raise wrong(where, f"must be one of {', '.join(map(repr, schema['enum']))}", value)
     if "minimum" in schema and isinstance(value, int | float) and value < schema["minimum"]:
-        raise _wrong(where, f"must be at least {schema['minimum']}", value)
+        raise wrong(where, f"must be at least {schema['minimum']}", value)
     if isinstance(value, dict):
         known: Mapping[str, Any] = schema.get("properties", {})
         for name in schema.get("required", []):
@@ -129,16 +113,16 @@ def _check(value: object, schema: Mapping[str, Any], root: Mapping[str, Any], wh
                 raise DataError(f"A trace must have the field {where}.{name}; this one has none. {REMEDY}")
         for name, each in value.items():
             if name in known:
-                _check(each, known[name], root, f"{where}.{name}")
+                check(each, known[name], f"{where}.{name}", root)
             elif "additionalProperties" in schema:
-                _check(each, schema["additionalProperties"], root, f"{where}.{name}")
+                check(each, schema["additionalProperties"], f"{where}.{name}", root)
     if isinstance(value, list):
         least, most = schema.get("minItems", 0), schema.get("maxItems", len(value))
         if not least <= len(value) <= most:
-            raise _wrong(where, f"must have from {least} to {most} entries", value)
+            raise wrong(where, f"must have from {least} to {most} entries", value)
         if "items" in schema:
             for i, each in enumerate(value):
-                _check(each, schema["items"], root, f"{where}[{i}]")
+                check(each, schema["items"], f"{where}[{i}]", root)
 
 
 REMEDY = "The file is damaged, or another program wrote it; make the trace again."
@@ -148,7 +132,8 @@ def _is(value: object, kind: str) -> bool:
     return isinstance(value, TYPES[kind]) and not (isinstance(value, bool) and kind in ("number", "integer"))
 
 
-def _wrong(where: str, rule: str, value: object) -> DataError:
+def wrong(where: str, rule: str, value: object) -> DataError:
+    """The error for a part of the header."""
     return DataError(f"{where} of a trace {rule}; got {value!r:.60}. {REMEDY}")
 
 
@@ -217,7 +202,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, tuple[str, Array]]]:
             f"The header of a trace must fit into its file; got {length} bytes in a file of {len(data)}. {REMEDY}"
         )
     try:
-        header = json.loads(data[8:begin].decode("utf-8"), parse_constant=_no_number)
+        header = json.loads(data[8:begin].decode("utf-8"), parse_constant=refuse_constant)
     except (ValueError, RecursionError) as error:
         raise DataError(f"The header of a trace must be JSON; this one is not ({error!s:.80}). {REMEDY}") from None
     check_header(header, len(data) - begin)
@@ -238,36 +223,34 @@ def check_header(header: object, room: int) -> None:
             f"This glassformer reads traces of version {VERSION} (header.version); got {version}. Open it "
             "with the version that wrote it."
         )
-    check(header, header_schema())
+    check(header, header_schema(), "header", header_schema())
     known = cast("dict[str, Any]", header)
     for name, entry in known["buffers"].items():
         where = f"header.buffers.{name}"
         size = math.prod(entry["shape"]) * np.dtype(ENCODINGS[entry["encoding"]].dtype).itemsize
         if entry["nbytes"] != size:
-            raise misplaced(f"{where}.nbytes", f"{size}, by its shape and encoding", entry["nbytes"])
+            raise wrong(f"{where}.nbytes", f"must be {size}, by its shape and encoding", entry["nbytes"])
         if entry["offset"] % ALIGNED or entry["offset"] + size > room:
-            raise misplaced(f"{where}.offset", f"a multiple of {ALIGNED}, followed by {size} bytes", entry["offset"])
+            rule = f"must be a multiple of {ALIGNED}, followed by {size} bytes"
+            raise wrong(f"{where}.offset", rule, entry["offset"])
     for i, group in enumerate(known["attention"]):
         _check_group(f"header.attention[{i}]", group, known)
     if (terms := known.get("attribution")) is not None:
         shape, there = [len(terms["names"]), len(known["steps"])], known["buffers"].get(terms["buffer"])
         if there is None or there["shape"] != shape:
-            raise misplaced("header.attribution.buffer", f"a buffer of shape {shape}, parts by steps", there)
+            raise wrong("header.attribution.buffer", f"must be a buffer of shape {shape}, parts by steps", there)
     for side, sequence in known["sequences"].items():
         for field in ("text", "special"):
             if len(sequence[field]) != len(sequence["ids"]):
-                raise misplaced(
-                    f"header.sequences.{side}.{field}",
-                    f"a list of {len(sequence['ids'])} entries, one for each id",
-                    len(sequence[field]),
-                )
+                rule = f"must be a list of {len(sequence['ids'])} entries, one for each id"
+                raise wrong(f"header.sequences.{side}.{field}", rule, len(sequence[field]))
 
 
 def _check_group(where: str, group: Mapping[str, Any], header: Mapping[str, Any]) -> None:
     for side in ("q", "k"):
         length = length_of(header, group[side])
         if group[f"{side}_len"] != length:
-            raise misplaced(f"{where}.{side}_len", f"{length}, the length of {group[side]}", group[f"{side}_len"])
+            raise wrong(f"{where}.{side}_len", f"must be {length}, the length of {group[side]}", group[f"{side}_len"])
     shape = [group["layers"], group["heads"], group["q_len"], group["k_len"]]
     wanted = {
         "buffer": shape,
@@ -282,9 +265,9 @@ def _check_group(where: str, group: Mapping[str, Any], header: Mapping[str, Any]
             continue
         entry = header["buffers"].get(name)
         if entry is None:
-            raise misplaced(f"{where}.{field}", "the name of a buffer", name)
+            raise wrong(f"{where}.{field}", "must be the name of a buffer", name)
         if expected is not None and entry["shape"] != expected:
-            raise misplaced(f"header.buffers.{name}.shape", f"{expected}, by {where}", entry["shape"])
+            raise wrong(f"header.buffers.{name}.shape", f"must be {expected}, by {where}", entry["shape"])
 
 
 def length_of(header: Mapping[str, Any], sequence: str) -> int:
@@ -302,12 +285,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(each) for each in cast("list[Any]", value)]
     return value
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")
-
-
-def misplaced(where: str, rule: str, got: object) -> DataError:
-    """The error for an entry of the header that does not fit what it describes."""
-    return DataError(f"{where} of a trace must be {rule}; got {got!r:.60}. {REMEDY}")

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -139,14 +139,6 @@ def from_bytes(data: bytes) -> Trace:
 # Activation patching between two traces: which parts of one bring its answer back on the other's text (`patch`).
 
 
-class Compared(NamedTuple):
-    """The arguments of `patch`."""
-
-    one: Input
-    other: Input
-    answer_ids: list[int | None]
-
-
 def patch_traces(model: Transformer, one: Trace, other: Trace, *, poll: Callable[[], None] = nothing) -> Patching:
     """Patch activations of one trace into a pass over the other's text with the first one's answer; return the effects.
 
@@ -155,8 +147,13 @@ def patch_traces(model: Transformer, one: Trace, other: Trace, *, poll: Callable
     return patch(model, *compared(one.header, other.header, next(model.parameters()).device), poll=poll)
 
 
-def compared(one: Mapping[str, Any], other: Mapping[str, Any], device: torch.device) -> Compared:
-    """Put the answer of one trace after the texts of both. Errors: `DataError` for a model that writes no tokens."""
+def compared(
+    one: Mapping[str, Any], other: Mapping[str, Any], device: torch.device
+) -> tuple[Input, Input, list[int | None]]:
+    """Return the arguments of `patch`: the texts of both traces, the answer of one after each, and that answer.
+
+    Errors: `DataError` for a model that writes no tokens.
+    """
     if not one["steps"]:
         raise DataError("Patching needs a model that writes tokens; this one gives labels. See `glassformer heads`.")
     texts, others = one["sequences"], other["sequences"]
@@ -173,7 +170,7 @@ def compared(one: Mapping[str, Any], other: Mapping[str, Any], device: torch.dev
         prompts = (each["target"]["ids"][: each["target"]["n_prompt"]] for each in (texts, others))
         inputs = [Input(torch.tensor([[*prompt, *answer]], device=device)) for prompt in prompts]
         answer_ids = {place: token for place, token in answer_ids.items() if place >= begun - 1}
-    return Compared(inputs[0], inputs[1], [answer_ids.get(place) for place in range(inputs[0].tokens.shape[1])])
+    return inputs[0], inputs[1], [answer_ids.get(place) for place in range(inputs[0].tokens.shape[1])]
 
 
 def patching_as_json(found: Patching) -> dict[str, Any]:

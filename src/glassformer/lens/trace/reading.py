@@ -40,54 +40,47 @@ class Manner(NamedTuple):
     """Called before each step; if it raises, the writing ends."""
 
 
-class Written(NamedTuple):
-    """An answer."""
-
-    answer_ids: list[int]
-    fast: tuple[Tensor, ...] = ()
-    """The logits that each token was chosen from, by cached decoding; empty for a beam search."""
-    beams: Tree | None = None
-
-
 USUAL_MANNER = Manner()
 
 
 def write(
     model: Transformer, manner: Manner, most: int, *, sources: list[Ids] | None, prompts: list[Ids] | None
-) -> Written:
-    """Write the answer to one row, of up to `most` tokens. Errors: `ConfigError` if the forced prefix is longer."""
+) -> tuple[list[int], Tree | None]:
+    """Write the answer to one row, of up to `most` tokens; with a beam, return its tree too.
+
+    Errors: `ConfigError` if the forced prefix is longer.
+    """
     check_choice(model, manner.sampling, manner.search, 1, ())
     if len(manner.begin) > most:
         raise ConfigError(
             f"An answer may have at most {most} tokens here; got {len(manner.begin)} tokens to begin with. Allow more, "
             "or begin with fewer."
         )
-    by = _searched if manner.search.beam > 1 else _chosen
-    return by(model, manner, most, sources, prompts)
+    if manner.search.beam > 1:
+        return _searched(model, manner, most, sources, prompts)
+    return _chosen(model, manner, most, sources, prompts), None
 
 
 def _chosen(
     model: Transformer, manner: Manner, most: int, sources: list[Ids] | None, prompts: list[Ids] | None
-) -> Written:
+) -> list[int]:
     choose = chooser(manner.sampling, [begins_with(manner.begin)])
-    kept: list[Tensor] = []
 
-    def keeping(logits: Tensor, context: Context) -> Tensor:
+    def polled(logits: Tensor, context: Context) -> Tensor:
         manner.poll()
-        kept.append(logits[0].float().cpu())
         return choose(logits, context)
 
     answer_ids: list[int] = []
-    for step in generate(model, sources=sources, prompts=prompts, max_new_tokens=most, choose=keeping):
+    for step in generate(model, sources=sources, prompts=prompts, max_new_tokens=most, choose=polled):
         answer_ids.append(step.tokens[0])
         if manner.heard is not None:
             manner.heard(answer_ids[-1])
-    return Written(answer_ids, tuple(kept))
+    return answer_ids
 
 
 def _searched(
     model: Transformer, manner: Manner, most: int, sources: list[Ids] | None, prompts: list[Ids] | None
-) -> Written:
+) -> tuple[list[int], Tree]:
     tree = Tree(manner.search)
     (found,) = search_of(manner.search)(
         model,
@@ -103,7 +96,7 @@ def _searched(
     if manner.heard is not None:
         for token in answer_ids:
             manner.heard(token)
-    return Written(answer_ids, beams=tree)
+    return answer_ids, tree
 
 
 # The tree of a beam search: every hypothesis that was extended at some step, and the answers that were found.
@@ -210,8 +203,6 @@ class Reading(NamedTuple):
     """The correct token at each position, where it is known."""
     n_prompt: int = 0
     """How many of `tokens` were given."""
-    fast: tuple[Tensor, ...] = ()
-    """The logits from which each generated token was chosen, by cached decoding."""
     beams: Tree | None = None
     """The hypotheses of a beam search."""
 
@@ -263,13 +254,13 @@ def check_manner(model: Transformer, target: Ids | None, manner: Manner) -> None
 def _answered(model: Transformer, source: Ids, target: Ids | None, gold: Ids | None, manner: Manner) -> Reading:
     limit = limit_of(model, source, manner.max_new_tokens).tokens
     if target is not None:
-        answer_ids, fast, beams = [*target, EOS], (), None
+        answer_ids, beams = [*target, EOS], None
     else:
-        answer_ids, fast, beams = write(model, manner, limit, sources=[source], prompts=None)
+        answer_ids, beams = write(model, manner, limit, sources=[source], prompts=None)
     right = None if (known := target if gold is None else gold) is None else [*known, EOS]
     mode = "generate" if target is None else "forced"
     read = [BOS, *answer_ids[:-1]]
-    return Reading(mode, [*source, EOS], read, [*answer_ids], padded(right, len(read)), 1, fast, beams)
+    return Reading(mode, [*source, EOS], read, [*answer_ids], padded(right, len(read)), 1, beams)
 
 
 def _continued(model: Transformer, prompt: Ids, target: Ids | None, layout: Layout, manner: Manner) -> Reading:
@@ -283,12 +274,12 @@ def _continued(model: Transformer, prompt: Ids, target: Ids | None, layout: Layo
             f"A text may have at most {min(limits)} tokens here, including special ones; got {len(given)}. Shorten it."
         )
     if target is not None:
-        answer_ids, fast, beams = [*target], (), None
+        answer_ids, beams = [*target], None
     else:
         requested = min(
             len(manner.begin) + USUAL_TOKENS if manner.max_new_tokens is None else manner.max_new_tokens, room
         )
-        answer_ids, fast, beams = write(model, manner, requested, sources=None, prompts=[given])
+        answer_ids, beams = write(model, manner, requested, sources=None, prompts=[given])
     if len(answer_ids) > room:
         raise DataError(
             f"Text and target together may have at most {min(limits)} tokens; got "
@@ -297,7 +288,7 @@ def _continued(model: Transformer, prompt: Ids, target: Ids | None, layout: Layo
     whole = [*given, *answer_ids]
     right: list[int | None] = [*whole[1:]] if target is not None else [*given[1:], *[None] * len(answer_ids)]
     mode = "generate" if target is None else "forced"
-    return Reading(mode, None, whole[:-1], [*whole[1:]], right, len(given), fast, beams)
+    return Reading(mode, None, whole[:-1], [*whole[1:]], right, len(given), beams)
 
 
 def _blanks(model: Transformer, source: Ids, target: Ids | None, gold: Ids | None) -> Reading:
