@@ -150,3 +150,8 @@ def test_watch(tmp_path, run):
     assert "1.3" in (watch.press("k") or "")
     assert place.trails()[0]["1.2"].skipped
     assert all(len(line) <= 80 for line in lost)
+    watch.width = 40
+    assert max(map(len, watch.screen().splitlines())) <= 40
+    assert "q quit" in watch.screen()
+    watch.keys = False
+    assert "q quit" not in watch.screen()

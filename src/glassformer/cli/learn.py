@@ -121,7 +121,7 @@ def overview(place: Workspace, arguments: Arguments, ready: Checker | None = Non
     print(*listing(place, found, trails, ahead, columns(), plain(arguments)), sep="\n")
     if course.further is not None:
         begun = [share_done(checker(each, arguments).check(each.course.exercises)) for each in place.with_further[1:]]
-        print(f" and {len(course.further.chapters)} further pages: glassformer learn {FURTHER}", *begun, sep="; ")
+        put("; ".join([f"and {len(course.further.chapters)} further pages: glassformer learn {FURTHER}", *begun]), " ")
     for text in filter(None, (remark, *found.remarks)):
         put(f"NOTE {text}", " ")
     if found.problem:
@@ -131,9 +131,9 @@ def overview(place: Workspace, arguments: Arguments, ready: Checker | None = Non
         put(f"{stopped.exercise} could not run: {stopped.why}", " ")
     done = sum(each.done for each in found.verdicts.values())
     held = f" What is done was checked again just now ({found.seconds:.1f} s)." if done else ""
-    print(f" {place.path.name}: {lines_of(place.path)} lines.{held}")
+    put(f"{place.path.name}: {lines_of(place.path)} lines.{held}", " ")
     words = "--finish" if ahead and ahead.experiment == "graduation" else "--watch"
-    words = ahead.chapter if ahead and course.before is not None else words
+    words = ahead.chapter if ahead and (course.before is not None or place.unopened(ahead.chapter)) else words
     last = f"Go on:  {to_type(arguments, words)}"
     print(f" {last}" if ahead else " All is done. Read ours: nn/ in the order of docs/architecture.md.")
     return 0
@@ -153,8 +153,11 @@ def begin(place: Workspace, arguments: Arguments) -> int:
     put(f"Chapter {chapter.number}, {chapter.title}{time_of(chapter)}, in {place.folder}/")
     if (course.folder / "chapters" / chapter.page).is_file() and chapter.page:
         notebook, new = write_notebook(course, chapter, place.folder)
-        how = f"jupyter lab {notebook}, or read it here: {to_type(arguments, f'{chapter.number} --explain')}"
-        put(f"{notebook.name:20} {'new: ' + how if new else 'is there already and stays as it is'}", "  ")
+        put(
+            f"{notebook.name:20} {f'new: jupyter lab {notebook}' if new else 'is there already and stays as it is'}",
+            "  ",
+        )
+        put(f"{'':20} or read it here: {to_type(arguments, f'{chapter.number} --explain')}", "  ")
     exercises = course.within(chapter.number)
     waiting = {name: each for each in exercises for name in place.lacking(each)}
     where = f"appended below line {lines}; nothing above was touched" if lines else "in a new file"
@@ -168,7 +171,8 @@ def begin(place: Workspace, arguments: Arguments) -> int:
     needed = {course.exercise(need) for each in exercises for need in each.needs} - {*exercises}
     names = read_source(place.path).names
     if lacking := sorted({each.chapter for each in needed if not {*each.names} <= names}):
-        put(f"It goes on with parts of chapter {' and '.join(lacking)}, which your file lacks: begin there.")
+        each = f"chapter{'s' * (len(lacking) > 1)} {' and '.join(lacking)}"
+        put(f"It goes on with parts of {each}, which your file lacks: begin there.")
     put("Exercises: " + " · ".join(each.label + " (side step)" * each.side for each in exercises))
     earlier = [each.names for each in course.exercises]
     again = [
@@ -208,7 +212,7 @@ def check(place: Workspace, arguments: Arguments) -> int:
     ]
     for each in shown:
         print(*verdict_lines(each, found.verdicts[each.id], columns(), every=True), "", sep="\n")
-    print(f"{place.path}: {counted(list(found.verdicts.values()))} ({found.seconds:.1f} s).")
+    put(f"{place.path}: {counted(list(found.verdicts.values()))} ({found.seconds:.1f} s).")
     return found.exit_code
 
 
@@ -370,7 +374,7 @@ def watch(place: Workspace, arguments: Arguments) -> int:
     requested = first if arguments.target else None
     say("Starting (a few seconds, once) ...")
     ready = checker(place, arguments, warm=True)
-    watched, screen = watching(place, ready, columns(), requested)
+    watched, screen = watching(place, ready, columns(), requested, sys.stdin.isatty())
     clear = "" if plain(arguments) else "\x1b[2J\x1b[H"
     print(clear + screen, flush=True)
     others: dict[str, Callable[[Workspace, Arguments], int]]

@@ -25,7 +25,8 @@ pre { overflow-x: auto; padding: .7rem; border: 1px solid GrayText; border-radiu
 pre, pre * { line-height: 1.4 } pre.shown { border-width: 0 0 0 .25rem; border-radius: 0 }
 img { max-width: 100%; background: white; padding: .3rem; border-radius: .3rem }
 .wide { overflow-x: auto; margin: 1rem 0 } math { font-size: 1.1em } summary { cursor: pointer }
-nav a { color: inherit } table { border-collapse: collapse } td, th { padding: .2rem .7rem; border: 1px solid GrayText; vertical-align: top }
+nav a { color: inherit } table { border-collapse: collapse }
+td, th { padding: .2rem .7rem; border: 1px solid GrayText; vertical-align: top }
 """
 NOTE = """
 <p>What the cells show here was computed in an empty folder, with our parts. In the notebook

@@ -240,7 +240,7 @@ def listing(
     """Return the screen of `glassformer learn`: chapters, what is done in each, what is next."""
     course = place.course
     done = {number for number, each in found.verdicts.items() if each.done}
-    lines = [f"{course.title}: {len(done)} of {len(course.exercises)} done, in {place.folder}/"]
+    lines = wrapped(f"{course.title}: {len(done)} of {len(course.exercises)} done, in {place.folder}/", "", width)
     wide = max(len(each.number) for each in course.chapters)
     for chapter in course.chapters:
         within = course.within(chapter.number)
@@ -251,7 +251,7 @@ def listing(
             note = "done" + (f" in {minutes_told(spent)}" if spent >= 1 else "")
         elif following is not None and following.chapter == chapter.number:
             note = f"next: {following.label}"
-        elif not count and chapter.page and not (place.folder / f"chapter-{chapter.number}.ipynb").exists():
+        elif not count and place.unopened(chapter.number):
             note = f"glassformer learn {chapter.number} opens it"
         bar = "" if plain or width < 70 else f"{'█' * round(8 * count / len(within)):8} "
         line = f"{chapter.number:{wide}} {chapter.title:28} {bar}{count} of {len(within)}  {note}"

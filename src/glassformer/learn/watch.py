@@ -34,6 +34,8 @@ class Watch:
     checker: Checker
     width: int
     at: Exercise
+    keys: bool = True
+    """Whether keys can be pressed."""
     every: bool = False
     """Whether all failures are shown, or only the first."""
     held: set[str] = field(default_factory=set[str])
@@ -121,7 +123,7 @@ class Watch:
         if found is None or found.problem:
             problem = found.problem if found else "nothing was checked yet"
             lines = [*headed(self.at, tail, self.width), *wrapped(f"could not run: {problem}", "  ", self.width)]
-            return "\n".join([*lines, self.bar(0, done=False)])
+            return "\n".join([*lines, *self.bar(0, done=False)])
         notes = filter(None, (*found.remarks, self.unwritten))
         lines = [line for each in notes for line in wrapped(f"NOTE   {each}", "  ", self.width)]
         for number in sorted(self.held - {self.at.id}):
@@ -138,23 +140,26 @@ class Watch:
         still = sorted(n for n in self.held - {self.at.id} if n in found.verdicts and found.verdicts[n].done)
         if still:
             lines.append(f"  still holds  {', '.join(still) if len(still) < 4 or lost else f'all {len(still)} before'}")
-        return "\n".join([*lines, self.bar(trail.hints if trail else 0, verdict is not None and verdict.done)])
+        return "\n".join([*lines, *self.bar(trail.hints if trail else 0, verdict is not None and verdict.done)])
 
     def unopened(self) -> list[str]:
         """Return lines that say how to begin the chapter at hand, as long as its notebook is not there."""
         number = self.at.chapter
-        if (self.place.folder / f"chapter-{number}.ipynb").exists():
+        if not self.place.unopened(number):
             return []
         text = f"Chapter {number} is not begun: glassformer learn {number} writes its notebook and its stubs."
         return wrapped(text, "  ", self.width)
 
-    def bar(self, hints: int, done: bool) -> str:
-        """Return the line of keys."""
+    def bar(self, hints: int, done: bool) -> list[str]:
+        """Return the line of keys; none where no keys can be read."""
+        if not self.keys:
+            return []
+        text = f"h hint ({min(hints + 1, 3)} of 3)   e explain   a all   k skip   b back   l list   q quit"
         if done:
             ahead = self.neighbour(1)
             to = f": {ahead.label} ({ahead.minutes} min)" if ahead else ""
-            return f" n next{to}   s ours   b back   l list   q quit"
-        return f" h hint ({min(hints + 1, 3)} of 3)   e explain   a all   k skip   b back   l list   q quit"
+            text = f"n next{to}   s ours   b back   l list   q quit"
+        return wrapped(text, " ", self.width)
 
     def neighbour(self, step: int) -> Exercise | None:
         """Return the next open exercise, or the one before; None at the end."""
@@ -187,9 +192,11 @@ class Watch:
         return None
 
 
-def watching(place: Workspace, checker: Checker, width: int, requested: Exercise | None) -> tuple[Watch, str]:
+def watching(
+    place: Workspace, checker: Checker, width: int, requested: Exercise | None, keys: bool = True
+) -> tuple[Watch, str]:
     """Return a watch and its first screen: at the exercise that was asked for, or at the first that is open."""
-    watch = Watch(place, checker, width, requested or place.course.exercises[0])
+    watch = Watch(place, checker, width, requested or place.course.exercises[0], keys)
     screen = watch.begin()
     if requested is None and watch.found is not None:
         watch.at = following(place.course, watch.found, place.trails()[0]) or watch.at

@@ -71,6 +71,10 @@ class Workspace:
         """Whether the course was begun here."""
         return (self.folder / HIDDEN).is_dir() or self.path.is_file()
 
+    def unopened(self, chapter: str) -> bool:
+        """Whether a chapter has a notebook that is not here yet."""
+        return bool(self.course.chapter(chapter).page) and not (self.folder / f"chapter-{chapter}.ipynb").exists()
+
     def add_stubs(self, chapter: str) -> list[str]:
         """Append the stubs of a chapter whose names the file does not bind yet. Returns those names.
 
