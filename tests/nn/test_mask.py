@@ -5,6 +5,7 @@ import torch
 
 from glassformer import ATTEND, Mask
 from glassformer.base.errors import ConfigError
+from glassformer.nn.lowered import lower
 from specimens import normal
 
 CPU = torch.device("cpu")
@@ -83,9 +84,9 @@ def test_nothing_to_hide_keeps_the_fast_kernels():
 def test_lowered_once_for_all_layers_but_not_where_the_bias_learns():
     like = torch.zeros(1)
     mask = Mask(causal=True, bias=torch.zeros(2, 3, 3))
-    assert mask.lower(3, 3, like) is mask.lower(3, 3, like)
-    assert mask.lower(3, 3, like) is not mask.lower(3, 3, like.double())
-    assert mask.lower(3, 3, like.double()).added.dtype == torch.float64
+    assert lower(mask, 3, 3, like) is lower(mask, 3, 3, like)
+    assert lower(mask, 3, 3, like) is not lower(mask, 3, 3, like.double())
+    assert lower(mask, 3, 3, like.double()).added.dtype == torch.float64
     learned = Mask(causal=True, bias=normal(2, 3, 3))
     q, k, v = normal(1, 2, 3, 4), normal(1, 2, 3, 4), normal(1, 2, 3, 4)
     for _ in range(2):  # the second backward would meet the freed graph of the first

@@ -119,6 +119,73 @@ def check_prefix(prefix: object, values: Tensor) -> None:
         )
 
 
+MASK_WAYS = (
+    "Give a boolean tensor [B, H, T, S], [B, T, S] or [T, S], True where a query may read a key; Mask(keep=keep) for "
+    "padding (boolean [B, S], True at real keys); Mask(causal=True) for the causal rule; floats [B, H, T, S] are added "
+    "to the scores."
+)
+
+
+def as_mask(given: object, of_queries: torch.Size, S: int) -> Tensor:
+    """A tensor that is given as a mask, as [#B, #H, T, S]. Errors: `ConfigError` as `Mask.of` says."""
+    if not isinstance(given, Tensor):
+        raise ConfigError(f"A mask must be a Mask or a tensor; got {came(given)}. {MASK_WAYS}")
+    (B, H, T, _), shape = of_queries, list(given.shape)
+    if shape == [B, S] == [T, S] and B > 1:
+        raise ConfigError(
+            f"A mask of shape {shape} could be [B, S], for the keys of each row, or [T, S], for each query. Give "
+            "mask[:, None] for the first, mask[None] for the second."
+        )
+    if given.ndim in (2, 3):
+        given = given[:, None, None] if shape == [B, S] else given[None, None] if given.ndim == 2 else given[:, None]
+    sizes = zip(given.shape, (B, H, T, S), strict=False)
+    if given.ndim != 4 or given.shape[3] != S or any(has not in (1, whole) for has, whole in sizes):
+        raise ConfigError(
+            f"A mask for {B} rows, {H} heads, {T} queries and {S} keys cannot have shape {shape}. {MASK_WAYS}"
+        )
+    table = given.expand(-1, -1, T, -1)
+    if table.device.type == "cpu" and not torch.compiler.is_compiling():
+        _check_mask_values(table)
+    return table
+
+
+def _check_mask_values(table: Tensor) -> None:
+    """Raise `ConfigError` for a mask whose values have no meaning, or two: floats 0 and 1 may be rules or a bias."""
+    unlike = ((table != 0) & (table != 1)).any()
+    if table.is_floating_point():
+        if bool((table.isnan() | (table == torch.inf)).any()):
+            raise ConfigError(
+                f"A mask of floats holds numbers to add to the scores, or -inf; got NaN or inf. {MASK_WAYS}"
+            )
+        if not bool(unlike) and bool(table.any()):
+            raise ConfigError(
+                f"A mask of floats that are all 0 or 1 could say which keys may be read, or be added to the scores; "
+                f"got {table.dtype}. Give mask.bool() if 1 means that a key may be read, Mask(bias=mask) to add it "
+                "(mask[None] if its shape is [T, S])."
+            )
+    elif bool(unlike):
+        raise ConfigError(f"A mask of whole numbers holds 1 where a key may be read, else 0; got others. {MASK_WAYS}")
+
+
+def check_mask_shapes(keep: Tensor | None, bias: Tensor | None, of_queries: torch.Size, S: int) -> None:
+    """Raise `ConfigError` unless `keep` and `bias` are for queries of this shape [B, H, T, K] and S keys."""
+    B, H, T, _ = of_queries
+    if keep is not None and keep.shape != (B, S):
+        raise ConfigError(
+            f"keep of a Mask says which keys of each row are real, so for {B} rows and {S} keys its shape is "
+            f"{[B, S]}; got {list(keep.shape)}. Give one value for each key."
+        )
+    if bias is None:
+        return
+    sizes = zip(reversed(bias.shape), (S, T, H, B), strict=False)
+    if not (3 <= bias.ndim <= 4 and bias.shape[-1] == S and all(size in (1, most) for size, most in sizes)):
+        raise ConfigError(
+            f"bias of a Mask is added to the scores of {B} rows, {H} heads, {T} queries and {S} keys, so its shape "
+            f"is {[H, T, S]} or {[B, H, T, S]}, where all but the last may be 1; got {list(bias.shape)}. "
+            f"{'For the same in all heads, give bias[None].' if bias.ndim == 2 else 'Give a value for each key.'}"
+        )
+
+
 def check_vectors(name: str, given: object, width: int, owner: str, *, rows: bool = True) -> None:
     """Raise `DataError` unless `given` has vectors of `width` floats, as this part reads them; with `rows`, [B, T, D].
 

@@ -20,7 +20,8 @@ from glassformer.base.tracing import differentiated, followed
 from glassformer.fast.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, there_and_back
 from glassformer.fast.norm import FastRMSNorm
 from glassformer.nn.attention import Attention, LayerCache
-from glassformer.nn.mask import Lowered, Mask
+from glassformer.nn.lowered import Lowered, lower
+from glassformer.nn.mask import Mask
 from glassformer.nn.norm import LayerNorm, RMSNorm
 from glassformer.nn.positions import Rotation, rotate
 from glassformer.nn.rules import ATTEND
@@ -179,7 +180,7 @@ def lowered_of(mask: Mask, q: Tensor, k: Tensor) -> Lowered | None:
     """The mask as tensors; None if it says no more than the causal rule, which C++ knows."""
     if mask.only_causal or mask.hides_nothing:
         return None
-    return mask.lower(q.shape[2], k.shape[2], q.new_empty(0, dtype=widened(q.dtype)))
+    return lower(mask, q.shape[2], k.shape[2], q.new_empty(0, dtype=widened(q.dtype)))
 
 
 def attend(

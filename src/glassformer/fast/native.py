@@ -28,6 +28,7 @@ from glassformer.fast.compiler import library
 from glassformer.nn.attention import LayerCache
 from glassformer.nn.cache import Growing
 from glassformer.nn.compact_cache import Rolling, Rounded, Slotted, rounded
+from glassformer.nn.lowered import lower
 from glassformer.nn.mask import Mask
 
 CPP = Path(__file__).with_name("cpp") / "stack.cpp"
@@ -309,7 +310,7 @@ def reading(keys: CKeys, length: int, mask: Mask, x: Float[Tensor, "B T D"], hea
     keys.length, keys.causal, keys.added, keys.blind, keys.memory = length, causal, None, None, None
     if causal:  # no numbers for pairs of tokens are needed
         return keys
-    lowered = mask.lower(T, length, x)
+    lowered = lower(mask, T, length, x)
     if lowered.added is not None:
         added = lowered.added.expand(B, heads, T, length)
         held.append(added := added if added.stride(-1) == 1 else added.contiguous())

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values
 from glassformer.base.tracing import traced
-from glassformer.nn.mask import Lowered, Mask, ValueBias
+from glassformer.nn.lowered import Lowered, lower
+from glassformer.nn.mask import Mask, ValueBias
 
 NOTHING = Lowered(None, None, None)
 SHORT = 32
@@ -70,7 +71,7 @@ def matmul(
     G, S = k.shape[1], k.shape[2]
     grouped = (q * scale).reshape(B, G, H // G * T, K)  # the heads of a group become further queries of one head
     scores = (grouped @ k.mT).view(B, H, T, S)
-    lowered = mask.lower(T, S, scores)
+    lowered = lower(mask, T, S, scores)
     weights = normalise(scores, lowered).to(v.dtype)
     if dropout:
         weights = F.dropout(weights, dropout)
@@ -103,7 +104,7 @@ def sdpa(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: f
         return F.scaled_dot_product_attention(
             q, k, v, is_causal=causal, scale=scale, dropout_p=dropout, enable_gqa=grouped
         )
-    lowered = mask.lower(T, S, q)
+    lowered = lower(mask, T, S, q)
     output = F.scaled_dot_product_attention(
         q, k, v, attn_mask=lowered.added, scale=scale, dropout_p=dropout, enable_gqa=grouped
     )

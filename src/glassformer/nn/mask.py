@@ -11,8 +11,7 @@ import torch
 from glassformer.base.errors import ConfigError
 from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Keys, Queries, Tensor, Weights
-from glassformer.base.tensors import check_keep
-from glassformer.base.typed import came
+from glassformer.base.tensors import as_mask, check_keep, check_mask_shapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,36 +150,13 @@ class Mask:
         if given is None:
             return Mask()
         if isinstance(given, Mask):
-            if given.keep is not None or given.bias is not None:
-                given.check_shapes(q.shape, k.shape[2])
+            check_mask_shapes(given.keep, given.bias, q.shape, k.shape[2])
             return given
-        if not isinstance(given, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigError(f"A mask must be a Mask or a tensor; got {came(given)}. {WAYS}")
-        table = _spread(given, q.shape, k.shape[2])
-        if table.device.type == "cpu" and not torch.compiler.is_compiling():
-            _check_values(table)
+        table = as_mask(given, q.shape, k.shape[2])
         if table.is_floating_point():
             readable = table > -torch.inf
             return Mask(bias=table.masked_fill(~readable, 0.0), table=readable)
         return Mask(table=table.bool())
-
-    def check_shapes(self, of_queries: torch.Size, S: int) -> None:
-        """Raise `ConfigError` unless `keep` and `bias` are for queries of this shape [B, H, T, K] and S keys."""
-        (B, H, T, _), keep, bias = of_queries, self.keep, self.bias
-        if keep is not None and keep.shape != (B, S):
-            raise ConfigError(
-                f"keep of a Mask says which keys of each row are real, so for {B} rows and {S} keys its shape is "
-                f"{[B, S]}; got {list(keep.shape)}. Give one value for each key."
-            )
-        if bias is None:
-            return
-        sizes = zip(reversed(bias.shape), (S, T, H, B), strict=False)
-        if not (3 <= bias.ndim <= 4 and bias.shape[-1] == S and all(size in (1, most) for size, most in sizes)):
-            raise ConfigError(
-                f"bias of a Mask is added to the scores of {B} rows, {H} heads, {T} queries and {S} keys, so its shape "
-                f"is {[H, T, S]} or {[B, H, T, S]}, where all but the last may be 1; got {list(bias.shape)}. "
-                f"{'For the same in all heads, give bias[None].' if bias.ndim == 2 else 'Give a value for each key.'}"
-            )
 
     @property
     def sparse(self) -> Pattern | None:
@@ -255,27 +231,7 @@ class Mask:
             )
         return torch.atleast_2d(self.documents)[:, S - T :]
 
-    def _always_reads(self, T: int, S: int) -> bool:
-        """Whether every query certainly reads at least itself; decided without looking at tensor values."""
-        others = (self.keep, self.key_positions, self.query_positions, self.query_documents, self.table)
-        return T <= S and all(other is None for other in others)
-
-    def lower(self, T: int, S: int, like: Float[Tensor, "..."]) -> Lowered:
-        """Turn the mask into a tensor to add to scores, in the dtype and on the device of `like`.
-
-        The layers of a forward pass share a mask, so the result is cached; but not with a learned bias, whose graph
-        must belong to one backward pass.
-        """
-
-        def build() -> Lowered:
-            bias = None if self.bias is None else self.bias.to(like.dtype)
-            if bias is not None and bias.ndim == 3:
-                bias = bias[None]
-            return lower(self.allowed(T, S, like.device), bias, like, always_reads=self._always_reads(T, S))
-
-        return self.once((T, S, like.dtype, like.device), build)
-
-    def once(self, place: Hashable, build: Callable[[], Lowered]) -> Lowered:
+    def once(self, place: Hashable, build: Callable[[], Kept]) -> Kept:
         """Return `build()`, cached under `place` for the next layer unless the bias is learned."""
         return build() if self.bias is not None and self.bias.requires_grad else self.kept(place, build)
 
@@ -300,74 +256,3 @@ class Mask:
             query_positions=positions[..., first:end],
             query_documents=None if self.documents is None else self.documents_of_queries(T, S)[:, first:end],
         )
-
-
-def lower(
-    allowed: Bool[Tensor, "*#allowed S"] | None,
-    bias: Float[Tensor, "*#bias S"] | None,
-    like: Float[Tensor, "..."],
-    *,
-    always_reads: bool = False,
-) -> Lowered:
-    """Combine which keys may be read and the bias into one tensor to add; with `always_reads` no query is blind."""
-    if allowed is None:
-        return Lowered(bias, None, None)
-    blind = ~allowed.any(-1, keepdim=True)  # keeps finite scores, so no NaN; its output is zeroed later
-    zeros = like.new_zeros(()) if bias is None else bias
-    added = torch.where(allowed | blind, zeros, float("-inf"))
-    return Lowered(added, None if always_reads else blind, allowed)
-
-
-@dataclass(frozen=True, eq=False)
-class Lowered:
-    """A mask as tensors that an attention kernel can use."""
-
-    added: Float[Tensor, "*#rows S"] | None
-    """Added to the scores: 0 (or the bias) where a key may be read, else -inf; None to add nothing."""
-    blind: Bool[Tensor, "*#rows 1"] | None
-    """True at queries that may read no key, whose output is zero; None if there are none."""
-    allowed: Bool[Tensor, "*#rows S"] | None
-    """True at keys that may be read; None if all may be."""
-
-    def zero_blind(self, output: Float[Tensor, "*rows K"]) -> Float[Tensor, "*rows K"]:
-        """Replace the output of queries that may read no key by zeros."""
-        return output if self.blind is None else output.masked_fill(self.blind, 0.0)
-
-
-WAYS = (
-    "Give a boolean tensor [B, H, T, S], [B, T, S] or [T, S], True where a query may read a key; Mask(keep=keep) for "
-    "padding (boolean [B, S], True at real keys); Mask(causal=True) for the causal rule; floats [B, H, T, S] are added "
-    "to the scores."
-)
-
-
-def _check_values(table: Tensor) -> None:
-    """Raise `ConfigError` for a mask whose values have no meaning, or two: floats 0 and 1 may be rules or a bias."""
-    unlike = ((table != 0) & (table != 1)).any()
-    if table.is_floating_point():
-        if bool((table.isnan() | (table == torch.inf)).any()):
-            raise ConfigError(f"A mask of floats holds numbers to add to the scores, or -inf; got NaN or inf. {WAYS}")
-        if not bool(unlike) and bool(table.any()):
-            raise ConfigError(
-                f"A mask of floats that are all 0 or 1 could say which keys may be read, or be added to the scores; "
-                f"got {table.dtype}. Give mask.bool() if 1 means that a key may be read, Mask(bias=mask) to add it "
-                "(mask[None] if its shape is [T, S])."
-            )
-    elif bool(unlike):
-        raise ConfigError(f"A mask of whole numbers holds 1 where a key may be read, else 0; got others. {WAYS}")
-
-
-def _spread(given: Tensor, of_queries: torch.Size, S: int) -> Tensor:
-    """A table as [#B, #H, T, S]. Errors: `ConfigError` for another shape, and for one that has two meanings."""
-    (B, H, T, _), shape = of_queries, list(given.shape)
-    if shape == [B, S] == [T, S] and B > 1:
-        raise ConfigError(
-            f"A mask of shape {shape} could be [B, S], for the keys of each row, or [T, S], for each query. Give "
-            "mask[:, None] for the first, mask[None] for the second."
-        )
-    if given.ndim in (2, 3):
-        given = given[:, None, None] if shape == [B, S] else given[None, None] if given.ndim == 2 else given[:, None]
-    sizes = zip(given.shape, (B, H, T, S), strict=False)
-    if given.ndim != 4 or given.shape[3] != S or any(has not in (1, whole) for has, whole in sizes):
-        raise ConfigError(f"A mask for {B} rows, {H} heads, {T} queries and {S} keys cannot have shape {shape}. {WAYS}")
-    return given.expand(-1, -1, T, -1)

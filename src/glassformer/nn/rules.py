@@ -31,7 +31,8 @@ from glassformer.nn.attention import (
 from glassformer.nn.backends import Normalise, matmul, sdpa, softmax
 from glassformer.nn.flex import flex, obstacle
 from glassformer.nn.flex import pays as skipping_pays
-from glassformer.nn.mask import Lowered, Mask
+from glassformer.nn.lowered import Lowered
+from glassformer.nn.mask import Mask
 from glassformer.nn.sparse import FEW, pays, sparse
 
 

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Float, Int, Keys, Queries, Tensor, Values
 from glassformer.nn.backends import Normalise, matmul, refuse, softmax
-from glassformer.nn.mask import Lowered, Mask, lower
+from glassformer.nn.lowered import Lowered, combine
+from glassformer.nn.mask import Mask
 
 ROWS = 256
 """Queries per chunk where all keys must be met, because the pattern cannot be applied to columns."""
@@ -212,7 +213,7 @@ def _all(q: Tensor, s: Tensor) -> Tensor:
 
 
 def _lowered(mask: Mask, parts: list[Part], scores: Float[Tensor, "B H S R"]) -> Lowered:
-    """Lower the mask for the columns that each query meets; cached for all layers, as in `Mask.lower`."""
+    """Lower the mask for the columns that each query meets; cached for all layers, as in `lower`."""
 
     def build() -> Lowered:
         S, device = scores.shape[2], scores.device
@@ -231,6 +232,6 @@ def _lowered(mask: Mask, parts: list[Part], scores: Float[Tensor, "B H S R"]) ->
         bias = None
         if mask.bias is not None:
             bias = mask.bias.to(scores.dtype).gather(-1, keys.expand(*mask.bias.shape[:-1], -1))
-        return lower(allowed[:, None], bias, scores)
+        return combine(allowed[:, None], bias, scores)
 
     return mask.once(("sparse", scores.shape[2], scores.dtype, scores.device), build)
