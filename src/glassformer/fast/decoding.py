@@ -19,7 +19,7 @@ from torch import nn
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
 from glassformer.base.runtime import has_bfloat16
-from glassformer.base.shapes import Float, Int, Tensor
+from glassformer.base.shapes import Float, Int, Keys, Queries, Tensor, Values
 from glassformer.decode.filters import Choose
 from glassformer.decode.prepare import chosen_precision, device_of, plain, sharing_weights, with_cache
 from glassformer.decode.rows import Emitted, Rows, Stop
@@ -35,7 +35,6 @@ from glassformer.nn.block import Block
 from glassformer.nn.ensemble import Ensemble
 from glassformer.nn.feed_forward import Experts
 from glassformer.nn.heads import Head
-from glassformer.nn.mask import Mask
 from glassformer.nn.positions import Rotation, rotate
 from glassformer.nn.transformer import Transformer
 
@@ -210,27 +209,19 @@ class JoinedAttention(Attention):
     exchanges = Attention
     joined: nn.Module
 
-    def forward(
+    def projections(
         self,
         x: Float[Tensor, "B T D"],
-        *,
-        mask: Mask | Tensor | None = None,
-        source: Float[Tensor, "B S D"] | None = None,
-        rotation: Rotation | None = None,
-        cache: LayerCache | None = None,
-    ) -> Float[Tensor, "B T D"]:
-        """As `Attention.forward`, of x itself."""
-        assert source is None, "the maps of self-attention are joined"
+        source: Float[Tensor, "B M D"],
+        rotation: Rotation | None,
+        cache: LayerCache | None,
+    ) -> tuple[Queries, Keys, Values]:
+        """As `Attention.projections`, of x itself."""
+        assert source is x, "the maps of self-attention are joined"
         inner, shared = self.n_heads * self.d_head, self.n_kv_heads * self.d_head
         q, k, v = (self.heads(each) for each in self.joined(x).split([inner, shared, shared], dim=-1))
         q, k = rotate(self.query_norm(q), rotation), rotate(self.key_norm(k), rotation)
-        if cache is not None:
-            k, v = cache.append(k, v)
-        rules = Mask.of(mask, q, k)
-        if self.relation is not None:
-            rules = self.relation(q, k, rules, scale=self.scale)
-        mixed = self.attend(q, k, v, rules, scale=self.scale, dropout=self.dropout if self.training else 0.0)
-        return self.output(mixed.transpose(1, 2).flatten(2))
+        return (q, k, v) if cache is None else (q, *cache.append(k, v))
 
 
 def join_projections(attention: Attention) -> None:

@@ -100,16 +100,6 @@ class LayerCache(Protocol):
         ...
 
 
-def remembered(
-    cache: LayerCache | None, make: Callable[..., tuple[Tensor, Tensor]], *given: object
-) -> tuple[Tensor, Tensor]:
-    """The keys and values that `make(*given)` gives, after those in the cache; a complete cache needs no new ones."""
-    if cache is not None and cache.complete:
-        return cache.read()
-    k, v = make(*given)
-    return (k, v) if cache is None else cache.append(k, v)
-
-
 class Attention(nn.Module):
     """Concat(head_1, ..., head_H) W_output with head_i = attention(x W_query_i, source W_key_i, source W_value_i).
 
@@ -193,8 +183,7 @@ class Attention(nn.Module):
             check_vectors("source", source, self.d_model, "Attention")
             check_beside("source", source, "x", x)
         try:
-            q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
-            k, v = remembered(cache, self.keys_and_values, x if source is None else source, rotation)
+            q, k, v = self.projections(x, x if source is None else source, rotation, cache)
         except RuntimeError:
             check_refused(self, self.d_model, x=x, source=source)
             raise
@@ -204,10 +193,19 @@ class Attention(nn.Module):
         mixed = self.attend(q, k, v, rules, scale=self.scale, dropout=self.dropout if self.training else 0.0)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
-    def keys_and_values(self, source: Float[Tensor, "B S D"], rotation: Rotation | None) -> tuple[Keys, Keys]:
-        """The keys and values of all positions of a source, by head."""
-        k, v = self.heads(self.key(source)), self.heads(self.value(source))
-        return rotate(self.key_norm(k), rotation), v
+    def projections(
+        self,
+        x: Float[Tensor, "B T D"],
+        source: Float[Tensor, "B M D"],
+        rotation: Rotation | None,
+        cache: LayerCache | None,
+    ) -> tuple[Queries, Keys, Values]:
+        """By head, the queries of x, and the keys and values that they read: the source's, or all in the cache."""
+        q = rotate(self.query_norm(self.heads(self.query(x))), rotation)
+        if cache is not None and cache.complete:
+            return q, *cache.read()
+        k, v = rotate(self.key_norm(self.heads(self.key(source))), rotation), self.heads(self.value(source))
+        return (q, k, v) if cache is None else (q, *cache.append(k, v))
 
     def heads(self, x: Float[Tensor, "B T HK"]) -> Queries:
         """Split the vector of each position into one vector per head."""
