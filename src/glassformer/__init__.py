@@ -35,8 +35,8 @@ if TYPE_CHECKING:  # the same names as in `_HOMES`, for type checkers and editor
     from glassformer.nn.positions import POSITIONS as POSITIONS
     from glassformer.nn.presets import PRESETS as PRESETS
     from glassformer.nn.presets import preset as preset
+    from glassformer.nn.recompute import recompute as recompute
     from glassformer.nn.rules import ATTEND as ATTEND
-    from glassformer.nn.stack import recompute as recompute
     from glassformer.nn.transformer import Transformer as Transformer
     from glassformer.store.checkpoint import load as load
     from glassformer.store.checkpoint import save as save
@@ -110,7 +110,7 @@ _HOMES = {
     "plot_positions": "glassformer.lens.plot",
     "preset": "glassformer.nn.presets",
     "read_trace": "glassformer.lens.trace.make",
-    "recompute": "glassformer.nn.stack",
+    "recompute": "glassformer.nn.recompute",
     "save": "glassformer.store.checkpoint",
     "sharpest_head": "glassformer.lens.picture",
     "silence": "glassformer.lens.ablate",

@@ -47,7 +47,7 @@ def packed_documents_read_one_another(original):
     return documents_of_queries
 
 
-@breaks(f"{MASK}:Lowered.zero_blind", BLIND)
+@breaks("glassformer.nn.lowered:Lowered.zero_blind", BLIND)
 def a_query_that_may_read_nothing_gets_an_average(original):
     return lambda self, output: output
 
@@ -204,13 +204,13 @@ def tokens_taken_back_are_still_read(original):
     return truncate
 
 
-@breaks("glassformer.nn.positions:whole", ALONE)
+@breaks("glassformer.nn.step:whole", ALONE)
 def positions_count_padding(original):
     return lambda tokens, keep: original(tokens, keep if keep is None else torch.ones_like(keep))
 
 
 @breaks(
-    "glassformer.nn.positions:within",
+    "glassformer.nn.step:within",
     "tests/nn/test_transformer.py tests/contract/test_reading.py tests/contract/test_padding.py",
 )
 def positions_run_on_over_documents(original):

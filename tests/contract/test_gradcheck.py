@@ -12,12 +12,12 @@ from glassformer import ATTEND, Attention, Mask
 from glassformer.base.errors import ConfigError
 from glassformer.base.schemes import Pattern
 from glassformer.nn.block import PLACEMENTS, Residual
+from glassformer.nn.build import build_block, build_feed_forward
 from glassformer.nn.embedding import Embedding
 from glassformer.nn.feed_forward import ACTIVATIONS, FeedForward
 from glassformer.nn.heads import Head
 from glassformer.nn.norm import NORMS
 from glassformer.nn.positions import POSITIONS, Rotation, Sizes, rotate
-from glassformer.nn.stack import build_block, build_feed_forward
 from specimens import FEED_FORWARD_SETTINGS, FORWARD_ONLY, NO_BACKWARD, ORDERS, model, normal, scramble, stack, tokens
 
 B, T, S, D = 2, 3, 4, 4

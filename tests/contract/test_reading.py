@@ -5,7 +5,7 @@ import torch
 
 from glassformer import ATTEND, Batch
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.nn.positions import within
+from glassformer.nn.step import within
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import next_token, objective_for
 from specimens import FORWARD_ONLY, ORDERS, PADDINGS, close, gradients, model, padded, production, tokens

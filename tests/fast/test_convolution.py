@@ -8,7 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from glassformer.fast import convolution as native_convolution
 from glassformer.fast import for_training, native
-from glassformer.nn.block import Nearby, ShortConvolution, by_shifts
+from glassformer.nn.block import Nearby
+from glassformer.nn.convolution import ShortConvolution, by_shifts
 from specimens import normal
 
 pytestmark = pytest.mark.skipif(not native.has_cpp(native_convolution.SOURCE), reason="needs a C++ compiler")

@@ -14,7 +14,7 @@ from glassformer.fast.dropout import FastDropout, FastStochasticDepth
 from glassformer.fast.native import has_cpp
 from glassformer.fast.norm import FastRMSNorm
 from glassformer.nn.attention import Attention
-from glassformer.nn.block import ShortConvolution
+from glassformer.nn.convolution import ShortConvolution
 from glassformer.train.loss import loss_of
 from glassformer.train.muon import Muon, by_products
 from glassformer.train.objective import objective_for

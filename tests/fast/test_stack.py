@@ -16,7 +16,7 @@ from glassformer.fast import stack as native_stack
 from glassformer.fast.decoding import for_decoding, join_projections, self_attentions
 from glassformer.fast.native import FEW
 from glassformer.fast.stack import StackInCpp, describe, with_native_stacks
-from glassformer.nn.block import ShortConvolution
+from glassformer.nn.convolution import ShortConvolution
 from glassformer.nn.feed_forward import ACTIVATIONS
 from glassformer.nn.slots import Slots
 from glassformer.nn.stack import Stack

@@ -7,10 +7,10 @@ from torch import nn
 from glassformer import ATTEND, Attention, Block, Mask, Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.nn.block import Residual, StochasticDepth, drop_chance
+from glassformer.nn.build import build_block
 from glassformer.nn.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward, gelu_tanh
 from glassformer.nn.norm import NORMS
 from glassformer.nn.positions import Rotation, rotate
-from glassformer.nn.stack import build_block
 from specimens import close, config, normal, scramble, stack, tokens
 
 X = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(1)).double()

@@ -5,8 +5,8 @@ import torch
 
 from glassformer.base.errors import ConfigError
 from glassformer.nn import compact_cache as rolling
-from glassformer.nn.block import ShortConvolution
 from glassformer.nn.compact_cache import RollingCache
+from glassformer.nn.convolution import ShortConvolution
 from glassformer.nn.initialize import INITS
 from glassformer.nn.transformer import Transformer
 from specimens import close, config, model, normal, padded, scramble, stack, tokens

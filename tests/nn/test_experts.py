@@ -5,8 +5,8 @@ import torch
 
 from glassformer import Batch, Mask
 from glassformer.base.errors import DataError
+from glassformer.nn.build import build_block
 from glassformer.nn.feed_forward import EXPERTS, Experts, route
-from glassformer.nn.stack import build_block
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import next_token, regress
 from glassformer.train.routing_loss import balance_loss, routing_loss, watch_routers, z_loss

@@ -5,8 +5,8 @@ import torch
 
 from glassformer import ATTEND, Attention, Mask
 from glassformer.base.errors import ConfigError
+from glassformer.nn.build import build_block
 from glassformer.nn.config import StackConfig
-from glassformer.nn.stack import build_block
 
 AUTO = ATTEND["softmax"]["auto"]
 B, H, T = 3, 2, 5

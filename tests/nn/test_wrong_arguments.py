@@ -20,9 +20,9 @@ from glassformer import (
 )
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.batch import check_ids, pad
+from glassformer.nn.build import build_block
 from glassformer.nn.ensemble import Ensemble
 from glassformer.nn.feed_forward import Experts, FeedForward, GatedFeedForward
-from glassformer.nn.stack import build_block
 from specimens import config, model, production
 
 FEATURES = {"n_features": 3, "tie_embeddings": False}

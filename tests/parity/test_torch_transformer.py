@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer import Mask
-from glassformer.nn.stack import Stack, build_block
+from glassformer.nn.build import build_block
+from glassformer.nn.stack import Stack
 from glassformer.store.families import as_torch
 from specimens import PADDINGS, VOCAB, close, gradients, model, normal, padded, scramble, stack, tokens
 

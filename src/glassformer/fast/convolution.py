@@ -11,7 +11,7 @@ import torch
 from glassformer.base.shapes import Bool, Float, Tensor
 from glassformer.base.tracing import differentiated
 from glassformer.fast.native import CPP, NAMES, address, may_read, there_and_back
-from glassformer.nn.block import ShortConvolution, by_shifts
+from glassformer.nn.convolution import ShortConvolution, by_shifts
 
 SOURCE = CPP.with_name("convolution.cpp")
 PIECE = 32

@@ -39,14 +39,16 @@ from glassformer.fast.native import (
     reading,
 )
 from glassformer.nn.attention import Attention, LayerCache
-from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, StochasticDepth
+from glassformer.nn.block import Block, Nearby, Residual, StochasticDepth
 from glassformer.nn.cache import Cache
+from glassformer.nn.convolution import ShortConvolution
 from glassformer.nn.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward
 from glassformer.nn.mask import Mask
 from glassformer.nn.norm import LayerNorm, RMSNorm
-from glassformer.nn.positions import Rotation, steps_back
+from glassformer.nn.positions import Rotation
 from glassformer.nn.rules import ATTEND
 from glassformer.nn.stack import Context, Stack
+from glassformer.nn.step import steps_back
 from glassformer.nn.transformer import Transformer
 
 # Blocks as our C++ reads them (fast/cpp/stack.cpp): sizes, settings and the addresses of their weights.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
-import torch
 from torch import nn
 
 from glassformer.base.errors import ConfigError
@@ -15,7 +14,7 @@ from glassformer.base.tensors import check_function, check_refused
 from glassformer.base.typed import expect
 from glassformer.nn.attention import LayerCache
 from glassformer.nn.mask import Mask
-from glassformer.nn.positions import Rotation, Step, columns_before, steps_back
+from glassformer.nn.positions import Rotation
 
 
 class Nearby(NamedTuple):
@@ -25,88 +24,6 @@ class Nearby(NamedTuple):
     """Their columns, -1 where there is none. None: as many columns back, and none before the first column."""
     real: Bool[Tensor, "N *batch T"] | None
     """False where a text has no token so far back, if `columns` are None. None: only before the first column."""
-
-
-class ShortConvolution(nn.Module):
-    """y_t = x_t + sum over i of w_i * x_(t-i), number by number, for i from 1 to `taps` - 1; w begins at 0.
-
-    A depthwise convolution whose kernel holds 1 for the token itself, over real tokens of one document: a text reads
-    the same wherever it stands in a batch. Canon layers A and C (Allen-Zhu 2025, "Physics of Language Models: Part
-    4.1") of four taps learn the token's own share, too; RWKV's token shift (Peng et al. 2023, section 3.1) of two gives
-    it what the earlier one leaves. Primer convolves the heads of queries, keys and values instead (So et al. 2021).
-    """
-
-    def __init__(self, taps: int, d_model: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(taps - 1, d_model))
-
-    def forward(
-        self, x: Float[Tensor, "B T D"], nearby: Nearby | None = None, layer: LayerCache | None = None
-    ) -> Float[Tensor, "B T D"]:
-        """Return x with the shares of earlier vectors added; `layer` keeps x for later steps.
-
-        Without `nearby`, all tokens of x are real, and of one text.
-        """
-        held = x if layer is None else kept(layer, x)
-        if nearby is None or nearby.columns is None:
-            return self.shifted(x, None if nearby is None else nearby.real)
-        y = x
-        for weight, columns in zip(self.weight, nearby.columns, strict=True):
-            y = y + weight * taken(held, columns)
-        return y
-
-    def shifted(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "N *batch T"] | None) -> Float[Tensor, "B T D"]:
-        """The convolution of whole texts."""
-        return by_shifts(x, self.weight, real)
-
-
-def by_shifts(
-    x: Float[Tensor, "B T D"], weight: Float[Tensor, "N D"], real: Bool[Tensor, "N *batch T"] | None
-) -> Float[Tensor, "B T D"]:
-    """The convolution of whole texts, whose earlier tokens stand as many columns before, where they are `real`.
-
-    Under autocast it is rounded to the dtype of x at the end, as C++ rounds it.
-    """
-    y = x
-    for i, share in enumerate(weight):
-        y = shifted(y, x, share, i + 1, None if real is None else real[i])
-    return y.to(x.dtype)
-
-
-def shifted(
-    y: Float[Tensor, "B T D"],
-    x: Float[Tensor, "B T D"],
-    weight: Float[Tensor, " D"],
-    back: int,
-    real: Bool[Tensor, "*batch T"] | None,
-) -> Float[Tensor, "B T D"]:
-    """Add weight * x to y `back` places later, where that is `real`."""
-    share = x[:, :-back] * weight
-    if real is not None:
-        share = share.masked_fill(~real[..., back:, None], 0.0)
-    return torch.cat([y[:, :back], y[:, back:] + share], dim=1)
-
-
-def taken(held: Float[Tensor, "B S D"], columns: Int[Tensor, "*batch T"]) -> Float[Tensor, "B T D"]:
-    """The vectors of these columns, zeros where the column is -1."""
-    at = columns.clamp(min=0)
-    found = held[:, at] if at.ndim == 1 else held.gather(1, at[..., None].expand(-1, -1, held.shape[-1]))
-    return found.masked_fill((columns < 0)[..., None], 0.0)
-
-
-def kept(layer: LayerCache, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B S D"]:
-    """Put vectors into a layer of a cache, as the keys of a single head that has no values; return all held there."""
-    return layer.append(x[:, None], x[:, None, :, :0])[0][:, 0]
-
-
-def beside(step: Step, count: int, places: Int[Tensor, "*batch T"] | None, *, in_columns: bool) -> Nearby | None:
-    """The `count` tokens before each of a whole text, without a cache.
-
-    `places` are positions within documents, if there are any. `in_columns`: real tokens stand at their positions.
-    """
-    if step.in_order or in_columns:
-        return None if places is None else Nearby(None, places >= steps_back(count, places))
-    return Nearby(columns_before(step, count, step.positions if places is None else places), None)
 
 
 class StochasticDepth(nn.Dropout):
@@ -149,8 +66,8 @@ class Residual(nn.Module):
 
     "sandwich" has norm_in and norm_out. With parallel branches, the branch reads the block's input, not x, to which its
     output is added all the same. `scale` multiplies the skip connection (alpha of Wang et al. 2022). `stochastic_depth`
-    is the probability that a sequence skips the branch in training (`StochasticDepth`). A `convolution` lets the branch
-    read the tokens just before each, too.
+    is the probability that a sequence skips the branch in training (`StochasticDepth`). A `ShortConvolution` lets the
+    branch read the tokens just before each, too.
 
     >>> added = Residual(nn.Linear(8, 8), lambda: nn.LayerNorm(8), placement="post")
     >>> added(torch.zeros(2, 5, 8)).shape
@@ -166,7 +83,7 @@ class Residual(nn.Module):
         dropout: float = 0.0,
         scale: float = 1.0,
         stochastic_depth: float = 0.0,
-        convolution: ShortConvolution | None = None,
+        convolution: nn.Module | None = None,
     ) -> None:
         super().__init__()
         expect(branch, nn.Module, "branch of Residual", "Try Attention(...) or FeedForward(...).")

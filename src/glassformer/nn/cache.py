@@ -15,7 +15,7 @@ import torch
 from glassformer.base.errors import ConfigError
 from glassformer.base.shapes import Bool, Int, Num, Tensor
 from glassformer.nn.attention import LayerCache
-from glassformer.nn.positions import Step, columns_before
+from glassformer.nn.step import Step, columns_before
 
 SHORT = 16
 """Columns that a buffer begins with at the least: while an answer is shorter, it never moves."""

@@ -20,7 +20,7 @@ from glassformer.base.shapes import Bool, Float, Int, Int8, Num, Tensor
 from glassformer.nn.attention import LayerCache
 from glassformer.nn.cache import Cache, Claimable, Fixed, FixedCache, Growing, Once
 from glassformer.nn.linear import features, from_features, nonzero
-from glassformer.nn.positions import Step, steps_back
+from glassformer.nn.step import Step, steps_back
 
 LARGEST = 127
 """The numbers are -127 to 127, so that x and -x are equally exact."""

@@ -15,7 +15,7 @@ from glassformer.base.shapes import Bool, Int, Tensor
 from glassformer.nn.attention import LayerCache
 from glassformer.nn.cache import Cache
 from glassformer.nn.compact_cache import RoundedSlotted, Slotted, State, StateCache, moved_up
-from glassformer.nn.positions import Step, steps_back
+from glassformer.nn.step import Step, steps_back
 
 
 class Recent(Cache):

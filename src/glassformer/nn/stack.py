@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from glassformer.base.contradictions import ADDS_TO_SCORES
 from glassformer.base.errors import ConfigError, DataError
-from glassformer.base.registry import lookup
 from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import (
@@ -26,108 +23,15 @@ from glassformer.base.tensors import (
     check_vectors,
 )
 from glassformer.base.typed import expect
-from glassformer.nn.attention import Attention
-from glassformer.nn.block import Block, Nearby, Residual, ShortConvolution, beside, drop_chance
+from glassformer.nn.block import Block, Nearby, drop_chance
+from glassformer.nn.build import build_block, build_input, build_norm, order_of, scheme_of
 from glassformer.nn.cache import Cache
 from glassformer.nn.config import StackConfig, blocks_of
-from glassformer.nn.embedding import Embedding, FeatureMap, Segments
-from glassformer.nn.feed_forward import ACTIVATIONS, EXPERTS, FEED_FORWARDS
+from glassformer.nn.convolution import beside
+from glassformer.nn.embedding import Segments
 from glassformer.nn.mask import Mask
-from glassformer.nn.norm import NORMS
-from glassformer.nn.positions import POSITIONS, Positions, Relation, Rotation, Sizes, Step, whole, within
-from glassformer.nn.rules import choose
-
-
-def sizes_of(config: StackConfig) -> Sizes:
-    """Collect the settings that a position scheme may need."""
-    return Sizes(
-        config.d_model,
-        config.n_heads,
-        config.head_width,
-        config.max_len,
-        causal=config.causal,
-        rotary=config.rotary,
-        relative=config.relative,
-    )
-
-
-def scheme_of(config: StackConfig) -> Positions:
-    """Make the position scheme of a stack, or of some of its blocks."""
-    return lookup(POSITIONS, config.positions, "positions")(sizes_of(config))
-
-
-def order_of(config: StackConfig) -> tuple[Any, ...]:
-    """What tells position schemes of one stack apart: those that read no heads are the same whatever these are."""
-    heads = (config.n_heads,) if config.positions in ADDS_TO_SCORES else ()
-    width = (config.head_width,) if config.positions in ("rotary", "shaw") else ()
-    return config.positions, config.rotary, config.relative, *heads, *width
-
-
-def build_input(config: StackConfig, vocab_size: int | None, scale: float) -> Embedding | FeatureMap:
-    """Make the input map of a stack: an embedding of tokens, or a linear map of features."""
-    if config.n_features is not None:
-        return FeatureMap(config.n_features, config.d_model)
-    assert vocab_size is not None
-    return Embedding(vocab_size, config.d_model, scale=scale)
-
-
-def build_norm(config: StackConfig) -> nn.Module:
-    """Make one norm of the stack."""
-    return lookup(NORMS, config.norm, "norm")(config.d_model, config.norm_eps)
-
-
-def build_feed_forward(config: StackConfig) -> nn.Module:
-    """Make one feed-forward branch of the stack."""
-    activation = lookup(ACTIVATIONS, config.activation, "activation")
-    lookup(EXPERTS, config.expert, "expert")
-    make = lookup(FEED_FORWARDS, config.feed_forward, "feed_forward")
-    inside = {"dropout": config.feed_forward_dropout, "bias": config.bias, **config.routing}
-    return make(config.d_model, config.d_ff, activation, **inside)
-
-
-def build_block(
-    config: StackConfig, *, reads_memory: bool, relation: Relation | None = None, dropped: float = 0.0
-) -> Block:
-    """Make one block of the stack, with new parameters.
-
-    `relation` is what the position scheme adds in its self-attention, `dropped` its stochastic depth probability.
-    """
-    attend, weigh = choose(config.attention_rule, config.attention, cap=config.softcap)
-    qk_norm = lookup(NORMS, config.qk_norm, "qk_norm")
-
-    def attention(relation: Relation | None = None) -> Attention:
-        return Attention(
-            config.d_model,
-            config.n_heads,
-            attend,
-            weigh=weigh,
-            n_kv_heads=config.n_kv_heads,
-            d_head=config.d_head,
-            dropout=config.attention_dropout,
-            bias=config.bias,
-            qk_norm=lambda width: qk_norm(width, config.norm_eps),
-            relation=relation,
-            scale=config.attention_scale,
-        )
-
-    def convolution() -> ShortConvolution | None:
-        return ShortConvolution(config.convolution, config.d_model) if config.convolution > 1 else None
-
-    def residual(branch: nn.Module, convolution: ShortConvolution | None = None) -> Residual:
-        return Residual(
-            branch,
-            lambda: build_norm(config),
-            placement=config.norm_placement,
-            dropout=config.dropout,
-            scale=config.residual_scale,
-            stochastic_depth=dropped,
-            convolution=convolution,
-        )
-
-    cross = residual(attention()) if reads_memory else None
-    feed_forward = residual(build_feed_forward(config), convolution())
-    own = residual(attention(relation), convolution())
-    return Block(own, cross, feed_forward, parallel=config.parallel_branches)
+from glassformer.nn.positions import Positions, Rotation
+from glassformer.nn.step import Step, whole, within
 
 
 class Context(NamedTuple):
@@ -373,34 +277,3 @@ def through(blocks: Sequence[tuple[Block, Context]], x: Float[Tensor, "B T D"]) 
     for block, own in blocks:
         x = block(x, *own)
     return x
-
-
-@contextmanager
-def recompute(model: nn.Module, blocks: int = 1) -> Generator[None]:
-    """Inside the `with`, a forward pass keeps only the input of each group of `blocks` blocks.
-
-    Source: Chen et al. 2016, section 4. The backward pass recomputes each group with the same random numbers and
-    arithmetic, so gradients are equal bit by bit, at the cost of one more forward pass. If each of n blocks keeps a
-    bytes, memory falls from n a to about (n / blocks) x + blocks a, where x is the size of the residual stream. Groups
-    of 1 are best if x is far smaller than a, as in most models. 0 recomputes nothing. The backward pass may run after
-    the `with`, when the model is exactly as before. Forward passes without gradients, as in decoding, do not change.
-
-    >>> import torch
-    >>> from glassformer import ModelConfig, StackConfig, Transformer, recompute
-    >>> model = Transformer(ModelConfig(vocab_size=9, decoder=StackConfig(d_model=8, n_heads=2, n_layers=4, d_ff=8)))
-    >>> with recompute(model):
-    ...     model(torch.tensor([[1, 2, 3]])).sum().backward()
-    """
-    if isinstance(blocks, bool) or blocks < 0:
-        raise ConfigError(
-            f"recompute is the number of blocks in a group, or 0 for none; got {blocks!r}. Try recompute=1."
-        )
-    stacks = [each for each in model.modules() if isinstance(each, Stack)] if blocks else []
-    before = [stack.recompute for stack in stacks]
-    try:
-        for stack in stacks:
-            stack.recompute = int(blocks)
-        yield
-    finally:
-        for stack, own in zip(stacks, before, strict=True):
-            stack.recompute = own

@@ -6,16 +6,15 @@ from torch import nn
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
-from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import check_read
 from glassformer.base.typed import expect
-from glassformer.nn.cache import Cache, cache_of
-from glassformer.nn.compact_cache import RollingCache, RoundedSlotted, Slotted, StateCache, rounding_cache
-from glassformer.nn.config import ModelConfig, StackConfig, blocks_of
+from glassformer.nn.cache import Cache
+from glassformer.nn.config import ModelConfig
 from glassformer.nn.heads import HEADS, SequenceHead
 from glassformer.nn.initialize import initialize
-from glassformer.nn.slots import Recent, Slots, StateSlots
+from glassformer.nn.new_cache import new_cache, new_slots
+from glassformer.nn.slots import Slots, StateSlots
 from glassformer.nn.stack import Stack
 
 
@@ -148,41 +147,14 @@ class Transformer(nn.Module):
                 "A cache needs a causal model, which writes from left to right; this one reads both ways. Give it all "
                 "tokens at once, without a cache."
             )
-        stack, n_layers = self.config.stack, len(self.reader.blocks)
-        rolls = capacity is None and not whole and type(self.reader) is Stack  # compiled steps cannot use it
-        if stack.attention_rule == "linear":
-            made = StateCache(n_layers, stack.head_width, capacity=capacity)
-        elif rolls and (widest := widest_window(stack)) is not None:
-            made = RollingCache(n_layers, widest)
-        else:
-            made = cache_of(n_layers, capacity)
-        if self.rounds_cache and not isinstance(made, StateCache):
-            made = rounding_cache(made)
-        taps = max(each.convolution for each in blocks_of(stack))
-        if taps > 1:
-            made.taps, rolls = taps, capacity is None and not whole
-            kept = RollingCache(2 * n_layers, Pattern(window=made.taps)) if rolls else None
-            made.convolved = kept or cache_of(2 * n_layers, capacity)
-        return made
+        plain = type(self.reader) is Stack
+        return new_cache(
+            self.config.stack, len(self.reader.blocks), capacity, whole=whole, plain=plain, rounds=self.rounds_cache
+        )
 
     def new_slots(self, most_rows: int) -> Slots | StateSlots:
         """Make an empty cache for continuous batching, whose rows, at most `most_rows` at a time, join and leave.
 
         Errors: as `new_cache`.
         """
-        fresh, n_layers = self.new_cache(whole=True), len(self.reader.blocks)
-        recent = None if fresh.convolved is None else Recent(2 * n_layers, fresh.taps, most_rows=most_rows)
-        if isinstance(fresh, StateCache):
-            made = StateSlots(n_layers, fresh.features, most_rows=most_rows, recent=recent)
-        else:
-            room = RoundedSlotted if self.rounds_cache else Slotted
-            made = Slots(n_layers, most_rows=most_rows, room=room, recent=recent)
-        made.taps = fresh.taps
-        return made
-
-
-def widest_window(stack: StackConfig) -> Pattern | None:
-    """The pattern with the widest window of any block; None if some block has none."""
-    patterns = [each.pattern for each in blocks_of(stack)]
-    windows = [each for each in patterns if each is not None and each.window is not None]
-    return max(windows, key=lambda each: each.window or 0) if len(windows) == len(patterns) else None
+        return new_slots(self.new_cache(whole=True), len(self.reader.blocks), most_rows, rounds=self.rounds_cache)

@@ -15,7 +15,7 @@ from glassformer.base.errors import DataError, DivergedError
 from glassformer.base.registry import lookup
 from glassformer.base.runtime import Crowding, seeded
 from glassformer.data.batch import Batch
-from glassformer.nn.stack import recompute as recomputed
+from glassformer.nn.recompute import recompute as recomputed
 from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import Objective, objective_for
 from glassformer.train.precision import ARITHMETIC, LossScale, compute_in

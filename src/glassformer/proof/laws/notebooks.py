@@ -25,10 +25,11 @@ from glassformer.data.batch import Batch
 from glassformer.data.tokens.vocabulary import PAD
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block
+from glassformer.nn.build import build_block, build_norm
 from glassformer.nn.mask import Mask
 from glassformer.nn.positions import POSITIONS, Sizes
 from glassformer.nn.rules import ATTEND
-from glassformer.nn.stack import Stack, build_block, build_norm
+from glassformer.nn.stack import Stack
 from glassformer.proof.laws.law import (
     VOCAB,
     Law,

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.nn.attention import Attention
+from glassformer.nn.build import build_block
 from glassformer.nn.mask import Mask
 from glassformer.nn.rules import ATTEND
-from glassformer.nn.stack import build_block
 from glassformer.proof.laws.law import (
     Law,
     Setting,

@@ -30,8 +30,9 @@ from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.nn.count import count_parameters
 from glassformer.nn.flex import obstacle
 from glassformer.nn.observe import Attended, watch_attention
+from glassformer.nn.recompute import recompute
 from glassformer.nn.rules import RULES
-from glassformer.nn.stack import Stack, recompute
+from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
 from glassformer.store.folders import newest
 from glassformer.train.loop import StepReport, train_steps

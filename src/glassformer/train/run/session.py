@@ -14,7 +14,7 @@ from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.base.runtime import choose_threads, threads_kept
 from glassformer.data.config import SPLITS, DataConfig
 from glassformer.nn.flex import obstacle
-from glassformer.nn.stack import recompute
+from glassformer.nn.recompute import recompute
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, load, load_optimizer
 from glassformer.store.files import RESTORE, write_text_atomically
