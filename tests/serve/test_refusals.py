@@ -115,7 +115,7 @@ BODIES = [
     (b"null", "null"),
     (b'"' + b"x" * 999 + b'"', "x..."),
     (b"{", "cannot be read"),
-    (b'{"prompt": "a", "prompt": "b"}', "'prompt' occurs twice in one object"),
+    (b'{"prompt": "a", "prompt": "b"}', "key 'prompt' is given twice"),
     (b'{"prompt": NaN}', "NaN is not a JSON number"),
     (b'{"temperature": -Infinity}', "not a JSON number"),
     (b'{"prompt": "a", "n": ' + b"9" * 3_900 + b"}", "n must be a whole number"),

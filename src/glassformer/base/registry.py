@@ -47,6 +47,7 @@ def refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make a dict from key-value pairs, as `object_pairs_hook` of `json`. Errors: `ValueError` for a repeated key."""
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"key {next(name for name in names if names.count(name) > 1)[:60]!r} is given twice")
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"key {twice[:60]!r} is given twice")
     return value

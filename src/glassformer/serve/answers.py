@@ -92,25 +92,6 @@ def as_json(value: Json) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def translations(model: str, texts: Mapping[int, Piece], source_tokens: int, warnings: Sequence[str]) -> Json:
-    """Return the answers to sources, in their order."""
-    return {
-        "object": "list",
-        "model": model,
-        "data": [
-            {
-                "object": "translation",
-                "index": number,
-                "text": texts[number].text,
-                "finish_reason": finish_reason(texts[number].end),
-            }
-            for number in sorted(texts)
-        ],
-        "usage": usage(source_tokens, texts.values()),
-        **warned(warnings),
-    }
-
-
 def model_card(model: str, created: int) -> Json:
     """Return a model's entry for `GET /v1/models`."""
     return {"id": model, "object": "model", "created": created, "owned_by": "glassformer"}
@@ -242,8 +223,18 @@ class Translations(Answers):
         return translation(body, self.service.model, self.service.config)
 
     def whole(self, wanted: Wanted, job: Job, texts: Ready) -> Json:
-        """Return a list of `translation` objects."""
-        return translations(self.service.model, texts, prompt_tokens(job), job.warnings)
+        """Return a list of `translation` objects, in the order of the sources."""
+        data = [
+            {
+                "object": "translation",
+                "index": number,
+                "text": texts[number].text,
+                "finish_reason": finish_reason(texts[number].end),
+            }
+            for number in sorted(texts)
+        ]
+        counts = usage(prompt_tokens(job), texts.values())
+        return {"object": "list", "model": self.service.model, "data": data, "usage": counts, **warned(job.warnings)}
 
 
 def body_of(body: bytes, *, more: bool = False) -> Message:

@@ -7,21 +7,15 @@ import contextlib
 import signal
 import socket
 from collections.abc import Callable, Generator
-from typing import Any
 
 import uvicorn
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
 from glassformer.base.loopback import is_loopback
-from glassformer.serve.answers import (
-    Completions,
-    Translations,
-    as_json,
-    model_card,
-)
+from glassformer.serve.answers import Completions, Translations, model_card
 from glassformer.serve.http import Guard, Receive, RefusalError, Scope, Send, no_model, protocol_of
 from glassformer.serve.service import Service
 from glassformer.serve.settings import address_of
@@ -37,16 +31,16 @@ def application(service: Service) -> Guard:
 
     async def health(_: Request) -> Response:
         status = "draining" if service.draining else "ok" if service.runner.alive else "failed"
-        return in_json({"status": status}, 200 if status == "ok" else 503)
+        return JSONResponse({"status": status}, 200 if status == "ok" else 503)
 
     async def models(_: Request) -> Response:
-        return in_json({"object": "list", "data": [model_card(service.model, service.created)]})
+        return JSONResponse({"object": "list", "data": [model_card(service.model, service.created)]})
 
     async def model(request: Request) -> Response:
         name = str(request.path_params["name"])
         if name != service.model:
             raise no_model(name, service.model)
-        return in_json(model_card(service.model, service.created))
+        return JSONResponse(model_card(service.model, service.created))
 
     router = Router(
         [
@@ -79,11 +73,6 @@ def unrouted(scope: Scope, error: HTTPException) -> RefusalError:
     takes = sorted((error.headers or {})["Allow"].split(", "))  # in the same order each time; the router has a set
     message = f"{path} takes {' and '.join(takes)}; got {method}. Use {takes[0]}."
     return RefusalError(METHOD_NOT_ALLOWED, message, code="method_not_allowed", headers={"allow": ", ".join(takes)})
-
-
-def in_json(value: dict[str, Any], status: int = 200) -> Response:
-    """Return a JSON response."""
-    return Response(as_json(value), status, media_type="application/json")
 
 
 # Running the server: one socket, one event loop, and a graceful shutdown.

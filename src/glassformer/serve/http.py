@@ -10,7 +10,7 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -70,28 +70,10 @@ def no_model(requested: str, model: str) -> RefusalError:
     return RefusalError(404, message, param="model", code="model_not_found")
 
 
-def busy(error: BusyError) -> RefusalError:
-    """Return the refusal for a full queue."""
-    return RefusalError(429, str(error), code="queue_full", kind="rate_limit_error")
-
-
-def draining() -> RefusalError:
-    """Return the refusal for a server that is shutting down."""
-    return RefusalError(
-        503, "This server is shutting down and takes no new requests. Try again later.", code="draining"
-    )
-
-
 def too_late(seconds: float) -> RefusalError:
     """Return the refusal for an answer that exceeded its time limit."""
     message = f"An answer may take {seconds:g} seconds, waiting included; this one took longer. Ask for less text."
     return RefusalError(503, message, code="timeout")
-
-
-def broken(number: str) -> RefusalError:
-    """Return the refusal for an internal error, which the server's log has under this number."""
-    message = f"The server failed, by no mistake of the request. Tell whoever runs it this number of its log: {number}."
-    return RefusalError(500, message, code="internal_error")
 
 
 # Checking each request before its body is read (Host, Origin, key), and turning every error into a JSON answer.
@@ -155,12 +137,13 @@ def refusal_of(error: Exception, say: Say) -> RefusalError:
     if isinstance(error, RefusalError):
         return error
     if isinstance(error, BusyError):
-        return busy(error)
+        return RefusalError(429, str(error), code="queue_full", kind="rate_limit_error")
     if isinstance(error, GlassformerError):
         return RefusalError(400, str(error))
     number = secrets.token_hex(4)
     say(f"error {number}: {''.join(traceback.format_exception(error))}")
-    return broken(number)
+    message = f"The server failed, by no mistake of the request. Tell whoever runs it this number of its log: {number}."
+    return RefusalError(500, message, code="internal_error")
 
 
 def check_host(given: list[str], config: ServeConfig) -> Host:
@@ -235,18 +218,6 @@ GARBLED = RefusalError(
 )
 
 
-def full(most: int) -> RefusalError:
-    """Return the refusal for one connection too many."""
-    message = f"This server has at most {most} connections open; all are taken. Try again later."
-    return RefusalError(503, message, code="too_many")
-
-
-def slow(patience: float) -> RefusalError:
-    """Return the refusal for a request that does not arrive in time."""
-    message = f"A request must arrive within {patience:g} seconds, head and body; this one did not. Send it faster."
-    return RefusalError(408, message, code="too_slow")
-
-
 def protocol_of(config: ServeConfig) -> type[H11Protocol]:
     """Return the protocol class with these limits; a class, because uvicorn creates the instances."""
     return type("PatientProtocol", (Patient,), {"patience": config.patience, "most": config.connections})
@@ -271,7 +242,8 @@ class Patient(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Accept a connection if the limit allows one more."""
         if len(self.connections) >= self.most:
-            transport.write(raw(full(self.most)))
+            message = f"This server has at most {self.most} connections open; all are taken. Try again later."
+            transport.write(raw(RefusalError(503, message, code="too_many")))
             transport.close()
             self.refused = True
             return
@@ -362,20 +334,13 @@ class Patient(H11Protocol):
         if self.transport.is_closing():
             return
         if cast("object", self.cycle) is None or not self.cycle.response_started:
-            self.transport.write(raw(slow(self.patience)))
+            rule = f"A request must arrive within {self.patience:g} seconds, head and body"
+            message = f"{rule}; this one did not. Send it faster."
+            self.transport.write(raw(RefusalError(408, message, code="too_slow")))
         self.transport.close()
 
 
-@runtime_checkable
-class Descriptor(Protocol):
-    """What has a file descriptor: a socket."""
-
-    def fileno(self) -> int:
-        """Return the descriptor, as a whole number."""
-        ...
-
-
-def in_kernel(line: Descriptor) -> int:
+def in_kernel(line: Any) -> int:
     """Return how many bytes the kernel keeps for the other side of a connection; 0 where it does not tell."""
     if fcntl is None or termios is None:
         return 0

@@ -6,14 +6,13 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, cast
 
 from glassformer.base.errors import ConfigError, DataError, GlassformerError
-from glassformer.base.registry import suggestion
+from glassformer.base.registry import refuse_repeated_keys, suggestion
 from glassformer.data.tokens.vocabulary import utf8
 from glassformer.decode.constraints import Constraint, States, of_regex, of_schema
 from glassformer.decode.filters import Filter
@@ -21,6 +20,7 @@ from glassformer.decode.settings import Sampling
 from glassformer.serve import trial
 from glassformer.serve.http import RefusalError, no_model
 from glassformer.serve.settings import ServeConfig
+from glassformer.store.files import deeper_than, refuse_constant
 
 # Checking untrusted JSON bodies: an object of known fields, each of the right type and within its bounds.
 
@@ -33,7 +33,9 @@ def read_object(body: bytes) -> dict[str, Any]:
     rule = f"The body must be a JSON object of at most {MOST_LEVELS} levels"
     too_deep = RefusalError(400, f"{rule}; this one is nested deeper. Send a flatter one.")
     try:
-        value: object = json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_number)
+        value: object = json.loads(
+            body.decode("utf-8"), object_pairs_hook=refuse_repeated_keys, parse_constant=refuse_constant
+        )
     except UnicodeDecodeError as error:
         raise RefusalError(
             400, f"The body must be JSON in UTF-8; byte {error.start} of this one is not UTF-8. Encode it as UTF-8."
@@ -44,35 +46,13 @@ def read_object(body: bytes) -> dict[str, Any]:
         raise RefusalError(
             400, f"The body must be a JSON object; this one cannot be read: {str(error)[:200]}. Send valid JSON."
         ) from None
-    if deeper(value, MOST_LEVELS):
+    if deeper_than(value, MOST_LEVELS):
         raise too_deep
     if not isinstance(value, dict):
         raise RefusalError(
             400, f"The body must be a JSON object; this one is {shown(value)}. Send an object of fields."
         )
     return cast("dict[str, Any]", value)
-
-
-def deeper(value: object, levels: int) -> bool:
-    """Whether lists and objects are nested more than `levels` deep."""
-    within: list[Any] = [value]
-    for _ in range(levels):
-        inside = [each.values() if isinstance(each, dict) else each for each in within if isinstance(each, dict | list)]
-        within = list(chain.from_iterable(cast("list[Iterable[Any]]", inside)))
-    return any(isinstance(each, dict | list) for each in within)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise ValueError(f"the name {twice[:40]!r} occurs twice in one object")
-    return found
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a JSON number")
 
 
 def shown(value: object) -> str:
@@ -437,12 +417,9 @@ def prompts_of(fields: Fields, most: int) -> list[str | list[int]]:
 
 def is_ids(value: object) -> bool:
     """Whether a value is a list of at least one id."""
-    return isinstance(value, list) and bool(value) and all(is_id(each) for each in cast("list[object]", value))
-
-
-def is_id(value: object) -> bool:
-    """Whether a value may be a token id."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+    if not isinstance(value, list) or not value:
+        return False
+    return all(type(each) is int and 0 <= each < 2**31 for each in cast("list[object]", value))
 
 
 def stops_of(fields: Fields) -> tuple[str, ...]:

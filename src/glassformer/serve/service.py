@@ -24,7 +24,7 @@ from glassformer.decode.filters import Choose, Filter, Named, logit_bias, withou
 from glassformer.decode.requests import FAILED, Likely, Limits, Request, Ticket, Written
 from glassformer.decode.settings import Sampling
 from glassformer.decode.stream import LIMITED, TextStream
-from glassformer.serve.http import RefusalError, Say, draining
+from glassformer.serve.http import RefusalError, Say
 from glassformer.serve.request import USUAL_TOKENS, GrammarField, Wanted, followed
 from glassformer.serve.settings import ServeConfig
 from glassformer.train.finished.writing import Writer, note_of
@@ -252,18 +252,11 @@ class Texts:
         return job
 
     def _ids(self, prompt: str | list[int], place: int, field: str) -> list[int]:
-        ids = prompt if isinstance(prompt, list) else self._encoded(prompt, place, field)
-        self._check_ids(ids, place, field)
-        return ids
-
-    def _encoded(self, prompt: str, place: int, field: str) -> list[int]:
         try:
-            return self.writer.ids(prompt, place + 1, called=field)
+            ids = prompt if isinstance(prompt, list) else self.writer.ids(prompt, place + 1, called=field)
         except GlassformerError as error:
             code = TOO_LONG if isinstance(error, TooLongError) else None
             raise RefusalError(400, str(error), param=field, code=code) from None
-
-    def _check_ids(self, ids: list[int], place: int, field: str) -> None:
         size, most = self.writer.tokenizers.source.vocab_size, self.config.max_prompt
         if max(ids) >= size:
             came = f"{field} {place + 1} has {max(ids)}"
@@ -273,6 +266,7 @@ class Texts:
         if len(ids) > most:
             message = f"A {field} may have at most {most} tokens here; {field} {place + 1} has {len(ids)}. Shorten it."
             raise RefusalError(400, message, param=field, code=TOO_LONG)
+        return ids
 
     def _most(self, ids: list[int], requested: int | None) -> int:
         """Return the most tokens that a text may have. Past its context, the model reads only a completion's end."""
@@ -383,7 +377,8 @@ class Service:
         context = {"max_context": writer.max_context, "drop": writer.drop} if writer.max_context else {}
         self.runner = Runner(Engine(writer.model, limits, prefix=prefix, **context))
         self.draining = False
-        self._answering = 0
+        self.unfinished = 0
+        """How many answers are open."""
         self._idle = asyncio.Event()
         self._reader = ThreadPoolExecutor(1, "glassformer-reader")
         self._builder = ThreadPoolExecutor(1, "glassformer-builder")
@@ -392,13 +387,14 @@ class Service:
     def answering(self) -> Generator[None]:
         """Count an answer as open for the length of the block. Errors: `RefusalError` 503 while shutting down."""
         if self.draining:
-            raise draining()
-        self._answering += 1
+            message = "This server is shutting down and takes no new requests. Try again later."
+            raise RefusalError(503, message, code="draining")
+        self.unfinished += 1
         try:
             yield
         finally:
-            self._answering -= 1
-            if not self._answering:
+            self.unfinished -= 1
+            if not self.unfinished:
                 self._idle.set()
 
     async def prepare(self, wanted: Wanted) -> Job:
@@ -417,22 +413,17 @@ class Service:
         except BaseException as error:  # a tokenizer or a grammar in Rust that panics raises a BaseException
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
-    @property
-    def unfinished(self) -> int:
-        """How many answers are not finished."""
-        return self._answering
-
     async def drain(self, seconds: float) -> int:
         """Refuse new requests and wait at most `seconds` for the open answers. Returns how many are left unfinished."""
         self.draining = True
-        while self._answering:
+        while self.unfinished:
             self._idle.clear()
             try:
                 async with asyncio.timeout(seconds):
                     await self._idle.wait()
             except TimeoutError:
                 break
-        return self._answering
+        return self.unfinished
 
     def warm_up(self) -> None:
         """Compile the decoding steps before any client waits for them. Call it before `start`."""
