@@ -12,7 +12,7 @@ from glassformer.decode.choose import chooser, shares
 from glassformer.decode.filters import Context, logit_bias, no_repeat_ngram
 from glassformer.decode.generate import generate
 from glassformer.decode.settings import GREEDY, Sampling
-from glassformer.decode.speculative import Guess, LookupDraft, Tally, Wanted, settle, speculative
+from glassformer.decode.speculative import Guess, Tally, Wanted, looked_up, settle, speculative
 from train.examples import model, sequences
 
 
@@ -151,7 +151,7 @@ def test_filters_are_not_asked_what_comes_behind_what_they_forbid(guesser):
 
 def test_no_guess_stands_behind_an_end():
     wanted = [Wanted(0, [8, 7, EOS, 9, 8], 4), Wanted(1, [8, 7, 9, 8], 1)]
-    assert LookupDraft(2, EOS)(wanted, Context([], [], [])) == [Guess([7, EOS]), Guess([7])]
+    assert looked_up(wanted, Context([], [], []), most=2, eos=EOS) == [Guess([7, EOS]), Guess([7])]
 
 
 @pytest.mark.parametrize(

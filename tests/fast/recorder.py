@@ -7,6 +7,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
+from glassformer.fast.graphs import Cuda
+
 ASKS = {
     *("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "bincount", "repeat_interleave"),
     *("_unique2", "unique_consecutive", "unique_dim"),
@@ -66,8 +68,8 @@ class Recording(Unasked):
                         old.copy_(new)
 
 
-class Recorder:
-    """A `Machine`. Its records are counted, and how often they are played."""
+class Recorder(Cuda):
+    """In place of a device with graphs. Its records are counted, and how often they are played."""
 
     def __init__(self) -> None:
         self.records = self.plays = 0

@@ -182,7 +182,7 @@ def test_another_thread_may_run_a_step_at_the_same_time(monkeypatch):
 
     def interrupted(*arguments):
         monkeypatch.undo()
-        running = ready.reader.native._running
+        running = ready.reader.running
         places = [weakref.ref(running.own), weakref.ref(running.cross)]
         ready(ids[1:, 3:], cache=other, memory=memory["memory"][1:])
         assert running.own is not places[0]()

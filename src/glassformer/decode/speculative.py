@@ -138,17 +138,14 @@ Draft = Callable[[Sequence[Wanted], Context], list[Guess]]
 """Returns a guess for each wanted row, possibly with fewer tokens or none; the context describes the same rows."""
 
 
+@dataclass
 class ModelDraft:
     """A smaller model that draws its guesses as the larger one draws its tokens, for all rows together."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        mass: Callable[[Tensor, Context], Tensor],
-        uniforms: Callable[[Context], Sequence[float]],
-        eos: int,
-    ) -> None:
-        self.reader, self.mass, self.uniforms, self.eos = reader, mass, uniforms, eos
+    reader: Reader
+    mass: Callable[[Tensor, Context], Tensor]
+    uniforms: Callable[[Context], Sequence[float]]
+    eos: int
 
     def __call__(self, wanted: Sequence[Wanted], context: Context) -> list[Guess]:
         """Guess up to as many tokens as wanted: fewer if the draft model's context is full, and none after `eos`."""
@@ -171,19 +168,13 @@ class ModelDraft:
         return [Guess(ids, torch.stack(q) if q else None) for ids, q in zip(tokens, drawn, strict=True)]
 
 
-class LookupDraft:
+def looked_up(wanted: Sequence[Wanted], context: Context, *, most: int, eos: int) -> list[Guess]:
     """Prompt lookup (Saxena 2023): guess what followed when the text last had its present last `most` ids, or fewer.
 
     The guess has probability 1. There is no guess if the last id is new, and none after `eos`.
     """
-
-    def __init__(self, most: int, eos: int) -> None:
-        self.most, self.eos = most, eos
-
-    def __call__(self, wanted: Sequence[Wanted], context: Context) -> list[Guess]:
-        """Guess what followed before, for each row."""
-        guessed = (followed(each.ids, each.most, self.most) for each in wanted)
-        return [Guess(ids[: ids.index(self.eos) + 1] if self.eos in ids else ids) for ids in guessed]
+    guessed = (followed(each.ids, each.most, most) for each in wanted)
+    return [Guess(ids[: ids.index(eos) + 1] if eos in ids else ids) for ids in guessed]
 
 
 def followed(ids: Sequence[int], n: int, most: int) -> list[int]:
@@ -204,9 +195,8 @@ def grown(context: Context, more: Sequence[tuple[int, Sequence[int]]]) -> Contex
     )
 
 
-Lanes = Callable[[Context, int], Sequence[float]]
-"""A random number from [0, 1) for each row, for a purpose: drawing the token, drawing the guess, or accepting it."""
 TOKEN, GUESS, STAYS = range(3)
+"""What a random number is for: drawing the token, drawing the guess, or accepting it."""
 
 
 @dataclass
@@ -234,7 +224,6 @@ def speculative(
     drop: int = 1,
     numbers: Sequence[int] | None = None,
     prefix: bool = False,
-    lanes: Lanes | None = None,
     tally: Tally | None = None,
 ) -> Iterator[Emitted]:
     """Yield tokens as `generate` does and with the same distribution; each round gives a row one or more tokens.
@@ -252,12 +241,12 @@ def speculative(
     check_writes(model)
     check_context(model, max_context, drop)
     check_guessing(model, draft, lookup, guesses, sampling)
-    given = lanes or partial(own_uniforms, sampling.seed)
+    given = partial(own_uniforms, sampling.seed)
     rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
     mass, window = shares(sampling, filters), Window(model.config.stack.max_len, max_context, drop)
     evaluation = Evaluation(model, *([] if draft is None else [draft]))
     with torch.no_grad(), evaluation:  # never around a yield, which would change the caller's modes
-        guess: Draft = LookupDraft(lookup, eos)
+        guess: Draft = partial(looked_up, most=lookup, eos=eos)
         if draft is not None:
             guess = ModelDraft(Reader(draft, sources), mass, lambda context: given(context, GUESS), eos)
         rounds = Rounds(rows, Reader(model, sources), guess, guesses, window, mass, given, eos, tally or Tally())
@@ -303,7 +292,8 @@ class Rounds:
     guesses: int
     window: Window
     mass: Callable[[Tensor, Context], Tensor]
-    given: Lanes
+    given: Callable[[Context, int], Sequence[float]]
+    """A random number from [0, 1) for each row, for one of these purposes."""
     eos: int
     tally: Tally
 

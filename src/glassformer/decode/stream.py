@@ -224,8 +224,9 @@ def search_texts(
     for row, answers in enumerate(found):
         texts: dict[str, Piece] = {}
         for each in answers:
-            text, stopped = text_to_stop(tokenizer, stops, each.ids, behind[row])
-            end = STOPPED if stopped else ENDED if each.complete else LIMITED
+            stream = TextStream(tokenizer, stops, behind=behind[row])
+            text = "".join([*map(stream.add, each.ids), stream.end()])
+            end = STOPPED if stream.stopped else ENDED if each.complete else LIMITED
             whole = end != LIMITED or complete is None or complete(each.ids)
             length = len(each.ids) + (each.complete and not each.stopped)
             texts.setdefault(text, Piece(row, text, length, end, whole, each.log_probability, each.score))
@@ -233,13 +234,6 @@ def search_texts(
             yield piece._replace(row=row * n + k)
     if refused is not None:
         raise refused
-
-
-def text_to_stop(tokenizer: Tokenizer, stops: Sequence[str], ids: Sequence[int], behind: bool) -> tuple[str, bool]:
-    """Return the text of the ids up to a stop text, and whether there is one; `behind` is that of `TextStream`."""
-    stream = TextStream(tokenizer, stops, behind=behind)
-    text = "".join([*map(stream.add, ids), stream.end()])
-    return text, stream.stopped
 
 
 def stop_of(tokenizer: Tokenizer, stops: Sequence[str], behind: Sequence[bool]) -> Cut:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import cast
 
@@ -22,42 +22,30 @@ KINDS = 32
 
 
 class CompiledStack(Stack):
-    """A stack whose blocks run by `steps`."""
-
-    steps: CompiledSteps
-
-    def run(
-        self, x: Float[Tensor, "B T D"], contexts: Sequence[Context], cache: Cache | None = None
-    ) -> Float[Tensor, "B T D"]:
-        """As `Stack.run`."""
-        return self.steps(self, x, contexts, cache)
-
-
-class CompiledSteps:
-    """Replaces `Stack.run`: runs steps of one token per row by compiled code that all blocks share.
+    """A stack that runs steps of one token per row by compiled code, which all blocks share.
 
     The code is compiled at first use, separately for one row and for several, and for the layers of a `Growing` cache
     and of `Slots`. It works for any number of rows and keys. Several tokens (prompts) are left to `Stack.run`.
     """
 
-    def __init__(self) -> None:
-        self._step = torch.compile(step, dynamic=True)
+    step: Callable[..., Tensor]
+    """`step`, compiled."""
 
-    def __call__(
-        self, stack: Stack, x: Float[Tensor, "B T D"], contexts: Sequence[Context], cache: Cache | None
+    def run(
+        self, x: Float[Tensor, "B T D"], contexts: Sequence[Context], cache: Cache | None = None
     ) -> Float[Tensor, "B T D"]:
-        """Return the vectors after all blocks and the last norm."""
+        """As `Stack.run`."""
         # A first token finds no keys, which would compile code for one use.
         if cache is None or x.shape[1] > 1 or cache.length == 1:
-            return Stack.run(stack, x, contexts, cache)
+            return super().run(x, contexts, cache)
         with many_kinds(), own_lengths():
-            layers = zip(stack.blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
+            layers = zip(self.blocks, cache.layers, cache.cross, cache.convolved_layers, strict=True)
             for (block, layer, cross, convolved), own in zip(layers, contexts, strict=True):
                 for each in (layer, *(convolved or ())):
                     if isinstance(each, Claimable):
                         each.make_room(1)
-                x = self._step(block, x, own, layer, cross, convolved)
-        return stack.norm(x)
+                x = self.step(block, x, own, layer, cross, convolved)
+        return self.norm(x)
 
 
 def many_kinds() -> AbstractContextManager[None]:
@@ -87,7 +75,7 @@ def compile_steps(model: Transformer) -> Transformer:
     check_compiler(next(model.parameters()).device)
     stack = model.reader
     stack.__class__ = CompiledStack
-    cast(CompiledStack, stack).steps = CompiledSteps()
+    cast(CompiledStack, stack).step = torch.compile(step, dynamic=True)
     return model
 
 

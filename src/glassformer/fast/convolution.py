@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,8 +16,6 @@ SOURCE = CPP.with_name("convolution.cpp")
 PIECE = 32
 """Tokens of a text that are one thread's: those, their outputs and gradients stay in a processor's second cache."""
 
-ByStep = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-
 
 class FastConvolution(ShortConvolution):
     """`ShortConvolution` that trains in C++."""
@@ -28,7 +25,7 @@ class FastConvolution(ShortConvolution):
     def shifted(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "N *batch T"] | None) -> Float[Tensor, "B T D"]:
         """The convolution of whole texts."""
         if self.training and serves(x, self.weight, real):
-            return convolve(x, self.weight, real, by_shifts)
+            return convolve(x, self.weight, real)
         return super().shifted(x, real)
 
 
@@ -57,22 +54,21 @@ def serves(x: Tensor, weight: Tensor, real: Tensor | None) -> bool:
 
 
 def convolve(
-    x: Float[Tensor, "B T D"], weight: Float[Tensor, "N D"], real: Bool[Tensor, "N *batch T"] | None, by_steps: ByStep
+    x: Float[Tensor, "B T D"], weight: Float[Tensor, "N D"], real: Bool[Tensor, "N *batch T"] | None
 ) -> Float[Tensor, "B T D"]:
-    """The convolution, rounded once to the dtype of x; `by_steps` is the same in operations of torch."""
-    return _Convolution.apply(x.contiguous(), weight.contiguous(), real, by_steps)
+    """`by_shifts` in C++, rounded once to the dtype of x."""
+    return _Convolution.apply(x.contiguous(), weight.contiguous(), real)
 
 
 class _Convolution(torch.autograd.Function):
     """What C++ computes, and its gradients."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, real: Tensor | None, by_steps: ByStep) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, real: Tensor | None) -> Tensor:
         """Convolve; keep only the inputs."""
         y = torch.empty_like(x)
         call(x, weight, real, y=y)
         ctx.save_for_backward(x, weight, real)
-        ctx.by_steps = by_steps
         return y
 
     @staticmethod
@@ -83,13 +79,13 @@ class _Convolution(torch.autograd.Function):
             with torch.enable_grad():
                 given = [each.view_as(each) for each in (x, weight)]
                 wanted = [each for each, need in zip(given, ctx.needs_input_grad, strict=False) if need]
-                y = ctx.by_steps(*given, real)
+                y = by_shifts(given[0], given[1], real)
                 found = iter(torch.autograd.grad(y, wanted, grads[0], create_graph=True))
-            return (*(next(found) if need else None for need in ctx.needs_input_grad[:2]), None, None)
+            return (*(next(found) if need else None for need in ctx.needs_input_grad[:2]), None)
         of_x = torch.empty_like(x)
         of_weight = weight.new_empty(len(x) * -(-x.shape[1] // PIECE), *weight.shape)
         call(x, weight, real, of_y=grads[0].resolve_neg().contiguous(), of_x=of_x, of_weight=of_weight)
-        return of_x, of_weight.sum(0), None, None
+        return of_x, of_weight.sum(0), None
 
 
 def call(x: Tensor, weight: Tensor, real: Tensor | None, **others: Tensor) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from torch import nn
@@ -27,13 +25,10 @@ class FastDropout(nn.Dropout):
             return input
         if input.device.type != "cpu" or torch.compiler.is_compiling():
             return super().forward(input)
-        coins = toss(input.shape, self.p)
+        words, zeros = toss(input.shape, self.p)
         # Floats: a product is much faster than a `where`.
-        return (
-            input
-            * torch.ge(coins.words, coins.zeros, out=torch.empty_like(coins.words, dtype=input.dtype))
-            * (coins.factor)
-        )
+        stays = torch.ge(words, zeros, out=torch.empty_like(words, dtype=input.dtype))
+        return input * stays * (1.0 / (1.0 - (zeros + 32_768) / 65_536))
 
 
 class FastStochasticDepth(StochasticDepth, FastDropout):
@@ -42,17 +37,12 @@ class FastStochasticDepth(StochasticDepth, FastDropout):
     exchanges = StochasticDepth
 
 
-class Coins(NamedTuple):
-    """Which numbers stay: those whose word of 16 random bits is at least `zeros`; they are multiplied by `factor`."""
+def toss(shape: torch.Size, p: float) -> tuple[Int[Tensor, "..."], int]:
+    """Words of 16 random bits, and the least of them whose places stay: the others are 0, with probability p.
 
-    words: Int[Tensor, "..."]
-    zeros: int
-    factor: float
-
-
-def toss(shape: torch.Size, p: float) -> Coins:
-    """Coins that fall as 0 with probability p, independently in each place; even for p = 1 one of 65,536 does not."""
+    Even for p = 1 one of 65,536 stays.
+    """
     seed = int(torch.empty((), dtype=torch.int64).random_())
     n, zeros = shape.numel(), min(round(p * 65_536), 65_535)
     words = np.random.SFC64(seed).random_raw((n + 3) // 4).view(np.int16)[:n]
-    return Coins(torch.from_numpy(words).view(shape), zeros - 32_768, 1.0 / (1.0 - zeros / 65_536))
+    return torch.from_numpy(words).view(shape), zeros - 32_768

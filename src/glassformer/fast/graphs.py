@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import NamedTuple, cast
 
 import torch
 
@@ -41,35 +41,19 @@ _ONE_AT_A_TIME = Lock()
 """CUDA records one graph at a time in a process."""
 
 
-@runtime_checkable
-class Machine(Protocol):
-    """What decoding asks of a device."""
-
-    def record(self, work: Work) -> Work:
-        """Records the operations of `work` on the device, and returns what does them on the same tensors.
-
-        Nothing in a tensor changes meanwhile, but whatever else `work` changes on the host does.
-        """
-        ...
-
-    def give(self, numbers: Sequence[float], to: Float[Tensor, " B"]) -> None:
-        """Puts numbers into a tensor once what was asked for before is done. Nobody waits."""
-        ...
-
-    def sent(self, ids: Int[Tensor, " B"]) -> Callable[[], list[int]]:
-        """Begins to send numbers to the host, as they will be then; returns what waits for them."""
-        ...
-
-
 class Cuda:
-    """A CUDA device."""
+    """What decoding asks of a CUDA device."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._refuses = False
 
     def record(self, work: Work) -> Work:
-        """As `Machine.record`. What CUDA refuses to record is asked for one by one from then on; a warning says so."""
+        """Records the operations of `work` on the device, and returns what does them on the same tensors.
+
+        Nothing in a tensor changes meanwhile, but whatever else `work` changes on the host does. What CUDA refuses to
+        record is asked for one by one from then on; a warning says so.
+        """
         if self._refuses:
             return work
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.device)
@@ -92,11 +76,14 @@ class Cuda:
         return graph.replay
 
     def give(self, numbers: Sequence[float], to: Float[Tensor, " B"]) -> None:
-        """As `Machine.give`, from memory of its own each time, which stays until it was read."""
+        """Puts numbers into a tensor once what was asked for before is done. Nobody waits.
+
+        They come from memory of their own each time, which stays until it was read.
+        """
         to.copy_(torch.tensor(numbers, dtype=to.dtype, pin_memory=True), non_blocking=True)
 
     def sent(self, ids: Int[Tensor, " B"]) -> Callable[[], list[int]]:
-        """As `Machine.sent`."""
+        """Begins to send numbers to the host, as they will be then; returns what waits for them."""
         here = torch.empty(ids.shape, dtype=ids.dtype, pin_memory=True)
         here.copy_(ids, non_blocking=True)
         arrived = torch.cuda.Event()
@@ -109,7 +96,7 @@ class Cuda:
         return received
 
 
-MACHINES: dict[str, Callable[[torch.device], Machine]] = {"cuda": Cuda}
+MACHINES: dict[str, Callable[[torch.device], Cuda]] = {"cuda": Cuda}
 """By the type of a device. A CPU needs none: there our C++ takes a whole step in one call."""
 
 
@@ -196,7 +183,7 @@ def write(
 
 
 def write_ahead(
-    model: Transformer, rows: Rows, choose: Choose, ahead: Ahead, eos: int, stop: Stop | None, machine: Machine
+    model: Transformer, rows: Rows, choose: Choose, ahead: Ahead, eos: int, stop: Stop | None, machine: Cuda
 ) -> Iterator[Emitted]:
     """Yield what `generate` does. Errors: as there."""
     evaluation = Evaluation(model)
@@ -230,7 +217,7 @@ class Answer(NamedTuple):
 class Steps:
     """The steps of rows whose prompts have been read."""
 
-    def __init__(self, model: Transformer, run: Run, rows: Rows, ahead: Ahead, machine: Machine) -> None:
+    def __init__(self, model: Transformer, run: Run, rows: Rows, ahead: Ahead, machine: Cuda) -> None:
         self._model, self._rows, self._ahead, self._machine = model, rows, ahead, machine
         self._run = run._replace(tokens=run.tokens.new_zeros(len(run.active), 1), keep=None, prefix=None)
         self._written = 0

@@ -291,47 +291,30 @@ LONG = 256 * 256
 
 
 class StackInCpp(Stack):
-    """A stack whose blocks run by `native`."""
+    """A stack that runs its blocks in C++, be it one token per text or many.
 
-    native: NativeStack
+    What C++ does not do is left to `Stack.run`: gradients, a model that is watched (`watch_attention`), modules with
+    hooks, and a decoder that reads a memory without a cache. So are texts that begin while a dropout is in training;
+    where one comes to be so later, the text goes on without it.
+    """
+
+    running: Running | None
 
     def run(
         self, x: Float[Tensor, "B T D"], contexts: Sequence[Context], cache: Cache | None = None
     ) -> Float[Tensor, "B T D"]:
         """As `Stack.run`."""
-        return self.native(self, x, contexts, cache)
-
-
-class NativeStack:
-    """Replaces `Stack.run`: runs the blocks of a stack in C++, be it one token per text or many.
-
-    What it does not do is left to `Stack.run`: gradients, a model that is watched (`watch_attention`), modules with
-    hooks, and a decoder that reads a memory without a cache. So are texts that begin while a dropout is in training;
-    where one comes to be so later, the text goes on without it.
-    """
-
-    def __init__(self) -> None:
-        self._running: Running | None = None
-
-    def __reduce__(self) -> tuple[type[NativeStack], tuple[()]]:
-        """Copied weights lie elsewhere, so a copy knows nothing yet."""
-        return NativeStack, ()
-
-    def __call__(
-        self, stack: Stack, x: Float[Tensor, "B T D"], contexts: Sequence[Context], cache: Cache | None
-    ) -> Float[Tensor, "B T D"]:
-        """Return the vectors after all blocks and the last norm."""
         if torch.compiler.is_compiling():
-            return Stack.run(stack, x, contexts, cache)
+            return super().run(x, contexts, cache)
         if cache is None or not may_go_on(cache.layers):
-            self._running = None
+            self.running = None
         context = contexts[0]  # of all blocks: a stack with `layers` is not run here
-        if not may_begin(stack, x, context, cache):
-            return Stack.run(stack, x, contexts, cache)
-        if (running := self._running) is None:
-            running = self._running = Running(describe(stack.blocks, stack.norm))
+        if not may_begin(self, x, context, cache):
+            return super().run(x, contexts, cache)
+        if (running := self.running) is None:
+            running = self.running = Running(describe(self.blocks, self.norm))
         if running.blocks is None or not may_run(running.blocks, x, context, cache):
-            return Stack.run(stack, x, contexts, cache)
+            return super().run(x, contexts, cache)
         return run(running, running.blocks, x, context, cache)
 
 
@@ -346,6 +329,10 @@ class Running:
     own: Places | None = None
     cross: Places | None = None
     near: Places | None = None
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """Copied weights lie elsewhere, so a copy of the stack knows nothing yet."""
+        return type(None), ()
 
 
 def may_begin(stack: Stack, x: Float[Tensor, "B T D"], context: Context, cache: Cache | None) -> bool:
@@ -518,5 +505,5 @@ def with_native_stacks(model: Transformer) -> Transformer:
     for stack in (model.encoder, model.decoder):
         if stack is not None and can_run(stack):
             stack.__class__ = StackInCpp
-            cast(StackInCpp, stack).native = NativeStack()
+            cast(StackInCpp, stack).running = None
     return model

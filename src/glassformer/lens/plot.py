@@ -218,7 +218,7 @@ def plot_architecture(
     a norm, is one box. An arrow on the right shows an output that is read again further down, such as the memory. Any
     module of torch; it runs once. `file` is .png, .svg or .pdf. Returns a matplotlib figure.
     """
-    found = shapes_of(module, *inputs, **named).down_to(levels).rows
+    found = [row for row in shapes_of(module, *inputs, **named).rows if level(row.name) <= levels]
     single = [f"{row.name}." for row in found if row.component in COMPONENTS]
     rows = [row for row in found if row.kind not in SILENT and not row.name.startswith(tuple(single))]
     groups = {row.name for row in rows if row.name and any(other.name.startswith(f"{row.name}.") for other in rows)}

@@ -95,10 +95,6 @@ class Shapes(NamedTuple):
             found.append((name, came, went, f"{row.parameters:,}", row.purpose))
         return found
 
-    def down_to(self, levels: int) -> Shapes:
-        """Leave out the rows that lie deeper than so many levels; level 0 is the model itself."""
-        return self._replace(rows=[row for row in self.rows if level(row.name) <= levels])
-
 
 def level(name: str) -> int:
     """Return how deep a module lies; "blocks.0" is one level.

@@ -21,7 +21,7 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from glassformer.lens.trace.file import cut
+from glassformer.lens.trace.file import cut, header_schema
 
 STYLES = ("base.css", "parts.css", "screens.css")
 FIRST = "main.js"
@@ -157,8 +157,7 @@ def _page(head: str, script: str) -> str:
 
 
 def _schema() -> str:
-    schema = json.loads(files("glassformer.lens.trace").joinpath("schema.json").read_text("utf-8"))
-    text = json.dumps(schema, separators=(",", ":")).replace("<", "\\u003c")
+    text = json.dumps(header_schema(), separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="schema">{text}</script>'
 
 

@@ -132,8 +132,7 @@ def read_trace(path: Path | str) -> Trace:
 
 def from_bytes(data: bytes) -> Trace:
     """Read a trace from the bytes of a file. Errors: `DataError` naming the damaged field."""
-    header, buffers = unpack(data)
-    return Trace(header, {name: (encoding, np.asarray(stored)) for name, (encoding, stored) in buffers.items()})
+    return Trace(*unpack(data))
 
 
 # Activation patching between two traces: which parts of one bring its answer back on the other's text (`patch`).
