@@ -1,6 +1,7 @@
 """What is told piece by piece is the text as a whole, in whole characters, up to the stop text that is whole first."""
 
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer, CharacterTokenizer, Tokenizer, WordTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, SPECIALS, UNK
 from glassformer.decode.choose import chooser
+from glassformer.decode.generate import generate
 from glassformer.decode.settings import Sampling
 from glassformer.decode.stream import Piece, TextStream, goes_on, write
 from train.examples import model, sequences
@@ -131,11 +133,11 @@ def test_texts_of_rows(layout):
     prompts = [[BOS, *each] for each in sequences([1, 3, 2, 5, 2, 2, 4, 1])]
     given = {"prompts": prompts} | ({"sources": sequences([2] * 8)} if layout == "encoder-decoder" else {})
     limits = [3, 9, 9, 12, 12, 12, 12, 12]
-    choose = chooser(Sampling(seed=4))
+    method = partial(generate, choose=chooser(Sampling(seed=4)))
     free: list[list[Piece]] = [[] for _ in prompts]
     stopped: list[list[Piece]] = [[] for _ in prompts]
     for rows, stops in ((free, []), (stopped, ["cd", "f", "aa"])):
-        for piece in write(network, VOCAB, **given, max_new_tokens=limits, choose=choose, stops=stops):
+        for piece in write(network, VOCAB, **given, max_new_tokens=limits, method=method, stops=stops):
             rows[piece.row].append(piece)
     ends = set()
     for whole, cut, limit in zip(free, stopped, limits, strict=True):
@@ -155,7 +157,8 @@ def test_a_row_that_stopped_is_written_no_further():
     seen = []
     network.head.register_forward_hook(lambda *_: seen.append(1))
     steps = iter([torch.tensor([each]) for each in VOCAB.encode("abcabc")])
-    pieces = list(write(network, VOCAB, prompts=[[BOS]], max_new_tokens=6, choose=lambda *_: next(steps), stops=["bc"]))
+    method = partial(generate, choose=lambda *_: next(steps))
+    pieces = list(write(network, VOCAB, prompts=[[BOS]], max_new_tokens=6, method=method, stops=["bc"]))
     assert pieces == [Piece(0, "a", 1), Piece(0, "", 3, "stop")]
     assert len(seen) == 3
 
@@ -166,7 +169,8 @@ def test_words_go_on_from_their_prompt():
     for prompt in ([BOS], [BOS, 7], [8, 9], [BOS, UNK], [BOS, EOS]):
         ids = [draw.choice([6, 7, UNK]) for _ in range(4)]
         steps = iter([torch.tensor([id]) for id in ids])
-        given = {"prompts": [prompt], "max_new_tokens": 4, "choose": lambda *_, steps=steps: next(steps)}
+        method = partial(generate, choose=lambda *_, steps=steps: next(steps))
+        given = {"prompts": [prompt], "max_new_tokens": 4, "method": method}
         text = "".join(piece.text for piece in write(network, words, **given))
         assert words.decode(prompt) + text == words.decode([*prompt, *ids])
 

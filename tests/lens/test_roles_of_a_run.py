@@ -117,9 +117,9 @@ def test_labels_are_probed_with_their_dev_split(tmp_path):
 def test_the_roles_of_each_checkpoint(tmp_path):
     run = untrained_run(tmp_path / "run", "reverse", SMALL, steps=(1, 2))
     seen = list(over_checkpoints(run, sequences=8))
-    assert [at.step for at in seen] == [1, 2]
-    assert seen[0].diagnosis.to_json() == seen[1].diagnosis.to_json()
-    assert {each.zero for each in seen[0].diagnosis.heads} == {None}
+    assert [step for step, _ in seen] == [1, 2]
+    assert seen[0][1].to_json() == seen[1][1].to_json()
+    assert {each.zero for each in seen[0][1].heads} == {None}
     (tmp_path / "none").mkdir()
     (tmp_path / "none" / "recipe.toml").write_text((run / "recipe.toml").read_text("utf-8"), "utf-8")
     with pytest.raises(CheckpointError, match="has no checkpoint"):

@@ -142,10 +142,10 @@ def over_time(folder: Path, as_json: bool) -> int:
 
     seen = list(over_checkpoints(folder))
     if as_json:
-        print(json.dumps({"checkpoints": [{"step": at.step, "heads": at.diagnosis.to_json()} for at in seen]}))
+        print(json.dumps({"checkpoints": [{"step": step, "heads": found.to_json()} for step, found in seen]}))
         return 0
-    rows = [("head", *(f"step {at.step}" for at in seen))]
-    for heads in zip(*(at.diagnosis.heads for at in seen), strict=True):
+    rows = [("head", *(f"step {step}" for step, _ in seen))]
+    for heads in zip(*(found.heads for _, found in seen), strict=True):
         rows.append((heads[0].id, *(f"{role(each)} {each.label.score:.2f}" for each in heads)))
     print(aligned(rows))
     return 0

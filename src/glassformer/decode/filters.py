@@ -262,22 +262,23 @@ def repetition_penalty(penalty: float) -> Filter:
 
 def frequency_penalty(penalty: float) -> Filter:
     """z - penalty * c, where c is how often the token was written (OpenAI's API reference); 0 changes nothing."""
-    check_finite("frequency_penalty", penalty)
-
-    def discouraged(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-        changed = logits - penalty * counts(context.written, logits).to(logits.dtype)
-        return bounded(changed, context, "frequency_penalty", penalty)
-
-    return discouraged
+    return subtracted("frequency_penalty", penalty, once=False)
 
 
 def presence_penalty(penalty: float) -> Filter:
     """z - penalty if the token was already written (OpenAI's API reference); 0 changes nothing."""
-    check_finite("presence_penalty", penalty)
+    return subtracted("presence_penalty", penalty, once=True)
+
+
+def subtracted(name: str, penalty: float, *, once: bool) -> Filter:
+    """z - penalty * c, where c is how often the token was written or, with `once`, whether. Errors: `ConfigError`."""
+    if not math.isfinite(penalty):
+        raise ConfigError(f"{name} must be a finite number; got {penalty}. Try 0.5; 0 turns it off.")
 
     def discouraged(logits: Float[Tensor, "B V"], context: Context) -> Float[Tensor, "B V"]:
-        changed = logits - penalty * (counts(context.written, logits) > 0).to(logits.dtype)
-        return bounded(changed, context, "presence_penalty", penalty)
+        times = counts(context.written, logits)
+        changed = logits - penalty * (times > 0 if once else times).to(logits.dtype)
+        return bounded(changed, context, name, penalty)
 
     return discouraged
 
@@ -368,12 +369,6 @@ def forbidden(logits: Float[Tensor, "B V"], ids: Sequence[Sequence[int]]) -> Flo
         return logits
     hit: Bool[Tensor, "B V"] = counts(ids, logits) > 0
     return logits.masked_fill(hit, -math.inf)
-
-
-def check_finite(name: str, value: float) -> None:
-    """Refuse a value that is not finite. Errors: `ConfigError`."""
-    if not math.isfinite(value):
-        raise ConfigError(f"{name} must be a finite number; got {value}. Try 0.5; 0 turns it off.")
 
 
 def check_known(ids: Sequence[int], logits: Float[Tensor, "B V"], name: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from glassformer.base.errors import ConfigError
@@ -11,9 +10,8 @@ from glassformer.data.tokens.decoding import Decoding
 from glassformer.data.tokens.vocabulary import EOS, Tokenizer, utf8
 from glassformer.decode.answer import Method, search_of
 from glassformer.decode.beam import Cut, Forced, Hypothesis, UnansweredError, check_beam, stop_in
-from glassformer.decode.choose import greedy
 from glassformer.decode.constraints import shown_of, tail_of
-from glassformer.decode.filters import Choose, Filter
+from glassformer.decode.filters import Filter
 from glassformer.decode.generate import generate
 from glassformer.decode.settings import BeamSettings
 from glassformer.nn.transformer import Transformer
@@ -99,21 +97,20 @@ def write(
     sources: Sequence[Sequence[int]] | None = None,
     prompts: Sequence[Sequence[int]] | None = None,
     max_new_tokens: int | Sequence[int],
-    choose: Choose = greedy,
     stops: Sequence[str] = (),
     max_context: int | None = None,
     drop: int = 1,
     numbers: Sequence[int] | None = None,
     prefix: bool = False,
     poll: Callable[[], None] | None = None,
-    method: Method | None = None,
+    method: Method = generate,
     behind: Sequence[bool] | None = None,
     complete: Callable[[Sequence[int]], bool] | None = None,
 ) -> Iterator[Piece]:
     """Yield the text of each row of `generate` while it is written; arguments not explained here are as there.
 
     A row ends where one of `stops` appears, however it is split into tokens; the stop text itself is left out. Every
-    row ends with one piece that says why. `method` is used instead of `generate`, and then `choose` is ignored. `poll`
+    row ends with one piece that says why. `method` writes the ids. `poll`
     is called at each step; an exception from it ends decoding. `behind` says which rows continue a text, so that a
     blank before their first word is kept (None: rows whose prompt has text). `complete` says whether the text of these
     ids may end (None: any may).
@@ -128,8 +125,7 @@ def write(
     def stopped(row: int, _: Sequence[int]) -> bool:
         return streams[row].stopped
 
-    writes = partial(generate, choose=choose) if method is None else method
-    for step in writes(
+    for step in method(
         model,
         sources=sources,
         prompts=prompts,

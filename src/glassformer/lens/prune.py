@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
@@ -46,16 +45,10 @@ def _silence_rows(linear: torch.nn.Linear, rows: slice) -> None:
         linear.bias[rows] = 0.0
 
 
-class Spared(NamedTuple):
-    """Heads that a model can do without, all together."""
-
-    heads: list[Head]
-    effect: Effect | None
-    """The loss without all of them; None if there are none."""
-
-
-def spare(model: Transformer, diagnosis: Diagnosis, rules: Thresholds = THRESHOLDS) -> Spared:
+def spare(model: Transformer, diagnosis: Diagnosis, rules: Thresholds = THRESHOLDS) -> tuple[list[Head], Effect | None]:
     """Find heads that can be removed together without a measurable loss: greedily, the least important first.
+
+    Returns them, and the loss without all of them; None if there are none.
 
     Importance is `gradient_importance`. A head is removed if, without it and all heads removed so far, the whole
     interval of the drop is below `Thresholds.needed`. So heads that can replace each other are not all removed.
@@ -64,13 +57,13 @@ def spare(model: Transformer, diagnosis: Diagnosis, rules: Thresholds = THRESHOL
     scored = Scored(model, probe.scored, probe.objective)
     base = scored.outcomes()
     drawn = resampled(len(base.exact))
-    gone, effect = Spared([], None)
+    gone, effect = list[Head](), None
     for each in sorted(diagnosis.heads, key=lambda found: found.gradient or 0.0):
         tried = [*gone, each.head]
         without = scored.effect(base, tried, probe.metric, drawn)
         if without.drop[1] < rules.needed:
             gone, effect = tried, without
-    return Spared(gone, effect)
+    return gone, effect
 
 
 def effect_on(model: Transformer, diagnosis: Diagnosis, heads: Sequence[Head]) -> Effect:

@@ -25,7 +25,7 @@ def made(tmp_path_factory):
 
 def test_scores_are_those_of_each_checkpoint(made):
     found = History(made)()
-    seen = {at.step: at.diagnosis.to_json() for at in over_checkpoints(made, sequences=SEQUENCES)}
+    seen = {step: found.to_json() for step, found in over_checkpoints(made, sequences=SEQUENCES)}
     assert found["steps"] == [1, 2, 3]
     for i, curve in enumerate(found["heads"]):
         assert curve["id"] == seen[3][i]["id"]
@@ -52,7 +52,7 @@ def test_each_checkpoint_is_looked_at_once(made, tmp_path, monkeypatch):
 
     def counted(*given, **more):
         for at in over_checkpoints(*given, **more):
-            looked.append(at.step)
+            looked.append(at[0])
             yield at
 
     monkeypatch.setattr(module, "over_checkpoints", counted)
@@ -139,14 +139,11 @@ def test_a_curve_is_of_the_last_role(tmp_path, monkeypatch):
         result = {**place, "role": {"label": label, "shift": 0}, "scores": scores}
         return SimpleNamespace(probe=None, to_json=lambda: [result])
 
-    seen = [(1, head("sink", sink=0.9, reversal=0.1)), (2, head("reversal", sink=0.2, reversal=0.7))]
-    looks = [SimpleNamespace(step=step, diagnosis=each) for step, each in seen]
-    monkeypatch.setattr(
-        module, "over_checkpoints", lambda *_, known, **__: [at for at in looks if at.step not in known]
-    )
+    looks = [(1, head("sink", sink=0.9, reversal=0.1)), (2, head("reversal", sink=0.2, reversal=0.7))]
+    monkeypatch.setattr(module, "over_checkpoints", lambda *_, known, **__: [at for at in looks if at[0] not in known])
     history = History(tmp_path)
     assert history()["heads"][0]["role"] == "reversal"
     assert history()["heads"][0]["scores"] == [0.1, 0.7]
-    looks.append(SimpleNamespace(step=3, diagnosis=head("diffuse", sink=0.3, reversal=0.2)))
+    looks.append((3, head("diffuse", sink=0.3, reversal=0.2)))
     assert history()["heads"][0]["role"] == "sink"
     assert history()["heads"][0]["scores"] == [0.9, 0.2, 0.3]

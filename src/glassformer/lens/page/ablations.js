@@ -1,10 +1,10 @@
 /** What happens without some heads: chosen here and run by the model, or as the run's own test or a study found it. */
 import { relist } from "lens/ask.js";
 import { apart } from "lens/data.js";
-import { Outcome, h, picker, put, putControls, s, scroller, switcher } from "lens/dom.js";
+import { Outcome, cardHead, h, picker, plainTable, put, putControls, s, scroller, switcher } from "lens/dom.js";
 import { csv, saving } from "lens/files.js";
 import { effect, lost, rolesCsv } from "lens/role.js";
-import { now, set } from "lens/state.js";
+import { now, openHead, set } from "lens/state.js";
 import { sortable } from "lens/table.js";
 import { headName, number, percent, token, whole } from "lens/text.js";
 import { forced } from "lens/trace.js";
@@ -35,7 +35,7 @@ export async function movedHeads(context, same, out) {
     { name: "head", cell: (row) => h("code", {}, headName(row.block, row.layer, row.head)), by: (row) => `${row.block} ${String(row.layer).padStart(3, "0")} ${String(row.head).padStart(3, "0")}` },
     { name: "moved", figure: true, cell: (row) => number(row.gap), by: (row) => row.gap ?? -1 },
     { name: "", cell: (row) => row.out && "removed" },
-  ], rows, { name: "moved", sorted: "moved", choose: ({ block, layer, head }) => set({ screen: "attention", block, layer, head, other: same, view: "map", q: null, k: null }, true) }));
+  ], rows, { name: "moved", sorted: "moved", choose: (row) => openHead(row, { other: same, view: "map" }) }));
 }
 
 /* --- the study that a run is an arm of: its settings side by side, over their seeds, and against one of them. */
@@ -104,7 +104,7 @@ export function studyCard(study) {
     putControls(place, h("div", { class: "controls" }, picker("Compared with", all.map(({ name }) => [name, whole(name)]), base.name, draw)), armsTable(study, all, base));
   };
   draw(all[0].name);
-  return h("section", { class: "card study" }, h("div", { class: "card-head" }, h("h2", {}, `The study ${study.name}`), h("span", { class: "grow" }),
+  return h("section", { class: "card study" }, cardHead(`The study ${study.name}`,
     saving("the study", [study.name, "ablations", "arms"], { csv: () => csv(["setting", "seed", study.metric, "seconds"], all.flatMap(({ name, arms }) => arms.map(({ seed, figure, seconds }) => [name, seed, figure, seconds]))) })),
     h("p", { class: "quiet" }, `${study.metric.replaceAll("_", " ")} on the ${study.split} split${study.n ? `, n = ${study.n}` : ""}: the mean over seeds with its 95 % interval (Student’s t), and the difference between runs of the same seed, which ${sameData(study) ? "saw the same data" : "did not all see the same data"}${study.share ? ", in percentage points" : ""}.`), place);
 }
@@ -128,8 +128,8 @@ function armsTable(study, all, base) {
       h("td", { class: "figure" }, group === base ? "the baseline" : change ? withInterval(change, true) : "no seed in common"),
       h("td", {}, clear ? "interval excludes 0" : change?.half === null ? "no interval from one seed" : ""));
   });
-  return scroller(`The study ${study.name}`, h("table", { class: "plain" }, h("caption", { class: "unseen" }, `Arms of the study ${study.name}`),
-    h("thead", {}, h("tr", {}, ["setting", "seeds", "mean", "each seed", "paired difference", ""].map((name, i) => h("th", { scope: "col", class: [1, 2, 4].includes(i) ? "figure" : "" }, name)))), h("tbody", {}, rows)));
+  return scroller(`The study ${study.name}`, plainTable(`Arms of the study ${study.name}`,
+    ["setting", "seeds", "mean", "each seed", "paired difference", ""], (i) => [1, 2, 4].includes(i), rows));
 }
 
 /** A mark for each seed, from the least figure of the study to its largest. @param {number[]} values @param {[number, number]} ends */
@@ -158,7 +158,7 @@ export function ablations(context) {
     put(element, live ? live.element : h("section", { class: "card" }, h("h2", {}, "Removing heads"),
       h("p", { class: "quiet" }, "This page is a copy without its model. To run the model without some heads, open the run with glassformer explore.")),
     studyCard(context.run.study),
-    tested.length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "One head at a time"), h("span", { class: "grow" }),
+    tested.length ? h("section", { class: "card" }, cardHead("One head at a time",
       saving("this table", [context.run.name, "ablations"], { csv: () => rolesCsv(tested) })), effects) : null);
   };
   return { element, draw };
@@ -171,7 +171,7 @@ function table(heads) {
     { name: "lost", figure: true, cell: (row) => percent(lost(row)), by: lost },
     { name: "what happens", cell: (row) => effect(row) },
     { name: "verdict", cell: (row) => row.ablation?.verdict ?? "" },
-  ], heads, { sorted: "lost", choose: ({ block, layer, head }) => set({ screen: "attention", block, layer, head, q: null, k: null }, true) });
+  ], heads, { sorted: "lost", choose: openHead });
 }
 
 /** @param {Context} context */

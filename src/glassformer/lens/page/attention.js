@@ -8,7 +8,7 @@ import { HeatMap, legend } from "lens/heatmap.js";
 import { ASIDE, Marginals, inspector, shade, strip } from "lens/inspector.js";
 import { inRow, mapSvg } from "lens/picture.js";
 import { roleLine } from "lens/role.js";
-import { focus, lock, locked, now, point, set } from "lens/state.js";
+import { focus, lock, locked, now, openHead, point, set } from "lens/state.js";
 import { headTable } from "lens/table.js";
 import { headName, number, token, weight, whole } from "lens/text.js";
 import { mapData, movedData, partOf, placesOf, wordsOf } from "lens/view.js";
@@ -148,9 +148,8 @@ export class Patches {
 
 /** @param {Patching} found @param {Trace} one */
 function restored(found, one) {
-  const open = (/** @type {{block: string, layer: number, head: number}} */ { block, layer, head }) => set({ block, layer, head, q: null, k: null }, true);
   const bars = h("ol", { class: "bars terms", "aria-label": "Share that each head brings back" }, found.heads.slice(0, SHOWN).map((each) => h("li", {},
-    h("button", { type: "button", class: "plain-button", on: { click: () => open(each) } }, headName(each.block, each.layer, each.head)),
+    h("button", { type: "button", class: "plain-button", on: { click: () => openHead(each) } }, headName(each.block, each.layer, each.head)),
     h("span", { class: `signed${each.effect < 0 ? " below" : ""}` }, h("i", { style: { width: `${50 * Math.min(1, Math.abs(each.effect))}%` } })),
     h("span", { class: "figure", "data-id": each.id }, each.effect.toFixed(3)))));
   return [bars, ...found.streams.map((stream) => streams(stream, one))];

@@ -1,6 +1,6 @@
 /** The tree of a beam search: which beginnings went on together, and which answers they came to. */
 import { begun } from "lens/ask.js";
-import { acts, h, s, scroller } from "lens/dom.js";
+import { acts, cardHead, h, s, scroller } from "lens/dom.js";
 import { csv, onPaper, saving } from "lens/files.js";
 import { sortable } from "lens/table.js";
 import { number, percent, token, whole } from "lens/text.js";
@@ -25,7 +25,7 @@ export function beamCard(context, line) {
   const drawing = tree(shown, (id) => trace.text(id), source.live ? open : null);
   const says = (/** @type {Branch} */ branch) => branch.ids.map((id) => h("span", { class: "chip" }, token(trace.text(id))));
   const table = () => csv(["rank", "score", "log_probability", "tokens"], answers.map((each) => [Number(each.rank) + 1, each.score, each.log_p, each.ids.map((id) => whole(trace.text(id))).join(" ")]));
-  return h("section", { class: "card beams" }, h("div", { class: "card-head" }, h("h2", {}, `Beam of ${beams.width}`), h("span", { class: "grow" }),
+  return h("section", { class: "card beams" }, cardHead(`Beam of ${beams.width}`,
     saving("the beam", [run.name, "generate", trace.title], { svg: () => onPaper(drawing), csv: table })),
   h("p", { class: "quiet" }, `From left to right: the partial answers that the beam kept, at most ${beams.width} at a time; darker means that the token is more probable after those before it. The thick line leads to the best answer.${source.live ? " Click a box to continue from there." : ""}${shown.length < all.length ? ` Only those that led to an answer are drawn, ${shown.length} of ${all.length}.` : ""}`),
   scroller("The tree of the beam", drawing),

@@ -1,6 +1,6 @@
 /** The curves of the run: what was measured at each step and on the dev split, and the samples that it wrote. */
 import { chart, look } from "lens/chart.js";
-import { h, mistake, picker, put, putControls, scroller, switcher } from "lens/dom.js";
+import { cardHead, h, mistake, picker, plainTable, put, putControls, scroller, switcher } from "lens/dom.js";
 import { csv, onPaper, saving } from "lens/files.js";
 import { address, now, onScreen, set } from "lens/state.js";
 import { number, whole } from "lens/text.js";
@@ -22,8 +22,7 @@ export function curveTable(runs, names, label) {
   const head = [...(several ? ["run"] : []), "step", "split", ...names.map(label)];
   return h("section", { class: "card" }, h("h2", {}, "What was measured"),
     h("p", { class: "quiet" }, rows.length < all ? `${rows.length} of ${all} lines: all of the dev split, and lines of training at even distances. The CSV has every line.` : `All ${all} lines.`),
-    scroller("What was measured", h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Figures by step"),
-      h("thead", {}, h("tr", {}, head.map((each, i) => h("th", { scope: "col", class: each === "step" || i > head.length - names.length - 1 ? "figure" : "" }, each)))), h("tbody", {}, rows))));
+    scroller("What was measured", plainTable("Figures by step", head, (i) => head[i] === "step" || i > head.length - names.length - 1, rows)));
 }
 
 /** @param {Metric[]} metrics */
@@ -141,7 +140,7 @@ function panels(runs, settings, kept) {
     const leads = name === "loss" && kept.length > 0 && h("p", { class: "quiet leads" }, "Click ▲ to see what the heads did at each checkpoint. What they do now: ",
       h("a", { href: address(onScreen("attention")) }, "Attention"), ", ", h("a", { href: address(onScreen("heads")) }, "Heads"), ".");
     const drawing = () => onPaper(/** @type {SVGElement} */ (drawn.querySelector("svg")), `${runs[0].name}: ${called(name)}`, legend);
-    return h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, called(name)), h("span", { class: "grow" }), saving(`the chart of ${called(name)}`, [runs[0].name, "curves", name], { svg: drawing })),
+    return h("section", { class: "card" }, cardHead(called(name), saving(`the chart of ${called(name)}`, [runs[0].name, "curves", name], { svg: drawing })),
       legend, drawn, leads);
   });
 }

@@ -174,6 +174,23 @@ export function scroller(name, ...children) {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, children);
 }
 
+/** The head of a card: its name, and what can be done with it at the right. @param {Child} name @param {...Child} controls */
+export function cardHead(name, ...controls) {
+  return h("div", { class: "card-head" }, h("h2", {}, name), h("span", { class: "grow" }), controls);
+}
+
+/**
+ * A table whose first line names its columns.
+ * @param {string} caption for a screen reader
+ * @param {string[]} names
+ * @param {(i: number) => boolean} figure whether the column holds figures
+ * @param {Child[]} rows
+ */
+export function plainTable(caption, names, figure, rows) {
+  return h("table", { class: "plain" }, h("caption", { class: "unseen" }, caption),
+    h("thead", {}, h("tr", {}, names.map((name, i) => h("th", { scope: "col", class: figure(i) ? "figure" : "" }, name)))), h("tbody", {}, rows));
+}
+
 /**
  * A group of buttons of which one is pressed.
  * @param {string} label

@@ -3,10 +3,10 @@ import { Line, answered, stopAsking, writes } from "lens/ask.js";
 import { beamCard } from "lens/beams.js";
 import { shaded } from "lens/colour.js";
 import { besideOf, besidePicker } from "lens/data.js";
-import { h, keepFocus, put, putControls, scroller } from "lens/dom.js";
+import { cardHead, h, keepFocus, put, putControls, scroller } from "lens/dom.js";
 import { csv, saving } from "lens/files.js";
 import { bars, dialled, dials, labelBars, twoSteps } from "lens/nexttoken.js";
-import { now, set } from "lens/state.js";
+import { now, openHead, set } from "lens/state.js";
 import { sortable } from "lens/table.js";
 import { headName, number, percent, token, whole } from "lens/text.js";
 import { forced } from "lens/trace.js";
@@ -73,7 +73,7 @@ function link(name, step) {
   const [letter, layer, head] = name.split(".");
   if (!head) return h("span", {}, name);
   if (head === "feed_forward") return h("span", {}, `feed-forward ${layer}`);
-  const open = () => set({ screen: "attention", block: KINDS[letter], layer: Number(layer), head: Number(head), q: step.pos, k: null }, true);
+  const open = () => openHead({ block: KINDS[letter], layer: Number(layer), head: Number(head) }, { q: step.pos });
   return h("button", { type: "button", class: "plain-button", on: { click: open } }, `${KINDS[letter]} ${layer}.${head}`);
 }
 
@@ -97,8 +97,7 @@ export function stepTable({ trace, run }) {
   const asCsv = () => csv(["place", "reads", "writes", "chance", "rank", "entropy_nats", "right", "chance_of_right", "loss_nats"],
     steps.map((step) => [step.pos, whole(trace.text(step.input)), whole(trace.text(step.chosen)), step.p, step.rank + 1, step.entropy,
       step.gold === null || step.gold === undefined ? null : whole(trace.text(step.gold)), step.gold_p, step.loss]));
-  return h("section", { class: "card all-steps" }, h("div", { class: "card-head" }, h("h2", {}, "All steps"), h("span", { class: "grow" }),
-    saving("all steps", [run.name, "generate", trace.title], { csv: asCsv })), table);
+  return h("section", { class: "card all-steps" }, cardHead("All steps", saving("all steps", [run.name, "generate", trace.title], { csv: asCsv })), table);
 }
 
 /* --- generation, step by step: the chances of each token, and what the model had in mind block by block. */
@@ -196,7 +195,7 @@ function player({ trace }, step, { go, play, playing }) {
   const given = step.pos < begun || forced(trace);
   const gold = given || step.gold === null || step.gold === undefined ? null
     : h("span", {}, step.gold === step.chosen ? "It is correct." : ["The correct token is ", h("span", { class: "chip" }, token(trace.text(step.gold))), ` (${percent(step.gold_p)}).`]);
-  return [h("div", { class: "card-head" }, h("h2", {}, "Step ", h("output", { id: "step" }, String(steps.indexOf(step) + 1)), ` of ${steps.length}`), h("span", { class: "grow" }),
+  return [cardHead(["Step ", h("output", { id: "step" }, String(steps.indexOf(step) + 1)), ` of ${steps.length}`],
     h("div", { class: "exports", role: "group", "aria-label": "Steps" },
       h("button", { type: "button", "aria-label": "Previous step", on: { click: () => go(-1) } }, "◀"),
       h("button", { type: "button", "aria-label": playing ? "Pause" : "Play", on: { click: play } }, playing ? "❚❚" : "▶ play"),
@@ -213,14 +212,13 @@ function reads({ trace }, step) {
   const { block, layers, heads, k } = attention.group;
   const keys = trace.tokens(k);
   const rows = Array.from({ length: layers * heads }, (_, i) => ({ layer: Math.floor(i / heads), head: i % heads })).slice(0, MOST_ROWS);
-  const open = (/** @type {number} */ layer, /** @type {number} */ head) => set({ screen: "attention", block, layer, head, q: step.pos, k: null }, true);
   const cell = (/** @type {number} */ weight, /** @type {number} */ i) => (attention.allowed(step.pos, i)
     ? h("td", { title: `${whole(keys[i])} at ${i}: ${weight.toFixed(4)}`, style: shaded(255 * Math.sqrt(weight)) })
     : h("td", { class: "hatched", title: `${whole(keys[i])} at ${i}: masked` }));
   return h("div", { class: "scroll" }, h("table", { class: "lens by-head" },
     h("thead", {}, h("tr", {}, h("th", {}, `${block} heads`), keys.map((text) => h("th", { scope: "col" }, token(text))))),
     h("tbody", {}, rows.map(({ layer, head }) => h("tr", {}, h("th", { scope: "row" },
-      h("button", { type: "button", class: "plain-button", on: { click: () => open(layer, head) } }, headName(block, layer, head))),
+      h("button", { type: "button", class: "plain-button", on: { click: () => openHead({ block, layer, head }, { q: step.pos }) } }, headName(block, layer, head))),
     attention.row(layer, head, step.pos).map(cell))))));
 }
 

@@ -1,10 +1,10 @@
 /** The heads as a table, as points, by likeness, and over the checkpoints of a run. */
 import { chart } from "lens/chart.js";
 import { apart, besideOf, besidePicker } from "lens/data.js";
-import { Outcome, h, put, s, scroller } from "lens/dom.js";
+import { Outcome, cardHead, h, plainTable, put, s, scroller } from "lens/dom.js";
 import { csv, onPaper, saving } from "lens/files.js";
 import { chanceOf, lost, roleName } from "lens/role.js";
-import { set } from "lens/state.js";
+import { openHead } from "lens/state.js";
 import { sortable } from "lens/table.js";
 import { headName, number, percent, whole } from "lens/text.js";
 
@@ -64,8 +64,7 @@ export function similar(pairs, all, trace, run) {
     const found = trace.head(/** @type {import("./trace.js").Block} */ (block), layer, head)?.role;
     return found && h("span", { class: `role ${found.strength}` }, found.label);
   };
-  const open = (/** @type {Pair} */ [[block, layer, head]]) => set({ screen: "attention", block, layer, head, q: null, k: null }, true);
-  return h("section", { class: "card similar" }, h("div", { class: "card-head" }, h("h2", {}, "Heads with similar attention"), h("span", { class: "grow" }),
+  return h("section", { class: "card similar" }, cardHead("Heads with similar attention",
     pairs.length > 0 && saving("these pairs", [run, "heads", "alike"], { csv: () => csv(["one", "other", "divergence_bits"], pairs.map(([one, other, divergence]) => [nameOf(one), nameOf(other), divergence])) })),
     h("p", { class: "quiet" }, pairs.length ? "How different the weights of two heads are: the Jensen-Shannon divergence of their rows in bits, averaged over the probe (Clark et al. 2019). 0 means equal."
       : "No two heads of the same kind have similar attention."),
@@ -76,7 +75,7 @@ export function similar(pairs, all, trace, run) {
       { name: "other", cell: ([, other]) => name(other), by: ([, other]) => nameOf(other) },
       { name: "role of the other", cell: ([, other]) => role(other) },
       { name: "divergence", figure: true, cell: (pair) => number(pair[2]), by: (pair) => pair[2] },
-    ], pairs, { choose: open, name: "alike" }));
+    ], pairs, { choose: ([[block, layer, head]]) => openHead({ block, layer, head }), name: "alike" }));
 }
 
 /* --- the roles of the heads over the checkpoints of a run: a curve for each head that has one. */
@@ -152,9 +151,8 @@ function scoreTable({ steps, heads }, run, open) {
   const cell = (/** @type {number | null} */ score) => h("td", { class: "figure" }, score === null ? "–" : percent(Math.max(0, score)));
   return h("details", { open }, h("summary", {}, "As a table"),
     saving("the table", [run, "heads", "by-step"], { csv: () => csv(["head", "role", ...steps.map((step) => `step_${step}`)], heads.map((head) => [head.id, head.role, ...head.scores])) }),
-    scroller("Scores at each step", h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Score of each head’s role at each step"),
-      h("thead", {}, h("tr", {}, ["head", "role", ...steps.map((step) => `step ${step}`)].map((name, i) => h("th", { scope: "col", class: i > 1 ? "figure" : "" }, name)))),
-      h("tbody", {}, heads.map((head) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, headName(head.block, head.layer, head.head))), h("td", {}, head.role), head.scores.map(cell)))))));
+    scroller("Scores at each step", plainTable("Score of each head’s role at each step", ["head", "role", ...steps.map((step) => `step ${step}`)], (i) => i > 1,
+      heads.map((head) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, headName(head.block, head.layer, head.head))), h("td", {}, head.role), head.scores.map(cell))))));
 }
 
 /** @param {Curve} head @param {number[]} steps @returns {[number, number][]} */
@@ -201,11 +199,6 @@ export function heads(context) {
       similar(run.similar, run.alike ?? 0, trace, run.name), past?.element);
   };
   return { element, ready, draw, leave: () => past?.leave() };
-}
-
-/** @param {string} name @param {...import("./dom.js").Child} controls */
-function cardHead(name, ...controls) {
-  return h("div", { class: "card-head" }, h("h2", {}, name), h("span", { class: "grow" }), controls);
 }
 
 /** @param {string[]} sentences @param {boolean} known */
@@ -264,11 +257,10 @@ function table(rows, known, paired) {
   const measures = MEASURES.flatMap((name) => (paired
     ? [figure(`${name} A`, (row) => row[name]), figure(`${name} B`, (row) => row.beside?.[name]), figure(`${name} A − B`, (row) => gap(row, name), signed)]
     : [figure(name, (row) => row[name])]));
-  const open = (/** @type {Row} */ { block, layer, head }) => set({ screen: "attention", block, layer, head, q: null, k: null, ...(paired ? { view: "map" } : {}) }, true);
   /** @type {import("./table.js").Column} */
   const place = { name: "head", cell: (row) => h("code", {}, headName(row.block, row.layer, row.head)), by: (row) => `${row.block} ${String(row.layer).padStart(3, "0")} ${String(row.head).padStart(3, "0")}` };
   const columns = [place, paired && figure("maps apart", (row) => row.apart), ...roles, ...measures].filter((each) => each !== false);
-  return sortable("Heads", columns, rows, { choose: open, sorted: paired && rows.some((row) => row.apart !== null) ? "maps apart" : known ? "lost without it" : paired ? "confidence A" : "confidence" });
+  return sortable("Heads", columns, rows, { choose: (row) => openHead(row, paired ? { view: "map" } : {}), sorted: paired && rows.some((row) => row.apart !== null) ? "maps apart" : known ? "lost without it" : paired ? "confidence A" : "confidence" });
 }
 
 /** @param {number | null | undefined} value */

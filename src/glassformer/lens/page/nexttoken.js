@@ -1,6 +1,6 @@
 /** The next token: how likely each is under settings that can be turned, two steps beside each other, and labels. */
 import { begun, writes, writtenBefore } from "lens/ask.js";
-import { h } from "lens/dom.js";
+import { cardHead, h } from "lens/dom.js";
 import { csv, saving } from "lens/files.js";
 import { now, set } from "lens/state.js";
 import { sortable } from "lens/table.js";
@@ -146,7 +146,7 @@ export function twoSteps({ trace, run }, other, step, settings) {
     : h("p", { class: "quiet" }, "B has no step at this position.");
   const asCsv = () => csv(["token", "chance_a", "chance_b", "difference"], rows.map((row) => [whole(text(row.id)), row.a, row.b, delta(row)]));
   const text = (/** @type {number} */ id) => trace.header.vocab[String(id)] ?? other.text(id);
-  return h("section", { class: "card two-steps" }, h("div", { class: "card-head" }, h("h2", {}, "A and B at this position"), h("span", { class: "grow" }),
+  return h("section", { class: "card two-steps" }, cardHead("A and B at this position",
     same && saving("the probabilities of both", [run.name, "generate", "A-B", step.pos], { csv: asCsv })),
   h("p", { class: "quiet" }, `A: ${whole(trace.title)} (as above). B: ${whole(other.title)}.`), others(trace, other, step.pos), choices,
   same && sortable("Probabilities of the next token in both", [

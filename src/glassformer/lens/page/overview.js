@@ -1,11 +1,11 @@
 /** The first screen: what the model is, what it answered, and what its heads do. */
 import { smallChart } from "lens/chart.js";
-import { h, mistake, put, s, scroller, whenPainted } from "lens/dom.js";
+import { cardHead, h, mistake, plainTable, put, s, scroller, whenPainted } from "lens/dom.js";
 import { csv, onPaper, saving } from "lens/files.js";
 import { thumbnail } from "lens/grid.js";
 import { labelBars } from "lens/nexttoken.js";
 import { chanceOf, effect, roleLine, roleName, rolesCsv } from "lens/role.js";
-import { now, set } from "lens/state.js";
+import { now, openHead, set } from "lens/state.js";
 import { count, headName, number, percent, token, whole } from "lens/text.js";
 import { forced, judged } from "lens/trace.js";
 
@@ -57,7 +57,7 @@ export function plan(trace) {
 function box(text, block, layer, trace) {
   const there = trace.attention.has(/** @type {import("./trace.js").Block} */ (block));
   return h("button", { type: "button", class: "box", disabled: !there, title: `${block} attention of layer ${layer}`,
-    on: { click: () => set({ screen: "attention", block, layer, head: 0, q: null, k: null }, true) } }, text);
+    on: { click: () => openHead({ block, layer, head: 0 }) } }, text);
 }
 
 /** The same as a picture: every box where it stands on the page, in the light colours. @param {HTMLElement} shown it is on the page */
@@ -117,18 +117,12 @@ function cards(context) {
   ];
 }
 
-/** @param {string} name @param {import("./dom.js").Child} control */
-function cardHead(name, control) {
-  return h("div", { class: "card-head" }, h("h2", {}, name), h("span", { class: "grow" }), control);
-}
-
 /** @param {import("./trace.js").Head[]} known */
 function rolesTable(known) {
   const rows = known.map((head) => h("tr", {}, h("th", { scope: "row" }, h("code", {}, headName(head.block, head.layer, head.head))), h("td", {}, roleName(head.role)),
     h("td", {}, head.role?.strength), h("td", { class: "figure" }, percent(head.role?.score)), h("td", { class: "figure" }, percent(chanceOf(head))), h("td", {}, effect(head))));
-  return h("details", {}, h("summary", {}, "All heads as a table"), scroller("Roles of all heads",
-    h("table", { class: "plain" }, h("caption", { class: "unseen" }, "Roles of all heads"),
-      h("thead", {}, h("tr", {}, ["head", "role", "strength", "score", "chance", "without it"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows))));
+  return h("details", {}, h("summary", {}, "All heads as a table"),
+    scroller("Roles of all heads", plainTable("Roles of all heads", ["head", "role", "strength", "score", "chance", "without it"], () => false, rows)));
 }
 
 /** @param {Trace} trace */
@@ -205,7 +199,7 @@ function weight(head) {
 
 /** @param {string} block @param {number} layer @param {number} head */
 function link(block, layer, head) {
-  const open = (/** @type {Event} */ event) => { event.preventDefault(); set({ screen: "attention", block, layer, head, q: null, k: null }, true); };
+  const open = (/** @type {Event} */ event) => { event.preventDefault(); openHead({ block, layer, head }); };
   return h("a", { href: `#attention?block=${block}&layer=${layer}&head=${head}`, on: { click: open } }, headName(block, layer, head));
 }
 

@@ -1,5 +1,5 @@
 /** Where the parameters are: an icicle, and every tensor. */
-import { acts, h, put, s } from "lens/dom.js";
+import { acts, cardHead, h, put, s } from "lens/dom.js";
 import { csv, onPaper, saving } from "lens/files.js";
 import { now, set } from "lens/state.js";
 import { sortable } from "lens/table.js";
@@ -26,13 +26,10 @@ export function parameters({ trace, run }) {
     const shares = icicle(tree(rows), total, (path) => set({ part: path }, true));
     const drawing = () => onPaper(/** @type {SVGElement} */ (shares.querySelector("svg")), `${run.name}: ${count(total)} parameters`);
     put(element,
-      h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, h("output", { id: "total" }, count(total)), " parameters"), h("span", { class: "grow" }),
-        saving("this chart", [run.name, "parameters", "shares"], { svg: drawing })),
+      h("section", { class: "card" }, cardHead([h("output", { id: "total" }, count(total)), " parameters"], saving("this chart", [run.name, "parameters", "shares"], { svg: drawing })),
         h("p", { class: "quiet" }, within ? h("button", { type: "button", class: "plain-button", on: { click: () => set({ part: "" }, true) } }, `${within} ×`) : "The width of a part is its share of all parameters. Click a part to list only its tensors."),
         shares),
-      h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, `${shown.length} tensors`), h("span", { class: "grow" }),
-        saving("this table", [run.name, "parameters"], { csv: () => asCsv(shown) })),
-      table(shown, total)));
+      h("section", { class: "card" }, cardHead(`${shown.length} tensors`, saving("this table", [run.name, "parameters"], { csv: () => asCsv(shown) })), table(shown, total)));
   };
   return { element, draw };
 }

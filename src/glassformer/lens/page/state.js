@@ -82,6 +82,11 @@ export function set(patch, push = false) {
   notify("state");
 }
 
+/** Open the map of a head. @param {{block: string, layer: number, head: number}} at @param {Partial<State>} [then] what else is shown */
+export function openHead({ block, layer, head }, then = {}) {
+  set({ screen: "attention", block, layer, head, q: null, k: null, ...then }, true);
+}
+
 /** The state as it is on a screen: how tables are sorted is of theirs alone. @param {string} screen @returns {State} */
 export function onScreen(screen) {
   return screen === state.screen ? state : { ...state, screen, by: DEFAULTS.by };

@@ -384,13 +384,6 @@ LONGEST_HALF = 24
 """The most tokens that the induction probe repeats."""
 
 
-class At(NamedTuple):
-    """The diagnosis at one checkpoint."""
-
-    step: int
-    diagnosis: Diagnosis
-
-
 class Opened(NamedTuple):
     """A run, ready to be diagnosed."""
 
@@ -455,8 +448,8 @@ def over_checkpoints(
     known: Collection[int] = (),
     probe: Probe | None = None,
     between: Callable[[], None] = lambda: None,
-) -> Iterator[At]:
-    """Yield the diagnosis, without effects, at each checkpoint of a run, oldest first.
+) -> Iterator[tuple[int, Diagnosis]]:
+    """Yield the step and the diagnosis, without effects, of each checkpoint of a run, oldest first.
 
     It skips `known` steps, and checkpoints that a run in training deletes before they are read. `probe` is that of an
     earlier diagnosis of the same run; `between` is called between parts of the work, which ends if it raises.
@@ -483,8 +476,8 @@ def over_checkpoints(
             model = as_recipe(loaded.model, recipe)
             probe = probe or run_probe(run, recipe, loaded, sequences, 1)
             between()
-            diagnosed = At(step, diagnose(model, probe, effects=False, between=between))
-        yield diagnosed
+            diagnosis = diagnose(model, probe, effects=False, between=between)
+        yield step, diagnosis
 
 
 def run_probe(run: Path, recipe: Recipe, loaded: Loaded, sequences: int = SEQUENCES, scored: int = SCORED) -> Probe:

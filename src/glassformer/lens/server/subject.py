@@ -250,11 +250,11 @@ class History:
 
     def look(self, known: Collection[int]) -> None:
         """Diagnose the checkpoints that are not in `known`."""
-        for at in over_checkpoints(
+        for step, diagnosis in over_checkpoints(
             self.run, sequences=SEQUENCES, known=known, probe=self.probe, between=self.refuse_ended
         ):
-            self.seen[at.step] = at.diagnosis.to_json()
-            self.probe = at.diagnosis.probe
+            self.seen[step] = diagnosis.to_json()
+            self.probe = diagnosis.probe
 
     def refuse_ended(self) -> None:
         """Raise `GlassformerError` after `end`."""
