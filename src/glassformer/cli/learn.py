@@ -9,6 +9,7 @@ import webbrowser
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from glassformer.base.errors import ConfigError
@@ -153,10 +154,10 @@ def begin(place: Workspace, arguments: Arguments) -> int:
     put(f"Chapter {chapter.number}, {chapter.title}{time_of(chapter)}, in {place.folder}/")
     if (course.folder / "chapters" / chapter.page).is_file() and chapter.page:
         notebook, new = write_notebook(course, chapter, place.folder)
-        put(
-            f"{notebook.name:20} {f'new: jupyter lab {notebook}' if new else 'is there already and stays as it is'}",
-            "  ",
-        )
+        lacking = [each for each in ("jupyterlab", "matplotlib") if find_spec(each) is None]
+        first = f", after pip install {' '.join(lacking)}" if lacking else ""
+        how = f"new: jupyter lab {notebook}{first}" if new else "is there already and stays as it is"
+        put(f"{notebook.name:20} {how}", "  ")
         put(f"{'':20} or read it here: {to_type(arguments, f'{chapter.number} --explain')}", "  ")
     exercises = course.within(chapter.number)
     waiting = {name: each for each in exercises for name in place.lacking(each)}

@@ -37,12 +37,11 @@ def padding_mask(lengths, n):
 # 2.3 Nothing to read
 def attention(q, k, v, mask=None):
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
-    if mask is not None:
-        empty = ~mask.any(-1, keepdim=True)
-        scores = scores.masked_fill(~mask & ~empty, float("-inf"))
-    weights = softmax(scores, dim=-1)
-    if mask is not None:
-        weights = weights.masked_fill(empty, 0.0)
+    if mask is None:
+        mask = torch.ones_like(scores, dtype=torch.bool)
+    empty = ~mask.any(-1, keepdim=True)
+    weights = softmax(scores.masked_fill(~mask & ~empty, float("-inf")), dim=-1)
+    weights = weights.masked_fill(empty, 0.0)
     return weights @ v, weights
 
 
@@ -57,9 +56,8 @@ class LayerNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        centred = x - x.mean(-1, keepdim=True)
-        variance = centred.square().mean(-1, keepdim=True)
-        return centred / (variance + self.eps).sqrt() * self.weight + self.bias
+        mean, variance = x.mean(-1, keepdim=True), x.var(-1, keepdim=True, correction=0)
+        return (x - mean) / (variance + self.eps).sqrt() * self.weight + self.bias
 
 
 # 2.5 Embedding
@@ -94,10 +92,9 @@ class PositionalEncoding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x):
-        T = x.size(1)
-        if self.table.size(0) < T:
-            raise ValueError(f"a sequence of {T} is longer than max_len, {self.table.size(0)}")
-        return self.dropout(x + self.table[:T])
+        if x.size(1) > len(self.table):
+            raise ValueError(f"a sequence of {x.size(1)} is longer than max_len, {len(self.table)}")
+        return self.dropout(x + self.table[: x.size(1)])
 
 
 # 2.8 The encoder

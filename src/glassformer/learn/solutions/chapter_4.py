@@ -100,8 +100,7 @@ def evaluate(model, batches):
     model.eval()
     loss = right = tokens = exact = rows = 0
     for inputs, targets in batches:
-        logits = model(inputs)
-        real = targets != 0
+        logits, real = model(inputs), targets != 0
         n, m = real.sum().item(), real.any(-1).sum().item()
         loss += cross_entropy(logits, targets, pad_id=0).item() * n
         right += accuracy(logits, targets, pad_id=0).item() * n

@@ -5,11 +5,9 @@ from torch import nn
 # 5.1 A batch
 def pad_batch(rows, pad_id=0):
     """Lists of ids to (ids [B, T], lengths [B])."""
-    lengths = torch.tensor([len(row) for row in rows])
-    ids = torch.full((len(rows), int(lengths.max())), pad_id)
-    for i, row in enumerate(rows):
-        ids[i, : len(row)] = torch.tensor(row, dtype=torch.long)
-    return ids, lengths
+    lengths = [len(row) for row in rows]
+    ids = [[*row, *[pad_id] * (max(lengths) - len(row))] for row in rows]
+    return torch.tensor(ids), torch.tensor(lengths)
 
 
 # 5.2 Teacher forcing
