@@ -459,10 +459,12 @@ def taken(flag: str, given: str | None, rest: list[str]) -> str:
     return rest.pop(0)
 
 
-def whole_number(name: str, given: str, most: int, usual: int = 3) -> int:
-    """Parse the value of a flag that counts. Errors: `ConfigError` for anything but a whole number from 1 to `most`."""
-    if not given.isdecimal() or len(given) > 9 or not 1 <= int(given) <= most:
-        raise ConfigError(f"--{name} takes a whole number from 1 to {most}; got {given[:40]!r}. Try --{name} {usual}.")
+def whole_number(name: str, given: str, most: int, usual: int = 3, *, least: int = 1) -> int:
+    """Parse the value of a flag that counts. Errors: `ConfigError` unless it is a whole number from `least` on."""
+    if not given.isdecimal() or len(given) > 9 or not least <= int(given) <= most:
+        raise ConfigError(
+            f"--{name} takes a whole number from {least} to {most}; got {given[:40]!r}. Try --{name} {usual}."
+        )
     return int(given)
 
 

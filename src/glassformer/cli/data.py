@@ -14,7 +14,7 @@ from textwrap import fill, indent
 from glassformer.base.errors import ConfigError, ResourceError
 from glassformer.base.registry import suggestion
 from glassformer.cli.arguments import Arguments
-from glassformer.data.catalogue import HERE, MISSING, DataSet, Measured, catalogue, data_folder, data_set
+from glassformer.data.catalogue import HERE, MISSING, DataSet, Measured, catalogue, data_folder, data_set, fetch
 
 
 def run(arguments: Arguments) -> int:
@@ -67,8 +67,6 @@ def shown(each: DataSet, folder: Path, for_programs: bool) -> int:
 
 def fetched(each: DataSet, folder: Path, for_programs: bool) -> int:
     """Fetch the missing files. A file whose bytes differ from the catalogue's is the user's and is left alone."""
-    from glassformer.data.catalogue import fetch  # here, as `list` and `show` need no network
-
     place = each.folder(folder)
     states = each.states(folder)
     for file, state in zip(each.files, states, strict=True):

@@ -16,9 +16,10 @@ from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.check import seconds
 from glassformer.cli.help import width
+from glassformer.cli.terminal import Keys, say
 from glassformer.learn.browser import write_page
 from glassformer.learn.checking import LIMIT, Checker, in_new_process, warmed
-from glassformer.learn.course import FURTHER, OURS, Chapter, read_course
+from glassformer.learn.course import FURTHER, OURS, Chapter, questions, read_course
 from glassformer.learn.pages import section, whole, write_notebook
 from glassformer.learn.report import (
     Checked,
@@ -31,7 +32,7 @@ from glassformer.learn.report import (
     verdict_lines,
 )
 from glassformer.learn.source import read_source
-from glassformer.learn.teaching import as_csv, grades
+from glassformer.learn.teaching import as_csv, complaints, grades
 from glassformer.learn.workspace import Workspace, workspace
 from glassformer.proof.check.property import wrapped
 
@@ -58,8 +59,6 @@ def run(arguments: Arguments) -> int:
     given = options.get("course", arguments.target if action == "test" else None)
     course = read_course(Path(given).resolve() if given else OURS)
     if action == "test":
-        from glassformer.learn.teaching import complaints
-
         found = list(complaints(course, say=say))
         print(*found, f"{course.title}: {len(found) or 'no'} complaints.", sep="\n")
         return 3 if found else 0
@@ -70,11 +69,6 @@ def run(arguments: Arguments) -> int:
         action = "overview" if action == "begin" else action
     place = workspace(course, Path(options["into"]) if "into" in options else None)
     return DO[action](place, arguments)
-
-
-def say(text: str) -> None:
-    """Print a line of progress."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def put(text: str, margin: str = "") -> None:
@@ -327,8 +321,6 @@ def grade(place: Workspace, arguments: Arguments) -> int:
 
 def quiz(place: Workspace, arguments: Arguments) -> int:
     """Ask the 20 questions."""
-    from glassformer.learn.course import questions
-
     right = 0
     every = questions(place.course)
     for number, each in enumerate(every, 1):
@@ -365,7 +357,6 @@ def finish(place: Workspace, arguments: Arguments) -> int:
 
 def watch(place: Workspace, arguments: Arguments) -> int:
     """Check at each save until q or Ctrl-C."""
-    from glassformer.cli.terminal import Keys
     from glassformer.learn.watch import KEYS, watching
 
     first = place.course.within(arguments.target)[0] if arguments.target else place.course.exercises[0]

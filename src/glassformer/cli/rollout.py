@@ -40,7 +40,7 @@ def run(arguments: Arguments) -> int:
     temperature = number("temperature", given.get("temperature", "0"))
     if temperature < 0:
         raise ConfigError(f"--temperature must be at least 0; got {temperature:g}. Try --temperature 1.")
-    seed = seed_of(given.get("seed", "0"))
+    seed = whole_number("seed", given.get("seed", "0"), 999_999_999, 0, least=0)
     out = target_of(given.get("save"))
     from glassformer.base.runtime import choose_threads
     from glassformer.control.rollout import as_episodes, play  # after the checks, as importing torch takes a second
@@ -92,13 +92,6 @@ def number(flag: str, given: str) -> float:
     if not math.isfinite(value):
         raise ConfigError(f"--{flag} takes a number; got {given[:40]!r}. Try --{flag} 1.")
     return value
-
-
-def seed_of(given: str) -> int:
-    """Return the seed of the first episode. Errors: `ConfigError`."""
-    if not given.isdecimal() or len(given) > 9:
-        raise ConfigError(f"--seed takes a whole number from 0 to 999999999; got {given[:40]!r}. Try --seed 0.")
-    return int(given)
 
 
 def target_of(given: str | None) -> Path | None:

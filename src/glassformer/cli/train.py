@@ -19,7 +19,7 @@ from glassformer.store.files import absolute
 from glassformer.store.folders import checkpoints
 from glassformer.store.pictures import save_figure
 from glassformer.train.recipe import Recipe, anchored, override
-from glassformer.train.records import refuse_unusable
+from glassformer.train.records import bytes_text, duration, refuse_unusable
 from glassformer.train.tasks import task_of
 
 if TYPE_CHECKING:
@@ -106,8 +106,6 @@ def look(trial: str, recipe: Recipe, out: Path, *, as_json: bool) -> int:
 
 def lines(recipe: Recipe, outlook: Outlook) -> list[str]:
     """Return the outlook as lines of text."""
-    from glassformer.train.records import bytes_text, duration
-
     memory, disk, pace, data, training = outlook.memory, outlook.disk, outlook.pace, outlook.data, recipe.training
     parts = [("weights", memory.weights), ("gradients", memory.gradients), ("optimizer", memory.optimizer)]
     parts += [("average", memory.average)] if memory.average else []

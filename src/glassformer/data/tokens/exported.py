@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from glassformer.base.errors import DataError
-from glassformer.data.tokens.byte_level import IN_NO_TEXT, LETTERS, NOTHING_BEFORE, is_run
+from glassformer.data.tokens.byte_level import BYTES, IN_NO_TEXT, LETTERS, NOTHING_BEFORE, is_run
 from glassformer.data.tokens.sentencepiece import SentencePieceTokenizer, form_of
 from glassformer.data.tokens.subword import (
     BytePairTokenizer,
@@ -48,8 +48,6 @@ def exported(tokenizer: Tokenizer, kept: Sequence[int] | None = None, begin: int
     before each text, if texts are documents; a tokenizer that puts none there says so. Errors:
     `DataError` for a kind that the library does not have.
     """
-    from glassformer.data.tokens.byte_level import NOTHING_BEFORE  # here: it loads the library
-
     kept = range(tokenizer.vocab_size) if kept is None else kept
     ids = {old: new for new, old in enumerate(kept) if old < tokenizer.vocab_size}
     record = record_of(tokenizer)
@@ -87,8 +85,6 @@ def without_mark(mark: str, decoder: object) -> object:
 
 def of_bytes() -> dict[str, Any]:
     """Byte-pair encoding without merges: each byte is a token."""
-    from glassformer.data.tokens.byte_level import BYTES  # here: it loads the library
-
     record = json.loads(BytePairTokenizer.untrained().to_str())
     letters = sorted(BYTES, key=BYTES.__getitem__)
     record["model"]["vocab"] = {token: id for id, token in enumerate([*SPECIALS, *letters])}
@@ -152,8 +148,6 @@ def returned(text: str) -> tuple[Tokenizer, bool] | None:
 
 def rebuilt(record: Mapping[str, Any]) -> Tokenizer | None:
     """A tokenizer of ours for a record that may be of our making; whether it is must be checked."""
-    from glassformer.data.tokens.byte_level import NOTHING_BEFORE
-
     kind, vocabulary = record["model"]["type"], record["model"]["vocab"]
     named = tuple(each["content"] for each in record["added_tokens"])
     before = record.get("post_processor")

@@ -502,14 +502,10 @@ class CharacterTokenizer(_Listed):
 
     @classmethod
     def counted(cls, text: str) -> Mapping[str, int]:
-        from glassformer.data.tokens.vocabulary import counted
-
         return counted(text)
 
     @cached_property
     def _points(self) -> CodePoints:
-        from glassformer.data.tokens.vocabulary import CodePoints  # here, so that `--help` does not wait for numpy
-
         return CodePoints(self.entries)
 
     def encode(self, text: str) -> list[int]:
