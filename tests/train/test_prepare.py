@@ -71,7 +71,7 @@ def test_pair_that_is_too_long_is_named_before_training(tmp_path, side):
     "dev", [{"data__dev_source": None, "data__dev_target": None}, {"data__dev_source": "none.txt"}]
 )
 def test_a_missing_dev_file_is_named_before_the_training_text_is_read(tmp_path, monkeypatch, dev):
-    monkeypatch.setattr("glassformer.data.dataset.load_pairs", lambda *given: pytest.fail("it is read"))
+    monkeypatch.setattr("glassformer.train.tasks.pairs.load_pairs", lambda *given: pytest.fail("it is read"))
     with pytest.raises((ConfigError, DataError), match=r"no file for the dev pairs|none\.txt: there is no such file"):
         prepare(files(tmp_path, **dev))
 

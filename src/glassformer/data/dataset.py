@@ -1,4 +1,4 @@
-"""Load the text that a config names, train the tokenizers on it, and encode it as pairs of ids."""
+"""Load the text that a config names, train the tokenizers on it, and encode it as pairs of ids. Imports no torch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast, overload
 
 from glassformer.base.errors import DataError
 from glassformer.base.registry import lookup
@@ -25,11 +22,19 @@ from glassformer.data.synthetic import TASKS, Sources
 from glassformer.data.tokenizer import TOKENIZERS, tokenizer_from_json
 from glassformer.data.tokens.vocabulary import FIRST_LABEL, SPECIALS, THE_FILE, Cuts, Labels, Tokenizer, read_json
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Count = TypeVar("Count", int, NDArray[np.int64])
+
 
 class Sequences(Sequence[list[int]]):
     """Reads like a list of lists of ids. Row i is `flat[offsets[i]:offsets[i + 1]]`."""
 
     def __init__(self, rows: Iterable[Sequence[int]]) -> None:
+        import numpy as np  # here, so that `--help` does not wait for it
+
         rows = list(rows)
         self.lengths: NDArray[np.int64] = np.fromiter(map(len, rows), np.int64, len(rows))
         self.offsets: NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths)])
@@ -59,9 +64,6 @@ class Tokenizers(NamedTuple):
     def labels(self) -> list[str]:
         """A classifier's labels, in the order of its probabilities."""
         return self.target.tokens(range(FIRST_LABEL, self.target.vocab_size))
-
-
-Count = TypeVar("Count", int, NDArray[np.int64])
 
 
 def places(layout: str, source: Count, target: Count) -> tuple[Count, Count]:

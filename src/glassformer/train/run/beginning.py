@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -33,29 +33,18 @@ from glassformer.train.sample_lengths import LENGTHS, SampleLengths, joined
 from glassformer.train.settings import Settings, TrainingConfig
 from glassformer.train.tasks import task_of
 
+Speed = Callable[..., Any]
+"""Exchanges parts of a model, and of its optimizer if one is given, for faster equals, as `fast.for_training` does.
 
-class Noted(Protocol):
-    """What was exchanged in a model."""
-
-    @property
-    def notes(self) -> list[str]:
-        """Lines for the user."""
-        ...
-
-
-Speed = Callable[..., Noted]
-"""Exchanges parts of a model, and of its optimizer if one is given, for faster equals, as `fast.for_training` does."""
+What it returns has `notes`, lines for the user."""
 
 
 class Plain(NamedTuple):
-    """Nothing was exchanged."""
+    """Nothing was exchanged: the `Speed` that leaves model and optimizer as they are."""
 
-    notes: list[str]
-
-
-def plain(model: Transformer, optimizer: torch.optim.Optimizer | None = None) -> Plain:
-    """Leave model and optimizer as they are."""
-    return Plain([])
+    model: Transformer
+    optimizer: torch.optim.Optimizer | None = None
+    notes: list[str] = []  # noqa: RUF012  (never changed)
 
 
 def new_model(recipe: Recipe, tokenizers: Tokenizers) -> Transformer:

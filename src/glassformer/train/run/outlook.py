@@ -42,7 +42,7 @@ from glassformer.train.precision import choose_precision, compute_in
 from glassformer.train.ranks.sharded import is_sharded
 from glassformer.train.recipe import Recipe
 from glassformer.train.records import bytes_text
-from glassformer.train.run.beginning import Speed, begin, broken_notes, objective_of, optimizer_of, plain
+from glassformer.train.run.beginning import Plain, Speed, begin, broken_notes, objective_of, optimizer_of
 from glassformer.train.run.saving import Saver
 from glassformer.train.run_data import RunData, Summary
 from glassformer.train.schedule import Schedule
@@ -491,7 +491,7 @@ class Outlook:
 
 
 @threads_kept()
-def look_ahead(recipe: Recipe, out: Path, speed: Speed = plain) -> Outlook:
+def look_ahead(recipe: Recipe, out: Path, speed: Speed = Plain) -> Outlook:
     """Estimate what a run of the recipe in the folder `out` will need. Errors: those of reading data and recipe.
 
     Makes a few real updates, with the run's own settings and on its first batches after a warm-up of batch or length,

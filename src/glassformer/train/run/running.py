@@ -36,7 +36,7 @@ from glassformer.train.records import (
     figure,
     figures,
 )
-from glassformer.train.run.beginning import Speed, objective_of, optimizer_of, plain
+from glassformer.train.run.beginning import Plain, Speed, objective_of, optimizer_of
 from glassformer.train.run.outlook import ANY, enough_beside, half_batch, memory_ran_out
 from glassformer.train.run.resumable import Best, Standing
 from glassformer.train.run.saving import saver_for
@@ -66,7 +66,7 @@ class Session:
         *,
         save_first: bool = False,
         ranks: Ranks = ALONE,
-        speed: Speed = plain,
+        speed: Speed = Plain,
     ) -> None:
         """`so_far`: the run's standing. `save_first`: save before the first step, because the recipe has changed."""
         self.run = run

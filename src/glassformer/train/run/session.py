@@ -25,7 +25,7 @@ from glassformer.train.ranks.distributed import ALONE, Ranks, device_of, notes_o
 from glassformer.train.ranks.sharded import cut, parts_of
 from glassformer.train.recipe import Recipe, anchored, dumps_recipe, load_recipe, override
 from glassformer.train.records import refuse_untrackable, step_of
-from glassformer.train.run.beginning import Speed, as_recipe, begin, model_config, plain, prepare
+from glassformer.train.run.beginning import Plain, Speed, as_recipe, begin, model_config, prepare
 from glassformer.train.run.outlook import chosen
 from glassformer.train.run.resumable import (
     Best,
@@ -53,7 +53,7 @@ __all__ = ["Session", "resume", "start"]
 
 
 @threads_kept()
-def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE, speed: Speed = plain) -> Session:
+def start(recipe: Recipe, out: Path, ranks: Ranks = ALONE, speed: Speed = Plain) -> Session:
     """Start a new run in the folder `out` and write its recipe there; of several processes the first one writes it.
 
     Torch's random generators and its number of threads are the caller's again afterwards, as after `Session.train`.
@@ -87,7 +87,7 @@ def resume(
     allowed: Collection[str] = (),
     requested: Mapping[str, object] | None = None,
     ranks: Ranks = ALONE,
-    speed: Speed = plain,
+    speed: Speed = Plain,
 ) -> Session:
     """Resume a run from its newest intact checkpoint, or from step 0 of its recipe if it stopped before its first.
 

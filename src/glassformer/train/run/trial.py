@@ -22,7 +22,7 @@ from glassformer.train.loss import loss_of
 from glassformer.train.objective import Objective
 from glassformer.train.precision import compute_in
 from glassformer.train.recipe import Recipe
-from glassformer.train.run.beginning import Speed, begin, objective_of, optimizer_of, plain
+from glassformer.train.run.beginning import Plain, Speed, begin, objective_of, optimizer_of
 from glassformer.train.run_data import RunData
 from glassformer.train.schedule import Schedule
 from glassformer.train.settings import Update
@@ -222,7 +222,7 @@ class NoiseAt(NamedTuple):
 
 
 @threads_kept()
-def search(recipe: Recipe, speed: Speed = plain) -> Found:
+def search(recipe: Recipe, speed: Speed = Plain) -> Found:
     """Run the learning-rate range test on the recipe's own model, data and settings."""
     choose_threads(recipe.training.threads)
     prepared, model = _made(recipe)
@@ -241,7 +241,7 @@ def search(recipe: Recipe, speed: Speed = plain) -> Found:
     )
 
 
-def noise_over(recipe: Recipe, speed: Speed = plain) -> Iterator[NoiseAt]:
+def noise_over(recipe: Recipe, speed: Speed = Plain) -> Iterator[NoiseAt]:
     """Measure the noise at the initial weights and during training, each time on the batches that come next."""
     yield from Threads(recipe.training.threads).through(_noise_over(recipe, speed))
 

@@ -1,4 +1,9 @@
-"""The kinds of task, one file each: what is read, how it becomes batches, and what a run is for. Imports no torch."""
+"""The kinds of task, one file each: what is read, how it becomes batches, and what a run is for. Imports no torch.
+
+A file holds, in this order: the verb of the task and what it answers, if it has one of its own; the `Task`, with its
+settings, samples, data and model, scores, and the use of a run; the data of a run, if they are of a kind of their own;
+and functions for figures.
+"""
 
 from __future__ import annotations
 

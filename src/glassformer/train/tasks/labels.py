@@ -11,15 +11,15 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from glassformer.data.config import DataConfig
+from glassformer.data.dataset import Encoded, Tokenizers, build_tokenizers, load_pairs
+from glassformer.data.pairs import Loaded, Pair
+from glassformer.data.tokens.vocabulary import Labels as LabelSet
 from glassformer.train.records import Metric
 from glassformer.train.sample_lengths import Untrained
 from glassformer.train.tasks.pairs import Pairs, PairsSplit
 from glassformer.train.tasks.task import EXPLORE, LOSS, LineAnswer, LineVerb, Measure, ReadLine, Task
 
 if TYPE_CHECKING:
-    from glassformer.data.dataset import Encoded, Tokenizers
-    from glassformer.data.pairs import Loaded, Pair
-    from glassformer.data.tokens.vocabulary import Labels as LabelSet
     from glassformer.decode.answer import Member
     from glassformer.nn.config import ModelConfig
     from glassformer.train.evaluate import Scores, Scoring
@@ -81,21 +81,20 @@ class Labels(Pairs):
         self.uses = frozenset({CLASSIFY, EXPLORE})
         self.decode_settings = Task.decode_settings
 
+    # --- settings
+
     def check(self, recipe: Settings) -> None:
         """Refuse metrics of answers."""
         self.refuse_metric(recipe, "labels")
 
+    # --- samples
+
     def load(self, split: str, seed: int, tokenizers: Tokenizers | None) -> Loaded:
         """The texts with their labels; where labels are known, no other is taken."""
-        from glassformer.data.dataset import load_pairs
-
         return load_pairs(self.data, split, seed, label_set(tokenizers))
 
     def learn(self, recipe: Settings, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
         """The target side is the set of labels."""
-        from glassformer.data.dataset import Tokenizers, build_tokenizers
-        from glassformer.data.tokens.vocabulary import Labels as LabelSet
-
         if given is None:
             return build_tokenizers(recipe.tokenizer, pairs, labelled=True)
         if label_set(given) is not None:
@@ -106,26 +105,21 @@ class Labels(Pairs):
         """How many tokens and labels, and the commonest of these."""
         return label_sizes((pair.target for pair in pairs), tokenizers)
 
+    def target_length(self, source: int, wide: int) -> int:
+        """Each text has one label."""
+        return 1
+
+    # --- data and model
+
     def config(self, recipe: Settings, tokenizers: Tokenizers) -> ModelConfig:
         """A head with a score for each label."""
         return recipe.model.build(self.layout, tokenizers.source.vocab_size, n_labels=len(tokenizers.labels))
 
     def begins_with(self, before: Tokenizers) -> Tokenizers:
         """Only the tokenizer of the texts: labels are those of the new data."""
-        from glassformer.data.dataset import Tokenizers
-
         return Tokenizers(before.source, before.source)
 
-    def target_length(self, source: int, wide: int) -> int:
-        """Each text has one label."""
-        return 1
-
-    @property
-    def marks(self) -> str:
-        """What is read besides a text."""
-        return "<bos>"
-
-    # --- scores and answers
+    # --- scores
 
     def score(self, split: PairsSplit, scoring: Scoring) -> Scores:
         """Score what a run gives for each sample: `compared`, `loss` (nats, or a squared error), `n` and `unknown`."""
@@ -164,6 +158,17 @@ class Labels(Pairs):
 
         return label_scores([label for (label,) in found], right_labels(split.encoded), tokenizers.labels)
 
+    def scores(self, other: DataConfig) -> bool:
+        """Only texts with labels."""
+        return Task.scores(self, other)
+
+    # --- the use of a run
+
+    @property
+    def marks(self) -> str:
+        """What is read besides a text."""
+        return "<bos>"
+
     def answer(
         self, members: Sequence[Member], lines: Sequence[Sequence[ReadLine]], batch_size: int
     ) -> Iterator[LineAnswer]:
@@ -179,15 +184,9 @@ class Labels(Pairs):
             new = line[0].untrained if all(each.untrained for each in line) else None
             yield Classified(names[best], dict(zip(names, row, strict=True)), unknown, new)
 
-    def scores(self, other: DataConfig) -> bool:
-        """Only texts with labels."""
-        return Task.scores(self, other)
-
 
 def label_set(tokenizers: Tokenizers | None) -> LabelSet | None:
     """The labels of a run, if there are any yet."""
-    from glassformer.data.tokens.vocabulary import Labels as LabelSet
-
     return tokenizers.target if tokenizers is not None and isinstance(tokenizers.target, LabelSet) else None
 
 

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError, TooLongError, some
 from glassformer.data.config import SPLITS, DataConfig
+from glassformer.data.dataset import (
+    Encoded,
+    Sequences,
+    Tokenizers,
+    build_tokenizers,
+    encode_pairs,
+    load_pairs,
+    places,
+    refuse_missing_files,
+)
 from glassformer.data.kinds import EQUAL_LENGTHS, PAIRS
+from glassformer.data.pairs import Loaded, Origin, Pair
 from glassformer.train.records import Sample
 from glassformer.train.run_data import RunData, Scored, Split, Summary
 from glassformer.train.tasks.task import EXPLORE, GENERATE, LOSS, TRANSLATE, Measure, Task
@@ -21,8 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glassformer.data.batch import Batch
-    from glassformer.data.dataset import Count, Encoded, Tokenizers
-    from glassformer.data.pairs import Loaded, Origin, Pair
+    from glassformer.data.dataset import Count
     from glassformer.data.sampler import BatchSampler
     from glassformer.train.evaluate import Choice, Scores, Scoring
     from glassformer.train.sample_lengths import SampleLengths
@@ -55,6 +65,8 @@ class Pairs(Task):
         self.verb = TRANSLATE.name
         self.uses = frozenset({TRANSLATE, EXPLORE} if self.blanks else {TRANSLATE, GENERATE, EXPLORE})
         self.decode_settings = OF_BLANKS if self.blanks else None
+
+    # --- settings
 
     def check(self, recipe: Settings) -> None:
         """Refuse metrics of labels, and blanks for answers whose length the source does not tell."""
@@ -103,18 +115,14 @@ class Pairs(Task):
             raise ConfigError(f"There is no file for the {split} {self.samples}. Set data.{split} to a file.")
         return path
 
-    # --- the samples, each a source and a target as text, and as ids
+    # --- samples
 
     def load(self, split: str, seed: int, tokenizers: Tokenizers | None) -> Loaded:
         """Read or make the samples of a split. `tokenizers`: those of the run, if there are any yet."""
-        from glassformer.data.dataset import load_pairs
-
         return load_pairs(self.data, split, seed)
 
     def learn(self, recipe: Settings, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
         """Learn tokenizers from the training samples, as far as `given` has none that fit."""
-        from glassformer.data.dataset import build_tokenizers
-
         return given or build_tokenizers(recipe.tokenizer, pairs)
 
     def learned(self, recipe: Settings) -> Tokenizers:
@@ -123,14 +131,16 @@ class Pairs(Task):
 
     def encode(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> Encoded:
         """The samples as ids. Errors: `DataError` for one that the model cannot read."""
-        from glassformer.data.dataset import encode_pairs
-
         return encode_pairs(pairs, tokenizers)
+
+    def batch(self, encoded: Encoded, rows: Sequence[int] | NDArray[np.int64]) -> Batch:
+        """The batch of the samples in these rows, in their order."""
+        from glassformer.data.batch import collate
+
+        return collate(encoded, rows, self.data.layout)
 
     def of_ids(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], tokenizers: Tokenizers) -> Batch:
         """The batch of samples that are ids of these tokenizers already, as tests of a model make them."""
-        from glassformer.data.dataset import Encoded, Sequences
-
         encoded = Encoded(Sequences([each for each, _ in pairs]), Sequences([each for _, each in pairs]))
         return self.batch(encoded, range(len(pairs)))
 
@@ -152,15 +162,37 @@ class Pairs(Task):
             return f"one vocabulary of {target.vocab_size:,} tokens"
         return f"two vocabularies of {source.vocab_size:,} and {target.vocab_size:,} tokens"
 
-    def score(self, split: PairsSplit, scoring: Scoring) -> Scores:
-        """Score a model on a split: see `Split.score`."""
-        from glassformer.train.evaluate import evaluate_model
+    def lengths(self, encoded: Encoded) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """How many places each sample takes in a batch, on the source side and in `tokens`."""
+        return self.places(encoded.source.lengths, encoded.target.lengths)
 
-        return evaluate_model(scoring, split.encoded, [pair.target for pair in split.pairs], split.bleu)
+    def places(self, source: Count, target: Count) -> tuple[Count, Count]:
+        """How many places so many ids take in a batch, on the source side and in `tokens`."""
+        return places(self.data.layout, source, target)
+
+    def target_length(self, source: int, wide: int) -> int:
+        """How many tokens a target may have, of at most `wide`, if its source has `source`."""
+        return source if self.blanks else wide
+
+    @property
+    def equal_lengths(self) -> bool:
+        """Whether every answer has as many tokens as its source."""
+        return self.data.task in EQUAL_LENGTHS
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether the pairs come from files."""
+        return bool(self.data.kind.line)
+
+    @property
+    def written(self) -> bool:
+        """Whether targets are texts that people wrote, to be scored by BLEU and chrF."""
+        return self.data.task == PAIRS
+
+    # --- data and model
 
     def prepare(self, recipe: Settings, tokenizers: Tokenizers | None = None) -> PairsData:
         """Read, encode and plan the pairs. Given tokenizers without labels get the labels of this training text."""
-        from glassformer.data.dataset import refuse_missing_files
         from glassformer.data.sampler import BatchSampler
 
         seed, training = recipe.training.seed, recipe.training
@@ -216,29 +248,19 @@ class Pairs(Task):
                     f"special tokens included. Raise model.max_len to {lengths.max()}, or remove the long pairs."
                 )
 
+    # --- scores
+
+    def score(self, split: PairsSplit, scoring: Scoring) -> Scores:
+        """Score a model on a split: see `Split.score`."""
+        from glassformer.train.evaluate import evaluate_model
+
+        return evaluate_model(scoring, split.encoded, [pair.target for pair in split.pairs], split.bleu)
+
     def scores(self, other: DataConfig) -> bool:
         """Files may replace the pairs that a task makes."""
         return other.task in (self.data.task, PAIRS)
 
-    def batch(self, encoded: Encoded, rows: Sequence[int] | NDArray[np.int64]) -> Batch:
-        """The batch of the samples in these rows, in their order."""
-        from glassformer.data.batch import collate
-
-        return collate(encoded, rows, self.data.layout)
-
-    def lengths(self, encoded: Encoded) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """How many places each sample takes in a batch, on the source side and in `tokens`."""
-        return self.places(encoded.source.lengths, encoded.target.lengths)
-
-    def places(self, source: Count, target: Count) -> tuple[Count, Count]:
-        """How many places so many ids take in a batch, on the source side and in `tokens`."""
-        from glassformer.data.dataset import places
-
-        return places(self.data.layout, source, target)
-
-    def target_length(self, source: int, wide: int) -> int:
-        """How many tokens a target may have, of at most `wide`, if its source has `source`."""
-        return source if self.blanks else wide
+    # --- the use of a run
 
     def read_length(self, n: int) -> int:
         """On the side where it is read, with blanks for an answer as long as it may be."""
@@ -248,21 +270,6 @@ class Pairs(Task):
     def marks(self) -> str:
         """What is read besides a source."""
         return "<sep> and as many blanks" if self.blanks else "<eos>"
-
-    @property
-    def equal_lengths(self) -> bool:
-        """Whether every answer has as many tokens as its source."""
-        return self.data.task in EQUAL_LENGTHS
-
-    @property
-    def reads_files(self) -> bool:
-        """Whether the pairs come from files."""
-        return bool(self.data.kind.line)
-
-    @property
-    def written(self) -> bool:
-        """Whether targets are texts that people wrote, to be scored by BLEU and chrF."""
-        return self.data.task == PAIRS
 
 
 # The data of a run: samples of each split as text and as ids, and the batches of the training samples.

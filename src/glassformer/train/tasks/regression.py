@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError, DataError
+from glassformer.data.dataset import Encoded, Tokenizers, columns_of, tokenizer_of
+from glassformer.data.pairs import Loaded, Pair
 from glassformer.train.records import Metric
 from glassformer.train.sample_lengths import Untrained
 from glassformer.train.tasks.labels import Labels
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
 
     from glassformer.data.batch import Batch
     from glassformer.data.config import DataConfig
-    from glassformer.data.dataset import Count, Encoded, Tokenizers
-    from glassformer.data.pairs import Loaded, Pair
+    from glassformer.data.dataset import Count
     from glassformer.data.regression import Scale
     from glassformer.decode.answer import Member
     from glassformer.nn.config import ModelConfig
@@ -81,6 +82,8 @@ class Regression(Labels):
         self.does, self.verb = "predicts numbers", PREDICT.name
         self.uses = frozenset({PREDICT, EXPLORE} if self.of_text else {PREDICT})
 
+    # --- settings
+
     def check(self, recipe: Settings) -> None:
         """Refuse metrics and settings of other tasks, and sizes of samples that are read and not made."""
         self.refuse_metric(recipe, "numbers")
@@ -93,12 +96,10 @@ class Regression(Labels):
                 f"{recipe.training.label_smoothing}. Remove it."
             )
 
-    # --- the samples
+    # --- samples
 
     def load(self, split: str, seed: int, tokenizers: Tokenizers | None) -> Loaded:
         """Read the samples of a split, or make them where no file is named."""
-        from glassformer.data.dataset import columns_of
-        from glassformer.data.pairs import Loaded
         from glassformer.data.regression import Chosen, make_numbers, read_numbers
 
         data, path = self.data, self.file_of(split)
@@ -114,7 +115,6 @@ class Regression(Labels):
 
         Errors: `DataError` for a number that is the same in all of them.
         """
-        from glassformer.data.dataset import Tokenizers, tokenizer_of
         from glassformer.data.regression import Scale, names_in, values_of
 
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
@@ -176,6 +176,12 @@ class Regression(Labels):
         each = zip(numbers.entries, numbers.means, numbers.spreads, strict=True)
         return f"{read}; numbers {', '.join(f'{name} ({mean:.4g} ± {spread:.4g})' for name, mean, spread in each)}"
 
+    def places(self, source: Count, target: Count) -> tuple[Count, Count]:
+        """A place for each feature; of a text, its tokens and <bos>."""
+        return source * 0, source + self.of_text
+
+    # --- data and model
+
     def config(self, recipe: Settings, tokenizers: Tokenizers) -> ModelConfig:
         """A head with as many numbers as there are; features take two numbers each at their place."""
         features, numbers = scales_in(tokenizers)
@@ -185,11 +191,7 @@ class Regression(Labels):
             return recipe.model.build(self.layout, None, n_features=2 * len(features.entries), n_numbers=count)
         return recipe.model.build(self.layout, tokenizers.source.vocab_size, n_numbers=count)
 
-    def places(self, source: Count, target: Count) -> tuple[Count, Count]:
-        """A place for each feature; of a text, its tokens and <bos>."""
-        return source * 0, source + self.of_text
-
-    # --- the use of a run
+    # --- scores
 
     def found(self, encoded: Encoded, scoring: Scoring) -> dict[int, list[int]]:
         """The standardised numbers, by their bits, which are exact between processes."""
@@ -215,6 +217,8 @@ class Regression(Labels):
         wanted = values_of([pair.target for pair in split.pairs], numbers.entries)
         metrics, details = number_scores(np.array(given), wanted, numbers.entries)
         return Scores(metrics, [as_object(numbers.entries, row) for row in given], details)
+
+    # --- the use of a run
 
     def read_line(self, line: str, tokenizers: Tokenizers) -> ReadLine:
         """A text, or the features in a row of CSV or an object."""

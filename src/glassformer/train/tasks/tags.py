@@ -9,6 +9,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError
+from glassformer.data.dataset import Encoded, Sequences, Tokenizers, build_tokenizers, columns_of
+from glassformer.data.pairs import Loaded, Pair
+from glassformer.data.tagged import first_pieces, make_tagged, read_tagged
+from glassformer.data.tokens.vocabulary import FIRST_LABEL
+from glassformer.data.tokens.vocabulary import Labels as LabelSet
 from glassformer.train.records import Metric
 from glassformer.train.sample_lengths import Untrained
 from glassformer.train.tasks.labels import Labels, label_set, label_sizes
@@ -21,8 +26,7 @@ if TYPE_CHECKING:
 
     from glassformer.data.batch import Batch
     from glassformer.data.config import DataConfig
-    from glassformer.data.dataset import Count, Encoded, Tokenizers
-    from glassformer.data.pairs import Loaded, Pair
+    from glassformer.data.dataset import Count
     from glassformer.decode.answer import Member
     from glassformer.train.evaluate import Scores, Scoring
     from glassformer.train.settings import Settings
@@ -87,19 +91,17 @@ class Tags(Labels):
         self.does, self.verb = "tags words", TAG.name
         self.uses = frozenset({TAG, EXPLORE})
 
+    # --- settings
+
     def check(self, recipe: Settings) -> None:
         """Refuse metrics of other tasks, and sizes of sentences that are read and not made."""
         self.refuse_metric(recipe, "a tag for each word")
         self.refuse_made_and_read()
 
-    # --- the samples
+    # --- samples
 
     def load(self, split: str, seed: int, tokenizers: Tokenizers | None) -> Loaded:
         """Read the sentences of a split, or make them where no file is named."""
-        from glassformer.data.dataset import columns_of
-        from glassformer.data.pairs import Loaded
-        from glassformer.data.tagged import make_tagged, read_tagged
-
         data, labels = self.data, label_set(tokenizers)
         path = self.file_of(split)
         if path is None:
@@ -109,9 +111,6 @@ class Tags(Labels):
 
     def learn(self, recipe: Settings, pairs: Sequence[Pair], given: Tokenizers | None) -> Tokenizers:
         """The vocabulary of the words, and the set of tags. Errors: `ConfigError` for a metric that these have not."""
-        from glassformer.data.dataset import Tokenizers, build_tokenizers
-        from glassformer.data.tokens.vocabulary import Labels as LabelSet
-
         tags = sorted({tag for pair in pairs for tag in pair.target.split()})
         if recipe.training.metric == "span_f1" and not spanned(tags):
             raise ConfigError(
@@ -131,10 +130,6 @@ class Tags(Labels):
 
     def encode(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> Encoded:
         """Pieces of words, and beside each first one the id of its tag."""
-        from glassformer.data.dataset import Encoded, Sequences
-        from glassformer.data.tagged import first_pieces
-        from glassformer.data.tokens.vocabulary import FIRST_LABEL
-
         ids = {tag: FIRST_LABEL + number for number, tag in enumerate(tokenizers.labels)}
         sources: list[list[int]] = []
         targets: list[list[int]] = []
@@ -152,7 +147,6 @@ class Tags(Labels):
         import torch
 
         from glassformer.data.batch import Batch, pad
-        from glassformer.data.tokens.vocabulary import FIRST_LABEL
 
         numbers = [int(row) for row in rows]
         tokens, keep = pad([encoded.source[row] for row in numbers])
@@ -171,7 +165,7 @@ class Tags(Labels):
         """Each piece has a tag, where samples are made of ids."""
         return source
 
-    # --- the use of a run
+    # --- scores
 
     def counted(self, encoded: Encoded, n_targets: int) -> dict[str, int]:
         """Words, and sentences."""
@@ -196,10 +190,10 @@ class Tags(Labels):
         metrics, details = tag_scores(given, [pair.target.split() for pair in split.pairs])
         return Scores(metrics, [" ".join(tags) for tags in given], details)
 
+    # --- the use of a run
+
     def read_line(self, line: str, tokenizers: Tokenizers) -> ReadLine:
         """The words of a line; white space of any kind separates them."""
-        from glassformer.data.tagged import first_pieces
-
         found = super().read_line(" ".join(line.split()), tokenizers)
         first_pieces(tokenizers.source, found.text)
         return found
@@ -209,7 +203,6 @@ class Tags(Labels):
     ) -> Iterator[LineAnswer]:
         """The tags of each line."""
         from glassformer.data.batch import Batch, pad
-        from glassformer.data.tagged import first_pieces
         from glassformer.train.evaluate import batches_of, outputs
 
         model, tokenizers = members[0].model, members[0].tokenizers

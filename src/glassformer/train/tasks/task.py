@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from glassformer.base.errors import ConfigError
 from glassformer.data.config import DataConfig, TokenizerConfig
+from glassformer.data.dataset import Tokenizers
 from glassformer.data.kinds import LAYOUTS
+from glassformer.data.tokens.vocabulary import UNK, Labels
 from glassformer.train.sample_lengths import Untrained
 
 if TYPE_CHECKING:
-    from glassformer.data.dataset import Tokenizers
     from glassformer.decode.answer import Member
     from glassformer.nn.config import ModelConfig
     from glassformer.nn.recipe import Layout
@@ -199,9 +200,6 @@ class Task(ABC):
 
     def begins_with(self, before: Tokenizers) -> Tokenizers:
         """The tokenizers of a run that starts from one with those `before`."""
-        from glassformer.data.dataset import Tokenizers
-        from glassformer.data.tokens.vocabulary import Labels
-
         return Tokenizers(before.source, before.source) if isinstance(before.target, Labels) else before
 
     def read_length(self, n: int) -> int:
@@ -222,8 +220,6 @@ class Task(ABC):
 
     def read_line(self, line: str, tokenizers: Tokenizers) -> ReadLine:
         """What the model reads of a line, without special tokens. Errors: `DataError` for a line that it cannot."""
-        from glassformer.data.tokens.vocabulary import UNK
-
         ids = tokenizers.source.encode(line)
         return ReadLine(line, ids, tokenizers.source.lacks(line) if UNK in ids else ())
 

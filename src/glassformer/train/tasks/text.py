@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from glassformer.base.errors import ConfigError, DataError, some
 from glassformer.data.config import DataConfig
 from glassformer.data.corrupt_lengths import check_length, places
+from glassformer.data.dataset import Tokenizers, tokenizer_of
 from glassformer.data.growth import Growth
 from glassformer.data.kinds import TEXT, TEXTS
 from glassformer.train.run_data import Scored, Split, Summary, WindowData
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glassformer.data.batch import Batch
-    from glassformer.data.dataset import Tokenizers
     from glassformer.data.running.text import Part
     from glassformer.data.running.token_file import TokenFile, Windows
     from glassformer.train.evaluate import Scoring
@@ -95,6 +95,19 @@ class Text(Task):
             )
         check_length(data, model.max_len)
 
+    # --- samples
+
+    def learn(self, recipe: Settings, part: Part) -> Tokenizers:
+        """One tokenizer for source and target, learned from a text, or read."""
+        tokenizer = tokenizer_of(recipe.tokenizer.kind, part.texts, recipe.tokenizer)
+        return Tokenizers(tokenizer, tokenizer)
+
+    def learned(self, recipe: Settings) -> Tokenizers:
+        """The tokenizers that training learns from the training text."""
+        from glassformer.data.running.text import read_parts
+
+        return self.learn(recipe, read_parts(recipe.data, ("train",))["train"])
+
     # --- data and model
 
     def prepare(self, recipe: Settings, tokenizers: Tokenizers | None = None) -> TextData:
@@ -126,19 +139,6 @@ class Text(Task):
 
         self.refuse_unnamed(name)
         return self.read(recipe, tokenizers, read_parts(recipe.data, (name,))[name])
-
-    def learned(self, recipe: Settings) -> Tokenizers:
-        """The tokenizers that training learns from the training text."""
-        from glassformer.data.running.text import read_parts
-
-        return self.learn(recipe, read_parts(recipe.data, ("train",))["train"])
-
-    def learn(self, recipe: Settings, part: Part) -> Tokenizers:
-        """One tokenizer for source and target, learned from a text, or read."""
-        from glassformer.data.dataset import Tokenizers, tokenizer_of
-
-        tokenizer = tokenizer_of(recipe.tokenizer.kind, part.texts, recipe.tokenizer)
-        return Tokenizers(tokenizer, tokenizer)
 
     def read(self, recipe: Settings, tokenizers: Tokenizers, part: Part) -> TextSplit:
         """The tokens of a part of a text, cached or new. Errors: `ConfigError` for a model that is too short."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glassformer.base.errors import ConfigError, some
+from glassformer.data.dataset import Tokenizers
 from glassformer.data.growth import Growth
 from glassformer.data.kinds import PLACES, TRAJECTORIES
 from glassformer.train.records import Metric
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from glassformer.data.batch import Batch
-    from glassformer.data.dataset import Tokenizers
     from glassformer.data.trajectories.episodes import Episodes, Spaces
     from glassformer.data.trajectories.rooms import Source
     from glassformer.data.trajectories.windows import Windows
@@ -84,7 +84,6 @@ class Trajectories(Task):
         Errors: those of reading, `DataError` for episodes of another environment than the given scales', and
         `ConfigError` for label smoothing of actions that are vectors.
         """
-        from glassformer.data.dataset import Tokenizers
         from glassformer.data.trajectories.rooms import action_names, read_split
         from glassformer.data.trajectories.windows import spaces_of
 
