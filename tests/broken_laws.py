@@ -62,13 +62,7 @@ def pytest(tests: Sequence[str], root: Path, row: Row | None = None) -> subproce
         environment["BROKEN_LAW"] = f"{row.__code__.co_filename}:{row.__name__}"
         environment["PYTHONPATH"] = f"{FOLDER}{os.pathsep}{root / 'src'}"
     return subprocess.run(
-        command,
-        cwd=root,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        stdin=subprocess.DEVNULL,
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL
     )
 
 

@@ -234,10 +234,7 @@ def test_a_row_behind_another_starts_from_its_run_of_the_same_seed(rows):
     experiments, then, runs, trained = rows
     result = experiments.run_experiment(then, 7, runs, None, ["--training.steps=5"])
     both = ["--training.steps=5", "--training.seed=7"]
-    assert trained == [
-        ("copy", both),
-        ("reverse", [*both, f"--training.start-from={runs / 'the-first-seed-7'}"]),
-    ]
+    assert trained == [("copy", both), ("reverse", [*both, f"--training.start-from={runs / 'the-first-seed-7'}"])]
     assert result.train == ["reverse", *trained[1][1]]
 
 

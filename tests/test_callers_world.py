@@ -44,8 +44,23 @@ from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import Tokenizers, build_tokenizers
 from glassformer.data.pairs import Pair
 from glassformer.data.tokenizer import TOKENIZERS
+from glassformer.data.tokens.vocabulary import Labels
+from glassformer.decode.answer import (
+    Member,
+    answers,
+    ensemble_probabilities,
+    fill_blanks,
+    label_probabilities,
+    read_back,
+)
 from glassformer.decode.beam import beam_search
+from glassformer.decode.choose import chooser
 from glassformer.decode.contrastive import contrastive
+from glassformer.decode.engine import Engine, warm_up
+from glassformer.decode.requests import Request
+from glassformer.decode.settings import BeamSettings, Sampling
+from glassformer.decode.speculative import speculative
+from glassformer.decode.stream import search_texts, write
 from glassformer.lens.ablate import gradient_importance
 from glassformer.lens.attribute import attribute
 from glassformer.lens.patch import Input, keep, patch, patched
@@ -53,9 +68,11 @@ from glassformer.lens.picture import cross_attention_picture
 from glassformer.lens.roles.diagnosis import open_run, over_checkpoints, usual_outputs
 from glassformer.lens.roles.probe import induction_probe
 from glassformer.nn.config import ModelConfig, StackConfig
+from glassformer.nn.ensemble import Ensemble
+from glassformer.nn.outputs import Classify
 from glassformer.nn.transformer import Transformer
 from glassformer.train.finished.loading import load_run
-from glassformer.train.finished.use import answer_lines, evaluate, parameters, translate
+from glassformer.train.finished.use import answer_lines, best_model, evaluate, translate
 from glassformer.train.finished.writing import Writer
 from glassformer.train.objective import next_token
 from glassformer.train.recipe import Recipe, load_recipe, override
@@ -105,11 +122,52 @@ def few() -> Recipe:
     return override(load_recipe("reverse"), {**SMALL, **TINY, "training.threads": 0})
 
 
+def searched(case: Case) -> object:
+    """Texts of a beam."""
+    given = {"sources": TEXT, "prompts": None, "max_new_tokens": [2], "stops": (), "filters": (), "never": ()}
+    more = {"forced": None, "numbers": [0], "prefix": False, "poll": int, "behind": [False], "complete": None}
+    return [*search_texts(case.model, LETTERS, search=BeamSettings(beam=2), n=1, **given, **more)]
+
+
+def batched(case: Case) -> object:
+    """One text of an engine."""
+    engine = Engine(case.decoder)
+    warm_up(engine)
+    engine.submit(Request(prompt=[7, 8], max_new_tokens=2))
+    return [engine.step(), engine.step()]
+
+
+def one_of_two(case: Case) -> object:
+    """A classifier that answers with itself."""
+    labels = Tokenizers(LETTERS, Labels(("bad", "good", "so")))
+    return ensemble_probabilities([Member(name, case.labels, labels) for name in "ab"], [TEXT * 2])
+
+
+TEXT, TWO = [[7, 8, 9]], {"sources": [[7, 8, 9]], "max_new_tokens": 2}
+ON = {"prompts": TEXT, "max_new_tokens": 2}
+DECODING: dict[str, Callable[[Case], object]] = {
+    "answer": lambda c: answer(c.model, TEXT, max_new_tokens=2),
+    "answer, drawn": lambda c: answer(c.model, TEXT, sampling=Sampling(), max_new_tokens=2),
+    "answers": lambda c: answers(c.model, TEXT, search=BeamSettings(beam=2), n_best=2),
+    "beam_search": lambda c: beam_search(c.model, **TWO, beam=2, coverage=0.2),
+    "contrastive": lambda c: [*contrastive(c.decoder, alpha=0.5, **ON)],
+    "Engine": batched,
+    "Ensemble": lambda c: [*generate(Ensemble([c.decoder, c.decoder]), **ON)],
+    "ensemble_probabilities": one_of_two,
+    "fill_blanks": lambda c: fill_blanks(c.blanks, TEXT, [2]),
+    "generate": lambda c: [*generate(c.model, **TWO)],
+    "generate, drawn": lambda c: [*generate(c.decoder, **ON, choose=chooser(Sampling(seed=3)))],
+    "label_probabilities": lambda c: label_probabilities(c.labels, TEXT),
+    "read_back": lambda c: read_back(c.model, TEXT, answer(c.model, TEXT, max_new_tokens=2)),
+    "search_texts": searched,
+    "speculative, draft": lambda c: [*speculative(c.decoder, draft=c.decoder, **ON)],
+    "speculative, lookup": lambda c: [*speculative(c.decoder, lookup=2, **ON)],
+    "write": lambda c: [*write(c.model, LETTERS, **TWO)],
+}
 CALLS: dict[str, Callable[[Case], object]] = {
-    "answer": lambda c: answer(c.model, [[7, 8, 9]], max_new_tokens=2),
+    **DECODING,
     "diagnose": lambda c: diagnose(c.model, probe_of("encoder-decoder", backwards, n=12)),
     "diagnose_run": lambda c: diagnose_run(c.run, sequences=6, scored=6),
-    "generate": lambda c: [*generate(c.model, sources=[[7, 8, 9]], max_new_tokens=2)],
     "heat_map": lambda c: heat_map(WEIGHTS, "abc", "abc"),
     "load": lambda c: load(save(c.folder / "kept", c.model, PAIRS)),
     "observe": lambda c: within(observe(c.model), lambda: c.model(TOKENS, source=SOURCE)),
@@ -131,7 +189,7 @@ CALLS: dict[str, Callable[[Case], object]] = {
     "noise_over": lambda c: [*islice(noise_over(few()), 1)],
     "open_run": lambda c: open_run(c.run),
     "over_checkpoints": lambda c: [*over_checkpoints(c.run, sequences=4)],
-    "parameters": lambda c: parameters(c.run),
+    "best_model": lambda c: best_model(c.run),
     "search": lambda c: search(few()),
     "translate": lambda c: [*translate(c.run, [(1, "a b c"), (2, "b a c")], 1)],
     "Writer": lambda c: [*Writer(c.run, own(c)).write(["a b c"])],
@@ -143,8 +201,6 @@ CALLS: dict[str, Callable[[Case], object]] = {
     "resume": lambda c: resume(started(c)),
     "override": lambda c: override(load_recipe("reverse"), {"training.steps": 3}),
     "attribute": lambda c: attribute(c.model, TOKENS, torch.tensor([9, 8, 2]), SOURCE),
-    "beam_search": lambda c: beam_search(c.model, sources=[[7, 8]], max_new_tokens=2, beam=2),
-    "contrastive": lambda c: [*contrastive(c.decoder, alpha=0.5, prompts=[[7, 8]], max_new_tokens=2)],
     "cross_attention_picture": lambda c: cross_attention_picture(c.model, PAIRS, "abc"),
     "gradient_importance": lambda c: gradient_importance(c.model, [Batch.pairs([[7, 8]], [[8, 7]])], next_token),
     "keep": lambda c: keep(c.model, Input(TOKENS, SOURCE)),
@@ -180,6 +236,7 @@ LEFT = {
     "over_checkpoints": lambda c: over_checkpoints(c.run, sequences=4),
     "generate": lambda c: generate(c.model, sources=[[7, 8, 9]], max_new_tokens=9),
     "contrastive": lambda c: contrastive(c.decoder, alpha=0.5, prompts=[[7, 8]], max_new_tokens=9),
+    "speculative": lambda c: speculative(c.decoder, lookup=1, prompts=[[7, 8]], max_new_tokens=9),
     "train_steps": lambda c: train_steps(
         c.model, [Batch.pairs([[7, 8]], [[8, 7]])] * 9, torch.optim.SGD(c.model.parameters(), lr=0.0),
         Schedule("constant", 0.1, 9),
@@ -201,19 +258,19 @@ def case(tmp_path: Path, runs: Case) -> Case:
     """Models with much dropout, in training mode but for one block."""
     torch.manual_seed(3)
     stack = StackConfig(d_model=16, n_heads=2, n_layers=2, d_ff=32, dropout=0.5)
-    model = Transformer(ModelConfig(LETTERS.vocab_size, encoder=stack, decoder=stack)).train()
-    decoder = Transformer(ModelConfig(LETTERS.vocab_size, decoder=stack)).train()
-    for each in (model, decoder):
-        assert each.decoder is not None
-        each.decoder.blocks[0].eval()
-    case = Case(model=model, decoder=decoder, folder=tmp_path, moves=False, traced=tmp_path / "a.gft", **vars(runs))
-    trace(model, LETTERS, "abc").save(case.traced)
+    sides = {"model": {"encoder": stack, "decoder": stack}, "decoder": {"decoder": stack}, "blanks": {"encoder": stack}}
+    sides["labels"] = {"encoder": stack, "head": Classify(3)}
+    made = {name: Transformer(ModelConfig(LETTERS.vocab_size, **each)).train() for name, each in sides.items()}
+    for each in made.values():
+        each.reader.blocks[0].eval()
+    case = Case(**made, models=[*made.values()], folder=tmp_path, moves=False, traced=tmp_path / "a.gft", **vars(runs))
+    trace(case.model, LETTERS, "abc").save(case.traced)
     return case
 
 
 def world(case: Case) -> dict[str, object]:
     """Return all that a function might leave changed, as values that can be compared."""
-    models = (case.model, case.decoder)
+    models = case.models
     return {
         "modes": [each.training for model in models for each in model.modules()],
         "attributes": [sorted(vars(each)) for model in models for each in model.modules()],
@@ -265,13 +322,24 @@ def test_so_does_a_call_that_ends_in_an_error(case, threads, name):
     assert differences(before, case) == []
 
 
+@pytest.mark.parametrize("name", DECODING)
+def test_so_does_decoding_that_ends_in_an_error(case, threads, name):
+    for each in case.models:
+        each.reader.norm.register_forward_hook(lambda *_: 1 / 0)
+    before = world(case)
+    with pytest.raises(ZeroDivisionError):
+        DECODING[name](case)
+    assert differences(before, case) == []
+
+
 @pytest.mark.parametrize("name", LEFT)
 def test_so_does_a_generator_that_is_left_early(case, threads, name):
     case.moves = name == "train_steps"
     before = world(case)
     steps = LEFT[name](case)
     next(steps)
-    assert torch.get_num_threads() == before["threads"], "between two steps, too"
+    between = {"threads", *(() if case.moves else ("modes", "gradients recorded"))}
+    assert not between & {*differences(before, case)}, "between two steps, too"
     steps.close()
     assert differences(before, case) == []
 

@@ -5,7 +5,7 @@ from law import breaks
 
 LOOP, OBJECTIVE = "glassformer.train.loop", "glassformer.train.objective"
 RESUME = "tests/train/run/test_resume.py"
-STORE = "tests/store/test_checkpoint.py tests/store/test_manifest.py"
+STORE = "tests/store/test_checkpoint.py tests/store/test_folders.py"
 
 
 # --- data
@@ -167,7 +167,7 @@ def files_are_not_synced(original):
     return lambda path: None
 
 
-@breaks("glassformer.store.weights:refuse_non_finite", "tests/store/test_refusals.py")
+@breaks("glassformer.store.weights:refuse_non_finite", "tests/store/test_checkpoint.py")
 def weights_that_are_no_numbers_are_kept(original):
     return lambda tensors, what: None
 

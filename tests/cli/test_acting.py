@@ -156,11 +156,6 @@ def test_a_model_of_texts_cannot_start_from_an_actor(actor, tmp_path, capsys, re
     assert not (tmp_path / "new" / "checkpoints").exists()
 
 
-def test_an_actor_starts_from_another(actor, tmp_path, capsys):
-    assert main(["train", "decision", "--training.start-from", str(actor), "--out", str(tmp_path / "x"), *FLAGS]) == 0
-    assert "weights taken over: " in (tmp_path / "x" / "log.txt").read_text("utf-8")
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -65,16 +65,6 @@ def test_interrupted_and_resumed_is_as_if_nothing_had_happened(trained, tmp_path
     assert last[0].read_bytes() == last[1].read_bytes()
 
 
-def test_killed_and_resumed(trained, tmp_path, run):
-    """As `kill -9` leaves it: lines beyond the newest checkpoint, and a last line that is cut short."""
-    out = shutil.copytree(trained, tmp_path / "run")
-    shutil.rmtree(out / "checkpoints" / "step-000000008")
-    with (out / "metrics.jsonl").open("a") as file:
-        file.write('{"kind": "train", "step": 9')
-    assert run("resume", str(out)).code == 0
-    assert figures(out) == figures(trained)
-
-
 def test_evaluate(trained, run):
     report = json.loads(run("evaluate", str(trained), "--json").out)
     assert report["n"] == 6
@@ -182,45 +172,6 @@ def test_bad_files(refused, text_files, name, content, facts):
     assert not Path("runs").exists()
 
 
-def test_empty_lines_may_be_skipped_and_are_counted(run, text_files):
-    Path("in.de").write_text("ein hund\n\nein haus\nzwei\n", "utf-8")
-    words = [*TINY, *text_files, "--tokenizer.kind", "word", "--data.skip-empty"]
-    answer = run("train", "multi30k", *words)
-    assert answer.code == 0
-    assert "1 training pairs with an empty side" in answer.err
-
-
-def test_missing_file(refused):
-    message = refused("train", "multi30k", *TINY, "--data.train", "nowhere.tsv", "--data.dev", "nowhere.tsv")
-    assert "nowhere.tsv: there is no such file" in message
-
-
-def test_no_files_at_all(refused):
-    assert "data.train" in refused("train", "multi30k", *TINY)
-
-
-def test_sequence_longer_than_max_len(refused):
-    message = refused("train", "reverse", *TINY, *TASK, "--model.max-len", "9")
-    assert "--model.max-len 9" in message
-    assert "pair" in message
-
-
-@pytest.mark.parametrize(
-    ("words", "facts"),
-    [
-        (["--model.norm", "layr"], ["layr", "Did you mean 'layer'?"]),
-        (["--model.positions", "sinusodial"], ["Did you mean 'sinusoidal'?"]),
-        (["--model.attention", "spda"], ["Did you mean 'sdpa'?"]),
-        (["--model.activation", "rleu"], ["Did you mean 'relu'?"]),
-        (["--training.device", "cuda:77"], ["cuda:77", "cpu"]),
-        (["--training.metric", "bleu"], ["--training.metric bleu", "exact_match"]),
-    ],
-)
-def test_names_that_only_the_model_knows(refused, words, facts):
-    message = refused("train", "reverse", *TINY, *TASK, *words)
-    assert all(fact in message for fact in facts), message
-
-
 def test_loss_that_is_not_finite(run, tmp_path):
     answer = run("train", "reverse", *TINY, *TASK, "--training.learning-rate", "1e30", "--training.clip", "0")
     assert answer.code == 4
@@ -228,14 +179,6 @@ def test_loss_that_is_not_finite(run, tmp_path):
     assert last.startswith("glassformer: Training must stay finite; at step ")
     assert "Traceback" not in answer.err
     assert "Diverged" in Path("runs/reverse/log.txt").read_text()
-
-
-def test_failed_overwrite_gives_the_old_run_back(trained, tmp_path, refused):
-    out = shutil.copytree(trained, tmp_path / "run")
-    refused("train", "multi30k", *TINY, "--data.train", "nowhere.tsv", "--out", str(out), "--overwrite")
-    assert figures(out) == figures(trained)
-    assert newest(out).folder is not None
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "params"])

@@ -146,10 +146,7 @@ def test_settings(writes_as, of_run, words, expected):
         (("--seed", "-1"), "--seed must be at least 0; got -1. Try --seed 0."),
         (("--greedy", "--temperature", "1"), "not sample; --temperature would have no effect. Give only one"),
         (("--greedy", "--min-p", "0.1"), "--greedy takes the most probable token and does not sample; --min-p"),
-        (
-            ("--greedy", "--seed", "3"),
-            "Greedy decoding draws nothing, so --seed 3 would have no effect. Remove --seed",
-        ),
+        (("--greedy", "--seed", "3"), "Greedy decoding draws nothing, so --seed 3 would have no effect. Remove --seed"),
         (("--temperature", "0", "--decode.seed", "3"), "so --decode.seed 3 would have no effect. Remove --decode.seed"),
         (("--contrastive-alpha", "0.5", "--seed", "3"), "Contrastive search draws nothing, so --seed 3 would have"),
         (("--greedy", "--n", "3"), "Greedy decoding draws nothing and writes the same text each time; got --n 3"),

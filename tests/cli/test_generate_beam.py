@@ -46,14 +46,8 @@ def test_settings(writes_as, of_run, words, expected):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            ("--beam", "4", "--temperature", "1"),
-            "--beam searches for the most probable text and does not sample; --",
-        ),
-        (
-            ("--decode.beam", "4", "--top-k", "3"),
-            "--decode.beam searches for the most probable text and does not",
-        ),
+        (("--beam", "4", "--temperature", "1"), "--beam searches for the most probable text and does not sample; --"),
+        (("--decode.beam", "4", "--top-k", "3"), "--decode.beam searches for the most probable text and does not"),
         (("--beam", "4", "--contrastive-alpha", "0.5"), "--contrastive-alpha chooses in another way. Give only one"),
         (("--beam", "4", "--greedy"), "--greedy takes the most probable token at each step; --beam searches for"),
         (("--beam", "4", "--seed", "3"), "Beam search draws nothing, so --seed 3 would have no effect"),

@@ -143,28 +143,6 @@ def test_evaluate_scores_a_whole_file(trained, run, tmp_path):
     assert json.loads(run("evaluate", str(trained), "--split", "dev", "--json").out)["n"] > 1
 
 
-def test_a_text_that_ends_in_white_space_is_trained_on(tmp_path, run):
-    """Its last tenth, the dev text, has no word, so that no figure is of words."""
-    text = tmp_path / "text.txt"
-    text.write_text(words(200) + "\n" * 200, "utf-8")
-    out = tmp_path / "run"
-    answer = run("train", "lm", "--data.text", str(text), *TINY, "--out", str(out))
-    assert (answer.code, "Traceback" in answer.err) == (0, False)
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text("utf-8").splitlines()]
-    found = [line for line in lines if line["kind"] == "dev"]
-    assert [line["step"] for line in found] == [2, 4]
-    assert all("bits_per_byte" in line and "word_perplexity" not in line for line in found)
-
-
-def test_a_text_that_the_vocabulary_lacks_has_nothing_to_hide(tmp_path, run):
-    out, test = tmp_path / "run", tmp_path / "test.txt"
-    assert run("train", "mlm", "--data.text", str(book(tmp_path, 300)), *TINY, "--out", str(out)).code == 0
-    test.write_text("XYZ" * 20, "utf-8")
-    answer = run("evaluate", str(out), "--data.text", str(test))
-    assert (answer.code, "Traceback" in answer.err) == (2, False)
-    assert "none was left to hide" in answer.err
-
-
 WRONG = {
     "no test text": (
         ["evaluate", "RUN"],
@@ -209,13 +187,3 @@ def test_a_dry_run_tells_of_windows(run, tmp_path):
 def test_doctor(trained, run):
     answer = run("doctor", str(trained), "--json")
     assert answer.code == json.loads(answer.out)["exit_code"] == 0
-
-
-@pytest.mark.slow
-def test_an_ablation_of_text(run, tmp_path):
-    text = str(book(tmp_path, 300))
-    varied = ("--vary", "model.norm=rms,layer", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path / "study"))
-    answer = run("ablate", "lm", "--data.text", text, *TINY, *varied)
-    assert answer.code == 0
-    assert "| norm " in answer.out
-    assert " dev samples each" in answer.out

@@ -10,16 +10,7 @@ from hypothesis import strategies as st
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.config import TokenizerConfig
-from glassformer.data.corrupt import (
-    BATCHES,
-    Coins,
-    Corruption,
-    batch_of_windows,
-    masked,
-    noise,
-    prefix_length,
-    spans,
-)
+from glassformer.data.corrupt import BATCHES, Coins, Corruption, batch_of_windows, masked, noise, prefix_length, spans
 from glassformer.data.corrupt_lengths import longest
 from glassformer.data.tokenizer import TOKENIZERS, ByteTokenizer
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, NO_WORD, PAD, SEP, SPECIALS, UNK

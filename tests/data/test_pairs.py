@@ -141,22 +141,16 @@ def test_a_missing_file_and_a_folder(tmp_path, file):
         read_pairs(file("b.en", b"a\n"), tmp_path / "b.de")
 
 
-MANY = b"Geh.\tGo.\tCC-BY 1\nHallo.\tHi.\tCC-BY 2\n"
 NESTED = b'{"id": 1, "translation": {"en": "Go.", "de": "Geh."}}\n{"translation": {"de": "Hallo.", "en": "Hi."}}\n'
 LANGUAGES = Columns("translation.en", "translation.de")
 FORMS = {
-    "columns by number": ("a.txt", MANY, Columns("2", "1")),
-    "columns by name": ("a.tsv", b"de\ten\tby\n" + MANY, Columns("en", "de")),
-    "columns by number, a header": ("a.tsv", b"de\ten\tby\n" + MANY, Columns("2", "1", header=True)),
     "nested JSON lines": ("a.jsonl", NESTED, LANGUAGES),
-    "nested JSON lines in any file": ("a.txt", NESTED, LANGUAGES),
     "a JSON array": ("a.json", b"[" + NESTED.strip().replace(b"\n", b", ") + b"]", LANGUAGES),
     "usual fields": (
         "a.ndjson",
         b'{"source": "Go.", "target": "Geh."}\n{"target": "Hallo.", "source": "Hi."}',
         Columns(),
     ),
-    "CSV": ("a.csv.gz", gzip.compress(b'source,target\nGo.,"Geh."\nHi.,Hallo.\n'), Columns(header=True)),
 }
 
 

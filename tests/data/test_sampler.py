@@ -143,10 +143,7 @@ def test_skewed_lengths_need_little_padding(lengths, limit):
 @pytest.mark.slow
 def test_multi30k_needs_two_percent(shared):
     """The figure in the sampler's docstring: English-German, shared bpe of 8,000, 4,096 places a batch."""
-    files = {
-        "train_source": str(shared("multi30k/train.en.gz")),
-        "train_target": str(shared("multi30k/train.de.gz")),
-    }
+    files = {"train_source": str(shared("multi30k/train.en.gz")), "train_target": str(shared("multi30k/train.de.gz"))}
     pairs = load_pairs(DataConfig(**files), "train", seed=0).pairs
     encoded = encode_pairs(pairs, build_tokenizers(TokenizerConfig(kind="bpe", vocab_size=8_000), pairs))
     sampler = BatchSampler(*encoded.lengths(), batch_tokens=4_096)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from decode.exhaustive import SMALL, assert_same, exhaustive, small
-from decode.test_forced import spelling, text_of
+from decode.test_beam import spelling, text_of
 from decode.test_stream import tokenizer
 from glassformer import Transformer
 from glassformer.base.errors import ConfigError

@@ -185,10 +185,7 @@ def test_a_dead_end_ends_no_beam(expression):
     network = model("encoder-decoder", vocab=made.vocab_size, max_len=20)
     biases = {"a": 5.0, "b": 2.0}
     found = answer(
-        network,
-        [[7]],
-        search=BeamSettings(beam=4),
-        filters=Constraints(regex=expression, biases=biases).filters(made),
+        network, [[7]], search=BeamSettings(beam=4), filters=Constraints(regex=expression, biases=biases).filters(made)
     )
     assert re.fullmatch(expression, made.decode(found[0].ids))
     stuck = Constraints(regex="aé", biases=biases).filters(made)

@@ -26,31 +26,6 @@ def test_rows_that_finished_leave_the_batch():
     assert sizes == [8, 8, 6, 5, 4, 3, 2, 1]
 
 
-@pytest.mark.parametrize("eos", [EOS, 7])
-def test_ends_at_eos_and_not_before(eos):
-    network = model("decoder")
-    wanted = [9, 8, eos, 9]
-    steps = iter([torch.tensor([token, 8]) for token in wanted])
-    written = collected(
-        network, 2, prompts=[[BOS], [BOS]], max_new_tokens=[4, 3], choose=lambda *_: next(steps), eos=eos
-    )
-    assert written == [[9, 8, eos], [8, 8, 8]]
-
-
-def test_chooser_sees_the_logits_of_the_last_token():
-    network, seen = model("decoder"), []
-    prompts = sequences([2, 5])
-
-    def least(logits, _):
-        seen.append(logits)
-        return logits.argmin(-1)
-
-    next(iter(generate(network, prompts=prompts, max_new_tokens=1, choose=least)))
-    assert not seen[0].requires_grad
-    for row, prompt in enumerate(prompts):
-        torch.testing.assert_close(seen[0][row], network(torch.tensor([prompt]))[0, -1], rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.parametrize("layout", ["encoder-decoder", "decoder"])
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_every_row_may_go_to_max_len(layout, positions):
@@ -64,28 +39,6 @@ def test_every_row_may_go_to_max_len(layout, positions):
     assert written == [naive(network, *row) for row in rows]
     with pytest.raises(DataError, match="max_len=10"):
         collected(network, 1, sources=sources and sources[:1], prompts=prompts[:1], max_new_tokens=3, eos=-1)
-
-
-def unsound(layout: str) -> Transformer:
-    """A model that gives its second row a logit that is no number."""
-    network = model(layout)
-
-    def broken(module, inputs, output):
-        output[1, ..., 7] = math.nan
-        return output
-
-    network.head.register_forward_hook(broken)
-    return network
-
-
-def test_logits_that_are_no_numbers_are_refused():
-    with pytest.raises(DataError, match=r"not numbers \(NaN\) in row 1"):
-        list(generate(unsound("decoder"), prompts=[[BOS], [BOS, 7]], max_new_tokens=2))
-
-
-def test_blanks_are_not_filled_from_what_is_no_number():
-    with pytest.raises(DataError, match=r"not numbers \(NaN\) in row 1"):
-        fill_blanks(unsound("encoder"), [[7], [8, 9]], [1, 2])
 
 
 TWO = [[7, 8], [9]]

@@ -152,20 +152,6 @@ def test_a_map_that_computes_something_else_stays(precision):
 
 
 @native_cpp
-@shapes
-@pytest.mark.parametrize("variant", [{}, {"feed_forward": "gated", "bias": False}, {"positions": "rotary"}], ids=str)
-def test_int8_is_near_the_model(shape, variant):
-    """Each map has two roundings of at most 0.4 % of a row's largest number; the head has one more."""
-    made = in_float32(shape, **variant)
-    ids, source = tokens(2, 5), given(shape)
-    with torch.no_grad():
-        found, expected = for_decoding(made, "int8")(ids, **source), made(ids, **source)
-    assert found.dtype == torch.float32
-    error = (found - expected).norm() / expected.norm()
-    assert 1e-4 < error < 0.05, "near, and the rounding itself is seen"
-
-
-@native_cpp
 def test_int8_leaves_no_linear_map_but_routers():
     ready = for_decoding(in_float32("encoder-decoder", feed_forward="experts", n_experts=3), "int8")
     left = [name for name, each in ready.named_modules() if isinstance(each, nn.Linear)]
@@ -173,20 +159,6 @@ def test_int8_leaves_no_linear_map_but_routers():
     assert isinstance(ready.head.faster, Int8Linear)
     embedding = ready.reader.embedding.weight
     assert embedding.dtype == torch.float32, "it is looked up, and not rounded"
-
-
-@shapes
-@rounding
-def test_steps_of_a_prepared_model_are_those_of_one_forward(shape, precision):
-    """As exact as the precision is: each token is the likeliest of a forward without a cache, or next to it."""
-    made = for_decoding(in_float32(shape), precision)
-    with torch.no_grad():
-        ids, source = tokens(2, 7), given(shape)
-        cache, memory = made.new_cache(), {"memory": made.encode(source["source"])} if source else {}
-        steps = torch.cat([made(part, cache=cache, **memory) for part in ids.split((3, 1, 1, 2), dim=1)], dim=1)
-        whole = made(ids, **memory)
-    spread = 0.05
-    torch.testing.assert_close(steps, whole, rtol=spread, atol=spread)
 
 
 def test_names_are_those_of_the_setting():

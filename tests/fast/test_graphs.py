@@ -1,5 +1,11 @@
 """Recorded steps: what they write is what `generate` writes, no step waits, and what cannot be recorded is not."""
 
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+
 import pytest
 import torch
 from torch.nn.modules.module import register_module_forward_hook
@@ -8,13 +14,13 @@ from decode.naive import collected
 from fast.recorder import Forbidden, Recorder, Recording
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.tokens.vocabulary import BOS
-from glassformer.decode.choose import chooser, greedy
-from glassformer.decode.filters import ByLogits, logit_bias, without
+from glassformer.decode.choose import chooser, greedy, own_uniforms
+from glassformer.decode.filters import ByLogits, Context, logit_bias, without
 from glassformer.decode.generate import generate
 from glassformer.decode.settings import GREEDY, Sampling
 from glassformer.fast import graphs as machine
 from glassformer.fast.decoding import KERNELS
-from glassformer.fast.graphs import REHEARSALS, ahead_of
+from glassformer.fast.graphs import REFUSED, REHEARSALS, Cuda, ahead_of
 from glassformer.nn.observe import watch_attention
 from glassformer.nn.transformer import Transformer
 from specimens import INSIDES, ORDERS, VOCAB, model
@@ -277,3 +283,105 @@ def test_a_cuda_graph_writes_the_same(shape, choose, monkeypatch, recwarn):
         expected = collected(network, 3, **given)
     assert collected(network, 3, **given) == expected
     assert not recwarn.list, "all was recorded"
+
+
+# --- Choices that need not know the last token: those of `Choose`, and a mark where it raises an error
+
+
+FORBIDS = chooser(GREEDY, [without([0])])
+DRAWS = chooser(Sampling(seed=4), [without([0])])
+CONTEXT = Context([0, 1, 2], [()] * 3, [[]] * 3)
+
+
+def chosen(choose, logits):
+    ahead = ahead_of(choose)
+    drawn = None if ahead.seed is None else torch.tensor(own_uniforms(ahead.seed, CONTEXT))
+    return ahead(logits, drawn).tolist()
+
+
+@pytest.mark.parametrize("choose", [greedy, FORBIDS, DRAWS], ids=["greedy", "filtered", "drawn"])
+def test_choices_are_the_same(choose):
+    for logits in torch.randn(50, 3, 9):
+        assert chosen(choose, logits) == choose(logits, CONTEXT).tolist()
+
+
+@pytest.mark.parametrize("choose", [FORBIDS, DRAWS], ids=["filtered", "drawn"])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, None], ids=str)
+def test_what_is_refused_is_marked(choose, wrong):
+    """Also what stands at a token that is forbidden; None: all others are forbidden."""
+    logits = torch.zeros(3, 9)
+    if wrong is None:
+        logits[1, 1:] = -math.inf
+    else:
+        logits[1, 0] = wrong
+    found = chosen(choose, logits)
+    assert found[1] == REFUSED
+    assert REFUSED not in (found[0], found[2])
+    with pytest.raises(ConfigError if wrong is None else DataError):
+        choose(logits, CONTEXT)
+
+
+# --- What a CUDA device is asked for where it refuses to record; its driver is played here
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """Refuses with `error` whatever is recorded, after it was run; counts what it was asked."""
+
+    class Driver:
+        error: Exception | None = None
+        requested = 0
+
+        @contextlib.contextmanager
+        def graph(self, *_, **__):
+            Driver.requested += 1
+            yield
+            if Driver.error is not None:
+                raise Driver.error
+
+    made = Driver()
+    for name in ("CUDAGraph", "Stream", "current_stream"):
+        monkeypatch.setattr(torch.cuda, name, lambda *_: made)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph", made.graph)
+    made.replay = lambda: None
+    yield made
+    Driver.error, Driver.requested = None, 0
+
+
+def test_what_is_recorded_is_done_again(driver):
+    done = []
+    assert Cuda(torch.device("cuda", 1)).record(lambda: done.append(1)) is driver.replay
+    assert done == [1]
+
+
+def test_a_refusal_is_told_once_and_not_asked_again(driver):
+    type(driver).error, cuda, work = RuntimeError("operation not permitted\nmore"), Cuda(torch.device("cuda")), list
+    with pytest.warns(UserWarning, match=r"cannot be a CUDA graph here, .* one by one: operation not permitted$"):
+        assert cuda.record(work) is work
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cuda.record(work) is work
+    assert driver.requested == 1
+
+
+def test_the_first_of_two_errors_is_told(driver, monkeypatch):
+    def fails():
+        raise RuntimeError("this asks")
+
+    @contextlib.contextmanager
+    def graph(*_, **__):
+        try:
+            yield
+        finally:
+            raise RuntimeError("the capture has failed")
+
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    with pytest.warns(UserWarning, match="one by one: this asks$"):
+        Cuda(torch.device("cuda")).record(fails)
+
+
+def test_no_memory_is_no_refusal(driver):
+    type(driver).error = torch.OutOfMemoryError("none left")
+    with pytest.raises(torch.OutOfMemoryError):
+        Cuda(torch.device("cuda")).record(list)

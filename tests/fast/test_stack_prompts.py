@@ -219,10 +219,7 @@ def test_of_what_convolutions_read_no_more_is_kept_than_is_wanted(whole, calls):
 def test_a_memory_that_does_not_fit_is_refused_as_by_the_modules():
     made, ids = model("encoder-decoder"), tokens(2, 3)
     ready, memory = natively(made), given(made)["memory"]
-    with (
-        torch.no_grad(),
-        pytest.raises(DataError, match=r"must have the dtype of its weights, torch\.float64"),
-    ):
+    with torch.no_grad(), pytest.raises(DataError, match=r"must have the dtype of its weights, torch\.float64"):
         ready(ids, memory=memory.float(), cache=ready.new_cache())
     spec, layer, x = describe(ready.decoder.blocks, ready.decoder.norm), Once(), torch.zeros(2, 3, 16).double()
     assert remembers(layer, memory, x, spec)

@@ -6,13 +6,16 @@ import numpy as np
 
 from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.data.config import TokenizerConfig
+from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokenizer import TOKENIZERS
 from glassformer.lens.page.bundle import standalone
+from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.file import encode
 from glassformer.lens.trace.make import Trace
 from glassformer.lens.trace.sight import SIDE, decided, shrunk
 
 LETTERS = TOKENIZERS["character"].train(["abcdefghij"], TokenizerConfig())
+BOTH = Tokenizers(LETTERS, LETTERS)
 SCREENS = ("overview", "attention", "generate", "heads", "ablations", "parameters", "curves")
 HOSTILE = [
     "<img src=x onerror=document.body.dataset.hit=1>",
@@ -30,6 +33,12 @@ def small(shape="encoder-decoder", **settings):
     stack = {"d_model": 16, "n_heads": 4, "n_layers": 2, "d_ff": 32, "dropout": 0.0} | settings
     sides = {side: StackConfig(**stack, causal=side == "decoder") for side in shape.split("-")}
     return Transformer(ModelConfig(LETTERS.vocab_size, **sides)).eval()
+
+
+def toy(*examples, model=None, kind=Subject, **facts):
+    """A model over ten letters, of one layer unless it is given, to look into; and texts to begin with."""
+    texts = [(each, None) for each in examples]
+    return kind("toy", model or small(n_layers=1), BOTH, examples=texts, **facts)
 
 
 def planted(sources=("a", "b", "c", "d", "<eos>"), targets=("<bos>", "d", "c", "b"), layers=2, heads=3, encoding="f32"):
@@ -143,8 +152,9 @@ def planted(sources=("a", "b", "c", "d", "<eos>"), targets=("<bos>", "d", "c", "
     return Trace(header, buffers), weights
 
 
-def page_of(folder: Path, traces: list[bytes], facts: dict) -> str:
+def page_of(folder: Path, *traces: Trace | bytes, name: str = "page", **facts: object) -> str:
     """The address of one file of these traces, with what it tells of their run."""
-    path = folder / "page.html"
-    path.write_text(standalone(traces, facts), "utf-8")
+    path = folder / f"{name if name.isalnum() else 'page'}.html"
+    made = [each if isinstance(each, bytes) else each.to_bytes() for each in traces]
+    path.write_text(standalone(made, {"name": name, **facts}), "utf-8")
     return path.as_uri()

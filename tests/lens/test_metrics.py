@@ -5,15 +5,7 @@ import math
 import pytest
 import torch
 
-from glassformer.lens.roles.roles import (
-    confidence,
-    distance,
-    divergence,
-    entropy,
-    largest_key,
-    tally,
-    value_weighted,
-)
+from glassformer.lens.roles.roles import confidence, distance, divergence, entropy, largest_key, tally, value_weighted
 
 
 def hot(*keys: int, of: int) -> torch.Tensor:

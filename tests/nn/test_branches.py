@@ -11,7 +11,7 @@ from glassformer.nn.build import build_block
 from glassformer.nn.feed_forward import ACTIVATIONS, FeedForward, GatedFeedForward, gelu_tanh
 from glassformer.nn.norm import NORMS
 from glassformer.nn.positions import Rotation, rotate
-from specimens import close, config, normal, scramble, stack, tokens
+from specimens import close, config, normal, scramble, stack
 
 X = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(1)).double()
 
@@ -213,11 +213,6 @@ def test_none_in_evaluation():
     x = torch.randn(5, 2, 3)
     assert StochasticDepth(0.9).eval()(x) is x
     assert StochasticDepth(0.0)(x) is x
-    made = Transformer(config(stochastic_depth=0.9)).eval()
-    given = {"tokens": tokens(2, 6), "source": tokens(2, 5)}
-    state = torch.get_rng_state()
-    assert torch.equal(made(**given), made(**given))
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_skipped_branch_leaves_the_stream_alone():

@@ -86,10 +86,7 @@ def test_writers_are_those_of_the_experts():
     block = build_block(stack(**MIXED), reads_memory=False)
     named = {id(module): name for name, module in block.named_modules()}
     written = [named[id(writer)] for writer in block.writers]
-    assert written == [
-        "self_attention.branch.output",
-        *(f"feed_forward.branch.experts.{e}.down" for e in range(E)),
-    ]
+    assert written == ["self_attention.branch.output", *(f"feed_forward.branch.experts.{e}.down" for e in range(E))]
     assert block(torch.randn(2, 3, 16), mask=Mask()).shape == (2, 3, 16)
 
 

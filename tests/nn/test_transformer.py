@@ -97,7 +97,9 @@ def test_embeddings_are_scaled_by_the_root_of_the_width():
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_evaluation_is_deterministic(shape, positions):
-    made = model(shape, positions=positions, dropout=0.5, attention_dropout=0.5, feed_forward_dropout=0.5)
+    made = model(
+        shape, positions=positions, dropout=0.5, attention_dropout=0.5, feed_forward_dropout=0.5, stochastic_depth=0.9
+    )
     given = {"tokens": tokens(2, 6), **({"source": tokens(2, 5)} if shape == "encoder-decoder" else {})}
     first, state = made(**given), torch.get_rng_state()
     assert torch.equal(made(**given), first)

@@ -55,18 +55,12 @@ def block(reads_memory=False, **settings):
 
 
 PARTS = {
-    "a width that heads do not divide": (
-        lambda: Attention(30, 4, AUTO),
-        r"multiple of n_heads; got d_model=30",
-    ),
+    "a width that heads do not divide": (lambda: Attention(30, 4, AUTO), r"multiple of n_heads; got d_model=30"),
     "heads in words": (lambda: Attention(8, "2", AUTO), r"n_heads of Attention must be a whole.*got '2' \(str\)"),
     "no head": (lambda: Attention(8, 0, AUTO), "n_heads of Attention must be a whole number of at least 1; got 0"),
     "groups of no size": (lambda: Attention(8, 4, AUTO, n_kv_heads=3), "multiple of n_kv_heads; got 4 and 3"),
     "a backend by name": (lambda: Attention(8, 2, "auto"), "attend of Attention must be a function; got 'auto'"),
-    "attention of another width": (
-        lambda: Attention(8, 2, AUTO)(X[..., :6]),
-        r"x of Attention .*=8 .*2, 3, 6\]",
-    ),
+    "attention of another width": (lambda: Attention(8, 2, AUTO)(X[..., :6]), r"x of Attention .*=8 .*2, 3, 6\]"),
     "a source of another width": (lambda: Attention(8, 2, AUTO)(X, source=X[..., :6]), "source of Attention must hold"),
     "ids for vectors": (lambda: Attention(8, 2, AUTO)(X.long()), r"d_model=8 floats; got torch\.int64"),
     "a mask of another shape": (
@@ -80,10 +74,7 @@ PARTS = {
     "a mask of twos": (lambda: Attention(8, 2, AUTO)(X, mask=torch.full((3, 3), 2)), "holds 1 where a key may be read"),
     "a list as mask": (lambda: Attention(8, 2, AUTO)(X, mask=[1, 0]), r"a Mask or a tensor; got \[1, 0\] \(list\)"),
     "a block of numbers": (lambda: Block(8, 2, 32), r"self_attention of Block must be a Residual; got 8 \(int\)"),
-    "a network of another width": (
-        lambda: FeedForward(8, 9, torch.relu)(X[..., :6]),
-        "x of FeedForward must hold",
-    ),
+    "a network of another width": (lambda: FeedForward(8, 9, torch.relu)(X[..., :6]), "x of FeedForward must hold"),
     "a row for a batch": (lambda: Attention(8, 2, AUTO)(X[0]), r"shape \[B, T, 8\].*got \[3, 8\].* give x\[None\]"),
     "no position": (lambda: Attention(8, 2, AUTO)(X[:, :0]), r"at least one position; got \[2, 0, 8\]"),
     "a list of vectors": (lambda: Attention(8, 2, AUTO)(X.tolist()), r"tensor of vectors, \[B, T, 8\].*torch\.tensor"),
@@ -208,15 +199,9 @@ CASES = {
     ),
     "features for ids": (lambda: model("decoder")(torch.zeros(1, 2, 3)), r"tokens must be token ids \[B, T\]"),
     "a batch of lists of text": (lambda: Batch([["a"]]), r"tokens must be a tensor of token ids.* or features"),
-    "a batch of a row": (
-        lambda: Batch(ROW),
-        r"tokens must be .*shape \[3\]\. For a batch of one row.* tokens\[None\]",
-    ),
+    "a batch of a row": (lambda: Batch(ROW), r"tokens must be .*shape \[3\]\. For a batch of one row.* tokens\[None\]"),
     "a batch with a source of a row": (lambda: Batch(IDS, source=ROW), r"source must be .*source\[None\]"),
-    "pairs of text": (
-        lambda: Batch.pairs("ab", "ba"),
-        r"in sources must be lists of token ids, but they are 'ab'",
-    ),
+    "pairs of text": (lambda: Batch.pairs("ab", "ba"), r"in sources must be lists of token ids, but they are 'ab'"),
     "pairs of texts": (lambda: Batch.pairs(["ab"], ["ba"]), r"in sources .*row 0 .*'ab' \(str\)\. Encode texts first"),
     "targets of text": (lambda: Batch.pairs([[7]], ["ba"]), r"in targets .*row 0 .*is 'ba' \(str\)"),
     "pairs of digits as text": (lambda: Batch.pairs([["12"]], [[7]]), r"row 0 has '12' \(str\) at place 0"),

@@ -83,11 +83,7 @@ def test_block_equals_decoder_layer(placement, activation):
         keep, memory_keep = rows(B, padding, T)[1], rows(B, padding, S)[1]
         answer = block(x, mask=Mask(causal=True, keep=keep), memory=memory, memory_mask=Mask(keep=memory_keep))
         expected = layer(
-            x,
-            memory,
-            tgt_mask=later(T),
-            tgt_key_padding_mask=hidden(keep),
-            memory_key_padding_mask=hidden(memory_keep),
+            x, memory, tgt_mask=later(T), tgt_key_padding_mask=hidden(keep), memory_key_padding_mask=hidden(memory_keep)
         )
         close(answer, expected, padding)
         same_gradients((answer, block), (expected, layer))

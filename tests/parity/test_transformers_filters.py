@@ -27,10 +27,7 @@ CASES = {
     "top p": (lambda: filters.top_p(0.8), lambda: theirs.TopPLogitsWarper(0.8)),
     "min p": (lambda: filters.min_p(0.1), lambda: theirs.MinPLogitsWarper(0.1)),
     "typical": (lambda: filters.typical(0.6), lambda: theirs.TypicalLogitsWarper(0.6)),
-    "repetition": (
-        lambda: penalties.repetition_penalty(1.3),
-        lambda: theirs.RepetitionPenaltyLogitsProcessor(1.3),
-    ),
+    "repetition": (lambda: penalties.repetition_penalty(1.3), lambda: theirs.RepetitionPenaltyLogitsProcessor(1.3)),
     "n-gram of 1": (lambda: penalties.no_repeat_ngram(1), lambda: theirs.NoRepeatNGramLogitsProcessor(1)),
     "n-gram of 2": (lambda: penalties.no_repeat_ngram(2), lambda: theirs.NoRepeatNGramLogitsProcessor(2)),
     "n-gram of 3": (lambda: penalties.no_repeat_ngram(3), lambda: theirs.NoRepeatNGramLogitsProcessor(3)),

@@ -177,10 +177,7 @@ def test_connections_close_in_what_is_left_of_the_drain(took, left):
         (["--host", "203.0.113.1", "--key-file", "KEY"], "The server cannot listen at 203.0.113.1"),
         (["--rows", "0"], "rows must be at least 1"),
         (["--decode.cache", "int8", "--decode.compile", "true"], "Compiled steps need an exact KV cache"),
-        (
-            ["--decode.beam", "4"],
-            "without beam search. Remove --decode.beam; glassformer generate takes it",
-        ),
+        (["--decode.beam", "4"], "without beam search. Remove --decode.beam; glassformer generate takes it"),
         (["--decode.top-k", "4"], "serve takes no --decode.top-k: each request says how its tokens are chosen"),
         (["--decode.max-new-tokens", "4"], "serve takes no --decode.max-new-tokens: --max-new-tokens sets the longest"),
         (["--decode.batch-size", "4"], "serve takes no --decode.batch-size: --rows sets how many"),

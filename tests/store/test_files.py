@@ -1,26 +1,38 @@
 """Files and folders that are whole or not there, and what dead processes leave behind."""
 
+import contextlib
 import errno
+import json
 import os
+import pickle
+import struct
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors import SafetensorError
 
 from glassformer.base.errors import CheckpointError, ResourceError
-from glassformer.store import files
+from glassformer.store import files, weights
+from glassformer.store import files as json_file
 from glassformer.store.files import (
+    DEEPEST,
     alive,
+    deeper_than,
     displaced,
+    read_json,
     remove_leftovers,
     staged_folder,
     write_bytes,
     write_text_atomically,
 )
 from glassformer.store.folders import checkpoints, step_folder
-from store.examples import contents, names, tiny_step
+from glassformer.store.weights import read_tensors, write_tensors
+from store.examples import contents, names, same_bits, tiny_step
 
 
 @pytest.fixture
@@ -269,3 +281,231 @@ def test_no_thread_comes_between_looking_and_claiming(tmp_path, monkeypatch):
     with files.only_writer(tmp_path):
         assert not files.claiming.locked()
         assert list(seen) == [tmp_path]
+
+
+# --- Safetensors files: what is written is read back, and nothing else is read
+
+
+def raw(header: object, data: bytes = b"", length: int | None = None) -> bytes:
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def f32(shape: list[int], start: int, end: int) -> dict[str, object]:
+    return {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
+
+
+HOSTILE = {
+    "nothing": b"",
+    "short": b"1234567",
+    "pickle 2": pickle.dumps({"a": 1}, protocol=2),
+    "pickle 5": pickle.dumps(np.zeros(100), protocol=5),
+    "zip, as torch.save": b"PK\x03\x04" + bytes(100),
+    "huge header": raw(b"{}", length=2**62),
+    "header past the end": raw(b"{}", length=100),
+    "header over 16 MiB": raw(b"{" + b" " * (16 * 2**20) + b"}"),
+    "no JSON": raw(b"{'a': 1}"),
+    "no UTF-8": raw(b'{"\xff": 1}'),
+    "deep JSON": raw(b"[" * 100_000),
+    "a list": raw([]),
+    "shape over 2^64": raw({"a": f32([2**62, 2**62], 0, 4)}, bytes(4)),
+    "shape that wraps to 4 bytes": raw({"a": f32([4194305, 4194305, 4194305], 0, 4)}, bytes(4)),
+    "negative shape": raw({"a": f32([-1], 0, 4)}, bytes(4)),
+    "offsets past the end": raw({"a": f32([2], 0, 8)}, bytes(4)),
+    "offsets that overlap": raw({"a": f32([1], 0, 4), "b": f32([1], 0, 4)}, bytes(4)),
+    "offsets backwards": raw({"a": f32([1], 4, 0)}, bytes(4)),
+    "hole": raw({"a": f32([1], 4, 8)}, bytes(8)),
+    "data left over": raw({"a": f32([1], 0, 4)}, bytes(5)),
+    "unknown dtype": raw({"a": {"dtype": "PY", "shape": [1], "data_offsets": [0, 4]}}, bytes(4)),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_files(tmp_path, name):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(HOSTILE[name])
+    with pytest.raises(CheckpointError, match="is not a safetensors file") as caught:
+        read_tensors(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 500 + len(str(path))
+    assert ("looks like a pickle" in str(caught.value)) == ("pickle" in name or "zip" in name)
+
+
+def test_sparse_terabyte(tmp_path):
+    """A file that claims a terabyte and is as long, but empty: looking at it costs nothing, or is refused."""
+    path = tmp_path / "x"
+    path.write_bytes(raw({"a": f32([2**38], 0, 2**40)}))
+    os.truncate(path, path.stat().st_size + 2**40 - 8)
+    with pytest.raises(CheckpointError, match="is not a safetensors file"):
+        read_tensors(path)
+    os.truncate(path, path.stat().st_size + 8)
+    with contextlib.suppress(ResourceError):
+        assert read_tensors(path)["a"].shape == (2**38,)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(st.data())
+def test_mutated_files(tmp_path, data):
+    """Any byte anywhere: a dict of tensors or a CheckpointError, and nothing else."""
+    path = tmp_path / "x"
+    path.unlink(missing_ok=True)
+    write_tensors(path, {"a": torch.ones(2, 3), "b.weight": torch.zeros(1, dtype=torch.int64)})
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(bytes(content)[: data.draw(st.integers(0, len(content)))])
+    with contextlib.suppress(CheckpointError):
+        assert all(isinstance(tensor, torch.Tensor) for tensor in read_tensors(path).values())
+
+
+def test_no_other_reader_is_tried(tmp_path, monkeypatch):
+    """Whatever the safe reader raises, no unsafe one follows."""
+    path = tmp_path / "x"
+    write_tensors(path, {"a": torch.ones(1)})
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("torch.load"))
+    monkeypatch.setattr(pickle, "loads", lambda *_, **__: pytest.fail("pickle"))
+    panic = type("PanicException", (BaseException,), {})
+    for error in (SafetensorError("x"), OSError(errno.EIO, "x"), panic("x")):
+
+        def fail(path: object, error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr(weights, "load_file", fail)
+        with pytest.raises(CheckpointError, match="x"):
+            read_tensors(path)
+
+
+def test_interrupt_is_not_swallowed(tmp_path, monkeypatch):
+    write_tensors(tmp_path / "x", {"a": torch.ones(1)})
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(weights, "load_file", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        read_tensors(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("message", "number"),
+    [
+        ("I/O error: No space left on device (os error 28)", errno.ENOSPC),
+        ("I/O error: File too large (os error 27)", errno.EFBIG),
+        ("I/O error: No space left on device", errno.ENOSPC),
+        ("something else", errno.EIO),
+    ],
+)
+def test_errors_of_the_library_are_errors_of_the_system(tmp_path, monkeypatch, message, number):
+    def fail(*_: object) -> None:
+        raise SafetensorError(message)
+
+    monkeypatch.setattr(weights, "save_file", fail)
+    with pytest.raises(OSError) as caught:
+        write_tensors(tmp_path / "x", {"a": torch.ones(1)})
+    assert caught.value.errno == number
+
+
+def test_shared_memory(tmp_path):
+    """Views of one tensor are written as tensors of their own, whatever part they are."""
+    base = torch.randn(6, 4)
+    given = {"all": base, "rows": base[:3], "columns": base[:, 1], "turned": base.t(), "one": base[2, 2]}
+    write_tensors(tmp_path / "x", given)
+    read = read_tensors(tmp_path / "x")
+    assert all(same_bits(read[name], value) for name, value in given.items())
+    assert names(tmp_path) == ["x"]
+
+
+def test_file_must_be_new(tmp_path):
+    write_tensors(tmp_path / "x", {"a": torch.ones(1)})
+    with pytest.raises(FileExistsError):
+        write_tensors(tmp_path / "x", {"a": torch.zeros(1)})
+    assert read_tensors(tmp_path / "x")["a"].item() == 1
+
+
+# --- JSON from anywhere: bounded in size and depth, unambiguous, from regular files only
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"{} {}", "not JSON"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
+        (b"[-Infinity]", "-Infinity is not"),
+        (b'{"a": {"b": 1, "c": 2, "b": 1}}', "key 'b' is given twice"),
+        (b'{"a": "\xff"}', "not UTF-8 at byte 7"),
+        (b"\xef\xbb\xbf{}", "not JSON"),
+        (b"1" * 5000, "not JSON"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 65 + b"]" * 65, "nested more than 64 levels deep"),
+        (b'{"a":' * 65 + b"1" + b"}" * 65, "nested more than 64 levels deep"),
+    ],
+)
+def test_refused(tmp_path, text, message):
+    path = tmp_path / "x.json"
+    path.write_bytes(text)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        read_json(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 300 + len(str(path))
+
+
+def test_largest(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('"' + "x" * 8 + '"')
+    assert read_json(path, 10) == "x" * 8
+    with pytest.raises(CheckpointError, match="has 10 bytes; at most 9"):
+        read_json(path, 9)
+    os.truncate(path, 2**40)
+    with pytest.raises(CheckpointError, match=r"1,099,511,627,776 bytes; at most 33,554,432"):
+        read_json(path)
+
+
+def test_only_regular_files(tmp_path):
+    (tmp_path / "secret").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "secret")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "dangling", "folder", "pipe"):
+        with pytest.raises(CheckpointError, match="must be a regular file"):
+            read_json(tmp_path / name)
+    with pytest.raises(CheckpointError, match="cannot be read: Not a directory"):
+        read_json(tmp_path / "secret" / "x")
+    with pytest.raises(CheckpointError, match="is missing"):
+        read_json(tmp_path / "x")
+
+
+def test_link_that_takes_the_place_of_a_file_after_the_look(tmp_path, monkeypatch):
+    (tmp_path / "secret").write_text("{}")
+    (tmp_path / "x").symlink_to(tmp_path / "secret")
+    monkeypatch.setattr(json_file, "regular_size", lambda path: 2)
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        read_json(tmp_path / "x")
+
+
+plain = st.none() | st.integers() | st.text(max_size=3)
+values = st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(values)
+def test_round_trip(tmp_path, value):
+    (tmp_path / "x").write_text(json.dumps(value))
+    assert read_json(tmp_path / "x") == value
+
+
+def depth(value: object) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+
+
+@given(values, st.integers(0, 5))
+def test_depth(value, limit):
+    assert deeper_than(value, limit) == (depth(value) > limit)
+
+
+def test_deepest_allowed(tmp_path):
+    (tmp_path / "x").write_text("[" * DEEPEST + "]" * DEEPEST)
+    assert depth(read_json(tmp_path / "x")) == DEEPEST

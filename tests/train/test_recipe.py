@@ -13,13 +13,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.base.typed import annotations_of
 from glassformer.data.config import DataConfig
 from glassformer.data.kinds import LAYOUTS
-from glassformer.train.recipe import (
-    Recipe,
-    dumps_recipe,
-    load_recipe,
-    override,
-    read_recipe,
-)
+from glassformer.train.recipe import Recipe, dumps_recipe, load_recipe, override, read_recipe
 from glassformer.train.settings import CheckpointConfig, DecodeConfig, OptimizerConfig, TrainingConfig
 from glassformer.train.tasks import METRICS
 
@@ -187,11 +181,7 @@ def test_run_folder_is_no_recipe(tmp_path):
         (OptimizerConfig, {"name": "moun"}, "Did you mean 'muon'?"),
         (OptimizerConfig, {"momentum": 0.9}, "optimizer.momentum belongs to optimizer.name='muon'; got"),
         (OptimizerConfig, {"adamw_scale": 2.0}, "optimizer.adamw_scale belongs to optimizer.name='muon'; got"),
-        (
-            OptimizerConfig,
-            {"name": "adafactor", "beta1": 0.8},
-            "beta1 belongs to optimizer.name='adamw' or 'muon'",
-        ),
+        (OptimizerConfig, {"name": "adafactor", "beta1": 0.8}, "beta1 belongs to optimizer.name='adamw' or 'muon'"),
         (TrainingConfig, {"min_learning_rate": 1.0}, "training.min_learning_rate (1.0) must be at most"),
         (TrainingConfig, {"precision": "float8"}, "training.precision='float8'"),
         (CheckpointConfig, {"keep": 0}, "checkpoint.keep must be at least 1; got 0"),

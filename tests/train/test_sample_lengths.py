@@ -85,10 +85,7 @@ def test_a_label_for_a_text_of_a_new_length_is_told(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "verb", "text"),
-    [
-        ("tag", "tag", "a O\nb B-X\nc O\n\nb B-X\nc O\n"),
-        ("regression", "predict", "text,n\na b c,1\nb c,2\n"),
-    ],
+    [("tag", "tag", "a O\nb B-X\nc O\n\nb B-X\nc O\n"), ("regression", "predict", "text,n\na b c,1\nb c,2\n")],
 )
 def test_tags_and_numbers_of_a_line_of_a_new_length_are_told(tmp_path, capsys, monkeypatch, name, verb, text):
     layout = {"data.layout": "text-numbers"} if name == "regression" else {}

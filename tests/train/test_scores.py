@@ -5,11 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from glassformer.base.errors import DataError
-from glassformer.train.evaluate import (
-    accuracy,
-    class_scores,
-    confusion,
-)
+from glassformer.train.evaluate import accuracy, class_scores, confusion
 
 
 @given(rows=some.lists(some.tuples(some.integers(0, 3), some.integers(0, 3)), min_size=1, max_size=30))

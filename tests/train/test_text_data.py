@@ -1,7 +1,6 @@
 """Running text made ready: windows that only seed and step decide, digests, notes, and what is refused."""
 
 import json
-from itertools import islice
 
 import pytest
 import torch
@@ -13,34 +12,15 @@ from glassformer.nn.transformer import Transformer
 from glassformer.train.objective import objective_for
 from glassformer.train.recipe import override
 from glassformer.train.run.beginning import model_config, prepare, prepare_split
+from train.examples import assert_batches_of_recipe_and_step, first
 from train.text_examples import WINDOW, book, shelf, text_recipe, words
-
-
-def first(prepared, count: int, start: int = 0):
-    return list(islice(prepared.batches(start), count))
-
-
-def same(one, other) -> bool:
-    def equal(x, y) -> bool:
-        sides = ("tokens", "source", "labels", "label_keep", "prefix", "documents")
-        pairs = [(getattr(x, side), getattr(y, side)) for side in sides]
-        return all((a is None and b is None) or torch.equal(a, b) for a, b in pairs)
-
-    return len(one) == len(other) and all(a == b and equal(x, y) for (a, x), (b, y) in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("order", ["random", "sequential"])
 @pytest.mark.parametrize("objective", sorted(OBJECTIVES))
 def test_batches_are_a_function_of_recipe_and_step(tmp_path, objective, order):
-    requested = text_recipe(book(tmp_path), objective, data__order=order)
-    expected = first(prepare(requested), 12)
-    torch.manual_seed(99)
-    again = prepare(requested)
-    for start in (11, 0, 5, 1):
-        assert same(first(again, 12 - start, start), expected[start:])
-    assert not same(expected[:1], [(expected[0][0], expected[1][1])])
-    if order == "random":
-        assert not same(first(prepare(text_recipe(book(tmp_path), objective, training__seed=2)), 12), expected)
+    reseeded = text_recipe(book(tmp_path), objective, training__seed=2) if order == "random" else None
+    assert_batches_of_recipe_and_step(text_recipe(book(tmp_path), objective, data__order=order), reseeded)
 
 
 def test_windows_stand_in_the_text(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.store.checkpoint import load
 from glassformer.study.result import score
-from glassformer.train.finished.use import answer_lines, evaluate, parameters, translate
+from glassformer.train.finished.use import answer_lines, evaluate, translate
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.records import Finished
 from glassformer.train.run.outlook import look_ahead
@@ -36,11 +36,8 @@ def test_cut_and_resumed_to_the_same_bits(tmp_path, name):
 def test_documents_are_resumed_as_they_were_decided(tmp_path):
     path = shelf(tmp_path)
     requested = text_recipe(path, data__document_mask=True, data__window=24, training__batch_tokens=96)
-    follow(start(requested, tmp_path / "whole"))
-    follow(start(requested, tmp_path / "run"), stop_after=5)
+    assert_resumed_to_the_same_bits(requested, tmp_path)
     assert "documents = true" in (tmp_path / "run" / "recipe.toml").read_text("utf-8")
-    follow(resume(tmp_path / "run"))
-    assert_same_end(tmp_path / "run", tmp_path / "whole")
 
 
 @pytest.mark.parametrize("order", ["random", "sequential"])
@@ -166,12 +163,6 @@ def test_what_it_cannot_do_is_named(run, tmp_path):
         list(translate(run, [(1, "a")], 1))
     with pytest.raises(ConfigError, match="Use glassformer generate"):
         list(answer_lines(run, [(1, "a")], 1))
-
-
-def test_where_the_parameters_are(run):
-    rows, total = parameters(run)
-    assert total == sum(parameter.numel() for parameter in load(run).model.parameters())
-    assert all(row.name.startswith(("decoder.", "head.")) for row in rows)
 
 
 def test_samples_and_figures_are_kept(run):

@@ -1,10 +1,7 @@
 """Trajectories made ready: windows that only seed and step decide, all steps equally likely, digests and notes."""
 
-from itertools import islice
-
 import numpy as np
 import pytest
-import torch
 
 from data.trajectories.episodes import made
 from glassformer.base.errors import ConfigError, DataError
@@ -14,35 +11,14 @@ from glassformer.data.trajectories.episodes import npz_bytes
 from glassformer.data.trajectories.windows import windows_batch, windows_of
 from glassformer.nn.outputs import Regress, Tag
 from glassformer.train.run.beginning import model_config, prepare, prepare_split
+from train.examples import assert_batches_of_recipe_and_step, first, same
 from train.trajectory_examples import LENGTHS, WINDOW, acting, log
-
-SIDES = ("tokens", "keep", "labels", "label_keep")
-
-
-def first(prepared, count: int, start: int = 0):
-    return list(islice(prepared.batches(start), count))
-
-
-def equal(one, other) -> bool:
-    pairs = [(getattr(one, side), getattr(other, side)) for side in SIDES]
-    return all(a is b if a is None or b is None else torch.equal(a, b) for a, b in pairs)
-
-
-def same(one, other) -> bool:
-    return len(one) == len(other) and all(a == b and equal(x, y) for (a, x), (b, y) in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("discrete", [True, False])
 def test_batches_are_a_function_of_recipe_and_step(tmp_path, discrete):
-    requested = acting(log(tmp_path, discrete=discrete))
-    expected = first(prepare(requested), 12)
-    torch.manual_seed(99)
-    np.random.seed(99)
-    again = prepare(requested)
-    for start in (11, 0, 5, 1):
-        assert same(first(again, 12 - start, start), expected[start:])
-    assert not equal(expected[0][1], expected[1][1])
-    assert not same(first(prepare(acting(log(tmp_path, discrete=discrete), training__seed=2)), 12), expected)
+    path = log(tmp_path, discrete=discrete)
+    assert_batches_of_recipe_and_step(acting(path), acting(path, training__seed=2))
 
 
 def test_a_window_ends_at_a_step_and_reaches_back_to_the_beginning_of_its_episode(tmp_path):
@@ -56,8 +32,9 @@ def test_a_window_ends_at_a_step_and_reaches_back_to_the_beginning_of_its_episod
             assert 1 <= length <= WINDOW
             assert len({*owners[row : row + length]}) == 1  # of one episode
             assert length == WINDOW or episodes.times[row] == 0
-        batch = first(prepared, 1, step)[0][1]
-        assert equal(batch, windows_batch(prepared.train.spaces, episodes, prepared.train.to_go, firsts, lengths))
+        [(epoch, batch)] = first(prepared, 1, step)
+        made_of = windows_batch(prepared.train.spaces, episodes, prepared.train.to_go, firsts, lengths)
+        assert same([(epoch, batch)], [(epoch, made_of)])
 
 
 def test_windows_end_at_all_steps_equally_often(tmp_path):

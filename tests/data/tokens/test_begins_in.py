@@ -84,10 +84,7 @@ def test_what_is_behind_composed_characters_stands_where_it_was_typed():
 # --- What the vocabulary lacks of a text, and how a user is told of it
 
 
-@pytest.mark.parametrize(
-    ("kind", "parts"),
-    [("character", ["é", "ñ", "é"]), ("word", ["éñ", "é"]), ("byte", [])],
-)
+@pytest.mark.parametrize(("kind", "parts"), [("character", ["é", "ñ", "é"]), ("word", ["éñ", "é"]), ("byte", [])])
 def test_the_parts_that_become_unknown(kind, parts):
     made = TOKENIZERS[kind].train(["ab a b"], TokenizerConfig(kind=kind))
     assert made.lacks("a éñ b é") == parts

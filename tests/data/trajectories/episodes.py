@@ -13,10 +13,7 @@ def made(lengths: list[int], *, discrete: bool = True, seed: int = 0) -> Episode
     vectors = draw.normal(size=(n, ACTED)).astype(np.float32)
     actions = np.concatenate([[3], draw.integers(0, 4, n - 1)]) if discrete else vectors
     return Episodes(
-        draw.normal(1.0, 3.0, (n, OBSERVED)).astype(np.float32),
-        actions,
-        draw.normal(size=n),
-        np.cumsum([0, *lengths]),
+        draw.normal(1.0, 3.0, (n, OBSERVED)).astype(np.float32), actions, draw.normal(size=n), np.cumsum([0, *lengths])
     )
 
 

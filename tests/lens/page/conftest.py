@@ -1,5 +1,7 @@
 """A browser for the tests of the page: Debian's Chromium, which reaches nothing but this machine."""
 
+import csv
+import io
 import os
 import threading
 from contextlib import ExitStack, contextmanager
@@ -8,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.app import listen, make_app, make_server, new_token
-from lens.explored import planted
+from lens.explored import page_of, planted
 
 CHROMIUM = Path("/usr/bin/chromium")
 FLAGS = [
@@ -42,6 +43,11 @@ def saved(page, button):
     return caught.value.suggested_filename, Path(caught.value.path()).read_bytes()
 
 
+def table(data):
+    """The lines of a CSV by its names."""
+    return list(csv.DictReader(io.StringIO(data.decode())))
+
+
 @pytest.fixture(scope="module")
 def chromium():
     """The browser; a machine without one skips, by name, and fails where CI is set.
@@ -65,7 +71,8 @@ class Watched:
     """A page of the browser, and all that it asked for or complained of."""
 
     def __init__(self, browser, **settings):
-        self.context = browser.new_context(viewport={"width": 1280, "height": 860}, accept_downloads=True, **settings)
+        usual = {"viewport": {"width": 1280, "height": 860}, "accept_downloads": True}
+        self.context = browser.new_context(**usual | settings)
         self.page = self.context.new_page()
         self.page.set_default_timeout(30_000)
         self.requested, self.complaints = [], []
@@ -93,7 +100,7 @@ class Watched:
 
 @pytest.fixture
 def watched(chromium):
-    """A fresh page, with no memory of another test."""
+    """A fresh page, with no memory of another test; one of which a test expects a complaint takes it away."""
     made = []
 
     def make(**settings):
@@ -103,6 +110,8 @@ def watched(chromium):
     yield make
     for each in made:
         each.context.close()
+    heard = [line for each in made for line in each.complaints if not line.startswith("Canvas2D: ")]
+    assert heard == [], "but for what a test itself reads of a picture"
 
 
 @pytest.fixture(scope="session")
@@ -137,10 +146,21 @@ def served(subject, serving):
 def shown(tmp_path_factory):
     """A planted trace as one file, its address, and its weights."""
     made, weights = planted(encoding="sqrt255")
-    path = tmp_path_factory.mktemp("page") / "planted.html"
-    run = {"name": "planted run", "metrics": METRICS, "sentences": ["cross 1.2 is a reversal head."]}
-    path.write_text(standalone([made.to_bytes()], run), "utf-8")
-    return path.as_uri(), made, weights
+    sentences = ["cross 1.2 is a reversal head."]
+    address = page_of(tmp_path_factory.mktemp("page"), made, name="planted run", metrics=METRICS, sentences=sentences)
+    return address, made, weights
+
+
+@pytest.fixture
+def opened_with(watched, tmp_path):
+    """`opened_with(*traces, place=None, **facts)`: a page of these in a file, open."""
+
+    def make(*traces, place=None, **facts):
+        view = watched()
+        view.open(page_of(tmp_path, *traces, **facts), place)
+        return view
+
+    return make
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from glassformer.lens.page.bundle import framed, script, style
-from lens.explored import SCREENS, page_of, planted
+from lens.explored import SCREENS, planted
 
 pytestmark = pytest.mark.slow
 
@@ -139,11 +139,8 @@ CUT = """() => [...document.querySelectorAll("main button, main h2, main p, main
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_other_ways_of_seeing(chromium, shown, way):
-    context = chromium.new_context(**WAYS[way])
-    page = context.new_page()
-    page.goto(shown[0])
-    page.wait_for_selector("body[data-ready=yes]")
+def test_other_ways_of_seeing(watched, shown, way):
+    page = watched(**WAYS[way]).open(shown[0])
     for place in (*SCREENS, "attention?view=arcs", "attention?view=table"):
         screen = place.partition("?")[0]
         page.evaluate("place => { location.hash = place; }", place)
@@ -152,7 +149,6 @@ def test_other_ways_of_seeing(chromium, shown, way):
         assert page.evaluate(CUT) == [], f"{place}: text that is cut off"
         wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, f"{screen} is wider than the window"
-    context.close()
 
 
 def test_two_in_frames_of_a_notebook(watched, shown, tmp_path):
@@ -167,7 +163,6 @@ def test_two_in_frames_of_a_notebook(watched, shown, tmp_path):
         frame.locator("nav a[data-screen=attention]").click()
         frame.locator("canvas.map-cells").wait_for()
         assert frame.evaluate("() => origin") == "null", "it reaches nothing of the page around it"
-    assert not view.complaints
 
 
 def damaged(data, old, new):
@@ -186,10 +181,9 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("field", DAMAGE)
-def test_a_damaged_trace_is_told_of(watched, tmp_path, field):
+def test_a_damaged_trace_is_told_of(opened_with, field):
     made, _ = planted()
-    data = damaged(made.to_bytes(), *DAMAGE[field])
-    page = watched().open(page_of(tmp_path, [data], {"name": "damaged"}))
+    page = opened_with(damaged(made.to_bytes(), *DAMAGE[field])).page
     assert page.get_attribute("body", "data-ready") == "failed"
     assert field in page.text_content("main")
 
@@ -207,6 +201,7 @@ def test_a_file_runs_its_own_script_alone(opened):
     """Its policy names its script and its style by their digests: what came into it otherwise does nothing."""
     assert opened.page.evaluate(INJECT) == [False, "1"]
     assert len(opened.complaints) == 2
+    opened.complaints.clear()
     assert "unsafe" not in opened.page.content()
 
 

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.data.dataset import Tokenizers
 from glassformer.lens.ablate import silence
-from glassformer.lens.server.subject import Subject
-from lens.explored import LETTERS, SCREENS, page_of, planted, small
+from lens.explored import SCREENS, page_of, planted, toy
 from lens.page.conftest import METRICS, lacks
 from lens.page.test_live import PAST
 from lens.page.test_runs import STUDY
@@ -44,9 +42,9 @@ def clean(view, places):
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_a_file(watched, tmp_path, scheme):
-    traces = [planted(sources=(letter, "b", "c", "d", "<eos>"))[0].to_bytes() for letter in "ab"]
+    traces = [planted(sources=(letter, "b", "c", "d", "<eos>"))[0] for letter in "ab"]
     view = watched(color_scheme=scheme)
-    page = view.open(page_of(tmp_path, traces, FACTS))
+    page = view.open(page_of(tmp_path, *traces, **FACTS))
     clean(view, PLACES)
     page.set_viewport_size({"width": 320, "height": 640})
     clean(view, SCREENS)
@@ -58,11 +56,7 @@ def test_a_file(watched, tmp_path, scheme):
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_live(watched, serving, tmp_path, scheme):
-    both = Tokenizers(LETTERS, LETTERS)
-    subject = Subject(
-        "toy", small(n_layers=1), both, examples=[("abc", None), ("abd", None)], silence=silence, history=lambda: PAST
-    )
-    with serving(subject) as address:
+    with serving(toy("abc", "abd", silence=silence, history=lambda: PAST)) as address:
         view = watched(color_scheme=scheme)
         page = view.open(address)
         clean(view, PLACES)

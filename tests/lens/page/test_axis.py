@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from glassformer.lens.page.bundle import standalone
-from lens.explored import planted
+from lens.explored import page_of, planted
+from lens.page.conftest import METRICS
 
 PLACES = """ranges => ranges.map(each => {
   const { places, written } = modules["chart.js"];
@@ -75,7 +75,7 @@ def test_a_log_scale_of_decades_is_even_to_the_eye(opened):
 @pytest.fixture(scope="module")
 def falling(tmp_path_factory):
     """Pages of runs whose loss fell from one number to another."""
-    folder, trace = tmp_path_factory.mktemp("axis"), planted()[0].to_bytes()
+    folder, trace = tmp_path_factory.mktemp("axis"), planted()[0]
     found = []
     for name, (first, last) in enumerate(FALLS):
         losses = [first * (last / first) ** (step / 39) for step in range(40)]
@@ -83,9 +83,8 @@ def falling(tmp_path_factory):
             {"kind": "train", "step": 100 * step, "loss": loss, "grad_norm": loss}
             for step, loss in enumerate(losses, 1)
         ]
-        found.append(folder / f"{name}.html")
-        found[-1].write_text(standalone([trace], {"name": "run", "metrics": metrics}), "utf-8")
-    return [each.as_uri() for each in found]
+        found.append(page_of(folder, trace, name=str(name), metrics=metrics))
+    return found
 
 
 def test_charts_of_a_loss_have_labels_that_can_be_read(watched, falling):
@@ -106,3 +105,136 @@ def test_charts_of_a_loss_have_labels_that_can_be_read(watched, falling):
                 assert len({each["text"] for each in up}) == len(up)
                 assert all(above["y"] <= below["y"] - 0.7 * below["tall"] for below, above in itertools.pairwise(up))
                 assert all(a["right"] < b["left"] for a, b in itertools.pairwise(across))
+
+
+# --- The figures of the last evaluation, on the overview: all of them stand in their card, whatever the window's width
+
+
+WIDTHS = (1920, 1440, 1280, 1100, 1024, 901, 700, 390, 320)
+LM = {"loss": 1.73, "perplexity": 5.62, "bits_per_byte": 2.48, "bits_per_character": 2.49, "word_perplexity": 43509.7}
+PAIRS = {"exact_match": 0.41, "token_accuracy": 0.68, "loss": 0.19, "bleu": 49.6, "bleu_lowercase": 50.1, "chrf": 75.4}
+KINDS = {"lm": LM, "seq2seq": PAIRS, "one": {"loss": 0.19}}
+FIGURES = """() => {
+  const card = document.querySelector(".learned");
+  const [box, style] = [card.getBoundingClientRect(), getComputedStyle(card)];
+  const [left, right] = [box.left + parseFloat(style.paddingLeft), box.right - parseFloat(style.paddingRight)];
+  const range = document.createRange();
+  return [...card.querySelectorAll("dl > div")].map(each => [...each.children].map(part => {
+    range.selectNodeContents(part);
+    const text = range.getBoundingClientRect();
+    const inside = text.left >= left - 0.5 && text.right <= right + 0.5 && card.scrollWidth <= card.clientWidth;
+    return { text: part.textContent, inside, left: text.left, right: text.right, top: text.top, bottom: text.bottom };
+  }));
+}"""
+WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The address of a page for each kind of evaluation."""
+    folder, trace, found = tmp_path_factory.mktemp("evaluated"), planted()[0], {}
+    for name, figures in KINDS.items():
+        metrics = [*METRICS[:-1], {"kind": "dev", "step": 30, "n": 50302, **figures}]
+        found[name] = page_of(folder, trace, name=name, metrics=metrics)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_figures_stand_in_their_card(watched, pages, kind):
+    view = watched()
+    page = view.open(pages[kind])
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        view.settle()
+        found = page.evaluate(FIGURES)
+        assert [name["text"] for name, _ in found] == [each.replace("_", " ") for each in KINDS[kind]]
+        assert all(part["inside"] for pair in found for part in pair), (width, found)
+        assert page.evaluate(WIDER) <= 0, width
+        assert all(name["bottom"] <= figure["top"] + 4 for name, figure in found), "a name stands above its figure"
+        for (_, one), (name, other) in itertools.pairwise(found):
+            same = one["top"] == other["top"]
+            assert one["right"] < name["left"] if same else one["bottom"] <= name["top"], (width, one, other)
+
+
+# --- Labels of a map: none lies over another, whatever the tokens are and however many; cells get what room is left
+
+
+LAID = "cases => cases.map(each => modules['heatmap.js'].layout(...each, 560))"
+DRAWN = """() => {
+  window.drawn = [];
+  const before = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const [name, { a, b, c, d, e, f }] = [this.canvas.className, this.getTransform()];
+    const [turn, size] = [Math.atan2(-b, a), this.measureText(text).width * Math.hypot(a, b)];
+    if (name.startsWith("map-")) window.drawn.push([name, text, a * x + c * y + e, b * x + d * y + f, turn, size]);
+    before.call(this, text, x, y);
+  };
+}"""
+LINE, SMALLEST, LARGEST = 10, 4, 44
+SHAPES = ((1, 1), (4, 8), (24, 24), (40, 24), (6, 40), (200, 200))
+NAMES = [f"{letter}-considerably-long" for letter in "abcdefghijklmnopqrstuvwxyz"]
+
+
+def side(room, taken, rows, columns):
+    """The largest cell that fits."""
+    return min(LARGEST, (room - taken) // columns, 560 // rows)
+
+
+def test_labels_are_a_line_apart_and_all_of_it_fits(opened):
+    """For any widths, rows and columns: the laws of a layout, and no labels only where none would fit."""
+    grid = itertools.product((8, 70, 90), (0, 60, 110), (7, 24, 90), SHAPES, (300, 440, 900))
+    cases = [
+        [{"read": read, "predicted": labels, "keys": keys}, *shape, room] for read, labels, keys, shape, room in grid
+    ]
+    kinds = set()
+    for (widths, rows, columns, room), made in zip(cases, opened.page.evaluate(LAID, cases), strict=True):
+        cell, turn = made["cell"], made["turn"]
+        read, labels = widths["read"], widths["predicted"]
+        kinds.add((made["labelled"], round(math.degrees(turn)), made["predicted"] > 0))
+        assert cell == SMALLEST or made["margin"] + columns * cell + made["overhang"] <= room
+        assert cell == SMALLEST or rows * cell <= 560
+        if not made["labelled"]:
+            assert cell == max(SMALLEST, side(room, 8, rows, columns))
+            assert side(room, read + 14, rows, columns) < LINE
+            continue
+        assert cell >= LINE
+        assert made["margin"] == read + made["predicted"] + 14
+        assert made["predicted"] == labels or side(room, read + labels + 14, rows, columns) < LINE
+        assert widths["keys"] <= cell - 2 if turn == 0 else cell * math.sin(turn) >= LINE - 0.11
+        assert made["head"] >= (14 if turn == 0 else widths["keys"] * math.sin(turn))
+        assert turn == 0 or made["overhang"] >= widths["keys"] * math.cos(turn) - 1
+    assert kinds == {(True, turn, labels) for turn in (0, 45, 90) for labels in (True, False)} | {(False, 0, False)}
+
+
+@pytest.mark.parametrize(("n", "turn", "message"), [(4, 45, True), (14, 90, True), (26, 90, False)])
+def test_a_map_draws_its_labels_so(opened_with, n, turn, message):
+    """Long tokens: the labels above are turned, those of neighbours a line apart, and end within the picture."""
+    view = opened_with(planted(targets=("<bos>", *NAMES[:n]), layers=1, heads=1)[0])
+    view.page.evaluate(DRAWN)
+    view.go("#attention?block=decoder")
+    drawn = view.page.evaluate("window.drawn")
+    above = [each for each in drawn if each[0] == "map-top"][-n:]
+    assert {round(math.degrees(each[4])) for each in above} == {turn}
+    steps = [there[2] - here[2] for here, there in itertools.pairwise(above)]
+    assert min(steps) * math.sin(math.radians(turn)) >= LINE - 0.11
+    assert all(each[3] - each[5] * math.sin(each[4]) >= 0 for each in above)
+    assert any(each[:2] == ["map-left", "→"] for each in drawn) == message
+
+
+@pytest.mark.parametrize("n", [6, 24, 63])
+def test_a_map_and_the_sums_beside_it_fit_in_their_card(watched, tmp_path, n):
+    """Some sixty tokens are seen whole, with the names of the sums: no part of the map is behind a scroll bar."""
+    view = watched()
+    made, _ = planted(targets=("<bos>", *(f"{NAMES[0][0]}{i}" for i in range(n))), layers=1, heads=1)
+    address = page_of(tmp_path, made)
+    for width in (1440, 1280, 1180, 1024):
+        view.page.set_viewport_size({"width": width, "height": 1000})
+        page = view.open(f"{address}#attention?block=decoder")
+        page.reload()
+        page.wait_for_selector(".map-right-name")
+        view.settle()
+        wide = page.evaluate("""() => {
+          const place = document.querySelector(".map").closest(".scroll");
+          return place.scrollWidth - place.clientWidth;
+        }""")
+        assert wide <= 0, width

@@ -1,7 +1,5 @@
 """Two inputs beside each other: what the screen of heads says of both, and what is saved of two maps."""
 
-import csv
-import io
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 
@@ -9,8 +7,8 @@ import numpy as np
 import pytest
 
 from glassformer.lens.trace.sight import decided
-from lens.explored import page_of, planted
-from lens.page.conftest import saved
+from lens.explored import planted
+from lens.page.conftest import saved, table
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -32,12 +30,9 @@ def inputs():
 
 
 @pytest.fixture
-def view(watched, inputs, tmp_path):
+def view(opened_with, inputs):
     """The three, open."""
-    address = page_of(tmp_path, [each.to_bytes() for each in inputs[0]], {"name": "three inputs"})
-    made = watched()
-    made.open(address)
-    return made
+    return opened_with(*inputs[0], name="three inputs")
 
 
 def test_heads_of_two_inputs(view, inputs):
@@ -77,7 +72,7 @@ def test_the_table_of_two_inputs_is_saved(view, inputs):
     page = view.go("heads?other=1")
     name, data = saved(page, page.locator(".exports[aria-label='Save this table'] button", has_text="CSV"))
     assert name == "three-inputs-heads-compared.csv"
-    rows = list(csv.DictReader(io.StringIO(data.decode())))
+    rows = table(data)
     row = next(each for each in rows if (each["block"], each["layer"], each["head"]) == ("cross", "1", "2"))
     a, b = (weights["cross"][1, 2] for weights in inputs[1])
     assert float(row["maps_apart"]) == pytest.approx(float(np.abs(a - b).sum(-1).mean() / 2), abs=1e-6)
@@ -106,7 +101,7 @@ def test_what_is_compared_is_saved_as_it_is_shown(view, inputs):
     assert all(len(each) == 15 for each in fills)
     assert len({tuple(each) for each in fills}) == 3, "each its own map"
     name, data = saved(page, page.locator(".exports button", has_text="CSV"))
-    rows = list(csv.DictReader(io.StringIO(data.decode())))
+    rows = table(data)
     a, b = (weights["cross"][1, 2] for weights in inputs[1])
     for row in rows:
         expected = {"A": a, "B": b, "A-B": a - b}[row["input"]][int(row["query"]), int(row["key"])]
@@ -131,7 +126,7 @@ def test_the_sums_beside_a_map_are_saved(view, inputs):
     shown = [float(each.find(f"{SVG}title").text.split()[0]) for each in bars["entropy"]]
     assert shown == pytest.approx(list(entropy), rel=6e-3)
     _, data = saved(page, page.locator(".exports button", has_text="CSV"))
-    for row in csv.DictReader(io.StringIO(data.decode())):
+    for row in table(data):
         assert float(row["query_entropy"]) == pytest.approx(entropy[int(row["query"])], abs=2e-6)
         assert float(row["key_received"]) == pytest.approx(received[int(row["key"])], abs=2e-6)
 
@@ -152,4 +147,3 @@ def test_texts_of_other_lengths_have_no_distance(view):
     assert "differ in length" in page.text_content(".comparing-note")
     view.go("heads?other=0")
     assert "maps apart" not in page.text_content("main"), "an input is not compared with itself"
-    assert not view.complaints

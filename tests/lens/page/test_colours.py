@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from glassformer.cli.explore import between
-from glassformer.data.dataset import Tokenizers
-from glassformer.lens.server.subject import Subject
-from lens.explored import LETTERS, page_of, planted, small
+from lens.explored import page_of, planted, toy
 from lens.page.test_access import luminance, ratio
 
 pytestmark = pytest.mark.slow
@@ -45,9 +43,9 @@ def parts(colour):
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
     """Two traces with what carries the difference between them, as one file."""
-    traces, patches = between(Subject("toy", small(n_layers=1), Tokenizers(LETTERS, LETTERS)), ("abc", "abd"))
-    facts = {"name": "toy", "live": False, "patches": [{"traces": ["0", "1"], **patches}]}
-    return page_of(tmp_path_factory.mktemp("colours"), [each.to_bytes() for each in traces], facts)
+    traces, patches = between(toy(), ("abc", "abd"))
+    known = [{"traces": ["0", "1"], **patches}]
+    return page_of(tmp_path_factory.mktemp("colours"), *traces, live=False, patches=known)
 
 
 def test_what_is_coloured_follows_the_theme(watched, pair):
@@ -65,7 +63,6 @@ def test_what_is_coloured_follows_the_theme(watched, pair):
         assert after == dark.go(place).evaluate(COLOURED, names), place
         view.page.locator("button.theme").click()
         view.settle()
-    assert not view.complaints
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -76,7 +73,7 @@ def test_figures_of_a_difference_can_be_read(watched, tmp_path, scheme):
         rows = np.array([[0.05, 0.8, 0.05, 0.05, 0.05], [0.9, 0.025, 0.025, 0.025, 0.025], [0.3, 0.1, 0.3, 0.15, 0.15]])
         made.buffers["a.cross"][1][:] = rows[:, ::-1] if mirrored else rows
     view = watched(color_scheme=scheme)
-    page = view.open(page_of(tmp_path, [made.to_bytes() for made, _ in (one, other)], {"name": "two"}))
+    page = view.open(page_of(tmp_path, one[0], other[0]))
     page.evaluate(WRITTEN)
     view.go("attention?block=cross&other=1")
     found = page.evaluate("() => window.written")

@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from glassformer.data.dataset import Tokenizers
-from glassformer.lens.server.subject import Subject
-from lens.explored import LETTERS, page_of, planted, small
+from lens.explored import page_of, planted, toy
 from lens.page.conftest import METRICS
 from lens.page.test_live import PAST
 
@@ -22,8 +20,8 @@ AT = """() => {
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
     """Three inputs, as one file."""
-    traces = [planted(sources=(letter, "b", "c", "d", "<eos>"))[0].to_bytes() for letter in "abc"]
-    return page_of(tmp_path_factory.mktemp("focus"), traces, {"name": "three", "metrics": METRICS})
+    traces = [planted(sources=(letter, "b", "c", "d", "<eos>"))[0] for letter in "abc"]
+    return page_of(tmp_path_factory.mktemp("focus"), *traces, metrics=METRICS)
 
 
 @pytest.fixture
@@ -92,11 +90,7 @@ def test_what_comes_while_one_looks_leaves_the_focus_alone(watched, serving, tmp
     figures = tmp_path / "metrics.jsonl"
     figures.write_text("".join(f"{json.dumps(each)}\n" for each in METRICS))
     kept, past = [10], {"steps": [10], "heads": [each | {"scores": each["scores"][:1]} for each in PAST["heads"]]}
-    subject = Subject(
-        "live", small(n_layers=1), Tokenizers(LETTERS, LETTERS), examples=[("ab", None)], run=tmp_path,
-        history=lambda: past, kept=lambda: list(kept),
-    )  # fmt: skip
-    with serving(subject) as address:
+    with serving(toy("ab", run=tmp_path, history=lambda: past, kept=lambda: list(kept))) as address:
         view = watched()
         page = view.open(address, "curves")
         page.focus("button[data-value=linear]")

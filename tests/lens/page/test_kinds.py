@@ -15,7 +15,7 @@ from glassformer.lens.page.bundle import resources
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.reading import Layout
 from glassformer.nn.outputs import Classify, Regress
-from lens.explored import LETTERS, page_of, small
+from lens.explored import LETTERS, small, toy
 from lens.learners import backwards, learned, probe_of, untrained
 from lens.page.conftest import METRICS
 
@@ -31,8 +31,7 @@ def judge(head):
 
 def filler():
     """An encoder that says a token at each place."""
-    both = Tokenizers(LETTERS, LETTERS)
-    return Subject("fill", small("encoder"), both, examples=[("abc", None)])
+    return toy("abc", model=small("encoder"))
 
 
 @pytest.mark.parametrize(
@@ -63,18 +62,13 @@ def test_a_text_alone_is_asked(watched, serving, made):
             assert given == pytest.approx([value for _, value in labels], abs=1e-3)
         else:
             assert page.locator(".steps .chip").count() == len(header["steps"]) > 0
-        assert not view.complaints
 
 
 def test_where_the_server_has_ended_the_page_says_so(watched, serving, tmp_path):
     """On a screen that asks, and on one that follows; the history is asked for anew, and goes well then."""
     (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in METRICS))
-    subject = Subject(
-        "toy", small(n_layers=1), Tokenizers(LETTERS, LETTERS), examples=[("abc", None)], run=tmp_path,
-        history=lambda: {"steps": [1], "heads": []},
-    )  # fmt: skip
     ended = "glassformer explore has ended"
-    with serving(subject) as address:
+    with serving(toy("abc", run=tmp_path, history=lambda: {"steps": [1], "heads": []})) as address:
         view = watched()
         page = view.open(address)
         page.clock.install()
@@ -91,6 +85,7 @@ def test_where_the_server_has_ended_the_page_says_so(watched, serving, tmp_path)
     page.route("**/api/history", lambda route: route.fulfill(json={"steps": [1, 2], "heads": []}))
     page.clock.fast_forward(20_000)
     page.wait_for_selector("text=The roles at 2 checkpoints.")
+    view.complaints.clear()
 
 
 @pytest.mark.parametrize("kind", ["target", "masked"])
@@ -127,17 +122,17 @@ def test_a_classifier_gives_a_label_without_heads(watched, serving):
 # --- The page of a model that has just learned its task names what its heads do; that of an untrained one does not
 
 
-def opened_page(watched, folder, model):
+def opened_page(opened_with, model):
     """The overview of a model that was to reverse, in the browser."""
     found = diagnose(model, probe_of("encoder-decoder", backwards))
     made = trace(model, LETTERS, "badcf", gold="fcdab")
     made.header["heads"] = found.to_json()
-    return watched().open(page_of(folder, [made.to_bytes()], {"name": "reverse", "sentences": found.sentences}))
+    return opened_with(made, sentences=found.sentences).page
 
 
 @pytest.mark.slow
-def test_a_model_that_reverses_is_named_so(watched, tmp_path):
-    page = opened_page(watched, tmp_path, learned("encoder-decoder", backwards, 250, 2e-2))
+def test_a_model_that_reverses_is_named_so(opened_with):
+    page = opened_page(opened_with, learned("encoder-decoder", backwards, 250, 2e-2))
     assert "6 of 6 tokens correct" in page.text_content(".answer")
     assert "reversal" in page.text_content(".diagnosis .sentence.first")
     found = page.locator(".diagnosis .found", has=page.locator(".role.strong", has_text="reversal"))
@@ -145,8 +140,8 @@ def test_a_model_that_reverses_is_named_so(watched, tmp_path):
     assert found.first.locator("h3").text_content().startswith("cross")
 
 
-def test_an_untrained_one_is_not(watched, tmp_path):
-    page = opened_page(watched, tmp_path, untrained("encoder-decoder"))
+def test_an_untrained_one_is_not(opened_with):
+    page = opened_page(opened_with, untrained("encoder-decoder"))
     assert "No head has a role" in page.text_content(".diagnosis")
     assert "reversal" not in page.text_content(".diagnosis")
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from glassformer.data.dataset import Tokenizers
-from glassformer.lens.page.bundle import standalone
 from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.make import Trace
-from lens.explored import LETTERS, page_of, planted, small
+from lens.explored import LETTERS, page_of, planted, toy
 from lens.page.conftest import lacks
 
 
@@ -33,7 +31,7 @@ class Given(Subject):
 def subject():
     """A trace of 70 source tokens, three layers of two heads."""
     made, _ = planted(words(70), ("<bos>", *words(4)), layers=3, heads=2, encoding="sqrt255")
-    return Given("given", small(n_layers=1), Tokenizers(LETTERS, LETTERS), examples=[("a", None)], made=made)
+    return toy("a", kind=Given, made=made)
 
 
 def test_a_layer_is_fetched_when_it_is_looked_at(watched, served):
@@ -92,12 +90,11 @@ def tip(page, x, y):
     return page.get_attribute(".map-body", "data-tip")
 
 
-def test_of_a_long_text_a_part_is_shown(watched, tmp_path):
+def test_of_a_long_text_a_part_is_shown(opened_with):
     """700 tokens: 256 a side, where sliders or a click into the picture put them; values are those of the places."""
     made, weights = planted(("a", "<eos>"), ("<bos>", *words(700)), layers=1, heads=1, encoding="u16")
-    address = page_of(tmp_path, [made.to_bytes()], {"name": "long"})
-    view = watched()
-    page = view.open(f"{address}#attention?block=decoder&q0=300&k0=100")
+    view = opened_with(made, place="attention?block=decoder&q0=300&k0=100")
+    page = view.page
     box = page.locator(".map-body").bounding_box()
     text = tip(page, box["x"] + 2, box["y"] + 2)
     assert " at 300" in text
@@ -121,7 +118,6 @@ def test_of_a_long_text_a_part_is_shown(watched, tmp_path):
     assert page.locator(".strip .token").count() == 512
     for screen in ("overview", "generate", "heads"):
         view.go(screen)
-    assert not view.complaints
 
 
 HELD = "() => { window.held = []; window.requestIdleCallback = work => window.held.push(work); }"
@@ -130,7 +126,7 @@ HELD = "() => { window.held = []; window.requestIdleCallback = work => window.he
 def test_what_is_drawn_when_there_is_time_moves_nothing(watched, tmp_path):
     """The sums beside a large map come later than the map: it stays where it is, under a pointer that is there."""
     made, _ = planted(("a", "<eos>"), ("<bos>", *words(100)), layers=1, heads=1, encoding="u16")
-    address = page_of(tmp_path, [made.to_bytes()], {"name": "late"})
+    address = page_of(tmp_path, made)
     view = watched()
     view.page.add_init_script(f"({HELD})()")
     page = view.open(f"{address}#attention?block=decoder")
@@ -145,25 +141,10 @@ def test_what_is_drawn_when_there_is_time_moves_nothing(watched, tmp_path):
     assert page.locator(".map-body").bounding_box() == before
 
 
-@pytest.mark.slow
-def test_four_thousand_tokens(watched, tmp_path):
-    made, weights = planted(("a", "<eos>"), ("<bos>", *words(4000)), layers=1, heads=1, encoding="sqrt255")
-    address = page_of(tmp_path, [made.to_bytes()], {"name": "longest"})
-    view = watched()
-    view.page.set_default_timeout(60_000)
-    page = view.open(f"{address}#attention?block=decoder&q0=3744&k0=3744")
-    page.locator(".whole-map").wait_for()
-    box = page.locator(".map-body").bounding_box()
-    text = tip(page, box["x"] + 2, box["y"] + 2)
-    assert " at 3744" in text
-    assert float(text.rpartition(": ")[2]) == pytest.approx(weights["decoder"][0, 0, 3744, 3744], abs=1 / 255)
-    assert not view.complaints
-
-
 # --- At the limits: beams of very many beginnings, pictures that no browser makes, traces beyond what a page keeps
 
 
-def test_rows_of_what_is_not_drawn_are_not_kept(watched, tmp_path):
+def test_rows_of_what_is_not_drawn_are_not_kept(opened_with):
     """700 beginnings that came to nothing lie between two answers: two rows are drawn, one below the other."""
     made, _ = planted()
     nodes = [{"token": 0, "parent": -1, "p": 0.5, "log_p": -1.0}]
@@ -171,9 +152,7 @@ def test_rows_of_what_is_not_drawn_are_not_kept(watched, tmp_path):
     nodes += [{"token": 2, "parent": 0, "p": 0.1, "log_p": -2.0, "score": -1.0, "rank": 0}]
     nodes += [{"token": 3, "parent": -1, "p": 0.1, "log_p": -2.0, "score": -2.0, "rank": 1}]
     made.header["beams"] = {"width": 2, "nodes": nodes}
-    address = page_of(tmp_path, [made.to_bytes()], {"name": "wide"})
-    view = watched()
-    page = view.open(f"{address}#generate")
+    page = opened_with(made, place="generate").page
     boxes = page.locator(".beam-node")
     assert [each.get_attribute("data-place") for each in boxes.all()] == ["0", "701", "702"]
     assert float(page.get_attribute(".beam-tree", "height")) == 2 * 28 + 2 * 6
@@ -185,13 +164,10 @@ def test_a_picture_that_cannot_be_made_is_told_of(opened):
     page.evaluate("() => { HTMLCanvasElement.prototype.toBlob = done => done(null); }")
     page.locator("main .exports button", has_text="PNG").first.click()
     page.wait_for_selector(".exports .message:has-text('Save it as SVG')")
-    assert not opened.complaints
 
 
 def test_a_page_keeps_eight_traces_and_no_failure(watched, serving):
-    examples = [(LETTERS.decode([5 + i]), None) for i in range(10)]
-    subject = Subject("toy", small(n_layers=1), Tokenizers(LETTERS, LETTERS), examples=examples)
-    with serving(subject) as address:
+    with serving(toy(*(LETTERS.decode([5 + i]) for i in range(10)))) as address:
         view = watched()
         page = view.open(address)
         page.wait_for_load_state("networkidle")  # Overview asks for a trace
@@ -201,6 +177,7 @@ def test_a_page_keeps_eight_traces_and_no_failure(watched, serving):
         page.route("**/api/trace/9/header", lambda route: route.abort(), times=1)
         page.evaluate("() => { location.hash = 'parameters?trace=9'; }")
         page.wait_for_selector(".problem")
+        view.complaints.clear()
         for trace in (0, 9, *range(1, 9), 1, 9):
             view.go(f"parameters?trace={trace}")
             page.wait_for_selector("h2:has-text('tensors')")
@@ -216,16 +193,12 @@ def test_what_is_missing_fails_where_every_push_is_tested(monkeypatch, where, ou
         lacks("no browser")
 
 
-def test_checkpoints_lead_on_and_keep_what_is_chosen(watched, tmp_path):
+def test_checkpoints_lead_on_and_keep_what_is_chosen(opened_with):
     """From Curves to Heads and Attention, of the same input."""
     metrics = [{"kind": "train", "step": step, "loss": 1 / step} for step in range(1, 101)]
-    traces = [planted(sources=(letter, "b", "c", "d", "<eos>"))[0].to_bytes() for letter in "ab"]
-    path = tmp_path / "kept.html"
-    path.write_text(
-        standalone(traces, {"name": "kept", "metrics": metrics, "checkpoints": True, "kept": [50]}), "utf-8"
-    )
-    view = watched()
-    page = view.open(path.as_uri())
+    traces = [planted(sources=(letter, "b", "c", "d", "<eos>"))[0] for letter in "ab"]
+    view = opened_with(*traces, metrics=metrics, checkpoints=True, kept=[50])
+    page = view.page
     for at, screen in ((".chart .kept", "heads"), (".leads a >> nth=0", "attention"), (".leads a >> nth=1", "heads")):
         view.go("curves?trace=1&other=0&smooth=0")
         page.locator(at).click()

@@ -5,12 +5,10 @@ from dataclasses import replace
 import pytest
 
 from glassformer import answer, trace
-from glassformer.data.dataset import Tokenizers
 from glassformer.decode.answer import nothing
 from glassformer.decode.settings import Sampling
 from glassformer.lens.ablate import silence
-from glassformer.lens.server.subject import Subject
-from lens.explored import LETTERS, SCREENS, small
+from lens.explored import BOTH, LETTERS, SCREENS, small, toy
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +20,6 @@ PAST = {
         {"id": "d.0.0", "block": "decoder", "layer": 0, "head": 0, "role": "previous", "scores": [-0.1, 0.0, 0.3]},
     ],
 }
-BOTH = Tokenizers(LETTERS, LETTERS)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +32,7 @@ def subject():
         found = answer(model, sources, max_new_tokens=4, poll=poll)
         return "exact_match", sum(each.ids == right for each, right in zip(found, rights, strict=True)) / 3, 3
 
-    return Subject("toy", model, BOTH, examples=[("abc", None)], history=lambda: PAST, silence=silence, score=score)
+    return toy("abc", model=model, history=lambda: PAST, silence=silence, score=score)
 
 
 def test_every_screen_asks_this_server_alone(watched, served):
@@ -47,15 +44,16 @@ def test_every_screen_asks_this_server_alone(watched, served):
         page.locator("main .card").first.wait_for()
     origin = served.partition("/#")[0]
     assert all(url.startswith((origin, "data:", "blob:")) for url in view.requested)
-    assert not view.complaints
     page.reload()
     page.wait_for_selector("body[data-ready=yes]")
 
 
 def test_without_the_token_nothing_is_shown(watched, served):
-    page = watched().open(served.partition("#")[0])
+    view = watched()
+    page = view.open(served.partition("#")[0])
     assert page.get_attribute("body", "data-ready") == "failed"
     assert "token" in page.text_content("main")
+    view.complaints.clear()
 
 
 def test_a_text_is_answered_as_in_python(watched, served, subject):
@@ -73,11 +71,11 @@ def test_a_text_is_answered_as_in_python(watched, served, subject):
     page.fill("#ask-temperature", "-1")
     page.locator("form").evaluate("form => { form.noValidate = true; form.requestSubmit(); }")
     page.wait_for_function("() => document.querySelector('.message').textContent.includes('temperature')")
+    view.complaints.clear()
 
 
 def test_heads_taken_out_as_in_python(watched, served, subject):
-    view = watched()
-    page = view.open(served, "ablations")
+    page = watched().open(served, "ablations")
     for head in range(4):
         page.check(f"[data-head='cross 0 {head}']")
     page.locator("#ablate").click()
@@ -94,8 +92,7 @@ def test_heads_taken_out_as_in_python(watched, served, subject):
 
 def test_what_wrote_a_token_is_as_in_python(watched, served, subject):
     """The terms of the first step, as many as are shown, and the logit that all of them come to."""
-    view = watched()
-    page = view.open(served, "generate")
+    page = watched().open(served, "generate")
     made = subject.trace("abc")
     names, terms = made.header["attribution"]["names"], made.buffers["attribution"][1][:, 0]
     logit = made.buffers["logits"][1][0, made.header["steps"][0]["chosen"]]
@@ -108,8 +105,7 @@ def test_what_wrote_a_token_is_as_in_python(watched, served, subject):
 
 def test_roles_over_the_checkpoints(watched, served):
     """A chart for each role, a line for each head, a mark for each checkpoint that has a score."""
-    view = watched()
-    page = view.open(served, "heads")
+    page = watched().open(served, "heads")
     page.locator("#history").click()
     page.locator(".by-role").first.wait_for()
     assert page.locator(".by-role h3").all_text_contents() == ["reversal", "previous"]
@@ -119,4 +115,3 @@ def test_roles_over_the_checkpoints(watched, served):
     ys = [float(each.get_attribute("cy")) for each in page.locator(".by-role").first.locator("circle.c0").all()]
     assert ys == sorted(ys, reverse=True), "the score rises"
     assert (ys[0] - ys[1]) == pytest.approx(ys[1] - ys[2], rel=1e-6)
-    assert not view.complaints

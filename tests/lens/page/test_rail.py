@@ -2,7 +2,10 @@
 
 import pytest
 
-from lens.explored import page_of, planted
+from glassformer.lens.ablate import silence
+from lens.explored import SCREENS, page_of, planted, small, toy
+from lens.page.conftest import METRICS
+from lens.page.test_live import PAST
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +28,7 @@ PRINTED = """() => {
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """A file of two inputs, between which one can choose."""
-    return page_of(tmp_path_factory.mktemp("rail"), [planted()[0].to_bytes()] * 2, {"name": "two inputs"})
+    return page_of(tmp_path_factory.mktemp("rail"), *[planted()[0]] * 2)
 
 
 @pytest.fixture
@@ -33,8 +36,7 @@ def sized(watched, two):
     """`sized(width, height)`: the page in a window that has this size from the beginning."""
 
     def make(width, height=800):
-        view = watched()
-        view.page.set_viewport_size({"width": width, "height": height})
+        view = watched(viewport={"width": width, "height": height})
         view.open(two)
         return view
 
@@ -116,3 +118,58 @@ def test_no_rail_on_paper(sized):
     page = sized(1280).page
     page.emulate_media(media="print")
     assert page.evaluate(PRINTED) == ["static", True]
+
+
+# --- No screen scrolls sideways, however long titles are and many heads: in a window of 320 pixels, and in wide ones
+
+
+WINDOW = {"width": 320, "height": 640}
+LONG = [(6 * "abcdefghij")[:size] for size in (60, 59, 60)]
+PLACES = (*SCREENS, "attention?view=arcs", "attention?view=table", "attention?other=1", "heads?other=1",
+          "generate?other=1", "curves?curves=table")  # fmt: skip
+WIDE = """() => {
+  const width = document.documentElement.clientWidth;
+  const out = [...document.querySelectorAll("body *")].filter(each => each.getBoundingClientRect().right > width + 1
+    && !each.closest(".scroll, .unseen, #bar nav, .heads-grid, .steps, option"));
+  return document.documentElement.scrollWidth <= width ? [] : out.map(each => each.outerHTML.slice(0, 90));
+}"""
+
+
+def fits(view, places):
+    """Each of these screens is as wide as the window."""
+    for place in places:
+        page = view.go(place)
+        page.wait_for_function("screen => location.hash.includes(screen)", arg=place)
+        wide = page.evaluate("() => document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, (place, page.evaluate(WIDE))
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory):
+    """A file of inputs with long titles, of a model with a long name."""
+    traces = [planted(sources=[*(len(text) * "W"), "<eos>"], heads=8)[0] for text in LONG]
+    for made in traces:
+        made.header["model"] |= {"kind": "encoder-decoder", "params": 123_456_789, "pos": "rotary-with-a-long-name"}
+    figures = {"perplexity": 12.5, "bits_per_byte": 1.2, "bits_per_character": 1.25}
+    metrics = [*METRICS[:-1], METRICS[-1] | figures]
+    facts = {"name": "a-run-with-quite-a-long-name-2026", "metrics": metrics, "history": PAST, "checkpoints": True}
+    return page_of(tmp_path_factory.mktemp("narrow"), *traces, **facts)
+
+
+@pytest.mark.parametrize("width", [320, 1024, 1280])
+def test_a_file(watched, copied, width):
+    view = watched(viewport=WINDOW | {"width": width})
+    view.open(copied)
+    fits(view, PLACES)
+
+
+def test_live(watched, serving):
+    with serving(toy(*LONG, model=small(n_heads=8, n_layers=1), silence=silence)) as address:
+        view = watched(viewport=WINDOW)
+        page = view.open(address)
+        fits(view, PLACES)
+        view.go("ablations")
+        page.check("[data-head='cross 0 1']")
+        page.locator("#ablate").click()
+        page.locator(".moved-heads").wait_for(timeout=30_000)
+        fits(view, ["ablations?out=cross-0-1"])

@@ -5,33 +5,19 @@ from statistics import fmean
 
 import pytest
 
-from glassformer.data.dataset import Tokenizers
-from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.make import model_facts
 from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.transformer import Transformer
-from lens.explored import LETTERS, page_of, planted, small
+from lens.explored import planted, toy
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def opened_with(watched, tmp_path):
-    """`opened_with(traces, facts)`: a page of these, open."""
-
-    def make(traces, **facts):
-        view = watched()
-        view.open(page_of(tmp_path, [each.to_bytes() for each in traces], {"name": "mine", **facts}))
-        return view
-
-    return make
 
 
 def test_other_inputs_are_a_click_away(opened_with):
     """Each with its answer, and how much of it is right; the page leads to it and back."""
     traces = [planted(sources=(letter, "b", "c", "d", "<eos>"))[0] for letter in "abc"]
     traces[1].header["steps"][1]["gold"] = 0
-    view = opened_with(traces)
+    view = opened_with(*traces)
     page = view.page
     page.locator(".examples .tokens .chip").nth(5).wait_for()
     rows = page.locator(".examples li")
@@ -46,7 +32,6 @@ def test_other_inputs_are_a_click_away(opened_with):
     view.settle()
     assert "trace=1" in page.url
     assert page.locator(".examples button").all_text_contents() == ["abcd", "cbcd"]
-    assert not view.complaints
 
 
 @pytest.mark.parametrize(("taps", "shown"), [(1, []), (3, ["of 3 tokens"])])
@@ -54,7 +39,7 @@ def test_a_convolution_is_told_where_there_is_one(opened_with, taps, shown):
     made = planted()[0]
     stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8, causal=True, convolution=taps)
     made.header["model"] |= {"convolution": model_facts(Transformer(ModelConfig(9, decoder=stack)))["convolution"]}
-    page = opened_with([made]).page
+    page = opened_with(made).page
     page.locator("dt", has_text="d_model").first.wait_for()
     assert page.locator("dt:text-is('convolution') + dd").all_text_contents() == shown
 
@@ -65,7 +50,7 @@ def test_branches_in_parallel_are_told_and_stand_side_by_side(opened_with, paral
     stack = StackConfig(d_model=8, n_heads=2, n_layers=1, d_ff=8, causal=True, parallel_branches=parallel)
     facts = model_facts(Transformer(ModelConfig(9, decoder=stack)))
     made.header["model"] |= {"parallel_branches": facts["parallel_branches"]}
-    page = opened_with([made]).page
+    page = opened_with(made).page
     page.locator("dt", has_text="d_model").first.wait_for()
     assert page.locator("dt:text-is('branches') + dd").all_text_contents() == shown
     boxes = page.evaluate(
@@ -85,10 +70,8 @@ def lines(speed, steps):
 def test_runs_side_by_side(opened_with):
     """A colour for each run, dashes from the fifth on, its name at its figures."""
     others = [{"name": f"other {i}", "metrics": lines(i + 2, range(1, 9))} for i in range(4)]
-    view = opened_with(
-        [planted()[0]], metrics=lines(1, range(1, 9)), beside=others, others=[each["name"] for each in others]
-    )
-    page = view.go("curves")
+    figures, named = lines(1, range(1, 9)), [each["name"] for each in others]
+    page = opened_with(planted()[0], place="curves", name="mine", metrics=figures, beside=others, others=named).page
     card = page.locator(".charts .card", has_text="tokens per second")
     assert card.locator(".keys span").all_text_contents() == ["mine", *(f"other {i}" for i in range(4))]
     assert [each.get_attribute("class") for each in card.locator("path.line:not(.raw)").all()] == [
@@ -97,7 +80,6 @@ def test_runs_side_by_side(opened_with):
     ]
     shown = card.locator(".values").text_content().split("\n")
     assert shown[4] == "step 8: other 3, train tokens per second 5"
-    assert not view.complaints
 
 
 STUDY = {
@@ -116,8 +98,7 @@ STUDY = {
 
 def test_a_study_compares_its_settings(opened_with):
     """By hand: the mean of 8, 9 and 10 points, with 4.303 standard errors of 1 / sqrt(3) on both sides."""
-    view = opened_with([planted()[0]], study=STUDY)
-    page = view.go("ablations")
+    page = opened_with(planted()[0], place="ablations", study=STUDY).page
     rows = page.locator(".study tbody tr")
     cells = [row.locator("td, th").all_text_contents() for row in rows.all()]
     assert [row[0] for row in cells] == ["n_layers = 1", "n_layers = 2", "n_layers = 4"]
@@ -135,36 +116,25 @@ def test_a_study_compares_its_settings(opened_with):
     assert fmean([0.58, 0.69, 0.8]) == pytest.approx(0.69)
     assert page.text_content(".study p").startswith("exact match on the dev split, n = 500: ")
     assert "which saw the same data" in page.text_content(".study")
-    assert not view.complaints
 
 
 def test_a_study_of_other_data_says_so(opened_with):
     """A setting of the data is varied, so that runs of one seed did not learn from the same."""
     arms = [{**each, "data": "00ff"} if each["values"]["model.n_layers"] == 2 else each for each in STUDY["arms"]]
-    view = opened_with([planted()[0]], study={**STUDY, "arms": arms})
-    assert "which did not all see the same data" in view.go("ablations").text_content(".study")
+    page = opened_with(planted()[0], place="ablations", study={**STUDY, "arms": arms}).page
+    assert "which did not all see the same data" in page.text_content(".study")
 
 
 def test_checkpoints_that_come_are_marked(watched, serving, tmp_path):
     """While the page is open, and without a new line of figures."""
     (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines(1, range(1, 41))))
     kept = [10]
-    both = Tokenizers(LETTERS, LETTERS)
-    subject = Subject(
-        "live",
-        small(n_layers=1),
-        both,
-        examples=[("ab", None)],
-        run=tmp_path,
-        history=lambda: {"steps": [], "heads": []},
-        kept=lambda: list(kept),
-        others=[("other", tmp_path)],
-    )
+    past, others = {"steps": [], "heads": []}, [("other", tmp_path)]
+    subject = toy("ab", run=tmp_path, history=lambda: past, kept=lambda: list(kept), others=others)
     with serving(subject) as address:
-        view = watched()
-        page = view.open(address, "curves")
+        page = watched().open(address, "curves")
         assert page.locator(".chart .kept").count() == 1
-        assert page.locator(".keys").first.locator("span").all_text_contents()[:2] == ["live", "other"]
+        assert page.locator(".keys").first.locator("span").all_text_contents()[:2] == ["toy", "other"]
         kept.append(30)
         page.locator(".chart .kept").nth(1).wait_for()
         assert "step 30" in page.locator(".chart .kept").nth(1).get_attribute("aria-label")

@@ -4,15 +4,11 @@ import json
 
 import pytest
 
-from glassformer.data.dataset import Tokenizers
-from glassformer.lens.page.bundle import standalone
-from glassformer.lens.server.subject import Subject
 from glassformer.lens.trace.make import trace
-from lens.explored import LETTERS, small
+from lens.explored import BOTH, page_of, small, toy
 
 pytestmark = pytest.mark.slow
 
-BOTH = Tokenizers(LETTERS, LETTERS)
 SHOWN = "document.querySelector('.sample').textContent"
 
 
@@ -28,7 +24,7 @@ def test_the_newest_any_other_and_what_comes(watched, serving, tmp_path):
     wrote(tmp_path, 10, "source  a b\noutput  b a   (right)\n")
     wrote(tmp_path, 20, "source  a b\noutput  \u202eb <b>\n")
     view = watched()
-    with serving(Subject("toy", small(), BOTH, examples=[("abc", None)], run=tmp_path)) as address:
+    with serving(toy("abc", run=tmp_path)) as address:
         page = view.open(address, "curves")
         page.wait_for_function(f"() => {SHOWN}.includes('<b>')")
         assert page.text_content(".sample") == "source  a b\noutput  \\u{202e}b <b>"
@@ -39,21 +35,17 @@ def test_the_newest_any_other_and_what_comes(watched, serving, tmp_path):
         wrote(tmp_path, 40, "the fourth\n")
         page.wait_for_selector(".samples option[value='40']", state="attached")
         assert page.text_content(".sample").endswith("(right)"), "what was chosen stays"
-        assert not view.complaints
 
 
 def test_a_copy_has_them(watched, tmp_path):
-    path = tmp_path / "copy.html"
-    result = {"name": "toy", "metrics": [{"kind": "dev", "step": 1, "loss": 1.0}]}
-    result["samples"] = [{"step": 1, "text": "so it wrote", "cut": True}]
-    path.write_text(standalone([trace(small(), BOTH, "abc").to_bytes()], result), "utf-8")
+    made, metrics = trace(small(), BOTH, "abc"), [{"kind": "dev", "step": 1, "loss": 1.0}]
+    result = [{"step": 1, "text": "so it wrote", "cut": True}]
     view = watched()
-    page = view.open(f"{path.as_uri()}#curves")
+    page = view.open(page_of(tmp_path, made, metrics=metrics, samples=result), "curves")
     page.wait_for_function(f"() => {SHOWN}.startsWith('so it wrote')")
     assert "The rest is in the run's folder samples" in page.text_content(".sample")
     view.go("overview")
-    del result["samples"]
-    path.write_text(standalone([trace(small(), BOTH, "abc").to_bytes()], result), "utf-8")
+    page_of(tmp_path, made, metrics=metrics)
     page.reload()
     view.go("curves")
     assert page.locator(".samples").is_hidden()

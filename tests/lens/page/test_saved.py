@@ -1,7 +1,5 @@
 """What the screens save: named after run and screen, readable by itself, and what is shown."""
 
-import csv
-import io
 import re
 import struct
 import xml.etree.ElementTree as ET
@@ -9,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from lens.explored import HOSTILE, SCREENS, page_of, planted
-from lens.page.conftest import METRICS, saved
+from lens.page.conftest import METRICS, saved, table
 from lens.page.test_live import PAST
 
 pytestmark = pytest.mark.slow
@@ -26,12 +24,7 @@ FACTS = {
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    return page_of(tmp_path_factory.mktemp("saved"), [planted()[0].to_bytes()], FACTS)
-
-
-def table(data):
-    """The lines of a CSV by its names."""
-    return list(csv.DictReader(io.StringIO(data.decode())))
+    return page_of(tmp_path_factory.mktemp("saved"), planted()[0], **FACTS)
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
@@ -62,7 +55,6 @@ def test_every_screen_saves_what_it_shows(watched, address, scheme):
                 rows = table(data)
                 assert rows
                 assert None not in rows[0]
-        assert not view.complaints
     assert len(names) == len(set(names))
 
 
@@ -119,8 +111,7 @@ def test_curves_as_a_table(watched, address):
 
 
 def test_roles_over_training_as_a_table(watched, address):
-    view = watched()
-    page = view.open(address, "heads")
+    page = watched().open(address, "heads")
     page.locator("summary", has_text="As a table").click()
     row = page.locator("details tbody tr", has_text="cross 0.2")
     assert row.locator("td").all_text_contents() == ["reversal", "10.0 %", "–", "20.0 %"]
@@ -130,8 +121,7 @@ def test_roles_over_training_as_a_table(watched, address):
 
 def test_the_stack_is_saved_as_it_stands(watched, address):
     """A box for each branch: two in an encoder's block, three in a decoder's, and one around each block."""
-    view = watched()
-    page = view.open(address)
+    page = watched().open(address)
     _, data = saved(page, page.locator(".facts-card .exports button", has_text="SVG"))
     picture = ET.fromstring(data)
     texts = [each.text for each in picture.findall(f"{SVG}text")]
@@ -142,12 +132,10 @@ def test_the_stack_is_saved_as_it_stands(watched, address):
     assert {"fact": "shape", "value": "encoder-decoder"} in table(data)
 
 
-def test_a_spreadsheet_takes_no_token_for_a_formula(watched, tmp_path):
+def test_a_spreadsheet_takes_no_token_for_a_formula(opened_with):
     """Nor does any token break a line or a name of a file."""
     made, _ = planted(sources=("=1+1", 'a"b', "c,d", "<eos>"), targets=("<bos>", "=1+1", "x"))
-    view = watched()
-    view.open(page_of(tmp_path, [made.to_bytes()], {"name": f"../{HOSTILE[0]}"}))
-    page = view.go("attention?block=cross")
+    page = opened_with(made, name=f"../{HOSTILE[0]}", place="attention?block=cross").page
     name, data = saved(page, page.locator(".exports button", has_text="CSV"))
     assert re.fullmatch(r"[\w.-]+", name)
     assert not name.startswith(".")

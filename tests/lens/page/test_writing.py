@@ -1,7 +1,5 @@
 """Writing on the page: token by token, another way from any step, with a beam whose tree is shown, beside another."""
 
-import csv
-import io
 import threading
 from copy import deepcopy
 from dataclasses import replace
@@ -10,20 +8,18 @@ import numpy as np
 import pytest
 
 from glassformer import trace
-from glassformer.data.dataset import Tokenizers
 from glassformer.decode.settings import BeamSettings
 from glassformer.lens.ablate import silence
 from glassformer.lens.server.subject import Subject
-from lens.explored import LETTERS, page_of, small
-from lens.page.conftest import saved
+from lens.explored import BOTH, LETTERS, small, toy
+from lens.page.conftest import saved, table
 
-BOTH = Tokenizers(LETTERS, LETTERS)
 STEPS = ".steps[aria-label^='Tokens, with'] .chip"
 
 
 @pytest.fixture(scope="module")
 def subject():
-    return Subject("toy", small(), BOTH, examples=[("abcd", None)], silence=silence)
+    return toy("abcd", model=small(), silence=silence)
 
 
 @pytest.fixture
@@ -68,7 +64,6 @@ def test_another_token_is_gone_on_with(watched, served, twin):
     assert title == f"abcd · with {LETTERS.tokens(begin[2:])[0]} as token 3"
     assert page.locator(".steps[aria-label='Tokens of B'] .chip").all_text_contents() == whole.output
     assert page.locator(".steps[aria-label='Tokens of B'] .differs").count() > 0
-    assert not view.complaints
 
 
 def test_chances_of_two_answers(watched, served, twin):
@@ -92,7 +87,7 @@ def test_chances_of_two_answers(watched, served, twin):
         assert float(b.strip(" %")) / 100 == pytest.approx(other, abs=6e-4)
         assert float(delta.removesuffix(" points")) == pytest.approx(100 * (one - other), abs=2e-2)
     _, data = saved(page, page.locator(".two-steps .exports button", has_text="CSV"))
-    first = next(csv.DictReader(io.StringIO(data.decode())))
+    first = table(data)[0]
     assert float(first["chance_a"]) == pytest.approx(float(softmax[0][names.index(first["token"])]), rel=1e-5)
 
 
@@ -119,17 +114,13 @@ def test_the_tree_of_a_beam(watched, served, twin):
     again = trace(twin.model, BOTH, "dcba", search=BeamSettings(beam=3), max_new_tokens=5, begin=[node["token"]])
     shows(view, again)
     assert page.locator("#ask-beam").input_value() == "3", "what was typed stays"
-    assert not view.complaints
 
 
-def test_a_copy_shows_the_tree_and_begins_nothing(watched, tmp_path):
+def test_a_copy_shows_the_tree_and_begins_nothing(opened_with):
     made = trace(small(), BOTH, "dcba", search=BeamSettings(beam=3), max_new_tokens=5)
-    address = page_of(tmp_path, [made.to_bytes()], {"name": "toy"})
-    view = watched()
-    page = view.open(f"{address}#generate")
+    page = opened_with(made, place="generate").page
     assert page.locator(".beam-tree .beam-node").count() == len(made.header["beams"]["nodes"])
     assert page.locator(".beam-node[role=button], [data-branch]").count() == 0
-    assert not view.complaints
 
 
 def test_tokens_come_one_by_one_and_can_be_stopped(watched, serving):
@@ -161,7 +152,7 @@ def test_tokens_come_one_by_one_and_can_be_stopped(watched, serving):
             return super().trace(source, gold, manner._replace(heard=hear, poll=poll))
 
     view = watched()
-    with serving(Slow("toy", model, BOTH, examples=[("abcd", None)])) as address:
+    with serving(toy("abcd", model=model, kind=Slow)) as address:
         page = view.open(address, "generate")
         before = page.locator(STEPS).all_text_contents()
         asks(page, "dcba", max_new_tokens=6)
@@ -205,7 +196,6 @@ def test_how_far_the_others_moved(watched, served, twin):
     view.settle()
     assert page.locator(".maps canvas.map-cells").count() == 3, "A, B and their difference"
     assert page.locator("#bar option", has_text="without 4 heads").count() == 1
-    assert not view.complaints
 
 
 def test_what_stands_in_their_place_is_chosen(watched, serving):
@@ -217,7 +207,7 @@ def test_what_stands_in_their_place_is_chosen(watched, serving):
         return silence(model, heads)
 
     view = watched()
-    with serving(Subject("toy", small(), BOTH, examples=[("abcd", None)], silence=noted)) as address:
+    with serving(toy("abcd", model=small(), silence=noted)) as address:
         page = view.open(address, "ablations")
         page.check("[data-head='cross 0 1']")
         page.locator("#ablate").click()
@@ -230,4 +220,3 @@ def test_what_stands_in_their_place_is_chosen(watched, serving):
         page.locator("#ablate").click()
         page.wait_for_function("() => document.querySelector('.outcome').textContent.includes('with their mean')")
         assert {*kinds} == {"mean"}
-        assert not view.complaints

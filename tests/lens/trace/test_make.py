@@ -1,24 +1,28 @@
 """A trace says what the model did: its logits, its tokens, its attention; and changes nothing."""
 
+import json
 import math
+import struct
 
 import numpy as np
 import pytest
 import torch
 
-from glassformer import ModelConfig, StackConfig, Transformer, answer, observe, trace
+from glassformer import ModelConfig, StackConfig, Transformer, answer, observe, read_trace, trace
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Labels
 from glassformer.decode.choose import greedy
+from glassformer.decode.settings import BeamSettings, Sampling
 from glassformer.lens.ablate import place
 from glassformer.lens.roles.roles import value_weighted
-from glassformer.lens.trace.make import compared
+from glassformer.lens.trace.file import ALIGNED, ENCODINGS, decode, encode, pack, unpack
+from glassformer.lens.trace.make import compared, from_bytes
 from glassformer.lens.trace.reading import Layout, Manner, read
 from glassformer.lens.trace.sight import SIDE, decided, look, shrunk
 from glassformer.nn.observe import watch_attention
 from glassformer.nn.outputs import Classify, Regress
-from lens.explored import LETTERS, small
+from lens.explored import LETTERS, planted, small
 from specimens import SHAPES, close
 
 TEXT = "abcd"
@@ -303,3 +307,233 @@ def test_confidence_and_entropy():
     assert found["entropy"] == [pytest.approx([0.0, math.log(4), math.log(4)], abs=1e-5)]
     blind = decided(np.zeros((1, 1, 2, 3)))
     assert blind == {"confidence": [[0.0]], "entropy": [[0.0]]}
+
+
+# --- The file of a trace: what is written comes back, and what is damaged is named by its field
+
+
+def test_what_is_saved_comes_back(tmp_path):
+    made, _ = planted(encoding="sqrt255")
+    path = made.save(tmp_path / "one.gft")
+    again = read_trace(path)
+    written = {name: value for name, value in again.header.items() if name not in ("buffers", "format", "version")}
+    assert written == made.header
+    assert again.header["format"] == "gft"
+    for name, (encoding, stored) in made.buffers.items():
+        assert again.buffers[name][0] == encoding
+        assert np.array_equal(again.buffers[name][1], stored)
+    assert again.to_bytes() == path.read_bytes()
+
+
+def test_buffers_are_aligned_and_little_endian():
+    data = planted(encoding="sqrt255")[0].to_bytes()
+    header, _ = unpack(data)
+    (length,) = struct.unpack("<I", data[4:8])
+    assert data[:4] == b"GFT1"
+    assert (8 + length) % ALIGNED == 0
+    assert all(entry["offset"] % ALIGNED == 0 for entry in header["buffers"].values())
+    at = 8 + length + header["buffers"]["logits"]["offset"]
+    assert struct.unpack("<f", data[at : at + 4])[0] == planted()[0].buffers["logits"][1][0, 0]
+
+
+def test_numbers_that_are_not_finite_are_null():
+    made, _ = planted()
+    made.header["steps"][0]["p"] = float("nan")
+    assert unpack(made.to_bytes())[0]["steps"][0]["p"] is None
+
+
+def test_unknown_fields_are_left_alone():
+    made, _ = planted()
+    made.header["later"] = {"made": "by another version"}
+    assert unpack(made.to_bytes())[0]["later"] == {"made": "by another version"}
+
+
+def remade(change):
+    """The bytes of a trace whose header was changed behind the writer's back."""
+    data = planted()[0].to_bytes()
+    (length,) = struct.unpack("<I", data[4:8])
+    header = json.loads(data[8 : 8 + length])
+    change(header)
+    text = json.dumps(header).encode()
+    text += b" " * (-(8 + len(text)) % ALIGNED)
+    return data[:4] + struct.pack("<I", len(text)) + text + data[8 + length :]
+
+
+DAMAGES = {
+    "header.attribution.buffer": lambda h: h.update(attribution={"names": ["input"], "buffer": "logits"}),
+    "header.version": lambda h: h.update(version=2),
+    "header.steps": lambda h: h.pop("steps"),
+    "header.steps[0].rank": lambda h: h["steps"][0].update(rank=-1),
+    "header.steps[0].chosen": lambda h: h["steps"][0].update(chosen=True),
+    "header.model.kind": lambda h: h["model"].update(kind="rnn"),
+    "header.sequences.source.ids[1]": lambda h: h["sequences"]["source"]["ids"].__setitem__(1, "b"),
+    "header.sequences.source.text": lambda h: h["sequences"]["source"]["text"].pop(),
+    "header.attention[0].q_len": lambda h: h["attention"][0].update(q_len=4),
+    "header.attention[0].buffer": lambda h: h["attention"][0].update(buffer="nothing"),
+    "header.attention[1].mask_buffer": lambda h: h["attention"][1].update(mask="explicit"),
+    "header.buffers.a.cross.nbytes": lambda h: h["buffers"]["a.cross"].update(nbytes=8),
+    "header.buffers.a.cross.offset": lambda h: h["buffers"]["a.cross"].update(offset=10**9),
+    "header.buffers.a.cross.shape": lambda h: h["buffers"]["a.cross"]["shape"].reverse(),
+    "header.buffers.a.cross.encoding": lambda h: h["buffers"]["a.cross"].update(encoding="jpeg"),
+}
+
+
+@pytest.mark.parametrize("field", DAMAGES)
+def test_damage_is_named_by_its_field(field):
+    with pytest.raises(DataError) as caught:
+        unpack(remade(DAMAGES[field]))
+    assert field in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("damage", "word"),
+    [
+        (lambda data: b"PK\x03\x04" + data[4:], "GFT1"),
+        (lambda data: data[:6], "fit into its file"),
+        (lambda data: data[:4] + struct.pack("<I", 10**9) + data[8:], "fit into its file"),
+        (lambda data: data[:8] + b"}" + data[9:], "JSON"),
+        (lambda data: data[:-8], "offset"),
+    ],
+    ids=["magic", "short", "length", "json", "cut"],
+)
+def test_a_damaged_file_is_refused(damage, word):
+    with pytest.raises(DataError, match=word):
+        unpack(damage(planted()[0].to_bytes()))
+
+
+def test_a_trace_of_a_later_version_is_left_to_its_program():
+    with pytest.raises(DataError, match=r"reads traces of version 1 .* got 2. Open it with the version that wrote it"):
+        unpack(remade(lambda header: header.update(version=2, attention="of another kind")))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(DataError, match="cannot be read"):
+        read_trace(tmp_path / "none.gft")
+
+
+@pytest.mark.parametrize(("encoding", "most"), [("sqrt255", 0.004), ("u16", 1e-5), ("f32", 0.0)])
+def test_quantising_loses_no_more_than_it_says(encoding, most):
+    weights = np.random.default_rng(1).dirichlet(np.full(40, 0.1), size=200).astype(np.float32)
+    again = decode(encode(weights, encoding), encoding)
+    assert encode(weights, encoding).dtype == np.dtype(ENCODINGS[encoding].dtype)
+    assert np.abs(again - weights).max() <= most
+    assert np.abs(again.sum(-1) - 1).max() <= 0.011
+
+
+def test_zero_stays_zero_and_one_stays_one():
+    for encoding in ("sqrt255", "u16", "f32"):
+        assert decode(encode(np.array([0.0, 1.0], np.float32), encoding), encoding).tolist() == [0.0, 1.0]
+
+
+def test_a_writer_cannot_write_what_a_reader_refuses():
+    made, _ = planted()
+    header = {name: value for name, value in made.header.items() if name != "steps"}
+    with pytest.raises(DataError, match="steps"):
+        pack(header, made.buffers)
+
+
+# --- How a trace's answer comes to be: a beginning is kept, a beam is that of all commands, and its tree is whole
+
+
+WRITERS = ["decoder", "encoder-decoder"]
+
+
+def written_ids(made):
+    """The ids that were written."""
+    target = made.header["sequences"]["target"]
+    return target["ids"][target["n_prompt"] :]
+
+
+@pytest.mark.parametrize("shape", WRITERS)
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0.0), Sampling(seed=4)], ids=["greedy", "drawn"])
+def test_an_answer_begun_with_its_own_tokens_is_the_same(shape, sampling):
+    model = small(shape)
+    whole = trace(model, LETTERS, TEXT, sampling=sampling, max_new_tokens=8)
+    again = trace(model, LETTERS, TEXT, sampling=sampling, max_new_tokens=8, begin=written_ids(whole)[:3])
+    assert written_ids(again) == written_ids(whole)
+
+
+@pytest.mark.parametrize("shape", WRITERS)
+def test_another_beginning_is_gone_on_from(shape):
+    model = small(shape)
+    begin = [*reversed(LETTERS.encode("fgh"))]
+    made = trace(model, LETTERS, TEXT, begin=begin, max_new_tokens=6)
+    assert written_ids(made)[:3] == begin
+    read = torch.tensor([made.header["sequences"]["target"]["ids"][:-1]])
+    source = None if shape == "decoder" else torch.tensor([[*LETTERS.encode(TEXT), EOS]])
+    likeliest = model(read, source=source)[0].argmax(-1).tolist()
+    steps = {step["pos"]: step["chosen"] for step in made.header["steps"]}
+    first = read.shape[1] - len(written_ids(made)) + 1 + 3
+    assert [steps[pos] for pos in range(first, read.shape[1])] == likeliest[first:]
+
+
+def test_a_beginning_must_fit_and_be_written():
+    with pytest.raises(ConfigError, match="at most 2 tokens here; got 3 tokens to begin with"):
+        trace(small(), LETTERS, TEXT, begin=[6, 7, 8], max_new_tokens=2)
+    for option in ({"begin": [6]}, {"search": BeamSettings(beam=2)}):
+        with pytest.raises(ConfigError, match="is for models that write their answer token by token"):
+            trace(small("encoder"), LETTERS, TEXT, **option)
+        with pytest.raises(ConfigError, match="With a target the model writes nothing"):
+            trace(small(), LETTERS, TEXT, "ab", **option)
+
+
+@pytest.mark.parametrize("shape", WRITERS)
+def test_each_token_is_told_and_the_writing_can_be_ended(shape):
+    seen, requests = [], []
+    made = trace(small(shape), LETTERS, TEXT, max_new_tokens=6, heard=seen.append, poll=lambda: requests.append(1))
+    assert seen == written_ids(made)
+    assert len(requests) == len(seen)
+
+    def enough():
+        raise ConfigError("enough")
+
+    with pytest.raises(ConfigError, match="enough"):
+        trace(small(shape), LETTERS, TEXT, poll=enough)
+
+
+@pytest.mark.parametrize("more", [{"beam": 3}, {"beam": 4, "beam_groups": 2, "length_penalty": 1.0}], ids=str)
+def test_the_tree_of_a_beam(more):
+    """What it says of each beginning is what the model says of it, and the best answer is that of `answer`."""
+    model, search = small().double(), BeamSettings(**more)
+    with torch.no_grad():  # so that answers end
+        model.head.weight[EOS] = 0.7 * model.head.weight[11]
+    seen = []
+    made = trace(model, LETTERS, TEXT, search=search, max_new_tokens=6, heard=seen.append)
+    nodes = made.header["beams"]["nodes"]
+    (best,) = answer(model, [LETTERS.encode(TEXT)], search=search, max_new_tokens=6)
+    assert written_ids(made) == seen == [*best.ids, *[EOS] * best.complete]
+    source = torch.tensor([[*LETTERS.encode(TEXT), EOS]])
+    paths = []
+    for node in nodes:
+        path = [*([] if node["parent"] < 0 else paths[node["parent"]]), node["token"]]
+        paths.append(path)
+        log_p = model(torch.tensor([[BOS, *path[:-1]]]), source=source)[0].detach().log_softmax(-1)
+        own = log_p.gather(1, torch.tensor(path)[:, None])[:, 0]
+        assert node["log_p"] == pytest.approx(float(own.sum()), rel=1e-5)
+        assert node["p"] == pytest.approx(math.exp(float(own[-1])), rel=1e-4)
+    assert len({*map(tuple, paths)}) == len(paths), "each beginning once"
+    ranked = sorted((node["rank"], place) for place, node in enumerate(nodes) if node.get("rank") is not None)
+    assert [rank for rank, _ in ranked] == [*range(search.beam)]
+    assert paths[ranked[0][1]] == written_ids(made)
+    assert any(paths[place][-1] == EOS for _, place in ranked)
+    scores = [nodes[place]["score"] for _, place in ranked]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] == pytest.approx(best.score, rel=1e-5)
+    assert from_bytes(made.to_bytes()).header["beams"] == made.header["beams"], "the schema knows it"
+    assert {str(node["token"]) for node in nodes} <= made.header["vocab"].keys()
+
+
+def test_a_beam_may_begin_as_it_is_told():
+    made = trace(small(), LETTERS, TEXT, search=BeamSettings(beam=3), begin=[8, 7], max_new_tokens=5)
+    assert written_ids(made)[:2] == [8, 7]
+    nodes = made.header["beams"]["nodes"]
+    assert [node["token"] for node in nodes[:2]] == [8, 7], "nothing else was looked at"
+    held = [each["p"] for each in made.header["steps"]]
+    assert [node["p"] for node in nodes[:2]] == pytest.approx(held[:2], rel=1e-4), "as the model holds them"
+    (best,) = (node for node in nodes if node.get("rank") == 0)
+    assert best["log_p"] == pytest.approx(sum(map(math.log, held)), rel=1e-4)
+
+
+def test_a_beam_draws_nothing():
+    with pytest.raises(ConfigError, match="beam=2 with temperature"):
+        trace(small(), LETTERS, TEXT, search=BeamSettings(beam=2), sampling=Sampling())

@@ -68,10 +68,7 @@ def test_the_backend_that_auto_picks_is_told_with_its_reason(layout):
     ("changes", "message"),
     [
         ({}, None),
-        (
-            {"tokenizer__vocab_size": 4096},
-            "all of the text's, as tokenizer.vocab_size (4,096) is for ",
-        ),
+        ({"tokenizer__vocab_size": 4096}, "all of the text's, as tokenizer.vocab_size (4,096) is for "),
         ({"tokenizer__kind": "bpe"}, " of the 8,000 tokens asked for: the text gives no more"),
         ({"tokenizer__kind": "bpe", "tokenizer__vocab_size": 262}, None),
     ],

@@ -7,15 +7,7 @@ from glassformer import Schedule, train_steps
 from glassformer.train.loss import loss_of
 from glassformer.train.objective import objective_for
 from glassformer.train.optimizer import build_optimizer
-from glassformer.train.run.outlook import (
-    FIRST_PRODUCT,
-    PRODUCT,
-    Stretch,
-    estimate,
-    fullest_moment,
-    in_groups,
-    kept_by,
-)
+from glassformer.train.run.outlook import FIRST_PRODUCT, PRODUCT, Stretch, estimate, fullest_moment, in_groups, kept_by
 from glassformer.train.settings import OptimizerConfig, Update
 from train.examples import batch, kept, model
 

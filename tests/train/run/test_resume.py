@@ -24,7 +24,7 @@ from glassformer.train.run import session as module
 from glassformer.train.run import session as session_of
 from glassformer.train.run.resumable import refuse_other_model
 from glassformer.train.run.session import resume, start
-from train.examples import STEPS, assert_same_end, follow, killed_after, recipe
+from train.examples import STEPS, assert_resumed_to_the_same_bits, assert_same_end, follow, killed_after, recipe
 
 
 def test_the_example_has_all_that_might_not_resume(whole):
@@ -95,11 +95,7 @@ VARIANTS = {
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_other_runs_resume_too(tmp_path, name):
-    requested = recipe(**VARIANTS[name], training__steps=STEPS)
-    follow(start(requested, tmp_path / "whole"))
-    follow(start(requested, tmp_path / "run"), stop_after=5)
-    follow(resume(tmp_path / "run"))
-    assert_same_end(tmp_path / "run", tmp_path / "whole")
+    assert_resumed_to_the_same_bits(recipe(**VARIANTS[name]), tmp_path)
 
 
 def test_finished_run_has_nothing_left_to_do(whole, tmp_path):

@@ -24,24 +24,15 @@ ALONE = {"data__task": "text", "data__layout": "decoder", "training__accumulate"
             r"model\.decoder_layers belongs to data\.layout='enc",
         ),
         ({"model__pooling": "attention"}, r"model\.pooling belongs to data\.layout='label' or .*; got .*='attention'"),
-        (
-            {"model__head_dropout": 0.3},
-            r"model\.head_dropout belongs to data\.layout='label' .*; got .*=0\.3",
-        ),
+        ({"model__head_dropout": 0.3}, r"model\.head_dropout belongs to data\.layout='label' .*; got .*=0\.3"),
         ({"model__softcap": 30.0}, r"softcap belongs to attention_rule='softcap'; got softcap=30\.0 .*'softmax'"),
         ({"model__softcap": 30.0, "model__attention_rule": "linear"}, r"got softcap=30\.0 and .*'linear'"),
         (
             {"training__min_learning_rate": 1e-5, "training__schedule": "constant"},
             r"min_learning_rate=1e-05 and .*schedule='constant'",
         ),
-        (
-            {"training__batch_start": 0.5},
-            r"training\.batch_warmup begins, .*; got .*batch_start=0\.5 .*batch_warmup=0",
-        ),
-        (
-            {"training__length_start": 4},
-            r"training\.length_warmup begins, .*; got .*length_start=4 .*length_warmup=0",
-        ),
+        ({"training__batch_start": 0.5}, r"training\.batch_warmup begins, .*; got .*batch_start=0\.5 .*batch_warmup=0"),
+        ({"training__length_start": 4}, r"training\.length_warmup begins, .*; got .*length_start=4 .*length_warmup=0"),
     ],
 )
 def test_what_nothing_reads_is_refused(changes, message):

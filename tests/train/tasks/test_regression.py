@@ -26,10 +26,10 @@ from glassformer.train.loss import loss_of
 from glassformer.train.objective import regress
 from glassformer.train.recipe import load_recipe, override
 from glassformer.train.run.beginning import begin, new_model, prepare, prepare_split
-from glassformer.train.run.session import resume, start
+from glassformer.train.run.session import start
 from glassformer.train.tasks import task_of
 from glassformer.train.tasks.regression import Regression, number_scores
-from train.examples import SMALL
+from train.examples import SMALL, assert_resumed_to_the_same_bits
 
 LAYOUTS = ["feature-numbers", "text-numbers"]
 
@@ -371,15 +371,7 @@ def test_evaluation_and_answers_are_the_same_whatever_the_batches(run):
 
 
 def test_a_resumed_run_ends_with_the_same_bits(run, tmp_path):
-    session = start(load_recipe(run / "recipe.toml"), tmp_path / "run")
-    for event in session.train():
-        if type(event).__name__ == "Progress" and event.step == 4:
-            session.interrupt()
-    for _ in resume(tmp_path / "run").train():
-        pass
-    for name in ("model.safetensors", "tokenizer.json", "source_tokenizer.json"):
-        last = f"checkpoints/step-000000006/{name}"
-        assert (tmp_path / "run" / last).read_bytes() == (run / last).read_bytes()
+    assert_resumed_to_the_same_bits(load_recipe(run / "recipe.toml"), tmp_path)
 
 
 def test_the_doctor_finds_a_run_well(run):
