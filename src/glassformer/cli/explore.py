@@ -224,7 +224,7 @@ def serve(folder: Path, port: int | None, beside: Sequence[tuple[str, Path]], *,
         app = make_app(subject, token)
 
         def end() -> None:
-            app.state.api.end()
+            app.state.api.ended.set()
             if isinstance(subject.history, History):
                 subject.history.end()
 

@@ -275,21 +275,18 @@ def stop_in(text: str, stops: Sequence[str]) -> int | None:
     return min(found)[1] if found else None
 
 
+@dataclass
 class Reading:
     """The attention weights of each of several models in their last forward pass; see `reading`."""
 
-    def __init__(self, models: int) -> None:
-        self._of: list[Float[Tensor, "B T S"] | None] = [None] * models
-
-    def note(self, model: int, weights: Float[Tensor, "B T S"]) -> None:
-        """Store the weights of one model, averaged over its heads."""
-        self._of[model] = weights
+    of: list[Float[Tensor, "B T S"] | None]
+    """Averaged over heads; None for a model that has run none yet."""
 
     @property
     def weights(self) -> Float[Tensor, "B T S"] | None:
         """The mean over the models; None until each has run a forward pass."""
-        noted = [each for each in self._of if each is not None]
-        return torch.stack(noted).mean(0) if len(noted) == len(self._of) else None
+        noted = [each for each in self.of if each is not None]
+        return torch.stack(noted).mean(0) if len(noted) == len(self.of) else None
 
 
 def reading_layer(model: Transformer) -> str:
@@ -314,12 +311,12 @@ def reading(model: Transformer) -> Generator[Reading]:
     The model's results are equal bit by bit to those without it.
     """
     models = members_of(model)
-    seen = Reading(len(models))
+    seen = Reading([None] * len(models))
 
     def noting(place: int, layer: str) -> Callable[[Attended], None]:
         def note(call: Attended) -> None:
             if call.name == layer:
-                seen.note(place, call.attention.weigh(call.q, call.k, call.mask, scale=call.scale).mean(1))
+                seen.of[place] = call.attention.weigh(call.q, call.k, call.mask, scale=call.scale).mean(1)
 
         return note
 

@@ -207,13 +207,6 @@ def write_ahead(
         coming = after
 
 
-class Answer(NamedTuple):
-    """What a step computes, in places where the next one writes its own."""
-
-    ids: Int[Tensor, " B"]
-    logits: Float[Tensor, "B V"]
-
-
 class Steps:
     """The steps of rows whose prompts have been read."""
 
@@ -223,7 +216,8 @@ class Steps:
         self._written = 0
         self._constants: Constants = {}
         self._uniforms: Tensor | None = None
-        self._answer: Answer | None = None
+        self._answer: tuple[Tensor, Tensor] | None = None
+        """The ids and logits that a step computes, in places where the next one writes its own."""
         self._launch: Work | None = None
         self._move()
 
@@ -293,10 +287,11 @@ class Steps:
         logits = self._model.head(hidden.select(1, -1))
         ids = self._ahead(logits, self._uniforms)
         self._run.tokens.copy_(ids.clamp(min=0)[:, None])
-        self._answer = Answer(ids, logits)
+        self._answer = (ids, logits)
 
     def _sent(self) -> Sent:
         """The answer, copied before the next step writes over it."""
         assert self._answer is not None, "a step was made"
+        ids, logits = self._answer
         self._written += 1
-        return Sent(self._run.active, self._machine.sent(self._answer.ids), self._answer.logits.clone())
+        return Sent(self._run.active, self._machine.sent(ids), logits.clone())

@@ -7,6 +7,7 @@ import contextlib
 import signal
 import socket
 from collections.abc import Callable, Generator
+from functools import partial
 
 import uvicorn
 from starlette.exceptions import HTTPException
@@ -83,9 +84,9 @@ AT_LEAST = 2
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, but it leaves signals to us and sets an event once it listens."""
+    """uvicorn's server, but it leaves signals to us and calls `listening` once it listens."""
 
-    def __init__(self, config: uvicorn.Config, listening: asyncio.Event) -> None:
+    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
         super().__init__(config)
         self.listening = listening
 
@@ -95,9 +96,9 @@ class Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn does, then set `listening`."""
+        """Start as uvicorn does, then call `listening`."""
         await super().startup(sockets)
-        self.listening.set()
+        self.listening()
 
 
 def listen(service: Service, found: socket.socket) -> int:
@@ -107,7 +108,7 @@ def listen(service: Service, found: socket.socket) -> int:
 
 async def run(service: Service, found: socket.socket) -> int:
     """Do the work of `listen` within an event loop."""
-    config, loop, listening = service.config, asyncio.get_running_loop(), asyncio.Event()
+    config, loop = service.config, asyncio.get_running_loop()
     server = Server(
         uvicorn.Config(
             application(service),
@@ -123,18 +124,15 @@ async def run(service: Service, found: socket.socket) -> int:
             proxy_headers=False,
             timeout_graceful_shutdown=AT_LEAST,
         ),
-        listening,
+        partial(announce, service, found),
     )
     ending = Ending(service, server)
     for number in (signal.SIGTERM, signal.SIGINT):
         on_signal(loop, number, ending.on)
     service.start()
-    serving = asyncio.create_task(server.serve([found]))
-    announcing = asyncio.create_task(announce(service, found, listening))
     try:
-        await serving
+        await server.serve([found])
     finally:
-        announcing.cancel()
         service.stop()
     return ending.code
 
@@ -151,9 +149,8 @@ def on_signal(loop: asyncio.AbstractEventLoop, number: int, act: Callable[[int],
         signal.signal(number, handle)
 
 
-async def announce(service: Service, found: socket.socket, listening: asyncio.Event) -> None:
-    """Log the server's address once it listens."""
-    await listening.wait()
+def announce(service: Service, found: socket.socket) -> None:
+    """Log the server's address."""
     address = address_of(service.config, found)
     to_all = "" if is_loopback(service.config.host) else ", with the key, over a connection that is not encrypted"
     service.say(f"{service.model} answers at {address}/v1{to_all}. Ctrl-C ends.")

@@ -375,11 +375,8 @@ def measure(own: Read, control: Read | None, between: Callable[[], None]) -> dic
     return found
 
 
-class Scored(NamedTuple):
-    """A role's score for all heads of an attention, overall and for each length."""
-
-    pooled: Score
-    by_length: dict[int, Score]
+Scored = tuple[Score, dict[int, Score]]
+"""A role's score for all heads of an attention, overall and for each length."""
 
 
 def tallied(found: Map, view: View, *, repeats: bool) -> dict[str, Scored]:
@@ -387,7 +384,7 @@ def tallied(found: Map, view: View, *, repeats: bool) -> dict[str, Scored]:
     scores: dict[str, Scored] = {}
     for name, each in tallies(view, found.weights, found.allowed, repeats=repeats).items():
         if (pooled := each.score()) is not None:
-            scores[name] = Scored(pooled, each.by_length(view.length))
+            scores[name] = pooled, each.by_length(view.length)
     return scores
 
 
@@ -401,7 +398,7 @@ def of_head(scored: Scored, head: int, control: Scored | None) -> Figures:
         float(pooled.corrected[head]),
         pooled.n_queries,
         {n: float(score.corrected[head]) for n, score in lengths.items()},
-        None if control is None else float(control.pooled.corrected[head]),
+        None if control is None else float(control[0].corrected[head]),
     )
 
 

@@ -186,11 +186,8 @@ class Api:
         self.one = CapacityLimiter(1)
         """A request that waits for its turn occupies no thread."""
         self.ended = threading.Event()
+        """Once set, nothing more is answered; work that is under way ends at its next step."""
         self.traces = Traces(subject)
-
-    def end(self) -> None:
-        """Answer nothing more; work that is under way ends at its next step."""
-        self.ended.set()
 
     async def page(self, request: Request) -> Response:
         """GET /, the page itself."""
