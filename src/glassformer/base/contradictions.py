@@ -85,7 +85,6 @@ def ignored(table: Iterable[Contradiction], chooser: str, value: object) -> list
     return [each[0] for each in rows if isinstance(each, tuple) and each[1] == chooser]
 
 
-LOCAL = ("window", "stride", "block")
 PATTERN = (
     *(
         Contradiction(

@@ -66,10 +66,10 @@ def make_update(
             with compute_in(how.precision, device), recomputed(model, how.recompute):
                 loss = team.loss(piece.batch)
             share = piece.share(loss.objective, n_targets)
-            (share if loss_scale is None else loss_scale.scaled(share)).backward()
+            (share if loss_scale is None else loss_scale.scaler.scale(share)).backward()
         nll += loss.nll.item() if piece.counts else 0.0
     if loss_scale is not None:
-        loss_scale.unscale(optimizer)
+        loss_scale.scaler.unscale_(optimizer)
     nll, total = team.ranks.all_sum(nll), team.norm()
     norm = float(total)
     finite = math.isfinite(nll) and math.isfinite(norm)

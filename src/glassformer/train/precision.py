@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 
 import torch
-from torch import Tensor
 
 from glassformer.base.errors import DivergedError
 from glassformer.base.runtime import has_bfloat16, seeded
@@ -42,14 +41,6 @@ class LossScale:
     def scale(self) -> float:
         """The factor of the next loss."""
         return self.scaler.get_scale()
-
-    def scaled(self, loss: Tensor) -> Tensor:
-        """Return the scaled loss, to call `backward` on."""
-        return self.scaler.scale(loss)
-
-    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
-        """Turn the optimizer's gradients into those of the loss itself. Call once, after an update's last backward."""
-        self.scaler.unscale_(optimizer)
 
     def after(self, number: int, *, finite: bool) -> None:
         """Adjust the scale after update `number`, which is made if the gradients are finite and skipped if not.

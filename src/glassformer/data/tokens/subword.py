@@ -97,9 +97,6 @@ class ByteTokenizer(Tokenizer):
         return cls()  # nothing to learn: the vocabulary is all bytes, whatever the texts
 
 
-# Subwords over bytes: what the kinds bpe, wordpiece and unigram share, and byte-pair encoding itself.
-
-
 class Subword(Tokenizer):
     """Frequent byte sequences as tokens. Every text has ids, and they give it back as it was encoded (`normal`)."""
 

@@ -77,8 +77,6 @@ def last_place(text: str, cuts: Cuts = WORDS) -> int:
     return 0
 
 
-# What every tokenizer promises: text to ids and back, with six special ids that no user's text can produce.
-
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>", "<sep>", "<blank>")
 PAD, BOS, EOS, UNK, SEP, BLANK = range(len(SPECIALS))
 MOST_NAMED = 5
