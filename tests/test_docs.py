@@ -374,8 +374,9 @@ def test_few_calls_to_the_softmax(backend, module, softmax, most):
         code = frame.f_code
         if event == "call" and code.co_name == softmax and code.co_filename == module.__file__ and not calls:
             while frame is not None:
-                if frame.f_code.co_filename.startswith(str(architecture.SOURCE)):
-                    calls.append((frame.f_code.co_filename, frame.f_code.co_name))
+                name = frame.f_code.co_filename  # a part is called as a module of torch is, by a function between
+                if name.startswith(str(architecture.SOURCE)) and not name.endswith("base/part.py"):
+                    calls.append((name, frame.f_code.co_name))
                 frame = frame.f_back
 
     sys.setprofile(look)

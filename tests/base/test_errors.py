@@ -9,6 +9,7 @@ CODES = {
     "ConfigError": 2,
     "RowError": 2,
     "RecipeError": 2,
+    "ArgumentError": 2,
     "DataError": 2,
     "TooLongError": 2,
     "CheckpointError": 2,

@@ -5,6 +5,7 @@ import torch
 
 from glassformer import (
     ATTEND,
+    NORMS,
     Attention,
     Batch,
     Block,
@@ -17,12 +18,19 @@ from glassformer import (
     generate,
     observe,
     preset,
+    recompute,
 )
-from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.errors import ArgumentError, ConfigError, DataError
 from glassformer.data.batch import check_ids, pad
 from glassformer.nn.build import build_block
+from glassformer.nn.cache import cache_of
+from glassformer.nn.convolution import ShortConvolution
+from glassformer.nn.embedding import Embedding, FeatureMap, Segments
 from glassformer.nn.ensemble import Ensemble
 from glassformer.nn.feed_forward import Experts, FeedForward, GatedFeedForward
+from glassformer.nn.heads import Head, PlaceHead, SequenceHead
+from glassformer.nn.positions import Alibi, Learned, Rotary, Sizes
+from glassformer.nn.stack import Stack
 from specimens import config, model, production
 
 FEATURES = {"n_features": 3, "tie_embeddings": False}
@@ -60,9 +68,18 @@ PARTS = {
     "no head": (lambda: Attention(8, 0, AUTO), "n_heads of Attention must be a whole number of at least 1; got 0"),
     "groups of no size": (lambda: Attention(8, 4, AUTO, n_kv_heads=3), "multiple of n_kv_heads; got 4 and 3"),
     "a backend by name": (lambda: Attention(8, 2, "auto"), "attend of Attention must be a function; got 'auto'"),
-    "attention of another width": (lambda: Attention(8, 2, AUTO)(X[..., :6]), r"x of Attention .*=8 .*2, 3, 6\]"),
-    "a source of another width": (lambda: Attention(8, 2, AUTO)(X, source=X[..., :6]), "source of Attention must hold"),
-    "ids for vectors": (lambda: Attention(8, 2, AUTO)(X.long()), r"d_model=8 floats; got torch\.int64"),
+    "attention of another width": (
+        lambda: Attention(8, 2, AUTO)(X[..., :6]),
+        r"x of Attention must be a tensor of floats \[B, T, 8\]; .* \[2, 3, 6\]",
+    ),
+    "a source of another width": (
+        lambda: Attention(8, 2, AUTO)(X, source=X[..., :6]),
+        r"source of Attention must be a tensor of floats \[2, S, 8\] or None; got",
+    ),
+    "ids for vectors": (
+        lambda: Attention(8, 2, AUTO)(X.long()),
+        r"floats \[B, T, 8\]; got torch\.int64 .* Give x\.float\(\)",
+    ),
     "a mask of another shape": (
         lambda: Attention(8, 2, AUTO)(X, mask=X[..., 0, None] > 0),
         r"2 rows, 2 heads, 3 queries and 3 keys cannot have shape \[2, 3, 1\].*Mask\(keep=keep\)",
@@ -74,41 +91,53 @@ PARTS = {
     "a mask of twos": (lambda: Attention(8, 2, AUTO)(X, mask=torch.full((3, 3), 2)), "holds 1 where a key may be read"),
     "a list as mask": (lambda: Attention(8, 2, AUTO)(X, mask=[1, 0]), r"a Mask or a tensor; got \[1, 0\] \(list\)"),
     "a block of numbers": (lambda: Block(8, 2, 32), r"self_attention of Block must be a Residual; got 8 \(int\)"),
-    "a network of another width": (lambda: FeedForward(8, 9, torch.relu)(X[..., :6]), "x of FeedForward must hold"),
-    "a row for a batch": (lambda: Attention(8, 2, AUTO)(X[0]), r"shape \[B, T, 8\].*got \[3, 8\].* give x\[None\]"),
-    "no position": (lambda: Attention(8, 2, AUTO)(X[:, :0]), r"at least one position; got \[2, 0, 8\]"),
-    "a list of vectors": (lambda: Attention(8, 2, AUTO)(X.tolist()), r"tensor of vectors, \[B, T, 8\].*torch\.tensor"),
+    "a network of another width": (
+        lambda: FeedForward(8, 9, torch.relu)(X[..., :6]),
+        r"x of FeedForward must be a tensor of floats \[\.\.\., 8\]; got",
+    ),
+    "a row for a batch": (lambda: Attention(8, 2, AUTO)(X[0]), r"floats \[B, T, 8\]; got .* \[3, 8\].* give x\[None\]"),
+    "no position": (lambda: Attention(8, 2, AUTO)(X[:, :0]), r"got .* \[2, 0, 8\]\. Give at least one position"),
+    "a list of vectors": (
+        lambda: Attention(8, 2, AUTO)(X.tolist()),
+        r"floats \[B, T, 8\]; .*\(list\)\. Use torch\.tensor",
+    ),
     "an array of vectors": (lambda: FeedForward(8, 9, torch.relu)(X.numpy()), r"\(ndarray\)\. .*from_numpy"),
     "a source of a row": (lambda: Attention(8, 2, AUTO)(X, source=X[0]), r"source of Attention .* give source\[None\]"),
-    "a source of other rows": (lambda: Attention(8, 2, AUTO)(X, source=X[:1]), r"got source \[1, 3, 8\] and x \[2, 3"),
+    "a source of other rows": (
+        lambda: Attention(8, 2, AUTO)(X, source=X[:1]),
+        r"floats \[2, S, 8\] or None; .* \[1, 3, 8\]",
+    ),
     "wide vectors": (
         lambda: Attention(8, 2, AUTO)(X.double()),
         r"torch\.float32; got torch\.float64.*x\.to\(torch\.fl",
     ),
-    "a wide source": (lambda: Attention(8, 2, AUTO)(X, source=X.double()), r"source of Attention must have the dtype"),
+    "a wide source": (lambda: Attention(8, 2, AUTO)(X, source=X.double()), "source of Attention must have the dtype"),
     "narrow vectors": (
         lambda: gated().double()(X),
         r"of GatedFeedForward .* weights, torch\.float64; got torch\.float3",
     ),
     "vectors of 16 bits": (
         lambda: gated()(x=X.half()),
-        r"x of GatedFeedForward .*convert the part with \.to\(torch\.fl",
+        r"x of GatedFeedForward .*convert its weights with \.to\(torch\.fl",
     ),
-    "experts of another width": (lambda: experts()(X[..., :6]), r"x of Experts must hold vectors of d_model=8"),
-    "experts in float64": (lambda: experts().double()(X), r"x of FeedForward must have the dtype"),
+    "experts of another width": (
+        lambda: experts()(X[..., :6]),
+        r"x of Experts must be a tensor of floats \[\.\.\., 8\]",
+    ),
+    "experts in float64": (lambda: experts().double()(X), "x of Experts must have the dtype"),
     "a block of another width": (
         lambda: block(norm="rms")(X[..., :1]),
-        r"x of Residual .*d_model=8 floats; .*\[2, 3, 1\]",
+        r"x of Block .*floats \[B, T, 8\]; .*\[2, 3, 1\]",
     ),
-    "a block in float64": (lambda: block().double()(X), r"x of Residual must have the dtype of its weights"),
-    "a block of rms norms": (lambda: block(norm="rms")(X.double()), "x of Attention must have the dtype of its weigh"),
-    "a block of ids": (lambda: block(norm="none")(X.long()), r"x of Attention .*floats; got torch\.int64"),
-    "a row for a block": (lambda: block()(X[0]), r"x of Attention must have the shape .*For a batch of one row"),
+    "a block in float64": (lambda: block().double()(X), r"x of Block must have the dtype of its weights"),
+    "a block of rms norms": (lambda: block(norm="rms")(X.double()), "x of Block must have the dtype of its weigh"),
+    "a block of ids": (lambda: block(norm="none")(X.long()), r"x of Block .*; got torch\.int64"),
+    "a row for a block": (lambda: block()(X[0]), r"x of Block must be .*\[3, 8\]\. For a batch of one row"),
     "a memory of other rows": (
         lambda: block(True)(X, memory=X[[0, 1, 1]]),
-        r"got source \[3, 3, 8\] and x \[2, 3, 8\]",
+        r"memory of Block must be a tensor of floats \[2, S, 8\] .* \[3, 3, 8\]",
     ),
-    "a memory of another width": (lambda: block(True)(X, memory=X[..., :6]), r"source of Attention must hold vectors"),
+    "a memory of another width": (lambda: block(True)(X, memory=X[..., :6]), r"memory of Block must be .*\[2, S, 8\]"),
     "a memory that nobody reads": (lambda: block()(X, memory=X), r"Only a block with cross-attention reads a memory"),
     "a mask of other keys": (
         lambda: block()(X, mask=Mask(keep=torch.ones(2, 1, dtype=bool))),
@@ -124,21 +153,24 @@ PARTS = {
     ),
     "a mask of NaN": (lambda: block()(X, mask=torch.full((3, 3), torch.nan)), r"or -inf; got NaN or inf"),
     "branches of two widths": (
-        lambda: Block(block().self_attention, None, Residual(FeedForward(6, 9, torch.relu), lambda: None)),
+        lambda: Block(block().self_attention, None, Residual(FeedForward(6, 9, torch.relu), torch.nn.Identity)),
         r"same d_model; got \[8, 6\]",
     ),
     "a norm in place of its maker": (lambda: Residual(gated(), torch.nn.LayerNorm(8)), "norm of Residual must be a fu"),
     "a branch of another width": (
         lambda: block().feed_forward(X[..., :6]),
-        r"x of Residual must hold .*d_model=8 floats",
+        r"x of Residual must be .*floats \[B, T, 8\]",
     ),
-    "a list to a branch": (lambda: block().feed_forward(X.tolist()), r"x of Residual must be a tensor of vectors"),
+    "a list to a branch": (lambda: block().feed_forward(X.tolist()), r"x of Residual must be a tensor of floats"),
     "a number for a branch": (lambda: Residual(3, lambda: None), r"branch of Residual must be a Module; got 3 \(int\)"),
     "ids to a stack": (lambda: model("decoder").decoder(X[..., 0]), r"tokens must be token ids.*float32 of shape \[2,"),
-    "a memory in a list": (lambda: model()(IDS, memory=[1.0]), r"memory of a decoder must be a tensor of vectors"),
+    "a memory in a list": (
+        lambda: model()(IDS, memory=[1.0]),
+        r"memory of Transformer must be a tensor of floats \[1, S, D\]",
+    ),
     "a memory of 16 bits": (
         lambda: model()(IDS, memory=torch.zeros(1, 2, model().config.stack.d_model).bfloat16()),
-        r"source of Attention must have the dtype",
+        r"memory of Transformer must have the dtype",
     ),
     "a number for a cache": (lambda: model("decoder")(IDS, cache=3), r"The cache of a model must be a Cache; got 3"),
     "an activation by name": (lambda: FeedForward(8, 9, "relu"), "activation of FeedForward must be a function"),
@@ -153,6 +185,168 @@ def test_a_part_alone_refuses_by_name(wrong, message):
         wrong()
 
 
+WIDE = {
+    "list": X.tolist(),
+    "text": "a b",
+    "nothing": None,
+    "array": X.numpy(),
+    "ids": torch.tensor([[1, 2, 3]]),
+    "whole numbers": X.long(),
+    "another width": X[..., :6],
+    "another device": X.to("meta"),
+    "wide": X.double(),
+}
+READERS = {
+    "LayerNorm": lambda: NORMS["layer"](8, 1e-5),
+    "Attention": lambda: Attention(8, 2, AUTO),
+    "FeedForward": lambda: FeedForward(8, 9, torch.relu),
+    "Experts": experts,
+    "Head": lambda: Head(7, 8, bias=True),
+    "PlaceHead": lambda: PlaceHead(8, 3),
+    "SequenceHead": lambda: SequenceHead(8, 3),
+    "Block": block,
+    "Residual": lambda: block().feed_forward,
+}
+
+
+@pytest.mark.shapes(False)
+@pytest.mark.parametrize("given", WIDE.values(), ids=WIDE)
+@pytest.mark.parametrize("owner", READERS)
+def test_vectors_that_a_part_cannot_read_are_named(owner, given):
+    with pytest.raises(ArgumentError, match=f"^x of {owner} must (be a tensor of floats|have the d)") as refused:
+        READERS[owner]()(given)
+    assert isinstance(refused.value.__cause__, Exception)
+
+
+Q = torch.randn(2, 2, 3, 4)
+POSITION = Sizes(8, 2, 4, 5)
+ALONE = {
+    "norm in words": (lambda: NORMS["rms"]("8", 1e-5), r"width of RMSNorm must be a whole number; got '8'"),
+    "norm of no width": (lambda: NORMS["layer"](0, 1e-5), "width of LayerNorm must be a whole number of at least 1"),
+    "whole numbers for a norm": (lambda: NORMS["rms"](8, 1e-5)(X.long()), r"x of RMSNorm must .* Give x\.float"),
+    "a norm of another width": (
+        lambda: Residual(gated(), lambda: torch.nn.LayerNorm(6)),
+        "norm of Residual must be for vectors of 8 numbers; got one for 6",
+    ),
+    "a convolution of another width": (
+        lambda: Residual(gated(), torch.nn.Identity, convolution=ShortConvolution(3, 6)),
+        "convolution of Residual must be for vectors of 8",
+    ),
+    "a norm of keys of another width": (
+        lambda: Attention(8, 2, AUTO, qk_norm=lambda _: NORMS["rms"](8, 1e-5)),
+        "qk_norm of Attention must be for vectors of 4",
+    ),
+    "a convolution of ids": (lambda: ShortConvolution(3, 8)(IDS), r"x of ShortConvolution .* \[B, T, 8\]; .* \[1, 3\]"),
+    "a convolution near a number": (
+        lambda: ShortConvolution(3, 8)(X, 3),
+        "nearby of ShortConvolution must be a Nearby",
+    ),
+    "floats for ids": (lambda: Embedding(9, 8)(X[..., 0]), r"tokens of Embedding must .* Give tokens\.long\(\)"),
+    "a list of ids": (
+        lambda: Embedding(9, 8)([[1]]),
+        r"tokens of Embedding must be a tensor of whole numbers \[B, T\]",
+    ),
+    "a large id": (lambda: Embedding(9, 8)(torch.tensor([[1, 9]])), "got 9 at row 0, column 1"),
+    "segments in a list": (
+        lambda: Segments(2, 8)([[0]], X),
+        r"segments of Segments must be .* numbers \[B, T\] or None",
+    ),
+    "features in a list": (
+        lambda: FeatureMap(3, 8)([[0.0]]),
+        r"x of FeatureMap must be a tensor of floats \[B, T, I\]",
+    ),
+    "a number as rotation": (
+        lambda: Attention(8, 2, AUTO)(X, rotation=3),
+        "rotation of Attention must be a Rotation or",
+    ),
+    "text as rotation": (lambda: block()(X, rotation="a"), "rotation of Block must be a Rotation or None; got 'a'"),
+    "a rotation of other positions": (
+        lambda: Attention(8, 2, AUTO)(X, rotation=Rotary(POSITION).rotation(torch.arange(2), X)),
+        r"rotation\.cos of Attention must be a tensor of floats \[\.\.\., 3, pairs\]",
+    ),
+    "text as cache": (
+        lambda: Attention(8, 2, AUTO)(X, cache="a"),
+        r"cache of Attention .*; got 'a'.* Try cache=model\.",
+    ),
+    "a cache of all layers": (
+        lambda: Attention(8, 2, AUTO)(X, cache=cache_of(1, None)),
+        "cache of Attention must be a LayerCach",
+    ),
+    "text as positions": (
+        lambda: Learned(POSITION).embedding("a", X),
+        "positions of Learned must be a tensor of whole",
+    ),
+    "floats as positions": (lambda: Learned(POSITION).embedding(torch.ones(2), X), r"Give positions\.long"),
+    "too many positions": (lambda: Learned(POSITION).embedding(torch.arange(6), X), "below max_len=5; got 0 to 5"),
+    "learned without a length": (lambda: Learned(Sizes(8, 2, 4, None)), "Learned positions need max_len"),
+    "positions in a list": (
+        lambda: Alibi(POSITION).score_bias([0], [0], X),
+        "queries of Alibi must be a tensor of whole",
+    ),
+    "sizes in words": (
+        lambda: Rotary(Sizes("8", 2, 4, 5)),
+        r"sizes\.d_model of Rotary must be a whole number; got '8'",
+    ),
+    "keep in numbers": (lambda: SequenceHead(8, 3)(X, X[..., 0]), "keep must be boolean"),
+    "keep of other rows": (lambda: SequenceHead(8, 3)(X, X[:1, :, 0] > 0), r"got keep \[1, 3\] and x \[2, 3\]"),
+    "a head of words": (
+        lambda: Head(7, "8"),
+        r"d_model of Head must be a whole number; got '8' \(str\)\. Try d_model=8",
+    ),
+    "a silent token beyond": (lambda: Head(7, 8, silent=[7]), "silent must be ids of the vocabulary, below 7; got 7"),
+    "no such expert": (
+        lambda: Experts(8, 9, torch.relu, n_experts=2, experts_per_token=1, expert="x"),
+        "expert='x' is",
+    ),
+    "too few experts": (
+        lambda: Experts(8, 9, torch.relu, n_experts=2, experts_per_token=3),
+        "at most n_experts=2; got 3",
+    ),
+    "a mask that says yes": (lambda: Mask(causal="yes"), r"causal of Mask must be True or False; got 'yes'"),
+    "a list as bias": (lambda: Mask(bias=[1.0]), "bias of Mask must be a tensor of floats"),
+    "a bias of truth": (lambda: Mask(bias=torch.ones(1, 3, 3) > 0), r"bias of Mask must be .* Give bias\.float\(\)"),
+    "documents in a list": (lambda: Mask(documents=[0, 1]), r"documents of Mask must be a tensor of whole numbers"),
+    "a pattern in words": (lambda: Mask(pattern="a"), "pattern of Mask must be a Pattern or None"),
+    "documents of other keys": (
+        lambda: Attention(8, 2, AUTO)(X, mask=Mask(documents=torch.arange(2))),
+        r"mask\.documents of auto must be a tensor of whole numbers \[\.\.\., 3\]",
+    ),
+    "a mask as a tensor to linear attention": (
+        lambda: ATTEND["linear"]["sums"](Q, Q, Q, X, scale=1.0),
+        "mask of sums must be a Mask",
+    ),
+    "keys of another width": (
+        lambda: ATTEND["softmax"]["sdpa"](Q, Q[..., :3], Q, Mask(), scale=1.0),
+        r"k of sdpa must",
+    ),
+    "capacity in words": (
+        lambda: model("decoder").new_cache("a"),
+        "capacity of Transformer must be a whole number or None",
+    ),
+    "recompute of a number": (lambda: recompute(3).__enter__(), r"model of recompute must be a Module; got 3"),
+    "recompute of half a block": (
+        lambda: recompute(block(), 1.5).__enter__(),
+        "recompute is the number of blocks.*got 1.5",
+    ),
+    "a stack without a vocabulary": (lambda: Stack(config("decoder").decoder, None), "needs vocab_size; got None"),
+}
+
+
+@pytest.mark.shapes(False)
+@pytest.mark.parametrize(("wrong", "message"), ALONE.values(), ids=ALONE)
+def test_each_argument_of_a_part_is_named(wrong, message):
+    with pytest.raises((ConfigError, DataError), match=message):
+        wrong()
+
+
+def test_an_error_that_no_argument_explains_is_left_as_it_is():
+    def attend(*_, **__):
+        raise RuntimeError("of my own")
+
+    with pytest.raises(RuntimeError, match=r"^of my own$"):
+        Attention(8, 2, attend)(X)
+
+
 def test_without_a_mask_everything_is_read():
     attention = Attention(8, 2, AUTO)
     assert torch.equal(attention(X), attention(X, mask=Mask()))
@@ -161,12 +355,15 @@ def test_without_a_mask_everything_is_read():
 CASES = {
     "a stack for a config": (
         lambda: Transformer(StackConfig()),
-        "config of a Transformer must be a ModelConfig; got StackConfig",
+        "config of Transformer must be a ModelConfig; got StackConfig",
     ),
-    "a dictionary for a config": (lambda: Transformer({}), r"a ModelConfig; got \{\} \(dict\)\. Try Transformer"),
+    "a dictionary for a config": (
+        lambda: Transformer({}),
+        r"a ModelConfig; got \{\} \(dict\)\. Give config=ModelConfig",
+    ),
     "a model for an ensemble": (
         lambda: Ensemble(model("decoder")),
-        r"made from a list of models; .*Try Ensemble\(\[one",
+        r"members of Ensemble must be a Sequence; .* Try members=\[one",
     ),
     "an ensemble of numbers": (
         lambda: Ensemble([3]),
@@ -243,9 +440,12 @@ CASES = {
     "a label_keep without labels": (lambda: Batch(IDS, label_keep=IDS > 1), r"label_keep needs labels"),
     "a source of more rows": (
         lambda: model()(IDS, source=torch.cat([IDS, IDS])),
-        r"Row i of memory \(or source\) belongs to row i of tokens, .*got .* \[2, 3, \d+\] and tokens \[1, 3\]",
+        r"source of Transformer must be a tensor of whole numbers \[1, S\] .*; got torch\.int64 of shape \[2, 3\]",
     ),
-    "a source of fewer rows": (lambda: model()(torch.cat([IDS, IDS]), source=IDS), r"Row i of memory \(or source\)"),
+    "a source of fewer rows": (
+        lambda: model()(torch.cat([IDS, IDS]), source=IDS),
+        r"source of Transformer must be .*\[2, S\]",
+    ),
     "no preset": (lambda: preset(None), r"preset must be a name; got None\. Known: 'bart-base', "),
     "a list of presets": (lambda: preset(["gpt2"]), r"preset must be a name; got \['gpt2'\] \(list\)"),
     "tagged texts": (lambda: Batch.tagged([[7]], ["a"]), r"in tags .*is 'a'"),

@@ -43,6 +43,10 @@ class DataError(GlassformerError):
     """A file or value that cannot be read as data. The message gives file and line (or row and column) and a remedy."""
 
 
+class ArgumentError(DataError):
+    """An argument that a part of a model cannot read. The message names the part and the argument."""
+
+
 class TooLongError(DataError):
     """A text with more tokens than the model can read. The message gives its number of tokens and the limit."""
 

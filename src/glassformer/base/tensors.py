@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.shapes import Float, Tensor
@@ -184,62 +183,6 @@ def check_mask_shapes(keep: Tensor | None, bias: Tensor | None, of_queries: torc
             f"is {[H, T, S]} or {[B, H, T, S]}, where all but the last may be 1; got {list(bias.shape)}. "
             f"{'For the same in all heads, give bias[None].' if bias.ndim == 2 else 'Give a value for each key.'}"
         )
-
-
-def check_vectors(name: str, given: object, width: int, owner: str, *, rows: bool = True) -> None:
-    """Raise `DataError` unless `given` has vectors of `width` floats, as this part reads them; with `rows`, [B, T, D].
-
-    It looks only at class, dtype and shape, which costs nothing on any device.
-    """
-    if not isinstance(given, Tensor):
-        shape = f"[B, T, {width}]" if rows else f"[..., {width}]"
-        raise DataError(
-            f"{name} of {owner} must be a tensor of vectors, {shape}; got {came(given)}. "
-            "Use torch.tensor(rows) for lists of numbers, torch.from_numpy(array) for an array."
-        )
-    if not given.is_floating_point() or given.ndim == 0 or given.shape[-1] != width:
-        raise DataError(
-            f"{name} of {owner} must hold vectors of d_model={width} floats; got {given.dtype} of shape "
-            f"{list(given.shape)}. Give vectors of that width, or make the part with another d_model."
-        )
-    if rows and (given.ndim != 3 or given.shape[1] == 0):
-        remedy = f"For a batch of one row, give {name}[None]." if given.ndim == 2 else "Give one row for each sequence."
-        raise DataError(
-            f"{name} of {owner} must have the shape [B, T, {width}], with at least one position; got "
-            f"{list(given.shape)}. {remedy}"
-        )
-
-
-def check_refused(part: nn.Module, width: int | None, **vectors: object) -> None:
-    """Say in our words what torch refused: raise `DataError` for the first of these vectors that a part cannot read.
-
-    Besides what `check_vectors` looks at, floats of another dtype than the weights, where autocast does not convert. It
-    runs after an error only, so a right call costs nothing.
-    """
-    own = {each.dtype for each in part.parameters() if each.is_floating_point()}
-    for name, given in vectors.items():
-        if width is not None and given is not None:
-            check_vectors(name, given, width, type(part).__name__, rows=False)
-        if not isinstance(given, Tensor) or not given.is_floating_point() or len(own) != 1:
-            continue
-        if given.dtype not in own and not torch.is_autocast_enabled(given.device.type):
-            (dtype,) = own
-            raise DataError(
-                f"{name} of {type(part).__name__} must have the dtype of its weights, {dtype}; got {given.dtype}. "
-                f"Give {name}.to({dtype}), or convert the part with .to({given.dtype})."
-            )
-
-
-def check_size(name: str, given: object, owner: str) -> None:
-    """Raise `ConfigError` unless `given` is a whole number of at least 1."""
-    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise ConfigError(f"{name} of {owner} must be a whole number of at least 1; got {came(given)}. Try {name}=64.")
-
-
-def check_function(name: str, given: object, owner: str, such_as: str) -> None:
-    """Raise `ConfigError` unless `given` is a function: a module is the result of one, or its place is elsewhere."""
-    if not callable(given) or isinstance(given, nn.Module):
-        raise ConfigError(f"{name} of {owner} must be a function; got {came(given)}. Try {such_as}.")
 
 
 # Converting tensors to float64, which not every device supports.

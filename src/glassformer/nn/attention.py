@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from glassformer.base.errors import ConfigError
+from glassformer.base.errors import ArgumentError, ConfigError
+from glassformer.base.part import Part, explained, same_width
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weights
-from glassformer.base.tensors import check_beside, check_function, check_refused, check_size, check_vectors
 from glassformer.nn.mask import Mask
 from glassformer.nn.positions import Relation, Rotation, rotate
 
@@ -61,6 +61,7 @@ def softmax_over_readable(scores: Weights, mask: Mask) -> Weights:
     return scores.softmax(-1).masked_fill(~allowed, 0.0)
 
 
+@explained
 def reference(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """attention(q, k, v) = weights (v + value_bias), with dropout applied to the weights."""
     weights = softmax_over_readable(dot_products(q, k, scale=scale), mask)
@@ -100,7 +101,7 @@ class LayerCache(Protocol):
         ...
 
 
-class Attention(nn.Module):
+class Attention(Part):
     """Concat(head_1, ..., head_H) W_output with head_i = attention(x W_query_i, source W_key_i, source W_value_i).
 
     Vaswani et al. 2017, section 3.2.2. With fewer key/value heads G than heads H, each key/value head serves H/G heads
@@ -136,10 +137,6 @@ class Attention(nn.Module):
         scale: float | None = None,
     ) -> None:
         super().__init__()
-        sizes = {"d_model": d_model, "n_heads": n_heads, "n_kv_heads": n_kv_heads or n_heads, "d_head": d_head or 1}
-        for name, size in sizes.items():
-            check_size(name, size, "Attention")
-        check_function("attend", attend, "Attention", 'ATTEND["softmax"]["auto"]')
         if d_head is None and d_model % n_heads:
             raise ConfigError(
                 f"d_model of Attention must be a multiple of n_heads; got d_model={d_model} and n_heads={n_heads}. "
@@ -162,7 +159,10 @@ class Attention(nn.Module):
         self.value = nn.Linear(d_model, shared, bias=bias)
         self.output = nn.Linear(inner, d_model, bias=bias)
         self.query_norm, self.key_norm = qk_norm(self.d_head), qk_norm(self.d_head)
+        same_width("Attention", "qk_norm", self.query_norm, self.d_head)
         self.relation = relation
+        if relation is not None:
+            same_width("Attention", "relation", relation, self.d_head)
 
     def forward(
         self,
@@ -178,15 +178,10 @@ class Attention(nn.Module):
         `mask` may be a tensor, as `Mask.of` reads it. A `cache` takes in the keys and values of new tokens, or already
         holds all those of a source.
         """
-        check_vectors("x", x, self.d_model, "Attention")
-        if source is not None:
-            check_vectors("source", source, self.d_model, "Attention")
-            check_beside("source", source, "x", x)
-        try:
-            q, k, v = self.projections(x, x if source is None else source, rotation, cache)
-        except RuntimeError:
-            check_refused(self, self.d_model, x=x, source=source)
-            raise
+        B, T, _ = x.shape
+        if T == 0 or (source is not None and source.shape[0] != B):
+            raise ArgumentError(f"x needs at least one position, and source as many rows; got {T} and {source}.")
+        q, k, v = self.projections(x, x if source is None else source, rotation, cache)
         rules = Mask.of(mask, q, k)
         if self.relation is not None:
             rules = self.relation(q, k, rules, scale=self.scale)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.part import explained
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values
 from glassformer.base.tracing import traced
 from glassformer.nn.lowered import Lowered, lower
@@ -60,6 +61,7 @@ Normalise = Callable[[Tensor, Lowered], Tensor]
 """Turns scores [..., S] and the mask, in the same layout, into weights; outputs of blind queries are zeroed later."""
 
 
+@explained
 def matmul(
     q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0, normalise: Normalise = softmax
 ) -> Queries:
@@ -90,6 +92,7 @@ def refuse(value_bias: ValueBias | None, backend: str) -> None:
         )
 
 
+@explained
 def sdpa(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """`torch.nn.functional.scaled_dot_product_attention` under our mask.
 

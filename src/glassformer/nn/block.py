@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, cast
 from torch import nn
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.part import Part, same_width
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Float, Int, Tensor
-from glassformer.base.tensors import check_function, check_refused
-from glassformer.base.typed import expect
 from glassformer.nn.attention import LayerCache
 from glassformer.nn.mask import Mask
 from glassformer.nn.positions import Rotation
@@ -55,7 +54,7 @@ PLACEMENTS: dict[str, tuple[str, ...]] = {
 (Liu et al. 2022, Swin v2, section 3.2; OLMo 2), or before and after it (Ding et al. 2021, CogView, section 2.4)."""
 
 
-class Residual(nn.Module):
+class Residual(Part):
     """norm_sum(scale x + dropout(norm_out(branch(convolution(norm_in(x)))))); a slot without a norm is the identity.
 
     The placements pre, post and output::
@@ -86,8 +85,6 @@ class Residual(nn.Module):
         convolution: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        expect(branch, nn.Module, "branch of Residual", "Try Attention(...) or FeedForward(...).")
-        check_function("norm", norm, "Residual", "lambda: nn.LayerNorm(d_model)")
         slots = lookup(PLACEMENTS, placement, "norm_placement")
         self.d_model: int | None = getattr(branch, "d_model", None)
         self.scale = scale
@@ -98,6 +95,10 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.depth = StochasticDepth(stochastic_depth) if stochastic_depth else None
         self.norm_sum = norm() if "sum" in slots else nn.Identity()
+        for each in (self.norm_in, self.norm_out, self.norm_sum):
+            same_width("Residual", "norm", each, self.d_model)
+        if convolution is not None:
+            same_width("Residual", "convolution", convolution, self.d_model)
 
     def forward(
         self,
@@ -113,11 +114,7 @@ class Residual(nn.Module):
         `reads` is what the branch reads (None: x). `nearby` and the cache `convolved` are for the convolution
         (`ShortConvolution.forward`).
         """
-        try:
-            inside = self.norm_in(x if reads is None else reads)
-        except (RuntimeError, TypeError):
-            check_refused(self, self.d_model, x=x)
-            raise
+        inside = self.norm_in(x if reads is None else reads)
         if self.convolution is not None:
             inside = self.convolution(inside, nearby, convolved)
         added = self.dropout(self.norm_out(self.branch(inside, **inputs)))
@@ -127,7 +124,7 @@ class Residual(nn.Module):
         return self.norm_sum(around + added)
 
 
-class Block(nn.Module):
+class Block(Part):
     """Two or three residual branches (Vaswani et al. 2017, figure 1), one after another or in parallel.
 
     One after another, each branch reads the stream with what those before it have added. In `parallel`, all read the
@@ -155,15 +152,12 @@ class Block(nn.Module):
         parallel: bool = False,
     ) -> None:
         super().__init__()
-        parts = {"self_attention": self_attention, "cross_attention": cross_attention, "feed_forward": feed_forward}
-        for name, part in parts.items():
-            if name != "cross_attention" or part is not None:
-                expect(part, Residual, f"{name} of Block", "Try Residual(Attention(...), norm), or build a Stack.")
         self.parallel = parallel
         self.self_attention = self_attention
         self.cross_attention = cross_attention
         self.feed_forward = feed_forward
         widths = [each.d_model for each in self.branches if each.d_model is not None]
+        self.d_model = widths[0] if widths else None
         if len({*widths}) > 1:
             raise ConfigError(
                 f"All branches of Block must have the same d_model; got {widths}. Make them for the same width."

@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from glassformer.base.contradictions import ADDS_TO_SCORES
+from glassformer.base.errors import ConfigError
 from glassformer.base.registry import lookup
 from glassformer.nn.attention import Attention
 from glassformer.nn.block import Block, Residual
@@ -48,7 +49,8 @@ def build_input(config: StackConfig, vocab_size: int | None, scale: float) -> Em
     """Make the input map of a stack: an embedding of tokens, or a linear map of features."""
     if config.n_features is not None:
         return FeatureMap(config.n_features, config.d_model)
-    assert vocab_size is not None
+    if vocab_size is None:
+        raise ConfigError("A stack that reads tokens needs vocab_size; got None. Give it, or set n_features.")
     return Embedding(vocab_size, config.d_model, scale=scale)
 
 

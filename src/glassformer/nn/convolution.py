@@ -5,13 +5,14 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from glassformer.base.part import Part
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.nn.attention import LayerCache
 from glassformer.nn.block import Nearby
 from glassformer.nn.step import Step, columns_before, steps_back
 
 
-class ShortConvolution(nn.Module):
+class ShortConvolution(Part):
     """y_t = x_t + sum over i of w_i * x_(t-i), number by number, for i from 1 to `taps` - 1; w begins at 0.
 
     A depthwise convolution whose kernel holds 1 for the token itself, over real tokens of one document: a text reads

@@ -7,10 +7,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from glassformer.base.errors import DataError
+from glassformer.base.part import Part
 from glassformer.base.shapes import Float, Int, Tensor
 
 
-class Embedding(nn.Module):
+class Embedding(Part):
     """A vector for each token, times `scale` (Vaswani et al. 2017, section 3.4: sqrt(d_model))."""
 
     def __init__(self, vocab_size: int, d_model: int, *, scale: float = 1.0) -> None:
@@ -43,7 +44,7 @@ def check_tokens(tokens: Int[Tensor, "B T"], vocab_size: int) -> None:
     )
 
 
-class FeatureMap(nn.Module):
+class FeatureMap(Part):
     """x W^T + b: maps n_features numbers per place to the stack's width (Dosovitskiy et al. 2021, equation 1).
 
     It replaces the `Embedding` of a stack that reads tokens; positions, masks and padding work as for tokens.
@@ -81,7 +82,7 @@ def check_features(x: Float[Tensor, "B T I"], n_features: int) -> None:
         )
 
 
-class Segments(nn.Module):
+class Segments(Part):
     """A learned vector for each part, added to the embedding of its tokens (Devlin et al. 2019, figure 2)."""
 
     def __init__(self, n_segments: int, d_model: int) -> None:

@@ -46,10 +46,6 @@ class Ensemble(Transformer):
     def __init__(self, members: Sequence[Transformer]) -> None:
         """Errors: `ConfigError` for members that cannot decode together."""
         nn.Module.__init__(self)  # skips Transformer.__init__: it has no weights of its own
-        if not isinstance(members, list | tuple):
-            raise ConfigError(
-                f"An ensemble is made from a list of models; got {came(members)}. Try Ensemble([one, other])."
-            )
         check_members(members)
         self._members = nn.ModuleList(members)
         first, configs = members[0], [each.config for each in members]

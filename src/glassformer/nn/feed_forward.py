@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from glassformer.base.errors import ConfigError
+from glassformer.base.part import Part
+from glassformer.base.registry import lookup
 from glassformer.base.shapes import Float, Int, Tensor
-from glassformer.base.tensors import check_function, check_refused, check_size, check_vectors
 
 
 def gelu_tanh(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -39,7 +41,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class FeedForward(nn.Module):
+class FeedForward(Part):
     """FFN(x) = activation(x W_up + b_up) W_down + b_down (Vaswani et al. 2017, equation 2); dropout before W_down.
 
     >>> branch = FeedForward(8, 32, torch.relu)
@@ -59,10 +61,6 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        name = type(self).__name__
-        check_size("d_model", d_model, name)
-        check_size("d_ff", d_ff, name)
-        check_function("activation", activation, name, "torch.relu")
         self.d_model = d_model
         self.activation = activation
         if self.gated:
@@ -73,12 +71,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """The map at each position."""
-        check_vectors("x", x, self.d_model, type(self).__name__, rows=False)
-        try:
-            return self.down(self.dropout(self.inner(x)))
-        except RuntimeError:
-            check_refused(self, self.d_model, x=x)
-            raise
+        return self.down(self.dropout(self.inner(x)))
 
     def inner(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where F"]:
         """The numbers that W_down reads, before dropout."""
@@ -132,7 +125,7 @@ def route(logits: Float[Tensor, "N E"], experts_per_token: int) -> Routing:
     return Routing(logits, chances, chosen, best if experts_per_token == 1 else best / best.sum(-1, keepdim=True))
 
 
-class Experts(nn.Module):
+class Experts(Part):
     """y = sum over the chosen experts e of weight_e(x) expert_e(x) (Shazeer et al. 2017, equation 1).
 
     Experts have no capacity limit and no token is dropped, so a row's output does not depend on the other rows, except
@@ -155,18 +148,19 @@ class Experts(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        check_size("d_model", d_model, "Experts")
+        if experts_per_token > n_experts:
+            raise ConfigError(f"experts_per_token must be at most n_experts={n_experts}; got {experts_per_token}.")
         self.d_model = d_model
         self.experts_per_token = experts_per_token
         self.route: Callable[[Tensor, int], Routing] = route
         self.router = nn.Linear(d_model, n_experts, bias=False)
         self.experts = nn.ModuleList(
-            EXPERTS[expert](d_model, d_ff, activation, dropout=dropout, bias=bias) for _ in range(n_experts)
+            lookup(EXPERTS, expert, "expert")(d_model, d_ff, activation, dropout=dropout, bias=bias)
+            for _ in range(n_experts)
         )
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """Apply the chosen experts at each position. Each expert gets all its positions in one batch."""
-        check_vectors("x", x, self.d_model, "Experts", rows=False)
         rows, k = x.reshape(-1, x.shape[-1]), self.experts_per_token
         with torch.autocast(x.device.type, enabled=False):
             routing = self.route(self.router(rows.to(self.router.weight.dtype)), k)

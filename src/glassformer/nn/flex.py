@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.part import explained
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values
 from glassformer.nn.backends import refuse
 from glassformer.nn.mask import Mask, readable
@@ -33,6 +34,7 @@ NARROWEST, DTYPES = 16, (torch.float32, torch.bfloat16, torch.float16)
 CHOICE = "attention_rule='softmax' with attention='flex'"
 
 
+@explained
 def flex(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """`torch.nn.attention.flex_attention` under our mask (Dong et al. 2024, "Flex Attention").
 

@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.part import Part
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Float, Tensor
+from glassformer.base.tensors import check_keep, check_shape
 from glassformer.nn.config import ModelConfig
 from glassformer.nn.embedding import Embedding, FeatureMap
 from glassformer.nn.feed_forward import ACTIVATIONS
@@ -22,11 +24,12 @@ NEVER = -1e4
 """The logit bias of a token that is never predicted: probability 0 in every dtype, and finite, as weights must be."""
 
 
-class HeadTransform(nn.Module):
+class HeadTransform(Part):
     """norm(activation(x W^T + b)), applied before the head's matrix, as in BERT's masked LM (Devlin et al. 2019)."""
 
     def __init__(self, d_model: int, activation: Callable[[Tensor], Tensor], norm: nn.Module) -> None:
         super().__init__()
+        self.d_model = d_model
         self.dense = nn.Linear(d_model, d_model)
         self.activation = activation
         self.norm = norm
@@ -36,7 +39,7 @@ class HeadTransform(nn.Module):
         return self.norm(self.activation(self.dense(x)))
 
 
-class Head(nn.Module):
+class Head(Part):
     """logits = scale t(x) W^T + b; W may be the embedding's matrix (Press and Wolf 2017).
 
     The tokens `silent` are never predicted: b is `NEVER` for them, 0 for all others, and not learned. `transform` is t,
@@ -57,6 +60,8 @@ class Head(nn.Module):
         transform: HeadTransform | None = None,
     ) -> None:
         super().__init__()
+        if (largest := max(silent, default=0)) >= vocab_size:
+            raise ConfigError(f"silent must be ids of the vocabulary, below {vocab_size}; got {largest}. Remove it.")
         self.transform = transform
         self.scale = scale
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model)) if tied is None else tied.weight
@@ -88,7 +93,7 @@ class Head(nn.Module):
         return x if self.scale == 1.0 else x * self.scale
 
 
-class First(nn.Module):
+class First(Part):
     """The vector of the first real place, e.g. of a token that begins every text (Devlin et al. 2019, section 3)."""
 
     def __init__(self, d_model: int) -> None:
@@ -103,7 +108,7 @@ class First(nn.Module):
         return torch.where(keep.any(1, keepdim=True), chosen, 0.0)
 
 
-class Mean(nn.Module):
+class Mean(Part):
     """The mean over the real places."""
 
     def __init__(self, d_model: int) -> None:
@@ -117,7 +122,7 @@ class Mean(nn.Module):
         return total / keep.sum(1, keepdim=True).clamp(min=1)
 
 
-class AttentionPooling(nn.Module):
+class AttentionPooling(Part):
     """softmax(x q / sqrt(D)) x with one learned query q (Lin et al. 2017, equation 5, one hop, without its tanh layer).
 
     At initialisation q = 0, so this is the mean.
@@ -141,7 +146,7 @@ class AttentionPooling(nn.Module):
 POOLINGS: dict[str, Callable[[int], nn.Module]] = {"first": First, "mean": Mean, "attention": AttentionPooling}
 
 
-class SequenceHead(nn.Module):
+class SequenceHead(Part):
     """dropout(pooling(x)) W^T + b: label scores or numbers for a whole sequence. Padding never counts."""
 
     def __init__(self, d_model: int, n_outputs: int, *, pooling: str = "mean", dropout: float = 0.0) -> None:
@@ -153,10 +158,12 @@ class SequenceHead(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T D"], keep: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B N"]:
         """Return one row of scores or numbers per sequence. `keep` is False at padding; None means no padding."""
+        check_keep(keep)
+        check_shape("keep", keep, "x", x)
         return F.linear(self.dropout(self.pooling(x, keep)), self.weight, self.bias)
 
 
-class PlaceHead(nn.Module):
+class PlaceHead(Part):
     """dropout(x) W^T + b: a score for each label, or some numbers, at each place."""
 
     def __init__(self, d_model: int, n_outputs: int, *, dropout: float = 0.0) -> None:
@@ -176,8 +183,6 @@ AnyHead = Head | SequenceHead | PlaceHead
 def _lm(config: ModelConfig, embedding: Embedding | FeatureMap) -> Head:
     assert config.vocab_size is not None
     tied = embedding if config.tie_embeddings and isinstance(embedding, Embedding) else None
-    if (largest := max(config.silent_ids, default=0)) >= config.vocab_size:
-        raise ConfigError(f"silent must be ids of the vocabulary, below {config.vocab_size}; got {largest}. Remove it.")
     D = config.stack.d_model
     scale = D**-0.5 if config.scale_head else 1.0
     return Head(

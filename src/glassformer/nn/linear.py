@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.part import explained
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weights
 from glassformer.nn.attention import share_among_heads, weighted_sum
 from glassformer.nn.backends import refuse
@@ -47,12 +48,14 @@ def linear_weights(q: Queries, k: Keys, mask: Mask, *, scale: float) -> Weights:
     return shares / nonzero(shares.sum(-1, keepdim=True))
 
 
+@explained
 def reference(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """weights v, with all weights computed (`linear_weights`). Errors: as `check`."""
     check(mask, dropout)
     return weighted_sum(linear_weights(q, k, mask, scale=scale), v, mask).to(q.dtype)
 
 
+@explained
 def auto(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """Linear attention by the backend that `pick` names for these inputs."""
     name, _ = pick(q.device.type, q.shape[2], k.shape[2], mask)
@@ -70,6 +73,7 @@ def pick(
     return "sums", "{T} x {S} weights on {device} would be many, and the sums of keys and values are not"
 
 
+@explained
 def sums(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """features(q) (sum of features(k) v^T) divided by features(q) (sum of features(k)) (equations 5, 9 and 10).
 

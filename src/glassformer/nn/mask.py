@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
+from types import NoneType
 from typing import Any, TypeVar
 
 import torch
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.part import fields_of, misfit
 from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Keys, Queries, Tensor, Weights
 from glassformer.base.tensors import as_mask, check_keep, check_mask_shapes
@@ -65,6 +67,11 @@ def readable(
 
 
 Kept = TypeVar("Kept")
+TENSORS = ("bias", "query_positions", "key_positions", "documents", "query_documents", "prefix", "table")
+KINDS = {"causal": bool, "pattern": (NoneType, Pattern), "value_bias": (NoneType, ValueBias)} | dict.fromkeys(
+    TENSORS, (NoneType, Tensor)
+)
+"""Of what classes the fields of a mask are, besides those that are checked elsewhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +96,7 @@ class Mask:
     It counts positions even if `documents` is given: with several documents in a row, give positions within each."""
     keep: Bool[Tensor, "B S"] | None = None
     """False at padding keys."""
-    bias: Float[Tensor, "*#batch H T S"] | None = None
+    bias: Float[Tensor, "*#batch #H #T S"] | None = None
     """Added to the scores; B, H and T may be 1."""
     value_bias: ValueBias | None = None
     """Added to the values, separately for each pair of query and key."""
@@ -109,6 +116,7 @@ class Mask:
     _lowered: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._check_types()
         if self.window is not None and self.pattern is not None:
             raise ConfigError(
                 f"window=n is short for pattern=Pattern(window=n), so give only one of them; got window={self.window} "
@@ -122,6 +130,15 @@ class Mask:
             raise ConfigError("query_documents needs documents, those of the keys; got none. Give documents= as well.")
         check_keep(self.keep)
         self._check_prefix()
+
+    def _check_types(self) -> None:
+        """Look closer only where something may be wrong: a mask is made in every pass."""
+        right = all(isinstance(getattr(self, name), kinds) for name, kinds in KINDS.items())
+        if right and (self.bias is None or self.bias.is_floating_point()):
+            return
+        for name, hint in fields_of(Mask).items():
+            if (wrong := misfit(name, getattr(self, name), hint, {})) is not None:
+                raise ConfigError(f"{name} of Mask must {wrong}")
 
     def _check_prefix(self) -> None:
         if self.prefix is None:

@@ -13,11 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from glassformer.base.errors import ArgumentError
+from glassformer.base.part import Part
 from glassformer.base.runtime import autocast_dtype
 from glassformer.base.shapes import Float, Tensor
 
 
-class LayerNorm(nn.Module):
+class LayerNorm(Part):
     """(x - mean) / sqrt(variance + eps) * weight + bias, over the last axis (Ba, Kiros and Hinton 2016, equation 4).
 
     Under autocast the result has autocast's dtype: otherwise each linear map that reads it would make its own copy.
@@ -38,7 +40,7 @@ class LayerNorm(nn.Module):
         return as_autocast(y)
 
 
-class RMSNorm(nn.Module):
+class RMSNorm(Part):
     """x / sqrt(mean(x^2) + eps) * weight, over the last axis (Zhang and Sennrich 2019, equation 4).
 
     It subtracts no mean and adds no bias. The root is computed in float32 or wider, and the quotient is rounded to the
@@ -56,6 +58,8 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*where D"]) -> Float[Tensor, "*where D"]:
         """The normalised vectors."""
+        if not x.is_floating_point():
+            raise ArgumentError(f"x of RMSNorm must be floats; got {x.dtype}.")
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         y = wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
         return as_autocast(y.to(x.dtype) * self.weight.expand_as(x))  # unlike `*`, it refuses vectors of one number

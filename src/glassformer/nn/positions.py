@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.part import Part, explained
 from glassformer.base.schemes import RelativeConfig, RotaryConfig
 from glassformer.base.shapes import Float, Int, Keys, Queries, Tensor
 from glassformer.base.tensors import widest
@@ -46,7 +48,7 @@ class Sizes(NamedTuple):
     relative: RelativeConfig = RelativeConfig()
 
 
-class Relation(nn.Module, ABC):
+class Relation(Part, ABC):
     """What a scheme adds in one layer only, with parameters of its own; held by that layer's self-attention."""
 
     @abstractmethod
@@ -54,7 +56,7 @@ class Relation(nn.Module, ABC):
         """Return the mask with the biases for scores and values; it gives the positions of queries and keys."""
 
 
-class Positions(nn.Module):
+class Positions(Part):
     """No positions ("none"), and the base of all schemes: attention sees a set, without order."""
 
     def __init__(self, sizes: Sizes) -> None:
@@ -93,6 +95,7 @@ class Sinusoidal(Positions):
     [[0.0, 1.0, 0.0, 1.0], [0.84, 0.54, 0.01, 1.0]]
     """
 
+    @explained
     def embedding(self, positions: Int[Tensor, "*batch T"], like: Tensor) -> Float[Tensor, "*batch T D"]:
         """The vectors, in the dtype of `like`; angles are computed in float64 if the device has it."""
         turns = speeds(math.log(10_000.0), self.sizes.d_model, positions.device)
@@ -121,12 +124,21 @@ class Learned(Positions):
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__(sizes)
-        assert sizes.max_len is not None, "StackConfig refuses learned positions without max_len"
+        if sizes.max_len is None:
+            raise ConfigError("Learned positions need max_len, the longest text; got None. Try max_len=512.")
         self.weight = nn.Parameter(torch.empty(sizes.max_len, sizes.d_model))
 
+    @explained
     def embedding(self, positions: Int[Tensor, "*batch T"], like: Tensor) -> Float[Tensor, "*batch T D"]:
         """The vectors of the positions."""
-        return F.embedding(positions, self.weight).to(like.dtype)
+        try:
+            return F.embedding(positions, self.weight).to(like.dtype)
+        except IndexError as error:  # on a CPU
+            n, (least, most) = len(self.weight), (int(each) for each in positions.aminmax())
+            raise DataError(
+                f"A learned position must be at least 0 and below max_len={n}; got {least} to {most}. "
+                "Give a shorter text, or make the positions with a larger max_len."
+            ) from error
 
 
 def speeds(log_base: float, R: int, device: torch.device) -> Float[Tensor, " pairs"]:
@@ -218,6 +230,7 @@ def _original(settings: RotaryConfig) -> int:
 class Rotary(Positions):
     """R(p) q . R(s) k = q . R(s - p) k, with angles p * speed_i (Su et al. 2021, equation 15)."""
 
+    @explained
     def rotation(self, positions: Int[Tensor, "*batch T"], like: Tensor) -> Rotation:
         """cos and sin of each position's angles, times YaRN's factor; computed in high precision and rounded once."""
         settings = self.sizes.rotary
@@ -277,6 +290,7 @@ class Alibi(Positions):
     for the next higher one, as in the paper's code.
     """
 
+    @explained
     def score_bias(
         self, queries: Int[Tensor, "*batch T"], keys: Int[Tensor, "*batch S"], like: Tensor
     ) -> Float[Tensor, "*batch H T S"]:
@@ -304,6 +318,7 @@ class Buckets(Positions):
         super().__init__(sizes)
         self.weight = nn.Parameter(torch.empty(sizes.relative.n_buckets, sizes.n_heads))
 
+    @explained
     def score_bias(
         self, queries: Int[Tensor, "*batch T"], keys: Int[Tensor, "*batch S"], like: Tensor
     ) -> Float[Tensor, "*batch H T S"]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from torch import nn
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.typed import expect, is_of
 from glassformer.nn.stack import Stack
 
 
@@ -27,7 +28,8 @@ def recompute(model: nn.Module, blocks: int = 1) -> Generator[None]:
     >>> with recompute(model):
     ...     model(torch.tensor([[1, 2, 3]])).sum().backward()
     """
-    if isinstance(blocks, bool) or blocks < 0:
+    expect(model, nn.Module, "model of recompute", "Give a Transformer, or a part of one.")
+    if not is_of(blocks, (int,)) or blocks < 0:
         raise ConfigError(
             f"recompute is the number of blocks in a group, or 0 for none; got {blocks!r}. Try recompute=1."
         )

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 
 from glassformer.base.errors import ConfigError
+from glassformer.base.part import explained
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weights
 from glassformer.nn import linear
@@ -64,13 +65,16 @@ class Rule:
 def rule_of_scores(weigh: Weigh, normalise: Normalise) -> Rule:
     """Make a rule that differs from softmax only in how a row of scores becomes weights, with all its backends."""
 
-    def reference(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+    @explained
+    def reference(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
         return weighted_sum(F.dropout(weigh(q, k, mask, scale=scale), dropout), v, mask).to(q.dtype)
 
-    def products(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+    @explained
+    def products(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
         return matmul(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
 
-    def blocks(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+    @explained
+    def blocks(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
         return sparse(q, k, v, mask, scale=scale, dropout=dropout, normalise=normalise)
 
     def pick(
@@ -81,7 +85,8 @@ def rule_of_scores(weigh: Weigh, normalise: Normalise) -> Rule:
             return "sparse", FEW
         return "matmul", "on {device}: no fused kernel has this rule"
 
-    def auto(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
+    @explained
+    def auto(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
         name, _ = pick(q.device.type, q.shape[-2], k.shape[-2], mask)
         chosen = blocks if name == "sparse" else products
         return chosen(q, k, v, mask, scale=scale, dropout=dropout)
@@ -123,6 +128,7 @@ def pick(
     return "sdpa", "{T} x {S} scores on a CPU: the fused kernel never holds them whole"
 
 
+@explained
 def auto(q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0) -> Queries:
     """Attention by the backend that `pick` names for these inputs."""
     flexible = obstacle(q.device.type, q.shape[-1], q.dtype, learns=False, dropout=dropout) is None

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
+from glassformer.base.part import explained
 from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Float, Int, Keys, Queries, Tensor, Values
 from glassformer.nn.backends import Normalise, matmul, refuse, softmax
@@ -23,6 +24,7 @@ LEAST, SHARE = 256, 0.25
 """From this many keys, and up to this share of the scores, blocks beat the fused kernel (`make bench ARGS=sparse`)."""
 
 
+@explained
 def sparse(
     q: Queries, k: Keys, v: Values, mask: Mask, *, scale: float, dropout: float = 0.0, normalise: Normalise = softmax
 ) -> Queries:

@@ -10,17 +10,16 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from glassformer.base.errors import ConfigError, DataError
+from glassformer.base.errors import ArgumentError, ConfigError, DataError
+from glassformer.base.part import Part
 from glassformer.base.schemes import Pattern
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import (
-    check_beside,
     check_documents,
     check_keep,
     check_prefix,
     check_read,
     check_shape,
-    check_vectors,
 )
 from glassformer.base.typed import expect
 from glassformer.nn.block import Block, Nearby, drop_chance
@@ -44,14 +43,14 @@ class Context(NamedTuple):
     nearby: Nearby | None
 
 
-class Stack(nn.Module):
+class Stack(Part):
     """An encoder or a decoder, from tokens to vectors (Vaswani et al. 2017, one side of figure 1)."""
 
     def __init__(
         self, config: StackConfig, vocab_size: int | None, *, reads_memory: bool = False, scale_embeddings: bool = True
     ) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.d_model = config, config.d_model
         self.pattern = config.pattern
         scale = math.sqrt(config.d_model) if scale_embeddings else 1.0
         self.embedding = build_input(config, vocab_size, scale)
@@ -108,8 +107,8 @@ class Stack(nn.Module):
         check_keep(keep)
         check_shape("keep", keep, "tokens", tokens)
         if memory is not None:
-            check_vectors("memory", memory, self.config.d_model, "a decoder")
-            check_beside("memory (or source)", memory, "tokens", tokens)
+            if memory.shape[::2] != (len(tokens), self.d_model):
+                raise ArgumentError(f"memory must be [{len(tokens)}, M, {self.d_model}]; got {list(memory.shape)}.")
             check_shape("memory_keep", memory_keep, "memory", memory)
         self._check_reading(tokens, documents, prefix, cache)
         x = self.embedding(tokens)

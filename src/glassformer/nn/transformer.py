@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from torch import nn
-
 from glassformer.base.errors import ConfigError
+from glassformer.base.part import Part, checked
 from glassformer.base.registry import lookup
 from glassformer.base.shapes import Bool, Float, Int, Tensor
 from glassformer.base.tensors import check_read
-from glassformer.base.typed import expect
 from glassformer.nn.cache import Cache
 from glassformer.nn.config import ModelConfig
 from glassformer.nn.heads import HEADS, SequenceHead
@@ -18,7 +16,7 @@ from glassformer.nn.slots import Slots, StateSlots
 from glassformer.nn.stack import Stack
 
 
-class Transformer(nn.Module):
+class Transformer(Part):
     """A transformer, from tokens or features to logits (Vaswani et al. 2017); its config says which parts it has.
 
     >>> import torch
@@ -37,7 +35,6 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        expect(config, ModelConfig, "The config of a Transformer", "Try Transformer(ModelConfig(8000, stack)).")
         self.config = config
         scale, both = config.scale_embeddings, config.encoder is not None and config.decoder is not None
         self.encoder = self.decoder = None
@@ -133,6 +130,7 @@ class Transformer(nn.Module):
         x = self.hidden(tokens, keep=keep, documents=documents, prefix=prefix, cache=cache, **given)
         return self.head(x, keep) if isinstance(self.head, SequenceHead) else self.head(x)
 
+    @checked
     def new_cache(self, capacity: int | None = None, *, whole: bool = False) -> Cache:
         """Make an empty cache for decoding: growing, or with constant shapes for `capacity` tokens.
 
@@ -152,6 +150,7 @@ class Transformer(nn.Module):
             self.config.stack, len(self.reader.blocks), capacity, whole=whole, plain=plain, rounds=self.rounds_cache
         )
 
+    @checked
     def new_slots(self, most_rows: int) -> Slots | StateSlots:
         """Make an empty cache for continuous batching, whose rows, at most `most_rows` at a time, join and leave.
 
