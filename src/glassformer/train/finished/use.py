@@ -265,31 +265,22 @@ def answer_lines(
     Lines are read as `read_ahead` has it. `others`: runs that answer with this one, as an ensemble. Errors: `DataError`
     naming a line that is longer than the model takes, or that it cannot read, after the answers to those before it.
     """
-    recipe = load_recipe(run / "recipe.toml")
-    threads = Threads(recipe.decode.threads)
-    yield from threads.through(_answered(run, lines, batch_size, recipe, average, others))
+    recipes = recipes_of(run, load_recipe(run / "recipe.toml"), others)
+    own = recipes[0][1]
+    task = task_of(own.data)
 
+    def answered() -> Generator[LineAnswer]:
+        if task.line_verb is None:
+            raise ConfigError(f"{run} {task.does} and answers no lines by itself. Use glassformer {task.verb} {run}.")
+        for member, its in recipes:
+            task_of(its.data).refuse_unfit(member, task.line_verb)
+        members = load_members(recipes, average)
+        if others:
+            shared_labels(members)  # before a line is read
+        for group in groups(_read_by_all(members, lines, [its for _, its in recipes]), read_ahead(batch_size)):
+            yield from task.answer(members, group, batch_size)
 
-def _answered(
-    run: Path,
-    lines: Iterable[tuple[int, str]],
-    batch_size: int,
-    recipe: Recipe,
-    average: int | None,
-    others: Sequence[Path],
-) -> Generator[LineAnswer]:
-    """What `answer_lines` yields, with torch's threads as they are."""
-    recipes = recipes_of(run, recipe, others)
-    task = task_of(recipes[0][1].data)
-    if task.line_verb is None:
-        raise ConfigError(f"{run} {task.does} and answers no lines by itself. Use glassformer {task.verb} {run}.")
-    for member, its in recipes:
-        task_of(its.data).refuse_unfit(member, task.line_verb)
-    members = load_members(recipes, average)
-    if others:
-        shared_labels(members)  # before a line is read
-    for group in groups(_read_by_all(members, lines, [its for _, its in recipes]), read_ahead(batch_size)):
-        yield from task.answer(members, group, batch_size)
+    yield from Threads(own.decode.threads).through(answered())
 
 
 def best_model(run: Path) -> Transformer:

@@ -243,25 +243,24 @@ def search(recipe: Recipe, speed: Speed = Plain) -> Found:
 
 def noise_over(recipe: Recipe, speed: Speed = Plain) -> Iterator[NoiseAt]:
     """Measure the noise at the initial weights and during training, each time on the batches that come next."""
-    yield from Threads(recipe.training.threads).through(_noise_over(recipe, speed))
+    training = recipe.training
 
+    def measured() -> Generator[NoiseAt]:
+        prepared, model = _made(recipe)
+        objective, how = objective_of(model, recipe), replace(training.update, skip_nonfinite=0)
+        full = training.growth.steps  # after a warm-up of the batches
+        optimizer = optimizer_of(model, recipe)
+        speed(model, optimizer)
+        warm = Schedule("constant", training.learning_rate, max(MEASURED), min(training.warmup, max(MEASURED)))
+        for step, until in zip((0, *MEASURED), MEASURED, strict=False):
+            batches = (batch for _, batch in islice(prepared.batches(full + step), until - step))
+            for _ in train_steps(model, batches, optimizer, warm, how, start=step, objective=objective):
+                pass
+            following = [batch for _, batch in islice(prepared.batches(full + until), BATCHES)]
+            noise = gradient_noise(model, following, objective, seed=training.seed)
+            yield NoiseAt(until, noise, sum(objective(batch).n_targets for batch in following) / BATCHES)
 
-def _noise_over(recipe: Recipe, speed: Speed) -> Generator[NoiseAt]:
-    """What `noise_over` yields, with torch's threads as they are."""
-    prepared, model = _made(recipe)
-    training, objective = recipe.training, objective_of(model, recipe)
-    how = replace(training.update, skip_nonfinite=0)
-    full = training.growth.steps  # after a warm-up of the batches
-    optimizer = optimizer_of(model, recipe)
-    speed(model, optimizer)
-    warm = Schedule("constant", training.learning_rate, max(MEASURED), min(training.warmup, max(MEASURED)))
-    for step, until in zip((0, *MEASURED), MEASURED, strict=False):
-        batches = (batch for _, batch in islice(prepared.batches(full + step), until - step))
-        for _ in train_steps(model, batches, optimizer, warm, how, start=step, objective=objective):
-            pass
-        following = [batch for _, batch in islice(prepared.batches(full + until), BATCHES)]
-        noise = gradient_noise(model, following, objective, seed=training.seed)
-        yield NoiseAt(until, noise, sum(objective(batch).n_targets for batch in following) / BATCHES)
+    yield from Threads(training.threads).through(measured())
 
 
 def _made(recipe: Recipe) -> tuple[RunData, Transformer]:
