@@ -39,7 +39,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_draws_follow_the_definition_of_each_setting(name):
+def test_draws_follow_the_definition_of_each_setting(name, monkeypatch):
     """Chi-square of 100,000 draws that share a text; one generator gives all their numbers, which takes less time."""
     count, (prompt, text) = 100_000, ([1, 4, 0], [5, 4, 5])
     (sampling, definitions), coin = SETTINGS[name], torch.Generator().manual_seed(8)
@@ -48,7 +48,8 @@ def test_draws_follow_the_definition_of_each_setting(name):
     for define, value in definitions:
         wanted = define(wanted, prompt, text, value)
     uniforms = torch.rand(count, generator=coin, dtype=torch.float64).tolist()
-    choose = chooser(sampling, [logit_bias(BIAS)] if name == "bias" else [], lambda _: uniforms)
+    monkeypatch.setattr("glassformer.decode.choose.own_uniforms", lambda *_: uniforms)
+    choose = chooser(sampling, [logit_bias(BIAS)] if name == "bias" else [])
     found = choose(z.expand(count, -1), Context(range(count), [prompt] * count, [text] * count))
     counts, shares = found.bincount(minlength=9).double(), torch.tensor(choices.softmax(wanted), dtype=torch.float64)
     drawn = shares > 0
@@ -85,13 +86,6 @@ def test_draw_is_the_inverse_of_the_cumulative_distribution():
     ends = torch.tensor([[-math.inf, 1.0, -math.inf], [-math.inf, -math.inf, -900.0]])
     for number in (0.0, 0.5, math.nextafter(1, 0)):
         assert draw(ends, [number, number]).tolist() == [1, 2]
-
-
-def test_uniforms_may_be_given():
-    logits = torch.zeros(4, 4)
-    context = Context(range(4), [[1]] * 4, [[]] * 4)
-    choose = chooser(Sampling(), uniforms=lambda given: [0.3 * row for row in given.numbers])
-    assert choose(logits, context).tolist() == [0, 1, 2, 3]
 
 
 def text(network, **settings) -> list[list[int]]:

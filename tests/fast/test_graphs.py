@@ -132,7 +132,6 @@ LOOKS = {
     "longer than the model": ({"max_len": 40}, {"max_new_tokens": [1, 37, 1]}),
     "longer than the context": ({}, {"max_context": 15}),
     "a penalty": ({}, {"choose": chooser(Sampling(temperature=0.0, repetition_penalty=1.3))}),
-    "numbers of one's own": ({}, {"choose": chooser(Sampling(), uniforms=lambda given: [0.5] * len(given.numbers))}),
     "a bias": ({}, {"choose": chooser(GREEDY, [logit_bias({5: -1.0})])}),
 }
 

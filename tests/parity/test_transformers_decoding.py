@@ -125,12 +125,11 @@ def test_with_the_same_numbers_the_drawn_text_is_theirs(family, monkeypatch):
     monkeypatch.setattr(torch, "multinomial", lambda shares, num_samples: pick(shares, uniforms[next(step)])[:, None])
     shape = {"temperature": 1.3, "top_k": 9, "top_p": 0.9, "repetition_penalty": 1.2}
     drawn = theirs_of(theirs, inputs, do_sample=True, num_beams=1, **shape).sequences
-    choose = chooser(
-        Sampling(**shape),
-        uniforms=lambda context: [
-            uniforms[len(ids)][row] for row, ids in zip(context.numbers, context.written, strict=True)
-        ],
-    )
-    found = written(generate(ours, **own, max_new_tokens=NEW, choose=choose), 4)
+
+    def same(_, context):
+        return [uniforms[len(ids)][row] for row, ids in zip(context.numbers, context.written, strict=True)]
+
+    monkeypatch.setattr("glassformer.decode.choose.own_uniforms", same)
+    found = written(generate(ours, **own, max_new_tokens=NEW, choose=chooser(Sampling(**shape))), 4)
     assert found == texts(family, inputs, drawn)
     assert found != written(generate(ours, **own, max_new_tokens=NEW), 4)

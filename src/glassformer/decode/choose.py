@@ -106,21 +106,18 @@ def greedy(logits: Float[Tensor, "B V"], context: Context) -> Int[Tensor, " B"]:
     return ids
 
 
-Uniforms = Callable[[Context], Sequence[float]]
-"""Returns a random number from [0, 1) for each row of a step."""
-
 AT_ONCE = 256
 """How many random numbers of a row are made at a time."""
 
 
-def chooser(sampling: Sampling, first: Sequence[Filter] = (), uniforms: Uniforms | None = None) -> Choose:
+def chooser(sampling: Sampling, first: Sequence[Filter] = ()) -> Choose:
     """Make the `choose` of `generate` that the settings describe. The filters in `first` apply before all others.
 
-    `uniforms` replaces the random numbers, which otherwise are a pure function of (seed, number of the row, tokens
-    written), so that a row gets the same text in any batch. Errors while choosing: `ConfigError` if every token is
+    Random numbers are a pure function of (seed, number of the row, tokens written), so that a row gets the same text in
+    any batch. Errors while choosing: `ConfigError` if every token is
     forbidden or a filter returns NaN or +inf, `DataError` if the model's logits are NaN or +inf.
     """
-    return Chooser(sampling, [*first, *filters_of(sampling)], uniforms)
+    return Chooser(sampling, [*first, *filters_of(sampling)])
 
 
 @final
@@ -130,14 +127,13 @@ class Chooser:
 
     sampling: Sampling
     steps: Sequence[Filter]
-    uniforms: Uniforms | None
 
     def __call__(self, logits: Float[Tensor, "B V"], context: Context) -> Int[Tensor, " B"]:
         """Choose a token for each row."""
         logits = apply(self.steps, logits, context)
         if self.sampling.temperature == 0:
             return greedy(logits, context)
-        return draw(logits, (self.uniforms or partial(own_uniforms, self.sampling.seed))(context))
+        return draw(logits, own_uniforms(self.sampling.seed, context))
 
 
 def shares(sampling: Sampling, first: Sequence[Filter] = ()) -> Callable[[Tensor, Context], Tensor]:

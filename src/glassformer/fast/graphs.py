@@ -126,7 +126,7 @@ def ahead_of(choose: Choose) -> Ahead | None:
     """Return how to choose as `choose` does before the last tokens are known; None if it has to know them."""
     if choose is greedy:
         return Ahead((), None)
-    if not isinstance(choose, Chooser) or choose.uniforms is not None:
+    if not isinstance(choose, Chooser):
         return None
     steps = [each for each in choose.steps if isinstance(each, ByLogits)]
     if len(steps) < len(choose.steps):
