@@ -84,15 +84,21 @@ def labels_are_never_smoothed(original):
     return cross_entropy
 
 
-@breaks("torch.amp.grad_scaler:GradScaler.unscale_", "tests/train/test_loss_scale.py")
+@breaks("glassformer.train.precision:LossScale.__init__", "tests/train/test_loss_scale.py")
 def gradients_stay_scaled(original):
-    def unscale_(self, optimizer):
-        original(self, optimizer)
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                parameter.grad.mul_(self.get_scale())
+    def made(self, device):
+        original(self, device)
+        divide = self.scaler.unscale_
 
-    return unscale_
+        def unscale(optimizer):
+            divide(optimizer)
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad.mul_(self.scale)
+
+        self.scaler.unscale_ = unscale
+
+    return made
 
 
 # --- one update

@@ -37,9 +37,17 @@ def test_evaluate_refuses_what_would_change_nothing(refused, session, a_run, spl
 def test_help_of_evaluate_says_what_each_figure_is(run):
     """Every figure that evaluating may print, but those of labels, which have a page of their own."""
     help_text = " ".join(run("evaluate", "--help").out.split())
-    for name in ("exact_match:", "token_accuracy:", "loss:", "n:", "cut:", "unknown:", "bleu", "chrf"):
+    for name in (
+        "exact_match Share",
+        "token_accuracy Share",
+        "loss Nats",
+        "n Pairs",
+        "unknown Tokens",
+        "bleu,",
+        "chrf",
+    ):
         assert f" {name}" in help_text
-    assert "cut: answers that reached a limit (decode.max_new_tokens, model.max_len) before their end" in help_text
+    assert "cut Answers that reached a limit (decode.max_new_tokens, model.max_len) before their end" in help_text
 
 
 @pytest.mark.parametrize("flag", ["--decode.max-new-tokens", "--decode.seed"])
