@@ -68,6 +68,7 @@ class Residual(Part):
     is the probability that a sequence skips the branch in training (`StochasticDepth`). A `ShortConvolution` lets the
     branch read the tokens just before each, too.
 
+    >>> import torch
     >>> added = Residual(nn.Linear(8, 8), lambda: nn.LayerNorm(8), placement="post")
     >>> added(torch.zeros(2, 5, 8)).shape
     torch.Size([2, 5, 8])
