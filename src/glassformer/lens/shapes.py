@@ -72,6 +72,10 @@ class Shapes(NamedTuple):
 
     __repr__ = __str__
 
+    def down_to(self, levels: int) -> Shapes:
+        """Leave out the rows that lie deeper than so many levels; level 0 is the model itself."""
+        return self._replace(rows=[row for row in self.rows if level(row.name) <= levels])
+
     def _repr_html_(self) -> str:
         """Return the rows as a table for a notebook, with a heading for each column and each row."""
         head = "".join(f'<th scope="col">{each}</th>' for each in HEAD)
