@@ -43,6 +43,7 @@ from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.vocabulary import EOS, SPECIALS
 from glassformer.decode.beam import beam_search
 from glassformer.decode.generate import generate
+from glassformer.decode.settings import BeamSettings
 from glassformer.fast.decoding import for_decoding
 from glassformer.study.result import markdown
 
@@ -169,7 +170,7 @@ def we_write(model: Transformer, beam: int = 1) -> Write:
     def write(rows: Sequence[Sequence[int]], n: int) -> list[list[int]]:
         read = {"prompts": rows} if model.encoder is None else {"sources": rows}
         if beam > 1:
-            return [best.ids for (best,) in beam_search(model, **read, max_new_tokens=n, beam=beam, eos=NEVER)]
+            return [best.ids for (best,) in beam_search(model, BeamSettings(beam), **read, max_new_tokens=n, eos=NEVER)]
         written: list[list[int]] = [[] for _ in rows]
         for step in generate(model, **read, max_new_tokens=n, eos=NEVER):
             for row, token in zip(step.rows, step.tokens, strict=True):

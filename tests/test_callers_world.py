@@ -149,7 +149,7 @@ DECODING: dict[str, Callable[[Case], object]] = {
     "answer": lambda c: answer(c.model, TEXT, max_new_tokens=2),
     "answer, drawn": lambda c: answer(c.model, TEXT, sampling=Sampling(), max_new_tokens=2),
     "answers": lambda c: answers(c.model, TEXT, search=BeamSettings(beam=2), n_best=2),
-    "beam_search": lambda c: beam_search(c.model, **TWO, beam=2, coverage=0.2),
+    "beam_search": lambda c: beam_search(c.model, BeamSettings(beam=2, coverage_penalty=0.2), **TWO),
     "contrastive": lambda c: [*contrastive(c.decoder, alpha=0.5, **ON)],
     "Engine": batched,
     "Ensemble": lambda c: [*generate(Ensemble([c.decoder, c.decoder]), **ON)],

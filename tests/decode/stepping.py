@@ -19,6 +19,7 @@ from glassformer.decode.beam import beam_search
 from glassformer.decode.engine import Engine, warm_up
 from glassformer.decode.generate import generate
 from glassformer.decode.requests import Limits, Request
+from glassformer.decode.settings import BeamSettings
 from glassformer.fast.decoding import for_decoding
 from specimens import model, tokens
 
@@ -47,7 +48,7 @@ def written(made, rows):
 
 
 def best_of(made):
-    found = beam_search(made, **read_by(made, ROWS), max_new_tokens=7, beam=3)
+    found = beam_search(made, BeamSettings(beam=3), **read_by(made, ROWS), max_new_tokens=7)
     return [best.ids for (best, *_) in found]
 
 

@@ -40,12 +40,13 @@ def test_one_beam_is_greedy(layout, positions):
     network = model(layout, seed=6, positions=positions)
     if layout == "encoder-decoder":
         sources = sequences([3, 1, 5, 2, 4, 4, 1, 6])
-        found = beam_search(network, sources=sources, max_new_tokens=9, beam=1)
+        found = beam_search(network, BeamSettings(beam=1), sources=sources, max_new_tokens=9)
         expected = answer(network, sources, max_new_tokens=9)
         assert [(best.ids, best.complete) for (best,) in found] == [(each.ids, each.complete) for each in expected]
         return
     prompts = [[BOS, *each] for each in sequences([3, 1, 5, 2])]
-    for prompt, (best,) in zip(prompts, beam_search(network, prompts=prompts, max_new_tokens=9, beam=1), strict=True):
+    found = beam_search(network, BeamSettings(beam=1), prompts=prompts, max_new_tokens=9)
+    for prompt, (best,) in zip(prompts, found, strict=True):
         ids = list(prompt)
         for _ in range(9):
             ids.append(int(network(torch.tensor([ids]))[0, -1].argmax()))
@@ -61,14 +62,15 @@ def test_one_beam_is_greedy_behind_a_prefix(positions, groups):
     network = model("decoder", seed=6, positions=positions, n_layers=2)
     given = {"prompts": [[BOS, *each] for each in sequences([5, 1, 7, 2], 4)], "max_new_tokens": 9}
     texts = {prefix: written(generate(network, **given, prefix=prefix, eos=-1), 4) for prefix in (True, False)}
-    found = beam_search(network, **given, beam=groups, groups=groups, diversity=0.0, prefix=True, eos=-1)
+    settings = BeamSettings(beam=groups, beam_groups=groups, diversity=0.0)
+    found = beam_search(network, settings, **given, prefix=True, eos=-1)
     assert [best.ids for (best,) in found] == texts[True]
     assert texts[True] != texts[False]
 
 
 def test_a_source_is_no_prefix():
     with pytest.raises(ConfigError, match="the source is the prefix"):
-        beam_search(model(), sources=[[7, 8]], max_new_tokens=2, beam=2, prefix=True)
+        beam_search(model(), BeamSettings(beam=2), sources=[[7, 8]], max_new_tokens=2, prefix=True)
 
 
 def by_hand(network: Transformer, source, limit: int, beam: int, alpha: float) -> list[Hypothesis]:
@@ -102,7 +104,7 @@ def test_stopping_early_loses_nothing(beam, alpha):
         sources = sequences([draw.randint(1, 5) for _ in range(4)], seed)
         limits = [draw.randint(1, 10) for _ in sources]
         found = beam_search(
-            network, sources=sources, max_new_tokens=limits, beam=beam, n_best=2, lengths=length_penalty(alpha)
+            network, BeamSettings(beam=beam, length_penalty=alpha), sources=sources, max_new_tokens=limits, n_best=2
         )
         for row, source in enumerate(sources):
             assert_same(found[row], by_hand(network, source, limits[row], beam, alpha)[: len(found[row])])
@@ -139,9 +141,9 @@ def diverse_by_hand(network: Transformer, source, limit: int, width: int, groups
 def test_groups_search_apart(strength):
     """Beside the search by hand: two rows, three groups of two; what several groups found stands once."""
     network, sources, limits = model("encoder-decoder", seed=4).eval(), sequences([3, 2], 4), [6, 4]
-    flat = length_penalty(0.0)
-    given = {"sources": sources, "max_new_tokens": limits, "beam": 6, "groups": 3, "diversity": strength}
-    found = beam_search(network, **given, n_best=6, lengths=flat)
+    given = {"sources": sources, "max_new_tokens": limits}
+    settings = BeamSettings(beam=6, beam_groups=3, diversity=strength, length_penalty=0.0)
+    found = beam_search(network, settings, **given, n_best=6)
     for row, source in enumerate(sources):
         apart = diverse_by_hand(network, source, limits[row], 2, 3, strength)
         assert_same(found[row][:1], [max((each for one in apart for each in one), key=lambda each: each.score)])
@@ -149,7 +151,7 @@ def test_groups_search_apart(strength):
         assert {(each.complete, *each.ids) for each in found[row]} == expected
         assert len(found[row]) == len(expected)
     if strength == 0:
-        one = beam_search(network, sources=sources, max_new_tokens=limits, beam=2, n_best=2, lengths=flat)
+        one = beam_search(network, BeamSettings(beam=2, length_penalty=0.0), **given, n_best=2)
         assert_same(found[0], one[0])
     assert (len(found[0]) > 2) == (strength > 1)
 
@@ -159,8 +161,8 @@ def test_groups_hang_on_no_bound(width, seed):
     """A group that found its answers keeps the others from its tokens until all of them did."""
     network, (source,) = model("encoder-decoder", seed=seed).eval(), sequences([3], seed)
     network.head.register_forward_hook(lambda module, inputs, output: output + 2.0 * (torch.arange(13) == EOS))
-    given = {"sources": [source], "max_new_tokens": 10, "beam": 3 * width, "groups": 3, "diversity": 2.0}
-    (found,) = beam_search(network, **given, n_best=3 * width, lengths=length_penalty(0.0))
+    settings = BeamSettings(beam=3 * width, beam_groups=3, diversity=2.0, length_penalty=0.0)
+    (found,) = beam_search(network, settings, sources=[source], max_new_tokens=10, n_best=3 * width)
     apart = diverse_by_hand(network, source, 10, width, 3, 2.0)
     expected = {(each.complete, *each.ids) for one in apart for each in one}
     assert {(each.complete, *each.ids) for each in found} == expected
@@ -171,7 +173,7 @@ def test_the_bound_saves_steps():
     network.head.register_forward_hook(lambda module, inputs, output: output + 9.0 * (torch.arange(13) == EOS))
     steps = []
     network.head.register_forward_hook(lambda *_: steps.append(1))
-    (found,) = beam_search(network, sources=[[7, 8]], max_new_tokens=20, beam=3)
+    (found,) = beam_search(network, BeamSettings(beam=3), sources=[[7, 8]], max_new_tokens=20)
     assert found[0].ids == []
     assert len(steps) < 6
 
@@ -192,7 +194,7 @@ def test_filters_count_in_float32_where_logits_are_rounded():
     network = model("decoder")
     network.head.register_forward_hook(lambda module, inputs, output: torch.full_like(output, 10.0).bfloat16())
     bias = [logit_bias({7: 0.01})]
-    ((best,),) = beam_search(network, prompts=[[BOS]], max_new_tokens=1, beam=2, filters=bias)
+    ((best,),) = beam_search(network, BeamSettings(beam=2), prompts=[[BOS]], max_new_tokens=1, filters=bias)
     assert best.ids == [7]
 
 
@@ -200,7 +202,7 @@ def test_what_is_no_number_is_refused():
     network = model("decoder")
     network.head.register_forward_hook(lambda module, inputs, output: output * math.nan)
     with pytest.raises(DataError, match="are not numbers"):
-        beam_search(network, prompts=[[BOS]], max_new_tokens=2, beam=2)
+        beam_search(network, BeamSettings(beam=2), prompts=[[BOS]], max_new_tokens=2)
 
 
 def test_answers_of_a_beam_come_in_order_whatever_the_batch():
@@ -209,25 +211,15 @@ def test_answers_of_a_beam_come_in_order_whatever_the_batch():
     whole = answer(network, sources, max_new_tokens=8, search=three)
     again = answer(network, sources, max_new_tokens=8, search=three, batch_size=2)
     assert [each[:3] for each in whole] == [each[:3] for each in again]
-    alone = [beam_search(network, sources=[each], max_new_tokens=8, beam=3)[0][0] for each in sources]
+    alone = [beam_search(network, BeamSettings(beam=3), sources=[each], max_new_tokens=8)[0][0] for each in sources]
     assert [each.ids for each in whole] == [each.ids for each in alone]
     assert [each.ids for each in whole] != [each.ids for each in answer(network, sources, max_new_tokens=8)]
 
 
-@pytest.mark.parametrize(
-    ("requested", "message"),
-    [
-        ({"beam": 0}, "beam must be at least 1; got 0"),
-        ({"beam": 2, "n_best": 3}, "n_best must be from 1 to beam=2; got 3"),
-        ({"beam": 2, "n_best": 0}, "n_best must be from 1"),
-        ({"beam": 4, "groups": 3}, "groups must divide beam evenly; got beam=4 and groups=3"),
-        ({"beam": 4, "groups": 0}, "groups must divide beam"),
-    ],
-    ids=["no beam", "more than there are", "none", "unequal groups", "no groups"],
-)
-def test_mistakes(requested, message):
-    with pytest.raises(ConfigError, match=message):
-        beam_search(model(), sources=[[7]], max_new_tokens=2, **requested)
+@pytest.mark.parametrize("n_best", [3, 0])
+def test_more_answers_than_the_beam_has_are_refused(n_best):
+    with pytest.raises(ConfigError, match=f"n_best must be from 1 to beam=2; got n_best={n_best}"):
+        beam_search(model(), BeamSettings(beam=2), sources=[[7]], max_new_tokens=2, n_best=n_best)
 
 
 def test_a_search_with_fewer_hypotheses_is_extended_beside_others():
@@ -270,7 +262,7 @@ def assert_exhaustive(number: int) -> None:
     limits = [3, 1, 2]
     sources = sequences([2, 4, 1], number, SMALL) if layout == "encoder-decoder" else None
     given = {"prompts": [[BOS]] * 3} if sources is None else {"sources": sources}
-    found = beam_search(network, **given, max_new_tokens=limits, beam=400, n_best=5, lengths=length_penalty(alpha))
+    found = beam_search(network, BeamSettings(beam=400, length_penalty=alpha), **given, max_new_tokens=limits, n_best=5)
     for row, limit in enumerate(limits):
         expected = exhaustive(network, None if sources is None else sources[row], limit, alpha)
         assert_same(found[row], expected[:5])
@@ -290,10 +282,10 @@ def test_wide_enough_it_is_exhaustive(first):
 def test_behind_a_prefix_it_is_exhaustive(positions):
     """Log-probabilities are those of the whole text read anew, with each prompt in both directions."""
     network, prompts = small("decoder", 3, positions, n_layers=2), [[BOS, 6, 7, 6], [BOS, 7]]
-    found = beam_search(network, prompts=prompts, max_new_tokens=3, beam=400, n_best=3, prefix=True)
+    found = beam_search(network, BeamSettings(beam=400), prompts=prompts, max_new_tokens=3, n_best=3, prefix=True)
     for prompt, best in zip(prompts, found, strict=True):
         assert_same(best, exhaustive(network, None, 3, 0.6, prompt, prefix=True)[:3])
-    causal = beam_search(network, prompts=prompts, max_new_tokens=3, beam=400, n_best=3)
+    causal = beam_search(network, BeamSettings(beam=400), prompts=prompts, max_new_tokens=3, n_best=3)
     assert [each.score for each in causal[0]] != [each.score for each in found[0]]
 
 
@@ -319,8 +311,10 @@ def covered(network: Transformer, source: list[int], each: Hypothesis, beta: flo
 def test_scores_are_the_equation_and_ranked_by_it(n_layers, layer):
     """A beam that holds all answers ranks them as all of them scored by hand; rows have sources of unequal length."""
     network, sources = model(seed=3, vocab=8, n_layers=n_layers), sequences([3, 1, 2], 3, 8)
-    found = beam_search(network, sources=sources, max_new_tokens=2, beam=60, n_best=57, coverage=0.7)
-    plain = beam_search(network, sources=sources, max_new_tokens=2, beam=60, n_best=57)
+    found = beam_search(
+        network, BeamSettings(beam=60, coverage_penalty=0.7), sources=sources, max_new_tokens=2, n_best=57
+    )
+    plain = beam_search(network, BeamSettings(beam=60), sources=sources, max_new_tokens=2, n_best=57)
     for source, ranked, all_of_them in zip(sources, found, plain, strict=True):
         assert len(all_of_them) == 1 + 7 + 49
         by_hand = {tuple(each.ids): covered(network, source, each, 0.7, layer) for each in all_of_them}
@@ -355,6 +349,7 @@ def test_a_model_of_one_stack_reads_no_source():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({"beam": 0}, "beam must be at least 1; got 0"),
         ({"beam": 4, "beam_groups": 3}, "beam_groups must divide beam evenly; got beam=4"),
         ({"coverage_penalty": 0.2}, "coverage_penalty needs beam-search decoding; got beam=1"),
         ({"early_stop": True}, "early_stop needs beam-search decoding; got beam=1"),
@@ -363,7 +358,7 @@ def test_a_model_of_one_stack_reads_no_source():
         ({"beam": 2, "diversity": -1.0}, "diversity must be at least 0"),
         ({"beam": 2, "length_penalty": math.nan}, "length_penalty must be at least -10 and at most 10"),
     ],
-    ids=["groups", "coverage", "early", "wide", "not a number", "negative", "no length"],
+    ids=["none", "groups", "coverage", "early", "wide", "not a number", "negative", "no length"],
 )
 def test_settings_that_cannot_be(given, message):
     with pytest.raises(ConfigError, match=message):
@@ -411,15 +406,8 @@ def test_wide_enough_it_is_the_best_of_all_that_hold_the_texts(layout, ends, tex
         limits = [3, 2, 3]
         sources = sequences([2, 4, 1], seed, SMALL) if layout == "encoder-decoder" else None
         given = {"prompts": [[BOS]] * 3} if sources is None else {"sources": sources}
-        found = beam_search(
-            network,
-            **given,
-            max_new_tokens=limits,
-            beam=400,
-            n_best=3,
-            lengths=length_penalty(0.6),
-            forced=Forced(spells, texts),
-        )
+        given |= {"max_new_tokens": limits, "n_best": 3, "forced": Forced(spells, texts)}
+        found = beam_search(network, BeamSettings(beam=400), **given)
         for row, limit in enumerate(limits):
             every = exhaustive(network, None if sources is None else sources[row], limit, 0.6)
             hold = [each for each in every if all(text in text_of(spells, each.ids) for text in texts)]
@@ -460,20 +448,15 @@ def test_how_much_of_a_text_stands_there_is_its_longest_beginning_at_the_end():
 def test_an_answer_that_has_no_room_is_refused():
     network, spells = small("decoder", 1), spelling("a", "b")
     with pytest.raises(ConfigError, match=r"'aaaa'; none of row 0 .* did within its 3 tokens"):
-        beam_search(network, prompts=[[BOS]], max_new_tokens=3, beam=4, forced=Forced(spells, ["aaaa"]))
+        beam_search(network, BeamSettings(beam=4), prompts=[[BOS]], max_new_tokens=3, forced=Forced(spells, ["aaaa"]))
 
 
 def test_forced_and_forbidden_is_refused_and_what_forbids_is_named():
     network, spells = small("decoder", 1), spelling("a", "b")
+    ban = Named(lambda logits, _: logits.index_fill(1, torch.tensor([SMALL - 1]), -math.inf), "--ban")
+    given = {"prompts": [[BOS]], "max_new_tokens": 4, "forced": Forced(spells, ["b"]), "filters": [ban]}
     with pytest.raises(ConfigError, match=r"none of row 0.* force fewer texts, or change or remove --ban\."):
-        beam_search(
-            network,
-            prompts=[[BOS]],
-            max_new_tokens=4,
-            beam=4,
-            forced=Forced(spells, ["b"]),
-            filters=[Named(lambda logits, _: logits.index_fill(1, torch.tensor([SMALL - 1]), -math.inf), "--ban")],
-        )
+        beam_search(network, BeamSettings(beam=4), **given)
 
 
 @pytest.mark.parametrize("search", [BeamSettings(), BeamSettings(beam=4, beam_groups=2)])

@@ -14,7 +14,7 @@ from glassformer import Transformer
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokenizer import TOKENIZERS, WordTokenizer
 from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
-from glassformer.decode.beam import Cut, Forced, beam_search, length_penalty, stop_in
+from glassformer.decode.beam import Cut, Forced, beam_search, stop_in
 from glassformer.decode.constraints import Constraints, shown_of
 from glassformer.decode.filters import Context
 from glassformer.decode.rows import Stop, stops_at
@@ -44,9 +44,8 @@ def test_wide_enough_it_is_exhaustive(layout, stop):
     for seed, alpha in enumerate((0.0, 0.6, 2.0, -0.5)):
         network, sources, given = given_to(layout, seed)
         limits = [3, 2, 1]
-        found = beam_search(
-            network, **given, max_new_tokens=limits, beam=400, n_best=9, lengths=length_penalty(alpha), stop=cut(stop)
-        )
+        given |= {"max_new_tokens": limits, "n_best": 9, "stop": cut(stop)}
+        found = beam_search(network, BeamSettings(beam=400, length_penalty=alpha), **given)
         for row, limit in enumerate(limits):
             source = None if sources is None else sources[row]
             every = exhaustive(network, source, limit, alpha, stop=lambda ids, row=row: stop(row, ids))
@@ -58,7 +57,9 @@ def test_where_everything_stops_the_best_are_found():
     """No continuation is left, and none is needed."""
     network = model("decoder", seed=2)
     log_p = network(torch.tensor([[BOS]]))[0, -1].log_softmax(-1)
-    (found,) = beam_search(network, prompts=[[BOS]], max_new_tokens=9, beam=3, n_best=3, eos=-1, stop=lambda *_: "")
+    (found,) = beam_search(
+        network, BeamSettings(beam=3), prompts=[[BOS]], max_new_tokens=9, n_best=3, eos=-1, stop=lambda *_: ""
+    )
     assert [each.ids for each in found] == [[id] for id in log_p.argsort(descending=True)[:3].tolist()]
     assert all(each.complete and each.stopped for each in found)
 
@@ -73,8 +74,8 @@ def test_groups_stop_in_their_rows(groups):
         seen.add(row)
         return row == 2 and len(ids) == 2
 
-    search = {"beam": 6, "groups": groups, "n_best": 6, "lengths": length_penalty(0.0)}
-    found = beam_search(network, **given, max_new_tokens=5, **search, stop=cut(stop))
+    settings = BeamSettings(beam=6, beam_groups=groups, length_penalty=0.0)
+    found = beam_search(network, settings, **given, max_new_tokens=5, n_best=6, stop=cut(stop))
     assert seen == {0, 1, 2}
     assert not any(each.stopped for best in found[:2] for each in best)
     assert any(each.stopped for each in found[2])
@@ -94,15 +95,9 @@ def test_what_is_forced_stands_before_the_stop(layout, texts, stops):
 
     for seed in range(2):
         network, sources, given = given_to(layout, seed)
-        found = beam_search(
-            network,
-            **given,
-            max_new_tokens=4,
-            beam=2500,
-            n_best=3,
-            forced=Forced(spells, texts),
-            stop=lambda _, ids: shown(ids)[0] if shown(ids)[1] else None,
-        )
+        given |= {"max_new_tokens": 4, "n_best": 3, "forced": Forced(spells, texts)}
+        stop = lambda _, ids: shown(ids)[0] if shown(ids)[1] else None  # noqa: E731
+        found = beam_search(network, BeamSettings(beam=1024), **given, stop=stop)
         for row in range(3):
             source = None if sources is None else sources[row]
             every = exhaustive(network, source, 4, 0.6, stop=lambda ids: shown(ids)[1])
@@ -113,10 +108,9 @@ def test_what_is_forced_stands_before_the_stop(layout, texts, stops):
 
 def test_a_stop_at_once_leaves_no_room_for_what_is_forced():
     network, spells = small("decoder", 1), spelling("a", "b")
+    given = {"prompts": [[BOS]], "max_new_tokens": 3, "forced": Forced(spells, ["ab"])}
     with pytest.raises(ConfigError, match=r"none of row 0 .* or force fewer texts, or stop at fewer"):
-        beam_search(
-            network, prompts=[[BOS]], max_new_tokens=3, beam=4, forced=Forced(spells, ["ab"]), stop=lambda *_: ""
-        )
+        beam_search(network, BeamSettings(beam=4), **given, stop=lambda *_: "")
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -128,18 +122,9 @@ def test_as_many_go_on_as_the_beam_is_wide(groups):
         wide.append(len(context.written))
         return logits
 
-    beam_search(
-        network,
-        prompts=[[BOS]],
-        max_new_tokens=4,
-        beam=3 * groups,
-        n_best=3 * groups,
-        groups=groups,
-        lengths=length_penalty(5.0),  # long texts win, so that the search goes on
-        filters=[watched],
-        eos=-1,
-        stop=cut(lambda _, ids: len(ids) > 1 and ids[-1] % 3 > 0),
-    )
+    settings = BeamSettings(beam=3 * groups, beam_groups=groups, length_penalty=5.0)  # long texts win: it goes on
+    stop = cut(lambda _, ids: len(ids) > 1 and ids[-1] % 3 > 0)
+    beam_search(network, settings, prompts=[[BOS]], max_new_tokens=4, filters=[watched], eos=-1, stop=stop)
     assert wide == [groups, *[3 * groups] * 3]
 
 

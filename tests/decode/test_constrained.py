@@ -155,7 +155,9 @@ def test_with_a_beam_and_with_states_forgotten(monkeypatch, kept):
     made = tokenizer("byte")
     network = model("decoder", vocab=made.vocab_size, max_len=40)
     filters = Constraints(regex="(ab|ba){1,4}").filters(made)
-    found = beam_search(network, prompts=[[1], [1, 9]], max_new_tokens=12, beam=4, n_best=4, filters=filters)
+    found = beam_search(
+        network, BeamSettings(beam=4), prompts=[[1], [1, 9]], max_new_tokens=12, n_best=4, filters=filters
+    )
     for best in found:
         assert len({tuple(each.ids) for each in best}) == 4
         assert all(re.fullmatch("(ab|ba){1,4}", made.decode(each.ids)) for each in best)

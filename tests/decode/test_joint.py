@@ -21,6 +21,7 @@ from glassformer.decode.beam import beam_search
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.filters import logit_bias
 from glassformer.decode.generate import generate
+from glassformer.decode.settings import BeamSettings
 from glassformer.decode.speculative import speculative
 from glassformer.fast.decoding import for_decoding
 from glassformer.nn.cache import Cache
@@ -116,7 +117,7 @@ def test_a_wide_beam_finds_the_best_of_all_texts(layout):
         source = sequences([3], seed, SMALL) if layout == "encoder-decoder" else None
         prompts = None if source else [[BOS]]
         [found] = beam_search(
-            Ensemble(models), sources=source, prompts=prompts, max_new_tokens=3, beam=400, n_best=9, lengths=None
+            Ensemble(models), BeamSettings(beam=400), sources=source, prompts=prompts, max_new_tokens=3, n_best=9
         )
         expected = exhaustive(Mean(models), source and source[0], 3, 0.6)[:9]
         assert [(each.ids, each.complete) for each in found] == [(each.ids, each.complete) for each in expected]
@@ -126,7 +127,9 @@ def test_a_wide_beam_finds_the_best_of_all_texts(layout):
 def test_what_is_read_of_a_source_is_the_mean_of_what_they_read():
     """Coverage and links; of one layer the only one is asked, of two the first."""
     models, [source] = members("encoder-decoder")[:2], sequences([4], 5)
-    [found] = beam_search(Ensemble(models), sources=[source], max_new_tokens=3, beam=8, n_best=3, coverage=0.7)
+    [found] = beam_search(
+        Ensemble(models), BeamSettings(beam=8, coverage_penalty=0.7), sources=[source], max_new_tokens=3, n_best=3
+    )
     for each in found:
         ids = [*each.ids, *([EOS] if each.complete else [])]
         shares = sum(read(one, source, ids, 0) for one in models) / 2

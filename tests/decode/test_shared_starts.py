@@ -9,7 +9,7 @@ from glassformer.decode.beam import beam_search
 from glassformer.decode.choose import chooser
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.rows import memories, read_anew
-from glassformer.decode.settings import Sampling
+from glassformer.decode.settings import BeamSettings, Sampling
 from train.examples import SCHEMES, model, sequences
 
 WHICH = [0, 1, 0, 0, 2, 1, 0]
@@ -83,7 +83,7 @@ def test_contrastive_search_reads_them_once(layout, monkeypatch):
     assert result[: len(of_first) + 1] == [*of_first, 7 * 3]
 
 
-BEAMS = [{"beam": 3}, {"beam": 6, "groups": 3}, {"beam": 4, "groups": 2, "coverage": 0.7}]
+BEAMS = [{"beam": 3}, {"beam": 6, "beam_groups": 3}, {"beam": 4, "beam_groups": 2, "coverage_penalty": 0.7}]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -91,14 +91,14 @@ BEAMS = [{"beam": 3}, {"beam": 6, "groups": 3}, {"beam": 4, "groups": 2, "covera
 def test_beams_read_them_once(layout, settings, monkeypatch):
     """Beside a search in which each row, and each group of it, reads for itself."""
     if layout == "decoder":
-        settings = {name: value for name, value in settings.items() if name != "coverage"}
+        settings = {name: value for name, value in settings.items() if name != "coverage_penalty"}
     network, rows = model(layout, seed=2), rows_for(layout, WHICH)
-    options = {"max_new_tokens": LIMITS, "n_best": 2, **settings, **rows}
+    options = {"max_new_tokens": LIMITS, "n_best": 2, **rows}
     result = rows_read(network, monkeypatch)
-    found = beam_search(network, **options)
+    found = beam_search(network, BeamSettings(**settings), **options)
     assert result[0] == 3
     monkeypatch.setattr(beam, "read_first", read_apart)
-    apart = beam_search(network, **options)
+    apart = beam_search(network, BeamSettings(**settings), **options)
     assert [[each.ids for each in best] for best in found] == [[each.ids for each in best] for best in apart]
     for best, its in zip(found, apart, strict=True):
         assert [each.score for each in best] == pytest.approx([each.score for each in its], abs=1e-12)

@@ -261,7 +261,7 @@ def test_rows_have_their_best_texts_in_order():
     """Row i * n + k is text k of row i, with its figures; how many are asked for changes none of them."""
     network, prompts, search = model("decoder", seed=3).double(), [[BOS, 7], [BOS], [BOS, 9, 8]], BeamSettings(beam=4)
     never = unwritten()
-    found = beam_search(network, prompts=prompts, max_new_tokens=9, beam=4, n_best=4, never=never)
+    found = beam_search(network, BeamSettings(beam=4), prompts=prompts, max_new_tokens=9, n_best=4, never=never)
     three = searched(network, VOCAB, search, 3, prompts=prompts, never=never)
     assert [each.row for each in three] == [*range(9)]
     for piece in three:
@@ -280,7 +280,7 @@ def test_a_prompt_may_be_a_prefix():
     given = {"prompts": [[BOS, 7, 9, 8]], "never": unwritten()}
     scores = []
     for prefix in (True, False):
-        (found,) = beam_search(network, **given, max_new_tokens=9, beam=3, prefix=prefix)
+        (found,) = beam_search(network, BeamSettings(beam=3), **given, max_new_tokens=9, prefix=prefix)
         (piece,) = searched(network, VOCAB, BeamSettings(beam=3), **given, prefix=prefix)
         assert piece.score == found[0].score
         scores.append(piece.score)
@@ -293,7 +293,7 @@ def test_a_text_that_was_found_twice_is_written_once():
     network = model("decoder", seed=1, vocab=made.vocab_size, max_len=None).double()
     never = [id for id in range(made.vocab_size) if {*made.decode([id])} != {"a"}]
     found = searched(network, made, BeamSettings(beam=8), 8, prompts=[[BOS]], never=never, max_new_tokens=[2])
-    every = beam_search(network, prompts=[[BOS]], max_new_tokens=2, beam=8, n_best=8, never=never)[0]
+    every = beam_search(network, BeamSettings(beam=8), prompts=[[BOS]], max_new_tokens=2, n_best=8, never=never)[0]
     texts = [made.decode(each.ids) for each in every]
     assert [each.text for each in found] == [*dict.fromkeys(texts)]
     assert len(found) < len(texts)
@@ -324,5 +324,5 @@ def test_a_text_is_whole_where_its_grammar_says_so():
 
 
 def test_more_texts_than_the_beam_has_are_refused():
-    with pytest.raises(ConfigError, match="n_best must be from 1 to beam=2; got 3"):
+    with pytest.raises(ConfigError, match="n_best must be from 1 to beam=2; got n_best=3"):
         searched(model("decoder"), CharacterTokenizer([*"abcdefg"]), BeamSettings(beam=2), 3, prompts=[[BOS]])

@@ -126,8 +126,9 @@ def test_biases_and_their_order():
 
 def test_a_beam_of_which_nothing_may_go_on_is_refused():
     network, (source,) = model(seed=3), sequences([3])
+    everything = banned([[id] for id in range(13)])
     with pytest.raises(ConfigError, match="all hypotheses came to a step without one"):
-        beam_search(network, sources=[source], max_new_tokens=5, beam=2, filters=[banned([[id] for id in range(13)])])
+        beam_search(network, BeamSettings(beam=2), sources=[source], max_new_tokens=5, filters=[everything])
     found = answers(network, [source], n_best=2, max_new_tokens=3, search=BeamSettings(beam=2), filters=[banned([[7]])])
     assert all(7 not in each.ids and abs(each.score) < 99 for each in found[0])
 

@@ -15,6 +15,7 @@ from fast.natively import given, natively, stepwise
 from glassformer.base.errors import ConfigError
 from glassformer.decode.beam import beam_search, reading
 from glassformer.decode.prepare import sharing_weights
+from glassformer.decode.settings import BeamSettings
 from glassformer.fast import native
 from glassformer.fast import stack as native_stack
 from glassformer.fast.decoding import for_decoding, join_projections, self_attentions
@@ -301,8 +302,8 @@ def test_convolutions_that_reach_less_far_in_one_block_are_left_to_the_modules()
 
 def test_coverage_needs_the_weights_and_gets_them():
     made = model("encoder-decoder")
-    given = {"sources": ROWS, "max_new_tokens": 5, "beam": 2, "coverage": 0.4}
-    assert beam_search(natively(made), **given) == beam_search(made, **given)
+    settings, given = BeamSettings(beam=2, coverage_penalty=0.4), {"sources": ROWS, "max_new_tokens": 5}
+    assert beam_search(natively(made), settings, **given) == beam_search(made, settings, **given)
 
 
 def test_gradients_autocast_and_training_are_left_to_the_modules(steps):

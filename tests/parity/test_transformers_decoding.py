@@ -6,10 +6,11 @@ import torch
 from decode.naive import written
 from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import BOS, EOS, PAD
+from glassformer.decode import beam as beam_module
 from glassformer.decode.beam import beam_search
 from glassformer.decode.choose import chooser, pick
 from glassformer.decode.generate import generate
-from glassformer.decode.settings import Sampling
+from glassformer.decode.settings import BeamSettings, Sampling
 from glassformer.proof.laws.hugging_face import bart_pair, carry_over, gpt2, marian_pair, tables
 from glassformer.proof.laws.law import VOCAB, Setting
 from train.examples import sequences
@@ -104,12 +105,13 @@ def test_the_greedy_text_is_theirs(family, ask):
 
 @rows
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 2.0])
-def test_the_answers_of_a_beam_are_theirs(family, ask, alpha):
+def test_the_answers_of_a_beam_are_theirs(family, ask, alpha, monkeypatch):
     """Theirs divide by a power of the number of new tokens; `never` names the bound that loses nothing."""
     (ours, theirs), (own, inputs) = pair(family), ask(family)
     beam = {"num_beams": 4, "num_return_sequences": 3, "length_penalty": alpha, "early_stopping": "never"}
     result = theirs_of(theirs, inputs, do_sample=False, **beam)
-    found = beam_search(ours, **own, max_new_tokens=NEW, beam=4, n_best=3, lengths=lambda length: length**alpha)
+    monkeypatch.setattr(beam_module, "length_penalty", lambda alpha: lambda length: length**alpha)
+    found = beam_search(ours, BeamSettings(beam=4, length_penalty=alpha), **own, max_new_tokens=NEW, n_best=3)
     expected = texts(family, inputs, result.sequences)
     assert [[*each.ids, *([EOS] if each.complete else [])] for best in found for each in best] == expected
     scores = torch.tensor([each.score for best in found for each in best])

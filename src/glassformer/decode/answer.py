@@ -15,7 +15,7 @@ from glassformer.base.typed import expect
 from glassformer.data.batch import pad
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP
-from glassformer.decode.beam import Forced, Hypothesis, beam_search, check_forced, length_penalty, reading
+from glassformer.decode.beam import Forced, Hypothesis, beam_search, check_search, reading
 from glassformer.decode.choose import chooser
 from glassformer.decode.contrastive import contrastive
 from glassformer.decode.filters import Context, Filter, check_numbers, filters_of, forbid, without
@@ -69,19 +69,6 @@ def method_of(sampling: Sampling, first: Sequence[Filter] = ()) -> Method:
     return partial(generate, choose=chooser(sampling, first))
 
 
-def search_of(search: BeamSettings) -> Callable[..., list[list[Hypothesis]]]:
-    """Return the `beam_search` that the settings describe."""
-    return partial(
-        beam_search,
-        beam=search.beam,
-        lengths=length_penalty(search.length_penalty),
-        coverage=search.coverage_penalty,
-        groups=search.beam_groups,
-        diversity=search.diversity,
-        early_stop=search.early_stop,
-    )
-
-
 class Answer(NamedTuple):
     """Token ids without <eos>; `complete` is False if the limit came before <eos>."""
 
@@ -110,23 +97,8 @@ def nothing() -> None:
     """The default for `poll`: do nothing between steps."""
 
 
-def answer(
-    model: Transformer,
-    sources: Sequence[Sequence[int]],
-    *,
-    max_new_tokens: int | None = None,
-    batch_size: int = 128,
-    lengths: Sequence[int] | None = None,
-    sampling: Sampling = GREEDY,
-    numbers: Sequence[int] | None = None,
-    search: BeamSettings = ONE_BEAM,
-    filters: Sequence[Filter] = (),
-    never: Sequence[int] = (),
-    begun: int = 0,
-    forced: Forced | None = None,
-    poll: Callable[[], None] = nothing,
-) -> list[Answer]:
-    """Return the answer to each source, in order: the best one of `answers`, which explains the arguments.
+def answer(model: Transformer, sources: Sequence[Sequence[int]], **settings: Any) -> list[Answer]:
+    """Return the answer to each source, in order: the best one of `answers`, whose keyword arguments it takes.
 
     >>> import torch
     >>> from glassformer import ModelConfig, StackConfig, Transformer, answer
@@ -136,22 +108,7 @@ def answer(
     >>> len(first.ids) <= 4
     True
     """
-    found = answers(
-        model,
-        sources,
-        max_new_tokens=max_new_tokens,
-        batch_size=batch_size,
-        lengths=lengths,
-        sampling=sampling,
-        numbers=numbers,
-        search=search,
-        filters=filters,
-        never=never,
-        begun=begun,
-        forced=forced,
-        poll=poll,
-    )
-    return [best for (best, *_) in found]
+    return [best for (best, *_) in answers(model, sources, **settings)]
 
 
 def answers(
@@ -196,15 +153,15 @@ def answers(
         )
     check_sources(model, sources)  # before sorting, so that errors name the caller's row
     check_lengths(model, max_new_tokens, lengths)
-    check_choice(model, sampling, search, n_best, filters)
-    check_forced(forced, search.beam, search.beam_groups)
+    check_choice(model, sampling, search, filters)
+    check_search(search, n_best, forced)
     if lengths is None and not model.config.stack.causal:
         lengths = [len(source) for source in sources]
     first = [without(never), *filters] if never else filters
     found: list[list[Answer]] = [[] for _ in sources]
     order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
     method, requested = method_of(sampling, first), [*filters, *filters_of(sampling)]
-    find = partial(search_of(search), n_best=n_best, filters=requested, never=never, forced=forced, poll=poll)
+    find = partial(beam_search, n_best=n_best, filters=requested, never=never, forced=forced, poll=poll)
     for start in range(0, len(order), batch_size):
         poll()
         rows = order[start : start + batch_size]
@@ -217,7 +174,7 @@ def answers(
             limits = [limit_of(model, source, max_new_tokens, begun) for source in batch]
             if search.beam > 1:
                 most = [limit.tokens for limit in limits]
-                best = find(model, sources=batch, max_new_tokens=most, numbers=which)
+                best = find(model, search, sources=batch, max_new_tokens=most, numbers=which)
                 these = [[of_search(each, limit) for each in some] for some, limit in zip(best, limits, strict=True)]
             else:
                 these = [[each] for each in _write(model, batch, limits, method, which, poll)]
@@ -240,9 +197,7 @@ def check_lengths(model: Transformer, max_new_tokens: int | None, lengths: Seque
         )
 
 
-def check_choice(
-    model: Transformer, sampling: Sampling, search: BeamSettings, n_best: int, filters: Sequence[Filter]
-) -> None:
+def check_choice(model: Transformer, sampling: Sampling, search: BeamSettings, filters: Sequence[Filter] = ()) -> None:
     """Refuse decoding settings that contradict each other or that the model cannot use. Errors: `ConfigError`."""
     if search.beam > 1 and sampling.contrastive_alpha:
         raise ConfigError(
@@ -253,10 +208,6 @@ def check_choice(
         raise ConfigError(
             f"Beam search does not sample; got beam={search.beam} with temperature={sampling.temperature}. Set beam=1 "
             "or temperature=0.0."
-        )
-    if not 1 <= n_best <= search.beam:
-        raise ConfigError(
-            f"n_best must be from 1 to beam={search.beam}; got n_best={n_best}. Try beam={max(n_best, 1)}, or n_best=1."
         )
     chosen = search.beam > 1 or sampling.temperature or sampling.contrastive_alpha or filters or filters_of(sampling)
     if not model.config.stack.causal and chosen:

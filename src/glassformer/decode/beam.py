@@ -21,6 +21,7 @@ from glassformer.decode.choose import filtered, names_of, refuse_searched
 from glassformer.decode.filters import Context, Filter, check_numbers, counts, forbid
 from glassformer.decode.prepare import Kernels, kernels_of
 from glassformer.decode.rows import Rows, Run, begin_rows, check_writes, forward, read_first
+from glassformer.decode.settings import BeamSettings
 from glassformer.nn.ensemble import members_of
 from glassformer.nn.observe import Attended, Evaluation, attentions, watch_attention
 from glassformer.nn.transformer import Transformer
@@ -248,15 +249,6 @@ class Forced:
         )
 
 
-def check_forced(forced: Forced | None, beam: int, groups: int) -> None:
-    """Refuse forced texts without a beam search in one group. Errors: `ConfigError`."""
-    if forced is not None and (beam == 1 or groups > 1):
-        raise ConfigError(
-            f"Forced texts need a beam of at least 2 in one group; got beam={beam} and beam_groups={groups}. "
-            "Try beam=5 with beam_groups=1."
-        )
-
-
 def prefix_at_end(word: bytes, text: bytes) -> int:
     """The length of `word` if `text` contains it, else of its longest prefix with which `text` ends."""
     if word in text:
@@ -364,27 +356,22 @@ def length_penalty(alpha: float) -> Lengths:
 
 def beam_search(
     model: Transformer,
+    settings: BeamSettings,
     *,
     sources: Sequence[Sequence[int]] | None = None,
     prompts: Sequence[Sequence[int]] | None = None,
     max_new_tokens: int | Sequence[int],
-    beam: int,
     n_best: int = 1,
-    lengths: Lengths | None = None,
-    coverage: float = 0.0,
-    groups: int = 1,
-    diversity: float = 0.5,
     filters: Sequence[Filter] = (),
     never: Sequence[int] = (),
     forced: Forced | None = None,
-    early_stop: bool = False,
     eos: int = EOS,
     numbers: Sequence[int] | None = None,
     prefix: bool = False,
     stop: Cut | None = None,
     poll: Callable[[], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Find the `n_best` answers to each row, best first, by log-probability / `lengths` (None: `length_penalty(0.6)`).
+    """Find the `n_best` answers to each row, best first, by log-probability / `length_penalty`.
 
     Each step looks at the 2 * beam most likely continuations: an `eos` among the first `beam` ends an answer, and
     `beam` others are extended. A `stop`, which may end more of them, is shown 2 * beam of each hypothesis until `beam`
@@ -393,20 +380,20 @@ def beam_search(
     is done once it has `beam` answers, as with beam=1, which is greedy. A hypothesis that reaches `max_new_tokens` is
     an answer too, but not complete. Rows, `numbers` and `prefix` are as in `generate`.
 
-    `coverage` is the beta of `Coverage`, added to an answer's score. `groups` cuts the beam into that many parts, which
-    search in turn at each step; a token loses `diversity` for each hypothesis of an earlier group that just chose it
-    (Vijayakumar et al. 2018, section 4, Hamming diversity). This affects choices, not scores. An answer found by
-    several groups counts once. Each answer contains the `forced` texts and no id of `never`. Log-probabilities are
-    those after `filters`, but before `never` (`scored`). Errors: `ConfigError`, `DataError`.
+    `coverage_penalty` is the beta of `Coverage`, added to an answer's score. `beam_groups` cuts the beam into that many
+    parts, which search in turn at each step; a token loses `diversity` for each hypothesis of an earlier group that
+    just chose it (Vijayakumar et al. 2018, section 4, Hamming diversity). This affects choices, not scores. An answer
+    found by several groups counts once. Each answer contains the `forced` texts and no id of `never`. Log-probabilities
+    are those after `filters`, but before `never` (`scored`). Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
-    check_beam(beam, n_best, groups)
-    check_forced(forced, beam, groups)
-    width, ranking, kernels = beam // groups, lengths or length_penalty(0.6), kernels_of(model)
-    with torch.no_grad(), Evaluation(model), reading(model) if coverage else nullcontext() as seen:
+    check_search(settings, n_best, forced)
+    groups, ranking, kernels = settings.beam_groups, length_penalty(settings.length_penalty), kernels_of(model)
+    width = settings.beam // groups
+    with torch.no_grad(), Evaluation(model), reading(model) if settings.coverage_penalty else nullcontext() as seen:
         rows = spread(begin_rows(model, sources, prompts, max_new_tokens, numbers), groups)._replace(prefix=prefix)
         run = read_first(model, rows)
-        covered = None if seen is None else Coverage(coverage, rows.sources or (), seen)
+        covered = None if seen is None else Coverage(settings.coverage_penalty, rows.sources or (), seen)
         searches = [Search(row, limit, [Beginning([], 0.0, row)]) for row, limit in enumerate(rows.limits)]
         active = searches
         ends: Cut | None = None if stop is None else lambda search, ids: stop(search // groups, ids)
@@ -423,8 +410,8 @@ def beam_search(
             check_summed(scores, logits, context)
             penalties = [0.0] * len(owners) if covered is None else covered.penalties(shared)
             rule = Rule(width, eos, step, ranking, penalties, forced, ends, kernels)
-            extend_groups(active, scores, rule, groups, diversity)
-            stop_at = width if early_stop or width == 1 else None
+            extend_groups(active, scores, rule, groups, settings.diversity)
+            stop_at = width if settings.early_stop or width == 1 else None
             for each in active:
                 each.closed = each.closed or done(each, step, min(n_best, width), ranking, stop_at)
             active = open_rows(active, groups)
@@ -563,11 +550,15 @@ def follow(run: Run, searches: Sequence[Search], covered: Coverage | None) -> Ru
     return run._replace(tokens=tokens, keep=None, prefix=None)
 
 
-def check_beam(beam: int, n_best: int, groups: int = 1) -> None:
-    """Refuse a beam width, `n_best` or number of groups out of bounds. Errors: `ConfigError`."""
-    if beam < 1:
-        raise ConfigError(f"beam must be at least 1; got {beam}. Try beam=4; 1 is greedy.")
+def check_search(settings: BeamSettings, n_best: int = 1, forced: Forced | None = None) -> None:
+    """Refuse more answers than the beam has, and forced texts without a beam in one group. Errors: `ConfigError`."""
+    beam, groups = settings.beam, settings.beam_groups
     if not 1 <= n_best <= beam:
-        raise ConfigError(f"n_best must be from 1 to beam={beam}; got {n_best}. Try n_best=1.")
-    if groups < 1 or beam % groups:
-        raise ConfigError(f"groups must divide beam evenly; got beam={beam} and groups={groups}. Try groups=1.")
+        raise ConfigError(
+            f"n_best must be from 1 to beam={beam}; got n_best={n_best}. Try beam={max(n_best, 1)}, or n_best=1."
+        )
+    if forced is not None and (beam == 1 or groups > 1):
+        raise ConfigError(
+            f"Forced texts need a beam of at least 2 in one group; got beam={beam} and beam_groups={groups}. "
+            "Try beam=5 with beam_groups=1."
+        )

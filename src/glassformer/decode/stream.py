@@ -8,8 +8,8 @@ from typing import NamedTuple
 from glassformer.base.errors import ConfigError
 from glassformer.data.tokens.decoding import Decoding
 from glassformer.data.tokens.vocabulary import EOS, Tokenizer, utf8
-from glassformer.decode.answer import Method, search_of
-from glassformer.decode.beam import Cut, Forced, Hypothesis, UnansweredError, check_beam, stop_in
+from glassformer.decode.answer import Method
+from glassformer.decode.beam import Cut, Forced, Hypothesis, UnansweredError, beam_search, check_search, stop_in
 from glassformer.decode.constraints import shown_of, tail_of
 from glassformer.decode.filters import Filter
 from glassformer.decode.generate import generate
@@ -197,12 +197,13 @@ def search_texts(
     `write`, a stop text is left out of the text that it ends. Errors: those of `beam_search`; that for a row without an
     answer comes after the texts of the rows before it.
     """
-    check_beam(search.beam, n, search.beam_groups)
+    check_search(search, n)
     refused: UnansweredError | None = None
     found: list[list[Hypothesis]]
     try:
-        found = search_of(search)(
+        found = beam_search(
             model,
+            search,
             sources=sources,
             prompts=prompts,
             max_new_tokens=max_new_tokens,

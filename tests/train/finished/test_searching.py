@@ -7,9 +7,10 @@ import pytest
 from glassformer.base.errors import ConfigError, TooLongError
 from glassformer.data.tokens.vocabulary import BOS
 from glassformer.decode.answer import CONTEXTS, REQUESTED
-from glassformer.decode.beam import beam_search, length_penalty
+from glassformer.decode.beam import beam_search
 from glassformer.decode.constraints import Constraints
 from glassformer.decode.filters import filters_of
+from glassformer.decode.settings import BeamSettings
 from glassformer.decode.stream import Piece
 from glassformer.train.finished import writing
 from glassformer.train.finished.writing import Guessing, Room, Writer
@@ -30,16 +31,9 @@ def test_texts_are_those_of_the_search(run):
     writer = searching(run, max_new_tokens=5, length_penalty=2.0, min_new_tokens=2)
     pieces = [*writer.write(["ab", "c"], n=3)]
     prompts = [[BOS, *writer.tokenizers.target.encode(each)] for each in ("ab", "c")]
-    found = beam_search(
-        writer.model,
-        prompts=prompts,
-        max_new_tokens=5,
-        beam=4,
-        n_best=3,
-        lengths=length_penalty(2.0),
-        never=writer.never(),
-        filters=filters_of(writer.recipe.decode),
-    )
+    settings, filters = BeamSettings(beam=4, length_penalty=2.0), filters_of(writer.recipe.decode)
+    given = {"prompts": prompts, "max_new_tokens": 5, "n_best": 3, "never": writer.never(), "filters": filters}
+    found = beam_search(writer.model, settings, **given)
     best = [each for answers in found for each in answers]
     assert texts(pieces) == [writer.tokenizers.target.decode(each.ids) for each in best]
     assert [each.score for each in pieces] == pytest.approx([each.score for each in best], abs=1e-6)
@@ -128,7 +122,7 @@ def test_forced_texts_and_stops(run):
 def test_what_a_search_does_not_take(run):
     with pytest.raises(ConfigError, match=r"got guesses with decode\.beam=4\. Remove the guesses"):
         Writer(run, of_run(run, temperature=0.0, beam=4), Guessing(lookup=2))
-    with pytest.raises(ConfigError, match="n_best must be from 1 to beam=4; got 5"):
+    with pytest.raises(ConfigError, match="n_best must be from 1 to beam=4; got n_best=5"):
         next(searching(run, max_new_tokens=3).write(["a"], n=5))
 
 

@@ -11,8 +11,8 @@ from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.shapes import Float, Tensor
 from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Tokenizer
-from glassformer.decode.answer import check_choice, fill_blanks, limit_of, nothing, search_of
-from glassformer.decode.beam import Hypothesis
+from glassformer.decode.answer import check_choice, fill_blanks, limit_of, nothing
+from glassformer.decode.beam import Hypothesis, beam_search
 from glassformer.decode.choose import chooser
 from glassformer.decode.constraints import begins_with
 from glassformer.decode.filters import Context, filters_of
@@ -50,7 +50,7 @@ def write(
 
     Errors: `ConfigError` if the forced prefix is longer.
     """
-    check_choice(model, manner.sampling, manner.search, 1, ())
+    check_choice(model, manner.sampling, manner.search)
     if len(manner.begin) > most:
         raise ConfigError(
             f"An answer may have at most {most} tokens here; got {len(manner.begin)} tokens to begin with. Allow more, "
@@ -82,8 +82,9 @@ def _searched(
     model: Transformer, manner: Manner, most: int, sources: list[Ids] | None, prompts: list[Ids] | None
 ) -> tuple[list[int], Tree]:
     tree = Tree(manner.search)
-    (found,) = search_of(manner.search)(
+    (found,) = beam_search(
         model,
+        manner.search,
         sources=sources,
         prompts=prompts,
         max_new_tokens=most,

@@ -13,7 +13,7 @@ from glassformer.base.errors import ConfigError, DataError, RowError, TooLongErr
 from glassformer.base.runtime import Threads
 from glassformer.data.tokens.vocabulary import BOS, EOS, lacking
 from glassformer.decode.answer import CONTEXTS, REQUESTED, Limit, Method, limit_of, method_of, nothing
-from glassformer.decode.beam import check_forced
+from glassformer.decode.beam import check_search
 from glassformer.decode.choose import refuse_certain
 from glassformer.decode.constraints import NO_CONSTRAINTS, Constraints, can_spell, shown_of
 from glassformer.decode.filters import Filter, Named, filters_of, one_end, unwritten, without
@@ -201,7 +201,7 @@ class Writer:
         check_stops(stops)
         target, decode = self.tokenizers.target, self.recipe.decode
         forced = constraints.held(target, stops)
-        check_forced(forced, decode.beam, decode.beam_groups)
+        check_search(decode, forced=forced)
         ids = [self.ids(prompt, number, crop, hint=CROP) for number, prompt in enumerate(prompts, 1)]
         ids, limits = self.limited(ids, constraints.begun(target), crop)
         constraints.check_room(target, min(limits, default=self.usual))
