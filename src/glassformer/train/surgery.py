@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -30,9 +31,9 @@ from glassformer.train.objective import Objective, Targets
 Surgery = Callable[[Transformer], None]
 
 
-def rewire(module: object, name: str, method: Callable[..., Any]) -> None:
-    """Replace one method of one object by a function."""
-    setattr(module, name, method)
+def around(module: object, name: str, function: Callable[..., Any]) -> None:
+    """Replace a method of an object: `function` gets the method that was there, and what it is called with."""
+    setattr(module, name, partial(function, getattr(module, name)))
 
 
 def stacks(model: Transformer) -> list[Stack]:
@@ -65,74 +66,56 @@ def wrong_scale(model: Transformer) -> None:
 def swapped_heads(model: Transformer) -> None:
     """Read the memory of [B, H, T, K] as if it were [B, T, H K]."""
 
-    def mixing(attend: Attend) -> Attend:
-        def mixed(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
-            output = attend(q, k, v, mask, scale=scale, dropout=dropout)
-            B, H, T, K = output.shape
-            return output.reshape(B, T, H, K).transpose(1, 2)  # the attention's own transpose reverts this one
-
-        return mixed
+    def mixed(attend: Attend, *read: Any, **how: Any) -> Tensor:
+        output = attend(*read, **how)
+        B, H, T, K = output.shape
+        return output.reshape(B, T, H, K).transpose(1, 2)  # the attention's own transpose reverts this one
 
     for attention in attentions(model).values():
-        attention.attend = mixing(attention.attend)
+        around(attention, "attend", mixed)
 
 
 def leaky_mask(model: Transformer) -> None:
     """Let self-attention of a causal stack read both ways."""
 
-    def leaking(attend: Attend) -> Attend:
-        def leaked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, *, scale: float, dropout: float = 0.0) -> Tensor:
-            return attend(q, k, v, replace(mask, causal=False), scale=scale, dropout=dropout)
-
-        return leaked
+    def leaked(attend: Attend, q: Tensor, k: Tensor, v: Tensor, mask: Mask, **how: Any) -> Tensor:
+        return attend(q, k, v, replace(mask, causal=False), **how)
 
     for attention in attentions(model).values():
-        attention.attend = leaking(attention.attend)  # the other attentions' masks are not causal anyway
+        around(attention, "attend", leaked)  # the other attentions' masks are not causal anyway
 
 
 def no_padding_mask(model: Transformer) -> None:
     """Tell no stack where padding is."""
 
-    def without_keep(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def forward_without(
-            tokens: Tensor, *, keep: Tensor | None = None, memory_keep: Tensor | None = None, **rest: Any
-        ) -> Tensor:
-            del keep, memory_keep
-            return forward(tokens, **rest)
-
-        return forward_without
+    def without_keep(forward: Callable[..., Tensor], tokens: Tensor, **named: Any) -> Tensor:
+        return forward(tokens, **named | dict.fromkeys({"keep", "memory_keep"} & named.keys()))
 
     for stack in stacks(model):
-        rewire(stack, "forward", without_keep(stack.forward))
+        around(stack, "forward", without_keep)
 
 
 def no_positions(model: Transformer) -> None:
     """Add, rotate and bias nothing by position."""
 
-    def nothing(method: Callable[..., Tensor | None]) -> Callable[..., Tensor | None]:
-        def zeros(*inputs: Any) -> Tensor | None:
-            found = method(*inputs)
-            return None if found is None else 0.0 * found
+    def zeros(method: Callable[..., Tensor | None], *inputs: Any) -> Tensor | None:
+        found = method(*inputs)
+        return None if found is None else 0.0 * found
 
-        return zeros
+    def unturned(rotation: Callable[..., Any], *inputs: Tensor) -> None:
+        del rotation, inputs
 
-    def unturned(places: Tensor, like: Tensor) -> None:
-        del places, like
-
-    def unrelated(relation: Relation) -> Callable[..., Mask]:
-        def plain(q: Tensor, k: Tensor, mask: Mask, *, scale: float) -> Mask:
-            bias = q.new_zeros(1, q.shape[-2], k.shape[-2])
-            return replace(mask, bias=unused(bias, relation.parameters()))
-
-        return plain
+    def plain(relation: Relation, forward: Callable[..., Mask], q: Tensor, k: Tensor, mask: Mask, **how: Any) -> Mask:
+        del forward, how
+        return replace(mask, bias=unused(q.new_zeros(1, q.shape[-2], k.shape[-2]), relation.parameters()))
 
     for positions in (each for stack in stacks(model) for each in stack.schemes):
-        rewire(positions, "embedding", nothing(positions.embedding))
-        rewire(positions, "score_bias", nothing(positions.score_bias))
-        rewire(positions, "rotation", unturned)
+        around(positions, "embedding", zeros)
+        around(positions, "score_bias", zeros)
+        around(positions, "rotation", unturned)
     for attention in attentions(model).values():
         if attention.relation is not None:
-            rewire(attention.relation, "forward", unrelated(attention.relation))
+            around(attention.relation, "forward", partial(plain, attention.relation))
 
 
 def no_residual(model: Transformer) -> None:
@@ -145,31 +128,29 @@ def no_residual(model: Transformer) -> None:
 def no_cross_attention(model: Transformer) -> None:
     """Skip the cross-attention branch."""
 
-    def passing(branch: Residual) -> Callable[..., Tensor]:
-        def passed(x: Tensor, *, source: Tensor | None = None, **rest: Any) -> Tensor:
-            return unused(x, [source, *branch.parameters()])
-
-        return passed
+    def passed(
+        branch: Residual, forward: Callable[..., Tensor], x: Tensor, *, source: Tensor | None = None, **rest: Any
+    ) -> Tensor:
+        del forward, rest
+        return unused(x, [source, *branch.parameters()])
 
     for stack in stacks(model):
         for block in blocks(stack):
             if block.cross_attention is not None:
-                rewire(block.cross_attention, "forward", passing(block.cross_attention))
+                around(block.cross_attention, "forward", partial(passed, block.cross_attention))
 
 
 def shared_layers(model: Transformer) -> None:
     """Let every block of a stack compute what its first one does."""
 
-    def again(first: Callable[..., Tensor], block: Block) -> Callable[..., Tensor]:
-        def forward(x: Tensor, **inputs: Any) -> Tensor:
-            return unused(first(x, **inputs), block.parameters())
-
-        return forward
+    def again(first: Block, block: Block, forward: Callable[..., Tensor], *inputs: Any, **named: Any) -> Tensor:
+        del forward
+        return unused(first.forward(*inputs, **named), block.parameters())
 
     for stack in stacks(model):
         first, *others = blocks(stack)
         for block in others:
-            rewire(block, "forward", again(first.forward, block))
+            around(block, "forward", partial(again, first, block))
 
 
 def no_embedding_scale(model: Transformer) -> None:
@@ -182,52 +163,41 @@ def no_embedding_scale(model: Transformer) -> None:
 def dropout_in_evaluation(model: Transformer) -> None:
     """Let dropout ignore eval()."""
 
-    def stuck(module: nn.Module) -> Callable[..., nn.Module]:
-        train = module.train
-
-        def always(mode: bool = True) -> nn.Module:
-            train(mode)  # the modules inside still follow it
-            module.training = True
-            return module
-
-        return always
+    def always(train: Callable[[bool], nn.Module], mode: bool = True) -> nn.Module:
+        module = train(mode)  # the modules inside still follow it
+        module.training = True
+        return module
 
     for module in model.modules():
         if isinstance(module, nn.Dropout | Attention | Stack):
-            rewire(module, "train", stuck(module))
+            around(module, "train", always)
     model.train(model.training)
 
 
 def pads_in_pooling(model: Transformer) -> None:
     """Do not tell the pooling where padding is."""
     assert isinstance(model.head, SequenceHead)
-    forward = model.head.pooling.forward
 
-    def without_keep(x: Tensor, keep: Tensor | None = None) -> Tensor:
+    def without_keep(forward: Callable[[Tensor], Tensor], x: Tensor, keep: Tensor | None = None) -> Tensor:
         del keep
         return forward(x)
 
-    rewire(model.head.pooling, "forward", without_keep)
+    around(model.head.pooling, "forward", without_keep)
 
 
 def cache_off_by_one(model: Transformer) -> None:
     """Shift the positions of all tokens of a cache but the first ones by one."""
 
-    def late(new_cache: Callable[..., Cache]) -> Callable[..., Cache]:
-        def made(capacity: int | None = None, *, whole: bool = False) -> Cache:
-            cache = new_cache(capacity, whole=whole)
-            step = cache.step
+    def shifted(cache: Cache, step: Callable[..., Any], tokens: Tensor, keep: Tensor | None = None) -> Any:
+        found = step(tokens, keep)
+        return found if cache.length == 0 else found._replace(positions=found.positions - 1)
 
-            def shifted(tokens: Tensor, keep: Tensor | None = None) -> Any:
-                found = step(tokens, keep)
-                return found if cache.length == 0 else found._replace(positions=found.positions - 1)
+    def late(new_cache: Callable[..., Cache], capacity: int | None = None, *, whole: bool = False) -> Cache:
+        cache = new_cache(capacity, whole=whole)
+        around(cache, "step", partial(shifted, cache))
+        return cache
 
-            rewire(cache, "step", shifted)
-            return cache
-
-        return made
-
-    rewire(model, "new_cache", late(model.new_cache))
+    around(model, "new_cache", late)
 
 
 @torch.no_grad()
