@@ -30,78 +30,49 @@ MOST = 3
 """The most names that are suggested."""
 SAME_WORD = 0.1
 """Added to the similarity of two names that end in the same word."""
-ELSEWHERE = {
-    "adam_beta1": "optimizer.beta1",
-    "adam_beta2": "optimizer.beta2",
-    "adam_epsilon": "optimizer.epsilon",
-    "batch": "training.batch_tokens",
-    "batch_size": "training.batch_tokens decode.batch_size",
-    "beam_size": "decode.beam",
-    "bf16": "training.precision decode.precision",
-    "block_size": "data.window",
-    "context": "data.window",
-    "context_length": "data.window",
-    "cpu": "training.device",
-    "cuda": "training.device",
-    "depth": "model.n_layers",
-    "dim": "model.d_model",
-    "do_sample": "decode.temperature",
-    "dtype": "training.precision decode.precision",
-    "early_stopping": "training.patience decode.early_stop",
-    "embed_dim": "model.d_model",
-    "epoch": "training.steps",
-    "epochs": "training.steps",
-    "eval_every": "training.evaluate_every",
-    "eval_interval": "training.evaluate_every",
-    "eval_steps": "training.evaluate_every",
-    "ffn_dim": "model.d_ff",
-    "gpu": "training.device",
-    "fp16": "training.precision decode.precision",
-    "grad_accum": "training.accumulate",
-    "grad_clip": "training.clip",
-    "gradient_accumulation_steps": "training.accumulate",
-    "half": "training.precision decode.precision",
-    "heads": "model.n_heads",
-    "hidden_dim": "model.d_model",
-    "hidden_size": "model.d_model",
-    "intermediate_size": "model.d_ff",
-    "iterations": "training.steps",
-    "iters": "training.steps",
-    "lr": "training.learning_rate",
-    "lr_schedule": "training.schedule",
-    "lr_scheduler": "training.schedule",
-    "max_epochs": "training.steps",
-    "max_grad_norm": "training.clip",
-    "max_iters": "training.steps",
-    "max_length": "data.max_length decode.max_new_tokens",
-    "max_seq_len": "model.max_len",
-    "max_steps": "training.steps",
-    "max_tokens": "decode.max_new_tokens",
-    "n_embd": "model.d_model",
-    "n_epochs": "training.steps",
-    "n_head": "model.n_heads",
-    "n_layer": "model.n_layers",
-    "no_repeat_ngram_size": "decode.no_repeat_ngram",
-    "num_attention_heads": "model.n_heads",
-    "num_beams": "decode.beam",
-    "num_epochs": "training.steps",
-    "num_heads": "model.n_heads",
-    "num_hidden_layers": "model.n_layers",
-    "num_layers": "model.n_layers",
-    "num_return_sequences": "n",
-    "num_train_epochs": "training.steps",
-    "o": "out",
-    "optim": "optimizer.name",
-    "optimizer": "optimizer.name",
-    "output_dir": "out",
-    "seq_len": "data.window",
-    "temp": "decode.temperature",
-    "tokenizer": "tokenizer.kind",
-    "warmup_steps": "training.warmup",
-    "wd": "optimizer.weight_decay",
-    "width": "model.d_model",
+FOREIGN = {
+    "data.window": "block_size context context_length seq_len",
+    "data.max_length": "max_length",
+    "tokenizer.kind": "tokenizer",
+    "model.n_layers": "depth n_layer num_hidden_layers num_layers",
+    "model.d_model": "dim embed_dim hidden_dim hidden_size n_embd width",
+    "model.d_ff": "ffn_dim intermediate_size",
+    "model.n_heads": "heads n_head num_attention_heads num_heads",
+    "model.max_len": "max_seq_len",
+    "training.batch_tokens": "batch batch_size",
+    "training.precision": "bf16 dtype fp16 half",
+    "training.device": "cpu cuda gpu",
+    "training.patience": "early_stopping",
+    "training.steps": (
+        "epoch epochs iterations iters max_epochs max_iters max_steps n_epochs num_epochs num_train_epochs"
+    ),
+    "training.evaluate_every": "eval_every eval_interval eval_steps",
+    "training.accumulate": "grad_accum gradient_accumulation_steps",
+    "training.clip": "grad_clip max_grad_norm",
+    "training.learning_rate": "lr",
+    "training.schedule": "lr_schedule lr_scheduler",
+    "training.warmup": "warmup_steps",
+    "optimizer.beta1": "adam_beta1",
+    "optimizer.beta2": "adam_beta2",
+    "optimizer.epsilon": "adam_epsilon",
+    "optimizer.name": "optim optimizer",
+    "optimizer.weight_decay": "wd",
+    "decode.batch_size": "batch_size",
+    "decode.beam": "beam_size num_beams",
+    "decode.precision": "bf16 dtype fp16 half",
+    "decode.temperature": "do_sample temp",
+    "decode.early_stop": "early_stopping",
+    "decode.max_new_tokens": "max_length max_tokens",
+    "decode.no_repeat_ngram": "no_repeat_ngram_size",
+    "n": "num_return_sequences",
+    "out": "o output_dir",
 }
-"""Names of other tools, and what does here what they do there: a setting or flag, or several, the best one first."""
+"""The names that other tools have for a setting or flag of ours; of two with one such name, the best comes first."""
+ELSEWHERE = {
+    name: [place for place, names in FOREIGN.items() if name in names.split()]
+    for name in " ".join(FOREIGN.values()).split()
+}
+"""What each of these names stands for here."""
 DEVICE_OF_RUN = (
     "A run is used on the device that `training.device` in its recipe.toml names; auto is an accelerator if there is "
     "one, else the CPU."
@@ -123,9 +94,9 @@ def meant_flag(word: str, verb: Verb, settings: Mapping[str, str]) -> str:
         return did_you_mean(best)
     if near := nearest(key, of_key | flags):
         return did_you_mean(*near)
-    if "device" in (key, ELSEWHERE.get(key, "").partition(".")[2]) and "RUN" in (verb.target or ""):
+    if (key == "device" or "training.device" in ELSEWHERE.get(key, ())) and "RUN" in (verb.target or ""):
         return DEVICE_OF_RUN
-    elsewhere = [place.partition(".")[2] or place for place in ELSEWHERE.get(key, "").split()]
+    elsewhere = [place.partition(".")[2] or place for place in ELSEWHERE.get(key, ())]
     for flag in (word, *(each.replace("_", "-") for each in elsewhere)):
         if others := [name for name, each in VERBS.items() if any(option.name == flag for option in each.options)]:
             return f"{'It' if flag == word else f'--{flag}'} is a flag of {', '.join(others)}."
@@ -162,7 +133,7 @@ def meant_run(target: str, runs: Collection[str], presets: Collection[str]) -> s
 
 def translated(key: str, here: Mapping[str, str]) -> str:
     """Return the flag for another tool's name, or "" if there is none among those that are `here`."""
-    return next((here[place] for place in ELSEWHERE.get(key, "").split() if place in here), "")
+    return next((here[place] for place in ELSEWHERE.get(key, ()) if place in here), "")
 
 
 def nearest(key: str, flags: Mapping[str, str]) -> list[str]:
