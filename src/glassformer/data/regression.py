@@ -292,7 +292,6 @@ class Measured(Encoded):
     """[N, J]: the value at each place, where features are read."""
 
     def digest(self) -> str:
-        """SHA-256 of ids and numbers."""
         digest = hashlib.sha256(super().digest().encode())
         for array in (self.numbers, self.features):
             digest.update(b"" if array is None else array.tobytes())

@@ -174,7 +174,6 @@ class WindowData(RunData):
         return step * self.rows // self.whole
 
     def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
-        """The epoch and the batch of each step after `start`."""
         for step in count(start):
             yield self.epoch(step), self.batch_of(step)
 
@@ -187,5 +186,4 @@ class WindowData(RunData):
         return [f"batch warm-up: over {training.batch_warmup:,} steps from {few:,} windows to {self.rows:,}"]
 
     def sides(self) -> dict[str, str]:
-        """Each split has one side."""
         return {f"{name} {self.what}": digest for name, digest in self.fingerprints().items()}

@@ -56,12 +56,10 @@ class Classified(LineAnswer):
     untrained: Untrained | None = None
 
     def text(self, switches: Container[str]) -> str:
-        """The label, with `probabilities` those of all labels behind it."""
         shares = (f"\t{label}={share:.4f}" for label, share in self.probabilities.items())
         return self.label + ("".join(shares) if "probabilities" in switches else "")
 
     def record(self) -> dict[str, object]:
-        """The label, and all probabilities."""
         return {"label": self.label, "probabilities": self.probabilities}
 
 
@@ -84,7 +82,6 @@ class Labels(Pairs):
     # --- settings
 
     def check(self, recipe: Settings) -> None:
-        """Refuse metrics of answers."""
         self.refuse_metric(recipe, "labels")
 
     # --- samples
@@ -102,17 +99,14 @@ class Labels(Pairs):
         return Tokenizers(given.source, LabelSet(sorted({pair.target for pair in pairs})))
 
     def sizes(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> str:
-        """How many tokens and labels, and the commonest of these."""
         return label_sizes((pair.target for pair in pairs), tokenizers)
 
     def target_length(self, source: int, wide: int) -> int:
-        """Each text has one label."""
         return 1
 
     # --- data and model
 
     def config(self, recipe: Settings, tokenizers: Tokenizers) -> ModelConfig:
-        """A head with a score for each label."""
         return recipe.model.build(self.layout, tokenizers.source.vocab_size, n_labels=len(tokenizers.labels))
 
     def begins_with(self, before: Tokenizers) -> Tokenizers:
@@ -166,13 +160,11 @@ class Labels(Pairs):
 
     @property
     def marks(self) -> str:
-        """What is read besides a text."""
         return "<bos>"
 
     def answer(
         self, members: Sequence[Member], lines: Sequence[Sequence[ReadLine]], batch_size: int
     ) -> Iterator[LineAnswer]:
-        """The label of each line, by the mean of the members' probabilities."""
         from glassformer.decode.answer import ensemble_probabilities, shared_labels
 
         names = shared_labels(members)

@@ -126,7 +126,6 @@ class Pairs(Task):
         return given or build_tokenizers(recipe.tokenizer, pairs)
 
     def learned(self, recipe: Settings) -> Tokenizers:
-        """The tokenizers that training learns from the training samples."""
         return self.learn(recipe, self.load("train", recipe.training.seed, None).pairs, None)
 
     def encode(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> Encoded:
@@ -181,7 +180,6 @@ class Pairs(Task):
 
     @property
     def reads_files(self) -> bool:
-        """Whether the pairs come from files."""
         return bool(self.data.kind.line)
 
     @property
@@ -268,7 +266,6 @@ class Pairs(Task):
 
     @property
     def marks(self) -> str:
-        """What is read besides a source."""
         return "<sep> and as many blanks" if self.blanks else "<eos>"
 
 
@@ -290,11 +287,9 @@ class PairsSplit(Split):
     """How BLEU is computed, of pairs from files; None for other data."""
 
     def digest(self) -> str:
-        """SHA-256 of the pairs as text."""
         return hashlib.sha256(json.dumps(self.pairs).encode("ascii")).hexdigest()
 
     def score(self, scoring: Scoring) -> Scored:
-        """Score as the task says; the samples are the first ones."""
         scores = self.task.score(self, scoring)
         answered = islice(zip(self.pairs, scores.outputs, strict=True), scoring.recipe.training.samples)
         return Scored(scores.metrics, [Sample(*pair, output) for pair, output in answered], scores.details)
@@ -309,12 +304,10 @@ class PairsData(RunData):
     sampler: BatchSampler
 
     def batches(self, start: int) -> Iterator[tuple[int, Batch]]:
-        """The epoch and the batch of each step after `start`, as the sampler plans them."""
         for epoch, indices in self.sampler.stream(start):
             yield epoch, self._batch(indices)
 
     def notes(self) -> list[str]:
-        """Lines for the user: how much data, how large the vocabularies, how much padding."""
         task = self.train.task
         what, sizes = task.samples, task.sizes(self.train.pairs, self.tokenizers)
         lines = [
@@ -333,7 +326,6 @@ class PairsData(RunData):
         return {"train": self.train.encoded.digest(), "dev": self.dev.digest()}
 
     def sides(self) -> dict[str, str]:
-        """Digests of each side's texts in each split, such as "train source": they tell which file has changed."""
         return {
             f"{name} {side}": digest_of(getattr(pair, side) for pair in split.pairs)
             for name, split in (("train", self.train), ("dev", self.dev))
@@ -341,20 +333,17 @@ class PairsData(RunData):
         }
 
     def named_batch(self, step: int, most: int = 16) -> str:
-        """Name the pairs in the batch of update `step`, by their numbers from 1 and the line of the first."""
         epoch, rows = self.sampler.at(step - 1)
         shown = some([str(row + 1) for row in sorted(rows.tolist())], most)
         first = f"; the first is {self.train.origin.place(int(rows.min()), 'source')}" if self.train.origin else ""
         return f"Its batch, in epoch {epoch}, is made of the training pairs {shown}{first}."
 
     def lengths(self) -> SampleLengths:
-        """Of source and target, or of the texts that get labels."""
         source, target = self.train.encoded.source.lengths, self.train.encoded.target.lengths
         sides = {"source": source, "target": target} if self.train.task.decoded else {"text": source}
         return {side: [int(each.min()), int(each.max())] for side, each in sides.items()}
 
     def extremes(self) -> list[Batch]:
-        """The pair with the most tokens and the one with the fewest."""
         source, target = self.train.task.lengths(self.train.encoded)
         return [self._batch([int(row)]) for row in ((source + target).argmax(), (source + target).argmin())]
 
@@ -372,7 +361,6 @@ class PairsData(RunData):
         return [self._batch(every[place]) for place in sorted(places)]
 
     def summary(self) -> Summary:
-        """The pairs in figures."""
         source, target = self.sampler.source, self.sampler.target
         batches = len(self.sampler.epoch(0))
         return Summary(
@@ -397,7 +385,6 @@ class PairsData(RunData):
         return f"{what} ({' and '.join(dict.fromkeys(paths))})"
 
     def settings(self, split: str) -> list[str]:
-        """The settings of one file for both sides, or of one file for each side."""
         return [f"data.{split}{side}" for side in ("", "_source", "_target")]
 
     def _batch(self, rows: Sequence[int] | NDArray[np.int64]) -> Batch:

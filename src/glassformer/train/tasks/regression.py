@@ -55,11 +55,9 @@ class Predicted(LineAnswer):
     untrained: Untrained | None = None
 
     def text(self, switches: Container[str]) -> str:
-        """The numbers with commas between them."""
         return ",".join(f"{each:.7g}" for each in self.numbers.values())
 
     def record(self) -> dict[str, object]:
-        """The numbers by name."""
         return {"numbers": self.numbers}
 
 
@@ -85,7 +83,6 @@ class Regression(Labels):
     # --- settings
 
     def check(self, recipe: Settings) -> None:
-        """Refuse metrics and settings of other tasks, and sizes of samples that are read and not made."""
         self.refuse_metric(recipe, "numbers")
         self.refuse_made_and_read()
         if not self.of_text:
@@ -99,7 +96,6 @@ class Regression(Labels):
     # --- samples
 
     def load(self, split: str, seed: int, tokenizers: Tokenizers | None) -> Loaded:
-        """Read the samples of a split, or make them where no file is named."""
         from glassformer.data.regression import Chosen, make_numbers, read_numbers
 
         data, path = self.data, self.file_of(split)
@@ -140,7 +136,6 @@ class Regression(Labels):
         return Tokenizers(tokenizer_of(config.source_kind or config.kind, lambda _: sources, config), numbers)
 
     def encode(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> Encoded:
-        """Ids of texts or of features, with standardised numbers."""
         from glassformer.data.regression import encode_numbers
 
         return encode_numbers(pairs, tokenizers)
@@ -169,7 +164,6 @@ class Regression(Labels):
         return batch_of(*cut(encoded, range(min(n, len(encoded))), most))
 
     def sizes(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> str:
-        """How many tokens or which features, and the numbers with mean and deviation."""
         features, numbers = scales_in(tokenizers)
         assert numbers is not None
         read = f"features {', '.join(features.entries)}" if features else f"{tokenizers.source.vocab_size:,} tokens"
@@ -221,7 +215,6 @@ class Regression(Labels):
     # --- the use of a run
 
     def read_line(self, line: str, tokenizers: Tokenizers) -> ReadLine:
-        """A text, or the features in a row of CSV or an object."""
         if self.of_text:
             return super().read_line(line, tokenizers)
         return ReadLine(line, tokenizers.source.encode(line))
@@ -229,7 +222,6 @@ class Regression(Labels):
     def answer(
         self, members: Sequence[Member], lines: Sequence[Sequence[ReadLine]], batch_size: int
     ) -> Iterator[LineAnswer]:
-        """The numbers of each line."""
         import numpy as np
 
         from glassformer.data.regression import batch_of

@@ -64,12 +64,10 @@ class Tagged(LineAnswer):
     untrained: Untrained | None = None
 
     def text(self, switches: Container[str]) -> str:
-        """The tags, with `words` each behind its word."""
         both = zip(self.words, self.tags, strict=True)
         return " ".join(f"{word}/{tag}" if "words" in switches else tag for word, tag in both)
 
     def record(self) -> dict[str, object]:
-        """Words, tags and probabilities, as lists of one length."""
         return {"words": self.words, "tags": self.tags, "probabilities": self.probabilities}
 
 
@@ -94,14 +92,12 @@ class Tags(Labels):
     # --- settings
 
     def check(self, recipe: Settings) -> None:
-        """Refuse metrics of other tasks, and sizes of sentences that are read and not made."""
         self.refuse_metric(recipe, "a tag for each word")
         self.refuse_made_and_read()
 
     # --- samples
 
     def load(self, split: str, seed: int, tokenizers: Tokenizers | None) -> Loaded:
-        """Read the sentences of a split, or make them where no file is named."""
         data, labels = self.data, label_set(tokenizers)
         path = self.file_of(split)
         if path is None:
@@ -154,7 +150,6 @@ class Tags(Labels):
         return Batch(tokens, keep, labels=(ids - FIRST_LABEL).clamp(min=0), label_keep=torch.ne(ids, IGNORED))
 
     def sizes(self, pairs: Sequence[Pair], tokenizers: Tokenizers) -> str:
-        """How many tokens and tags, and the commonest of these."""
         return label_sizes(chain.from_iterable(pair.target.split() for pair in pairs), tokenizers)
 
     def places(self, source: Count, target: Count) -> tuple[Count, Count]:
@@ -172,7 +167,6 @@ class Tags(Labels):
         return {"n": n_targets, "sentences": len(encoded)}
 
     def found(self, encoded: Encoded, scoring: Scoring) -> dict[int, list[int]]:
-        """The likeliest tag of each word."""
         from glassformer.train.evaluate import outputs
 
         own: dict[int, list[int]] = {}
@@ -183,7 +177,6 @@ class Tags(Labels):
         return own
 
     def compared(self, found: list[list[int]], split: PairsSplit, tokenizers: Tokenizers) -> Scores:
-        """Compare the tags of each sentence: see `tag_scores`."""
         from glassformer.train.evaluate import Scores
 
         given = [[tokenizers.labels[tag] for tag in row] for row in found]
@@ -201,7 +194,6 @@ class Tags(Labels):
     def answer(
         self, members: Sequence[Member], lines: Sequence[Sequence[ReadLine]], batch_size: int
     ) -> Iterator[LineAnswer]:
-        """The tags of each line."""
         from glassformer.data.batch import Batch, pad
         from glassformer.train.evaluate import batches_of, outputs
 

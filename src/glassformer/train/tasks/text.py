@@ -59,7 +59,6 @@ class Text(Task):
     # --- settings
 
     def check(self, recipe: Settings) -> None:
-        """Refuse settings that do not fit running text."""
         data, tokenizer, model, training = recipe.data, recipe.tokenizer, recipe.model, recipe.training
         metrics = [each.name for each in self.metrics if each is LOSS or data.objective == "masked"]
         if training.metric not in metrics:
@@ -103,7 +102,6 @@ class Text(Task):
         return Tokenizers(tokenizer, tokenizer)
 
     def learned(self, recipe: Settings) -> Tokenizers:
-        """The tokenizers that training learns from the training text."""
         from glassformer.data.running.text import read_parts
 
         return self.learn(recipe, read_parts(recipe.data, ("train",))["train"])
@@ -156,7 +154,6 @@ class Text(Task):
 
     @property
     def held_out(self) -> str:
-        """The test text, if one is named."""
         return "dev" if self.data.test_text is None else "test"
 
     def refuse_unnamed(self, split: str) -> None:
@@ -173,7 +170,6 @@ class Text(Task):
         return not self.layout.encoder
 
     def next_command(self, run: Path) -> str:
-        """Generate, or score another text."""
         if self.continues:
             return f"Generate text: glassformer generate {shlex.quote(str(run))} --prompt TEXT"
         if self.data.test_text is None:
@@ -193,17 +189,14 @@ class Text(Task):
 
     @property
     def manner(self) -> dict[str, object]:
-        """Also what a document is, and how much is read."""
         return super().manner | {"task": TEXT, "documents": self.data.documents, "window": self.data.window}
 
     @property
     def window(self) -> int | None:
-        """The context that the model was trained with."""
         return self.data.window
 
     @property
     def begins(self) -> bool:
-        """Only documents do."""
         return self.data.documents is not False
 
 
@@ -223,11 +216,9 @@ class TextSplit(Split):
     """What the user should know about the reading of the text."""
 
     def digest(self) -> str:
-        """SHA-256 of the text and of the ends of its documents."""
         return self.tokens.counts.sha256
 
     def score(self, scoring: Scoring) -> Scored:
-        """Score with `text_scores` and `text_samples`."""
         from glassformer.train.text_score import reader_of, text_samples, text_scores
 
         reader = reader_of(scoring.recipe.data, scoring.tokenizers.target, SCORED_WITH)
@@ -249,20 +240,16 @@ class TextData(WindowData):
 
     @property
     def places(self) -> int:
-        """The tokens of a window, with those that its objective adds."""
         return places(self.recipe.data)
 
     @property
     def whole(self) -> int:
-        """By the tokens of the training text."""
         return self.windows.whole
 
     def batch_of(self, step: int) -> Batch:
-        """The batch after `step` steps."""
         return self._drawn(step, self.recipe.training.growth)[1]
 
     def named_batch(self, step: int, most: int = 8) -> str:
-        """Name the places of the batch's windows."""
         starts = self._starts(step - 1, self.recipe.training.growth)
         shown = some([f"{start:,}" for start in sorted(starts.tolist())], most)
         return (
@@ -279,7 +266,6 @@ class TextData(WindowData):
         return [self._batch(self._starts(0))]
 
     def summary(self) -> Summary:
-        """The windows in figures."""
         from glassformer.data.running.token_file import count_evaluation_windows
 
         data = self.recipe.data
@@ -296,7 +282,6 @@ class TextData(WindowData):
         )
 
     def notes(self) -> list[str]:
-        """Lines for the user: the sizes of the texts, the vocabulary, and the windows."""
         vocabulary = f"a vocabulary of {self.tokenizers.target.vocab_size:,} tokens"
         lines = [
             f"data: {description(self.train)} to train on; {description(self.dev)} as dev text; {vocabulary}",
@@ -333,11 +318,9 @@ class TextData(WindowData):
         ]
 
     def written(self) -> list[Path]:
-        """The token files that were not there before."""
         return [split.tokens.path for split in (self.train, self.dev) if split.tokens.new]
 
     def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
-        """Name the text of a split, which has changed as a whole."""
         changed = self.train if split == "train" else self.dev
         return f"the contents of the {'training' if split == 'train' else split} text ({changed.name})"
 

@@ -42,7 +42,6 @@ class Trajectories(Task):
     # --- settings
 
     def check(self, recipe: Settings) -> None:
-        """Refuse settings that do not fit trajectories."""
         data, model, training = recipe.data, recipe.model, recipe.training
         least = PLACES * data.window
         self.refuse_tokenizer(recipe, "Episodes")
@@ -122,7 +121,6 @@ class Trajectories(Task):
     # --- the use of a run
 
     def next_command(self, run: Path) -> str:
-        """Let it act, where there is an environment to act in."""
         if self.data.environment is not None:
             return f"Let it act: glassformer rollout {shlex.quote(str(run))}"
         return super().next_command(run)
@@ -153,7 +151,6 @@ class TrajectorySplit(Split):
         return self.source.episodes
 
     def digest(self) -> str:
-        """SHA-256 of all that was observed, done and earned, and of where episodes end."""
         return self.episodes.digest()
 
     def batch(self, windows: Windows) -> Batch:
@@ -181,20 +178,16 @@ class TrajectoryData(WindowData):
 
     @property
     def places(self) -> int:
-        """Each step takes several."""
         return PLACES * self.recipe.data.window
 
     @property
     def whole(self) -> int:
-        """By the steps of the training episodes."""
         return -(-self.train.episodes.n_steps // self.recipe.data.window)
 
     def batch_of(self, step: int) -> Batch:
-        """The batch after `step` steps."""
         return self.train.batch(self._drawn(step, self.recipe.training.growth))
 
     def named_batch(self, step: int, most: int = 8) -> str:
-        """Name the episodes of the batch, counted from 1."""
         firsts, _ = self._drawn(step - 1, self.recipe.training.growth)
         numbers = sorted({*self.train.episodes.edges.searchsorted(firsts, side="right").tolist()})
         shown = some([f"{each:,}" for each in numbers], most)
@@ -204,7 +197,6 @@ class TrajectoryData(WindowData):
         )
 
     def extremes(self) -> list[Batch]:
-        """The longest window, and a single step."""
         return [self._longest(1, self.recipe.data.window), self._longest(1, 1)]
 
     def largest(self) -> list[Batch]:
@@ -212,7 +204,6 @@ class TrajectoryData(WindowData):
         return [self._longest(self.rows, self.recipe.data.window)]
 
     def summary(self) -> Summary:
-        """The windows in figures."""
         from glassformer.data.trajectories.windows import windows_of
 
         first = self.train.batch(self._drawn(0, FULL))
@@ -229,7 +220,6 @@ class TrajectoryData(WindowData):
         )
 
     def notes(self) -> list[str]:
-        """Lines for the user: how many episodes, their returns, what is read and done, and the windows."""
         spaces, recipe = self.train.spaces, self.recipe
         acts = f"{len(spaces.entries)} actions" if spaces.entries else f"actions of {spaces.n_acted} numbers"
         lines = [
@@ -248,7 +238,6 @@ class TrajectoryData(WindowData):
         return lines
 
     def differing(self, split: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
-        """Name the episodes of a split, which have changed as a whole."""
         changed = self.train if split == "train" else self.dev
         return f"the {'training' if split == 'train' else split} episodes ({changed.source.name})"
 
