@@ -229,6 +229,129 @@ class TransformerEncoder(nn.Module):
             x = layer(x, src_key_padding_mask=None if keep is None else ~keep)
         return x
 """
+CONFIG = """
+from dataclasses import dataclass
+
+@dataclass
+class Config:
+    n_embd: int = 768
+    n_head: int = 12
+    block_size: int = 1024
+    attn_pdrop: float = 0.1
+    flash: bool = False
+
+class CausalSelfAttention(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.c_attn, self.c_proj = nn.Linear(config.n_embd, 3 * config.n_embd), nn.Linear(config.n_embd, config.n_embd)
+        self.drop, self.n_head, self.flash = nn.Dropout(config.attn_pdrop), config.n_head, config.flash
+        self.register_buffer("bias", torch.ones(config.block_size, config.block_size).tril()[None, None])
+
+    def forward(self, x):
+        B, T, C = x.size()
+        q, k, v = (y.view(B, T, self.n_head, -1).transpose(1, 2) for y in self.c_attn(x).split(C, dim=2))
+        att = (q @ k.transpose(-2, -1)) / math.sqrt(k.size(-1))
+        att = att.masked_fill(self.bias[:, :, :T, :T] == 0, float("-inf"))
+        y = self.drop(att.softmax(-1)) @ v
+        return self.c_proj(y.transpose(1, 2).reshape(B, T, C))
+
+class MLP(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd)
+        self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd)
+
+    def forward(self, x):
+        return self.c_proj(F.gelu(self.c_fc(x)))
+"""
+LAYERS = """
+class MultiHeadAttentionLayer(nn.Module):
+    def __init__(self, hid_dim, n_heads, dropout, device):
+        super().__init__()
+        self.hid_dim, self.n_heads, self.dropout = hid_dim, n_heads, nn.Dropout(dropout)
+        self.fc_q, self.fc_k, self.fc_v, self.fc_o = (nn.Linear(hid_dim, hid_dim) for _ in range(4))
+        self.scale = torch.tensor(hid_dim // n_heads, device=device).double().sqrt().item()
+
+    def forward(self, query, key, value, mask):
+        B = query.shape[0]
+        q, k, v = (
+            f(x).view(B, -1, self.n_heads, self.hid_dim // self.n_heads).permute(0, 2, 1, 3)
+            for f, x in ((self.fc_q, query), (self.fc_k, key), (self.fc_v, value))
+        )
+        energy = q @ k.permute(0, 1, 3, 2) / self.scale
+        if mask is not None:
+            energy = energy.masked_fill(mask == 0, float("-inf"))
+        x = self.dropout(energy.softmax(-1)) @ v
+        return self.fc_o(x.permute(0, 2, 1, 3).reshape(B, -1, self.hid_dim))
+
+class PositionwiseFeedforwardLayer(nn.Module):
+    def __init__(self, hid_dim, pf_dim, dropout):
+        super().__init__()
+        self.fc_1, self.fc_2, self.dropout = nn.Linear(hid_dim, pf_dim), nn.Linear(pf_dim, hid_dim), nn.Dropout(dropout)
+
+    def forward(self, x):
+        return self.fc_2(self.dropout(torch.relu(self.fc_1(x))))
+
+class EncoderLayer(nn.Module):
+    def __init__(self, hid_dim, n_heads, pf_dim, dropout, device):
+        super().__init__()
+        self.norm_1, self.norm_2 = nn.LayerNorm(hid_dim), nn.LayerNorm(hid_dim)
+        self.attention = MultiHeadAttentionLayer(hid_dim, n_heads, dropout, device)
+        self.feed_forward = PositionwiseFeedforwardLayer(hid_dim, pf_dim, dropout)
+
+    def forward(self, src, src_mask):
+        src = self.norm_1(src + self.attention(src, src, src, src_mask))
+        return self.norm_2(src + self.feed_forward(src))
+"""
+QUERY_LAST = """
+class SelfAttention(nn.Module):
+    def __init__(self, embed_size, heads):
+        super().__init__()
+        self.heads = heads
+        self.values, self.keys, self.queries, self.fc_out = (nn.Linear(embed_size, embed_size) for _ in range(4))
+
+    def forward(self, values, keys, query, mask):
+        v, k, q = (
+            f(x).unflatten(-1, (self.heads, -1))
+            for f, x in ((self.values, values), (self.keys, keys), (self.queries, query))
+        )
+        energy = torch.einsum("nqhd,nkhd->nhqk", q, k) / q.shape[-1] ** 0.5
+        if mask is not None:
+            energy = energy.masked_fill(mask == 0, float("-inf"))
+        return self.fc_out(torch.einsum("nhql,nlhd->nqhd", energy.softmax(-1), v).flatten(2))
+"""
+EXPANDED = """
+class FeedFoward(nn.Module):
+    def __init__(self, n_embd):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(n_embd, 4 * n_embd), nn.ReLU(), nn.Linear(4 * n_embd, n_embd))
+
+    def forward(self, x):
+        return self.net(x)
+"""
+NDIM = """
+class LayerNorm(nn.Module):
+    def __init__(self, ndim, bias):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(ndim))
+        self.bias = nn.Parameter(torch.zeros(ndim)) if bias else None
+
+    def forward(self, x):
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, 1e-6)
+"""
+DROPOUT_SECOND = """
+class PositionalEncoding(nn.Module):
+    def __init__(self, emb, dropout, maxlen=5000):
+        super().__init__()
+        self.dropout = nn.Dropout(p=dropout)
+        table = torch.zeros(maxlen, emb)
+        angle = torch.arange(maxlen)[:, None] * torch.exp(torch.arange(0, emb, 2) * -(math.log(10000.0) / emb))
+        table[:, 0::2], table[:, 1::2] = angle.sin(), angle.cos()[:, : emb // 2]
+        self.register_buffer("table", table[None])
+
+    def forward(self, x):
+        return self.dropout(x + self.table[:, : x.size(1)])
+"""
 CONVOLUTION = """
 class FeedForward(nn.Module):
     def __init__(self, d_model, d_ff):
@@ -296,6 +419,20 @@ PARTS = [
     Part("MultiHeadAttention", "other language", HEADER + WRITTEN_OUT),
     Part("MultiHeadAttention", "causal inside", HEADER + NANO.split("class MLP")[0]),
     Part("FeedForward", "from a config", HEADER + NANO.split("class Block")[0]),
+    Part("MultiHeadAttention", "a config with defaults, causal by a buffer", HEADER + CONFIG.split("class MLP")[0], [
+        ("queries read the future", 'att = att.masked_fill(self.bias[:, :, :T, :T] == 0, float("-inf"))', "pass"),
+    ]),
+    Part("MultiHeadAttention", "a mask and a device that must be given", HEADER + LAYERS.split("class Pos")[0]),
+    Part("MultiHeadAttention", "the query last, many heads in SelfAttention", HEADER + QUERY_LAST),
+    Part("FeedForward", "a config without d_ff", HEADER + CONFIG),
+    Part("FeedForward", "four times as wide", HEADER + EXPANDED),
+    Part("FeedForward", "dropout must be given", HEADER + LAYERS.split("class Enc")[0]),
+    Part("TransformerBlock", "a mask, dropout and a device that must be given", HEADER + LAYERS),
+    Part("LayerNorm", "a bias that must be given, another eps", HEADER + NDIM, [
+        ("eps stands outside the root", "F.layer_norm(x, self.weight.shape, self.weight, self.bias, 1e-6)",
+         "(x - x.mean(-1, True)) / (x.std(-1, correction=0, keepdim=True) + 1e-6) * self.weight + self.bias"),
+    ]),
+    Part("PositionalEncoding", "dropout must be given, before max_len", HEADER + DROPOUT_SECOND),
     Part("TransformerBlock", "from a config, causal inside", HEADER + NANO),
     Part("TransformerBlock", "RMS norms, gated", HEADER + RMS_BLOCK),
     Part("DecoderBlock", "torch's attention", HEADER + TORCH_DECODER),

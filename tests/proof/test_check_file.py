@@ -328,6 +328,13 @@ if torch is None:
     pass
 else:
     class Eleventh: pass
+class _Memo:
+    def __init__(self, function): self.function = function
+    def __call__(self, n): return self.function(n)
+@_Memo
+def sixteenth(n): return n
+@functools.lru_cache
+def seventeenth(n): return n
 if __name__ == "__main__":
     def twelfth(n): return n
 """
@@ -349,8 +356,37 @@ def test_whatever_makes_a_function_or_a_class_is_named(tmp_path):
             "Fourteenth",
             "tenth",
             "Eleventh",
+            "sixteenth",
+            "seventeenth",
         )
     ]
+
+
+PARTS_GIVEN = """
+from dataclasses import dataclass
+
+@dataclass
+class Settings:
+    d_model: int = 8
+
+class Encoder:
+    def __init__(self, layer, N): ...
+"""
+
+
+def test_a_class_that_is_given_parts_is_named_and_one_that_is_made_of_a_text_has_its_line(tmp_path):
+    text = CAUSAL + PARTS_GIVEN
+    found = check_file(path := written(tmp_path, text), names_in(path)).left_out
+    lines = [text.split("\n").index(each) + 1 for each in ("class Settings:", "    def __init__(self, layer, N): ...")]
+    assert [each.name for each in found] == ["Settings", "Encoder"]
+    assert [each.line for each in found] == [lines[0] - 1, lines[1]], "that of the decorator"
+    assert "it is given parts (layer)" in found[1].why
+
+
+def test_layers_without_a_width_are_refused_by_name(tmp_path):
+    lazy = changed(HEADS, ("super().__init__()", "super().__init__(); self.lazy = nn.LazyLinear(3)"))
+    [piece] = check_file(path := written(tmp_path, lazy), names_in(path)).pieces
+    assert "nn.LazyLinear" in str(piece.problem)
 
 
 READER = "class Reader: pass\n"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
@@ -29,10 +30,10 @@ from glassformer.proof.check.property import (
 
 SPELLINGS = {
     "d_model": "d_model dim embed_dim emb_dim embedding_dim n_embd embed_size d_embed d_embedding model_dim width size "
-    "features normalized_shape hidden_size d",
+    "features normalized_shape norm_shape hidden_size hid_dim num_hiddens ffn_num_outputs emb_size ndim d",
     "n_heads": "n_heads num_heads heads h n_head nhead nheads head_count num_attention_heads",
     "d_ff": "d_ff dff ff_dim dim_feedforward hidden_dim d_hidden ffn_dim mlp_dim inner_dim n_inner d_inner "
-    "intermediate_size ff_size feed_forward_dim d_feedforward",
+    "intermediate_size ff_size feed_forward_dim d_feedforward pf_dim ffn_num_hiddens",
     "n_layers": "n_layers num_layers layers N n_layer depth num_blocks n_blocks num_encoder_layers n_encoder_layers",
     "decoder_layers": "n_decoder_layers num_decoder_layers",
     "max_len": "max_len max_length block_size context_length max_seq_len max_seq_length seq_len seq_length n_positions "
@@ -43,6 +44,8 @@ SPELLINGS = {
     "target_vocab": "target_vocab tgt_vocab tgt_vocab_size target_vocab_size trg_vocab n_target vocab_tgt "
     "trg_vocab_size",
     "dropout": "dropout p drop dropout_p drop_rate p_drop dropout_rate prob resid_pdrop attn_pdrop embd_pdrop",
+    "expansion": "expansion forward_expansion mlp_ratio ff_mult",
+    "eps": "eps epsilon variance_epsilon norm_eps",
     "length": "length n seq_len seq_length max_len max_length n_positions num_positions T positions",
     "mask": "mask attn_mask attention_mask src_mask source_mask keep allowed may_read readable",
     "target_mask": "target_mask tgt_mask trg_mask self_mask self_attn_mask self_attention_mask causal_mask "
@@ -61,7 +64,12 @@ SPELLINGS = {
 """From an argument's role to the names under which code of the field has it."""
 CONFIGS = ("config", "cfg", "args", "conf", "hparams", "params")
 """Names of a single argument that holds all sizes as attributes, as in nanoGPT."""
-NO_MASK = ("cache", "past", "dropout", "positions", "need_weights", "key_padding_mask", "is_causal", "scale", "bias")
+NO_MASK = (
+    "cache", "past", "dropout", "positions", "need_weights", "key_padding_mask", "is_causal", "scale", "bias",
+    "valid_lens",
+)  # fmt: skip
+USUAL: dict[str, Any] = {"dropout": 0.0, "bias": True, "device": "cpu", "expansion": 4}
+"""What an argument that must be given gets, where it is none of the roles of a call."""
 
 
 def required(function: Callable[..., Any]) -> list[str]:
@@ -96,21 +104,28 @@ def means(name: str, role: str) -> bool:
     return name == role or name in SPELLINGS.get(role, "").split()
 
 
+def is_size(name: str) -> bool:
+    """Whether an argument of this name is usually a number."""
+    return any(means(name, role) for role in ("d_model", "n_heads", "d_ff", "n_layers", "max_len", "vocab_size"))
+
+
 def arguments(
     function: Callable[..., Any], given: Mapping[str, Any], extra: Mapping[str, Any] | None = None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the positional and named arguments for a call.
 
     `given` maps roles in the documented order to values; `extra` are roles that the function may have too. If the names
-    of all required arguments are known, every role is passed by name, else those of `given` in order. A single
-    argument called `config` gets all sizes as attributes. Errors: `SignatureError`.
+    of all required arguments are known, every role is passed by name, else those of `given` in order. What `USUAL` has
+    is given by name where it must be given. A single argument called `config` gets all sizes as attributes, beside the
+    defaults of its own class. Errors: `SignatureError`.
     """
     values = {**given, **(extra or {})}
     names = [*inspect.signature(function).parameters]
     needed = required(function)
     if len(needed) == 1 and needed[0] in CONFIGS:
-        sizes = {name: value for role, value in values.items() for name in (role, *SPELLINGS.get(role, "").split())}
-        return (SimpleNamespace(**{"dropout": 0.0, "bias": True, **sizes}),), {}
+        sizes = {"max_len": 64, **USUAL, **values}
+        named = {name: value for role, value in sizes.items() for name in (role, *SPELLINGS.get(role, "").split())}
+        return (SimpleNamespace(**{**defaults_of(function), **named}),), {}
     found: dict[str, Any] = {}
     taken: set[str] = set()
     for name in names:
@@ -118,11 +133,26 @@ def arguments(
         if role is not None:
             taken.add(role)
             found[name] = values[role]
-    if {*needed} <= {*found} and {*given} <= taken:
-        return (), found
-    if accepts(function, *given):
+    usual = {name: value for name in needed if name not in found for role, value in USUAL.items() if means(name, role)}
+    if {*needed} <= {*found, *usual} and {*given} <= taken:
+        return (), found | usual
+    in_order = dict(zip((name for name in names if name not in usual), given.values(), strict=False))
+    if usual and {*needed} <= {*in_order, *usual}:
+        return (), in_order | usual
+    if not usual and accepts(function, *given):
         return tuple(given.values()), {}
     raise SignatureError(str(inspect.signature(function)))
+
+
+def defaults_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the defaults of the class of settings that a function's file defines, as nanoGPT's `GPTConfig`."""
+    written = inspect.unwrap(getattr(function, "__init__", function))
+    kinds = [
+        each
+        for name, each in getattr(written, "__globals__", {}).items()
+        if inspect.isclass(each) and re.search(r"(config|args)$", name, re.IGNORECASE)
+    ]
+    return {name: value for each in kinds for name, value in vars(each).items() if not name.startswith("_")}
 
 
 def called(function: Callable[..., Any], given: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> Any:
@@ -136,7 +166,20 @@ def built(kind: Any, given: Mapping[str, Any], extra: Mapping[str, Any] | None =
     module = called(kind, given, extra)
     if not isinstance(module, nn.Module):
         raise SignatureError("a class that is not an nn.Module")
+    if any(isinstance(each, nn.UninitializedParameter) for each in module.parameters()):
+        raise SignatureError("layers that learn their widths from a first call (nn.LazyLinear); give nn.Linear both")
+    with_masks_left_out(module)
     return module
+
+
+def with_masks_left_out(module: nn.Module) -> None:
+    """Let a module be called without the masks that its forward demands, which are None then."""
+    if not inspect.ismethod(module.forward):
+        return
+    roles = ("mask", "target_mask", "memory_mask")
+    masks = [name for name in required(module.forward)[1:] if any(means(name, role) for role in roles)]
+    if masks:
+        module.forward = partial(module.forward, **dict.fromkeys(masks))
 
 
 def built_either(

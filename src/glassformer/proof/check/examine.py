@@ -7,6 +7,7 @@ import faulthandler
 import importlib.util
 import inspect
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +15,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -25,11 +26,11 @@ from glassformer.base.registry import suggestion
 from glassformer.base.runtime import without_fused_layers
 from glassformer.proof.check.attention import ALIBI, BLOCKWISE_ATTENTION, LINEAR_ATTENTION, Function, Windowed
 from glassformer.proof.check.block import Block, Stack
-from glassformer.proof.check.calling import means, required
+from glassformer.proof.check.calling import is_size, means, required
 from glassformer.proof.check.classifier import Classifying, States
 from glassformer.proof.check.decoder_block import Decoder
 from glassformer.proof.check.encoder_decoder import Translator
-from glassformer.proof.check.file import DOCUMENTED, HOME
+from glassformer.proof.check.file import DOCUMENTED, HOME, definitions, tree_of
 from glassformer.proof.check.labels import ACCURACY, POOL, SHIFT_RIGHT, Loss, Shift
 from glassformer.proof.check.language_model import Greedy, Network, Translate
 from glassformer.proof.check.looking import HEAD_SCORE, Maps, Reversing, Silencing
@@ -141,6 +142,7 @@ def check_file(path: Path, names: Sequence[str], only: Sequence[str] = ()) -> Re
     module = load(path)
     if "*" in names:
         names = [*dict.fromkeys([*names, *(name for name in vars(module) if name in HOME)])]
+    written = definitions(tree_of(path, path.read_bytes()).body)
     pieces: list[Piece] = []
     left_out: list[LeftOut] = []
     foreign: list[LeftOut] = []
@@ -151,7 +153,7 @@ def check_file(path: Path, names: Sequence[str], only: Sequence[str] = ()) -> Re
     for found, name, thing in parts:
         home = home_of(thing)
         again = (id(thing), name) in seen or (name is None and id(thing) in known)
-        if again or (kinds and name not in kinds) or (name is None and home != "learner"):
+        if again or (kinds and name not in kinds) or (name is None and home != "learner" and found not in written):
             continue
         seen.add((id(thing), name))
         if home and home.split(".")[0] in {"torch", "glassformer", *sys.stdlib_module_names}:
@@ -187,6 +189,8 @@ def subject_of(found: str, thing: Any) -> str | None:
         return name
     if name == "TransformerEncoder" and "vocab" in str(inspect.signature(thing)):
         return "TokenEncoder"
+    if name == "SelfAttention" and any(means(each, "n_heads") for each in inspect.signature(thing).parameters):
+        return "MultiHeadAttention"
     forward = [*inspect.signature(getattr(thing, "forward", thing)).parameters]
     if name == "DecoderBlock" and (len(forward) < 3 or means(forward[2], "mask")):  # self, x, then no memory
         return "TransformerBlock"
@@ -204,17 +208,17 @@ def unfit(name: str, thing: Any) -> str | None:
     if not callable(thing):
         return "it is not a function or class"
     signature = DOCUMENTED[name].signature
+    words = re.findall(r"\w+", signature)
     needed = required(thing) if inspect.isclass(thing) else []
-    if parts := [each for each in needed if each in MODULES.split() and each not in signature]:
+    if parts := [each for each in needed if GIVEN_PART.search(each) and not is_size(each) and each not in words]:
         return f"it is given parts ({', '.join(parts)}) and no sizes; the documented signature is {signature}"
     return None
 
 
-MODULES = (
-    "layer self_attn src_attn cross_attn attn attention feed_forward encoder decoder src_embed tgt_embed generator "
-    "encoder_layer decoder_layer block embedding"
+GIVEN_PART = re.compile(
+    r"(attn|attention|feed_?forward|ffn|mlp|encoder|decoder|layer|block|embed|embedding|generator)$"
 )
-"""Names of arguments under which code of the field is given modules that were made elsewhere."""
+"""How names of arguments end under which code of the field is given modules that were made elsewhere."""
 
 
 # --- the line that a failing property is about, from the torch functions that the learner's code calls
@@ -303,8 +307,13 @@ def code_of(thing: object) -> Any:
     if inspect.isclass(thing):
         own = vars(thing)
         methods = [own.get(name) for name in ("forward", "__init__")]
-        thing = next((each for each in [*methods, *own.values()] if inspect.isfunction(each)), None)
+        thing = next((each for each in [*methods, *own.values()] if inspect.isfunction(each) and in_a_file(each)), None)
     return getattr(inspect.unwrap(thing), "__code__", None) if callable(thing) else None
+
+
+def in_a_file(function: FunctionType) -> bool:
+    """Whether a function was written, and not made of a text, as the constructor of a dataclass."""
+    return inspect.unwrap(function).__code__.co_filename != "<string>"
 
 
 def first_line(thing: object) -> int | None:

@@ -46,7 +46,19 @@ DOCUMENTED: dict[str, Documented] = {
     "FeedForward": Documented(
         "FeedForward(d_model, d_ff) with forward(x)",
         "An nn.Module over [B, T, d_model]: two linear maps with an activation between, the same at every position.",
-        ("PositionwiseFeedForward", "PositionWiseFeedForward", "PositionwiseFFN", "FFN", "MLP", "FeedForwardNetwork"),
+        (
+            "PositionwiseFeedForward",
+            "PositionWiseFeedForward",
+            "PositionwiseFeedforward",
+            "PositionwiseFeedforwardLayer",
+            "PositionwiseFFN",
+            "PositionWiseFFN",
+            "FFN",
+            "MLP",
+            "FeedForwardNetwork",
+            "FeedForwardBlock",
+            "FeedFoward",
+        ),
     ),
     "LayerNorm": Documented(
         "LayerNorm(d_model, eps=1e-5) with forward(x)",
@@ -78,6 +90,8 @@ DOCUMENTED: dict[str, Documented] = {
             "MHA",
             "MultiHeadedAttention",
             "MultiHead",
+            "MultiHeadAttentionLayer",
+            "MultiHeadAttentionBlock",
             "MultiHeadCrossAttention",
             "CrossAttention",
             "CausalSelfAttention",
@@ -354,11 +368,27 @@ def bound(node: ast.stmt) -> list[tuple[str, str]]:
         ]
     if isinstance(node, ast.ImportFrom):
         return [(each.asname or each.name, each.name) for each in node.names]
+    return [pair for each in within(node) for pair in bound(each)]
+
+
+def within(node: ast.stmt) -> list[ast.stmt]:
+    """Return the statements inside an `if`, a `try` or the like; of `if __name__ == "__main__"` none."""
     if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
         return []
     inside = [getattr(node, name, []) for name in ("body", "orelse", "finalbody")]
     inside += [handler.body for handler in getattr(node, "handlers", [])]
-    return [pair for part in inside for each in part for pair in bound(each)]
+    return [each for part in inside for each in part]
+
+
+def definitions(body: Sequence[ast.stmt]) -> set[str]:
+    """Return the names that `def` and `class` bind at the top level, whatever a decorator makes of them."""
+    found: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        else:
+            found |= definitions(within(node))
+    return found
 
 
 def check(path: Path, only: Sequence[str] = (), limit: float = LIMIT) -> Report:

@@ -14,6 +14,7 @@ from torch import nn
 from glassformer.base.shapes import Tensor
 from glassformer.proof.check.attention import SOFTMAX, UNKNOWN, first, mixed, scales
 from glassformer.proof.check.calling import (
+    FUTURE,
     Choice,
     Heard,
     Maps,
@@ -146,6 +147,7 @@ class Heads(Attending):
     """A module that attends, with a fixed input. Comparisons use the input of its output map."""
 
     laws = f"shape repeatable equation order split softmax rows scale merge {MASKING} dropout"
+    called_causal = False
 
     def __init__(self, module: nn.Module, call: Callable[..., Any], mask: str | None) -> None:
         """Run the module once by `call(x, mask)`, where None means no mask. `mask` is the name of that argument."""
@@ -297,6 +299,8 @@ class Heads(Attending):
     @law("Each head gives softmax(q kᵀ / √d_head) v.", "shape", "repeatable")
     def equation(self) -> Fault | None:
         if self.reading is not None:
+            if self.called_causal and not self.takes_mask and not self.causal():
+                return Fault(FUTURE, "Its name says causal and it takes no mask, but later positions change an output.")
             return None
         if (mixed_rows := self.mixed_rows()) is not None:
             return mixed_rows

@@ -69,16 +69,24 @@ class MultiHead(Heads):
 
     def __init__(self, kind: Any) -> None:
         module = constructed(kind, self.sizes)
+        self.called_causal = "causal" in getattr(kind, "__name__", "").lower()
         self.three = accepts(module.forward, "query", "key", "value")
         names = [*inspect.signature(module.forward).parameters]
         self.three = self.three and (len(required(module.forward)) != 1 or names[1][0] == "k")
         inputs = ("query", "key", "value") if self.three else ("x",)
+        roles = "".join(role_of(name) or "-" for name in names[:3])
+        self.inputs = roles if sorted(roles) == sorted("qkv") else "qkv"
         super().__init__(module, self.call, mask_argument(forward_of(module, *inputs), len(inputs)))
 
     def call(self, x: Tensor, mask: Tensor | None) -> Any:
         """Run self-attention on x."""
         inputs = [x, x, x] if self.three else [x]
         return self.module(*inputs) if mask is None else self.module(*inputs, **self.named(mask))
+
+    def across(self, query: Tensor, key: Tensor, value: Tensor, **named: Tensor) -> Any:
+        """Run attention to other positions; the three stand where their names say, as some put the query last."""
+        given = {"q": query, "k": key, "v": value}
+        return self.module(*(given[role] for role in self.inputs), **named)
 
     def predicted_weights(self) -> Tensor:
         """Return the weights [B, H, T, S] that the reading predicts."""
@@ -114,7 +122,7 @@ class MultiHead(Heads):
         key, value = (torch.randn(BATCH, T + 1, D, generator=draw, dtype=torch.float64) for _ in range(2))
         with listening(self.module) as heard, torch.no_grad():
             try:
-                answer = first(ask(self.module, self.x, key, value))
+                answer = first(ask(self.across, self.x, key, value))
             except CrashError as crash:
                 return Fault(CROSS_LENGTH, f"With {T} queries and {T + 1} keys: {crash_of(crash)}")
         if not isinstance(answer, Tensor) or answer.shape != self.x.shape:
@@ -144,8 +152,9 @@ class MultiHead(Heads):
         chosen = {name: each.value for name, each in self.reading.choices.items()}
 
         def gap(given: Tensor) -> float:
+            given = given if self.forms is None else self.forms(given)
             with listening(self.module) as heard, torch.no_grad():
-                answer = first(ask(lambda: self.module(self.x, memory, memory, **self.named(given))))
+                answer = first(ask(lambda: self.across(self.x, memory, memory, **self.named(given))))
             maps = self.attention(heard)
             return distance(joined(answer, maps), self.context(maps, **chosen, mask=mask, masking=RIGHT))
 

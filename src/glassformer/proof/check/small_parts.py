@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,6 +26,7 @@ from glassformer.proof.check.calling import (
     forward_of,
     itself,
     listening,
+    means,
     parameters_of,
     repeated,
     scramble,
@@ -233,7 +235,7 @@ class FeedForward:
     """The learner's module, with the recorded calls of its linear maps."""
 
     def __init__(self, kind: Any) -> None:
-        self.module = constructed(kind, {"d_model": D}, {"d_ff": F})
+        self.kind, self.module = kind, constructed(kind, {"d_model": D}, {"d_ff": F})
         forward_of(self.module, "x")
         with listening(self.module) as heard:
             self.seen = self.run(X)
@@ -266,6 +268,10 @@ class FeedForward:
     @law("The vector between the maps has width d_ff.", "positions")
     def inner_width(self) -> Fault | None:
         width = self.two_maps()[1].widths[0]
+        if width != F and not any(means(name, "d_ff") for name in inspect.signature(self.kind).parameters):
+            other = constructed(self.kind, {"d_model": D}, {"d_ff": F + 1})
+            if [each.shape for each in other.parameters()] == [each.shape for each in self.module.parameters()]:
+                raise NotTestedError(f"it is given no d_ff; the vector is {width / D:g} times as wide as the model")
         return None if width == F else Fault(INNER, f"With d_ff {F}, the last map reads vectors of width {width}.")
 
     @law("An activation stands between the maps, and nothing after them.", "positions")
@@ -329,7 +335,13 @@ def normed(weight: Tensor, bias: Tensor, axis: str, variance: str, eps: str, mea
     axes = {"width": (-1,), "positions": (1,), "all": (0, 1, 2)}[axis]
     centre = X.mean(axes, keepdim=True)
     spread = X.var(axes, correction=int(variance == "unbiased"), keepdim=True)
-    root = {"inside": (spread + 1e-5).sqrt(), "outside": spread.sqrt() + 1e-5, "none": spread.sqrt()}[eps]
+    root = {
+        "inside": (spread + 1e-5).sqrt(),
+        "small": (spread + 1e-6).sqrt(),
+        "outside": spread.sqrt() + 1e-5,
+        "small, outside": spread.sqrt() + 1e-6,
+        "none": spread.sqrt(),
+    }[eps]
     scaled = (X - centre if mean == "subtracted" else X) / root * weight
     return scaled + bias if shift == "added" else scaled
 
@@ -341,7 +353,13 @@ NORMS = {
         Choice("all", "a norm over all numbers", OVER_TENSOR),
     ],
     "variance": [Choice("biased"), Choice("unbiased", "a division by d_model - 1", UNBIASED)],
-    "eps": [Choice("inside"), Choice("outside", "eps added to the deviation", OUTSIDE), Choice("none", "no eps")],
+    "eps": [
+        Choice("inside"),
+        Choice("small"),
+        Choice("outside", "eps added to the deviation", OUTSIDE),
+        Choice("small, outside", "eps added to the deviation", OUTSIDE),
+        Choice("none", "no eps"),
+    ],
     "mean": [Choice("subtracted"), Choice("kept", "no subtraction", NOT_CENTRED)],
     "shift": [Choice("added"), Choice("missing", "no shift", NO_SHIFT)],
 }
@@ -351,7 +369,7 @@ class Norm(Computed):
     """The learner's norm with random scale and shift."""
 
     def __init__(self, kind: Any) -> None:
-        module = built(kind, {"d_model": D})
+        module = built(kind, {"d_model": D}, {"eps": 1e-5})
         self.start = parameters_of(module)
         self.module = scramble(module)
         forward_of(self.module, "x")
