@@ -23,6 +23,10 @@ import durations
 import each_two
 import some_shapes
 
+# What a test starts finds the sources and the tests' modules as this process does.
+HERE = (str(Path(__file__).parents[1] / "src"), str(Path(__file__).parent))
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), *HERE)))
+
 # The same examples at every run, and no time limit on one: a red test means a changed program, not a slow machine.
 hypothesis.settings.register_profile("push", derandomize=True, deadline=None, max_examples=50, database=None)
 hypothesis.settings.load_profile("push")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import runpy
-import subprocess
-import sys
 import tomllib
 
 import jaxtyping
@@ -17,6 +14,7 @@ import torch
 
 import architecture as rules
 import glassformer
+from fresh import python
 from glassformer.nn.attention import reference
 
 TESTS = sorted(path for folder in ("tests", "benchmarks") for path in (rules.ROOT / folder).rglob("*.py"))
@@ -188,10 +186,8 @@ def test_import_does_not_import_torch(name):
 
 
 def run_python(code: str, *arguments: str) -> str:
-    """What a fresh interpreter prints for `code`; it sees the sources that this test belongs to."""
-    environment = {**os.environ, "PYTHONPATH": str(rules.SOURCE.parent)}
-    command = [sys.executable, "-c", code, *arguments]
-    answer = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=rules.ROOT)
+    """What a fresh interpreter prints for `code`, which complains of nothing."""
+    answer = python("-c", code, *arguments, cwd=rules.ROOT)
     assert answer.returncode == 0, answer.stderr
     assert answer.stderr == ""
     return answer.stdout

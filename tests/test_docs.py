@@ -7,7 +7,6 @@ import inspect
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -21,6 +20,7 @@ import torch.nn.functional as F
 import architecture
 import glassformer
 from documents import ARCHITECTURE, FENCED, GLOSSARY, INLINE, README, ROOT, TEXTS, blocks, section, tables
+from fresh import printed, python
 from glassformer import ModelConfig, StackConfig, Transformer
 from glassformer.base.errors import GlassformerError
 from glassformer.cli.arguments import read_arguments
@@ -53,12 +53,8 @@ def test_program_runs(name, body, shown, tmp_path):
 
 def run_python(body: str, folder: Path) -> str:
     """What a fresh interpreter prints."""
-    path = f"{architecture.SOURCE.parent}{os.pathsep}{ROOT / 'benchmarks'}"
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error", "-c", body]
-    ended = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    path = f"{os.environ['PYTHONPATH']}{os.pathsep}{ROOT / 'benchmarks'}"
+    return printed("-W", "error", "-c", body, cwd=folder, env=os.environ | {"PYTHONPATH": path})
 
 
 # --- commands
@@ -157,9 +153,8 @@ def test_readme_shows_what_check_says(tmp_path):
         "    if mask is not None:\n        scores = scores.masked_fill(mask == 0, float('-inf'))\n"
         "    return scores.softmax(-1) @ v\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(architecture.SOURCE.parent), "COLUMNS": "120"}
-    command = [sys.executable, "-m", "glassformer", "check", "attention.py"]
-    output = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path).stdout
+    words = ("-m", "glassformer", "check", "attention.py")
+    output = python(*words, cwd=tmp_path, env=os.environ | {"COLUMNS": "120"}).stdout
     [shown] = [body for body in blocks(README, "text") if "FAILS" in body]
     assert " ".join(output.split()).count(" ".join(shown.split()[:5])) == 1
     for line in shown.splitlines():

@@ -3,7 +3,6 @@
 import json
 import posixpath
 import re
-import subprocess
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ import pytest
 
 import glassformer
 from documents import ROOT
+from fresh import printed
 from glassformer.learn.course import read_course
 from glassformer.proof import check
 from glassformer.proof.check.examine import SUBJECTS
@@ -131,9 +131,7 @@ def test_site_builds_without_a_warning(generate, tmp_path):
     """All but running the chapters, which `make docs` does."""
     generate.main(tmp_path / "pages")
     options = ["-q", "-n", "-W", "--keep-going", "-D", "nb_execution_mode=off", "-c"]
-    command = [sys.executable, "-m", "sphinx", *options, ROOT / "docs", tmp_path / "pages", tmp_path / "site"]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
+    printed("-m", "sphinx", *options, ROOT / "docs", tmp_path / "pages", tmp_path / "site")
     for path in (tmp_path / "site").rglob("*.html"):
         text = path.read_text("utf-8")
         assert re.findall(r'<(?:script|img|iframe|link)[^>]* (?:src|href)="http[^"]*', text) == [], path

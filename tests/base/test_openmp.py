@@ -1,16 +1,13 @@
 """What the environment tells OpenMP: what is read from it, and what is refused before torch reads it."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from fresh import python
 from glassformer.base.errors import ConfigError
 from glassformer.base.processors import PATIENCE, SPINS, WAITING, check_environment, shorten_waits, threads_asked
 
-SOURCE = Path(__file__).parents[2] / "src"
 THREADS, BIND = "OMP_NUM_THREADS", "OMP_PROC_BIND"
 
 
@@ -66,9 +63,7 @@ def test_what_is_empty_is_not_set(monkeypatch):
 )
 def test_a_command_speaks_before_openmp_does(name, text, code, message):
     """One message, ours: OpenMP complains, when torch is imported, of what is wrong and of what is empty."""
-    words = [sys.executable, "-m", "glassformer", "params", "gpt2", "--json"]
-    environment = os.environ | {"PYTHONPATH": str(SOURCE), name: text}
-    answer = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=120)
+    answer = python("-m", "glassformer", "params", "gpt2", "--json", env=os.environ | {name: text}, timeout=120)
     assert (answer.returncode, answer.stderr.count("\n")) == (code, bool(message)), answer.stderr
     assert answer.stderr.startswith(message)
 
@@ -106,7 +101,6 @@ main(sys.argv[1:])
 
 @pytest.mark.parametrize("words", [("train", "reverse"), ("demo",), ("params", "gpt2")])
 def test_waits_are_set_before_torch_reads_them(tmp_path, words):
-    environment = {k: v for k, v in os.environ.items() if k not in (SPINS, WAITING)} | {"PYTHONPATH": str(SOURCE)}
-    run = [sys.executable, "-c", AT_TORCH, *words]
-    answer = subprocess.run(run, capture_output=True, text=True, env=environment, timeout=120, cwd=tmp_path)
+    environment = {name: value for name, value in os.environ.items() if name not in (SPINS, WAITING)}
+    answer = python("-c", AT_TORCH, *words, env=environment, timeout=120, cwd=tmp_path)
     assert answer.stdout.splitlines()[-1] == PATIENCE, answer.stderr

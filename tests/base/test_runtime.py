@@ -1,12 +1,11 @@
 """Device and threads: what is chosen and why; and a device that is not there."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
 
+from fresh import printed
 from glassformer.base.errors import ConfigError
 from glassformer.base.runtime import USUAL_THREADS, choose_device, choose_threads, has_bfloat16
 
@@ -142,8 +141,4 @@ def own_processors():
 def test_threads_that_are_bound_have_all_processors_still():
     """OpenMP binds the first thread to one processor, which is all that Linux then tells."""
     code = "import torch; from glassformer.base.processors import free_processors as f; print(f())"
-    run = [sys.executable, "-c", code]
-    found = subprocess.run(
-        run, env=os.environ | {"OMP_PROC_BIND": "true"}, capture_output=True, text=True, timeout=120, check=True
-    )
-    assert int(found.stdout) == own_processors()
+    assert int(printed("-c", code, env=os.environ | {"OMP_PROC_BIND": "true"}, timeout=120)) == own_processors()

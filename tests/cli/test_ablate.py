@@ -9,7 +9,7 @@ import pytest
 
 from glassformer.base.errors import ConfigError
 from glassformer.cli import ablate
-from glassformer.cli.ablate import jobs, read_study, task
+from glassformer.cli.ablate import jobs, read_change, read_study, task
 from glassformer.cli.arguments import read_arguments
 from glassformer.cli.main import main
 from glassformer.cli.verbs import VERBS
@@ -107,6 +107,52 @@ def test_data_that_can_be_read_once_are_refused(refused, tmp_path):
     assert f"{tmp_path / 'train'} is a pipe or a device" in message
     assert "Write its content to a file, and give that file." in message
     assert not Path("runs").exists()
+
+
+FILES = {
+    "none": ((), "There is no file for the train texts. Set --data.train"),
+    "no dev": (("--data.train", "a.tsv"), "There is no file for the dev texts. Set --data.dev"),
+    "no test": (("--data.train", "a.tsv", "--data.dev", "a.tsv"), "There is no file for the test texts"),
+    "not there": (("--data.train", "b.tsv", "--data.dev", "a.tsv", "--data.test", "a.tsv"), "b.tsv: there is no such"),
+    "another test": (
+        ("--data.train", "a.tsv", "--data.dev", "a.tsv", "--data.test", "a.tsv", "--test", "data.test=b.tsv"),
+        "b.tsv: there is no such file",
+    ),
+}
+
+
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["", "dry"])
+@pytest.mark.parametrize("name", FILES)
+def test_missing_files_are_refused_once_for_all_arms(refused, name, dry):
+    Path("a.tsv").write_text("a\tx\nb\ty\n", "utf-8")
+    given, message = FILES[name]
+    assert message in refused("ablate", "classify", *LAYERS, *given, *dry, "--out", "study")
+    assert not Path("study").exists()
+
+
+UNANSWERED = {
+    "data.symbols=99": "was trained with data.symbols=18; got 99",
+    "data.task=sort": "what it was trained to do, data.task='reverse'; got 'sort'",
+    "data.dev_size=3": "The test split is scored, but --data.dev-size belongs to",
+}
+
+
+@pytest.mark.parametrize("given", UNANSWERED)
+def test_other_data_that_nobody_can_answer_are_refused(refused, given):
+    assert UNANSWERED[given] in refused("ablate", "reverse", *LAYERS, "--test", given, "--out", "study")
+    assert not Path("study").exists()
+
+
+def test_a_change_has_one_setting_or_several_with_commas():
+    assert read_change("model.d-ff=64,training.learning-rate=3e-3,model.tie_embeddings=false") == {
+        "model.d_ff": 64,
+        "training.learning_rate": 3e-3,
+        "model.tie_embeddings": False,
+    }
+    assert read_change("training.broken=no-scale,leaky-mask,model.norm=rms") == {
+        "training.broken": "no-scale,leaky-mask",
+        "model.norm": "rms",
+    }
 
 
 def test_values_have_the_types_of_their_settings():

@@ -32,7 +32,6 @@ TINY: dict[str, object] = {
     "training.warmup": 1,
     "training.threads": 1,
 }
-FLAGS = [part for name, value in TINY.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 
 ACTING = task_of(load_recipe("decision").data)
 

@@ -38,13 +38,6 @@ def test_it_scores_and_answers_by_the_mean(run, trained, tmp_path, monkeypatch):
     assert answers[0] == answers[1]
 
 
-def test_each_verb_hands_it_on(run, session, a_run, monkeypatch):
-    run("evaluate", "runs/old", "--average", "4")
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\n")))
-    run("translate", "runs/old", "--average", "4")
-    assert [call[-1] for call in session.calls] == [4, 4]
-
-
 @pytest.mark.parametrize("given", ["0", "-1", "two", "99999"])
 def test_what_is_no_number_of_checkpoints_is_refused(refused, a_run, given):
     assert "--average takes a whole number from 1 to 9999" in refused("evaluate", "runs/old", "--average", given)

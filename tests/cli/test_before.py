@@ -9,22 +9,13 @@ from types import ModuleType
 
 import pytest
 
+from cli.conftest import TINY
 from glassformer.cli.main import TOGETHER, main
 from glassformer.cli.verbs import VERBS
 from glassformer.train.run.trial import Found, Noise, NoiseAt, Tried
 from train.text_examples import book
 
-SMALL = ["--data.train-size", "400", "--data.dev-size", "20", "--model.d-model", "16", "--model.d-ff", "32"]
-SMALL += ["--training.batch-tokens", "200", "--training.precision", "float32", "--training.threads", "1"]
-
-TINY_TEXT = ["--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"]
-TINY_TEXT += ["--training.threads", "1", "--training.precision", "float32", "--training.batch-tokens", "64"]
-TINY_TEXT += ["--data.window", "16"]
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+SMALL = (*TINY, "--data.train-size", "400", "--data.dev-size", "20")
 
 
 def test_figures_for_programs(capsys, tmp_path):
@@ -57,7 +48,7 @@ def test_tokens_of_a_text_stay_for_the_run_and_are_named(run, tmp_path, monkeypa
     """To make them may take most of the time; found again, nothing is written indeed."""
     cache = tmp_path / "cache"
     monkeypatch.setenv("GLASSFORMER_CACHE", str(cache))
-    words = ("train", "lm", "--data.text", str(book(tmp_path)), "--dry-run", *TINY_TEXT)
+    words = ("train", "lm", "--data.text", str(book(tmp_path)), "--dry-run", *TINY, "--data.window", "16")
     output = run(*words).out
     made = sorted(map(str, (cache / "tokens").iterdir()))
     assert (len(made), sorted(line.strip() for line in output.splitlines()[-2:])) == (2, made)

@@ -5,21 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from cli.conftest import TASK, TINY
 from glassformer.cli.main import main
 from glassformer.proof.doctor.finding import Ailment, Probe, Seen
 from glassformer.train.breaks import BREAKS
 
-TINY = (
-    *("--model.d-model", "16", "--model.n-heads", "2", "--model.d-ff", "16", "--training.threads", "1"),
-    *("--training.device", "cpu", "--training.precision", "float32", "--training.steps", "2"),
-    *("--training.batch-tokens", "256", "--training.samples", "1", "--data.train-size", "64"),
-    *("--data.dev-size", "5", "--data.test-size", "6"),
-)
 SICK = Ailment("it is ill", "It caught something.", "Rest.")
-
-
-def train(out: Path, *words: str) -> int:
-    return main(["train", "reverse", *TINY, *words, "--out", str(out)])
 
 
 @pytest.fixture
@@ -73,7 +64,8 @@ def test_warnings_are_no_failure(run, probes, a_run):
 
 
 def test_broken_run_from_end_to_end(run, capsys):
-    assert train(Path("runs/bad"), "--break", "leaky-mask,no-residual") == 0
+    words = (*TINY, *TASK, "--training.steps", "2", "--break", "leaky-mask,no-residual", "--out", "runs/bad")
+    assert main(["train", "reverse", *words]) == 0
     assert "broken on purpose (leaky-mask): The causal mask is missing" in capsys.readouterr().err
     assert 'broken = "leaky-mask,no-residual"' in Path("runs/bad/recipe.toml").read_text("utf-8")
     answer = run("doctor", "runs/bad")

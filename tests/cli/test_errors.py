@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fresh import python
 from glassformer.base import errors
 from glassformer.cli.main import REQUIRED
 from glassformer.train.recipe import Recipe, dumps_recipe, override
@@ -40,14 +41,10 @@ ROOT = Path(__file__).parents[2]
             ["train", "reverse", "--model.n-heads", "3"],
             ["--model.d-model (64)", "--model.n-heads (3)", "try --model.n-heads 2"],
         ),
-        (["train", "reverse", "--model.n-hed", "3"], ["--model.n-hed", "Did you mean '--model.n-heads'"]),
-        (["train", "reverse", "--model.d-model", "wide"], ["--model.d-model takes a whole number; got 'wide'"]),
         (
             ["train", "reverse", "--training.steps=-5"],
             ["--training.steps must be at least 1; got -5. Try --training.steps 1."],
         ),
-        (["train", "reverse", "--training.steps", "-5"], ["--training.steps must be at least 1; got -5"]),
-        (["train", "reverse", "--training.schedule", "cosin"], ["Did you mean 'cosine'?"]),
         (["train", "reverse", "--data.task", "revers"], ["Did you mean 'reverse'?"]),
         (["train", "reverse", "--data.train", "x.tsv"], ["--data.train ", "--data.task reverse", "--data.task pairs"]),
         (["train", "reverse", "--data.max-length", "4"], ["--data.max-length (4)", "--data.min-length (8)"]),
@@ -162,27 +159,19 @@ def test_ctrl_c_while_nothing_is_trained(run, session):
     assert answer.err.endswith("glassformer: Stopped.\n")
 
 
-def python(*words: str, **options) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **options.pop("env", {})}
-    command = [sys.executable, "-m", "glassformer", *words]
-    return subprocess.run(command, capture_output=True, env=environment, check=False, **options)
-
-
 @pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams(closed):
     command = f"{shlex.quote(sys.executable)} -m glassformer --version {closed}"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    answer = subprocess.run(command, shell=True, capture_output=True, env=environment, check=False)
+    answer = subprocess.run(command, shell=True, capture_output=True, check=False)
     assert (answer.returncode, answer.stderr) == (0, b"")
 
 
 def test_the_command_itself():
     """As the shell sees it: exit code, and no traceback on the way out."""
-    answer = python("train", "revers")
-    assert answer.returncode == 2
-    assert answer.stdout == b""
-    assert answer.stderr.startswith(b"glassformer: There is no recipe 'revers'.")
-    assert b"Traceback" not in answer.stderr
+    answer = python("-m", "glassformer", "train", "revers")
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith("glassformer: There is no recipe 'revers'.")
+    assert "Traceback" not in answer.stderr
 
 
 @pytest.mark.parametrize(("stream", "word"), [("stdout", "--version"), ("stdout", "--help"), ("stderr", "trian")])
@@ -190,7 +179,7 @@ def test_reader_that_goes_away(stream, word):
     reader, writer = os.pipe()
     os.close(reader)
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {stream: writer}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": ""}  # as at a user's
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}  # as at a user's
     answer = subprocess.run([sys.executable, "-m", "glassformer", word], env=environment, check=False, **streams)
     os.close(writer)
     assert answer.returncode == 141
@@ -200,29 +189,30 @@ def test_reader_that_goes_away(stream, word):
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_any_terminal_encoding(encoding, tmp_path):
-    answer = python("train", "größe-漢", cwd=tmp_path, env={"PYTHONIOENCODING": encoding})
+    words = ("-m", "glassformer", "train", "größe-漢")
+    answer = python(*words, cwd=tmp_path, env=os.environ | {"PYTHONIOENCODING": encoding}, encoding=encoding)
     assert answer.returncode == 2
-    assert answer.stderr.startswith(b"glassformer: There is no recipe 'gr")
-    assert b"Traceback" not in answer.stderr
+    assert answer.stderr.startswith("glassformer: There is no recipe 'gr")
+    assert "Traceback" not in answer.stderr
 
 
 def test_output_in_any_terminal_encoding(tmp_path):
     (tmp_path / "größe.toml").touch()
-    answer = python("train", "größe.toml", "--help", cwd=tmp_path, env={"PYTHONIOENCODING": "ascii"})
-    assert (answer.returncode, answer.stderr) == (0, b"")
-    assert b"the value in gr\\xf6\\xdfe.toml" in answer.stdout
+    words = ("-m", "glassformer", "train", "größe.toml", "--help")
+    answer = python(*words, cwd=tmp_path, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert r"the value in gr\xf6\xdfe.toml" in answer.stdout
 
 
 def test_name_that_is_no_text(tmp_path):
-    answer = python("train", os.fsdecode(b"caf\xe9"), cwd=tmp_path)
+    answer = python("-m", "glassformer", "train", os.fsdecode(b"caf\xe9"), cwd=tmp_path)
     assert answer.returncode == 2
-    assert b"There is no recipe" in answer.stderr
+    assert "There is no recipe" in answer.stderr
 
 
 # --- What can be refused before torch is imported, which takes seconds, is
 
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 NO_LIBRARY = "sys.modules['llguidance'] = None; "
 CODE = (
     "from glassformer.cli.main import main; code = main(sys.argv[1:]); "
@@ -258,8 +248,7 @@ def test_ctrl_c_is_obeyed_while_the_command_is_loaded(module):
         "sys.meta_path.insert(0, Stop())\n"
         "from glassformer.cli import entry; sys.exit(entry())"
     )
-    command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": str(SOURCE)}
-    answer = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    answer = python("-c", code)
     assert (answer.returncode, answer.stdout, answer.stderr) == (130, "", "glassformer: Stopped.\n")
 
 
@@ -277,10 +266,6 @@ def test_is_refused_before_torch_is_imported(run_on_text, name):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         given = {"RUN": str(run_on_text), "PORT": str(taken.getsockname()[1])}
         code = f"import sys; {NO_LIBRARY if name == 'a library' else ''}{CODE}"
-        command = [sys.executable, "-c", code, *(given.get(word, word) for word in words)]
-        environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-        answer = subprocess.run(
-            command, capture_output=True, text=True, env=environment, check=False, stdin=subprocess.DEVNULL
-        )
+        answer = python("-c", code, *(given.get(word, word) for word in words), stdin=subprocess.DEVNULL)
     assert message in answer.stderr
     assert answer.returncode == 2, answer.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.conftest import TASK, TINY
 from glassformer.cli import explore
 from glassformer.cli.main import main
 from glassformer.lens.roles.roles import Pair
@@ -19,19 +20,13 @@ from glassformer.lens.trace.make import from_bytes, weights_sha256
 from glassformer.store.checkpoint import load
 from glassformer.study.result import Result, write_results
 
-TINY = (
-    *("--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"),
-    *("--training.threads", "1", "--training.device", "cpu", "--training.precision", "float32"),
-    *("--training.steps", "2", "--training.batch-tokens", "256", "--training.evaluate-every", "2"),
-    *("--training.samples", "1", "--training.warmup", "1", "--checkpoint.every", "2"),
-)
-PAIRS = ("--data.train-size", "64", "--data.dev-size", "5", "--data.test-size", "6")
+BRIEF = (*TINY, "--training.steps", "2", "--training.evaluate-every", "2", "--checkpoint.every", "2")
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("explored") / "reverse"
-    assert main(["train", "reverse", *TINY, *PAIRS, "--out", str(out)]) == 0
+    assert main(["train", "reverse", *BRIEF, *TASK, "--out", str(out)]) == 0
     subject_of(out, lambda line: None)  # what its heads do is found once, and told in whichever test comes first
     return out
 
@@ -249,7 +244,7 @@ def test_without_the_packages(trained, refused, monkeypatch):
 
 
 KINDS = {
-    "encoder": ("reverse", *PAIRS, "--data.layout", "encoder"),
+    "encoder": ("reverse", *TASK, "--data.layout", "encoder"),
     "decoder": ("lm", "--data.text", "text.txt", "--data.window", "16"),
     "masked": ("mlm", "--data.text", "text.txt", "--data.window", "16"),
     "denoise": ("denoise", "--data.text", "text.txt", "--data.window", "16"),
@@ -263,7 +258,7 @@ def test_runs_of_every_kind(kind, run):
     Path("text.txt").write_text("the cat sat on the mat and the dog sat on the log\n" * 60)
     Path("train.tsv").write_text("".join(f"a good day {i}\tgood\na bad day {i}\tbad\n" for i in range(30)))
     name, *words = KINDS[kind]
-    assert run("train", name, *TINY, *words, "--out", "run").code == 0
+    assert run("train", name, *BRIEF, *words, "--out", "run").code == 0
     answer = run("explore", "run", "--export", "page.html")
     assert answer.code == 0, answer.err
     traces, _ = traces_of(Path("page.html"))

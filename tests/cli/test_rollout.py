@@ -5,15 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from cli.conftest import TINY
 from glassformer.cli.main import main
 from glassformer.data.trajectories.episodes import read_episodes
 
 FEW = ("--data.train-size", "30", "--data.dev-size", "5")
-TINY = (
-    *("--training.steps", "2", "--training.batch-tokens", "60"),
-    *("--model.d-model", "8", "--model.n-heads", "2", "--model.d-ff", "16", "--training.threads", "1"),
-    *("--training.warmup", "1", "--data.window", "5"),
-)
+BRIEF = (*TINY, "--training.steps", "2", "--training.batch-tokens", "60", "--data.window", "5")
 VECTORS = "episode,obs0,obs1,obs2,action,reward\n" + "".join(
     f"{n // 5},{n / 7},{n % 3},-{n},{n / 9 - 1},{-n}\n" for n in range(20)
 )
@@ -22,10 +19,10 @@ VECTORS = "episode,obs0,obs1,obs2,action,reward\n" + "".join(
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("rollout")
-    assert main(["train", "decision", "--out", str(place / "rooms"), *FEW, *TINY]) == 0
+    assert main(["train", "decision", "--out", str(place / "rooms"), *FEW, *BRIEF]) == 0
     (place / "vectors.csv").write_text(VECTORS)
     vectors = ["train", "decision", "--out", str(place / "vectors"), "--data.train", str(place / "vectors.csv")]
-    assert main([*vectors, *TINY]) == 0
+    assert main([*vectors, *BRIEF]) == 0
     return place
 
 
@@ -62,7 +59,7 @@ def test_without_a_return_it_asks_for_those_of_the_training_episodes(folder, cap
 
 
 def test_returns_of_a_discounted_run_are_discounted(tmp_path, capsys):
-    assert main(["train", "decision", "--out", str(tmp_path / "run"), *FEW, *TINY, "--data.discount", "0.5"]) == 0
+    assert main(["train", "decision", "--out", str(tmp_path / "run"), *FEW, *BRIEF, "--data.discount", "0.5"]) == 0
     code, answer = rollout(tmp_path, capsys, "--episodes", "4", "--steps", "9", run="run")
     *rows, note, training, output = answer.out.splitlines()[1:]
     assert code == 0
@@ -91,7 +88,7 @@ def test_saved_episodes_are_learned_from_again(folder, capsys, tmp_path):
     assert f"Episodes: {out}" in answer.err
     assert (len(read), float(read.returns.mean()), float(read.lengths.mean())) == (8, row["got"], row["steps"])
     again = ["train", "decision", "--out", str(tmp_path / "again"), "--data.train", str(out)]
-    assert main([*again, *TINY]) == 0
+    assert main([*again, *BRIEF]) == 0
 
 
 def test_steps_bound_an_episode(folder, capsys):

@@ -1,22 +1,19 @@
 """The frozen surface: every verb and flag there is, what `--help` says of them, and that it answers without torch."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from cli.surface import surface
+from fresh import python
 from glassformer import __version__
 from glassformer.cli.arguments import setting_lines
 from glassformer.cli.help import width
 from glassformer.cli.verbs import SECTIONS, VERBS
 from glassformer.train.recipe import Recipe
 
-ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).with_name("surface.txt")
 
 
@@ -118,7 +115,4 @@ def test_help_imports_nothing_heavy(words):
         "import json, sys\nfrom glassformer.cli.main import main\nassert main(sys.argv[1:]) == 0\n"
         f"print(json.dumps(sorted({{*{HEAVY}}} & {{*sys.modules}})), file=sys.stderr)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-c", code, *words]
-    answer = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    assert json.loads(answer.stderr) == []
+    assert json.loads(python("-c", code, *words).stderr) == []

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from cli.conftest import TINY
 from glassformer.cli.main import main
 from glassformer.store.folders import LOCK
 from glassformer.train.recipe import load_recipe
 from train.text_examples import book, words
 
-TINY = (
-    *("--model.d-model", "16", "--model.n-heads", "2", "--model.n-layers", "1", "--model.d-ff", "16"),
-    *("--training.threads", "1", "--training.device", "cpu", "--training.precision", "float32"),
-    *("--training.steps", "4", "--training.batch-tokens", "160", "--training.evaluate-every", "2"),
-    *("--training.samples", "1", "--training.warmup", "1", "--data.window", "32", "--tokenizer.kind", "character"),
+BRIEF = (
+    *(*TINY, "--training.steps", "4", "--training.batch-tokens", "160", "--training.evaluate-every", "2"),
+    *("--checkpoint.every", "0", "--data.window", "32", "--tokenizer.kind", "character"),
 )
 
 
@@ -23,7 +22,7 @@ TINY = (
 def trained(tmp_path_factory) -> Path:
     """A finished run of the recipe `lm`, made smaller."""
     folder = tmp_path_factory.mktemp("trained")
-    assert main(["train", "lm", "--data.text", str(book(folder, 300)), *TINY, "--out", str(folder / "run")]) == 0
+    assert main(["train", "lm", "--data.text", str(book(folder, 300)), *BRIEF, "--out", str(folder / "run")]) == 0
     return folder / "run"
 
 
@@ -41,7 +40,7 @@ def test_a_run_of_text_looks_like_any_other(trained):
 def test_a_text_that_changed_is_not_shown_as_held_out(run, refused, tmp_path):
     """What is its end now the model may have learned from: neither its examples nor its heads are told of it."""
     path, out, page = book(tmp_path, 300), tmp_path / "run", tmp_path / "page.html"
-    assert run("train", "lm", "--data.text", str(path), *TINY, "--out", str(out)).code == 0
+    assert run("train", "lm", "--data.text", str(path), *BRIEF, "--out", str(out)).code == 0
     before = run("explore", str(out), "--export", str(page)).err
     (out / "heads.json").unlink()
     path.write_text(words(150), "utf-8")  # its first half
@@ -56,7 +55,7 @@ def test_a_text_that_changed_is_not_shown_as_held_out(run, refused, tmp_path):
 @pytest.mark.parametrize("name", ["mlm", "denoise"])
 def test_the_other_recipes(tmp_path, run, name):
     out = tmp_path / "run"
-    assert run("train", name, "--data.text", str(book(tmp_path, 300)), *TINY, "--out", str(out)).code == 0
+    assert run("train", name, "--data.text", str(book(tmp_path, 300)), *BRIEF, "--out", str(out)).code == 0
     assert f"Score it on another text: glassformer evaluate {out} --data.text FILE" in (out / "log.txt").read_text()
     (tmp_path / "test.txt").write_text(words(40, 9), "utf-8")
     assert json.loads(run("evaluate", str(out), "--data.text", str(tmp_path / "test.txt"), "--json").out)["n"] > 9
@@ -121,7 +120,7 @@ def test_an_empty_text_gives_nothing_to_score(trained, refused, tmp_path):
     assert f"{tmp_path}/file.json: the text is empty, so there is nothing to score. Give another text" in refused(
         "evaluate", str(trained), "--data.text", file_of(tmp_path, "")
     )
-    learned = refused("train", "lm", "--data.text", file_of(tmp_path, " "), *TINY, "--out", str(tmp_path / "run"))
+    learned = refused("train", "lm", "--data.text", file_of(tmp_path, " "), *BRIEF, "--out", str(tmp_path / "run"))
     assert "so there is nothing to learn from it. Give another text" in learned
 
 
@@ -179,7 +178,7 @@ def test_what_cannot_be_is_named(trained, run, tmp_path, monkeypatch, name):
 
 
 def test_a_dry_run_tells_of_windows(run, tmp_path):
-    answer = run("train", "lm", "--data.text", str(book(tmp_path, 300)), *TINY, "--dry-run")
+    answer = run("train", "lm", "--data.text", str(book(tmp_path, 300)), *BRIEF, "--dry-run")
     assert "training windows, " in answer.out
     assert "Nothing was written but the tokens of the text" in answer.out
 

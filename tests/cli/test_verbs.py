@@ -139,6 +139,7 @@ def test_translate_with_other_decoding(run, session, a_run, monkeypatch):
     translate(run, monkeypatch, b"x\n", "--decode.temperature", "0.5", "--decode.top-k=3", "--decode.batch-size", "2")
     assert session.calls == [("translate", a_run, 2)]
     assert (session.recipe.decode.temperature, session.recipe.decode.top_k) == (0.5, 3)
+    assert translate(run, monkeypatch, b"", "--scores", "--decode.length-penalty", "2").code == 0, "of a score, too"
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"\n\n \n"])
@@ -222,14 +223,6 @@ def test_evaluate_shows_tables_of_labels(run, session, a_run):
         "accuracy  0.5000\nn         2\n\nlabels  n      f1\nno      1  0.0000\nmaybe   1  1.0000\n"
     )
     assert json.loads(run("evaluate", "runs/old", "--json").out) == session.metrics
-
-
-def test_params(run, session, a_run):
-    answer = run("params", "runs/old")
-    assert answer.out == run("params", "notebook-001").out
-    first, second, *_ = answer.out.splitlines()
-    assert first == "module                                                shape     count   share"
-    assert second == "encoder.embedding.weight                              50 x 32   1,600   8.56%"
 
 
 def test_demo(run, session):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from course import chapters
 from course.chapters import CHAPTERS, FOLDER, Cell, cells_of, sentences
+from fresh import python
 from glassformer.learn.course import read_course
 from glassformer.learn.workspace import Workspace
 
@@ -134,7 +133,7 @@ def test_it_runs_before_the_exercises_and_after_them(path, state, tmp_path):
     for module in ("nbclient", "ipykernel", "matplotlib"):
         pytest.importorskip(module)
     begin(path, state, tmp_path)
-    holds(state, *chapters.run_in_jupyter(path, tmp_path, {**os.environ, **ENVIRONMENT}))
+    holds(state, *chapters.run_in_jupyter(path, tmp_path, {**os.environ}))
 
 
 @pytest.mark.slow
@@ -144,19 +143,10 @@ def test_it_runs_before_the_exercises_and_after_them(path, state, tmp_path):
 def test_it_runs_without_jupyter(path, state, tmp_path):
     pytest.importorskip("matplotlib")
     begin(path, state, tmp_path)
-    ran = subprocess.run(
-        [sys.executable, chapters.__file__, str(path)],
-        cwd=tmp_path,
-        env={**os.environ, **ENVIRONMENT, "MPLBACKEND": "Agg"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-    )
+    environment = os.environ | {"MPLBACKEND": "Agg"}
+    ran = python(chapters.__file__, path, cwd=tmp_path, env=environment, encoding="utf-8")
     assert ran.returncode == 0, ran.stderr[-3000:]
     holds(state, ran.stdout, ran.stderr)
-
-
-ENVIRONMENT = {"PYTHONPATH": str(FOLDER.parents[2]), "OMP_NUM_THREADS": "1"}
 
 
 def begin(path: Path, state: str, folder: Path) -> None:

@@ -1,10 +1,8 @@
 """Configs refuse what cannot be, name the field and the way out, and load neither torch nor numpy."""
 
-import subprocess
-import sys
-
 import pytest
 
+from fresh import printed
 from glassformer.base.errors import ConfigError
 from glassformer.data import batch, config
 from glassformer.data.config import DataConfig, TokenizerConfig, kind_of
@@ -227,14 +225,7 @@ def test_configs_load_no_heavy_library():
         "DataConfig(task='copy'); TokenizerConfig(kind='bpe'); "
         "print([name for name in ('torch', 'numpy', 'tokenizers') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=_with_path())
-    assert done.stdout.strip() == "[]"
-
-
-def _with_path() -> dict[str, str]:
-    import os
-
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    assert printed("-c", program).strip() == "[]"
 
 
 def _bytes():

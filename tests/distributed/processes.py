@@ -25,8 +25,7 @@ def environment(number: int, count: int, port: int) -> dict[str, str]:
     """What torchrun would set, and one thread each."""
     places = {"RANK": number, "WORLD_SIZE": count, "LOCAL_RANK": number, "LOCAL_WORLD_SIZE": count}
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    path = os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests")))
-    own = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TERM": "dumb"}
+    own = {"OMP_NUM_THREADS": "1", "TERM": "dumb"}
     return {**os.environ, **{name: str(value) for name, value in places.items()}, **meeting, **own}
 
 

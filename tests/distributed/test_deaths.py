@@ -1,24 +1,18 @@
 """A process killed, or asked to end, at any moment: the others end in time or with it, and nothing is lost (D3, D4)."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from distributed import deaths, signalled
-from distributed.processes import ROOT
+from fresh import printed
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 
 
 def output_of(script: str, *words: str) -> str:
     """What a script prints; it forks, so it must be a process of its own."""
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    answer = subprocess.run([sys.executable, script, *words], env=environment, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stdout + answer.stderr[-2000:]
-    return answer.stdout.strip()
+    return printed(script, *words).strip()
 
 
 @pytest.mark.parametrize(

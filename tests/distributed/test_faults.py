@@ -3,12 +3,12 @@
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from distributed.processes import ROOT, begin, ended, environment
+from fresh import python
 from glassformer.base.errors import ConfigError, ProcessError
 from glassformer.base.launched import LOOPBACK, Launched, launched
 from glassformer.cli.follow import Signals
@@ -149,10 +149,10 @@ def test_torchrun_starts_the_same_command(tmp_path):
     """A run to its end; only the first process shows anything."""
     path = tmp_path / "short.toml"
     path.write_text(dumps_recipe(recipe()), "utf-8")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    words = [*launcher, "-m", "glassformer", "train", str(path), "--out", str(tmp_path / "run")]
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    words = ("-m", "glassformer", "train", path, "--out", tmp_path / "run")
     clean = {name: value for name, value in environment(0, 1, 1).items() if name not in FULL and name != "MASTER_ADDR"}
-    answer = subprocess.run(words, env=clean, capture_output=True, text=True, cwd=ROOT)
+    answer = python(*launcher, *words, env=clean, cwd=ROOT)
     assert answer.returncode == 0, answer.stderr
     assert answer.stderr.count("step 12/12") == 1
     assert "processes: 2, 2 of them on this machine" in answer.stderr

@@ -3,13 +3,12 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from decode.stepping import SHAPES
+from fresh import printed
 from glassformer.base.errors import ConfigError
 from glassformer.fast.compiled import compile_steps
 from glassformer.fast.decoding import for_decoding
@@ -22,9 +21,7 @@ STEPPING = Path(__file__).parents[1] / "decode" / "stepping.py"
 def compared(kind):
     # What another version of the library compiled and torch kept would bring that version's guards with it.
     fresh = {**os.environ, "TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
-    ran = subprocess.run([sys.executable, str(STEPPING), kind], capture_output=True, text=True, env=fresh)
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    return json.loads(ran.stdout)
+    return json.loads(printed(STEPPING, kind, env=fresh))
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from fresh import printed
 from glassformer.base.cache_folder import cache_folder
 from glassformer.base.errors import ConfigError, ResourceError
 from glassformer.fast import compiler as native
@@ -73,8 +74,7 @@ def test_what_was_damaged_is_compiled_again(source, damaged):
     file.unlink()  # a process that has it loaded keeps what it had
     file.write_bytes(damaged(whole))
     code = IN_ANOTHER_PROCESS.format(str(source))
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout) == (0, "7\n")
+    assert printed("-c", code) == "7\n"
     (again,) = kept()
     assert again.read_bytes() == whole or again.name != file.name
 

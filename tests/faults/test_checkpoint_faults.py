@@ -25,8 +25,6 @@ from glassformer.store.folders import MODEL, checkpoints, newest, read_state, ro
 from store import disk_full, examples
 from store.faults import CRASHES, Crash, Trap, trapped
 
-ROOT = Path(__file__).parents[2]
-
 
 class Scene(NamedTuple):
     """What is done to a run that has the checkpoints 5 and 10, and what newest may be at any moment of it."""
@@ -207,9 +205,8 @@ for step in range(first, first + 100_000):
 def kill(run: Path, chance: random.Random) -> None:
     """Let a child save step after step, kill it somewhere, and look."""
     first = int((newest(run).folder or step_folder(run, 0)).name.removeprefix("step-")) + 1
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-c", CHILD, str(run), str(first)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         steps = [int(child.stdout.readline()) for _ in range(chance.randrange(2, 6))]
         for _ in range(chance.randrange(30_000)):
@@ -243,8 +240,7 @@ def test_kill_200_times(tmp_path):
 
 def no_room(folder: Path, kind: str, levels: int, *prefix: str) -> list[dict[str, object]]:
     """What `disk_full.py` says in a process of its own."""
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
-    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [*prefix, sys.executable, disk_full.__file__, str(folder), kind, str(levels)]
     answer = subprocess.run(command, capture_output=True, text=True, env=environment)
     if answer.returncode and "unshare" in answer.stderr + answer.stdout:

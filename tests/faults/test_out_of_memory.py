@@ -1,13 +1,12 @@
 """Memory that runs out in training (R20): exit code 5, the estimate, what would help, and nothing lost."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from fresh import python
 from glassformer.base.errors import ResourceError
 from glassformer.store.checkpoint import Snapshot
 from glassformer.store.folders import newest
@@ -15,7 +14,6 @@ from glassformer.train.ranks import team
 from glassformer.train.run.session import resume, start
 from train.examples import final, follow, recipe
 
-ROOT = Path(__file__).parents[2]
 PLANTED = {
     "torch, processor": RuntimeError(
         "[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory"
@@ -118,15 +116,7 @@ sys.exit(main(sys.argv[1:]))
 def test_a_process_with_a_limit(tmp_path):
     words = ["train", "reverse", "--out", "run", "--training.batch-tokens", "60000", "--training.precision", "float32"]
     words += ["--training.threads", "1", "--data.train-size", "20000", "--model.d-ff", "1024"]
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, *words],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    done = python("-c", LIMITED, *words, cwd=tmp_path, timeout=600)
     assert done.returncode == 5, done.stderr
     assert "Memory ran out in step 1" in done.stderr
     assert "--training.recompute 1" in done.stderr

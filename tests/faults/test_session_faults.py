@@ -6,14 +6,13 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fresh import python
 from glassformer.base.errors import CheckpointError, ConfigError
 from glassformer.store.folders import step_folder
 from glassformer.train.recipe import Recipe
@@ -22,8 +21,6 @@ from glassformer.train.report import Reporter
 from glassformer.train.run.session import resume, start
 from store.faults import CRASHES, Crash, trapped
 from train.examples import assert_same_end, follow, recipe
-
-ROOT = Path(__file__).parents[2]
 
 
 def tiny() -> Recipe:
@@ -155,9 +152,7 @@ with Reporter(run) as report:
 def test_killed_process(whole, tmp_path):
     """kill -9 on a process of its own: what it had written is there, and is enough."""
     run = tmp_path / "run"
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    answer = subprocess.run([sys.executable, "-c", CHILD, str(run)], env=environment, capture_output=True, text=True)
+    answer = python("-c", CHILD, run)
     assert answer.returncode == -signal.SIGKILL, answer.stderr
     assert (run / "metrics.jsonl").read_text().count("\n") == 8 + 1
     session = resume(run)

@@ -1,14 +1,13 @@
 """FlexAttention under our mask: the blocks it is told, what it refuses, when it is picked, and what it answers."""
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from fresh import printed
 from glassformer import ATTEND, Mask
 from glassformer.base.errors import ConfigError
 from glassformer.nn.flex import BLOCK, LEAST, NARROWEST, ROWS, blocks_of, flex, obstacle, pays
@@ -60,7 +59,7 @@ def test_blocks_are_made_once_also_where_the_bias_learns():
 
 def test_nothing_is_compiled_at_import():
     code = "import sys, glassformer.nn.rules; sys.exit('torch._dynamo' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    printed("-c", code)
 
 
 def test_a_bias_is_read_where_it_lies():
@@ -148,11 +147,7 @@ def test_auto_leaves_it_where_it_would_refuse(monkeypatch):
 
 def beside_the_reference(*words):
     """The kernel and the equation in a process of their own."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, str(Path(__file__).with_name("compiled_flex.py")), *words]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+    return printed(Path(__file__).with_name("compiled_flex.py"), *words)
 
 
 @pytest.mark.slow

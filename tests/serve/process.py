@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src"
 PATIENCE = 120
 """Seconds."""
 
@@ -20,7 +19,7 @@ class Process:
 
     def __init__(self, run: Path, *flags: str, **environment: str) -> None:
         self.words = [sys.executable, "-m", "glassformer", "serve", str(run), "--port", "0", *flags]
-        self.environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", **environment}
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
 
     def __enter__(self) -> Process:
         self.process = subprocess.Popen(self.words, stderr=subprocess.PIPE, text=True, env=self.environment)

@@ -11,29 +11,9 @@ from serve.wire import Wire
 PATH = "/v1/completions"
 VALUES = [
     *(None, True, False, 0, 1, -1, 2, 3.5, 1e308, -1e-308, 2**31, 2**64, 10**30, "", "a", "abc", "é", "\ud800", "\x00"),
-    *(
-        [],
-        {},
-        [1],
-        ["a", "b"],
-        [[7, 8], [9]],
-        [None],
-        {"7": 5},
-        {"7": "x"},
-        {"include_usage": True},
-        {"include_obfuscation": False},
-        "Z\u20ac",
-        [""],
-        [[]],
-        ["", "Z"],
-        -(2**63),
-        {"regex": "[a-c]{1,9}"},
-        {"regex": "a\ud800"},
-        {"json": {"const": "\ud800\x00"}},
-        {"type": "json_object"},
-        "a" * 50,
-        [7] * 30,
-    ),
+    *([], {}, [1], ["a", "b"], [[7, 8], [9]], [None], {"7": 5}, {"7": "x"}, {"include_usage": True}, "Z\u20ac", [""]),
+    *([[]], ["", "Z"], -(2**63), {"regex": "[a-c]{1,9}"}, {"regex": "a\ud800"}, {"json": {"const": "\ud800\x00"}}),
+    *({"type": "json_object"}, {"include_obfuscation": False}, "a" * 50, [7] * 30),
 ]
 NAMES = [
     *("model", "prompt", "max_tokens", "temperature", "top_p", "n", "stream", "stop", "logprobs", "echo", "seed"),

@@ -169,7 +169,6 @@ FIELDS = [
     ({"n": 1.0}, "n"),
     ({"n": "1"}, "n"),
     ({"n": 5, "prompt": ["a", "b"]}, "n"),
-    ({"max_tokens": 0}, "max_tokens"),
     ({"temperature": True}, "temperature"),
     ({"temperature": 0, "top_k": 3}, "top_k"),
     ({"stop": ["a"] * 17}, "stop"),

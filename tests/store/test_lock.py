@@ -54,9 +54,7 @@ def taken(run: Path) -> RunLock:
 
 def begun(*words: str) -> subprocess.Popen[str]:
     """A program of this file, with what it is given."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[2])}
-    command = [sys.executable, "-c", *words]
-    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, "-c", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture

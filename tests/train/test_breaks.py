@@ -1,12 +1,9 @@
 """The classic mistakes on purpose: each is told, refused where it cannot be, and no obstacle to a run."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
+from fresh import printed
 from glassformer.base.errors import ConfigError
 from glassformer.train.breaks import BREAKS, CONTRARY, break_names
 from glassformer.train.finished.use import evaluate, translate
@@ -149,7 +146,4 @@ def test_a_right_run_pays_nothing():
         "assert not any('forward' in vars(each) or 'train' in vars(each) for each in model.modules());"
         "assert 'glassformer.train.surgery' not in sys.modules"
     )
-    source = str(Path(sys.modules["glassformer"].__file__).parents[1])
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r}); {body}"]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
+    printed("-c", body)

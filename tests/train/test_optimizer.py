@@ -1,13 +1,11 @@
 """AdamW against fifteen lines of NumPy, what decays, and the optimizer's state by name through a checkpoint."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from fresh import printed
 from glassformer.base.errors import CheckpointError
 from glassformer.data.config import TokenizerConfig
 from glassformer.data.dataset import build_tokenizers
@@ -309,10 +307,7 @@ sys.exit("torch's compiler was imported" if "torch._dynamo" in sys.modules else 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_training_and_generating_do_without_torchs_compiler(tmp_path, name):
     (tmp_path / "text.txt").write_text("a line of text\n" * 100, "utf-8")
-    ended = subprocess.run(
-        [sys.executable, "-c", TRAINING, name], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
+    printed("-c", TRAINING, name, cwd=tmp_path)
 
 
 def test_a_step_keeps_no_graph_and_leaves_gradients_on():

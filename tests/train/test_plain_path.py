@@ -1,15 +1,13 @@
 """The plain path is what an accelerator runs: one graph for a compiler, no wait for the device, few operations."""
 
-import os
-import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fresh import printed
 from glassformer import ModelConfig, Transformer
 from glassformer.data.batch import Batch
 from glassformer.nn.heads import Head
@@ -18,7 +16,6 @@ from glassformer.train.loss import loss_in_places, loss_of
 from glassformer.train.objective import objective_for
 from specimens import VOCAB, stack
 
-ROOT = Path(__file__).parents[2]
 WAITS = {"nonzero", "_local_scalar_dense", "is_nonzero"}
 IDS = torch.tensor([[4, 5, 6, 7, 8, 6], [5, 6, 7, 0, 0, 0], [6, 7, 4, 4, 0, 0]])
 KEEP = torch.arange(6) < torch.tensor([[6], [3], [4]])
@@ -101,11 +98,7 @@ def compare(name: str) -> None:
 
 def alone(*names: str) -> None:
     """In a process whose functions do not check shapes, as the tracer cannot follow these checks."""
-    where = {"PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests")))}
-    ran = subprocess.run(
-        [sys.executable, __file__, *names], env=os.environ | where, capture_output=True, text=True, timeout=500
-    )
-    assert ran.returncode == 0, ran.stderr
+    printed(__file__, *names, timeout=500)
 
 
 def test_losses_compile_as_one_graph_and_are_the_same():

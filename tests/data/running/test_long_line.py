@@ -4,14 +4,13 @@ import gzip
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 
+from fresh import printed
 from glassformer.data.lines import LONGEST_LINE
 from glassformer.data.running.text import LONGEST_RUN
 
@@ -55,13 +54,8 @@ def one_line(file: BinaryIO, block: str, size: int = SIZE) -> int:
 
 def read(kind: str, path: Path, *words: Path) -> dict[str, Any]:
     """What a process of its own makes of the text, within its memory."""
-    done = subprocess.run(
-        [sys.executable, str(PROCESS), kind, str(path), *map(str, words)],
-        env={**os.environ, "GLASSFORMER_CACHE": str(path.parent / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    found = json.loads(done.stdout)
+    cache = {"GLASSFORMER_CACHE": str(path.parent / "cache")}
+    found = json.loads(printed(PROCESS, kind, path, *words, env=os.environ | cache))
     print(f"{kind}: {found['held'] / 1e6:.0f} MB held")  # pytest shows it with -rP
     assert found["held"] <= MOST, found
     return found

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fresh import printed
 from glassformer.base.cache_folder import cache_folder, unwritable
 from glassformer.base.errors import ConfigError, DataError, ResourceError
 from glassformer.data.config import TokenizerConfig
@@ -244,11 +245,8 @@ def test_two_processes_that_make_the_same_file_at_once_both_end_well(tmp_path):
         "from glassformer.data.tokenizer import ByteTokenizer;"
         "print(len(tokens_of(measure(sys.argv[1]).part(), ByteTokenizer(), documents=False)))"
     )
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
-    started = [
-        subprocess.Popen([sys.executable, "-c", program, path], stdout=subprocess.PIPE, text=True, env=env)
-        for _ in range(3)
-    ]
+    command = [sys.executable, "-c", program, path]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [each.communicate()[0].strip() for each in started] == [str(path.stat().st_size)] * 3
     assert [each.returncode for each in started] == [0, 0, 0]
     assert len(list((cache_folder() / "tokens").iterdir())) == 1
@@ -298,6 +296,4 @@ def test_the_data_side_of_text_loads_no_torch():
         "import glassformer.data.running.text;"
         "print('torch' in sys.modules)"
     )
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env)
-    assert done.stdout.strip() == "False"
+    assert printed("-c", program).strip() == "False"
