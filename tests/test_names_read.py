@@ -78,17 +78,14 @@ def test_every_name_is_somewhere(name):
     assert unknown_names("\n".join(PROGRAMS[name])) == []
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "from glassformer import Masq",
-        "glassformer.Masq",
-        "learn.shape(block, x)",
-        "glassformer.StackConfig.norms",
-        "learn.shapes(block, x).down_too(1)",
-        "plt.sho()",
-    ],
-)
+@pytest.mark.parametrize("planted", [
+    "from glassformer import Masq",
+    "glassformer.Masq",
+    "learn.shape(block, x)",
+    "glassformer.StackConfig.norms",
+    "learn.shapes(block, x).down_too(1)",
+    "plt.sho()",
+])  # fmt: skip
 def test_a_name_that_is_nowhere_is_found(planted):
     before = "import glassformer\nimport matplotlib.pyplot as plt\nfrom glassformer import learn\n"
     assert len(unknown_names(before + planted)) == 1

@@ -72,16 +72,13 @@ def test_whoever_imports_torch_alone_hears_of_the_waits_too(monkeypatch, caplog)
     assert note.endswith("torch.set_num_threads(1), or GOMP_SPINCOUNT=10000 in the environment.")
 
 
-@pytest.mark.parametrize(
-    ("threads", "steps"),
-    [
-        (1, [(1.0, 0.1)] * STEPS),  # one thread waits for none
-        (2, [(1.0, 0.9)] * STEPS),
-        (2, [(1.0, 0.1)] * (STEPS - 1)),  # too few to tell
-        (2, [(0.01, 0.001)] * STEPS),  # too short to tell
-        (2, [(60.0, 0.1), (60.0, 0.1), *[(1.0, 0.9)] * (STEPS - 2)]),  # two steps waited, for a compiler perhaps
-    ],
-)
+@pytest.mark.parametrize(("threads", "steps"), [
+    (1, [(1.0, 0.1)] * STEPS),  # one thread waits for none
+    (2, [(1.0, 0.9)] * STEPS),
+    (2, [(1.0, 0.1)] * (STEPS - 1)),  # too few to tell
+    (2, [(0.01, 0.001)] * STEPS),  # too short to tell
+    (2, [(60.0, 0.1), (60.0, 0.1), *[(1.0, 0.9)] * (STEPS - 2)]),  # two steps waited, for a compiler perhaps
+])  # fmt: skip
 def test_training_says_nothing(caplog, threads, steps):
     assert notes_of(caplog, threads, steps) == []
 

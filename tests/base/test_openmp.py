@@ -51,16 +51,13 @@ def test_what_is_empty_is_not_set(monkeypatch):
     assert not {THREADS, BIND} & os.environ.keys()
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "code", "message"),
-    [
-        (THREADS, "abc", 2, "glassformer: The environment variable OMP_NUM_THREADS must be"),
-        (BIND, "bogus", 2, "glassformer: The environment variable OMP_PROC_BIND must be"),
-        (THREADS, "", 0, ""),
-        (BIND, "", 0, ""),
-        (THREADS, "2,1", 0, ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "code", "message"), [
+    (THREADS, "abc", 2, "glassformer: The environment variable OMP_NUM_THREADS must be"),
+    (BIND, "bogus", 2, "glassformer: The environment variable OMP_PROC_BIND must be"),
+    (THREADS, "", 0, ""),
+    (BIND, "", 0, ""),
+    (THREADS, "2,1", 0, ""),
+])  # fmt: skip
 def test_a_command_speaks_before_openmp_does(name, text, code, message):
     """One message, ours: OpenMP complains, when torch is imported, of what is wrong and of what is empty."""
     answer = python("-m", "glassformer", "params", "gpt2", "--json", env=os.environ | {name: text}, timeout=120)

@@ -84,16 +84,13 @@ def test_threads_as_asked(monkeypatch, threads, allowed, few):
     assert torch.get_num_threads() == 3
 
 
-@pytest.mark.parametrize(
-    ("text", "threads_", "why"),
-    [
-        ("1", 1, "1 thread, as OMP_NUM_THREADS says"),
-        ("3", 3, "3 threads, as OMP_NUM_THREADS says"),
-        (" 2,4", 2, "2 threads, as OMP_NUM_THREADS says"),
-        ("9", 9, "9 threads, as OMP_NUM_THREADS says, although this process may use only 4 processors"),
-        ("", 4, "4 threads, of 4 processors"),
-    ],
-)
+@pytest.mark.parametrize(("text", "threads_", "why"), [
+    ("1", 1, "1 thread, as OMP_NUM_THREADS says"),
+    ("3", 3, "3 threads, as OMP_NUM_THREADS says"),
+    (" 2,4", 2, "2 threads, as OMP_NUM_THREADS says"),
+    ("9", 9, "9 threads, as OMP_NUM_THREADS says, although this process may use only 4 processors"),
+    ("", 4, "4 threads, of 4 processors"),
+])  # fmt: skip
 def test_threads_as_the_environment_says(monkeypatch, threads, text, threads_, why):
     """As any program that uses OpenMP; but what is asked for comes first."""
     monkeypatch.setenv("OMP_NUM_THREADS", text)
@@ -110,16 +107,13 @@ def test_a_wrong_environment_is_refused(monkeypatch, threads, processes):
         choose_threads(2, processes)
 
 
-@pytest.mark.parametrize(
-    ("requested", "text", "expected", "why"),
-    [
-        (0, "", 4, "4 a process, as 2 share 8 processors"),
-        (0, "1", 4, "4 a process, as 2 share 8 processors"),
-        (0, "3", 3, "3 a process, as 2 share 8 processors"),
-        (6, "1", 4, "4 a process instead of 6, as 2 share 8 processors"),
-        (1, "", 1, "1 a process, as 2 share 8 processors"),
-    ],
-)
+@pytest.mark.parametrize(("requested", "text", "expected", "why"), [
+    (0, "", 4, "4 a process, as 2 share 8 processors"),
+    (0, "1", 4, "4 a process, as 2 share 8 processors"),
+    (0, "3", 3, "3 a process, as 2 share 8 processors"),
+    (6, "1", 4, "4 a process instead of 6, as 2 share 8 processors"),
+    (1, "", 1, "1 a process, as 2 share 8 processors"),
+])  # fmt: skip
 def test_processes_share_the_processors(monkeypatch, threads, requested, text, expected, why):
     """torchrun sets OMP_NUM_THREADS to 1 where nobody has set it."""
     monkeypatch.setenv("OMP_NUM_THREADS", text)

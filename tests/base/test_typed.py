@@ -67,23 +67,18 @@ def test_no_field_takes_what_its_annotation_does_not(kind):
                     kind(**{**WHOLE[kind], each.name: wrong})
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: StackConfig("64"), "d_model must be a whole number; got '64' (str). Try d_model=64."),
-        (lambda: StackConfig(d_model=64.0), "d_model must be a whole number; got 64.0 (float). Try d_model=64."),
-        (lambda: StackConfig(d_model="wide"), "d_model must be a whole number; got 'wide' (str). Try d_model=8."),
-        (lambda: StackConfig(d_model=None), "d_model must be a whole number; got None. Try d_model=8."),
-        (lambda: StackConfig(d_ff=True), "d_ff must be a whole number; got True (bool). Try d_ff=8."),
-        (lambda: StackConfig(dropout="0.1"), "dropout must be a number; got '0.1' (str). Try dropout=0.1."),
-        (lambda: StackConfig(window=2.5), "window must be a whole number or None; got 2.5 (float). Try window=8."),
-        (
-            lambda: ModelConfig(9, encoder={"d_model": 64}),
-            "encoder must be a StackConfig or None; got {'d_model': 64} (dict). Give encoder=StackConfig(...).",
-        ),
-        (lambda: ModelConfig(9, StackConfig(), head="lm"), "head must be a Lm or a Classify or a Tag or"),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: StackConfig("64"), "d_model must be a whole number; got '64' (str). Try d_model=64."),
+    (lambda: StackConfig(d_model=64.0), "d_model must be a whole number; got 64.0 (float). Try d_model=64."),
+    (lambda: StackConfig(d_model="wide"), "d_model must be a whole number; got 'wide' (str). Try d_model=8."),
+    (lambda: StackConfig(d_model=None), "d_model must be a whole number; got None. Try d_model=8."),
+    (lambda: StackConfig(d_ff=True), "d_ff must be a whole number; got True (bool). Try d_ff=8."),
+    (lambda: StackConfig(dropout="0.1"), "dropout must be a number; got '0.1' (str). Try dropout=0.1."),
+    (lambda: StackConfig(window=2.5), "window must be a whole number or None; got 2.5 (float). Try window=8."),
+    (lambda: ModelConfig(9, encoder={"d_model": 64}),
+     "encoder must be a StackConfig or None; got {'d_model': 64} (dict). Give encoder=StackConfig(...)."),
+    (lambda: ModelConfig(9, StackConfig(), head="lm"), "head must be a Lm or a Classify or a Tag or"),
+])  # fmt: skip
 def test_what_is_said(make, message):
     with production(), pytest.raises(ConfigError) as caught:
         make()
@@ -180,17 +175,14 @@ class Other:
     count: int | None = like(Kept, "count", 3)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"rate": 0.0}, "kept.rate must be above 0 and at most 1, as a share; got 0.0. Try kept.rate=0.25."),
-        ({"rate": float("nan")}, "kept.rate must be above 0 and at most 1, as a share; got nan. Try kept.rate=0.25."),
-        ({"count": 1}, "kept.count must be at least 2; got 1. Try kept.count=2."),
-        ({"count": 10}, "kept.count must be at most 9; got 10. Give a smaller number."),
-        ({"word": "tow"}, "kept.word='tow' is not known. Known: 'one', 'two'. Did you mean 'two'?"),
-        ({"count": "3"}, "kept.count must be a whole number or None; got '3' (str). Try kept.count=3."),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"rate": 0.0}, "kept.rate must be above 0 and at most 1, as a share; got 0.0. Try kept.rate=0.25."),
+    ({"rate": float("nan")}, "kept.rate must be above 0 and at most 1, as a share; got nan. Try kept.rate=0.25."),
+    ({"count": 1}, "kept.count must be at least 2; got 1. Try kept.count=2."),
+    ({"count": 10}, "kept.count must be at most 9; got 10. Give a smaller number."),
+    ({"word": "tow"}, "kept.word='tow' is not known. Known: 'one', 'two'. Did you mean 'two'?"),
+    ({"count": "3"}, "kept.count must be a whole number or None; got '3' (str). Try kept.count=3."),
+])  # fmt: skip
 def test_what_is_out_of_bounds_is_refused(wrong, message):
     with pytest.raises(ConfigError) as caught:
         Kept(**wrong)

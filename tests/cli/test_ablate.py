@@ -53,34 +53,30 @@ def comparable(results: list[Result]) -> list[tuple]:
 # --- what is refused, before anything is trained
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ((), "--vary SETTING=VALUE,VALUE"),
-        (("--vary", "model.n_layer=1"), "Did you mean '--model.n-layers'?"),
-        (("--vary", "modle.n_layers=1"), "Did you mean 'model'?"),
-        (("--vary", "model.n_layers=1,,2"), "--vary model.n_layers needs a value after = and between commas"),
-        (("--vary", "model.norm="), "--vary model.norm needs a value after ="),
-        (("--vary", "model.n_layers"), "--vary takes SECTION.SETTING=VALUE"),
-        (("--vary", "model.no_tie_embeddings=true"), "model.tie_embeddings=false"),
-        (("--vary", "model.n_layers=1", "--vary", "model.n-layers=2"), "given twice"),
-        (("--vary", "model.positions=rotary,rotery"), "model.positions=rotery: "),
-        (("--vary", "model.n_kv_heads=1,3"), "model.n_kv_heads=3: "),
-        ((*LAYERS, "--model.n-layers", "3"), "either varied or set; model.n_layers is both"),
-        ((*LAYERS, "--change", "model.norm=rms"), "Give only one of the two"),
-        (("--change", "model.norm"), "--change takes SECTION.SETTING=VALUE"),
-        (("--change", "model.nrom=rms"), "Did you mean '--model.norm'?"),
-        (("--change", "model.d_ff=wide"), "--change model.d_ff=wide: --model.d-ff takes a whole number; got 'wide'"),
-        (("--change", "model.norm=rms,model.norm=none"), "model.norm is given twice"),
-        (("--change", "model.no_tie_embeddings=true"), "model.tie_embeddings=false"),
-        (("--change", "model.norm=rsm"), "--change model.norm=rsm: "),
-        ((*LAYERS, "--test", "model.d_ff=3"), "no section 'model' here"),
-        ((*LAYERS, "--test", "data.max_length=3,4"), "one value"),
-        ((*LAYERS, "--test", "data.max_length=9", "--test", "data.max_length=10"), "given twice"),
-        ((*LAYERS, "--test", "data.min_length=99"), "--data.max-length"),
-    ],
-    ids=lambda given: " ".join(given)[:40] if isinstance(given, tuple) else "",
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ((), "--vary SETTING=VALUE,VALUE"),
+    (("--vary", "model.n_layer=1"), "Did you mean '--model.n-layers'?"),
+    (("--vary", "modle.n_layers=1"), "Did you mean 'model'?"),
+    (("--vary", "model.n_layers=1,,2"), "--vary model.n_layers needs a value after = and between commas"),
+    (("--vary", "model.norm="), "--vary model.norm needs a value after ="),
+    (("--vary", "model.n_layers"), "--vary takes SECTION.SETTING=VALUE"),
+    (("--vary", "model.no_tie_embeddings=true"), "model.tie_embeddings=false"),
+    (("--vary", "model.n_layers=1", "--vary", "model.n-layers=2"), "given twice"),
+    (("--vary", "model.positions=rotary,rotery"), "model.positions=rotery: "),
+    (("--vary", "model.n_kv_heads=1,3"), "model.n_kv_heads=3: "),
+    ((*LAYERS, "--model.n-layers", "3"), "either varied or set; model.n_layers is both"),
+    ((*LAYERS, "--change", "model.norm=rms"), "Give only one of the two"),
+    (("--change", "model.norm"), "--change takes SECTION.SETTING=VALUE"),
+    (("--change", "model.nrom=rms"), "Did you mean '--model.norm'?"),
+    (("--change", "model.d_ff=wide"), "--change model.d_ff=wide: --model.d-ff takes a whole number; got 'wide'"),
+    (("--change", "model.norm=rms,model.norm=none"), "model.norm is given twice"),
+    (("--change", "model.no_tie_embeddings=true"), "model.tie_embeddings=false"),
+    (("--change", "model.norm=rsm"), "--change model.norm=rsm: "),
+    ((*LAYERS, "--test", "model.d_ff=3"), "no section 'model' here"),
+    ((*LAYERS, "--test", "data.max_length=3,4"), "one value"),
+    ((*LAYERS, "--test", "data.max_length=9", "--test", "data.max_length=10"), "given twice"),
+    ((*LAYERS, "--test", "data.min_length=99"), "--data.max-length"),
+], ids=lambda given: " ".join(given)[:40] if isinstance(given, tuple) else "")  # fmt: skip
 def test_refused_before_anything_is_made(refused, given, message):
     assert message in refused(*words(*given))
     assert not Path("study").exists()

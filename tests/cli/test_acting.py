@@ -69,20 +69,17 @@ def errors_of(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     return capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("words", "cannot"),
-    [
-        (("translate",), "answers no lines"),
-        (("generate", "--prompt", "a"), "writes no text from left to right"),
-        (("serve", "--port", "0"), "writes no text from left to right"),
-        (("classify",), "gives no labels"),
-        (("heads",), "reads no tokens"),
-        (("heads", "--checkpoints"), "reads no tokens"),
-        (("heads", "--prune", "d.0.0"), "reads no tokens"),
-        (("heads", "--attribute", "a"), "reads no tokens"),
-        (("explore", "--export", "page.html"), "reads no tokens"),
-    ],
-)
+@pytest.mark.parametrize(("words", "cannot"), [
+    (("translate",), "answers no lines"),
+    (("generate", "--prompt", "a"), "writes no text from left to right"),
+    (("serve", "--port", "0"), "writes no text from left to right"),
+    (("classify",), "gives no labels"),
+    (("heads",), "reads no tokens"),
+    (("heads", "--checkpoints"), "reads no tokens"),
+    (("heads", "--prune", "d.0.0"), "reads no tokens"),
+    (("heads", "--attribute", "a"), "reads no tokens"),
+    (("explore", "--export", "page.html"), "reads no tokens"),
+])  # fmt: skip
 def test_a_verb_for_texts_names_the_verb_for_acting(actor, tmp_path, capsys, monkeypatch, words, cannot):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a b\n")))
@@ -92,15 +89,12 @@ def test_a_verb_for_texts_names_the_verb_for_acting(actor, tmp_path, capsys, mon
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--by-length",), "acts in an environment. Remove --by-length"),
-        (("--decode.beam", "3"), "acts in an environment, so --decode.beam would have no effect"),
-        (("--data.discount", "0.5"), "--data.discount 1.0; got 0.5"),
-        (("--data.text", "x"), "--data.text belongs to --data.task text"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), [
+    (("--by-length",), "acts in an environment. Remove --by-length"),
+    (("--decode.beam", "3"), "acts in an environment, so --decode.beam would have no effect"),
+    (("--data.discount", "0.5"), "--data.discount 1.0; got 0.5"),
+    (("--data.text", "x"), "--data.text belongs to --data.task text"),
+])  # fmt: skip
 def test_evaluate_refuses_what_would_change_nothing_or_the_task(actor, capsys, flags, message):
     assert message in errors_of(capsys, "evaluate", actor, *flags)
 
@@ -155,16 +149,13 @@ def test_a_model_of_texts_cannot_start_from_an_actor(actor, tmp_path, capsys, re
     assert not (tmp_path / "new" / "checkpoints").exists()
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--tokenizer.kind", "byte"), "Episodes are numbers and have no tokens; got --tokenizer.kind byte"),
-        (("--data.dev-share", "0.3"), "--data.dev-share holds out the end of --data.train"),
-        (("--break", "shifted-labels"), "nothing is shifted"),
-        (("--break", "no-embedding-scale"), "it reads numbers, which are not embedded"),
-        (("--break", "cache-off-by-one"), "there is no cache"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), [
+    (("--tokenizer.kind", "byte"), "Episodes are numbers and have no tokens; got --tokenizer.kind byte"),
+    (("--data.dev-share", "0.3"), "--data.dev-share holds out the end of --data.train"),
+    (("--break", "shifted-labels"), "nothing is shifted"),
+    (("--break", "no-embedding-scale"), "it reads numbers, which are not embedded"),
+    (("--break", "cache-off-by-one"), "there is no cache"),
+])  # fmt: skip
 def test_train_refuses_what_would_change_nothing(tmp_path, capsys, flags, message):
     assert message in errors_of(capsys, "train", "decision", "--out", tmp_path / "new", *flags)
     assert not (tmp_path / "new").exists()

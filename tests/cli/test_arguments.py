@@ -23,32 +23,29 @@ def read(*words: str, verb: str = "train"):
     return read_arguments(verb, VERBS[verb], words)
 
 
-@pytest.mark.parametrize(
-    ("words", "changes"),
-    [
-        (["--model.n-layers", "4"], {"model.n_layers": 4}),
-        (["--model.n_layers", "4"], {"model.n_layers": 4}),
-        (["--model.n-layers=4"], {"model.n_layers": 4}),
-        (["--training.learning-rate", "1"], {"training.learning_rate": 1.0}),
-        (["--model.max-len", "none"], {"model.max_len": None}),
-        (["--model.max-len", "9"], {"model.max_len": 9}),
-        (["--data.train", "a file.tsv"], {"data.train": "a file.tsv"}),
-        (["--data.train=-x"], {"data.train": "-x"}),
-        (["--data.train=--x y=z"], {"data.train": "--x y=z"}),
-        (["--data.train", "-"], {"data.train": "-"}),
-        (["--data.train", "größe.tsv"], {"data.train": "größe.tsv"}),
-        (["--data.skip-empty"], {"data.skip_empty": True}),
-        (["--data.no-skip-empty"], {"data.skip_empty": False}),
-        (["--data.skip-empty", "--model.d-ff", "8"], {"data.skip_empty": True, "model.d_ff": 8}),
-        (["--data.skip-empty", "false"], {"data.skip_empty": False}),
-        (["--data.skip-empty=false"], {"data.skip_empty": False}),
-        (["--data.header", "false"], {"data.header": False}),
-        (["--data.no-header"], {"data.header": False}),
-        (["--data.header", "none"], {"data.header": None}),
-        (["--model.d-ff", "8", "--model.d-ff", "9"], {"model.d_ff": 9}),
-        (["--training.seed", "123456789012345678901234567890"], {"training.seed": 123456789012345678901234567890}),
-    ],
-)
+@pytest.mark.parametrize(("words", "changes"), [
+    (["--model.n-layers", "4"], {"model.n_layers": 4}),
+    (["--model.n_layers", "4"], {"model.n_layers": 4}),
+    (["--model.n-layers=4"], {"model.n_layers": 4}),
+    (["--training.learning-rate", "1"], {"training.learning_rate": 1.0}),
+    (["--model.max-len", "none"], {"model.max_len": None}),
+    (["--model.max-len", "9"], {"model.max_len": 9}),
+    (["--data.train", "a file.tsv"], {"data.train": "a file.tsv"}),
+    (["--data.train=-x"], {"data.train": "-x"}),
+    (["--data.train=--x y=z"], {"data.train": "--x y=z"}),
+    (["--data.train", "-"], {"data.train": "-"}),
+    (["--data.train", "größe.tsv"], {"data.train": "größe.tsv"}),
+    (["--data.skip-empty"], {"data.skip_empty": True}),
+    (["--data.no-skip-empty"], {"data.skip_empty": False}),
+    (["--data.skip-empty", "--model.d-ff", "8"], {"data.skip_empty": True, "model.d_ff": 8}),
+    (["--data.skip-empty", "false"], {"data.skip_empty": False}),
+    (["--data.skip-empty=false"], {"data.skip_empty": False}),
+    (["--data.header", "false"], {"data.header": False}),
+    (["--data.no-header"], {"data.header": False}),
+    (["--data.header", "none"], {"data.header": None}),
+    (["--model.d-ff", "8", "--model.d-ff", "9"], {"model.d_ff": 9}),
+    (["--training.seed", "123456789012345678901234567890"], {"training.seed": 123456789012345678901234567890}),
+])  # fmt: skip
 def test_settings(words, changes):
     for found in (read("reverse", *words), read(*words, "reverse")):
         assert found.target == "reverse"
@@ -71,34 +68,31 @@ def test_nothing():
     assert (found.target, found.options, found.changes) == (None, {}, {})
 
 
-@pytest.mark.parametrize(
-    ("verb", "words", "facts"),
-    [
-        ("train", ["--model.n-layrs", "4"], ["--model.n-layrs", "Did you mean '--model.n-layers'?"]),
-        ("train", ["--training.d-model", "4"], ["--training.d-model", "Did you mean '--model.d-model'?"]),
-        ("train", ["--model.zzz", "4"], ["--model.zzz", "Known: 'activation'"]),
-        ("train", ["--modle.d-model", "4"], ["no section 'modle'", "Did you mean 'model'?"]),
-        ("train", ["--model.n-layers", "four"], ["--model.n-layers takes a whole number; got 'four'"]),
-        ("train", ["--data.skip-empty="], ["--data.skip-empty takes", "got ''"]),
-        ("train", ["--model.max-len", "x"], ["--model.max-len takes a whole number or none; got 'x'"]),
-        ("train", ["--model.dropout", "much"], ["--model.dropout takes a number; got 'much'"]),
-        ("train", ["--data.skip-empty=perhaps"], ["--data.skip-empty takes true or false; got 'perhaps'"]),
-        ("train", ["--model.n-layers"], ["--model.n-layers needs a value"]),
-        ("train", ["--data.train", "--model.d-ff", "8"], ["--data.train needs a value", "--data.train=VALUE"]),
-        ("train", ["--out"], ["--out needs a value"]),
-        ("train", ["--overwrite=yes"], ["--overwrite takes no value; got 'yes'"]),
-        ("train", ["--overwrit"], ["no flag --overwrit", "Did you mean '--overwrite'?"]),
-        ("train", ["--steps", "5"], ["no flag --steps"]),
-        ("train", ["--"], ["no flag --"]),
-        ("train", ["reverse", "copy"], ["takes no further argument; got 'copy'", "Usage: glassformer train RECIPE"]),
-        ("train", ["reverse", "-o"], ["has no flag -o.", "Did you mean '--out'?"]),
-        ("train", ["lm", "."], ["takes no further argument; got '.'. If it is what to read: --data.text .", "Usage"]),
-        ("demo", ["reverse"], ["takes no further argument; got 'reverse'", "Usage: glassformer demo"]),
-        ("resume", ["run", "--tokenizer.kind", "bpe"], ["no section 'tokenizer' here"]),
-        ("resume", ["run", "--allow-chang", "x"], ["no flag --allow-chang", "Did you mean '--allow-change'?"]),
-        ("evaluate", ["run", "--model.d-ff", "8"], ["no section 'model' here", "'data', 'decode'"]),
-    ],
-)
+@pytest.mark.parametrize(("verb", "words", "facts"), [
+    ("train", ["--model.n-layrs", "4"], ["--model.n-layrs", "Did you mean '--model.n-layers'?"]),
+    ("train", ["--training.d-model", "4"], ["--training.d-model", "Did you mean '--model.d-model'?"]),
+    ("train", ["--model.zzz", "4"], ["--model.zzz", "Known: 'activation'"]),
+    ("train", ["--modle.d-model", "4"], ["no section 'modle'", "Did you mean 'model'?"]),
+    ("train", ["--model.n-layers", "four"], ["--model.n-layers takes a whole number; got 'four'"]),
+    ("train", ["--data.skip-empty="], ["--data.skip-empty takes", "got ''"]),
+    ("train", ["--model.max-len", "x"], ["--model.max-len takes a whole number or none; got 'x'"]),
+    ("train", ["--model.dropout", "much"], ["--model.dropout takes a number; got 'much'"]),
+    ("train", ["--data.skip-empty=perhaps"], ["--data.skip-empty takes true or false; got 'perhaps'"]),
+    ("train", ["--model.n-layers"], ["--model.n-layers needs a value"]),
+    ("train", ["--data.train", "--model.d-ff", "8"], ["--data.train needs a value", "--data.train=VALUE"]),
+    ("train", ["--out"], ["--out needs a value"]),
+    ("train", ["--overwrite=yes"], ["--overwrite takes no value; got 'yes'"]),
+    ("train", ["--overwrit"], ["no flag --overwrit", "Did you mean '--overwrite'?"]),
+    ("train", ["--steps", "5"], ["no flag --steps"]),
+    ("train", ["--"], ["no flag --"]),
+    ("train", ["reverse", "copy"], ["takes no further argument; got 'copy'", "Usage: glassformer train RECIPE"]),
+    ("train", ["reverse", "-o"], ["has no flag -o.", "Did you mean '--out'?"]),
+    ("train", ["lm", "."], ["takes no further argument; got '.'. If it is what to read: --data.text .", "Usage"]),
+    ("demo", ["reverse"], ["takes no further argument; got 'reverse'", "Usage: glassformer demo"]),
+    ("resume", ["run", "--tokenizer.kind", "bpe"], ["no section 'tokenizer' here"]),
+    ("resume", ["run", "--allow-chang", "x"], ["no flag --allow-chang", "Did you mean '--allow-change'?"]),
+    ("evaluate", ["run", "--model.d-ff", "8"], ["no section 'model' here", "'data', 'decode'"]),
+])  # fmt: skip
 def test_mistakes(verb, words, facts):
     with pytest.raises(ConfigError) as caught:
         read(*words, verb=verb)
@@ -120,21 +114,18 @@ def test_switches_go_both_ways(switch):
     assert kind_of(section, f"no_{switch}", SECTIONS) == (f"{section}.{switch}", bool, False)
 
 
-@pytest.mark.parametrize(
-    ("verb", "words", "requested"),
-    [
-        ("train", ["-h"], True),
-        ("train", ["reverse", "--data.skip-empty", "-h"], True),
-        ("train", ["reverse", "--out=x", "-h"], True),
-        ("train", ["reverse", "--model.no-such-setting", "-h"], True),
-        ("train", ["reverse", "--out", "--help"], True),
-        ("train", ["reverse", "--out", "-h"], False),
-        ("train", ["reverse", "--data.train", "-h"], False),
-        ("train", ["reverse", "--data.train_source", "-h", "-h"], True),
-        ("generate", ["run", "--prompt", "-h"], False),
-        ("generate", ["run", "--prompt=-h"], False),
-    ],
-)
+@pytest.mark.parametrize(("verb", "words", "requested"), [
+    ("train", ["-h"], True),
+    ("train", ["reverse", "--data.skip-empty", "-h"], True),
+    ("train", ["reverse", "--out=x", "-h"], True),
+    ("train", ["reverse", "--model.no-such-setting", "-h"], True),
+    ("train", ["reverse", "--out", "--help"], True),
+    ("train", ["reverse", "--out", "-h"], False),
+    ("train", ["reverse", "--data.train", "-h"], False),
+    ("train", ["reverse", "--data.train_source", "-h", "-h"], True),
+    ("generate", ["run", "--prompt", "-h"], False),
+    ("generate", ["run", "--prompt=-h"], False),
+])  # fmt: skip
 def test_a_value_asks_for_no_help(verb, words, requested):
     assert asks_for_help(VERBS[verb], words) is requested
     if not requested:
@@ -159,39 +150,33 @@ def suggestion(verb: str, flag: str) -> str:
     return str(caught.value).partition(" All flags: ")[0].rpartition(". ")[2]
 
 
-@pytest.mark.parametrize(
-    ("verb", "typed", "meant"),
-    [
-        ("train", "--training.batch-size", "--training.batch-tokens"),
-        ("train", "--lr", "--training.learning-rate"),
-        ("train", "--epochs", "--training.steps"),
-        ("train", "--model.hidden-size", "--model.d-model"),
-        ("train", "--steps", "--training.steps"),
-        ("train", "--learning-rte", "--training.learning-rate"),
-        ("train", "--training.d-model", "--model.d-model"),
-        ("translate", "--temperature", "--decode.temperature"),
-        ("translate", "--num-beams", "--beam"),
-        ("translate", "--early-stopping", "--decode.early-stop"),
-        ("evaluate", "--batch-size", "--decode.batch-size"),
-        ("generate", "--max-length", "--max-new-tokens"),
-        ("generate", "--topk", "--top-k"),
-        ("translate", "--beam-size", "--beam"),
-        ("train", "--output-dir", "--out"),
-    ],
-)
+@pytest.mark.parametrize(("verb", "typed", "meant"), [
+    ("train", "--training.batch-size", "--training.batch-tokens"),
+    ("train", "--lr", "--training.learning-rate"),
+    ("train", "--epochs", "--training.steps"),
+    ("train", "--model.hidden-size", "--model.d-model"),
+    ("train", "--steps", "--training.steps"),
+    ("train", "--learning-rte", "--training.learning-rate"),
+    ("train", "--training.d-model", "--model.d-model"),
+    ("translate", "--temperature", "--decode.temperature"),
+    ("translate", "--num-beams", "--beam"),
+    ("translate", "--early-stopping", "--decode.early-stop"),
+    ("evaluate", "--batch-size", "--decode.batch-size"),
+    ("generate", "--max-length", "--max-new-tokens"),
+    ("generate", "--topk", "--top-k"),
+    ("translate", "--beam-size", "--beam"),
+    ("train", "--output-dir", "--out"),
+])  # fmt: skip
 def test_what_was_meant(verb, typed, meant):
     assert suggestion(verb, typed) == f"Did you mean {meant!r}?"
 
 
-@pytest.mark.parametrize(
-    ("verb", "typed", "meant"),
-    [
-        ("generate", "--top", "'--stop', '--top-p' or '--top-k'"),
-        ("serve", "--serve.max-prompt", "'--max-prompt'"),
-        ("train", "--device", "'--training.device'"),
-        ("train", "--gpu", "'--training.device'"),
-    ],
-)
+@pytest.mark.parametrize(("verb", "typed", "meant"), [
+    ("generate", "--top", "'--stop', '--top-p' or '--top-k'"),
+    ("serve", "--serve.max-prompt", "'--max-prompt'"),
+    ("train", "--device", "'--training.device'"),
+    ("train", "--gpu", "'--training.device'"),
+])  # fmt: skip
 def test_the_closest_few(verb, typed, meant):
     assert suggestion(verb, typed) == f"Did you mean {meant}?"
 
@@ -256,19 +241,16 @@ def test_other_tools_names_stand_for_something():
 # --- Texts that flags take: escapes as in printf
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [
-        ("a b", "a b"),
-        (r"\n", "\n"),
-        (r"a\tb\r\n", "a\tb\r\n"),
-        (r"\\n", r"\n"),
-        (r"\\\n", "\\\n"),
-        (r"\x41\u00e9\U0001F600\101", "A\u00e9\U0001f600A"),
-        (r"\q and \ ", r"\q and \ "),
-        ("\\", "\\"),
-    ],
-)
+@pytest.mark.parametrize(("typed", "meant"), [
+    ("a b", "a b"),
+    (r"\n", "\n"),
+    (r"a\tb\r\n", "a\tb\r\n"),
+    (r"\\n", r"\n"),
+    (r"\\\n", "\\\n"),
+    (r"\x41\u00e9\U0001F600\101", "A\u00e9\U0001f600A"),
+    (r"\q and \ ", r"\q and \ "),
+    ("\\", "\\"),
+])  # fmt: skip
 def test_escapes_are_those_of_printf(typed, meant):
     assert unescaped(typed) == meant
 
@@ -341,16 +323,13 @@ def test_on_the_command_line(refused, a_run):
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--queue", "3"), "--queue must be at least --rows 32, because one request"),
-        (("--queue", "3"), "; got 3. Set --queue 32, or --rows 3.\n"),
-        (("--rows=5", "--queue=3"), "; got 3. Set --queue 5, or --rows 3.\n"),
-        (("--host", "0.0.0.0"), "needs a key; got --host 0.0.0.0 and no key. Put one into"),
-        (("--drain", "1e9"), "--drain must be above 0 and at most 86400, a day; got 1e9. Try --drain 30.\n"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("--queue", "3"), "--queue must be at least --rows 32, because one request"),
+    (("--queue", "3"), "; got 3. Set --queue 32, or --rows 3.\n"),
+    (("--rows=5", "--queue=3"), "; got 3. Set --queue 5, or --rows 3.\n"),
+    (("--host", "0.0.0.0"), "needs a key; got --host 0.0.0.0 and no key. Put one into"),
+    (("--drain", "1e9"), "--drain must be above 0 and at most 86400, a day; got 1e9. Try --drain 30.\n"),
+])  # fmt: skip
 def test_what_a_server_refuses_is_named_as_it_is_typed(refused, a_run, words, message):
     assert message in refused("serve", "runs/old", *words)
 

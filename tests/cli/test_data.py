@@ -114,18 +114,15 @@ def test_too_small_a_disk_is_said_before(refused, one, monkeypatch):
     assert one.ranges == []
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((), "needs list, show NAME or fetch NAME"),
-        (("lst",), "Did you mean 'list'?"),
-        (("list", "scan"), "takes no name; got 'scan'"),
-        (("show",), "`glassformer data show` needs the name of a data set: tinyshakespeare"),
-        (("fetch", "scann"), "Did you mean 'scan'?"),
-        (("fetch", "scan", "trec"), "takes no further argument; got 'trec'"),
-        (("list", "--data-dir", ""), "--data-dir must be the folder"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    ((), "needs list, show NAME or fetch NAME"),
+    (("lst",), "Did you mean 'list'?"),
+    (("list", "scan"), "takes no name; got 'scan'"),
+    (("show",), "`glassformer data show` needs the name of a data set: tinyshakespeare"),
+    (("fetch", "scann"), "Did you mean 'scan'?"),
+    (("fetch", "scan", "trec"), "takes no further argument; got 'trec'"),
+    (("list", "--data-dir", ""), "--data-dir must be the folder"),
+])  # fmt: skip
 def test_mistakes(refused, words, message):
     assert message in refused("data", *words)
 

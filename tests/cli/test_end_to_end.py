@@ -156,15 +156,12 @@ def test_run_goes_on_from_another_folder(run, text_files, tmp_path, monkeypatch)
     assert run("resume", str(tmp_path / "run")).code == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "facts"),
-    [
-        ("in.de", b"ein hund\neine katze\nein haus\n", ["in.de", "out.en", "3", "4"]),
-        ("in.de", b"ein hund\n\nein haus\nzwei\n", ["in.de:2", "empty", "--data.skip-empty"]),
-        ("out.en", b"a dog\na cat\na h\xf6use\ntwo\n", ["out.en:3", "byte 4", "UTF-8"]),
-        ("out.en", b"", ["out.en", "empty"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "facts"), [
+    ("in.de", b"ein hund\neine katze\nein haus\n", ["in.de", "out.en", "3", "4"]),
+    ("in.de", b"ein hund\n\nein haus\nzwei\n", ["in.de:2", "empty", "--data.skip-empty"]),
+    ("out.en", b"a dog\na cat\na h\xf6use\ntwo\n", ["out.en:3", "byte 4", "UTF-8"]),
+    ("out.en", b"", ["out.en", "empty"]),
+])  # fmt: skip
 def test_bad_files(refused, text_files, name, content, facts):
     Path(name).write_bytes(content)
     message = refused("train", "multi30k", *TINY, *text_files)

@@ -71,18 +71,14 @@ class OutOfMemoryError(RuntimeError):
     """As torch calls its own."""
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        MemoryError("1 TB"),
-        OutOfMemoryError("Tried to allocate 2.00 GiB.\nmore lines\n"),
-        RuntimeError("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory"),
-        RuntimeError("MPS backend out of memory"),
-        OSError(errno.ENOMEM, "Cannot allocate memory"),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("error", [
+    MemoryError(),
+    MemoryError("1 TB"),
+    OutOfMemoryError("Tried to allocate 2.00 GiB.\nmore lines\n"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory"),
+    RuntimeError("MPS backend out of memory"),
+    OSError(errno.ENOMEM, "Cannot allocate memory"),
+], ids=repr)  # fmt: skip
 def test_out_of_memory(refused, session, error):
     session.failure = error
     message = refused("train", "reverse", code=5)
@@ -118,17 +114,14 @@ def test_folder_of_somebody_else(refused, session, number):
     assert "runs/x cannot be used" in refused("train", "reverse")
 
 
-@pytest.mark.parametrize(
-    "bug",
-    [
-        ValueError("x"),
-        KeyError("x"),
-        RuntimeError("shape mismatch"),
-        ImportError("x", name="torch.x"),
-        OSError(errno.EBADF, "x"),
-        AssertionError(),
-    ],
-)
+@pytest.mark.parametrize("bug", [
+    ValueError("x"),
+    KeyError("x"),
+    RuntimeError("shape mismatch"),
+    ImportError("x", name="torch.x"),
+    OSError(errno.EBADF, "x"),
+    AssertionError(),
+])  # fmt: skip
 def test_bug_keeps_its_traceback(run, session, bug):
     session.failure = bug
     with pytest.raises(type(bug)):

@@ -204,23 +204,19 @@ def test_the_page_is_served(trained, run, monkeypatch):
     assert len(opened) == 1
 
 
-@pytest.mark.parametrize(
-    ("words", "parts"),
-    [
-        (["--port", "70000"], ["--port", "65535"]),
-        (["--port", "-1"], ["--port"]),
-        (["--export", "."], ["--export", "is a folder"]),
-        (["--export", "none/page.html"], ["none", "not a folder"]),
-        (["--export", "corpus.txt"], ["corpus.txt", "Try --export corpus.html"]),
-        (["--checkpoints"], ["--checkpoints", "--export"]),
-        (["--patch", "a b", "--into", "a c"], ["--patch", "--export"]),
-        (["--export", "page.html", "--patch", "a b"], ["--into", "both"]),
-        (["--export", "page.html", "--patch", "a b", "--into", "a"], ["same number of tokens"]),
-        (["--export", "page.html", "--no-open"], ["--export", "--no-open"]),
-        (["--export", "page.html", "--port", "1"], ["--export", "--port"]),
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize(("words", "parts"), [
+    (["--port", "70000"], ["--port", "65535"]),
+    (["--port", "-1"], ["--port"]),
+    (["--export", "."], ["--export", "is a folder"]),
+    (["--export", "none/page.html"], ["none", "not a folder"]),
+    (["--export", "corpus.txt"], ["corpus.txt", "Try --export corpus.html"]),
+    (["--checkpoints"], ["--checkpoints", "--export"]),
+    (["--patch", "a b", "--into", "a c"], ["--patch", "--export"]),
+    (["--export", "page.html", "--patch", "a b"], ["--into", "both"]),
+    (["--export", "page.html", "--patch", "a b", "--into", "a"], ["same number of tokens"]),
+    (["--export", "page.html", "--no-open"], ["--export", "--no-open"]),
+    (["--export", "page.html", "--port", "1"], ["--export", "--port"]),
+], ids=" ".join)  # fmt: skip
 def test_wrong_words_are_refused(trained, refused, words, parts):
     message = refused("explore", str(trained), *words)
     assert all(part in message for part in parts)

@@ -16,54 +16,43 @@ OF_RUN = {"beam": 6, "length_penalty": 1.5, "temperature": 0.0}
 NEEDING = {"beam_groups": 3, "coverage_penalty": 0.2, "early_stop": True}
 
 
-@pytest.mark.parametrize(
-    ("of_run", "words", "expected"),
-    [
-        ({}, ("--beam", "4"), {"beam": 4}),
-        ({}, ("--decode.beam", "4", "--decode.early-stop"), {"beam": 4, "early_stop": True}),
-        ({"temperature": 0.7, "top_p": 0.9, "min_new_tokens": 2}, ("--beam", "4"), {"beam": 4, "min_new_tokens": 2}),
-        ({"contrastive_alpha": 0.5}, ("--beam", "4"), {"beam": 4}),
-        (OF_RUN, ("--beam", "4"), {"beam": 4, "length_penalty": 1.5}),
-        (OF_RUN, ("--beam", "1"), {"length_penalty": 1.5}),
-        (OF_RUN | NEEDING, ("--beam", "1"), {"length_penalty": 1.5}),
-        (OF_RUN | NEEDING, ("--beam", "9"), {"beam": 9, "length_penalty": 1.5, **NEEDING}),
-        (
-            OF_RUN | NEEDING,
-            ("--beam", "4", "--decode.beam-groups", "2"),
-            {**OF_RUN, **NEEDING, "beam": 4, "beam_groups": 2},
-        ),
-        (OF_RUN, (), {"temperature": 1.0}),
-        (OF_RUN, ("--greedy",), {}),
-        ({**OF_RUN, "beam_groups": 3, "early_stop": True}, (), {"temperature": 1.0}),
-    ],
-    ids=[str(i) for i in range(12)],
-)
+@pytest.mark.parametrize(("of_run", "words", "expected"), [
+    ({}, ("--beam", "4"), {"beam": 4}),
+    ({}, ("--decode.beam", "4", "--decode.early-stop"), {"beam": 4, "early_stop": True}),
+    ({"temperature": 0.7, "top_p": 0.9, "min_new_tokens": 2}, ("--beam", "4"), {"beam": 4, "min_new_tokens": 2}),
+    ({"contrastive_alpha": 0.5}, ("--beam", "4"), {"beam": 4}),
+    (OF_RUN, ("--beam", "4"), {"beam": 4, "length_penalty": 1.5}),
+    (OF_RUN, ("--beam", "1"), {"length_penalty": 1.5}),
+    (OF_RUN | NEEDING, ("--beam", "1"), {"length_penalty": 1.5}),
+    (OF_RUN | NEEDING, ("--beam", "9"), {"beam": 9, "length_penalty": 1.5, **NEEDING}),
+    (OF_RUN | NEEDING, ("--beam", "4", "--decode.beam-groups", "2"),
+     {**OF_RUN, **NEEDING, "beam": 4, "beam_groups": 2}),
+    (OF_RUN, (), {"temperature": 1.0}),
+    (OF_RUN, ("--greedy",), {}),
+    ({**OF_RUN, "beam_groups": 3, "early_stop": True}, (), {"temperature": 1.0}),
+], ids=[str(i) for i in range(12)])  # fmt: skip
 def test_settings(writes_as, of_run, words, expected):
     """Only a flag asks for a beam; then the recipe's other settings of a beam apply, and nothing is drawn."""
     writes_as(of_run, words, expected)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--beam", "4", "--temperature", "1"), "--beam searches for the most probable text and does not sample; --"),
-        (("--decode.beam", "4", "--top-k", "3"), "--decode.beam searches for the most probable text and does not"),
-        (("--beam", "4", "--contrastive-alpha", "0.5"), "--contrastive-alpha chooses in another way. Give only one"),
-        (("--beam", "4", "--greedy"), "--greedy takes the most probable token at each step; --beam searches for"),
-        (("--beam", "4", "--seed", "3"), "Beam search draws nothing, so --seed 3 would have no effect"),
-        (("--beam", "4", "--decode.beam", "4"), "--beam and --decode.beam are the same setting. Give only one of them"),
-        (("--beam", "4", "--n", "5"), "--n can be at most the beam width; got 5 with a beam of 4. Give --beam 5 or"),
-        (("--beam", "1", "--n", "2"), "Greedy decoding draws nothing and writes the same text each time; got --n 2"),
-        (("--greedy", "--n", "3"), "--beam 3 searches for the 3 most probable texts"),
-        (("--beam", "0"), "--beam must be at least 1; got 0"),
-        (("--beam", "x"), "--beam takes a whole number; got 'x'"),
-        (("--beam", "4", "--decode.beam-groups", "3"), "--decode.beam-groups must divide --beam evenly"),
-        (("--decode.length-penalty", "1"), "ranks the answers of a beam, but --beam is 1, so 1.0 would have no effect"),
-        (("--decode.early-stop",), "--decode.early-stop needs beam-search decoding; got --beam 1. Try --beam 4"),
-        (("--beam", "4", "--decode.diversity", "1"), "there is only one, so 1.0 would have no effect"),
-    ],
-    ids=[str(i) for i in range(15)],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("--beam", "4", "--temperature", "1"), "--beam searches for the most probable text and does not sample; --"),
+    (("--decode.beam", "4", "--top-k", "3"), "--decode.beam searches for the most probable text and does not"),
+    (("--beam", "4", "--contrastive-alpha", "0.5"), "--contrastive-alpha chooses in another way. Give only one"),
+    (("--beam", "4", "--greedy"), "--greedy takes the most probable token at each step; --beam searches for"),
+    (("--beam", "4", "--seed", "3"), "Beam search draws nothing, so --seed 3 would have no effect"),
+    (("--beam", "4", "--decode.beam", "4"), "--beam and --decode.beam are the same setting. Give only one of them"),
+    (("--beam", "4", "--n", "5"), "--n can be at most the beam width; got 5 with a beam of 4. Give --beam 5 or"),
+    (("--beam", "1", "--n", "2"), "Greedy decoding draws nothing and writes the same text each time; got --n 2"),
+    (("--greedy", "--n", "3"), "--beam 3 searches for the 3 most probable texts"),
+    (("--beam", "0"), "--beam must be at least 1; got 0"),
+    (("--beam", "x"), "--beam takes a whole number; got 'x'"),
+    (("--beam", "4", "--decode.beam-groups", "3"), "--decode.beam-groups must divide --beam evenly"),
+    (("--decode.length-penalty", "1"), "ranks the answers of a beam, but --beam is 1, so 1.0 would have no effect"),
+    (("--decode.early-stop",), "--decode.early-stop needs beam-search decoding; got --beam 1. Try --beam 4"),
+    (("--beam", "4", "--decode.diversity", "1"), "there is only one, so 1.0 would have no effect"),
+], ids=[str(i) for i in range(15)])  # fmt: skip
 def test_mistakes(refused, writing, a_run, words, message):
     assert message in refused("generate", "runs/old", "--prompt", "a", *words)
 

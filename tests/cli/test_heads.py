@@ -75,17 +75,13 @@ def test_what_can_go_without_a_loss_goes(run, tiny):
     assert report["effect"]["drop95"][1] < 0.01
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--prune", "x.9.9"), "got 'x.9.9'. This run has e.0.0, e.0.1"),
-        (("--prune", ""), "got ''"),
-        (("--out", "elsewhere"), "Add --prune HEADS"),
-        (("--prune", "x.0.0", "--checkpoints"), "Give only one of them"),
-        (("--prnue", "x.0.0"), "--prune"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("--prune", "x.9.9"), "got 'x.9.9'. This run has e.0.0, e.0.1"),
+    (("--prune", ""), "got ''"),
+    (("--out", "elsewhere"), "Add --prune HEADS"),
+    (("--prune", "x.0.0", "--checkpoints"), "Give only one of them"),
+    (("--prnue", "x.0.0"), "--prune"),
+], ids=str)  # fmt: skip
 def test_mistakes(run, tiny, words, message):
     answer = run("heads", tiny, *words)
     assert (answer.code, message in answer.err) == (2, True), answer.err
@@ -126,17 +122,14 @@ def test_words_that_the_vocabulary_lacks_are_told(run, tiny):
     assert message not in run("heads", tiny, "--attribute", "a b c").err
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--patch", "a b"], "--patch TEXT --into TEXT"),
-        (["--into", "a b"], "--patch TEXT --into TEXT"),
-        (["--patch", "a b", "--into", "a b c"], "got 3 and 4"),
-        (["--patch", "a b", "--into", "a b"], "different probabilities; these give the same"),
-        (["--attribute", "a b", "--checkpoints"], "--checkpoints"),
-        (["--attribute", "a b", "--patch", "a", "--into", "b"], "Give only one of them"),
-    ],
-)
+@pytest.mark.parametrize(("options", "words"), [
+    (["--patch", "a b"], "--patch TEXT --into TEXT"),
+    (["--into", "a b"], "--patch TEXT --into TEXT"),
+    (["--patch", "a b", "--into", "a b c"], "got 3 and 4"),
+    (["--patch", "a b", "--into", "a b"], "different probabilities; these give the same"),
+    (["--attribute", "a b", "--checkpoints"], "--checkpoints"),
+    (["--attribute", "a b", "--patch", "a", "--into", "b"], "Give only one of them"),
+])  # fmt: skip
 def test_mistakes_with_texts(run, tiny, options, words):
     answer = run("heads", tiny, *options)
     assert answer.code == 2

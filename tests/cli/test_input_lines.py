@@ -43,17 +43,14 @@ def test_json_of_another_shape_is_refused_with_what_makes_lines_of_it(run, sessi
 
 
 @pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize(
-    ("data", "place", "way"),
-    [
-        (b'["a", 1]\n["b", 0]\n', 2, "jq -c '{text: .[0]"),
-        (b'"a"\n' * 25, 20, "jq -c '{text: .}'"),
-        (b'"a"\n"b \\n"\n', 2, "jq -c '{text: .}'"),
-        (b"# by hand\n\nnull\n{}\n" + LINES, 5, "here id, translation"),
-        (b'["a b", "c"]\n', 1, "jq -c '.[] | {text: .}'"),
-        (b'["a b",\n\n"c"]\n', 3, "jq -c '.[] | {text: .}'"),
-    ],
-)
+@pytest.mark.parametrize(("data", "place", "way"), [
+    (b'["a", 1]\n["b", 0]\n', 2, "jq -c '{text: .[0]"),
+    (b'"a"\n' * 25, 20, "jq -c '{text: .}'"),
+    (b'"a"\n"b \\n"\n', 2, "jq -c '{text: .}'"),
+    (b"# by hand\n\nnull\n{}\n" + LINES, 5, "here id, translation"),
+    (b'["a b", "c"]\n', 1, "jq -c '.[] | {text: .}'"),
+    (b'["a b",\n\n"c"]\n', 3, "jq -c '.[] | {text: .}'"),
+])  # fmt: skip
 def test_json_is_told_by_more_than_its_first_line(run, session, a_run, monkeypatch, verb, data, place, way):
     answer = ask(run, monkeypatch, data, verb)
     assert answer.code == 2

@@ -18,15 +18,12 @@ def test_translate_answers_what_comes_before_a_line_that_is_too_long(run, sessio
     )
 
 
-@pytest.mark.parametrize(
-    ("split", "flag", "remedy"),
-    [
-        ("test", "--data.dev-size", "Remove it, or score that split: glassformer evaluate RUN --split dev."),
-        ("test", "--data.dev-source", "Remove it, or score that split: glassformer evaluate RUN --split dev."),
-        ("test", "--data.train-size", "split. Remove it."),
-        ("dev", "--data.test", "Remove it, or score that split: glassformer evaluate RUN --split test."),
-    ],
-)
+@pytest.mark.parametrize(("split", "flag", "remedy"), [
+    ("test", "--data.dev-size", "Remove it, or score that split: glassformer evaluate RUN --split dev."),
+    ("test", "--data.dev-source", "Remove it, or score that split: glassformer evaluate RUN --split dev."),
+    ("test", "--data.train-size", "split. Remove it."),
+    ("dev", "--data.test", "Remove it, or score that split: glassformer evaluate RUN --split test."),
+])  # fmt: skip
 def test_evaluate_refuses_what_would_change_nothing(refused, session, a_run, split, flag, remedy):
     message = refused("evaluate", "runs/old", "--split", split, flag, "9")
     assert f"The {split} split is scored, but {flag} belongs to the " in message

@@ -13,29 +13,25 @@ VERBS = [("train", "reverse"), ("demo",)]
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda words: words[0])
-@pytest.mark.parametrize(
-    ("out", "facts"),
-    [
-        ("", ["--out names the run folder to create; got ''", "runs/reverse"]),
-        ("/", ["A run folder needs a name; got /, the root", "--out runs/reverse"]),
-        ("//", ["got //, the root"]),
-        (".", ["exists and is not a run folder. Choose another with --out "]),
-        ("..", ["exists and is not a run folder. Choose another with --out "]),
-        ("a/..", ["exists and is not a run folder. Choose another with --out "]),
-        ("afile", ["afile exists and is a file. Choose another with --out afile-2"]),
-        ("afile/x", ["afile/x cannot be created: afile is not a folder", "--out"]),
-        ("afile/x/y", ["afile/x/y cannot be created: afile is not a folder"]),
-        ("/dev/null", ["/dev/null exists and is not a folder"]),
-        ("/dev/null/x", ["/dev/null/x cannot be created: /dev/null is not a folder"]),
-        ("n" * 300, ["A name may have at most 255 bytes here; 'nnn", "would need one of 3", "a shorter --out"]),
-        ("n" * 250, ["A name may have at most 255 bytes here", "would need one of 2"]),  # .old-NAME-PID
-        ("ü" * 130, ["A name may have at most 255 bytes here"]),
-        ("x/" + "n" * 300 + "/y", ["A name may have at most 255 bytes here", "would need one of 300"]),
-        ("x/m\udcff", ["must be valid UTF-8; got '", "x/m\\udcff'", "Choose another name"]),
-        ("x/" * 2020 + "y", ["A path may have at most 4096 bytes here"]),
-    ],
-    ids=lambda value: str(value)[:12] if isinstance(value, str) else "",
-)
+@pytest.mark.parametrize(("out", "facts"), [
+    ("", ["--out names the run folder to create; got ''", "runs/reverse"]),
+    ("/", ["A run folder needs a name; got /, the root", "--out runs/reverse"]),
+    ("//", ["got //, the root"]),
+    (".", ["exists and is not a run folder. Choose another with --out "]),
+    ("..", ["exists and is not a run folder. Choose another with --out "]),
+    ("a/..", ["exists and is not a run folder. Choose another with --out "]),
+    ("afile", ["afile exists and is a file. Choose another with --out afile-2"]),
+    ("afile/x", ["afile/x cannot be created: afile is not a folder", "--out"]),
+    ("afile/x/y", ["afile/x/y cannot be created: afile is not a folder"]),
+    ("/dev/null", ["/dev/null exists and is not a folder"]),
+    ("/dev/null/x", ["/dev/null/x cannot be created: /dev/null is not a folder"]),
+    ("n" * 300, ["A name may have at most 255 bytes here; 'nnn", "would need one of 3", "a shorter --out"]),
+    ("n" * 250, ["A name may have at most 255 bytes here", "would need one of 2"]),  # .old-NAME-PID
+    ("ü" * 130, ["A name may have at most 255 bytes here"]),
+    ("x/" + "n" * 300 + "/y", ["A name may have at most 255 bytes here", "would need one of 300"]),
+    ("x/m\udcff", ["must be valid UTF-8; got '", "x/m\\udcff'", "Choose another name"]),
+    ("x/" * 2020 + "y", ["A path may have at most 4096 bytes here"]),
+], ids=lambda value: str(value)[:12] if isinstance(value, str) else "")  # fmt: skip
 def test_out_that_cannot_be(refused, session, tmp_path, verb, out, facts):
     (tmp_path / "afile").write_text("mine")
     (tmp_path / "a").mkdir()

@@ -51,18 +51,14 @@ def test_for_programs_the_list_stands_beside_the_picture(run):
     assert answer.err == "Picture: where.png\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("runs/one", "--out", "x.jpg"), "must end in .png, .svg or .pdf; got 'x.jpg'"),
-        (("runs/one", "--out", "no/such/x.png"), "which is not an existing folder"),
-        (("runs/one", "--metric", "los"), "No run has a figure 'los'"),
-        (("runs/one", "runs/one"), "runs/one is named twice"),
-        (("runs/one", "runs/two"), "runs/two is not a run folder"),
-        (("runs/empty",), "has no figures"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (("runs/one", "--out", "x.jpg"), "must end in .png, .svg or .pdf; got 'x.jpg'"),
+    (("runs/one", "--out", "no/such/x.png"), "which is not an existing folder"),
+    (("runs/one", "--metric", "los"), "No run has a figure 'los'"),
+    (("runs/one", "runs/one"), "runs/one is named twice"),
+    (("runs/one", "runs/two"), "runs/two is not a run folder"),
+    (("runs/empty",), "has no figures"),
+], ids=str)  # fmt: skip
 def test_mistakes(run, words, message):
     a_run("one")
     a_run("empty", 0)

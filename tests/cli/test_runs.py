@@ -31,16 +31,13 @@ def test_a_run_whose_path_is_no_text(tmp_path):
         existing_run(str(run))
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("fil", "fil is not a run folder: it does not exist"),
-        ("file", "file is not a run folder: it is a file"),
-        ("folder", "folder is not a run folder: it has no recipe.toml"),
-        ("x/checkpoints/step-000000003", r"000003 is a checkpoint of the run .*/x\. Give the run: .*/x$"),
-        ("bare", r"bare is a run folder without its recipe\.toml.*step-000000003/state\.json"),
-    ],
-)
+@pytest.mark.parametrize(("name", "message"), [
+    ("fil", "fil is not a run folder: it does not exist"),
+    ("file", "file is not a run folder: it is a file"),
+    ("folder", "folder is not a run folder: it has no recipe.toml"),
+    ("x/checkpoints/step-000000003", r"000003 is a checkpoint of the run .*/x\. Give the run: .*/x$"),
+    ("bare", r"bare is a run folder without its recipe\.toml.*step-000000003/state\.json"),
+])  # fmt: skip
 def test_no_run(tmp_path, name, message):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()

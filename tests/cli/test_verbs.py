@@ -263,16 +263,13 @@ def test_demo_into_a_folder_that_exists(refused, session, a_run):
     assert "glassformer resume runs/old" in refused("demo", "--out", "runs/old")
 
 
-@pytest.mark.parametrize(
-    ("scores", "steps"),
-    [
-        ([], []),
-        ([0.0], [0]),
-        ([0.0, 1.0], [0, 1]),
-        ([0.5, 0.9, 1.0], [0, 1, 2]),
-        ([0.5, 0.0, 0.6, 0.3, 0.5], [0, 2, 4]),
-    ],
-)
+@pytest.mark.parametrize(("scores", "steps"), [
+    ([], []),
+    ([0.0], [0]),
+    ([0.0, 1.0], [0, 1]),
+    ([0.5, 0.9, 1.0], [0, 1, 2]),
+    ([0.5, 0.0, 0.6, 0.3, 0.5], [0, 2, 4]),
+])  # fmt: skip
 def test_milestones(scores, steps):
     seen = [Evaluated(step, {"exact_match": score}) for step, score in enumerate(scores)]
     assert [event.step for event in milestones(seen)] == steps

@@ -93,21 +93,18 @@ def test_form(path):
 HEAD = "---\njupytext:\n  a: b\n---\n"
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "```{code-cell} ipython3\nx = (\n```\n",
-        "```{note}\nA directive.\n```\n",
-        "A {term}`role`.\n",
-        "<b>HTML</b>\n",
-        "A line.\n" * 401,
-        "word " * 26 + ".\n",
-        "```{code-cell} ipython3\nplt.show()\n```\n",
-        "```{code-cell} ipython3\nassert True\n```\n",
-        "**Predict first.** How many?\n",
-        '```{code-cell} ipython3\nprint("nn/missing.py")\n```\n',
-    ],
-)
+@pytest.mark.parametrize("planted", [
+    "```{code-cell} ipython3\nx = (\n```\n",
+    "```{note}\nA directive.\n```\n",
+    "A {term}`role`.\n",
+    "<b>HTML</b>\n",
+    "A line.\n" * 401,
+    "word " * 26 + ".\n",
+    "```{code-cell} ipython3\nplt.show()\n```\n",
+    "```{code-cell} ipython3\nassert True\n```\n",
+    "**Predict first.** How many?\n",
+    '```{code-cell} ipython3\nprint("nn/missing.py")\n```\n',
+])  # fmt: skip
 def test_a_planted_fault_of_form_is_found(planted):
     assert complaints(HEAD + planted)
     assert not complaints(HEAD + "Short words.\n")

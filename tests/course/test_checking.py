@@ -43,17 +43,14 @@ def test_done_and_not(checked):
     assert checked(RIGHT, "1.1", "1.2").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("def softmax(:\n    pass\n", "line 1: invalid syntax"),
-        ("def softmax(scores, dim=-1):\n    return scores\nexit()\n", "ends the program"),
-        ("import os\ndef softmax(scores, dim=-1):\n    return scores\nos._exit(7)\n", "exit code 7"),
-        ("def softmax(scores, dim=-1):\n    return scores\n1 / 0\n", "ZeroDivisionError"),
-        ("def softmax(scores, dim=-1):\n    return scores\nwhile True:\n    pass\n", "endless loop"),
-        ("\0", "Python"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    ("def softmax(:\n    pass\n", "line 1: invalid syntax"),
+    ("def softmax(scores, dim=-1):\n    return scores\nexit()\n", "ends the program"),
+    ("import os\ndef softmax(scores, dim=-1):\n    return scores\nos._exit(7)\n", "exit code 7"),
+    ("def softmax(scores, dim=-1):\n    return scores\n1 / 0\n", "ZeroDivisionError"),
+    ("def softmax(scores, dim=-1):\n    return scores\nwhile True:\n    pass\n", "endless loop"),
+    ("\0", "Python"),
+])  # fmt: skip
 def test_a_file_that_cannot_be_run_is_named(checked, text, message):
     found = checked(text, "1.1", limit=3.0)
     assert message in found.problem

@@ -109,19 +109,16 @@ def test_parts_of_two_files_that_meet_in_one_model_are_of_one_hand(tmp_path, mon
     assert "ablated: ours, until yours passes exercise F13.1\nTokenEncoder: yours" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["9"], "There is no chapter '9'"),
-        (["1.9", "--check"], "There is no exercise '1.9'"),
-        (["--check", "--hint"], "Give one of --check and --hint"),
-        (["--hint"], "--hint needs an exercise"),
-        (["a.py", "b.py", "--watch"], "To check several files, add --grade"),
-        (["--grade"], "--grade needs files"),
-        (["--course", "nowhere"], "it has no course.toml"),
-        (["--check", "--limit", "0"], "--limit must be a number of seconds"),
-    ],
-)
+@pytest.mark.parametrize(("words", "message"), [
+    (["9"], "There is no chapter '9'"),
+    (["1.9", "--check"], "There is no exercise '1.9'"),
+    (["--check", "--hint"], "Give one of --check and --hint"),
+    (["--hint"], "--hint needs an exercise"),
+    (["a.py", "b.py", "--watch"], "To check several files, add --grade"),
+    (["--grade"], "--grade needs files"),
+    (["--course", "nowhere"], "it has no course.toml"),
+    (["--check", "--limit", "0"], "--limit must be a number of seconds"),
+])  # fmt: skip
 def test_wrong_words_are_named(typed, words, message):
     code, out = typed(*words)
     assert code == 2

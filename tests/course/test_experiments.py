@@ -29,19 +29,16 @@ def run(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("changes", "state", "message"),
-    [
-        ({}, "done", ""),
-        ({"bleu": 36.0}, "fails", "the best BLEU is another"),
-        ({"step": 3000}, "fails", "the last step is not the best"),
-        ({"step": 1000}, "fails", "another step is the best"),
-        ({"fine": 11}, "fails", "fine is a number of translations, of ten"),
-        ({"bleu": "high"}, "fails", "a number is asked for"),
-        ({"run": "nowhere"}, "fails", "there is no"),
-        ({"run": "log"}, "fails", "no log of a run that is measured in BLEU"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "state", "message"), [
+    ({}, "done", ""),
+    ({"bleu": 36.0}, "fails", "the best BLEU is another"),
+    ({"step": 3000}, "fails", "the last step is not the best"),
+    ({"step": 1000}, "fails", "another step is the best"),
+    ({"fine": 11}, "fails", "fine is a number of translations, of ten"),
+    ({"bleu": "high"}, "fails", "a number is asked for"),
+    ({"run": "nowhere"}, "fails", "there is no"),
+    ({"run": "log"}, "fails", "no log of a run that is measured in BLEU"),
+])  # fmt: skip
 def test_captions(run, changes, state, message):
     (run / "log").mkdir()
     (run / "log" / "metrics.jsonl").write_text('{"kind": "dev", "step": 1, "loss": 2.0}\n', "utf-8")
@@ -62,17 +59,14 @@ def row(change, seed, share):
 SHARES = {"none": 0.1, "training.warmup=150": 0.7, "model.deepnorm=true": 0.9}
 
 
-@pytest.mark.parametrize(
-    ("shares", "changes", "state", "message"),
-    [
-        (SHARES, {}, "done", ""),
-        (SHARES, {"best": "training.warmup=150"}, "fails", "another change has the highest share"),
-        (SHARES, {"alone": 10}, "fails", "not a percentage"),
-        (SHARES, {"alone": 0.3}, "fails", "post-norm alone has another share"),
-        (SHARES, {"study": "nowhere"}, "fails", "there is no"),
-        ({"none": 0.1, "model.deepnorm=true": 0.9}, {}, "fails", "at least two changes"),
-    ],
-)
+@pytest.mark.parametrize(("shares", "changes", "state", "message"), [
+    (SHARES, {}, "done", ""),
+    (SHARES, {"best": "training.warmup=150"}, "fails", "another change has the highest share"),
+    (SHARES, {"alone": 10}, "fails", "not a percentage"),
+    (SHARES, {"alone": 0.3}, "fails", "post-norm alone has another share"),
+    (SHARES, {"study": "nowhere"}, "fails", "there is no"),
+    ({"none": 0.1, "model.deepnorm=true": 0.9}, {}, "fails", "at least two changes"),
+])  # fmt: skip
 def test_remedies(tmp_path, shares, changes, state, message):
     (tmp_path / "study").mkdir()
     rows = [row(change, seed, share) for change, share in shares.items() for seed in (1, 2, 3)]

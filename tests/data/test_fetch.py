@@ -64,19 +64,16 @@ def test_a_part_that_is_whole_asks_for_nothing_and_one_that_is_longer_begins_ane
     assert (tmp_path / "file.txt").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize(
-    ("way", "message", "kept"),
-    [
-        ("wrong bytes", "The download is deleted", None),
-        ("announces too much", "the server announces 256,001", None),
-        ("never ends", "the server sent more", None),
-        ("not there", "answers 404", None),
-        ("packs", "must be sent uncompressed", None),
-        ("http://192.0.2.1/file", "only over https", None),
-        ("ftp://127.0.0.1/file", "only over https", None),
-        ("begins elsewhere", "the server answers 'bytes 999-255999/256000' to", 1_000),
-    ],
-)
+@pytest.mark.parametrize(("way", "message", "kept"), [
+    ("wrong bytes", "The download is deleted", None),
+    ("announces too much", "the server announces 256,001", None),
+    ("never ends", "the server sent more", None),
+    ("not there", "answers 404", None),
+    ("packs", "must be sent uncompressed", None),
+    ("http://192.0.2.1/file", "only over https", None),
+    ("ftp://127.0.0.1/file", "only over https", None),
+    ("begins elsewhere", "the server answers 'bytes 999-255999/256000' to", 1_000),
+])  # fmt: skip
 def test_a_server_that_sends_something_else(tmp_path, way, message, kept):
     if kept is not None:
         (tmp_path / "file.txt.part").write_bytes(CONTENT[:kept])

@@ -23,18 +23,15 @@ def test_tsv(file):
     assert read_pairs(path) == Loaded([Pair("one", "eins"), Pair(" two ", " zwei ")], 0)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"a b\tc\nd\te\n",
-        b"a b\tc\nd\te",  # no line end at the end
-        b"a b\tc\r\nd\te\r\n",  # CRLF
-        b"\xef\xbb\xbfa b\tc\nd\te\n",  # byte order mark
-        b"\xef\xbb\xbfa b\tc\r\nd\te",
-        gzip.compress(b"a b\tc\nd\te\n", mtime=0),
-        gzip.compress(b"\xef\xbb\xbfa b\tc\r\nd\te\r\n", mtime=0),
-    ],
-)
+@pytest.mark.parametrize("content", [
+    b"a b\tc\nd\te\n",
+    b"a b\tc\nd\te",  # no line end at the end
+    b"a b\tc\r\nd\te\r\n",  # CRLF
+    b"\xef\xbb\xbfa b\tc\nd\te\n",  # byte order mark
+    b"\xef\xbb\xbfa b\tc\r\nd\te",
+    gzip.compress(b"a b\tc\nd\te\n", mtime=0),
+    gzip.compress(b"\xef\xbb\xbfa b\tc\r\nd\te\r\n", mtime=0),
+])  # fmt: skip
 @pytest.mark.parametrize("name", ["plain.tsv", "named.gz"])  # what a file is stands in it, not in its name
 def test_line_ends_byte_order_mark_and_gzip(file, name, content):
     assert read_pairs(file(name, content)).pairs == [Pair("a b", "c"), Pair("d", "e")]

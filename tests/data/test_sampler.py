@@ -122,16 +122,13 @@ def test_padding_share_is_that_of_the_batches():
     assert BatchSampler([2] * 9, [3] * 9, 20).padding_share(4) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("lengths", "limit"),
-    [
-        (skewed(29_000), 0.06),
-        (tuple(side[::-1] for side in skewed(29_000)), 0.06),  # the target the shorter side
-        ((np.zeros(20_000, np.int64), skewed(20_000)[1]), 0.02),  # one sequence a sample, as an encoder has it
-        ((skewed(20_000, 1)[0], skewed(20_000, 2)[0]), 0.16),  # sides that know nothing of each other
-        ((skewed(20_000)[0] * 8 + 3, skewed(20_000, 2)[0]), 0.03),  # long documents, short summaries
-    ],
-)
+@pytest.mark.parametrize(("lengths", "limit"), [
+    (skewed(29_000), 0.06),
+    (tuple(side[::-1] for side in skewed(29_000)), 0.06),  # the target the shorter side
+    ((np.zeros(20_000, np.int64), skewed(20_000)[1]), 0.02),  # one sequence a sample, as an encoder has it
+    ((skewed(20_000, 1)[0], skewed(20_000, 2)[0]), 0.16),  # sides that know nothing of each other
+    ((skewed(20_000)[0] * 8 + 3, skewed(20_000, 2)[0]), 0.03),  # long documents, short summaries
+])  # fmt: skip
 def test_skewed_lengths_need_little_padding(lengths, limit):
     sampler = BatchSampler(*lengths, 4_096)
     assert sampler.padding_share(0) <= limit

@@ -57,16 +57,12 @@ def test_blanks_of_what_is_no_number_are_refused_by_the_place_of_their_source():
         answer(network, sequences([3, 1]))
 
 
-@pytest.mark.parametrize(
-    ("requested", "message"),
-    [
-        ({"batch_size": 0}, "batch_size must be at least 1; got 0"),
-        ({"batch_size": -1}, "batch_size must be at least 1; got -1"),
-        ({"lengths": [3]}, "lengths needs one number of at least 0 for each source; got 1 for 2 sources"),
-        ({"lengths": [3, -3]}, "the smallest -3"),
-    ],
-    ids=["none", "below none", "too few lengths", "a length below 0"],
-)
+@pytest.mark.parametrize(("requested", "message"), [
+    ({"batch_size": 0}, "batch_size must be at least 1; got 0"),
+    ({"batch_size": -1}, "batch_size must be at least 1; got -1"),
+    ({"lengths": [3]}, "lengths needs one number of at least 0 for each source; got 1 for 2 sources"),
+    ({"lengths": [3, -3]}, "the smallest -3"),
+], ids=["none", "below none", "too few lengths", "a length below 0"])  # fmt: skip
 def test_no_source_stays_unanswered(requested, message):
     with pytest.raises(ValueError, match=message):
         answer(model(), [[7], [8]], **requested)

@@ -346,20 +346,16 @@ def test_a_model_of_one_stack_reads_no_source():
             read_back(model(layout), [[7]], [Answer([7], True)])
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"beam": 0}, "beam must be at least 1; got 0"),
-        ({"beam": 4, "beam_groups": 3}, "beam_groups must divide beam evenly; got beam=4"),
-        ({"coverage_penalty": 0.2}, "coverage_penalty needs beam-search decoding; got beam=1"),
-        ({"early_stop": True}, "early_stop needs beam-search decoding; got beam=1"),
-        ({"beam": 10**9}, "beam must be at most 1024"),
-        ({"beam": 2, "coverage_penalty": math.nan}, "coverage_penalty must be at least 0"),
-        ({"beam": 2, "diversity": -1.0}, "diversity must be at least 0"),
-        ({"beam": 2, "length_penalty": math.nan}, "length_penalty must be at least -10 and at most 10"),
-    ],
-    ids=["none", "groups", "coverage", "early", "wide", "not a number", "negative", "no length"],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({"beam": 0}, "beam must be at least 1; got 0"),
+    ({"beam": 4, "beam_groups": 3}, "beam_groups must divide beam evenly; got beam=4"),
+    ({"coverage_penalty": 0.2}, "coverage_penalty needs beam-search decoding; got beam=1"),
+    ({"early_stop": True}, "early_stop needs beam-search decoding; got beam=1"),
+    ({"beam": 10**9}, "beam must be at most 1024"),
+    ({"beam": 2, "coverage_penalty": math.nan}, "coverage_penalty must be at least 0"),
+    ({"beam": 2, "diversity": -1.0}, "diversity must be at least 0"),
+    ({"beam": 2, "length_penalty": math.nan}, "length_penalty must be at least -10 and at most 10"),
+], ids=["none", "groups", "coverage", "early", "wide", "not a number", "negative", "no length"])  # fmt: skip
 def test_settings_that_cannot_be(given, message):
     with pytest.raises(ConfigError, match=message):
         BeamSettings(**given)

@@ -131,16 +131,13 @@ def test_as_many_go_on_as_the_beam_is_wide(groups):
 # --- Of several stop texts, the one that is complete first ends a text, however the text comes
 
 
-@pytest.mark.parametrize(
-    ("text", "stops", "begin"),
-    [
-        ("xabcy", ["abc", "b"], 2),
-        ("xabcy", ["bc", "abc"], 1),
-        ("bxab", ["ab", "x"], 1),
-        ("aab", ["ab"], 1),
-        ("a", [], None),
-    ],
-)
+@pytest.mark.parametrize(("text", "stops", "begin"), [
+    ("xabcy", ["abc", "b"], 2),
+    ("xabcy", ["bc", "abc"], 1),
+    ("bxab", ["ab", "x"], 1),
+    ("aab", ["ab"], 1),
+    ("a", [], None),
+])  # fmt: skip
 def test_where_it_stands(text, stops, begin):
     assert stop_in(text, stops) == begin
     assert stop_in("none", ["x", "y"]) is None

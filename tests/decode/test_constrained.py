@@ -219,27 +219,16 @@ def test_without_the_library_it_says_what_to_install(monkeypatch):
         constrained.matches(tokenizer("byte"), "a")
 
 
-@pytest.mark.parametrize(
-    ("made", "error", "message"),
-    [
-        (
-            lambda: constrained.matches(tokenizer("byte"), "a(("),
-            ConfigError,
-            "A regular expression must be one.*unclosed",
-        ),
-        (lambda: constrained.matches(tokenizer("word"), "a"), ConfigError, "this one has whole words only"),
-        (lambda: constrained.fits(tokenizer("byte"), "{"), DataError, "is not JSON"),
-        (lambda: constrained.fits(tokenizer("byte"), "[1]"), DataError, r"must be a JSON object; got '\[1\]'"),
-        (lambda: constrained.fits(tokenizer("byte"), "[" * 10**5), DataError, "is not JSON"),
-        (
-            lambda: constrained.fits(tokenizer("byte"), '{"type": "objct"}'),
-            ConfigError,
-            "JSON schema: Invalid type: objct'",
-        ),
-        (lambda: Constraints(regex="a", schema="{}"), ConfigError, "got both"),
-    ],
-    ids=["regex", "words", "no json", "no object", "deep", "no type", "both"],
-)
+@pytest.mark.parametrize(("made", "error", "message"), [
+    (lambda: constrained.matches(tokenizer("byte"), "a(("), ConfigError, "A regular expression must be one.*unclosed"),
+    (lambda: constrained.matches(tokenizer("word"), "a"), ConfigError, "this one has whole words only"),
+    (lambda: constrained.fits(tokenizer("byte"), "{"), DataError, "is not JSON"),
+    (lambda: constrained.fits(tokenizer("byte"), "[1]"), DataError, r"must be a JSON object; got '\[1\]'"),
+    (lambda: constrained.fits(tokenizer("byte"), "[" * 10**5), DataError, "is not JSON"),
+    (lambda: constrained.fits(tokenizer("byte"), '{"type": "objct"}'), ConfigError,
+     "JSON schema: Invalid type: objct'"),
+    (lambda: Constraints(regex="a", schema="{}"), ConfigError, "got both"),
+], ids=["regex", "words", "no json", "no object", "deep", "no type", "both"])  # fmt: skip
 def test_mistakes(made, error, message):
     with pytest.raises(error, match=message):
         made()

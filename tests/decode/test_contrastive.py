@@ -118,37 +118,19 @@ def test_where_nothing_may_come_or_nothing_is_a_number_it_is_refused():
         next(contrastive(network, alpha=0.6, prompts=[[BOS]], max_new_tokens=2))
 
 
-@pytest.mark.parametrize(
-    ("made", "message"),
-    [
-        (
-            lambda: Sampling(contrastive_alpha=0.5),
-            "Contrastive search does not sample; got contrastive_alpha=0.5 and temp",
-        ),
-        (
-            lambda: Sampling(temperature=0.0, contrastive_alpha=1.5),
-            "contrastive_alpha must be at least 0 and at most 1",
-        ),
-        (lambda: Sampling(temperature=0.0, contrastive_alpha=float("nan")), "contrastive_alpha must be at least 0"),
-        (
-            lambda: Sampling(temperature=0.0, contrastive_alpha=0.5, top_p=0.9),
-            "top_p selects the tokens to sample from",
-        ),
-        (lambda: next(contrastive(model("decoder"), alpha=2, prompts=[[1]], max_new_tokens=1)), "from 0 to 1; got 2"),
-        (lambda: next(contrastive(model("decoder"), alpha=1, k=0, prompts=[[1]], max_new_tokens=1)), "k=4"),
-        (
-            lambda: next(contrastive(model("decoder"), alpha=1, prompts=[[1]], max_new_tokens=1, max_context=1)),
-            "max_context must be at least 2",
-        ),
-        (
-            lambda: next(
-                contrastive(model("decoder"), alpha=1, prompts=[[1]], max_new_tokens=1, max_context=4, drop=5)
-            ),
-            "drop must be from 1 to max_context=4; got 5",
-        ),
-    ],
-    ids=["drawn", "above 1", "nan", "a share", "alpha", "no tokens", "no room", "more than all"],
-)
+@pytest.mark.parametrize(("made", "message"), [
+    (lambda: Sampling(contrastive_alpha=0.5),
+     "Contrastive search does not sample; got contrastive_alpha=0.5 and temp"),
+    (lambda: Sampling(temperature=0.0, contrastive_alpha=1.5), "contrastive_alpha must be at least 0 and at most 1"),
+    (lambda: Sampling(temperature=0.0, contrastive_alpha=float("nan")), "contrastive_alpha must be at least 0"),
+    (lambda: Sampling(temperature=0.0, contrastive_alpha=0.5, top_p=0.9), "top_p selects the tokens to sample from"),
+    (lambda: next(contrastive(model("decoder"), alpha=2, prompts=[[1]], max_new_tokens=1)), "from 0 to 1; got 2"),
+    (lambda: next(contrastive(model("decoder"), alpha=1, k=0, prompts=[[1]], max_new_tokens=1)), "k=4"),
+    (lambda: next(contrastive(model("decoder"), alpha=1, prompts=[[1]], max_new_tokens=1, max_context=1)),
+     "max_context must be at least 2"),
+    (lambda: next( contrastive(model("decoder"), alpha=1, prompts=[[1]], max_new_tokens=1, max_context=4, drop=5) ),
+     "drop must be from 1 to max_context=4; got 5"),
+], ids=["drawn", "above 1", "nan", "a share", "alpha", "no tokens", "no room", "more than all"])  # fmt: skip
 def test_mistakes(made, message):
     with pytest.raises(ConfigError, match=message):
         made()

@@ -93,16 +93,12 @@ def text(network, **settings) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(
-    "sampling",
-    [
-        Sampling(seed=5),
-        Sampling(temperature=0.7, top_k=6, top_p=0.9, min_p=0.01, typical_p=0.95, seed=2**64 - 1),
-        Sampling(repetition_penalty=1.3, frequency_penalty=0.2, presence_penalty=0.1, no_repeat_ngram=3),
-        Sampling(temperature=0.0, no_repeat_ngram=2, min_new_tokens=4),
-    ],
-    ids=["plain", "truncated", "penalties", "greedy"],
-)
+@pytest.mark.parametrize("sampling", [
+    Sampling(seed=5),
+    Sampling(temperature=0.7, top_k=6, top_p=0.9, min_p=0.01, typical_p=0.95, seed=2**64 - 1),
+    Sampling(repetition_penalty=1.3, frequency_penalty=0.2, presence_penalty=0.1, no_repeat_ngram=3),
+    Sampling(temperature=0.0, no_repeat_ngram=2, min_new_tokens=4),
+], ids=["plain", "truncated", "penalties", "greedy"])  # fmt: skip
 def test_a_row_gets_the_same_text_alone_and_beside_others(layout, sampling):
     """Whatever leaves the batch, and however the batch is cut."""
     network = model(layout, seed=4, max_len=None)

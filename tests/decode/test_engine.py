@@ -99,23 +99,20 @@ def test_room_is_rows_times_the_longest():
     assert order[6] == {large, late}  # nobody overtakes
 
 
-@pytest.mark.parametrize(
-    ("request_", "kind", "message"),
-    [
-        (Request([4], n=5, max_new_tokens=2), ConfigError, "4 texts"),
-        (Request([4], n=4, max_new_tokens=11), ConfigError, "room for 40"),
-        (Request([], n=1), DataError, "at least one token"),
-        (Request([VOCAB]), DataError, "from 0 to"),
-        (Request([4], max_new_tokens=0), ConfigError, "max_new_tokens"),
-        (Request([4], max_new_tokens=10**12), DataError, "max_len=12"),
-        (Request([4] * 12, max_new_tokens=2), DataError, "13 tokens together"),
-        (Request([4], [5]), ConfigError, "source"),
-        (Request([4], logprobs=-1), ConfigError, "logprobs"),
-        (Request([4], seed=2**64), ConfigError, "seed must be at most"),
-        (Request([4], seed=10**5000), ConfigError, "seed must be at most .* got a number of 16610 bits"),
-        (Request([4], first=2**64 - 1, n=2), ConfigError, "first . n - 1 must be at most"),
-    ],
-)
+@pytest.mark.parametrize(("request_", "kind", "message"), [
+    (Request([4], n=5, max_new_tokens=2), ConfigError, "4 texts"),
+    (Request([4], n=4, max_new_tokens=11), ConfigError, "room for 40"),
+    (Request([], n=1), DataError, "at least one token"),
+    (Request([VOCAB]), DataError, "from 0 to"),
+    (Request([4], max_new_tokens=0), ConfigError, "max_new_tokens"),
+    (Request([4], max_new_tokens=10**12), DataError, "max_len=12"),
+    (Request([4] * 12, max_new_tokens=2), DataError, "13 tokens together"),
+    (Request([4], [5]), ConfigError, "source"),
+    (Request([4], logprobs=-1), ConfigError, "logprobs"),
+    (Request([4], seed=2**64), ConfigError, "seed must be at most"),
+    (Request([4], seed=10**5000), ConfigError, "seed must be at most .* got a number of 16610 bits"),
+    (Request([4], first=2**64 - 1, n=2), ConfigError, "first . n - 1 must be at most"),
+])  # fmt: skip
 def test_what_cannot_be_written_is_refused(request_, kind, message):
     engine = engine_of(Limits(rows=4, tokens=40), max_len=12)
     with pytest.raises(kind, match=message):
@@ -266,19 +263,16 @@ def test_steps_of_one_row_and_of_several(shape):
 
 
 @pytest.mark.parametrize("shape", ["decoder", "encoder-decoder"])
-@pytest.mark.parametrize(
-    ("settings", "limits", "rows"),
-    [
-        ({}, {"rows": 1}, [1]),
-        ({}, {"rows": 2}, [1, 2]),
-        ({}, {"rows": 8, "waiting": 1}, [1]),
-        ({}, {"rows": 8, "waiting": 2}, [1, 2]),
-        ({}, {"tokens": 1}, []),
-        ({}, {"tokens": 3}, [1]),
-        ({"max_len": 2}, {}, [1, 3]),
-        ({"max_len": 1}, {}, []),
-    ],
-)
+@pytest.mark.parametrize(("settings", "limits", "rows"), [
+    ({}, {"rows": 1}, [1]),
+    ({}, {"rows": 2}, [1, 2]),
+    ({}, {"rows": 8, "waiting": 1}, [1]),
+    ({}, {"rows": 8, "waiting": 2}, [1, 2]),
+    ({}, {"tokens": 1}, []),
+    ({}, {"tokens": 3}, [1]),
+    ({"max_len": 2}, {}, [1, 3]),
+    ({"max_len": 1}, {}, []),
+])  # fmt: skip
 def test_where_there_is_less_room(shape, settings, limits, rows):
     made = model(shape, **settings)
     found = steps_of(made, Engine(made, Limits(**limits)))

@@ -68,25 +68,21 @@ def test_equals_its_definition_on_ten_thousand_rows(name, value):
     torch.testing.assert_close(found[finite], expected[finite], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("top_k", 12),
-        ("top_k", 10**9),
-        ("top_p", 1.0),
-        ("typical", 1.0),
-        ("min_p", 0.0),
-        ("temperature", 1.0),
-        ("repetition_penalty", 1.0),
-        ("frequency_penalty", 0.0),
-        ("presence_penalty", 0.0),
-        ("min_new_tokens", 0),
-        ("no_repeat_ngram", 99),
-        ("banned", []),
-        ("logit_bias", {}),
-    ],
-    ids=lambda each: "none" if isinstance(each, list | dict) else str(each),
-)
+@pytest.mark.parametrize(("name", "value"), [
+    ("top_k", 12),
+    ("top_k", 10**9),
+    ("top_p", 1.0),
+    ("typical", 1.0),
+    ("min_p", 0.0),
+    ("temperature", 1.0),
+    ("repetition_penalty", 1.0),
+    ("frequency_penalty", 0.0),
+    ("presence_penalty", 0.0),
+    ("min_new_tokens", 0),
+    ("no_repeat_ngram", 99),
+    ("banned", []),
+    ("logit_bias", {}),
+], ids=lambda each: "none" if isinstance(each, list | dict) else str(each))  # fmt: skip
 def test_the_neutral_value_changes_nothing(name, value):
     logits, context = choices.rows(500)
     found = made(name, value)(logits, context)
@@ -134,18 +130,15 @@ def test_half_precision_is_not_lost_in_counts():
     assert penalties.counts(context.written, logits).tolist() == [[0, 300, 0]]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "row"),
-    [
-        ("repetition_penalty", 1e-40, 7),
-        ("repetition_penalty", 1e-320, 7),
-        ("repetition_penalty", 1e300, 4),
-        ("frequency_penalty", -1e38, 7),
-        ("frequency_penalty", 1e300, 4),
-        ("presence_penalty", -1e300, 4),
-        ("logit_bias", {1: 1e39}, 4),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "row"), [
+    ("repetition_penalty", 1e-40, 7),
+    ("repetition_penalty", 1e-320, 7),
+    ("repetition_penalty", 1e300, 4),
+    ("frequency_penalty", -1e38, 7),
+    ("frequency_penalty", 1e300, 4),
+    ("presence_penalty", -1e300, 4),
+    ("logit_bias", {1: 1e39}, 4),
+])  # fmt: skip
 def test_what_cannot_be_held_is_refused_by_row_and_setting(name, value, row):
     logits, context = torch.tensor([[0.0, 0.0], [3.0, -INF]]), Context([4, 7], [[], []], [[0], [0, 0, 0, 0, 1]])
     given = value[1] if isinstance(value, dict) else value
@@ -153,47 +146,36 @@ def test_what_cannot_be_held_is_refused_by_row_and_setting(name, value, row):
         made(name, value)(logits, context)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: filters.temperature(0.0), "temperature must be above 0 and finite"),
-        (lambda: filters.temperature(math.nan), "got nan"),
-        (lambda: filters.top_k(0), "top_k must be at least 1; got 0"),
-        (lambda: filters.top_p(0.0), r"top_p must be above 0 and at most 1.*got 0\.0"),
-        (lambda: filters.top_p(1.1), "top_p must be above 0"),
-        (lambda: filters.typical(-1.0), "typical_p must be above 0"),
-        (lambda: filters.min_p(2.0), r"min_p must be from 0 to 1; got 2\.0"),
-        (lambda: filters.min_p(math.nan), "min_p must be from 0 to 1; got nan"),
-        (lambda: penalties.repetition_penalty(0.0), "repetition_penalty must be above 0"),
-        (lambda: penalties.frequency_penalty(INF), "frequency_penalty must be a finite number; got inf"),
-        (lambda: penalties.presence_penalty(math.nan), "presence_penalty must be a finite number"),
-        (lambda: penalties.no_repeat_ngram(0), "no_repeat_ngram must be at least 1"),
-        (lambda: penalties.min_new_tokens(-1), "min_new_tokens must be at least 0"),
-        (lambda: penalties.banned([[1], []]), "at least one token; got an empty one"),
-        (lambda: penalties.logit_bias({1: INF}), "got inf for id 1"),
-        (lambda: penalties.logit_bias({9: 1.0})(torch.zeros(1, 3), NOBODY), "from 0 to 2; got 9"),
-        (lambda: penalties.banned([[1, -1]])(torch.zeros(1, 3), NOBODY), "from 0 to 2; got -1"),
-    ],
-    ids=[str(i) for i in range(17)],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: filters.temperature(0.0), "temperature must be above 0 and finite"),
+    (lambda: filters.temperature(math.nan), "got nan"),
+    (lambda: filters.top_k(0), "top_k must be at least 1; got 0"),
+    (lambda: filters.top_p(0.0), r"top_p must be above 0 and at most 1.*got 0\.0"),
+    (lambda: filters.top_p(1.1), "top_p must be above 0"),
+    (lambda: filters.typical(-1.0), "typical_p must be above 0"),
+    (lambda: filters.min_p(2.0), r"min_p must be from 0 to 1; got 2\.0"),
+    (lambda: filters.min_p(math.nan), "min_p must be from 0 to 1; got nan"),
+    (lambda: penalties.repetition_penalty(0.0), "repetition_penalty must be above 0"),
+    (lambda: penalties.frequency_penalty(INF), "frequency_penalty must be a finite number; got inf"),
+    (lambda: penalties.presence_penalty(math.nan), "presence_penalty must be a finite number"),
+    (lambda: penalties.no_repeat_ngram(0), "no_repeat_ngram must be at least 1"),
+    (lambda: penalties.min_new_tokens(-1), "min_new_tokens must be at least 0"),
+    (lambda: penalties.banned([[1], []]), "at least one token; got an empty one"),
+    (lambda: penalties.logit_bias({1: INF}), "got inf for id 1"),
+    (lambda: penalties.logit_bias({9: 1.0})(torch.zeros(1, 3), NOBODY), "from 0 to 2; got 9"),
+    (lambda: penalties.banned([[1, -1]])(torch.zeros(1, 3), NOBODY), "from 0 to 2; got -1"),
+], ids=[str(i) for i in range(17)])  # fmt: skip
 def test_mistakes(make, message):
     with pytest.raises(ConfigError, match=message):
         make()
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"temperature": math.nan}, "temperature must be at least 0 and finite; got nan"),
-        ({"top_p": 0.0}, r"top_p must be above 0 and at most 1; got 0\.0"),
-        ({"seed": 2**64}, "seed must be at most"),
-        (
-            {"temperature": 0.0, "top_k": 5},
-            "top_k selects the tokens to sample from, but temperature=0 does not sample",
-        ),
-    ],
-    ids=[str(i) for i in range(4)],
-)
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"temperature": math.nan}, "temperature must be at least 0 and finite; got nan"),
+    ({"top_p": 0.0}, r"top_p must be above 0 and at most 1; got 0\.0"),
+    ({"seed": 2**64}, "seed must be at most"),
+    ({"temperature": 0.0, "top_k": 5}, "top_k selects the tokens to sample from, but temperature=0 does not sample"),
+], ids=[str(i) for i in range(4)])  # fmt: skip
 def test_settings_that_cannot_be(settings, message):
     with pytest.raises(ConfigError, match=message):
         Sampling(**settings)

@@ -44,24 +44,21 @@ def test_every_row_may_go_to_max_len(layout, positions):
 TWO = [[7, 8], [9]]
 
 
-@pytest.mark.parametrize(
-    ("layout", "requested", "error", "message"),
-    [
-        ("encoder", {"prompts": TWO}, ConfigError, r"reads in both directions\. Use fill_blanks"),
-        ("encoder-decoder", {"prompts": TWO}, ConfigError, "An encoder-decoder needs sources"),
-        ("decoder", {"prompts": TWO, "sources": TWO}, ConfigError, "a model of one stack takes none; got sources"),
-        ("decoder", {}, ConfigError, r"continues prompts; got none\. Give prompts; \[\[BOS\]\]"),
-        ("encoder-decoder", {"sources": TWO, "prompts": TWO[:1]}, DataError, "2 sources and 1 prompts"),
-        ("decoder", {"prompts": [[7], []]}, DataError, r"prompt 1 \(counted from 0\) is empty"),
-        ("decoder", {"prompts": []}, DataError, "at least one token"),
-        ("encoder-decoder", {"sources": []}, DataError, "at least one token"),
-        ("decoder", {"prompts": TWO, "max_new_tokens": 0}, ConfigError, r"at least 1.*got \[0, 0\]"),
-        ("decoder", {"prompts": TWO, "max_new_tokens": [3, 0]}, ConfigError, r"each of 2 rows; got \[3, 0\]"),
-        ("decoder", {"prompts": TWO, "max_new_tokens": [3]}, ConfigError, r"each of 2 rows; got \[3\]"),
-        ("decoder", {"prompts": [[7], [VOCAB]]}, DataError, f"row 1, column 0 .* holds {VOCAB}"),
-        ("encoder-decoder", {"sources": [[7, -1]]}, DataError, "row 0, column 1 .* holds -1"),
-    ],
-)
+@pytest.mark.parametrize(("layout", "requested", "error", "message"), [
+    ("encoder", {"prompts": TWO}, ConfigError, r"reads in both directions\. Use fill_blanks"),
+    ("encoder-decoder", {"prompts": TWO}, ConfigError, "An encoder-decoder needs sources"),
+    ("decoder", {"prompts": TWO, "sources": TWO}, ConfigError, "a model of one stack takes none; got sources"),
+    ("decoder", {}, ConfigError, r"continues prompts; got none\. Give prompts; \[\[BOS\]\]"),
+    ("encoder-decoder", {"sources": TWO, "prompts": TWO[:1]}, DataError, "2 sources and 1 prompts"),
+    ("decoder", {"prompts": [[7], []]}, DataError, r"prompt 1 \(counted from 0\) is empty"),
+    ("decoder", {"prompts": []}, DataError, "at least one token"),
+    ("encoder-decoder", {"sources": []}, DataError, "at least one token"),
+    ("decoder", {"prompts": TWO, "max_new_tokens": 0}, ConfigError, r"at least 1.*got \[0, 0\]"),
+    ("decoder", {"prompts": TWO, "max_new_tokens": [3, 0]}, ConfigError, r"each of 2 rows; got \[3, 0\]"),
+    ("decoder", {"prompts": TWO, "max_new_tokens": [3]}, ConfigError, r"each of 2 rows; got \[3\]"),
+    ("decoder", {"prompts": [[7], [VOCAB]]}, DataError, f"row 1, column 0 .* holds {VOCAB}"),
+    ("encoder-decoder", {"sources": [[7, -1]]}, DataError, "row 0, column 1 .* holds -1"),
+])  # fmt: skip
 def test_mistakes(layout, requested, error, message):
     with pytest.raises(error, match=message):
         list(generate(model(layout), **{"max_new_tokens": 2, **requested}))
@@ -135,19 +132,15 @@ def test_a_row_ends_where_it_wrote_a_stop_sequence():
         stops_at([[7], []])
 
 
-@pytest.mark.parametrize(
-    ("requested", "message"),
-    [
-        ({"max_context": 25}, "max_context must be at most max_len=24; got 25"),
-        ({"max_context": 0}, "drop must be from 1 to max_context=0"),
-        ({"max_context": 4, "drop": 5}, "drop must be from 1 to max_context=4; got 5"),
-        ({"max_context": 4, "drop": 0}, "drop must be from 1 to max_context=4"),
-        ({"drop": 0}, "drop belongs to max_context"),
-        ({"drop": 3}, "drop belongs to max_context.*got drop=3"),
-        ({"numbers": [3]}, "one for each of the 2 rows; got 1"),
-    ],
-    ids=["too long", "none", "all leaves", "nothing leaves", "no context", "nor drop", "numbers"],
-)
+@pytest.mark.parametrize(("requested", "message"), [
+    ({"max_context": 25}, "max_context must be at most max_len=24; got 25"),
+    ({"max_context": 0}, "drop must be from 1 to max_context=0"),
+    ({"max_context": 4, "drop": 5}, "drop must be from 1 to max_context=4; got 5"),
+    ({"max_context": 4, "drop": 0}, "drop must be from 1 to max_context=4"),
+    ({"drop": 0}, "drop belongs to max_context"),
+    ({"drop": 3}, "drop belongs to max_context.*got drop=3"),
+    ({"numbers": [3]}, "one for each of the 2 rows; got 1"),
+], ids=["too long", "none", "all leaves", "nothing leaves", "no context", "nor drop", "numbers"])  # fmt: skip
 def test_contexts_and_numbers_that_cannot_be(requested, message):
     with pytest.raises(ConfigError, match=message):
         list(generate(model("decoder"), prompts=TWO, max_new_tokens=2, **requested))

@@ -251,22 +251,16 @@ def test_where_one_member_cannot_take_back_none_does():
 # --- What cannot write together, and what an ensemble is not asked for, is refused by rule and remedy
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([], "at least one member; got none"),
-        ([None], r"must be Transformers; member 0 \(counted from 0\) is None"),
-        (["decoder", "classify"], r"head=Lm\(\); member 1 \(counted from 0\) has head 'classify'"),
-        (
-            ["encoder-decoder", "decoder"],
-            r"the same stacks; member 1 \(counted from 0\) has decoder, the first encoder and decoder",
-        ),
-        (["encoder", "causal encoder"], "the same causal; .* has True, the first False"),
-        (["decoder", {"vocab": 14}], "the same vocab_size; .* has 14, the first 13"),
-        (["decoder", {"n_segments": 2}], r"the same n_segments; .* has \[None, 2\], the first \[None, None\]"),
-    ],
-    ids=["none", "no model", "classifier", "stacks", "both ways", "vocabulary", "segments"],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ([], "at least one member; got none"),
+    ([None], r"must be Transformers; member 0 \(counted from 0\) is None"),
+    (["decoder", "classify"], r"head=Lm\(\); member 1 \(counted from 0\) has head 'classify'"),
+    (["encoder-decoder", "decoder"],
+     r"the same stacks; member 1 \(counted from 0\) has decoder, the first encoder and decoder"),
+    (["encoder", "causal encoder"], "the same causal; .* has True, the first False"),
+    (["decoder", {"vocab": 14}], "the same vocab_size; .* has 14, the first 13"),
+    (["decoder", {"n_segments": 2}], r"the same n_segments; .* has \[None, 2\], the first \[None, None\]"),
+], ids=["none", "no model", "classifier", "stacks", "both ways", "vocabulary", "segments"])  # fmt: skip
 def test_what_cannot_write_together_is_refused(given, message):
     made = {"causal encoder": partial(model, "encoder", causal=True)}
     models = [

@@ -154,23 +154,17 @@ def test_no_guess_stands_behind_an_end():
     assert looked_up(wanted, Context([], [], []), most=2, eos=EOS) == [Guess([7, EOS]), Guess([7])]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "got no draft and lookup=0"),
-        ({"draft": "one", "lookup": 2}, "got a draft and lookup=2"),
-        ({"lookup": -1}, "lookup=-1"),
-        ({"lookup": 2, "guesses": 0}, "got guesses=0"),
-        ({"draft": "other"}, "got 9 tokens without an encoder for 13 tokens without an encoder"),
-        ({"draft": "encoder-decoder"}, "got 13 tokens with an encoder for 13 tokens without an encoder"),
-        ({"draft": "linear"}, "a rejected guess cannot be removed"),
-        (
-            {"lookup": 1, "sampling": Sampling(temperature=0.0, contrastive_alpha=0.5)},
-            "Contrastive search cannot use guesses",
-        ),
-    ],
-    ids=["nobody", "two", "negative", "no guesses", "vocabulary", "layout", "linear", "contrastive"],
-)
+@pytest.mark.parametrize(("given", "message"), [
+    ({}, "got no draft and lookup=0"),
+    ({"draft": "one", "lookup": 2}, "got a draft and lookup=2"),
+    ({"lookup": -1}, "lookup=-1"),
+    ({"lookup": 2, "guesses": 0}, "got guesses=0"),
+    ({"draft": "other"}, "got 9 tokens without an encoder for 13 tokens without an encoder"),
+    ({"draft": "encoder-decoder"}, "got 13 tokens with an encoder for 13 tokens without an encoder"),
+    ({"draft": "linear"}, "a rejected guess cannot be removed"),
+    ({"lookup": 1, "sampling": Sampling(temperature=0.0, contrastive_alpha=0.5)},
+     "Contrastive search cannot use guesses"),
+], ids=["nobody", "two", "negative", "no guesses", "vocabulary", "layout", "linear", "contrastive"])  # fmt: skip
 def test_mistakes(given, message):
     drafts = {
         "one": lambda: model("decoder"),

@@ -82,21 +82,17 @@ HALF = "x\udcff"
 """What an argument that is not UTF-8 comes as."""
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        lambda: Constraints(banned=[HALF]),
-        lambda: Constraints(forced=[HALF]),
-        lambda: Constraints(begin=HALF),
-        lambda: Constraints(biases={HALF: 1.0}),
-        lambda: Constraints(regex=HALF),
-        lambda: Constraints(schema=HALF),
-        lambda: banned_texts(tokenizer("character"), [HALF]),
-        lambda: matches(tokenizer("character"), HALF),
-        lambda: check_stops([HALF]),
-    ],
-    ids=["banned", "forced", "begin", "bias", "regex", "schema", "filter", "grammar", "stop"],
-)
+@pytest.mark.parametrize("made", [
+    lambda: Constraints(banned=[HALF]),
+    lambda: Constraints(forced=[HALF]),
+    lambda: Constraints(begin=HALF),
+    lambda: Constraints(biases={HALF: 1.0}),
+    lambda: Constraints(regex=HALF),
+    lambda: Constraints(schema=HALF),
+    lambda: banned_texts(tokenizer("character"), [HALF]),
+    lambda: matches(tokenizer("character"), HALF),
+    lambda: check_stops([HALF]),
+], ids=["banned", "forced", "begin", "bias", "regex", "schema", "filter", "grammar", "stop"])  # fmt: skip
 def test_half_a_character_is_no_text(made):
     with pytest.raises(DataError, match=r"must be Unicode .* character 2 is the lone surrogate U\+DCFF"):
         made()
@@ -191,31 +187,14 @@ def refusal(constraints: Constraints, written: str, sampling: Sampling = GREEDY)
     return str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("constraints", "written", "sampling", "names"),
-    [
-        (Constraints(banned=["c"], begin="zc"), "z", {}, "Constraints.banned and Constraints.begin"),
-        (Constraints(banned=["d"], begin="zzc"), "zz", {"no_repeat_ngram": 1}, None),
-        (
-            Constraints(banned=["d"], begin="zzcc"),
-            "zzc",
-            {"no_repeat_ngram": 1},
-            "Constraints.begin and no_repeat_ngram",
-        ),
-        (
-            Constraints(biases={"c": -math.inf, "d": 2.0}, begin="zc"),
-            "z",
-            {},
-            "Constraints.biases and Constraints.begin",
-        ),
-        (
-            Constraints(biases={"d": 2.0}, banned=["c"], begin="zc"),
-            "z",
-            {"top_k": 2},
-            "Constraints.banned and Constraints.begin",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("constraints", "written", "sampling", "names"), [
+    (Constraints(banned=["c"], begin="zc"), "z", {}, "Constraints.banned and Constraints.begin"),
+    (Constraints(banned=["d"], begin="zzc"), "zz", {"no_repeat_ngram": 1}, None),
+    (Constraints(banned=["d"], begin="zzcc"), "zzc", {"no_repeat_ngram": 1}, "Constraints.begin and no_repeat_ngram"),
+    (Constraints(biases={"c": -math.inf, "d": 2.0}, begin="zc"), "z", {}, "Constraints.biases and Constraints.begin"),
+    (Constraints(biases={"d": 2.0}, banned=["c"], begin="zc"), "z", {"top_k": 2},
+     "Constraints.banned and Constraints.begin"),
+])  # fmt: skip
 def test_the_settings_that_forbid_are_named_and_no_others(constraints, written, sampling, names):
     chosen = Sampling(**sampling)
     if names is None:

@@ -27,18 +27,14 @@ def test_alone_without_torchrun():
     assert launched(FULL).address == LOOPBACK
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"RANK": None}, "RANK must be a whole number of at most 9 digits; it is not set"),
-        ({"WORLD_SIZE": "four"}, "WORLD_SIZE must be a whole number of at most 9 digits; got 'four'"),
-        ({"RANK": "4"}, "RANK must be below WORLD_SIZE"),
-        ({"LOCAL_WORLD_SIZE": "5"}, "at most WORLD_SIZE"),
-        ({"LOCAL_RANK": "2"}, "LOCAL_RANK must be below LOCAL_WORLD_SIZE"),
-        ({"MASTER_PORT": None}, "MASTER_PORT must be a whole number"),
-    ],
-    ids=["no-rank", "no-number", "beyond", "more-here", "beyond-here", "no-port"],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"RANK": None}, "RANK must be a whole number of at most 9 digits; it is not set"),
+    ({"WORLD_SIZE": "four"}, "WORLD_SIZE must be a whole number of at most 9 digits; got 'four'"),
+    ({"RANK": "4"}, "RANK must be below WORLD_SIZE"),
+    ({"LOCAL_WORLD_SIZE": "5"}, "at most WORLD_SIZE"),
+    ({"LOCAL_RANK": "2"}, "LOCAL_RANK must be below LOCAL_WORLD_SIZE"),
+    ({"MASTER_PORT": None}, "MASTER_PORT must be a whole number"),
+], ids=["no-rank", "no-number", "beyond", "more-here", "beyond-here", "no-port"])  # fmt: skip
 def test_half_an_environment_is_refused(changes, message):
     found = {name: value for name, value in (FULL | changes).items() if value is not None}
     with pytest.raises(ConfigError, match=message):

@@ -151,16 +151,12 @@ def test_texts_that_threads_share_read_what_others_wrote(rounds, steps):
 @pytest.mark.parametrize("rounds", [False, True], ids=["", "8 bits"])
 @pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
 @pytest.mark.parametrize("whole", [False, True], ids=["", "whole"])
-@pytest.mark.parametrize(
-    ("shape", "variant"),
-    [
-        ("decoder", {}),
-        ("decoder", {"convolution": 3, "n_kv_heads": 2, "positions": "rotary"}),
-        ("encoder-decoder", {"convolution": 2, "positions": "rotary"}),
-        ("encoder-decoder", {"d_head": 7}),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("shape", "variant"), [
+    ("decoder", {}),
+    ("decoder", {"convolution": 3, "n_kv_heads": 2, "positions": "rotary"}),
+    ("encoder-decoder", {"convolution": 2, "positions": "rotary"}),
+    ("encoder-decoder", {"d_head": 7}),
+], ids=str)  # fmt: skip
 @torch.no_grad()
 def test_rows_that_follow_others_read_what_those_wrote(shape, variant, padded, rounds, whole, steps):
     """In C++ as by the modules, for rows like those of a beam. A whole cache keeps all that convolutions read."""

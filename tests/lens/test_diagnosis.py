@@ -140,16 +140,13 @@ def effect(value: float, drop: tuple[float, float], base: float = 0.998) -> Effe
     return Effect("zero", "exact_match", base, value, (0.019, 0.049), drop, 1000)
 
 
-@pytest.mark.parametrize(
-    ("role", "loss", "words"),
-    [
-        (True, effect(0.03, (0.9, 0.99)), "does it and the task needs it"),
-        (True, effect(0.99, (0.0, 0.02)), "does it, not needed alone"),
-        (False, effect(0.03, (0.9, 0.99)), "needed, pattern not recognised"),
-        (False, effect(0.99, (0.005, 0.02)), "no pattern, not needed alone"),
-        (True, effect(0.0, (0.0, 0.01), base=0.05), "nothing to lose"),
-    ],
-)
+@pytest.mark.parametrize(("role", "loss", "words"), [
+    (True, effect(0.03, (0.9, 0.99)), "does it and the task needs it"),
+    (True, effect(0.99, (0.0, 0.02)), "does it, not needed alone"),
+    (False, effect(0.03, (0.9, 0.99)), "needed, pattern not recognised"),
+    (False, effect(0.99, (0.005, 0.02)), "no pattern, not needed alone"),
+    (True, effect(0.0, (0.0, 0.01), base=0.05), "nothing to lose"),
+])  # fmt: skip
 def test_verdicts(role, loss, words):
     assert verdict(role, loss, THRESHOLDS) == words
 

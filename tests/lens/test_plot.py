@@ -68,20 +68,16 @@ def test_positions_are_those_that_are_added():
     assert np.array_equal(shown, own.detach().numpy().T)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: plot_attention(torch.eye(3), ["a", "b"]), "Each of the 3 queries needs one token; got 2"),
-        (lambda: plot_attention(torch.eye(3), head=1), "head must be from 0 to 0 here; got 1"),
-        (lambda: plot_attention(torch.zeros(2, 1, 3, 3), row=2), "row must be from 0 to 1 here; got 2"),
-        (lambda: plot_attention(torch.zeros(1, 1, 1, 1, 1)), r"got \[1, 1, 1, 1, 1\]"),
-        (lambda: plot_attention({}), "nothing to draw"),
-        (lambda: plot_positions("rotary"), "adds no vectors"),
-        (lambda: plot_positions("learned"), "before a model learns them"),
-        (lambda: plot_positions("sinusodial"), "sinusoidal"),
-    ],
-    ids=[*("queries", "head", "row", "shape", "nothing", "rotary", "learned", "unknown")],
-)
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: plot_attention(torch.eye(3), ["a", "b"]), "Each of the 3 queries needs one token; got 2"),
+    (lambda: plot_attention(torch.eye(3), head=1), "head must be from 0 to 0 here; got 1"),
+    (lambda: plot_attention(torch.zeros(2, 1, 3, 3), row=2), "row must be from 0 to 1 here; got 2"),
+    (lambda: plot_attention(torch.zeros(1, 1, 1, 1, 1)), r"got \[1, 1, 1, 1, 1\]"),
+    (lambda: plot_attention({}), "nothing to draw"),
+    (lambda: plot_positions("rotary"), "adds no vectors"),
+    (lambda: plot_positions("learned"), "before a model learns them"),
+    (lambda: plot_positions("sinusodial"), "sinusoidal"),
+], ids=[*("queries", "head", "row", "shape", "nothing", "rotary", "learned", "unknown")])  # fmt: skip
 def test_mistakes(call, message):
     with pytest.raises((ConfigError, DataError), match=message):
         call()

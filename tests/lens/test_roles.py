@@ -167,23 +167,19 @@ def figures(score: float, argmax: float = 1.0, **more) -> Figures:
     return Figures(score, argmax, 0.1, score, 100, **more)
 
 
-@pytest.mark.parametrize(
-    ("scores", "wanted"),
-    [
-        ({"reversal": figures(0.97), "diagonal": figures(0.1)}, ("reversal", "strong")),
-        ({"reversal": figures(0.59)}, ("reversal", "partial")),
-        ({"reversal": figures(0.97, argmax=0.89)}, ("reversal", "partial")),
-        ({"reversal": figures(0.9, by_length={4: 0.9, 8: 0.74})}, ("reversal", "partial")),
-        ({"reversal": figures(0.9, control=0.74)}, ("reversal", "partial")),
-        ({"reversal": figures(0.9, by_length={4: 0.8}, control=0.99)}, ("reversal", "strong")),
-        ({"reversal -1": figures(0.9), "reversal": figures(0.2)}, ("reversal", "strong")),
-        ({"sink": figures(0.9), "eos": figures(0.5)}, ("sink", "sink")),
-        ({"eos": figures(0.9), "sink": figures(0.9)}, ("eos", "strong")),
-        ({"reversal": figures(0.29)}, ("mixed", "mixed")),
-        ({}, ("none", "none")),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("scores", "wanted"), [
+    ({"reversal": figures(0.97), "diagonal": figures(0.1)}, ("reversal", "strong")),
+    ({"reversal": figures(0.59)}, ("reversal", "partial")),
+    ({"reversal": figures(0.97, argmax=0.89)}, ("reversal", "partial")),
+    ({"reversal": figures(0.9, by_length={4: 0.9, 8: 0.74})}, ("reversal", "partial")),
+    ({"reversal": figures(0.9, control=0.74)}, ("reversal", "partial")),
+    ({"reversal": figures(0.9, by_length={4: 0.8}, control=0.99)}, ("reversal", "strong")),
+    ({"reversal -1": figures(0.9), "reversal": figures(0.2)}, ("reversal", "strong")),
+    ({"sink": figures(0.9), "eos": figures(0.5)}, ("sink", "sink")),
+    ({"eos": figures(0.9), "sink": figures(0.9)}, ("eos", "strong")),
+    ({"reversal": figures(0.29)}, ("mixed", "mixed")),
+    ({}, ("none", "none")),
+], ids=str)  # fmt: skip
 def test_labels(scores, wanted):
     labels = label(scores, sink=0.1, entropy=0.4)
     assert (labels.label, labels.strength) == wanted

@@ -49,20 +49,16 @@ def exists(name: str) -> bool:
 
 
 @pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "before",
-    [
-        (),
-        ("train",),
-        ("generate",),
-        ("data", "show"),
-        ("train", "lm", "--data.text"),
-        ("train", "multi30k", "--data.train"),
-        ("train", "lm", "--model.norm"),
-        ("train", "lm", "--tokenizer.vocab-size"),
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("before", [
+    (),
+    ("train",),
+    ("generate",),
+    ("data", "show"),
+    ("train", "lm", "--data.text"),
+    ("train", "multi30k", "--data.train"),
+    ("train", "lm", "--model.norm"),
+    ("train", "lm", "--tokenizer.vocab-size"),
+], ids=" ".join)  # fmt: skip
 def test_what_names_nothing_is_refused_in_one_line(before, step, texts, run):
     for each in texts[::step]:
         if exists(each) or each.lower() in MEANT or each.isdecimal():

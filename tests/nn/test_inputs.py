@@ -81,21 +81,18 @@ def test_what_contradicts_is_refused_when_configured(settings, message):
         config("encoder", **settings)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Classify(1), "n_labels must be at least 2"),
-        (lambda: Tag(0), "n_labels must be at least 2"),
-        (lambda: Regress(0), "n_numbers must be at least 1"),
-        *(
-            (lambda make=make: make(10**20), rf"head\.{name} must be at most 1048576; got 1{'0' * 20}")
-            for make, name in ((Classify, "n_labels"), (Tag, "n_labels"), (Regress, "n_numbers"))
-        ),
-        (lambda: Classify(-(10**5000)), "n_labels must be at least 2.*got a number of 16610 bits"),
-        (lambda: Classify(2, dropout=1.0), "head.dropout must be at least 0 and below 1; got 1.0"),
-        (lambda: Transformer(config("encoder", head=Classify(2, "max"))), "pooling='max' is not known"),
-    ],
-)
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Classify(1), "n_labels must be at least 2"),
+    (lambda: Tag(0), "n_labels must be at least 2"),
+    (lambda: Regress(0), "n_numbers must be at least 1"),
+    *(
+        (lambda make=make: make(10**20), rf"head\.{name} must be at most 1048576; got 1{'0' * 20}")
+        for make, name in ((Classify, "n_labels"), (Tag, "n_labels"), (Regress, "n_numbers"))
+    ),
+    (lambda: Classify(-(10**5000)), "n_labels must be at least 2.*got a number of 16610 bits"),
+    (lambda: Classify(2, dropout=1.0), "head.dropout must be at least 0 and below 1; got 1.0"),
+    (lambda: Transformer(config("encoder", head=Classify(2, "max"))), "pooling='max' is not known"),
+])  # fmt: skip
 def test_a_head_that_cannot_be_is_refused(make, message):
     with pytest.raises(ConfigError, match=message):
         make()

@@ -151,16 +151,12 @@ def test_scalings_are_their_papers_formulas(settings, R):
     assert ((slowed > 1 - 1e-12) & (slowed < settings.factor + 1e-9)).all(), "no pair is slowed more than asked for"
 
 
-@pytest.mark.parametrize(
-    ("name", "changed"),
-    [
-        *((name, {"base": 1.7e308}) for name in LENGTHENED),
-        *((name, {"factor": 1e300}) for name in LENGTHENED),
-        *((name, {"fast_turns": 1e308}) for name in LENGTHENED if SCALINGS[LENGTHENED[name].scaling]),
-        *((name, {"slow_turns": 1e-320}) for name in LENGTHENED if SCALINGS[LENGTHENED[name].scaling]),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("name", "changed"), [
+    *((name, {"base": 1.7e308}) for name in LENGTHENED),
+    *((name, {"factor": 1e300}) for name in LENGTHENED),
+    *((name, {"fast_turns": 1e308}) for name in LENGTHENED if SCALINGS[LENGTHENED[name].scaling]),
+    *((name, {"slow_turns": 1e-320}) for name in LENGTHENED if SCALINGS[LENGTHENED[name].scaling]),
+], ids=str)  # fmt: skip
 def test_the_largest_settings_give_numbers(name, changed):
     """Every setting that is not refused: no base or factor is infinite on the way, and no logarithm is of 0."""
     found = speeds(replace(LENGTHENED[name], **changed), 4)

@@ -70,15 +70,12 @@ ATTENTION = [
     ("the output is not that of the equation", "output = weights @ v", "output = (weights @ v).tanh()"),
     ("a query that may read nothing gives NaN", GUARDED, '~mask, float("-inf"))\n'),
     ("the gradient of an empty row is NaN", AFTER, "weights = torch.nan_to_num(weights)"),  # with an additive mask
-]
+]  # fmt: skip
 
 HEADS = [
     *SHARED,
-    (
-        "heads are mixed: they are split without a transpose",
-        "x.size(1), self.n_heads, self.d_head).transpose(1, 2)",
-        "self.n_heads, x.size(1), self.d_head)",
-    ),
+    ("heads are mixed: they are split without a transpose", "x.size(1), self.n_heads, self.d_head).transpose(1, 2)",
+     "self.n_heads, x.size(1), self.d_head)"),
     ("heads are mixed: they are merged without a transpose", "context.transpose(1, 2).contiguous()", "context"),
     ("attention runs across the heads instead of the positions", "self.d_head).transpose(1, 2)", "self.d_head)"),
     ("the scale is missing", " / math.sqrt(self.d_head)", ""),
@@ -98,14 +95,11 @@ HEADS = [
     ("the output is not that of the equation", "context = weights @ v\n", "context = (weights @ v).tanh()\n"),
     ("dropout is active in evaluation", "self.drop(", "torch.nn.functional.dropout("),
     ("dropout is active in evaluation", "self.drop(", "nn.Dropout(0.1)("),
-    (
-        "dropout acts on the scores, before the softmax",
-        "self.drop(torch.softmax(scores, dim=-1))",
-        "torch.softmax(self.drop(scores), dim=-1)",
-    ),
+    ("dropout acts on the scores, before the softmax", "self.drop(torch.softmax(scores, dim=-1))",
+     "torch.softmax(self.drop(scores), dim=-1)"),
     ("a query that may read nothing gives NaN", GUARDED_HEADS, '~mask, float("-inf"))\n'),
     ("the gradient of an empty row is NaN", AFTER, "weights = torch.nan_to_num(weights)"),  # with an additive mask
-]
+]  # fmt: skip
 
 ATTEND, FEED = "x = x + self.attend(self.norm1(x), mask)", "x = x + self.feed(self.norm2(x))"
 BLOCK = [
@@ -121,58 +115,43 @@ BLOCK = [
     ("the feed-forward has no activation", "torch.relu(self.up(x))", "self.up(x)"),
     ("the block is not put together as documented", "return x\n", "return x * 2\n"),
     ("the mask is ignored", "self.attention(x, x, x, mask)", "self.attention(x, x, x)"),
-    (
-        "the mask is inverted",
-        "self.attention(x, x, x, mask)",
-        "self.attention(x, x, x, None if mask is None else ~mask)",
-    ),
+    ("the mask is inverted", "self.attention(x, x, x, mask)",
+     "self.attention(x, x, x, None if mask is None else ~mask)"),
     ("the scale is missing", " / math.sqrt(self.d_head)", ""),
     ("heads are mixed: they are merged without a transpose", "context.transpose(1, 2).contiguous()", "context"),
     ("dropout is active in evaluation", "nn.Dropout(0.1)\n", "lambda x: torch.nn.functional.dropout(x, 0.1)\n"),
-    (
-        "rows of the batch are mixed",
-        "self.attention(x, x, x, mask)",
-        "self.attention(*[x.transpose(0, 1)] * 3).transpose(0, 1)",
-    ),
-]
+    ("rows of the batch are mixed", "self.attention(x, x, x, mask)",
+     "self.attention(*[x.transpose(0, 1)] * 3).transpose(0, 1)"),
+]  # fmt: skip
 
 LAYERS = "[TransformerBlock(d_model, n_heads, d_ff) for _ in range(n_layers)]"
 STACK = [
     ("the layers are the same module", LAYERS, "[TransformerBlock(d_model, n_heads, d_ff)] * n_layers"),
-    (
-        "the layers start identical",
-        LAYERS,
-        "[copy.deepcopy(layer) for layer in [TransformerBlock(d_model, n_heads, d_ff)] * n_layers]",
-    ),
+    ("the layers start identical", LAYERS,
+     "[copy.deepcopy(layer) for layer in [TransformerBlock(d_model, n_heads, d_ff)] * n_layers]"),
     ("some layers are not run", "for layer in self.layers:", "for layer in self.layers[:1]:"),
     ("the layers are not registered", f"nn.ModuleList({LAYERS})", LAYERS),
     ("the mask is ignored", "layer(x, mask)", "layer(x)"),
     ("the mask is inverted", "layer(x, mask)", "layer(x, None if mask is None else ~mask)"),
-]
+]  # fmt: skip
 
 SIN, COS = "torch.sin(position * div)", "torch.cos(position * div[: d_model // 2])"
 TABLE = [
-    (
-        "sine and cosine are swapped",
-        f"{SIN}\n    pe[:, 1::2] = {COS}",
-        "torch.cos(position * div)\n    pe[:, 1::2] = torch.sin(position * div[: d_model // 2])",
-    ),
+    ("sine and cosine are swapped", f"{SIN}\n    pe[:, 1::2] = {COS}",
+     "torch.cos(position * div)\n    pe[:, 1::2] = torch.sin(position * div[: d_model // 2])"),
     ("sines and cosines stand in halves", "return pe", "return torch.cat([pe[:, 0::2], pe[:, 1::2]], 1)"),
     ("the exponent is wrong", "torch.arange(0, d_model, 2).float()", "torch.arange(0, d_model, 2).float() / 2"),
     ("the exponent is wrong", "torch.arange(0, d_model, 2).float()", "torch.arange(0, d_model, 2).float() * 2"),
     ("the exponent is wrong", "math.log(10000.0) / d_model", "math.log(10000.0)"),
-    (
-        "sine and cosine of a pair have different wavelengths",
-        COS,
-        "torch.cos(position * 10000 ** (-torch.arange(1, d_model, 2) / d_model))",
-    ),
+    ("sine and cosine of a pair have different wavelengths", COS,
+     "torch.cos(position * 10000 ** (-torch.arange(1, d_model, 2) / d_model))"),
     ("the base is not 10,000", "10000.0", "1000.0"),
     ("the angle is multiplied by the power instead of divided", "-math.log", "math.log"),
     ("positions are off by one", "torch.arange(length)", "torch.arange(1, length + 1)"),
     ("an odd d_model fails", "div[: d_model // 2]", "div"),
     ("the table has the wrong shape", "return pe", "return pe.T"),
     ("the table is not that of the paper", "return pe", "return pe * 0.1"),
-]
+]  # fmt: skip
 
 ADD = "x + self.pe[:, : x.size(1)]"
 ENCODING = [
@@ -180,20 +159,14 @@ ENCODING = [
     ("positions run along the batch", ADD, "x + self.pe[0, : x.size(0)].unsqueeze(1)"),
     ("the input is lost", ADD, "0 * x + self.pe[:, : x.size(1)]"),
     ("the input is scaled here", ADD, "x * math.sqrt(self.d_model) + self.pe[:, : x.size(1)]"),
-    (
-        "the table is a plain tensor",
-        'self.register_buffer("pe", positional_encoding(max_len, d_model).unsqueeze(0))',
-        "self.pe = positional_encoding(max_len, d_model).unsqueeze(0)",
-    ),
-    (
-        "the table is trained",
-        'self.register_buffer("pe", positional_encoding(max_len, d_model).unsqueeze(0))',
-        "self.pe = nn.Parameter(positional_encoding(max_len, d_model).unsqueeze(0))",
-    ),
+    ("the table is a plain tensor", 'self.register_buffer("pe", positional_encoding(max_len, d_model).unsqueeze(0))',
+     "self.pe = positional_encoding(max_len, d_model).unsqueeze(0)"),
+    ("the table is trained", 'self.register_buffer("pe", positional_encoding(max_len, d_model).unsqueeze(0))',
+     "self.pe = nn.Parameter(positional_encoding(max_len, d_model).unsqueeze(0))"),
     ("a sequence past max_len is not refused", "if x.size(1) > self.max_len:", "if False:"),
     ("dropout is active in evaluation", "self.dropout(", "torch.nn.functional.dropout("),
     ("positions are off by one", ADD, "x + self.pe[:, 1 : x.size(1) + 1]"),
-]
+]  # fmt: skip
 
 CAUSAL = [
     ("the mask is inverted", "torch.tril(torch.ones(n, n)).bool()", "torch.triu(torch.ones(n, n), 1).bool()"),
@@ -211,12 +184,9 @@ PADDING = [
     ("off by one: the first padding may be read", "<", "<="),
     ("off by one: the last token is hidden", "torch.arange(n)", "torch.arange(1, n + 1)"),
     ("padding is expected on the left", "torch.arange(n) <", "n - 1 - torch.arange(n) <"),
-    (
-        "the mask holds numbers instead of True and False",
-        "(torch.arange(n) < lengths.unsqueeze(1))",
-        "(torch.arange(n) < lengths.unsqueeze(1)).float()",
-    ),
-]
+    ("the mask holds numbers instead of True and False", "(torch.arange(n) < lengths.unsqueeze(1))",
+     "(torch.arange(n) < lengths.unsqueeze(1)).float()"),
+]  # fmt: skip
 
 SHIFT = [
     ("labels are not shifted", "tokens[:, 1:]", "tokens[:, :-1]"),

@@ -15,20 +15,14 @@ MODEL = [
     ("the mask of a cached step counts from the first key", ".tril(S - T)", ".tril()"),
     ("the mask of a cached step counts from the first key", ".tril(S - T)", ".tril(S if T == 1 else 0)"),
     ("the cache is not read", "if past is not None:", "if False:"),
-    (
-        "a cached step differs from one forward pass",
-        KEPT,
-        "k, v = torch.cat([k, past[0]], 2), torch.cat([past[1], v], 2)",
-    ),
-    (
-        "a cached step differs from one forward pass",
-        KEPT,
-        "k, v = torch.cat([past[0], k], 1), torch.cat([past[1], v], 1)",
-    ),
+    ("a cached step differs from one forward pass", KEPT,
+     "k, v = torch.cat([k, past[0]], 2), torch.cat([past[1], v], 2)"),
+    ("a cached step differs from one forward pass", KEPT,
+     "k, v = torch.cat([past[0], k], 1), torch.cat([past[1], v], 1)"),
     ("dropout is active in evaluation", "self.dropout(self", "nn.functional.dropout(self"),
     ("rows of the batch are mixed", "(weights @ v)", "(weights @ v.flip(0))"),
     ("the output has the wrong shape", "self.head(self.norm(x))", "self.norm(x)"),
-]
+]  # fmt: skip
 
 OTHER = "torch.stack([-second, first], -1).flatten(-2)"
 HALVES = "torch.cat([-x[..., x.size(-1) // 2 :], x[..., : x.size(-1) // 2]], -1)"

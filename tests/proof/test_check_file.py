@@ -108,17 +108,14 @@ def test_import_that_ends_the_program(tmp_path):
 # --- pieces that cannot be probed
 
 
-@pytest.mark.parametrize(
-    ("text", "facts"),
-    [
-        ("def attention(q, k): return q", ["attention(q, k, v, mask=None)", "found (q, k)"]),
-        ("def causal_mask(): return 1", ["causal_mask(n)", "found ()"]),
-        ("class MultiHeadAttention:\n    def __init__(self, d): ...", ["MultiHeadAttention(d_model, n_heads)", "(d)"]),
-        ("class MultiHeadAttention:\n    def __init__(self, d, h): ...", ["not an nn.Module"]),
-        ("def attention(q, k, v):\n    return q / nothing", ["NameError", "line 2: return q / nothing"]),
-        ("def causal_mask(n):\n    raise SystemExit", ["SystemExit"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "facts"), [
+    ("def attention(q, k): return q", ["attention(q, k, v, mask=None)", "found (q, k)"]),
+    ("def causal_mask(): return 1", ["causal_mask(n)", "found ()"]),
+    ("class MultiHeadAttention:\n    def __init__(self, d): ...", ["MultiHeadAttention(d_model, n_heads)", "(d)"]),
+    ("class MultiHeadAttention:\n    def __init__(self, d, h): ...", ["not an nn.Module"]),
+    ("def attention(q, k, v):\n    return q / nothing", ["NameError", "line 2: return q / nothing"]),
+    ("def causal_mask(n):\n    raise SystemExit", ["SystemExit"]),
+])  # fmt: skip
 def test_piece_that_cannot_be_probed(tmp_path, text, facts):
     found = report(written(tmp_path, text + "\n" + SHIFT))
     problem = found["pieces"][0]["problem"]
@@ -478,17 +475,14 @@ WITH_SOFTMAX = ATTENTION.replace("torch.softmax(", "softmax(") + (
 )
 
 
-@pytest.mark.parametrize(
-    ("source", "before", "after", "line"),
-    [
-        (ATTENTION, "dim=-1)", "dim=-2)", "weights = torch.softmax"),
-        (ATTENTION, FILL, "scores.masked_fill(mask, float('-inf'))", "masked_fill(mask"),
-        (HEADS, "math.sqrt(self.d_head)", "math.sqrt(self.d_model)", "math.sqrt(self.d_model)"),
-        (CAUSAL, "tril", "triu", "torch.triu"),
-        (HEADS, "self.drop(", "torch.nn.functional.dropout(", "functional.dropout"),
-        (WITH_SOFTMAX, "dim=-1)", "dim=-2)", "weights = softmax"),  # not the right lines of softmax itself
-    ],
-)
+@pytest.mark.parametrize(("source", "before", "after", "line"), [
+    (ATTENTION, "dim=-1)", "dim=-2)", "weights = torch.softmax"),
+    (ATTENTION, FILL, "scores.masked_fill(mask, float('-inf'))", "masked_fill(mask"),
+    (HEADS, "math.sqrt(self.d_head)", "math.sqrt(self.d_model)", "math.sqrt(self.d_model)"),
+    (CAUSAL, "tril", "triu", "torch.triu"),
+    (HEADS, "self.drop(", "torch.nn.functional.dropout(", "functional.dropout"),
+    (WITH_SOFTMAX, "dim=-1)", "dim=-2)", "weights = softmax"),  # not the right lines of softmax itself
+])  # fmt: skip
 def test_a_mistake_has_its_line(tmp_path, source, before, after, line):
     text = changed(source, (before, after))
     path = written(tmp_path, text)

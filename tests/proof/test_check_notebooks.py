@@ -117,16 +117,12 @@ OTHER_ORDER = MODEL.replace(
     "        super().__init__()\n        self.token")  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "untested"),
-    [
-        ("apply_rotary", ROTARY.replace(WIDE, DOUBLED).replace(OTHER, HALVES), []),
-        ("LanguageModel", UNCACHED, ["cache"]),
-        ("LanguageModel", OTHER_ORDER, []),
-        ("LanguageModel", MODEL.replace(TIE, "").replace(STD, ""), []),
-    ],
-    ids=["halves", "no cache", "arguments by name", "torch's own start"],
-)
+@pytest.mark.parametrize(("kind", "text", "untested"), [
+    ("apply_rotary", ROTARY.replace(WIDE, DOUBLED).replace(OTHER, HALVES), []),
+    ("LanguageModel", UNCACHED, ["cache"]),
+    ("LanguageModel", OTHER_ORDER, []),
+    ("LanguageModel", MODEL.replace(TIE, "").replace(STD, ""), []),
+], ids=["halves", "no cache", "arguments by name", "torch's own start"])  # fmt: skip
 def test_other_models_and_rotations(tmp_path, kind, text, untested):
     path = tmp_path / "learner.py"
     path.write_text(text, "utf-8")

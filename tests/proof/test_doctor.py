@@ -48,16 +48,13 @@ def test_run_whose_checkpoints_are_all_damaged(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl"])
-@pytest.mark.parametrize(
-    ("spoil", "state", "evidence"),
-    [
-        (lambda lines: lines, OK, "a line for each of 2 steps"),
-        (lambda lines: lines[1:], WARNING, "1 of 2 steps, from 1 on"),
-        (lambda lines: [], WARNING, "2 of 2 steps, from 1 on"),
-        (lambda lines: ["{}\n", *lines], FAILURE, "jsonl:1: each line must be a JSON object with a step"),
-        (lambda lines: [*lines, '{"step": 3, "lo'], OK, "a line for each of 2 steps"),
-    ],
-)
+@pytest.mark.parametrize(("spoil", "state", "evidence"), [
+    (lambda lines: lines, OK, "a line for each of 2 steps"),
+    (lambda lines: lines[1:], WARNING, "1 of 2 steps, from 1 on"),
+    (lambda lines: [], WARNING, "2 of 2 steps, from 1 on"),
+    (lambda lines: ["{}\n", *lines], FAILURE, "jsonl:1: each line must be a JSON object with a step"),
+    (lambda lines: [*lines, '{"step": 3, "lo'], OK, "a line for each of 2 steps"),
+])  # fmt: skip
 def test_every_step_has_its_figures(tmp_path, name, spoil, state, evidence):
     run = trained(tmp_path)
     lines = (run / name).read_text().splitlines(keepends=True)

@@ -38,17 +38,14 @@ def check(law):
     assert verdict.cases > 0
 
 
-@pytest.mark.parametrize(
-    ("errors", "exact", "holds"),
-    [
-        ([0.0, 1e-13], False, True),
-        ([0.0, 1e-11], False, False),
-        ([0.0, 1e-13], True, False),
-        ([0.0], True, True),
-        ([math.nan, 0.0], False, False),
-        ([], False, False),
-    ],
-)
+@pytest.mark.parametrize(("errors", "exact", "holds"), [
+    ([0.0, 1e-13], False, True),
+    ([0.0, 1e-11], False, False),
+    ([0.0, 1e-13], True, False),
+    ([0.0], True, True),
+    ([math.nan, 0.0], False, False),
+    ([], False, False),
+])  # fmt: skip
 def test_verdict(errors, exact, holds):
     assert judge(Law("group", "claim", lambda setting: iter(errors), exact), SETTING).holds == holds
 

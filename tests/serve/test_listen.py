@@ -166,25 +166,22 @@ def test_connections_close_in_what_is_left_of_the_drain(took, left):
 # --- what is refused before anything listens
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--host", "0.0.0.0"], "needs a key"),
-        (["--port", "x"], "--port takes a whole number"),
-        (["--port", "70000"], "port must be at most 65535"),
-        (["--seconds", "0"], "seconds must be above 0"),
-        (["--key-file", "nowhere"], "--key-file names a file"),
-        (["--host", "203.0.113.1", "--key-file", "KEY"], "The server cannot listen at 203.0.113.1"),
-        (["--rows", "0"], "rows must be at least 1"),
-        (["--decode.cache", "int8", "--decode.compile", "true"], "Compiled steps need an exact KV cache"),
-        (["--decode.beam", "4"], "without beam search. Remove --decode.beam; glassformer generate takes it"),
-        (["--decode.top-k", "4"], "serve takes no --decode.top-k: each request says how its tokens are chosen"),
-        (["--decode.max-new-tokens", "4"], "serve takes no --decode.max-new-tokens: --max-new-tokens sets the longest"),
-        (["--decode.batch-size", "4"], "serve takes no --decode.batch-size: --rows sets how many"),
-        (["--decode.precision", "int9"], "decode.precision"),
-        (["--model.n-layers", "4"], "there is no section 'model' here"),
-    ],
-)
+@pytest.mark.parametrize(("flags", "message"), [
+    (["--host", "0.0.0.0"], "needs a key"),
+    (["--port", "x"], "--port takes a whole number"),
+    (["--port", "70000"], "port must be at most 65535"),
+    (["--seconds", "0"], "seconds must be above 0"),
+    (["--key-file", "nowhere"], "--key-file names a file"),
+    (["--host", "203.0.113.1", "--key-file", "KEY"], "The server cannot listen at 203.0.113.1"),
+    (["--rows", "0"], "rows must be at least 1"),
+    (["--decode.cache", "int8", "--decode.compile", "true"], "Compiled steps need an exact KV cache"),
+    (["--decode.beam", "4"], "without beam search. Remove --decode.beam; glassformer generate takes it"),
+    (["--decode.top-k", "4"], "serve takes no --decode.top-k: each request says how its tokens are chosen"),
+    (["--decode.max-new-tokens", "4"], "serve takes no --decode.max-new-tokens: --max-new-tokens sets the longest"),
+    (["--decode.batch-size", "4"], "serve takes no --decode.batch-size: --rows sets how many"),
+    (["--decode.precision", "int9"], "decode.precision"),
+    (["--model.n-layers", "4"], "there is no section 'model' here"),
+])  # fmt: skip
 def test_settings_that_cannot_be(text_run, tmp_path, flags, message, capsys, monkeypatch):
     from glassformer.cli.main import main
     from glassformer.serve import app

@@ -100,17 +100,14 @@ def test_new_inode_each_time(tmp_path):
         assert file.read() == b"old"
 
 
-@pytest.mark.parametrize(
-    ("number", "kind", "message"),
-    [
-        (errno.ENOSPC, ResourceError, r"the disk is full .*Needed: 3 bytes; free: [\d,]+ bytes.*Free some space"),
-        (errno.EDQUOT, ResourceError, "quota is used up"),
-        (errno.EFBIG, ResourceError, r"the limit on the size of a file is reached.*Raise the limit.*ulimit -f"),
-        (errno.EROFS, CheckpointError, "Read-only file system.*or choose another folder"),
-        (errno.EACCES, CheckpointError, "Permission denied.*you may write in the folder"),
-        (errno.EIO, CheckpointError, "Input/output error"),
-    ],
-)
+@pytest.mark.parametrize(("number", "kind", "message"), [
+    (errno.ENOSPC, ResourceError, r"the disk is full .*Needed: 3 bytes; free: [\d,]+ bytes.*Free some space"),
+    (errno.EDQUOT, ResourceError, "quota is used up"),
+    (errno.EFBIG, ResourceError, r"the limit on the size of a file is reached.*Raise the limit.*ulimit -f"),
+    (errno.EROFS, CheckpointError, "Read-only file system.*or choose another folder"),
+    (errno.EACCES, CheckpointError, "Permission denied.*you may write in the folder"),
+    (errno.EIO, CheckpointError, "Input/output error"),
+])  # fmt: skip
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_errors_of_the_system(tmp_path, monkeypatch, call, number, kind, message):
     write_bytes(tmp_path / "x", b"old")
@@ -386,15 +383,12 @@ def test_interrupt_is_not_swallowed(tmp_path, monkeypatch):
         read_tensors(tmp_path / "x")
 
 
-@pytest.mark.parametrize(
-    ("message", "number"),
-    [
-        ("I/O error: No space left on device (os error 28)", errno.ENOSPC),
-        ("I/O error: File too large (os error 27)", errno.EFBIG),
-        ("I/O error: No space left on device", errno.ENOSPC),
-        ("something else", errno.EIO),
-    ],
-)
+@pytest.mark.parametrize(("message", "number"), [
+    ("I/O error: No space left on device (os error 28)", errno.ENOSPC),
+    ("I/O error: File too large (os error 27)", errno.EFBIG),
+    ("I/O error: No space left on device", errno.ENOSPC),
+    ("something else", errno.EIO),
+])  # fmt: skip
 def test_errors_of_the_library_are_errors_of_the_system(tmp_path, monkeypatch, message, number):
     def fail(*_: object) -> None:
         raise SafetensorError(message)
@@ -425,23 +419,20 @@ def test_file_must_be_new(tmp_path):
 # --- JSON from anywhere: bounded in size and depth, unambiguous, from regular files only
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"", "not JSON"),
-        (b"{", "not JSON"),
-        (b"{} {}", "not JSON"),
-        (b'{"a": NaN}', "NaN is not a JSON number"),
-        (b"[-Infinity]", "-Infinity is not"),
-        (b'{"a": {"b": 1, "c": 2, "b": 1}}', "key 'b' is given twice"),
-        (b'{"a": "\xff"}', "not UTF-8 at byte 7"),
-        (b"\xef\xbb\xbf{}", "not JSON"),
-        (b"1" * 5000, "not JSON"),
-        (b"[" * 100_000, "nested too deeply"),
-        (b"[" * 65 + b"]" * 65, "nested more than 64 levels deep"),
-        (b'{"a":' * 65 + b"1" + b"}" * 65, "nested more than 64 levels deep"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), [
+    (b"", "not JSON"),
+    (b"{", "not JSON"),
+    (b"{} {}", "not JSON"),
+    (b'{"a": NaN}', "NaN is not a JSON number"),
+    (b"[-Infinity]", "-Infinity is not"),
+    (b'{"a": {"b": 1, "c": 2, "b": 1}}', "key 'b' is given twice"),
+    (b'{"a": "\xff"}', "not UTF-8 at byte 7"),
+    (b"\xef\xbb\xbf{}", "not JSON"),
+    (b"1" * 5000, "not JSON"),
+    (b"[" * 100_000, "nested too deeply"),
+    (b"[" * 65 + b"]" * 65, "nested more than 64 levels deep"),
+    (b'{"a":' * 65 + b"1" + b"}" * 65, "nested more than 64 levels deep"),
+])  # fmt: skip
 def test_refused(tmp_path, text, message):
     path = tmp_path / "x.json"
     path.write_bytes(text)

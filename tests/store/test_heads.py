@@ -65,18 +65,12 @@ def test_another_label_set_is_refused(tmp_path):
         save(tmp_path / "x", made(Classify(3), STACK), pair)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"kind": "clasify", "n_labels": 2}, "head.kind='clasify' is not known.*Did you mean 'classify'"),
-        ({"n_labels": 2}, "head.kind='None'"),
-        (
-            {"kind": "tag", "n_labels": 2, "pooling": "mean"},
-            "head.pooling is not a setting. Known: 'dropout', 'n_labels'",
-        ),
-        ({"kind": "classify", "n_labels": 1}, "n_labels must be at least 2"),
-    ],
-)
+@pytest.mark.parametrize(("values", "message"), [
+    ({"kind": "clasify", "n_labels": 2}, "head.kind='clasify' is not known.*Did you mean 'classify'"),
+    ({"n_labels": 2}, "head.kind='None'"),
+    ({"kind": "tag", "n_labels": 2, "pooling": "mean"}, "head.pooling is not a setting. Known: 'dropout', 'n_labels'"),
+    ({"kind": "classify", "n_labels": 1}, "n_labels must be at least 2"),
+])  # fmt: skip
 def test_a_head_that_is_none_is_refused(values, message):
     with pytest.raises(ConfigError, match=message):
         output_from_dict(values)
@@ -94,17 +88,13 @@ def test_an_implausible_head_is_refused_before_it_is_built(tmp_path):
     torch.manual_seed(0)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"vocab_size": 8000, "encoder": FEATURES, "decoder": None, "head": Classify(3), "tie_embeddings": False},
-        {"vocab_size": 8000, "encoder": None, "decoder": FEATURES, "head": Regress(2), "tie_embeddings": False},
-        {"source_vocab_size": 9000, "encoder": FEATURES, "decoder": STACK},
-        {"vocab_size": 8000, "source_vocab_size": 9000, "encoder": FEATURES, "decoder": FEATURES}
-        | {"head": Tag(3), "tie_embeddings": False},
-    ],
-    ids=["encoder", "decoder", "source", "both"],
-)
+@pytest.mark.parametrize("config", [
+    {"vocab_size": 8000, "encoder": FEATURES, "decoder": None, "head": Classify(3), "tie_embeddings": False},
+    {"vocab_size": 8000, "encoder": None, "decoder": FEATURES, "head": Regress(2), "tie_embeddings": False},
+    {"source_vocab_size": 9000, "encoder": FEATURES, "decoder": STACK},
+    {"vocab_size": 8000, "source_vocab_size": 9000, "encoder": FEATURES, "decoder": FEATURES}
+    | {"head": Tag(3), "tie_embeddings": False},
+], ids=["encoder", "decoder", "source", "both"])  # fmt: skip
 def test_a_vocabulary_that_nothing_uses_may_have_any_size(tmp_path, config):
     model = examples.model(**config)
     n = getattr(model.config.head, "n_labels", None)
@@ -115,16 +105,12 @@ def test_a_vocabulary_that_nothing_uses_may_have_any_size(tmp_path, config):
 FROM_TOKENS = {"encoder": STACK, "decoder": FEATURES, "head": Regress(2), "tie_embeddings": False}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "config"),
-    [
-        ("vocab_size", FROM_TOKENS),
-        ("source_vocab_size", FROM_TOKENS),
-        ("vocab_size", {"encoder": FEATURES, "decoder": FEATURES, "tie_embeddings": False}),
-        ("vocab_size", {"encoder": FEATURES, "decoder": STACK}),
-    ],
-    ids=["read by the encoder", "its own", "written", "read by the decoder"],
-)
+@pytest.mark.parametrize(("wrong", "config"), [
+    ("vocab_size", FROM_TOKENS),
+    ("source_vocab_size", FROM_TOKENS),
+    ("vocab_size", {"encoder": FEATURES, "decoder": FEATURES, "tie_embeddings": False}),
+    ("vocab_size", {"encoder": FEATURES, "decoder": STACK}),
+], ids=["read by the encoder", "its own", "written", "read by the decoder"])  # fmt: skip
 def test_a_vocabulary_that_something_uses_has_a_plausible_size(tmp_path, wrong, config):
     made = examples.model(**config)
     with pytest.raises(CheckpointError, match=f"says {wrong}=1e"):

@@ -268,15 +268,12 @@ def test_no_pickle_is_read_and_no_file_of_another_folder(tmp_path):
             read_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("family", "settings"),
-    [
-        ("gpt2", {"shape": "decoder"}),
-        ("gpt_neox", {"shape": "decoder"}),
-        ("bart", {"norm_placement": "post"}),
-        ("t5_gated", {"feed_forward": "gated"}),
-    ],
-)
+@pytest.mark.parametrize(("family", "settings"), [
+    ("gpt2", {"shape": "decoder"}),
+    ("gpt_neox", {"shape": "decoder"}),
+    ("bart", {"norm_placement": "post"}),
+    ("t5_gated", {"feed_forward": "gated"}),
+])  # fmt: skip
 def test_a_table_is_read_both_ways(family, settings):
     ours = dict(model(positions="learned", **settings).named_parameters())
     back = FAMILIES[family].load(FAMILIES[family].export(ours, 4), ours, 4)

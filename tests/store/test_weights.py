@@ -95,23 +95,16 @@ def test_a_new_tensor_never_takes_the_place_of_an_old_one():
         assert weights.stored_names(built) == weights.stored_names(made)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda t: t.pop("decoder.norm.bias"), "1 missing: decoder.norm.bias."),
-        (lambda t: t.update({"x.weight": torch.ones(2)}), "1 unexpected: x.weight."),
-        (
-            lambda t: t.update({EMBEDDING: torch.ones(14, 9)}),
-            f"1 of the wrong shape: {EMBEDDING} (expected [14, 8], found [14, 9])",
-        ),
-        (
-            lambda t: t.update({"decoder.norm.bias": torch.ones(8, dtype=torch.int32)}),
-            "1 of the wrong type: decoder.norm.bias (expected a floating-point type, found int32)",
-        ),
-        (lambda t: [t.pop(name) for name in sorted(t) if name.startswith("decoder")], "28 missing: "),
-        (lambda t: t.update({"\x1b[31m" + "x" * 500: torch.ones(1)}), r"1 unexpected: '\x1b[31mxxx"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda t: t.pop("decoder.norm.bias"), "1 missing: decoder.norm.bias."),
+    (lambda t: t.update({"x.weight": torch.ones(2)}), "1 unexpected: x.weight."),
+    (lambda t: t.update({EMBEDDING: torch.ones(14, 9)}),
+     f"1 of the wrong shape: {EMBEDDING} (expected [14, 8], found [14, 9])"),
+    (lambda t: t.update({"decoder.norm.bias": torch.ones(8, dtype=torch.int32)}),
+     "1 of the wrong type: decoder.norm.bias (expected a floating-point type, found int32)"),
+    (lambda t: [t.pop(name) for name in sorted(t) if name.startswith("decoder")], "28 missing: "),
+    (lambda t: t.update({"\x1b[31m" + "x" * 500: torch.ones(1)}), r"1 unexpected: '\x1b[31mxxx"),
+])  # fmt: skip
 def test_differences_are_listed(saved, change, message):
     change_weights(saved, change)
     with pytest.raises(CheckpointError, match=re.escape(message)) as caught:
@@ -121,33 +114,29 @@ def test_differences_are_listed(saved, change, message):
 
 
 @pytest.mark.shapes(False)  # they would refuse some of it first, which no user sees
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"d_modle": 8}, "model.d_modle is not a setting"),
-        ({"norm": "layre"}, "Did you mean 'layer'"),
-        ({"n_heads": 3}, "must be a multiple of n_heads"),
-        ({"d_model": "8"}, "d_model must be a whole number"),
-        ({"n_layers": 1.5}, "n_layers must be a whole number"),
-        ({"dropout": None}, "dropout must be a number"),
-        ({"decoder": 3}, "no model can have"),
-        ({"decoder": [1]}, "no model can have"),
-        ({"vocab_size": []}, "vocab_size must be a whole number or None"),
-        ({"n_layers": 2}, "26 missing"),
-        ({"vocab_size": 13}, "of the wrong shape"),
-        ({"vocab_size": 2**40}, "says vocab_size=1.09951e+12, but model.safetensors has"),
-        ({"d_model": 2**63}, "d_model"),
-        ({"d_ff": 10**300}, "d_ff"),
-        ({"n_layers": 10**5}, "n_layers"),
-        ({"n_heads": 10**9}, "n_heads"),
-        ({"max_len": 2**62, "positions": "learned"}, "max_len must be at most 2147483647"),
-        ({"window": 2, "dilation": 2**62}, "dilation must be at most 2147483647"),
-        ({"window": 2, "global_tokens": 2**62}, "global_tokens must be at most 2147483647"),
-        ({"window": 2, "sinks": 2**62}, "sinks must be at most 2147483647"),
-        ({"positions": "shaw", "relative": {"clip_distance": 2**40}}, "clip_distance must be at most 1048576"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"d_modle": 8}, "model.d_modle is not a setting"),
+    ({"norm": "layre"}, "Did you mean 'layer'"),
+    ({"n_heads": 3}, "must be a multiple of n_heads"),
+    ({"d_model": "8"}, "d_model must be a whole number"),
+    ({"n_layers": 1.5}, "n_layers must be a whole number"),
+    ({"dropout": None}, "dropout must be a number"),
+    ({"decoder": 3}, "no model can have"),
+    ({"decoder": [1]}, "no model can have"),
+    ({"vocab_size": []}, "vocab_size must be a whole number or None"),
+    ({"n_layers": 2}, "26 missing"),
+    ({"vocab_size": 13}, "of the wrong shape"),
+    ({"vocab_size": 2**40}, "says vocab_size=1.09951e+12, but model.safetensors has"),
+    ({"d_model": 2**63}, "d_model"),
+    ({"d_ff": 10**300}, "d_ff"),
+    ({"n_layers": 10**5}, "n_layers"),
+    ({"n_heads": 10**9}, "n_heads"),
+    ({"max_len": 2**62, "positions": "learned"}, "max_len must be at most 2147483647"),
+    ({"window": 2, "dilation": 2**62}, "dilation must be at most 2147483647"),
+    ({"window": 2, "global_tokens": 2**62}, "global_tokens must be at most 2147483647"),
+    ({"window": 2, "sinks": 2**62}, "sinks must be at most 2147483647"),
+    ({"positions": "shaw", "relative": {"clip_distance": 2**40}}, "clip_distance must be at most 1048576"),
+], ids=str)  # fmt: skip
 def test_config_of_another_model_or_none(saved, changes, message):
     change_config(saved, **changes)
     with pytest.raises(CheckpointError, match=re.escape(message)) as caught:

@@ -78,21 +78,15 @@ def test_each_change_is_tried_by_itself():
     assert len({each.folder for each in found}) == 6
 
 
-@pytest.mark.parametrize(
-    ("apart", "message"),
-    [
-        ([{"model.norm": "rms"}, {"model.norm": "rms"}], "--change model.norm=rms is given twice"),
-        (
-            [{"model.norm": "rms", "model.d_ff": 8}, {"model.d_ff": 8, "model.norm": "rms"}],
-            "--change model.d_ff=8, model.norm=rms is given twice",
-        ),
-        ([{"model.norm": "rms"}, {"model.norm": "layer"}], "--change model.norm=layer changes nothing"),
-        ([{"training.seed": 3}], "Use --seeds N"),
-        ([{"training.metric": "loss"}], "one metric compares all runs"),
-        ([{"model.d_model": 9}], "change=model.d_model=9: .*Nothing was trained"),
-    ],
-    ids=["twice", "twice, turned", "nothing", "seed", "metric", "impossible"],
-)
+@pytest.mark.parametrize(("apart", "message"), [
+    ([{"model.norm": "rms"}, {"model.norm": "rms"}], "--change model.norm=rms is given twice"),
+    ([{"model.norm": "rms", "model.d_ff": 8}, {"model.d_ff": 8, "model.norm": "rms"}],
+     "--change model.d_ff=8, model.norm=rms is given twice"),
+    ([{"model.norm": "rms"}, {"model.norm": "layer"}], "--change model.norm=layer changes nothing"),
+    ([{"training.seed": 3}], "Use --seeds N"),
+    ([{"training.metric": "loss"}], "one metric compares all runs"),
+    ([{"model.d_model": 9}], "change=model.d_model=9: .*Nothing was trained"),
+], ids=["twice", "twice, turned", "nothing", "seed", "metric", "impossible"])  # fmt: skip
 def test_no_change(apart, message):
     with pytest.raises(ConfigError, match=message):
         single_changes(recipe(), {"model.d_ff": 24}, apart, 2)
@@ -112,17 +106,13 @@ def test_nothing_is_left_to_the_machine():
     assert (arm.recipe.training.precision, arm.recipe.training.threads) == ("bfloat16", 2)
 
 
-@pytest.mark.parametrize(
-    ("axes", "changes", "message"),
-    [
-        ({}, {}, "--vary SETTING=VALUE,VALUE"),
-        ({"training.seed": [1, 2]}, {}, "Use --seeds N"),
-        ({"training.metric": ["loss", "exact_match"]}, {}, "one metric compares all runs"),
-        ({"model.n_layers": [1, 2]}, {"model.n_layers": 3}, "either varied or set; model.n_layers is both"),
-        ({"model.n_layers": [1, 2, 1]}, {}, "the value 1 twice"),
-    ],
-    ids=["nothing", "seed", "metric", "varied and set", "twice"],
-)
+@pytest.mark.parametrize(("axes", "changes", "message"), [
+    ({}, {}, "--vary SETTING=VALUE,VALUE"),
+    ({"training.seed": [1, 2]}, {}, "Use --seeds N"),
+    ({"training.metric": ["loss", "exact_match"]}, {}, "one metric compares all runs"),
+    ({"model.n_layers": [1, 2]}, {"model.n_layers": 3}, "either varied or set; model.n_layers is both"),
+    ({"model.n_layers": [1, 2, 1]}, {}, "the value 1 twice"),
+], ids=["nothing", "seed", "metric", "varied and set", "twice"])  # fmt: skip
 def test_no_grid(axes, changes, message):
     with pytest.raises(ConfigError, match=message):
         arms(recipe(), changes, axes, 1)

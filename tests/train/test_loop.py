@@ -171,15 +171,12 @@ def test_batch_without_targets_is_refused(layout, empty):
         next(steps(network, [empty]))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"accumulate": 0}, r"at least 1; got 0\. Try 1"),
-        ({"accumulate": -3}, r"at least 1; got -3\. Try 1"),
-        ({"precision": "bf16"}, r"precision='bf16' is not known.*Did you mean 'bfloat16'"),
-        ({"precision": "auto"}, r"precision='auto' is not known"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"accumulate": 0}, r"at least 1; got 0\. Try 1"),
+    ({"accumulate": -3}, r"at least 1; got -3\. Try 1"),
+    ({"precision": "bf16"}, r"precision='bf16' is not known.*Did you mean 'bfloat16'"),
+    ({"precision": "auto"}, r"precision='auto' is not known"),
+])  # fmt: skip
 def test_settings_that_cannot_be_are_refused_before_the_first_batch(settings, message):
     requested = iter([batch("encoder-decoder", UNEVEN)])
     with pytest.raises(ConfigError, match=message):

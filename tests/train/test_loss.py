@@ -145,16 +145,12 @@ def test_the_head_reads_few_numbers_of_vectors(rows, monkeypatch):
     assert_close(found, expected)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"tie_embeddings": True},
-        {"tie_embeddings": False},
-        {"head_bias": True, "scale_head": True, "head": Lm(transform="gelu")},
-        {"feed_forward": "experts", "n_experts": 3},
-    ],
-    ids=["tied", "untied", "transform", "experts"],
-)
+@pytest.mark.parametrize("settings", [
+    {"tie_embeddings": True},
+    {"tie_embeddings": False},
+    {"head_bias": True, "scale_head": True, "head": Lm(transform="gelu")},
+    {"feed_forward": "experts", "n_experts": 3},
+], ids=["tied", "untied", "transform", "experts"])  # fmt: skip
 @pytest.mark.parametrize("layout", ["encoder-decoder", "encoder", "decoder"])
 def test_a_large_vocabulary_costs_what_its_whole_logits_would(layout, settings, monkeypatch):
     network, data = specimens.model(layout, vocab_size=VOCAB, **settings), batch(layout, RAGGED)

@@ -48,19 +48,16 @@ def test_processor_without_bfloat16(monkeypatch):
     assert "no bfloat16" in why
 
 
-@pytest.mark.parametrize(
-    ("ratios", "chosen", "figure"),
-    [
-        ([2.0], "bfloat16", "2.00"),
-        ([0.5], "float32", "0.50"),
-        ([1.0], "float32", "1.00"),
-        ([WORTH_IT + 0.01], "bfloat16", "1.16"),
-        ([WORTH_IT - 0.01], "float32", "1.14"),
-        ([2.0, 2.0, 2.0, 2.0, 2.0, 0.001, 0.001, 0.001], "bfloat16", "2.00"),
-        ([100.0, 0.9, 0.9, 0.9, 0.9, 0.9, 100.0, 100.0], "float32", "0.90"),
-        ([0.95, 1.1, 1.0, 1.1, 0.95, 1.04, 1.1, 1.0], "float32", "1.02"),  # as noise of equal speeds looks
-    ],
-)
+@pytest.mark.parametrize(("ratios", "chosen", "figure"), [
+    ([2.0], "bfloat16", "2.00"),
+    ([0.5], "float32", "0.50"),
+    ([1.0], "float32", "1.00"),
+    ([WORTH_IT + 0.01], "bfloat16", "1.16"),
+    ([WORTH_IT - 0.01], "float32", "1.14"),
+    ([2.0, 2.0, 2.0, 2.0, 2.0, 0.001, 0.001, 0.001], "bfloat16", "2.00"),
+    ([100.0, 0.9, 0.9, 0.9, 0.9, 0.9, 100.0, 100.0], "float32", "0.90"),
+    ([0.95, 1.1, 1.0, 1.1, 0.95, 1.04, 1.1, 1.0], "float32", "1.02"),  # as noise of equal speeds looks
+])  # fmt: skip
 def test_median_of_timings_decides(monkeypatch, bfloat16, ratios, chosen, figure):
     timed = plant(monkeypatch, *ratios)
     found, why = choose_precision("auto", model(), BATCHES)

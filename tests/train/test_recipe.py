@@ -105,39 +105,36 @@ def test_text_that_is_not_utf8_is_refused():
         dumps_recipe(recipe)
 
 
-@pytest.mark.parametrize(
-    ("text", "facts"),
-    [
-        ("[model]\nn_layer = 4", ["model.n_layer", "Did you mean 'n_layers'?"]),
-        ("[training]\nd_model = 4", ["training.d_model", "It belongs to [model]"]),
-        ("[modle]\nd_model = 4", ["modle", "Did you mean 'model'?"]),
-        ("stepps = 4", ["stepps", "Known:"]),
-        ("steps = 4", ["steps", "It belongs to [training]"]),
-        ('[model]\nn_layers = "4"', ["model.n_layers", "a whole number", 'got "4"']),
-        ("[model]\nn_layers = 4.0", ["model.n_layers", "a whole number", "got 4.0"]),
-        ("[model]\nn_layers = true", ["model.n_layers", "a whole number", "got true"]),
-        ("[model]\ndropout = true", ["model.dropout", "a number", "got true"]),
-        ("[model]\ntie_embeddings = 1", ["model.tie_embeddings", "true or false", "got 1"]),
-        ("[data]\ntrain = 3", ["data.train", "text in quotes", "got 3"]),
-        ("[data]\ntrain = ['a', 'b']", ["data.train", "text in quotes", "['a', 'b']"]),
-        ("model = 3", ["model", "a section", "got 3"]),
-        ("[model]\nn_heads = 3", ["d_model (256)", "n_heads (3)", "try n_heads=2"]),
-        ("[data]\ntask = 'revers'", ["data.task='revers'", "Did you mean 'reverse'?"]),
-        ("[training]\nschedule = 'cosin'", ["training.schedule='cosin'", "Did you mean 'cosine'?"]),
-        ("[training]\nsteps = 0", ["training.steps must be at least 1; got 0", "Try training.steps=1"]),
-        ("[model]\nn_layers =\n", ["not valid TOML", "line 2"]),
-        ("[model]\nd_ff = 1\nd_ff = 2\n", ["not valid TOML", "line 3"]),
-        ("[model]\nd_ff = " + "9" * 5000, ["not valid TOML", "4300"]),
-        ("[model]\ndropout = " + "9" * 400, ["model.dropout", "a number", "got 9999"]),
-        ("x = " + "[" * 100_000, ["not valid TOML"]),
-        ("[training]\nmetric = 'blue'", ["training.metric='blue'", "Did you mean 'bleu'?"]),
-        ("[training]\nmetric = 'bleu'\n[data]\ntask = 'copy'", ["training.metric='bleu'", "'copy'", "'exact_match'"]),
-        ("[model]\nencoder_layers = 0", ["model.encoder_layers must be at least 1; got 0", "model.n_layers"]),
-        ("[model]\ndecoder_layers = -1", ["model.decoder_layers must be at least 1; got -1", "model.n_layers"]),
-        ("name = 'a/b'", ["without slashes", "'a/b'"]),
-        ("name = '..'", ["without slashes", "'..'"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "facts"), [
+    ("[model]\nn_layer = 4", ["model.n_layer", "Did you mean 'n_layers'?"]),
+    ("[training]\nd_model = 4", ["training.d_model", "It belongs to [model]"]),
+    ("[modle]\nd_model = 4", ["modle", "Did you mean 'model'?"]),
+    ("stepps = 4", ["stepps", "Known:"]),
+    ("steps = 4", ["steps", "It belongs to [training]"]),
+    ('[model]\nn_layers = "4"', ["model.n_layers", "a whole number", 'got "4"']),
+    ("[model]\nn_layers = 4.0", ["model.n_layers", "a whole number", "got 4.0"]),
+    ("[model]\nn_layers = true", ["model.n_layers", "a whole number", "got true"]),
+    ("[model]\ndropout = true", ["model.dropout", "a number", "got true"]),
+    ("[model]\ntie_embeddings = 1", ["model.tie_embeddings", "true or false", "got 1"]),
+    ("[data]\ntrain = 3", ["data.train", "text in quotes", "got 3"]),
+    ("[data]\ntrain = ['a', 'b']", ["data.train", "text in quotes", "['a', 'b']"]),
+    ("model = 3", ["model", "a section", "got 3"]),
+    ("[model]\nn_heads = 3", ["d_model (256)", "n_heads (3)", "try n_heads=2"]),
+    ("[data]\ntask = 'revers'", ["data.task='revers'", "Did you mean 'reverse'?"]),
+    ("[training]\nschedule = 'cosin'", ["training.schedule='cosin'", "Did you mean 'cosine'?"]),
+    ("[training]\nsteps = 0", ["training.steps must be at least 1; got 0", "Try training.steps=1"]),
+    ("[model]\nn_layers =\n", ["not valid TOML", "line 2"]),
+    ("[model]\nd_ff = 1\nd_ff = 2\n", ["not valid TOML", "line 3"]),
+    ("[model]\nd_ff = " + "9" * 5000, ["not valid TOML", "4300"]),
+    ("[model]\ndropout = " + "9" * 400, ["model.dropout", "a number", "got 9999"]),
+    ("x = " + "[" * 100_000, ["not valid TOML"]),
+    ("[training]\nmetric = 'blue'", ["training.metric='blue'", "Did you mean 'bleu'?"]),
+    ("[training]\nmetric = 'bleu'\n[data]\ntask = 'copy'", ["training.metric='bleu'", "'copy'", "'exact_match'"]),
+    ("[model]\nencoder_layers = 0", ["model.encoder_layers must be at least 1; got 0", "model.n_layers"]),
+    ("[model]\ndecoder_layers = -1", ["model.decoder_layers must be at least 1; got -1", "model.n_layers"]),
+    ("name = 'a/b'", ["without slashes", "'a/b'"]),
+    ("name = '..'", ["without slashes", "'..'"]),
+])  # fmt: skip
 def test_mistake_in_a_file(tmp_path, text, facts):
     message = refusal(tmp_path, text)
     assert all(fact in message for fact in facts), message
@@ -166,27 +163,24 @@ def test_run_folder_is_no_recipe(tmp_path):
         load_recipe(str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("kind", "values", "fact"),
-    [
-        (TrainingConfig, {"steps": -1}, "training.steps must be at least 1; got -1"),
-        (TrainingConfig, {"batch_tokens": 0}, "training.batch_tokens"),
-        (TrainingConfig, {"seed": -1}, "training.seed"),
-        (TrainingConfig, {"clip": float("inf")}, "training.clip"),
-        (TrainingConfig, {"learning_rate": 0.0}, "training.learning_rate must be above 0"),
-        (TrainingConfig, {"learning_rate": float("nan")}, "training.learning_rate"),
-        (OptimizerConfig, {"beta1": 1.0}, "optimizer.beta1 must be at least 0 and below 1; got 1.0"),
-        (OptimizerConfig, {"layer_decay": 0.0}, "optimizer.layer_decay must be above 0"),
-        (OptimizerConfig, {"name": "muon", "adamw_scale": 0.0}, "optimizer.adamw_scale must be above 0"),
-        (OptimizerConfig, {"name": "moun"}, "Did you mean 'muon'?"),
-        (OptimizerConfig, {"momentum": 0.9}, "optimizer.momentum belongs to optimizer.name='muon'; got"),
-        (OptimizerConfig, {"adamw_scale": 2.0}, "optimizer.adamw_scale belongs to optimizer.name='muon'; got"),
-        (OptimizerConfig, {"name": "adafactor", "beta1": 0.8}, "beta1 belongs to optimizer.name='adamw' or 'muon'"),
-        (TrainingConfig, {"min_learning_rate": 1.0}, "training.min_learning_rate (1.0) must be at most"),
-        (TrainingConfig, {"precision": "float8"}, "training.precision='float8'"),
-        (CheckpointConfig, {"keep": 0}, "checkpoint.keep must be at least 1; got 0"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "values", "fact"), [
+    (TrainingConfig, {"steps": -1}, "training.steps must be at least 1; got -1"),
+    (TrainingConfig, {"batch_tokens": 0}, "training.batch_tokens"),
+    (TrainingConfig, {"seed": -1}, "training.seed"),
+    (TrainingConfig, {"clip": float("inf")}, "training.clip"),
+    (TrainingConfig, {"learning_rate": 0.0}, "training.learning_rate must be above 0"),
+    (TrainingConfig, {"learning_rate": float("nan")}, "training.learning_rate"),
+    (OptimizerConfig, {"beta1": 1.0}, "optimizer.beta1 must be at least 0 and below 1; got 1.0"),
+    (OptimizerConfig, {"layer_decay": 0.0}, "optimizer.layer_decay must be above 0"),
+    (OptimizerConfig, {"name": "muon", "adamw_scale": 0.0}, "optimizer.adamw_scale must be above 0"),
+    (OptimizerConfig, {"name": "moun"}, "Did you mean 'muon'?"),
+    (OptimizerConfig, {"momentum": 0.9}, "optimizer.momentum belongs to optimizer.name='muon'; got"),
+    (OptimizerConfig, {"adamw_scale": 2.0}, "optimizer.adamw_scale belongs to optimizer.name='muon'; got"),
+    (OptimizerConfig, {"name": "adafactor", "beta1": 0.8}, "beta1 belongs to optimizer.name='adamw' or 'muon'"),
+    (TrainingConfig, {"min_learning_rate": 1.0}, "training.min_learning_rate (1.0) must be at most"),
+    (TrainingConfig, {"precision": "float8"}, "training.precision='float8'"),
+    (CheckpointConfig, {"keep": 0}, "checkpoint.keep must be at least 1; got 0"),
+])  # fmt: skip
 def test_value_that_cannot_be(kind, values, fact):
     with pytest.raises(ConfigError) as caught:
         kind(**values)
@@ -207,18 +201,15 @@ def test_metric_must_be_one_of_what_is_given():
 # --- What a recipe may not ask for: numbers beyond their bounds, layouts that a task cannot have
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("training.seed", 2**64),
-        ("training.threads", 10**25),
-        ("training.steps", 10**25),
-        ("training.samples", 2**64),
-        ("optimizer.epsilon", 1e-39),
-        ("model.d_model", 10**25),
-        ("model.max_len", 10**25),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [
+    ("training.seed", 2**64),
+    ("training.threads", 10**25),
+    ("training.steps", 10**25),
+    ("training.samples", 2**64),
+    ("optimizer.epsilon", 1e-39),
+    ("model.d_model", 10**25),
+    ("model.max_len", 10**25),
+])  # fmt: skip
 def test_number_beyond_what_can_be_is_refused_with_the_bound(name, value):
     bound = "at least 1.17" if name.endswith("epsilon") else r"at most \d+"
     with pytest.raises(ConfigError, match=f"{name.split('.')[1]} must be {bound}"):

@@ -185,18 +185,15 @@ def test_dev_episodes_of_another_environment_are_refused(tmp_path):
         prepare(acting(log(tmp_path), data__dev=str(other)))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"training__metric": "accuracy"}, r"training\.metric must be loss; got 'accuracy'"),
-        ({"training__pool": 10}, r"got training\.pool=10\. Remove training\.pool"),
-        ({"training__length_warmup": 5}, r"got training\.length_warmup=5\. Remove"),
-        ({"training__batch_tokens": 11}, r"one window, which takes 12 places .* got training\.batch_tokens=11"),
-        ({"model__max_len": 11}, r"whole window, which takes 12 places .* got model\.max_len=11"),
-        ({"model__encoder_layers": 1}, r"model\.encoder_layers"),
-        ({"model__tie_embeddings": False}, r"model\.tie_embeddings"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"training__metric": "accuracy"}, r"training\.metric must be loss; got 'accuracy'"),
+    ({"training__pool": 10}, r"got training\.pool=10\. Remove training\.pool"),
+    ({"training__length_warmup": 5}, r"got training\.length_warmup=5\. Remove"),
+    ({"training__batch_tokens": 11}, r"one window, which takes 12 places .* got training\.batch_tokens=11"),
+    ({"model__max_len": 11}, r"whole window, which takes 12 places .* got model\.max_len=11"),
+    ({"model__encoder_layers": 1}, r"model\.encoder_layers"),
+    ({"model__tie_embeddings": False}, r"model\.tie_embeddings"),
+])  # fmt: skip
 def test_settings_that_do_not_fit_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         acting(**changes)

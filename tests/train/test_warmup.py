@@ -65,16 +65,13 @@ def test_a_dry_run_counts_epochs_by_samples(tmp_path):
     assert warm.epochs < plain.epochs
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("batch_start", 0.0, "at least 0.001 and at most 1, .*; got 0.0"),
-        ("batch_start", 1.5, "at least 0.001 and at most 1, .*; got 1.5"),
-        ("length_start", 0, "length_start must be at least 1"),
-        ("batch_warmup", -1, "batch_warmup must be at least 0"),
-        ("length_warmup", 2**31, "length_warmup must be at most 1000000"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "message"), [
+    ("batch_start", 0.0, "at least 0.001 and at most 1, .*; got 0.0"),
+    ("batch_start", 1.5, "at least 0.001 and at most 1, .*; got 1.5"),
+    ("length_start", 0, "length_start must be at least 1"),
+    ("batch_warmup", -1, "batch_warmup must be at least 0"),
+    ("length_warmup", 2**31, "length_warmup must be at most 1000000"),
+])  # fmt: skip
 def test_settings_that_cannot_be(name, value, message):
     with pytest.raises(ConfigError, match=message):
         recipe(**{f"training__{name}": value})

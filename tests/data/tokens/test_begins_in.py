@@ -94,17 +94,14 @@ def test_the_parts_that_become_unknown(kind, parts):
         made.lacks("\ud800")
 
 
-@pytest.mark.parametrize(
-    ("parts", "named"),
-    [
-        ("é", "'é' (U+00E9)"),
-        ("ééñ", "'é' (U+00E9, 2 times), 'ñ' (U+00F1)"),
-        (["zebra", "a" * 50, "zebra"], f"'zebra' (2 times), '{'a' * 40}'"),
-        ("\u200b", "'\\u200b' (U+200B)"),
-        ("vwxyz", "'v' (U+0076), 'w' (U+0077), 'x' (U+0078), 'y' (U+0079), 'z' (U+007A)"),
-        ("uvwxyzz", "'z' (U+007A, 2 times), 'u' (U+0075), 'v' (U+0076), 'w' (U+0077), 'x' (U+0078), ..."),
-    ],
-)
+@pytest.mark.parametrize(("parts", "named"), [
+    ("é", "'é' (U+00E9)"),
+    ("ééñ", "'é' (U+00E9, 2 times), 'ñ' (U+00F1)"),
+    (["zebra", "a" * 50, "zebra"], f"'zebra' (2 times), '{'a' * 40}'"),
+    ("\u200b", "'\\u200b' (U+200B)"),
+    ("vwxyz", "'v' (U+0076), 'w' (U+0077), 'x' (U+0078), 'y' (U+0079), 'z' (U+007A)"),
+    ("uvwxyzz", "'z' (U+007A, 2 times), 'u' (U+0075), 'v' (U+0076), 'w' (U+0077), 'x' (U+0078), ..."),
+])  # fmt: skip
 def test_the_commonest_are_named(parts, named):
     message = f"the vocabulary lacks a part of it, {named}; the model read <unk> in its place"
     assert lacking("it", parts) == message

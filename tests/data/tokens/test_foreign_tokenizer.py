@@ -46,21 +46,15 @@ NOT_A_TOKENIZER = {
     "other special tokens": ('{"kind": "word", "specials": ["<s>"], "entries": []}', "['<s>']"),
     "other special tokens of bytes": ('{"kind": "byte", "specials": ["<s>"]}', "['<s>']"),
     "no entries": (json.dumps({"kind": "word", "specials": SPECIALS}), "list of strings"),
-    "an entry that is no string": (
-        json.dumps({"kind": "word", "specials": SPECIALS, "entries": [1]}),
-        "list of strings",
-    ),
-    "an entry of two words": (
-        json.dumps({"kind": "word", "specials": SPECIALS, "entries": ["a", "b c"]}),
-        "entry 1 is 'b c'",
-    ),
-    "an entry of two characters": (
-        json.dumps({"kind": "character", "specials": SPECIALS, "entries": ["ab"]}),
-        "must be one character, but entry 0 is 'ab'",
-    ),
+    "an entry that is no string": (json.dumps({"kind": "word", "specials": SPECIALS, "entries": [1]}),
+        "list of strings"),
+    "an entry of two words": (json.dumps({"kind": "word", "specials": SPECIALS, "entries": ["a", "b c"]}),
+        "entry 1 is 'b c'"),
+    "an entry of two characters": (json.dumps({"kind": "character", "specials": SPECIALS, "entries": ["ab"]}),
+        "must be one character, but entry 0 is 'ab'"),
     "an entry twice": (json.dumps({"kind": "word", "specials": SPECIALS, "entries": ["a", "a"]}), "occur twice"),
     "half a character": (json.dumps({"kind": "character", "specials": SPECIALS, "entries": ["\ud800"]}), "U+D800"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NOT_A_TOKENIZER)
@@ -296,17 +290,14 @@ def test_a_missing_byte_is_unknown_as_in_an_import(tmp_path):
     assert not found.lacks("the cat")
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ('{"kind": "labels"}', "must name its kind"),
-        ("no json", "must be a JSON object, but this text is not valid JSON"),
-        (b"\xff\xfe\x00", "is not UTF-8 text"),
-        ('{"a": 1}', "model.vocab"),
-        ('{"model": {"type": "BPE", "vocab": {}, "merges": []}}', "another pre_tokenizer"),
-        (json.dumps({"kind": "word", "specials": SPECIALS, "entries": ["a"]}), "at least two tokens besides the 6"),
-    ],
-)
+@pytest.mark.parametrize(("content", "expected"), [
+    ('{"kind": "labels"}', "must name its kind"),
+    ("no json", "must be a JSON object, but this text is not valid JSON"),
+    (b"\xff\xfe\x00", "is not UTF-8 text"),
+    ('{"a": 1}', "model.vocab"),
+    ('{"model": {"type": "BPE", "vocab": {}, "merges": []}}', "another pre_tokenizer"),
+    (json.dumps({"kind": "word", "specials": SPECIALS, "entries": ["a"]}), "at least two tokens besides the 6"),
+])  # fmt: skip
 def test_what_is_no_tokenizer_is_refused_by_its_path(tmp_path, content, expected):
     path = tmp_path / "own.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())

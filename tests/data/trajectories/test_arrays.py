@@ -62,16 +62,13 @@ def test_numbers_of_every_type_are_read(tmp_path, kind):
     assert (found.observations.dtype, found.rewards.dtype) == (np.float32, np.float64)
 
 
-@pytest.mark.parametrize(
-    ("actions", "expected"),
-    [
-        (np.array([3, 1, 0, 1], np.uint8), [3, 1, 0, 1]),
-        (np.array([[3], [1], [0], [1]]), [3, 1, 0, 1]),
-        (np.array([3.0, 1.0, 0.0, 1.0]), [[3.0], [1.0], [0.0], [1.0]]),
-        (np.array([True, False, False, True]), [[1.0], [0.0], [0.0], [1.0]]),
-        (np.array([[1, 2], [3, 4], [-5, 6], [7, 8]]), [[1.0, 2.0], [3.0, 4.0], [-5.0, 6.0], [7.0, 8.0]]),
-    ],
-)
+@pytest.mark.parametrize(("actions", "expected"), [
+    (np.array([3, 1, 0, 1], np.uint8), [3, 1, 0, 1]),
+    (np.array([[3], [1], [0], [1]]), [3, 1, 0, 1]),
+    (np.array([3.0, 1.0, 0.0, 1.0]), [[3.0], [1.0], [0.0], [1.0]]),
+    (np.array([True, False, False, True]), [[1.0], [0.0], [0.0], [1.0]]),
+    (np.array([[1, 2], [3, 4], [-5, 6], [7, 8]]), [[1.0, 2.0], [3.0, 4.0], [-5.0, 6.0], [7.0, 8.0]]),
+])  # fmt: skip
 def test_one_whole_number_a_step_is_the_number_of_an_action(tmp_path, actions, expected):
     found = read_npz(arrays(tmp_path, actions=actions)).episodes
     assert found.actions.tolist() == expected
@@ -152,24 +149,21 @@ def alone() -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "no .npz file"),
-        (b"episode,t\n", "no .npz file"),
-        (b"PK\x03\x04 and no more", "no .npz file"),
-        (b"\x80\x04K\x01.", "no .npz file"),  # a pickle
-        (alone(), "no .npz file"),  # one array
-        (archive(), r"there is no array 'observations'\. Known: \."),
-        (archive(rewards=b"no array"), "no .npz file"),
-        (archive(**{"rewards.npy": b"\x93NUMPY\x01\x00\x05\x00{'a':"}), "no .npz file"),
-        (archive(**{"rewards.npy": header("(3,)") + b"\0" * 7}), "no .npz file"),
-        (archive(**{"rewards.npy": header("(-1,)")}), "no .npz file"),
-        (archive(**{"rewards.npy": header("(1 << 62,)")}), "no .npz file"),
-        (archive(**{"rewards.npy": header(f"({2**60},)")}), "no .npz file|more memory than there is"),
-        (archive(**{"rewards.npy": header(f"({2**45},)")}), "no .npz file|more memory than there is"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (b"", "no .npz file"),
+    (b"episode,t\n", "no .npz file"),
+    (b"PK\x03\x04 and no more", "no .npz file"),
+    (b"\x80\x04K\x01.", "no .npz file"),  # a pickle
+    (alone(), "no .npz file"),  # one array
+    (archive(), r"there is no array 'observations'\. Known: \."),
+    (archive(rewards=b"no array"), "no .npz file"),
+    (archive(**{"rewards.npy": b"\x93NUMPY\x01\x00\x05\x00{'a':"}), "no .npz file"),
+    (archive(**{"rewards.npy": header("(3,)") + b"\0" * 7}), "no .npz file"),
+    (archive(**{"rewards.npy": header("(-1,)")}), "no .npz file"),
+    (archive(**{"rewards.npy": header("(1 << 62,)")}), "no .npz file"),
+    (archive(**{"rewards.npy": header(f"({2**60},)")}), "no .npz file|more memory than there is"),
+    (archive(**{"rewards.npy": header(f"({2**45},)")}), "no .npz file|more memory than there is"),
+])  # fmt: skip
 def test_what_is_no_file_of_arrays_is_refused(tmp_path, content, message):
     path = tmp_path / "episodes.npz"
     path.write_bytes(content)

@@ -82,17 +82,14 @@ def test_columns_of_a_vector_are_in_the_order_of_their_numbers(tmp_path):
     assert found.actions.tolist() == [[10.0, 11.0]]
 
 
-@pytest.mark.parametrize(
-    ("names", "cells", "actions"),
-    [
-        ("action", ["1", "0", "2"], [1, 0, 2]),
-        ("action", ["1", "0", "2.0"], [[1.0], [0.0], [2.0]]),
-        ("action", ["1", "0", "2e0"], [[1.0], [0.0], [2.0]]),
-        ("action", ["5", "0", "5"], [5, 0, 5]),  # numbers in between may never occur
-        ("action0", ["1", "0", "2"], [[1.0], [0.0], [2.0]]),
-        ("action", ["-0.5", "+.5", "1."], [[-0.5], [0.5], [1.0]]),
-    ],
-)
+@pytest.mark.parametrize(("names", "cells", "actions"), [
+    ("action", ["1", "0", "2"], [1, 0, 2]),
+    ("action", ["1", "0", "2.0"], [[1.0], [0.0], [2.0]]),
+    ("action", ["1", "0", "2e0"], [[1.0], [0.0], [2.0]]),
+    ("action", ["5", "0", "5"], [5, 0, 5]),  # numbers in between may never occur
+    ("action0", ["1", "0", "2"], [[1.0], [0.0], [2.0]]),
+    ("action", ["-0.5", "+.5", "1."], [[-0.5], [0.5], [1.0]]),
+])  # fmt: skip
 def test_whole_numbers_in_one_column_are_numbers_of_actions(tmp_path, names, cells, actions):
     lines = [f"episode,obs,{names},reward", *(f"0,1.5,{cell},1" for cell in cells)]
     found = read_csv(table(tmp_path, *lines)).episodes

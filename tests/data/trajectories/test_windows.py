@@ -261,21 +261,18 @@ def test_scales_that_are_none_are_refused(name, discrete):
             Spaces.from_json(json.dumps({**record, "scales": scales}))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"kind": "label"},
-        {"specials": []},
-        {"scales": None},
-        {"scales": []},
-        {"entries": None},
-        {"entries": [1, 2]},
-        {"entries": ["a", "a"]},
-        {"entries": ["a", " "]},
-        {"entries": []},
-        {"entries": ["\ud800", "a"]},
-    ],
-)
+@pytest.mark.parametrize("changes", [
+    {"kind": "label"},
+    {"specials": []},
+    {"scales": None},
+    {"scales": []},
+    {"entries": None},
+    {"entries": [1, 2]},
+    {"entries": ["a", "a"]},
+    {"entries": ["a", " "]},
+    {"entries": []},
+    {"entries": ["\ud800", "a"]},
+])  # fmt: skip
 def test_a_file_of_other_spaces_is_refused(changes):
     with pytest.raises(DataError):
         Spaces.from_json(json.dumps(json.loads(spaces().to_json()) | changes))

@@ -58,16 +58,13 @@ def test_pickers_keep_the_focus(view, screen, name):
     assert page.evaluate(AT) == name
 
 
-@pytest.mark.parametrize(
-    ("place", "at", "name"),
-    [
-        ("heads", ".sortable thead button >> nth=2", "score"),
-        ("curves", "button[data-value=table]", "Table"),
-        ("curves", "button[data-value=linear]", "Linear"),
-        ("parameters", ".icicle .part >> nth=1", "encoder: encoder: 4, 57.1 %"),
-        ("heads", "nav a[data-screen=curves]", "Curves"),
-    ],
-)
+@pytest.mark.parametrize(("place", "at", "name"), [
+    ("heads", ".sortable thead button >> nth=2", "score"),
+    ("curves", "button[data-value=table]", "Table"),
+    ("curves", "button[data-value=linear]", "Linear"),
+    ("parameters", ".icicle .part >> nth=1", "encoder: encoder: 4, 57.1 %"),
+    ("heads", "nav a[data-screen=curves]", "Curves"),
+])  # fmt: skip
 def test_what_is_pressed_keeps_the_focus(view, place, at, name):
     page = view.go(place)
     page.focus(at)

@@ -87,22 +87,19 @@ def test_only_json_is_read(app):
     assert ask(app, "POST", "/api/trace", b'{"text": "' + b"a" * MOST_BODY + b'"}').status == 413
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/static/../bundle.py",
-        "/static/..%2fbundle.py",
-        "/static//etc/passwd",
-        "/static/bundle.py",
-        "/static/index.html",
-        "/static/main.js",
-        "/etc/passwd",
-        "/api/trace/../run",
-        "/api/trace/999",
-        "/static/",
-        "/favicon.ico",
-    ],
-)
+@pytest.mark.parametrize("path", [
+    "/static/../bundle.py",
+    "/static/..%2fbundle.py",
+    "/static//etc/passwd",
+    "/static/bundle.py",
+    "/static/index.html",
+    "/static/main.js",
+    "/etc/passwd",
+    "/api/trace/../run",
+    "/api/trace/999",
+    "/static/",
+    "/favicon.ico",
+])  # fmt: skip
 def test_nothing_but_the_page_is_given(app, path):
     assert ask(app, "GET", path).status == 404
 
@@ -171,43 +168,39 @@ def test_a_beam_is_gone_on_from(app):
     assert header["run"]["note"] == f"beam 3, with {LETTERS.tokens(begin)[0]} as token 1"
 
 
-@pytest.mark.parametrize(
-    ("body", "word"),
-    [
-        ("{", "JSON object"),
-        ("[1]", "JSON object"),
-        ("[" * 50_000, "JSON object"),
-        ({"txt": "ab"}, "text"),
-        ({"text": 3}, "text"),
-        ({"text": "ab", "gold": 3}, "gold"),
-        ({"text": "ab", "decode": [1]}, "decode"),
-        ({"text": "ab", "decode": {"beams": 3}}, "decode.beams"),
-        ({"text": "ab", "decode": {"temperature": "hot"}}, "temperature"),
-        ({"text": "ab", "decode": {"temperature": -1}}, "temperature"),
-        ({"text": "ab", "decode": {"top_k": 5}}, "top_k"),
-        ({"text": "ab", "decode": {"max_new_tokens": 257}}, "max_new_tokens"),
-        ({"text": "ab", "decode": {"max_new_tokens": 1.5}}, "decode.max_new_tokens"),
-        ({"text": "ab", "decode": {"beam": 17}}, "decode.beam"),
-        ({"text": "ab", "decode": {"beam": True}}, "decode.beam"),
-        ({"text": "ab", "decode": {"beam": 2, "temperature": 1}}, "beam=2"),
-        ({"text": "ab", "trace": "0"}, "text"),
-        ('{"text": "ab", "decode": {"temperature": 1' + "0" * 400 + "}}", "finite"),
-        ('{"text": "ab", "\\ud800": 1}', "is not a field"),
-        ({"ids": ["a"]}, "ids"),
-        ({"ids": [1] * 5000}, "ids"),
-        ({"text": "ab", "begin": [6] * 300}, "begin"),
-        ({"trace": "999"}, "no such trace"),
-        ({"trace": 0}, "trace"),
-        ({"text": "ab", "begin": "ab"}, "begin"),
-        ({"text": "ab", "begin": [-1]}, "begin"),
-        ({"text": "ab", "begin": [True]}, "begin"),
-        ({"text": "ab", "begin": [99]}, "a beginning"),
-        ({"text": "ab", "begin": [6] * 3, "decode": {"max_new_tokens": 2}}, "got 3 tokens to begin with"),
-        ({"text": "a" * 5000}, "4096"),
-        ({"text": "\ud800"}, "surrogate"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
+@pytest.mark.parametrize(("body", "word"), [
+    ("{", "JSON object"),
+    ("[1]", "JSON object"),
+    ("[" * 50_000, "JSON object"),
+    ({"txt": "ab"}, "text"),
+    ({"text": 3}, "text"),
+    ({"text": "ab", "gold": 3}, "gold"),
+    ({"text": "ab", "decode": [1]}, "decode"),
+    ({"text": "ab", "decode": {"beams": 3}}, "decode.beams"),
+    ({"text": "ab", "decode": {"temperature": "hot"}}, "temperature"),
+    ({"text": "ab", "decode": {"temperature": -1}}, "temperature"),
+    ({"text": "ab", "decode": {"top_k": 5}}, "top_k"),
+    ({"text": "ab", "decode": {"max_new_tokens": 257}}, "max_new_tokens"),
+    ({"text": "ab", "decode": {"max_new_tokens": 1.5}}, "decode.max_new_tokens"),
+    ({"text": "ab", "decode": {"beam": 17}}, "decode.beam"),
+    ({"text": "ab", "decode": {"beam": True}}, "decode.beam"),
+    ({"text": "ab", "decode": {"beam": 2, "temperature": 1}}, "beam=2"),
+    ({"text": "ab", "trace": "0"}, "text"),
+    ('{"text": "ab", "decode": {"temperature": 1' + "0" * 400 + "}}", "finite"),
+    ('{"text": "ab", "\\ud800": 1}', "is not a field"),
+    ({"ids": ["a"]}, "ids"),
+    ({"ids": [1] * 5000}, "ids"),
+    ({"text": "ab", "begin": [6] * 300}, "begin"),
+    ({"trace": "999"}, "no such trace"),
+    ({"trace": 0}, "trace"),
+    ({"text": "ab", "begin": "ab"}, "begin"),
+    ({"text": "ab", "begin": [-1]}, "begin"),
+    ({"text": "ab", "begin": [True]}, "begin"),
+    ({"text": "ab", "begin": [99]}, "a beginning"),
+    ({"text": "ab", "begin": [6] * 3, "decode": {"max_new_tokens": 2}}, "got 3 tokens to begin with"),
+    ({"text": "a" * 5000}, "4096"),
+    ({"text": "\ud800"}, "surrogate"),
+], ids=lambda value: str(value)[:40])  # fmt: skip
 def test_a_wrong_request_is_told_why(app, body, word):
     data = (body if isinstance(body, str) else json.dumps(body)).encode()
     answer = ask(app, "POST", "/api/trace", data)
@@ -281,19 +274,15 @@ def test_ids_are_read_as_they_are(app):
     assert from_bytes(ask(app, "GET", f"/api/trace/{name}").body).sources == [*"cab", "<eos>"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"trace": "0", "heads": []},
-        {"heads": [{}]},
-        {"trace": "0", "heads": [{"block": "cross"}]},
-        {"trace": "0", "heads": [{"block": "cross", "layer": 0, "head": 0}], "kind": "resample"},
-        {"trace": "0", "heads": [{"block": "cross", "layer": 0, "head": 0}], "kind": ["mean"]},
-        {"trace": "0", "heads": [{"block": "cross", "layer": True, "head": 0}]},
-        {"trace": "999", "heads": [{"block": "cross", "layer": 0, "head": 0}]},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("body", [
+    {"trace": "0", "heads": []},
+    {"heads": [{}]},
+    {"trace": "0", "heads": [{"block": "cross"}]},
+    {"trace": "0", "heads": [{"block": "cross", "layer": 0, "head": 0}], "kind": "resample"},
+    {"trace": "0", "heads": [{"block": "cross", "layer": 0, "head": 0}], "kind": ["mean"]},
+    {"trace": "0", "heads": [{"block": "cross", "layer": True, "head": 0}]},
+    {"trace": "999", "heads": [{"block": "cross", "layer": 0, "head": 0}]},
+], ids=str)  # fmt: skip
 def test_wrong_heads_are_refused(app, body):
     assert ask(app, "POST", "/api/ablate", json.dumps(body).encode()).status == 400
 

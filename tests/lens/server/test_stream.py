@@ -173,19 +173,16 @@ def test_a_trace_in_parts_is_the_whole_one(app):
         assert b"".join(parts) == whole.buffers[group["buffer"]][1].tobytes()
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("9/header", 404),
-        ("9/buffer/a.cross", 404),
-        ("0/buffer/a.nothing", 404),
-        ("0/buffer/..%2fa.cross", 404),
-        ("0/buffer/a.cross?layer=9", 400),
-        ("0/buffer/a.cross?layer=-1", 400),
-        ("0/buffer/a.cross?layer=x", 400),
-        ("0/buffer/a.cross?layer=", 400),
-    ],
-)
+@pytest.mark.parametrize(("path", "status"), [
+    ("9/header", 404),
+    ("9/buffer/a.cross", 404),
+    ("0/buffer/a.nothing", 404),
+    ("0/buffer/..%2fa.cross", 404),
+    ("0/buffer/a.cross?layer=9", 400),
+    ("0/buffer/a.cross?layer=-1", 400),
+    ("0/buffer/a.cross?layer=x", 400),
+    ("0/buffer/a.cross?layer=", 400),
+])  # fmt: skip
 def test_a_part_that_is_not_there(app, path, status):
     assert ask(app, "GET", f"/api/trace/{path}").status == status
 
@@ -222,16 +219,13 @@ def test_a_patch_is_that_of_python(app):
     )
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"trace": "0"}, "other must be the id"),
-        ({"trace": "0", "other": 1}, "other must be the id"),
-        ({"trace": "0", "other": "99"}, "no such trace"),
-        ({"trace": "0", "other": "1"}, "same number of tokens"),
-        ({"trace": "0", "other": "1", "heads": []}, "heads is not a field"),
-    ],
-)
+@pytest.mark.parametrize(("body", "words"), [
+    ({"trace": "0"}, "other must be the id"),
+    ({"trace": "0", "other": 1}, "other must be the id"),
+    ({"trace": "0", "other": "99"}, "no such trace"),
+    ({"trace": "0", "other": "1"}, "same number of tokens"),
+    ({"trace": "0", "other": "1", "heads": []}, "heads is not a field"),
+])  # fmt: skip
 def test_patches_that_cannot_be(app, body, words):
     answer = ask(app, "POST", "/api/patch", json.dumps(body).encode())
     assert answer.status == 400

@@ -385,17 +385,13 @@ def test_damage_is_named_by_its_field(field):
     assert field in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("damage", "word"),
-    [
-        (lambda data: b"PK\x03\x04" + data[4:], "GFT1"),
-        (lambda data: data[:6], "fit into its file"),
-        (lambda data: data[:4] + struct.pack("<I", 10**9) + data[8:], "fit into its file"),
-        (lambda data: data[:8] + b"}" + data[9:], "JSON"),
-        (lambda data: data[:-8], "offset"),
-    ],
-    ids=["magic", "short", "length", "json", "cut"],
-)
+@pytest.mark.parametrize(("damage", "word"), [
+    (lambda data: b"PK\x03\x04" + data[4:], "GFT1"),
+    (lambda data: data[:6], "fit into its file"),
+    (lambda data: data[:4] + struct.pack("<I", 10**9) + data[8:], "fit into its file"),
+    (lambda data: data[:8] + b"}" + data[9:], "JSON"),
+    (lambda data: data[:-8], "offset"),
+], ids=["magic", "short", "length", "json", "cut"])  # fmt: skip
 def test_a_damaged_file_is_refused(damage, word):
     with pytest.raises(DataError, match=word):
         unpack(damage(planted()[0].to_bytes()))

@@ -164,16 +164,13 @@ def test_best_checkpoint_is_not_replaced_in_silence(run, tmp_path, capsys, harm)
         assert output.count("\n") == 2
 
 
-@pytest.mark.parametrize(
-    ("requested", "longest", "message"),
-    [
-        (4, None, "decode.max_new_tokens=4"),
-        (4, 9, "decode.max_new_tokens=4"),
-        (99, 9, "model.max_len=9, the most that the model reads"),
-        (None, 9, "model.max_len=9, the most that the model reads"),
-        (None, None, "twice the source length plus ten, as decode.max_new_tokens is not set"),
-    ],
-)
+@pytest.mark.parametrize(("requested", "longest", "message"), [
+    (4, None, "decode.max_new_tokens=4"),
+    (4, 9, "decode.max_new_tokens=4"),
+    (99, 9, "model.max_len=9, the most that the model reads"),
+    (None, 9, "model.max_len=9, the most that the model reads"),
+    (None, None, "twice the source length plus ten, as decode.max_new_tokens is not set"),
+])  # fmt: skip
 def test_a_cut_answer_says_which_limit_cut_it(tmp_path, monkeypatch, requested, longest, message):
     settings = {"decode__max_new_tokens": requested, "model__max_len": longest, "training__steps": 1}
     follow(start(recipe(**settings), tmp_path / "run"))

@@ -114,15 +114,12 @@ def test_a_draft_has_the_threads_of_the_run_that_writes(run, monkeypatch):
     assert seen == [2]
 
 
-@pytest.mark.parametrize(
-    ("prompts", "n", "row", "message"),
-    [
-        (["a"], 1, 0, "the text"),
-        (["a", "b"], 1, 1, "the text of prompt 2"),
-        (["a"], 3, 2, "text 3"),
-        (["a", "b"], 2, 3, "text 2 of prompt 2"),
-    ],
-)
+@pytest.mark.parametrize(("prompts", "n", "row", "message"), [
+    (["a"], 1, 0, "the text"),
+    (["a", "b"], 1, 1, "the text of prompt 2"),
+    (["a"], 3, 2, "text 3"),
+    (["a", "b"], 2, 3, "text 2 of prompt 2"),
+])  # fmt: skip
 def test_a_text_without_a_next_token_is_named_by_its_prompt(run, monkeypatch, prompts, n, row, message):
     def stuck(*_, numbers, **__):
         assert row in numbers

@@ -45,15 +45,12 @@ class Heard(Ranks):
         self.reported[what] = value
 
 
-@pytest.mark.parametrize(
-    ("name", "section"),
-    [
-        ("training.batch_tokens", "training"),
-        ("training.evaluate_every", "training"),
-        ("checkpoint.every", "checkpoint"),
-        ("distributed.timeout", "distributed"),
-    ],
-)
+@pytest.mark.parametrize(("name", "section"), [
+    ("training.batch_tokens", "training"),
+    ("training.evaluate_every", "training"),
+    ("checkpoint.every", "checkpoint"),
+    ("distributed.timeout", "distributed"),
+])  # fmt: skip
 def test_processes_with_other_settings_are_refused(tmp_path, name, section):
     """By name of the section, before anything else is compared; in a new run and in one that goes on."""
     ours, theirs, later = Heard(), Heard(), Heard()

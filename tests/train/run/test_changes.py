@@ -13,19 +13,15 @@ from train.examples import assert_same, assert_same_end, follow, killed_after, r
 LINES = {"source": ["a b", "b", "a", "b a"], "target": ["x y", "y", "x", "y x"]}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("training.steps", 24, "training.steps 12 -> 24"),
-        ("training.seed", 2, "training.seed 1 -> 2"),
-        ("training.warmup", 4, "training.warmup 3 -> 4"),
-        ("training.schedule", "linear", 'training.schedule "cosine" -> "linear"'),
-        ("data.train_size", 60, "data.train_size 50 -> 60"),
-        ("model.dropout", 0.1, "model.dropout 0.2 -> 0.1"),
-        ("decode.max_new_tokens", None, "decode.max_new_tokens 4 -> none"),
-    ],
-    ids=lambda value: str(value) if isinstance(value, str) and "->" not in value else "",
-)
+@pytest.mark.parametrize(("name", "value", "message"), [
+    ("training.steps", 24, "training.steps 12 -> 24"),
+    ("training.seed", 2, "training.seed 1 -> 2"),
+    ("training.warmup", 4, "training.warmup 3 -> 4"),
+    ("training.schedule", "linear", 'training.schedule "cosine" -> "linear"'),
+    ("data.train_size", 60, "data.train_size 50 -> 60"),
+    ("model.dropout", 0.1, "model.dropout 0.2 -> 0.1"),
+    ("decode.max_new_tokens", None, "decode.max_new_tokens 4 -> none"),
+], ids=lambda value: str(value) if isinstance(value, str) and "->" not in value else "")  # fmt: skip
 def test_changed_setting_is_refused_with_both_values(whole, tmp_path, name, value, message):
     run = killed_after(whole, 3, tmp_path / "run")
     before = (run / "recipe.toml").read_bytes()

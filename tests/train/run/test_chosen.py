@@ -30,19 +30,15 @@ def no_compiler(monkeypatch):
 
 
 @native_cpp
-@pytest.mark.parametrize(
-    ("changes", "ours"),
-    [
-        ({}, True),
-        ({"data__layout": "encoder"}, True),
-        ({"training__precision": "bfloat16"}, True),
-        ({"training__precision": "float16"}, False),
-        ({"model__attention_dropout": 0.1}, False),
-        ({"model__positions": "t5"}, False),
-        ({"model__positions": "alibi", "data__layout": "encoder"}, True),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("changes", "ours"), [
+    ({}, True),
+    ({"data__layout": "encoder"}, True),
+    ({"training__precision": "bfloat16"}, True),
+    ({"training__precision": "float16"}, False),
+    ({"model__attention_dropout": 0.1}, False),
+    ({"model__positions": "t5"}, False),
+    ({"model__positions": "alibi", "data__layout": "encoder"}, True),
+], ids=str)  # fmt: skip
 def test_our_cpp_is_told_of_where_it_will_learn(changes, ours):
     assert attention(*made(**changes)).startswith("our C++ (" if ours else "matmul (")
 
@@ -64,16 +60,12 @@ def test_the_backend_that_auto_picks_is_told_with_its_reason(layout):
     assert found.endswith(" scores on a CPU: two products beat the fused kernel)")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({}, None),
-        ({"tokenizer__vocab_size": 4096}, "all of the text's, as tokenizer.vocab_size (4,096) is for "),
-        ({"tokenizer__kind": "bpe"}, " of the 8,000 tokens asked for: the text gives no more"),
-        ({"tokenizer__kind": "bpe", "tokenizer__vocab_size": 262}, None),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    ({}, None),
+    ({"tokenizer__vocab_size": 4096}, "all of the text's, as tokenizer.vocab_size (4,096) is for "),
+    ({"tokenizer__kind": "bpe"}, " of the 8,000 tokens asked for: the text gives no more"),
+    ({"tokenizer__kind": "bpe", "tokenizer__vocab_size": 262}, None),
+], ids=str)  # fmt: skip
 def test_a_vocabulary_of_another_size_than_asked_for_is_told(changes, message):
     model, prepared = made(**changes)
     lines = [line for line in chosen(model, prepared) if line.startswith("vocabulary: ")]

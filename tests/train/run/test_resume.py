@@ -326,25 +326,21 @@ def test_run_whose_checkpoints_are_all_damaged_is_refused(whole, tmp_path):
     assert message.endswith(f"start over: glassformer train {run / 'recipe.toml'} --out {run} --overwrite")
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"step": 5}, "step is 5, which differs from that in the folder's name"),
-        ({"step": True}, "step is True"),
-        ({"step": 10**25}, "step is 1000"),
-        ({"best": 9}, "best is 9, but must be a step up to 4"),
-        ({"best": 4, "best_metrics": {}}, "best_metrics has no number for 'loss'"),
-        ({"best": 4, "best_metrics": {"loss": "1"}}, "best_metrics has no number for 'loss'"),
-        ({"best": 4, "best_metrics": {"loss": 1.0, "exact_match": 1.0, "n": [3]}}, "best_metrics holds 'n'"),
-        ({"since_best": -1}, "since_best is -1"),
-        ({"sides": "x"}, "sides is 'x', but must be of type dict"),
-        ({"recipe": "x"}, "recipe is 'x', but must be of type dict"),
-        ({"skipped": "x"}, "skipped is 'x', but must be of type int"),
-        ({"evaluations": "x"}, "evaluations is 'x', but must be of type int"),
-        ({"evaluation_due": "x"}, "evaluation_due is 'x', but must be of type bool"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"step": 5}, "step is 5, which differs from that in the folder's name"),
+    ({"step": True}, "step is True"),
+    ({"step": 10**25}, "step is 1000"),
+    ({"best": 9}, "best is 9, but must be a step up to 4"),
+    ({"best": 4, "best_metrics": {}}, "best_metrics has no number for 'loss'"),
+    ({"best": 4, "best_metrics": {"loss": "1"}}, "best_metrics has no number for 'loss'"),
+    ({"best": 4, "best_metrics": {"loss": 1.0, "exact_match": 1.0, "n": [3]}}, "best_metrics holds 'n'"),
+    ({"since_best": -1}, "since_best is -1"),
+    ({"sides": "x"}, "sides is 'x', but must be of type dict"),
+    ({"recipe": "x"}, "recipe is 'x', but must be of type dict"),
+    ({"skipped": "x"}, "skipped is 'x', but must be of type int"),
+    ({"evaluations": "x"}, "evaluations is 'x', but must be of type int"),
+    ({"evaluation_due": "x"}, "evaluation_due is 'x', but must be of type bool"),
+], ids=str)  # fmt: skip
 def test_edited_state_is_refused_when_it_is_loaded(whole, tmp_path, change, words):
     run = killed_after(whole, 4, tmp_path / "run")
     folder = step_folder(run, 4)

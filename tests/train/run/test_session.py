@@ -31,21 +31,18 @@ def script(monkeypatch, values: list[float], name: str = "exact_match", losses: 
     monkeypatch.setattr(evaluate_module, "evaluate_model", evaluate_model)
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "losses", "patience", "best", "last"),
-    [
-        ("exact_match", [0.1, 0.3, 0.2, 0.1, 0.9, 0.9], None, 2, 2, 4),
-        ("exact_match", [0.1, 0.05, 0.2, 0.1, 0.1, 0.9], None, 2, 3, 5),  # an improvement counts from nought again
-        ("exact_match", [0.5, 0.1, 0.6, 0.1, 0.7, 0.1], None, 2, 5, 6),
-        ("exact_match", [0.3, 0.3, 0.9, 0.9, 0.9, 0.9], None, 1, 1, 2),  # equal is no better
-        ("exact_match", [0.3, 0.3, 0.3, 0.3, 0.3, 0.3], [3, 2, 1, 1, 1, 1], 2, 3, 5),  # unless the loss is
-        ("exact_match", [0.3, 0.2, 0.2, 0.2, 0.2, 0.2], [3, 2, 1, 0, 0, 0], 2, 1, 3),
-        ("loss", [3.0, 2.0, 2.5, 2.2, 1.0, 1.0], None, 2, 2, 4),
-        ("loss", [3.0, 2.0, 1.0, 0.5, 0.2, 0.1], None, 1, 6, 6),
-        ("token_accuracy", [0.9, 0.1, 0.1, 0.1, 0.1, 0.1], None, 5, 1, 6),
-        ("exact_match", [0.9, 0.1, 0.1, 0.1, 0.1, 0.1], None, 0, 1, 6),  # 0: no limit
-    ],
-)
+@pytest.mark.parametrize(("name", "values", "losses", "patience", "best", "last"), [
+    ("exact_match", [0.1, 0.3, 0.2, 0.1, 0.9, 0.9], None, 2, 2, 4),
+    ("exact_match", [0.1, 0.05, 0.2, 0.1, 0.1, 0.9], None, 2, 3, 5),  # an improvement counts from nought again
+    ("exact_match", [0.5, 0.1, 0.6, 0.1, 0.7, 0.1], None, 2, 5, 6),
+    ("exact_match", [0.3, 0.3, 0.9, 0.9, 0.9, 0.9], None, 1, 1, 2),  # equal is no better
+    ("exact_match", [0.3, 0.3, 0.3, 0.3, 0.3, 0.3], [3, 2, 1, 1, 1, 1], 2, 3, 5),  # unless the loss is
+    ("exact_match", [0.3, 0.2, 0.2, 0.2, 0.2, 0.2], [3, 2, 1, 0, 0, 0], 2, 1, 3),
+    ("loss", [3.0, 2.0, 2.5, 2.2, 1.0, 1.0], None, 2, 2, 4),
+    ("loss", [3.0, 2.0, 1.0, 0.5, 0.2, 0.1], None, 1, 6, 6),
+    ("token_accuracy", [0.9, 0.1, 0.1, 0.1, 0.1, 0.1], None, 5, 1, 6),
+    ("exact_match", [0.9, 0.1, 0.1, 0.1, 0.1, 0.1], None, 0, 1, 6),  # 0: no limit
+])  # fmt: skip
 def test_stops_at_the_exact_evaluation_and_keeps_the_best(
     tmp_path, monkeypatch, name, values, losses, patience, best, last
 ):
@@ -69,15 +66,12 @@ def test_stops_at_the_exact_evaluation_and_keeps_the_best(
     assert_same(weights(loaded.model), at[2 * best])
 
 
-@pytest.mark.parametrize(
-    ("values", "steps", "words"),
-    [
-        ([0.3] * 3, 6, "the same at all 3 evaluations: exact_match 0.3000, loss 2.5000"),  # n is a count
-        ([0.3] * 2, 4, ""),
-        ([0.3, 0.3, 0.2], 6, "the same at all 3 evaluations: loss 2.5000"),
-        ([1.0] * 3, 6, "the same at all 3 evaluations: loss 2.5000"),  # all right from the first on
-    ],
-)
+@pytest.mark.parametrize(("values", "steps", "words"), [
+    ([0.3] * 3, 6, "the same at all 3 evaluations: exact_match 0.3000, loss 2.5000"),  # n is a count
+    ([0.3] * 2, 4, ""),
+    ([0.3, 0.3, 0.2], 6, "the same at all 3 evaluations: loss 2.5000"),
+    ([1.0] * 3, 6, "the same at all 3 evaluations: loss 2.5000"),  # all right from the first on
+])  # fmt: skip
 @pytest.mark.parametrize("stop", [None, 3], ids=["whole", "resumed"])
 def test_a_score_that_never_moved_is_named_at_the_end(tmp_path, monkeypatch, values, steps, words, stop):
     script(monkeypatch, values, losses=[2.5] * 3)

@@ -12,29 +12,19 @@ from train.examples import recipe
 ALONE = {"data__task": "text", "data__layout": "decoder", "training__accumulate": 1}
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            ALONE | {"model__encoder_layers": 2},
-            r"model\.encoder_layers belongs to .*'encoder-decoder' or .*Remove model\.encoder_layers",
-        ),
-        (
-            {"data__layout": "encoder", "model__decoder_layers": 2},
-            r"model\.decoder_layers belongs to data\.layout='enc",
-        ),
-        ({"model__pooling": "attention"}, r"model\.pooling belongs to data\.layout='label' or .*; got .*='attention'"),
-        ({"model__head_dropout": 0.3}, r"model\.head_dropout belongs to data\.layout='label' .*; got .*=0\.3"),
-        ({"model__softcap": 30.0}, r"softcap belongs to attention_rule='softcap'; got softcap=30\.0 .*'softmax'"),
-        ({"model__softcap": 30.0, "model__attention_rule": "linear"}, r"got softcap=30\.0 and .*'linear'"),
-        (
-            {"training__min_learning_rate": 1e-5, "training__schedule": "constant"},
-            r"min_learning_rate=1e-05 and .*schedule='constant'",
-        ),
-        ({"training__batch_start": 0.5}, r"training\.batch_warmup begins, .*; got .*batch_start=0\.5 .*batch_warmup=0"),
-        ({"training__length_start": 4}, r"training\.length_warmup begins, .*; got .*length_start=4 .*length_warmup=0"),
-    ],
-)
+@pytest.mark.parametrize(("changes", "message"), [
+    (ALONE | {"model__encoder_layers": 2},
+     r"model\.encoder_layers belongs to .*'encoder-decoder' or .*Remove model\.encoder_layers"),
+    ({"data__layout": "encoder", "model__decoder_layers": 2}, r"model\.decoder_layers belongs to data\.layout='enc"),
+    ({"model__pooling": "attention"}, r"model\.pooling belongs to data\.layout='label' or .*; got .*='attention'"),
+    ({"model__head_dropout": 0.3}, r"model\.head_dropout belongs to data\.layout='label' .*; got .*=0\.3"),
+    ({"model__softcap": 30.0}, r"softcap belongs to attention_rule='softcap'; got softcap=30\.0 .*'softmax'"),
+    ({"model__softcap": 30.0, "model__attention_rule": "linear"}, r"got softcap=30\.0 and .*'linear'"),
+    ({"training__min_learning_rate": 1e-5, "training__schedule": "constant"},
+     r"min_learning_rate=1e-05 and .*schedule='constant'"),
+    ({"training__batch_start": 0.5}, r"training\.batch_warmup begins, .*; got .*batch_start=0\.5 .*batch_warmup=0"),
+    ({"training__length_start": 4}, r"training\.length_warmup begins, .*; got .*length_start=4 .*length_warmup=0"),
+])  # fmt: skip
 def test_what_nothing_reads_is_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         recipe(**changes)
@@ -49,15 +39,12 @@ def test_what_something_reads_is_taken():
     assert StackConfig(attention_rule="softcap", softcap=30.0).softcap == 30.0
 
 
-@pytest.mark.parametrize(
-    ("before", "choice", "left"),
-    [
-        ({"model__softcap": 30.0, "model__attention_rule": "softcap"}, {"model__attention_rule": "softmax"}, "softcap"),
-        ({"model__decoder_layers": 2}, {"data__layout": "encoder"}, "decoder_layers"),
-        ({"training__min_learning_rate": 1e-5}, {"training__schedule": "constant"}, "min_learning_rate"),
-        ({"training__schedule": "wsd", "training__cooldown": 4}, {"training__schedule": "linear"}, "cooldown"),
-    ],
-)
+@pytest.mark.parametrize(("before", "choice", "left"), [
+    ({"model__softcap": 30.0, "model__attention_rule": "softcap"}, {"model__attention_rule": "softmax"}, "softcap"),
+    ({"model__decoder_layers": 2}, {"data__layout": "encoder"}, "decoder_layers"),
+    ({"training__min_learning_rate": 1e-5}, {"training__schedule": "constant"}, "min_learning_rate"),
+    ({"training__schedule": "wsd", "training__cooldown": 4}, {"training__schedule": "linear"}, "cooldown"),
+])  # fmt: skip
 def test_another_choice_leaves_behind_what_it_does_not_read(before, choice, left):
     first = recipe(**before)
     second = override(first, {name.replace("__", "."): value for name, value in choice.items()})

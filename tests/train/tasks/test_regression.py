@@ -85,62 +85,53 @@ def test_later_files_have_the_columns_of_training_in_any_order(tmp_path):
         read_numbers(other, Columns(), as_text=False, known=known)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("1,2\n3,4\n", [":1", "must name the columns", "number 1", "data.header = true"]),
-        ("a,b\n1,x\n", [":2: b must be a finite number", "'x'", "Correct the line"]),
-        ("a,b\n1,2\nnan,2\n", [":3: a must be a finite number", "'nan'"]),
-        ("a,b\n1,inf\n", [":2: b", "'inf'"]),
-        ("a,b\n1,1e300\n", [":2: b", "'1e300'"]),
-        ("a,b\n1,\n", [":2: b", "''"]),
-        ("a,b\n1,2,3\n", [":2", "2 columns", "has 3"]),
-        ("a,b\n1,2\n\n3,4\n", [":3", "blank or null", "data.skip_empty = true"]),
-        ("a,b\n", ["no sample"]),
-        ("", ["the file is empty"]),
-        ("a,a\n1,2\n", [":1", "'a' twice"]),
-        ("a,\n1,2\n", [":1", "a name of its own"]),
-        ("a\n1\n", [":1", "different columns"]),
-        ('a,b\n"1,2\n', [":2", "no row of CSV"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    ("1,2\n3,4\n", [":1", "must name the columns", "number 1", "data.header = true"]),
+    ("a,b\n1,x\n", [":2: b must be a finite number", "'x'", "Correct the line"]),
+    ("a,b\n1,2\nnan,2\n", [":3: a must be a finite number", "'nan'"]),
+    ("a,b\n1,inf\n", [":2: b", "'inf'"]),
+    ("a,b\n1,1e300\n", [":2: b", "'1e300'"]),
+    ("a,b\n1,\n", [":2: b", "''"]),
+    ("a,b\n1,2,3\n", [":2", "2 columns", "has 3"]),
+    ("a,b\n1,2\n\n3,4\n", [":3", "blank or null", "data.skip_empty = true"]),
+    ("a,b\n", ["no sample"]),
+    ("", ["the file is empty"]),
+    ("a,a\n1,2\n", [":1", "'a' twice"]),
+    ("a,\n1,2\n", [":1", "a name of its own"]),
+    ("a\n1\n", [":1", "different columns"]),
+    ('a,b\n"1,2\n', [":2", "no row of CSV"]),
+])  # fmt: skip
 def test_rows_of_another_shape_are_refused(tmp_path, text, words):
     with pytest.raises((DataError, ConfigError)) as caught:
         read_numbers(write(tmp_path / "a.csv", text), Columns(), as_text=False)
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        (['{"a": 1, "label": "2"}'], [":1: label", '"2"']),
-        (['{"a": true, "label": 2}'], [":1: a", "true"]),
-        (['{"a": null, "label": 2}'], [":1: a", "null"]),
-        (['{"a": NaN, "label": 2}'], [":1"]),
-        (['{"a": 1, "label": 2}', '{"b": 1, "label": 2}'], [":2", "without a and with b"]),
-        (['{"a": 1, "label": 2}', '{"a": 1}'], [":2", "without label"]),
-        (['{"a": 1, "price": 2}'], [":1", "no column 'label'", "data.label_column"]),
-        (['{"a": 1, "label": 2}', "", '{"a": 1, "label": 2}'], [":2", "blank", "data.skip_empty = true"]),
-        (['{"a": 1, "label": 2}', "null"], [":2", "null", "data.skip_empty = true"]),
-    ],
-)
+@pytest.mark.parametrize(("rows", "words"), [
+    (['{"a": 1, "label": "2"}'], [":1: label", '"2"']),
+    (['{"a": true, "label": 2}'], [":1: a", "true"]),
+    (['{"a": null, "label": 2}'], [":1: a", "null"]),
+    (['{"a": NaN, "label": 2}'], [":1"]),
+    (['{"a": 1, "label": 2}', '{"b": 1, "label": 2}'], [":2", "without a and with b"]),
+    (['{"a": 1, "label": 2}', '{"a": 1}'], [":2", "without label"]),
+    (['{"a": 1, "price": 2}'], [":1", "no column 'label'", "data.label_column"]),
+    (['{"a": 1, "label": 2}', "", '{"a": 1, "label": 2}'], [":2", "blank", "data.skip_empty = true"]),
+    (['{"a": 1, "label": 2}', "null"], [":2", "null", "data.skip_empty = true"]),
+])  # fmt: skip
 def test_objects_of_another_shape_are_refused(tmp_path, rows, words):
     with pytest.raises(DataError) as caught:
         read_numbers(write(tmp_path / "a.jsonl", "\n".join(rows) + "\n"), Columns(), as_text=False)
     assert all(word in str(caught.value) for word in words), caught.value
 
 
-@pytest.mark.parametrize(
-    ("columns", "as_text", "error"),
-    [
-        (Columns(None, "prize"), False, "Did you mean 'price'"),
-        (Columns("area", "area"), False, "different columns"),
-        (Columns(None, "price,price"), False, "each column once"),
-        (Columns("area,rooms", "price"), True, "one column"),
-        (Columns(None, None, header=False), False, "must name the columns"),
-        (Columns(None, "9"), False, "no column '9'"),
-    ],
-)
+@pytest.mark.parametrize(("columns", "as_text", "error"), [
+    (Columns(None, "prize"), False, "Did you mean 'price'"),
+    (Columns("area", "area"), False, "different columns"),
+    (Columns(None, "price,price"), False, "each column once"),
+    (Columns("area,rooms", "price"), True, "one column"),
+    (Columns(None, None, header=False), False, "must name the columns"),
+    (Columns(None, "9"), False, "no column '9'"),
+])  # fmt: skip
 def test_columns_that_are_not_there_are_refused(tmp_path, columns, as_text, error):
     with pytest.raises((DataError, ConfigError), match=error):
         read_numbers(write(tmp_path / "a.csv", "rooms,area,price\n1,2,3\n"), columns, as_text=as_text)
@@ -264,18 +255,15 @@ def test_a_number_that_does_not_vary_has_no_r2():
 # --- settings
 
 
-@pytest.mark.parametrize(
-    ("layout", "changes", "error"),
-    [
-        ("feature-numbers", {"data__train": "a.csv", "data__train_size": 100_000}, r"data\.train alone"),
-        ("feature-numbers", {"data__train": "a.csv", "data__dev": "b.csv"}, "number of samples to make"),
-        ("feature-numbers", {"training__metric": "accuracy"}, "gives numbers.*training.metric='loss'"),
-        ("feature-numbers", {"tokenizer__kind": "character"}, "Features are numbers and have no tokens"),
-        ("feature-numbers", {"training__label_smoothing": 0.1}, "not for numbers"),
-        ("feature-numbers", {"model__tie_embeddings": False}, "tie_embeddings"),
-        ("label", {}, "only work together"),
-    ],
-)
+@pytest.mark.parametrize(("layout", "changes", "error"), [
+    ("feature-numbers", {"data__train": "a.csv", "data__train_size": 100_000}, r"data\.train alone"),
+    ("feature-numbers", {"data__train": "a.csv", "data__dev": "b.csv"}, "number of samples to make"),
+    ("feature-numbers", {"training__metric": "accuracy"}, "gives numbers.*training.metric='loss'"),
+    ("feature-numbers", {"tokenizer__kind": "character"}, "Features are numbers and have no tokens"),
+    ("feature-numbers", {"training__label_smoothing": 0.1}, "not for numbers"),
+    ("feature-numbers", {"model__tie_embeddings": False}, "tie_embeddings"),
+    ("label", {}, "only work together"),
+])  # fmt: skip
 def test_settings_that_do_not_fit_are_refused(layout, changes, error):
     with pytest.raises(ConfigError, match=error):
         small(layout, **changes)

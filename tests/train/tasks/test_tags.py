@@ -45,36 +45,30 @@ def test_columns_and_json_say_the_same(tmp_path):
     assert read_tagged(named, Columns("word", "tag")).pairs == [Pair("in Paris", "O B-LOC")]
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("a O\nb\n", [":2", "2 columns", "has 1"]),
-        ("a O\nb O O\n", [":2", "2 columns", "has 3"]),
-        ("a\n", [":1", "a word and its tag"]),
-        ("\n\n", ["no sentence"]),
-        ("a b\tO\n", [":1", "without white space", "'a b'"]),
-        ("a\t\n", [":1", "a tag is text without white space"]),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    ("a O\nb\n", [":2", "2 columns", "has 1"]),
+    ("a O\nb O O\n", [":2", "2 columns", "has 3"]),
+    ("a\n", [":1", "a word and its tag"]),
+    ("\n\n", ["no sentence"]),
+    ("a b\tO\n", [":1", "without white space", "'a b'"]),
+    ("a\t\n", [":1", "a tag is text without white space"]),
+])  # fmt: skip
 def test_lines_of_another_shape_are_refused(tmp_path, text, words):
     with pytest.raises(DataError) as caught:
         read_tagged(write(tmp_path / "a.conll", text), Columns())
     assert all(word in str(caught.value) for word in words)
 
 
-@pytest.mark.parametrize(
-    ("row", "words"),
-    [
-        ({"tokens": ["a"], "tags": ["O", "O"]}, ["1 words and 2 tags"]),
-        ({"tokens": ["a"]}, ["no field 'tags'", "data.label_column"]),
-        ({"tokens": "a b", "tags": ["O"]}, ["'tokens' must be a list"]),
-        ({"tokens": [], "tags": []}, ["needs words and tags", "data.skip_empty = true"]),
-        ({"tokens": [1], "tags": ["O"]}, ["list of texts", "not their numbers"]),
-        ({"tokens": ["a"], "tags": [0.5]}, ["'tags'", "got 0.5"]),
-        ({"tokens": ["a", "b"], "tags": ["1", 1]}, ["a tag must have the same type in all lines"]),
-        ({"tokens": ["a", "b"], "tags": ["O", None]}, ["a tag is text without white space"]),
-    ],
-)
+@pytest.mark.parametrize(("row", "words"), [
+    ({"tokens": ["a"], "tags": ["O", "O"]}, ["1 words and 2 tags"]),
+    ({"tokens": ["a"]}, ["no field 'tags'", "data.label_column"]),
+    ({"tokens": "a b", "tags": ["O"]}, ["'tokens' must be a list"]),
+    ({"tokens": [], "tags": []}, ["needs words and tags", "data.skip_empty = true"]),
+    ({"tokens": [1], "tags": ["O"]}, ["list of texts", "not their numbers"]),
+    ({"tokens": ["a"], "tags": [0.5]}, ["'tags'", "got 0.5"]),
+    ({"tokens": ["a", "b"], "tags": ["1", 1]}, ["a tag must have the same type in all lines"]),
+    ({"tokens": ["a", "b"], "tags": ["O", None]}, ["a tag is text without white space"]),
+])  # fmt: skip
 def test_objects_of_another_shape_are_refused(tmp_path, row, words):
     with pytest.raises(DataError) as caught:
         read_tagged(write(tmp_path / "a.jsonl", json.dumps(row) + "\n"), Columns())
@@ -156,19 +150,16 @@ def test_the_loss_counts_words_and_not_pieces():
 # --- figures, computed by hand
 
 
-@pytest.mark.parametrize(
-    ("tags", "spans"),
-    [
-        ("O B-A I-A O B-B", {("A", 1, 2), ("B", 4, 4)}),
-        ("B-A B-A I-A", {("A", 0, 0), ("A", 1, 2)}),
-        ("I-A I-A O I-B", {("A", 0, 1), ("B", 3, 3)}),  # IOB1: no beginning is needed
-        ("B-A I-B I-B", {("A", 0, 0), ("B", 1, 2)}),  # another kind begins another span
-        ("B-A I-A E-A S-A", {("A", 0, 2), ("A", 3, 3)}),
-        ("E-A I-A", {("A", 0, 0), ("A", 1, 1)}),
-        ("O O", set()),
-        ("B-A-1 I-A-1", {("A-1", 0, 1)}),
-    ],
-)
+@pytest.mark.parametrize(("tags", "spans"), [
+    ("O B-A I-A O B-B", {("A", 1, 2), ("B", 4, 4)}),
+    ("B-A B-A I-A", {("A", 0, 0), ("A", 1, 2)}),
+    ("I-A I-A O I-B", {("A", 0, 1), ("B", 3, 3)}),  # IOB1: no beginning is needed
+    ("B-A I-B I-B", {("A", 0, 0), ("B", 1, 2)}),  # another kind begins another span
+    ("B-A I-A E-A S-A", {("A", 0, 2), ("A", 3, 3)}),
+    ("E-A I-A", {("A", 0, 0), ("A", 1, 1)}),
+    ("O O", set()),
+    ("B-A-1 I-A-1", {("A-1", 0, 1)}),
+])  # fmt: skip
 def test_spans_are_those_of_conlleval(tags, spans):
     assert spans_of(tags.split()) == spans
 
