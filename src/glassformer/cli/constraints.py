@@ -43,11 +43,6 @@ def unescaped(text: str) -> str:
     return ESCAPE.sub(character, text)
 
 
-def stops_of(arguments: Arguments) -> list[str]:
-    """Return the texts of --stop."""
-    return [unescaped(each) for each in arguments.lists.get("stop", [])]
-
-
 def constraints_of(arguments: Arguments, run: Path) -> Constraints:
     """Return the constraints that the flags ask for. `run` is the one that writes, whose vocabulary examples are from.
 

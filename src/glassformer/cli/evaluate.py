@@ -14,7 +14,7 @@ from glassformer.cli.arguments import Arguments, flag_of, refuse_idle_decoding, 
 from glassformer.cli.runs import averaged, existing_runs, recipe_of
 from glassformer.data.config import SPLITS
 from glassformer.train.recipe import override
-from glassformer.train.records import figure
+from glassformer.train.records import aligned, figure
 from glassformer.train.tasks import task_of
 
 if TYPE_CHECKING:
@@ -81,8 +81,4 @@ def rows_of(name: str, rows: Mapping[str, Mapping[str, float | int | str]]) -> s
     """Return a table with a heading; its first column has the names of the rows."""
     columns = list(next(iter(rows.values())))
     cells = [[name, *columns]] + [[row, *(figure(values[each]) for each in columns)] for row, values in rows.items()]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    text = [
-        [f"{row[0]:{widths[0]}}", *(f"{c:>{w}}" for c, w in zip(row[1:], widths[1:], strict=True))] for row in cells
-    ]
-    return "\n".join(["", *("  ".join(row) for row in text)])
+    return "\n" + aligned(cells, right=range(1, 1 + len(columns)))

@@ -20,7 +20,7 @@ from glassformer.cli.arguments import (
     whole_number,
     with_settings,
 )
-from glassformer.cli.constraints import constraints_of, stops_of
+from glassformer.cli.constraints import constraints_of, unescaped
 from glassformer.cli.lines import refuse_more, texts_of
 from glassformer.cli.runs import existing_run, existing_runs, recipe_of
 from glassformer.cli.verbs import VERBS
@@ -55,7 +55,8 @@ def run(arguments: Arguments) -> int:
     prompts, constraints = prompts_of(arguments, recipe), constraints_of(arguments, folder)
     from glassformer.train.finished.writing import Writer, note_of  # after the checks: importing torch takes a second
 
-    writer, stops = Writer(folder, recipe, guessing, others), stops_of(arguments)
+    writer = Writer(folder, recipe, guessing, others)
+    stops = [unescaped(each) for each in arguments.lists.get("stop", [])]
     if unknown := writer.unknown(prompts):
         print(unknown, file=sys.stderr)
     untrained = writer.untrained(prompts)

@@ -13,9 +13,10 @@ from glassformer.base.errors import ConfigError
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import check_place, existing_run, in_use, run_folder
 from glassformer.data.tokens.vocabulary import lacking
+from glassformer.train.records import aligned
 
 if TYPE_CHECKING:
-    from glassformer.lens.ablate import Effect, Head
+    from glassformer.lens.ablate import Head
     from glassformer.lens.roles import Diagnosis
     from glassformer.lens.roles.diagnosis import Found, Opened
     from glassformer.lens.trace.make import Trace
@@ -88,14 +89,16 @@ def table(heads: Sequence[Found]) -> str:
         zero, mean = each.zero, each.mean
         assert zero is not None
         assert mean is not None
+        low, high = zero.interval
+        chance = f"{each.measured.scores[each.label.role].chance:.2f}" if each.label.has_role else ""
         rows.append(
             (
                 each.id,
                 role(each),
                 f"{each.label.score:.2f}",
-                chance(each),
+                chance,
                 f"{100 * zero.base:.1f} -> {100 * zero.value:.1f}",
-                interval(zero),
+                f"[{100 * low:.1f}, {100 * high:.1f}]",
                 f"{100 * mean.value:.1f}",
                 f"{each.gradient or 0.0:.2f}",
                 each.verdict,
@@ -107,22 +110,6 @@ def table(heads: Sequence[Found]) -> str:
 def role(found: Found) -> str:
     """Return the role of a head, marked if it holds only in part."""
     return f"{found.label.role}{', in part' if found.label.strength == 'partial' else ''}"
-
-
-def chance(found: Found) -> str:
-    """Return the weight that uniform attention would put on the keys of the head's role."""
-    return f"{found.measured.scores[found.label.role].chance:.2f}" if found.label.has_role else ""
-
-
-def interval(effect: Effect) -> str:
-    """Return the interval of the metric without the head, in percent."""
-    return f"[{100 * effect.interval[0]:.1f}, {100 * effect.interval[1]:.1f}]"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Return the rows as text, each column as wide as its widest cell."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
 def legend(diagnosis: Diagnosis) -> str:
@@ -272,13 +259,9 @@ def brought_back(folder: Path, text: str, other: str, as_json: bool) -> int:
     )
     for stream in patched["streams"]:
         print(f"\n{stream['side']}, the stream at each token, behind so many blocks:")
-        print(aligned([("blocks", *tokens_of(one, stream["side"])), *rows_of(stream["effects"])]))
+        figures = [(str(depth), *(f"{each:.2f}" for each in row)) for depth, row in enumerate(stream["effects"])]
+        print(aligned([("blocks", *tokens_of(one, stream["side"])), *figures]))
     return 0
-
-
-def rows_of(effects: Sequence[Sequence[float]]) -> list[tuple[str, ...]]:
-    """Return a row of figures for each number of blocks."""
-    return [(str(depth), *(f"{each:.2f}" for each in row)) for depth, row in enumerate(effects)]
 
 
 def tokens_of(made: Trace, side: str) -> list[str]:

@@ -177,13 +177,9 @@ def line_of(number: int, answer: Translated | None, arguments: Arguments) -> str
     if "json" in arguments.options:
         record = {"line": number, "source_tokens": answer.source if answer else [], "answers": [*map(as_record, best)]}
         return json.dumps(record | untrained_field(answer.untrained if answer else None), ensure_ascii=False)
-    rows = [columns(each, arguments) for each in best] or [empty(arguments)]
+    blank = "\t" * (("scores" in arguments.options) + ("alignments" in arguments.options))
+    rows = [columns(each, arguments) for each in best] or [blank]
     return "\n".join(f"{number}\t{row}" if "n-best" in arguments.options else row for row in rows)
-
-
-def empty(arguments: Arguments) -> str:
-    """Return the columns of a blank line, all of them empty."""
-    return "\t" * (("scores" in arguments.options) + ("alignments" in arguments.options))
 
 
 def columns(each: Ranked, arguments: Arguments) -> str:

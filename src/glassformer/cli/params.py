@@ -12,6 +12,7 @@ from glassformer.base.figures import check_picture
 from glassformer.cli.arguments import Arguments
 from glassformer.cli.runs import existing_run
 from glassformer.nn.presets import PRESETS
+from glassformer.train.records import aligned
 
 if TYPE_CHECKING:
     from glassformer.nn.transformer import Transformer
@@ -40,12 +41,10 @@ def run(arguments: Arguments) -> int:
         listed = [{"module": row.name, "shape": row.shape, "count": row.numbers, "share": row.share} for row in rows]
         print(json.dumps({"rows": listed, "total": total}))
         return 0
-    cells = [("module", "shape", "count", "share")]
-    cells += [(row.name, shown(row.shape), f"{row.numbers:,}", f"{row.share:.2%}") for row in rows]
+    cells = [("module", "shape", "count", " share")]
+    cells += [(row.name, " x ".join(map(str, row.shape)), f"{row.numbers:,}", f"{row.share:.2%}") for row in rows]
     cells += [("total", "", f"{total:,}", "100%")]
-    name, shape, size = (max(len(row[column]) for row in cells) for column in range(3))
-    for row in cells:
-        print(f"{row[0]:{name}}  {row[1]:{shape}}  {row[2]:>{size}}  {row[3]:>6}")
+    print(aligned(cells, right=(2, 3)))
     return 0
 
 
@@ -86,8 +85,3 @@ def modelled(target: str) -> Transformer:
 
     # a run's is made again from its config, as moving it to "meta" would part tied weights
     return on_meta(PRESETS[target] if folder is None else best_model(folder).config)
-
-
-def shown(shape: tuple[int, ...]) -> str:
-    """Format a shape, such as 24 x 100."""
-    return " x ".join(map(str, shape))

@@ -104,10 +104,9 @@ def _from_lines(lines: Iterator[str], path: str, columns: Columns) -> Iterator[R
             )
             if named:
                 continue
-            if columns.header is None and _name_columns(cells[words_at], cells[tags_at]):
-                raise seems_header(
-                    place, f"the word {cells[words_at][:40]!r} with the tag {cells[tags_at][:40]!r}", "word"
-                )
+            word, tag = cells[words_at], cells[tags_at]
+            if columns.header is None and word.casefold() in WORDS and tag.casefold() in TAGS:
+                raise seems_header(place, f"the word {word[:40]!r} with the tag {tag[:40]!r}", "word")
         if len(cells) != width:
             raise other_width(place, cells, f"have {width} columns, as the first line has", WAYS.format(sign))
         words.append(cells[words_at])
@@ -119,11 +118,6 @@ TAGS = frozenset(
     ("tag", "tags", "label", "labels", "pos", "pos_tag", "upos", "xpos", "ner", "ner_tag", "chunk", "entity")
 )
 """Usual names of the columns."""
-
-
-def _name_columns(word: str, tag: str) -> bool:
-    """Whether a line names its columns, in place of a word and its tag."""
-    return word.casefold() in WORDS and tag.casefold() in TAGS
 
 
 def _list_in(fields: Object, name: str, place: str) -> list[object]:

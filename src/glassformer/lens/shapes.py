@@ -16,6 +16,7 @@ from glassformer.base.typed import expect
 from glassformer.nn.observe import Evaluation
 from glassformer.nn.stack import Stack
 from glassformer.nn.transformer import Transformer
+from glassformer.train.records import aligned
 
 COMPONENTS = {
     "norm": (r"norm", "keep numbers in range"),
@@ -68,7 +69,7 @@ class Shapes(NamedTuple):
 
     def __str__(self) -> str:
         """Return the rows as a table."""
-        return table([HEAD, *self.cells("  ")], right=3)
+        return aligned([HEAD, *self.cells("  ")], right=[HEAD.index("parameters")])
 
     __repr__ = __str__
 
@@ -242,16 +243,3 @@ def tensors(value: Any) -> Iterator[Tensor]:
         yield from (tensor for each in value.values() for tensor in tensors(each))
     elif isinstance(value, tuple | list):
         yield from (tensor for each in value for tensor in tensors(each))
-
-
-def table(cells: list[tuple[str, ...]], right: int) -> str:
-    """Align the columns of a table; column `right` holds numbers."""
-    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
-    lines = [
-        "  ".join(
-            f"{text:>{width}}" if column == right else f"{text:{width}}"
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in cells
-    ]
-    return "\n".join(line.rstrip() for line in lines)

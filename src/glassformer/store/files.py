@@ -16,6 +16,7 @@ import stat
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -396,12 +397,8 @@ def deeper_than(value: Any, limit: int) -> bool:
     """Whether lists and objects are nested more than `limit` deep; a loop, as recursion could exhaust the stack."""
     level = [value]
     for _ in range(limit):
-        level = [inner for each in level if isinstance(each, dict | list) for inner in items(each)]
+        nested = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [*chain.from_iterable(nested)]
         if not level:
             return False
     return any(isinstance(each, dict | list) for each in level)
-
-
-def items(value: dict[str, Any] | list[Any]) -> list[Any]:
-    """Return the direct members of an object or a list."""
-    return list(value.values()) if isinstance(value, dict) else value

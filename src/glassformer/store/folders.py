@@ -300,9 +300,7 @@ def rotate(
 
 def delete(folder: Path) -> None:
     """Delete a checkpoint. It is renamed first, so that a crash leaves no partial checkpoint under its name."""
-    doomed = beside(folder, "tmp")
-    folder.rename(doomed)
-    shutil.rmtree(doomed)
+    shutil.rmtree(folder.rename(beside(folder, "tmp")))
 
 
 # The lock that lets only one process at a time train a run; the system drops it however the process ends.

@@ -408,7 +408,8 @@ def table(results: Sequence[Result], combinations: Sequence[Mapping[str, Any]] =
         cells = [figure([each.test for each in mine], first.metric)]
         cells += [figure([each.other or {} for each in mine], first.metric)] if first.other_data else []
         cells += [steps_to_enough(mine)] if share else []
-        cells += [parameters_of(mine), spread([each.seconds for each in mine], 0)]
+        parameters = " or ".join(f"{each:,}" for each in sorted({each.parameters for each in mine}))
+        cells += [parameters or NONE, spread([each.seconds for each in mine], 0)]
         body.append([*map(shown, values.values()), *cells])
     return "\n".join([markdown(head, body), "", *notes(results)])
 
@@ -445,11 +446,6 @@ def steps_to_enough(results: Sequence[Result]) -> str:
     reached = [float(step) for step in (each.steps_to_enough() for each in results) if step is not None]
     some = f", {len(reached)} of {len(results)}" if 0 < len(reached) < len(results) else ""
     return spread(reached, 0) + some
-
-
-def parameters_of(results: Sequence[Result]) -> str:
-    """Return the model's number of parameters; several numbers if seeds differ."""
-    return " or ".join(f"{each:,}" for each in sorted({result.parameters for result in results})) or NONE
 
 
 def spread(values: Sequence[float], digits: int, unit: str = "") -> str:

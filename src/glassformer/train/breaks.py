@@ -12,17 +12,12 @@ from glassformer.nn.config import ModelConfig, StackConfig
 from glassformer.nn.outputs import Classify, Lm
 
 
-def anywhere(config: ModelConfig) -> str | None:
-    """No reason: any model can have the mistake."""
-    return None
-
-
 class Break(NamedTuple):
-    """One mistake. `against` returns why a model cannot have it, in words; None: it can."""
+    """One mistake. `against` returns why a model cannot have it, in words; None: it can, as any model by default."""
 
     what: str
     symptom: str
-    against: Callable[[ModelConfig], str | None] = anywhere
+    against: Callable[[ModelConfig], str | None] = lambda config: None
 
 
 def stacks(config: ModelConfig) -> list[StackConfig]:

@@ -19,7 +19,7 @@ from glassformer.data.batch import Batch, collate
 from glassformer.data.dataset import Encoded, Tokenizers
 from glassformer.data.kinds import LAYOUTS
 from glassformer.data.tokens.vocabulary import FIRST_LABEL, UNK, Tokenizer
-from glassformer.decode.answer import Answer, Member, Read, answer, ensemble_probabilities, nothing, shared_labels
+from glassformer.decode.answer import Answer, Member, answer, ensemble_probabilities, nothing, shared_labels
 from glassformer.decode.filters import unwritten
 from glassformer.decode.prepare import prepared
 from glassformer.nn.observe import Evaluation
@@ -369,15 +369,10 @@ def evaluate_ensemble(members: Sequence[Member], encoded: Sequence[Encoded], *, 
     found, wanted = ensemble_probabilities(members, texts, batch_size=batch_size), right_labels(encoded[0])
     loss = -found[range(len(wanted)), wanted].log().mean().item()
     scores = label_scores(found.argmax(-1).tolist(), wanted, shared_labels(members))
-    unknown = sum(map(lacking, texts))
+    unknown = sum(max(ids.count(UNK) for ids in text) for text in texts)  # of the member that lacks the most
     return scores._replace(
         metrics=scores.metrics | {"loss": loss, "n": len(wanted)} | ({"unknown": unknown} if unknown else {})
     )
-
-
-def lacking(text: Read) -> int:
-    """The number of tokens of a text that the vocabulary lacks, for the member that lacks the most."""
-    return max(ids.count(UNK) for ids in text)
 
 
 def right_labels(encoded: Encoded) -> list[int]:

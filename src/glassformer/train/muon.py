@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, cast
 
 import torch
@@ -119,7 +120,7 @@ class Muon(Uncompiled):
         self.adamw.step()
         for group in self.matrices:
             moved = [parameter for parameter in group["params"] if parameter.grad is not None]
-            for _, same in groupby(sorted(moved, key=shape_of), key=shape_of):
+            for _, same in groupby(sorted(moved, key=attrgetter("shape")), key=attrgetter("shape")):
                 self._turn(list(same), group)
 
     def _turn(self, parameters: list[Tensor], group: Group) -> None:
@@ -140,8 +141,3 @@ class Muon(Uncompiled):
         step = min(rate * size, LARGEST)  # beyond it torch refuses the number; the weights diverge either way
         MANY._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
         MANY._foreach_sub_(parameters, turned.unbind(), alpha=step)
-
-
-def shape_of(parameter: Tensor) -> tuple[int, ...]:
-    """The shape, by which matrices are grouped to be orthogonalised together."""
-    return tuple(parameter.shape)

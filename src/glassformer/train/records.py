@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -178,6 +178,16 @@ def duration(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds))).removeprefix("0:").removeprefix("0")
 
 
+def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
+    """A table, each column as wide as its widest cell; those at these places stand on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = [">" if place in right else "<" for place in range(len(widths))]
+    lines = (
+        " ".join(f" {cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)) for row in rows
+    )
+    return "\n".join(line[1:].rstrip() for line in lines)
+
+
 def line_interval(steps: int) -> int:
     """Steps between two plain lines: 1, 2, 5 or 10 times a power of ten, for about twenty lines in a run of `steps`."""
     wanted = max(1.0, steps / 20)
@@ -273,13 +283,13 @@ class Records:
         self.write("metrics.jsonl", {"kind": "train", **values})
         self.write("timing.jsonl", {"step": event.step, **times})
         if self.curves:
-            self.curves.step(event)
+            self.curves.figures("train", event.step, {name: getattr(event, name) for name in CURVES})
 
     def overflowed(self, event: Overflowed) -> None:
         """Write one line of figures."""
         self.write("metrics.jsonl", {"kind": "overflowed", **asdict(event)})
         if self.curves:
-            self.curves.overflowed(event)
+            self.curves.figures("train", event.step, {"loss_scale": event.scale})
 
     def evaluation(self, event: Evaluated) -> None:
         """Write one line of metrics, and a file of samples."""
@@ -289,7 +299,8 @@ class Records:
             self.samples[self.run / "samples" / f"step-{event.step:09d}.txt"] = text
             self.write_samples()
         if self.curves:
-            self.curves.evaluation(event)
+            self.curves.figures("dev", event.step, event.metrics)
+            self.curves.samples(event.step, event.samples)
 
     def write_samples(self) -> None:
         """Write the samples not yet on disk, as far as it takes them; none into a folder that is not the run's."""
@@ -397,6 +408,8 @@ def step_of(line: bytes) -> int | None:
 # The curves of a run for TensorBoard, beside `metrics.jsonl` and from the same events.
 
 FOLDER = "tensorboard"
+CURVES = ("loss", "learning_rate", "grad_norm", "pad_share", "tokens_per_second")
+"""The figures of an update that have a curve."""
 NAME = "events.out.tfevents."
 """How TensorBoard recognises its files; it reads the files of a folder in the order of their names."""
 
@@ -431,32 +444,23 @@ class Curves:
         self._write(0, file_version="brain.Event:2")
         self._write(step + 1, session_log=self._proto.SessionLog(status=self._proto.SessionLog.START))
 
-    def step(self, event: Progress) -> None:
-        """Add the figures of one update."""
-        names = ("loss", "learning_rate", "grad_norm", "pad_share", "tokens_per_second")
-        self._figures(event.step, {f"train/{name}": getattr(event, name) for name in names})
+    def figures(self, group: str, step: int, values: Mapping[str, Metric]) -> None:
+        """Add the numbers among `values` in one event, as GROUP/NAME; one that is not finite is left out."""
+        numbers = {name: float(value) for name, value in values.items() if not isinstance(value, str)}
+        made: Any = self._summary.Summary
+        found = [
+            made.Value(tag=f"{group}/{name}", simple_value=number)
+            for name, number in numbers.items()
+            if math.isfinite(number)
+        ]
+        self._write(step, summary=made(value=found))
 
-    def overflowed(self, event: Overflowed) -> None:
-        """Add the loss scale in float16, when it falls."""
-        self._figures(event.step, {"train/loss_scale": event.scale})
-
-    def evaluation(self, event: Evaluated) -> None:
-        """Add the metrics of an evaluation, and its samples as text."""
-        self._figures(event.step, {f"dev/{name}": value for name, value in event.metrics.items()})
-        if event.samples:
-            lines = "\n\n".join(map(sample_text, event.samples)).splitlines()
+    def samples(self, step: int, samples: Sequence[Sample]) -> None:
+        """Add the samples of an evaluation as text, if there are any."""
+        if samples:
+            lines = "\n\n".join(map(sample_text, samples)).splitlines()
             text = "\n".join(f"    {line}" for line in lines)  # as code: the page reads Markdown
-            self._write(event.step, summary=self._summary.text("samples", text))
-
-    def _figures(self, step: int, values: dict[str, Metric]) -> None:
-        """Add the numbers among `values` in one event; a number that is not finite is left out."""
-        finite = {
-            name: value for name, value in values.items() if not isinstance(value, str) and math.isfinite(float(value))
-        }
-        found: Any = self._summary.Summary(
-            value=[self._summary.Summary.Value(tag=name, simple_value=float(value)) for name, value in finite.items()]
-        )
-        self._write(step, summary=found)
+            self._write(step, summary=self._summary.text("samples", text))
 
     def _write(self, step: int, **what: object) -> None:
         event: Any = self._proto.Event(wall_time=time.time(), step=step, **what)

@@ -161,7 +161,7 @@ def read_split(config: DataConfig, split: str, seed: int) -> Source:
     """
     path: str | None = getattr(config, split)
     if path is not None and not (split == "train" and config.dev is None):
-        return Source(*read_named(path))
+        return read_named(path)
     if config.train is None:
         return Source(make_episodes(config, split, seed), f"the environment {ROOMS}")
     if split == "test":
@@ -181,10 +181,10 @@ def read_split(config: DataConfig, split: str, seed: int) -> Source:
     return Source(part, name, unread)
 
 
-def read_named(path: str) -> tuple[Episodes, str, tuple[str, ...]]:
+def read_named(path: str) -> Source:
     """The episodes of a file, its name, and what in it was not read."""
     found = read_episodes(path)
-    return found.episodes, path, found.unread
+    return Source(found.episodes, path, found.unread)
 
 
 def action_names(config: DataConfig) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from glassformer.lens.attribute import attribute
 from glassformer.lens.page.bundle import framed, standalone
 from glassformer.lens.patch import Input, Patching, patch
 from glassformer.lens.trace.file import Array, brief, decode, encode, finite, pack, unpack
-from glassformer.lens.trace.reading import USUAL, Layout, Manner, Reading, Text, as_ids, both, read
+from glassformer.lens.trace.reading import USUAL, Layout, Manner, Reading, Text, as_ids, read
 from glassformer.lens.trace.sight import SIDE, Sight, decided, look, shrunk
 from glassformer.nn.config import blocks_of
 from glassformer.nn.count import count_parameters
@@ -315,7 +315,7 @@ def trace(
     (1, 2, 4, 4)
     """
     refuse_ensemble(model, "A trace", "Trace each member.")
-    tokenizers = both(tokenizer)
+    tokenizers = Tokenizers(tokenizer, tokenizer) if isinstance(tokenizer, Tokenizer) else tokenizer
     with Evaluation(model):
         ids = [None if each is None else as_ids(each, tokenizers.target) for each in (target, gold)]
         reading = read(

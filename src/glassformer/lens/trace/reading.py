@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from glassformer.base.errors import ConfigError, DataError
 from glassformer.base.shapes import Float, Tensor
-from glassformer.data.dataset import Tokenizers
 from glassformer.data.tokens.vocabulary import BLANK, BOS, EOS, SEP, Tokenizer
 from glassformer.decode.answer import check_choice, fill_blanks, limit_of, nothing
 from glassformer.decode.beam import Hypothesis, beam_search
@@ -322,8 +321,3 @@ def as_ids(text: Text, tokenizer: Tokenizer) -> list[int]:
     if len(ids) > MOST_TOKENS:
         raise DataError(f"A trace may have at most {MOST_TOKENS} tokens per side; got {len(ids)}. Shorten the text.")
     return ids
-
-
-def both(tokenizer: Tokenizer | Tokenizers) -> Tokenizers:
-    """Return the tokenizers of both sides; a single one serves both."""
-    return Tokenizers(tokenizer, tokenizer) if isinstance(tokenizer, Tokenizer) else tokenizer

@@ -242,7 +242,9 @@ def import_run(folder: Path, out: Path) -> Pretrained:
     """
     found = read_pretrained(folder)
     recipe = recipe_for(found, out.name, folder)
-    found = found._replace(notes=[*found.notes, *window_note(found.model.config, recipe)])
+    if (longest := found.model.config.stack.max_len) != (window := recipe.data.window):
+        note = f"window: {window:,} of the {longest:,} tokens that the model reads (data.window in recipe.toml)"
+        found = found._replace(notes=[*found.notes, note])
     new, lock = not out.exists(), RunLock(out)
     lock.take()
     try:
@@ -274,14 +276,6 @@ def recipe_for(found: Pretrained, name: str, folder: Path) -> Recipe:
     built = recipe.model.build(LAYOUTS["decoder"], found.tokenizer.vocab_size)
     assert built == config, (built, config)
     return recipe
-
-
-def window_note(config: ModelConfig, recipe: Recipe) -> list[str]:
-    """What a user should know about the window of a run, if the model reads more."""
-    longest, window = config.stack.max_len, recipe.data.window
-    if longest == window:
-        return []
-    return [f"window: {window:,} of the {longest:,} tokens that the model reads (data.window in recipe.toml)"]
 
 
 def prepare(recipe: Recipe, tokenizers: Tokenizers | None = None) -> RunData:

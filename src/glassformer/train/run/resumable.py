@@ -336,19 +336,15 @@ def refuse_fewer_steps(run: Path, recipe: Recipe, step: int) -> None:
         )
 
 
-def data_follow(found: Iterable[Change]) -> bool:
-    """Whether other data follow from the settings that differ, all of which are allowed."""
-    return any(each.name.startswith(DATA) and each.name not in (*FILES, *SCORED) for each in found)
-
-
 def other_data(
-    run: Path, before: Standing, now: Standing, data: RunData, *, follows: bool, allowed: Collection[str]
+    run: Path, before: Standing, now: Standing, data: RunData, changed: Iterable[Change], allowed: Collection[str]
 ) -> list[str]:
     """Refuse data that differ from the run so far, naming the files; return what differs if it is allowed.
 
-    It is allowed if the setting that names the file is, or if the data follow from settings that are. Errors:
-    `CheckpointError`.
+    It is allowed if the setting that names the file is, or if the data follow from settings that were `changed`, all of
+    which are allowed. Errors: `CheckpointError`.
     """
+    follows = any(each.name.startswith(DATA) and each.name not in (*FILES, *SCORED) for each in changed)
     kinds: list[str] = []
     for split in (each for each in now.data if before.data[each] != now.data[each]):
         what, names = data.differing(split, before.sides, now.sides), data.settings(split)

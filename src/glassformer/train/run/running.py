@@ -39,7 +39,7 @@ from glassformer.train.records import (
 from glassformer.train.run.beginning import Plain, Speed, objective_of, optimizer_of
 from glassformer.train.run.outlook import ANY, enough_beside, half_batch, memory_ran_out
 from glassformer.train.run.resumable import Best, Standing
-from glassformer.train.run.saving import saver_for
+from glassformer.train.run.saving import Bystander, Saver, ShardedSaver
 from glassformer.train.run_data import RunData
 from glassformer.train.tasks import Task, task_of
 
@@ -91,7 +91,7 @@ class Session:
             self.loss_scale.load(so_far.loss_scale)
         memory = self.recipe.optimizer.average
         self.average = Average(model, memory) if memory else None
-        kind = saver_for(model, ranks)
+        kind = ShardedSaver if is_sharded(next(model.parameters())) else Saver if ranks.first else Bystander
         self.saver = kind(lock, prepared, model, self.optimizer, self.best.step, self.average, ranks)
         self.epoch = 0
         self.threads = torch.get_num_threads()

@@ -17,7 +17,7 @@ from glassformer.store.files import write_text_atomically
 from glassformer.store.folders import RunLock, newest, rotate, step_folder
 from glassformer.train.optimizer import Average, averaged, merged, optimizer_state
 from glassformer.train.ranks.distributed import Ranks
-from glassformer.train.ranks.sharded import agreed, is_sharded, put_back, take_parts, write_parts
+from glassformer.train.ranks.sharded import agreed, put_back, take_parts, write_parts
 from glassformer.train.recipe import dumps_recipe
 from glassformer.train.records import Saved, Unsaved, sync_figures
 from glassformer.train.run.resumable import Standing
@@ -234,8 +234,3 @@ class Bystander(Saver):
     def save(self, standing: Standing) -> Iterator[Saved | Unsaved]:
         """Do nothing: the first process saves, and reports it."""
         yield from ()
-
-
-def saver_for(model: Transformer, ranks: Ranks) -> type[Saver]:
-    """What takes part in writing the checkpoints in this process."""
-    return ShardedSaver if is_sharded(next(model.parameters())) else Saver if ranks.first else Bystander

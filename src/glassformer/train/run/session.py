@@ -31,7 +31,6 @@ from glassformer.train.run.resumable import (
     Best,
     Standing,
     changes,
-    data_follow,
     other_data,
     refuse_changes,
     refuse_fewer_steps,
@@ -159,7 +158,7 @@ def _again(
     refuse_fewer_steps(run, recipe, so_far.step)
     prepared = prepare(recipe, loaded.tokenizers)
     now = _standing(prepared, joined(so_far.lengths, prepared.lengths()))
-    others = other_data(run, so_far, now, prepared, follows=data_follow(changed), allowed=allowed)
+    others = other_data(run, so_far, now, prepared, changed, allowed)
     refuse_useless(allowed, changed, others)
     _refuse_other_view(prepared, so_far.step, ranks)
     now = so_far._replace(data=now.data, sides=now.sides, recipe=now.recipe, lengths=now.lengths)
