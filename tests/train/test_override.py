@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from glassformer.base.errors import ConfigError
+from glassformer.data.config import DataConfig
 from glassformer.data.kinds import LAYOUTS
 from glassformer.train.recipe import Recipe, anchored, load_recipe, override
 from glassformer.train.settings import OptimizerConfig
@@ -74,3 +75,12 @@ def test_other_episodes_come_from_another_environment():
     both = {"data.train": "mine.csv", "data.environment": "CartPole-v1"}
     assert override(load_recipe("decision"), both).data.environment == "CartPole-v1"
     assert override(load_recipe("decision"), {"data.dev": "mine.csv"}).data.environment == "rooms"
+
+
+@pytest.mark.parametrize("name", ["tag", "regression"])
+def test_files_take_the_place_of_samples_that_the_recipe_makes(name):
+    files = {"data.train": "mine", "data.dev": "mine-too"}
+    data = override(load_recipe(name), files).data
+    assert (data.train, data.train_size, data.dev_size) == ("mine", DataConfig.train_size, DataConfig.dev_size)
+    with pytest.raises(ConfigError, match=r"data\.train_size is the number of"):
+        override(load_recipe(name), {**files, "data.train_size": 20})

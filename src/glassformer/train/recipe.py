@@ -135,10 +135,11 @@ def read_value(kind: Any, value: object, place: str) -> object:
 def override(recipe: Recipe, changes: Mapping[str, object]) -> Recipe:
     """Return the recipe with some settings changed, named as in `model.n_layers`. Errors: `ConfigError`, as in a file.
 
-    The two ways to name the files of a split replace each other: a new `data.test` unsets the old `data.test_source`. A
-    new `data.train` also unsets `data.environment`, of which it has no episodes. A new `data.task`, `data.layout`,
-    `model.attention_rule`, `training.schedule` or `optimizer.name` unsets the settings that it does not read. A new
-    `model.n_layers` unsets the recipe's `encoder_layers` and `decoder_layers`, which would override it.
+    The two ways to name the files of a split replace each other: a new `data.test` unsets the old `data.test_source`,
+    and the old `data.test_size`, as nothing is made then. A new `data.train` also unsets `data.environment`, of which
+    it has no episodes. A new `data.task`, `data.layout`, `model.attention_rule`, `training.schedule` or
+    `optimizer.name` unsets the settings that it does not read. A new `model.n_layers` unsets the recipe's
+    `encoder_layers` and `decoder_layers`, which would override it.
     """
     sections: dict[str, dict[str, object]] = {}
     known = settings_of(recipe)
@@ -171,6 +172,7 @@ def _left_behind(sections: Mapping[str, Mapping[str, object]]) -> dict[str, list
         "data": [
             *(unused(kind_of(str(chosen["data.task"]))) if "data.task" in chosen else []),
             *(["environment"] if chosen.get("data.train") is not None else []),
+            *(f"{split}_size" for split in SPLITS if chosen.get(f"data.{split}") is not None),
         ],
         "model": model,
         "training": [] if schedule is None else ignored(TRAINING, "schedule", schedule),
