@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-QUICK = ("attend", "attention", "sparse", "dropout", "norm", "cross_entropy", "muon", "train_step")
+QUICK = ("attend", "attention", "sparse", "dropout", "cross_entropy", "muon", "train_step")
 KNOWN = (
     *QUICK,
     *(

@@ -18,7 +18,6 @@ from torch.nn.modules.module import _has_any_global_hook  # pyright: ignore[repo
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values, Weights
 from glassformer.base.tracing import differentiated, followed
 from glassformer.fast.native import CPP, LAYOUTS, NAMES, CNorm, CRotation, there_and_back
-from glassformer.fast.norm import FastRMSNorm
 from glassformer.nn.attention import Attention, LayerCache
 from glassformer.nn.lowered import Lowered, lower
 from glassformer.nn.mask import Mask
@@ -148,7 +147,7 @@ def knows(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> bool:
 
 def fits(norm: nn.Module, x: Tensor) -> bool:
     """Whether a norm keeps the dtype and the shape of its input, and no hook sees or changes what passes."""
-    own, known = vars(norm), (nn.Identity, LayerNorm, RMSNorm, FastRMSNorm)
+    own, known = vars(norm), (nn.Identity, LayerNorm, RMSNorm)
     if type(norm) not in known or "forward" in own or any(own[kind] for kind in HOOKS):
         return False
     return all(each.dtype == widened(x.dtype) and each.shape == x.shape[-1:] for each in norm.parameters())

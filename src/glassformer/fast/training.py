@@ -10,13 +10,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from glassformer.fast import attention, convolution, cross_entropy, orthogonal
+from glassformer.fast import attention, cross_entropy, orthogonal
 from glassformer.fast.attention import FastAttention
 from glassformer.fast.compiler import why_not
-from glassformer.fast.convolution import FastConvolution
 from glassformer.fast.dropout import FastDropout, FastStochasticDepth
 from glassformer.fast.native import has_cpp
-from glassformer.fast.norm import FastRMSNorm
 from glassformer.nn.transformer import Transformer
 from glassformer.train.muon import Muon
 
@@ -26,9 +24,7 @@ COST = "a training step on a CPU takes about 1.1 times as long"
 PARTS: dict[type[nn.Module], Path | None] = {
     FastDropout: None,
     FastStochasticDepth: None,
-    FastRMSNorm: None,
     FastAttention: attention.SOURCE,
-    FastConvolution: convolution.SOURCE,
 }
 """Faster equals of modules, each naming the class that it `exchanges`, and the C++ that it calls."""
 
@@ -59,7 +55,7 @@ class Exchanged(AbstractContextManager["Exchanged"]):
 
 
 def for_training(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Exchanged:
-    """Exchange parts of a model on a CPU for faster equals: attention, dropout, norm, convolution, loss, Muon's step.
+    """Exchange parts of a model on a CPU for faster equals: attention, dropout, loss, Muon's step.
 
     Equal to rounding, dropout in distribution. Parameters, their names and the optimizer's state stay as they are, and
     so does what is computed in evaluation. Take it off by `take_off()`, or use it as a context manager:

@@ -3,58 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import torch
 import torch.nn.functional as F
 
 from glassformer.base.errors import ConfigError
 from glassformer.base.part import explained
 from glassformer.base.shapes import Float, Keys, Queries, Tensor, Values
-from glassformer.base.tracing import traced
 from glassformer.nn.lowered import Lowered, lower
 from glassformer.nn.mask import Mask, ValueBias
 
 NOTHING = Lowered(None, None, None)
-SHORT = 32
-"""Up to this many keys, elementwise steps beat torch's CPU kernel, which does rows shorter than a vector one by one."""
 
 
 def softmax(scores: Float[Tensor, "*rows S"], lowered: Lowered = NOTHING) -> Float[Tensor, "*rows S"]:
     """exp(score), divided by its sum over the row, in the dtype of the scores: the weights of the softmax rule."""
     if lowered.added is not None:
         scores = scores + lowered.added
-    # In this order: code that is compiled may not depend on a length.
-    if traced() or scores.shape[-1] > SHORT or scores.device.type != "cpu":
-        return scores.softmax(-1)
-    return _ShortSoftmax.apply(scores) if scores.requires_grad else by_steps(scores)
-
-
-def by_steps(scores: Float[Tensor, "*rows S"]) -> Float[Tensor, "*rows S"]:
-    """Softmax by elementwise steps, in float32 or wider."""
-    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    powers = (wide - wide.amax(-1, keepdim=True)).exp_()
-    return powers.div_(powers.sum(-1, keepdim=True)).to(scores.dtype)
-
-
-class _ShortSoftmax(torch.autograd.Function):
-    """Softmax by elementwise steps; d loss / d score = weight * (gradient - sum over the row of weight * gradient)."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor) -> Tensor:
-        """Keep only the result for the backward pass."""
-        weights = by_steps(scores)
-        ctx.save_for_backward(weights)
-        return weights
-
-    # The decorator on the base class hides the parameter names from the type checker.
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """In float32 or wider, too; by differentiable operations, as the gradient may itself be differentiated."""
-        (weights,) = ctx.saved_tensors
-        wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
-        weighted = wide * grads[0]
-        return (weighted - wide * weighted.sum(-1, keepdim=True)).to(weights.dtype)
+    return scores.softmax(-1)
 
 
 Normalise = Callable[[Tensor, Lowered], Tensor]

@@ -34,15 +34,11 @@ class ShortConvolution(Part):
         """
         held = x if layer is None else kept(layer, x)
         if nearby is None or nearby.columns is None:
-            return self.shifted(x, None if nearby is None else nearby.real)
+            return by_shifts(x, self.weight, None if nearby is None else nearby.real)
         y = x
         for weight, columns in zip(self.weight, nearby.columns, strict=True):
             y = y + weight * taken(held, columns)
         return y
-
-    def shifted(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "N *batch T"] | None) -> Float[Tensor, "B T D"]:
-        """The convolution of whole texts."""
-        return by_shifts(x, self.weight, real)
 
 
 def by_shifts(
@@ -50,7 +46,7 @@ def by_shifts(
 ) -> Float[Tensor, "B T D"]:
     """The convolution of whole texts, whose earlier tokens stand as many columns before, where they are `real`.
 
-    Under autocast it is rounded to the dtype of x at the end, as C++ rounds it.
+    Under autocast it is rounded to the dtype of x at the end.
     """
     y = x
     for i, share in enumerate(weight):
