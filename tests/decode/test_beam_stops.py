@@ -17,12 +17,17 @@ from glassformer.data.tokens.vocabulary import BOS, EOS, UNK
 from glassformer.decode.beam import Cut, Forced, beam_search, stop_in
 from glassformer.decode.constraints import Constraints, shown_of
 from glassformer.decode.filters import Context
-from glassformer.decode.rows import Stop, stops_at
+from glassformer.decode.rows import Stop
 from glassformer.decode.settings import BeamSettings
 from glassformer.decode.stream import TextStream, search_texts, stop_of
 from train.examples import model, sequences
 
-STOPS = [stops_at([[6]]), stops_at([[7, 6], [3]]), stops_at([[n] for n in range(3, SMALL)]), lambda row, _: row == 1]
+STOPS = [
+    lambda _, ids: ids[-1] == 6,
+    lambda _, ids: ids[-1] == 3 or ids[-2:] == [7, 6],
+    lambda _, ids: ids[-1] >= 3,
+    lambda row, _: row == 1,
+]
 """A token; a token behind another; most tokens; one row of the call, at once."""
 
 

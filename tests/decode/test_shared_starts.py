@@ -106,4 +106,4 @@ def test_beams_read_them_once(layout, settings, monkeypatch):
 
 def read_apart(network, rows):
     """`read_first` without looking at which rows are alike."""
-    return read_anew(network, rows, list(range(len(rows.prompts))), None, 1, *memories(network, rows.sources))
+    return read_anew(network, rows, list(range(len(rows.prompts))), *memories(network, rows.sources))

@@ -19,7 +19,7 @@ from glassformer.base.shapes import Float, Int, Tensor
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose import filtered, names_of, refuse_searched
 from glassformer.decode.filters import Context, Filter, check_numbers, counts, forbid
-from glassformer.decode.prepare import Kernels, kernels_of
+from glassformer.decode.prepare import PLAIN_TORCH, Kernels, kernels_of
 from glassformer.decode.rows import Rows, Run, begin_rows, check_writes, forward, read_first
 from glassformer.decode.settings import BeamSettings
 from glassformer.nn.ensemble import members_of
@@ -43,16 +43,14 @@ class Candidates(NamedTuple):
     """In nats, normalised as by `scored`; -inf for forbidden tokens."""
 
 
-def scored(logits: Float[Tensor, "rows V"], never: Sequence[int] = (), kernels: Kernels | None = None) -> Scores:
+def scored(logits: Float[Tensor, "rows V"], never: Sequence[int] = (), kernels: Kernels = PLAIN_TORCH) -> Scores:
     """Sum over the vocabulary, then forbid the ids of `never`.
 
     In this order, a log-probability is the model's own: what the model gives to a token that is never written is lost,
     as it is where a given text is scored (`read_back`).
     """
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    whole = None if kernels is None else kernels.log_sums(wide)
-    if whole is None:
-        whole = wide.logsumexp(-1, keepdim=True).cpu().double()
+    whole = kernels.log_sums(wide)
     return Scores(forbid(wide, never) if never else wide, whole)
 
 
@@ -62,14 +60,9 @@ def check_summed(scores: Scores, logits: Float[Tensor, "rows V"], context: Conte
         check_numbers(logits, context)
 
 
-def likeliest(scores: Scores, k: int, kernels: Kernels | None = None) -> Candidates:
+def likeliest(scores: Scores, k: int, kernels: Kernels = PLAIN_TORCH) -> Candidates:
     """Return the `k` most likely tokens of each row, or all if there are fewer."""
-    k = min(k, scores.logits.shape[-1])
-    found = None if kernels is None else kernels.largest(scores.logits, k)
-    if found is None:
-        values, ids = scores.logits.topk(k)
-        found = values.cpu().double(), ids.cpu()
-    values, ids = found
+    values, ids = kernels.largest(scores.logits, min(k, scores.logits.shape[-1]))
     return Candidates(ids, (values - scores.whole).masked_fill(values.isneginf(), -torch.inf))
 
 
@@ -391,7 +384,7 @@ def beam_search(
     groups, ranking, kernels = settings.beam_groups, length_penalty(settings.length_penalty), kernels_of(model)
     width = settings.beam // groups
     with torch.no_grad(), Evaluation(model), reading(model) if settings.coverage_penalty else nullcontext() as seen:
-        rows = spread(begin_rows(model, sources, prompts, max_new_tokens, numbers), groups)._replace(prefix=prefix)
+        rows = spread(begin_rows(model, sources, prompts, max_new_tokens, numbers, prefix), groups)
         run = read_first(model, rows)
         covered = None if seen is None else Coverage(settings.coverage_penalty, rows.sources or (), seen)
         searches = [Search(row, limit, [Beginning([], 0.0, row)]) for row, limit in enumerate(rows.limits)]
@@ -432,16 +425,14 @@ def beam_search(
 
 def spread(rows: Rows, groups: int) -> Rows:
     """Repeat each row once for each group of its beam."""
-    if groups == 1:
-        return rows
     which = [row for row in range(len(rows.prompts)) for _ in range(groups)]
-    return Rows(
-        None if rows.sources is None else [rows.sources[row] for row in which],
-        [rows.prompts[row] for row in which],
-        [rows.limits[row] for row in which],
-        [rows.numbers[row] for row in which],
-        [[] for _ in which],
-        [False] * len(which),
+    return rows._replace(
+        sources=None if rows.sources is None else [rows.sources[row] for row in which],
+        prompts=[rows.prompts[row] for row in which],
+        limits=[rows.limits[row] for row in which],
+        numbers=[rows.numbers[row] for row in which],
+        written=[[] for _ in which],
+        done=[False] * len(which),
     )
 
 
@@ -458,7 +449,7 @@ class Rule(NamedTuple):
     """Texts that each answer must contain."""
     stop: Cut | None = None
     """Called with the row of a search."""
-    kernels: Kernels | None = None
+    kernels: Kernels = PLAIN_TORCH
 
 
 def extend_groups(searches: Sequence[Search], scores: Scores, rule: Rule, groups: int, diversity: float) -> None:

@@ -18,9 +18,7 @@ from glassformer.decode.rows import (
     Rows,
     Run,
     Stop,
-    begin_of,
     begin_rows,
-    check_context,
     check_writes,
     forward,
     read_anew,
@@ -71,15 +69,14 @@ def contrastive(
         raise ConfigError(f"alpha of contrastive search must be from 0 to 1; got {alpha}. Try 0.6.")
     if k < 1:
         raise ConfigError(f"k of contrastive search must be at least 1; got {k}. Try k=4.")
-    check_context(model, max_context, drop)
-    context = None if max_context is None else max_context - 1  # leaves room for the candidate token
-    if context == 0:
+    if max_context == 1:
         raise ConfigError("Contrastive search reads one token ahead, so max_context must be at least 2; got 1.")
-    drop = drop if context is None else min(drop, context)
     evaluation = Evaluation(model)
+    rows = begin_rows(model, sources, prompts, max_new_tokens, numbers, prefix, max_context, drop)
+    if max_context is not None:  # leave room for the candidate token
+        rows = rows._replace(max_context=max_context - 1, drop=min(drop, max_context - 1))
     with torch.no_grad(), evaluation:
-        rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
-        run, seen = read(model, read_first(model, rows, context, drop))
+        run, seen = read(model, read_first(model, rows))
     while True:
         with torch.no_grad(), evaluation:
             tokens, run, seen = step(model, rows.context(run.active), run, seen, alpha, k, filters)
@@ -87,7 +84,7 @@ def contrastive(
         if all(rows.done):
             return
         with torch.no_grad(), evaluation:
-            run, seen = stay(model, rows, run, seen, context, drop)
+            run, seen = stay(model, rows, run, seen)
 
 
 def read(model: Transformer, run: Run) -> tuple[Run, Seen]:
@@ -130,11 +127,11 @@ def step(
     return candidates[rows, best], run, more._replace(logits=model.head(ahead[rows, best]))
 
 
-def stay(model: Transformer, rows: Rows, run: Run, seen: Seen, context: int | None, drop: int) -> tuple[Run, Seen]:
+def stay(model: Transformer, rows: Rows, run: Run, seen: Seen) -> tuple[Run, Seen]:
     """Keep the unfinished rows; read all anew if one lost tokens at its front."""
     live = [i for i, row in enumerate(run.active) if not rows.done[row]]
     if len(live) < len(run.active):
         run, seen = run.select(live), seen.select(torch.tensor(live, device=run.tokens.device))
-    if [begin_of(len(ids), context, drop) for ids in rows.context(run.active).read] == run.begins:
+    if [rows.begin(row) for row in run.active] == run.begins:
         return run, seen
-    return read(model, read_anew(model, rows, run.active, context, drop, run.memory, run.memory_keep))
+    return read(model, read_anew(model, rows, run.active, run.memory, run.memory_keep))

@@ -15,9 +15,7 @@ from glassformer.decode.rows import (
     Rows,
     Run,
     Stop,
-    begin_of,
     begin_rows,
-    check_context,
     check_writes,
     forward,
     read_anew,
@@ -62,22 +60,14 @@ def generate(
     True
     """
     check_writes(model)
-    check_context(model, max_context, drop)
-    evaluation = Evaluation(model)
-    with torch.no_grad():  # around no yield, as evaluation: whoever iterates finds its own modes
-        rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
-    kernels = kernels_of(model)
-    written = None if kernels is None else kernels.write(model, rows, choose, max_context, eos, stop)
-    if written is not None:
+    rows = begin_rows(model, sources, prompts, max_new_tokens, numbers, prefix, max_context, drop)
+    if (written := kernels_of(model).write(model, rows, choose, eos, stop)) is not None:
         yield from written
         return
-    run: Run | None = None
+    evaluation, run = Evaluation(model), None
     while True:
-        with torch.no_grad(), evaluation:
-            if run is None:
-                run = read_first(model, rows, max_context, drop)
-            else:
-                run = _next(model, rows, run, max_context, drop)
+        with torch.no_grad(), evaluation:  # around no yield: whoever iterates finds its own modes
+            run = read_first(model, rows) if run is None else _next(model, rows, run)
             run, hidden = forward(model, run)
             live = [i for i, row in enumerate(run.active) if not rows.done[row]]
             active = [run.active[i] for i in live]
@@ -88,14 +78,12 @@ def generate(
             return
 
 
-def _next(model: Transformer, rows: Rows, run: Run, max_context: int | None, drop: int) -> Run:
+def _next(model: Transformer, rows: Rows, run: Run) -> Run:
     """Prepare the next step: read each row's newest token, or all tokens anew if a row lost some at its front."""
-    lengths = [len(rows.prompts[row]) + len(rows.written[row]) for row in run.active]
-    begins = [begin_of(length, max_context, drop) for length in lengths]
     live = [i for i, row in enumerate(run.active) if not rows.done[row]]
-    if any(begins[i] != run.begins[i] for i in live):
-        active = [run.active[i] for i in live]
-        return read_anew(model, rows, active, max_context, drop, *run.memory_of(live))
+    active = [run.active[i] for i in live]
+    if [rows.begin(row) for row in active] != [run.begins[i] for i in live]:
+        return read_anew(model, rows, active, *run.memory_of(live))
     run = _leave(run, live, model.config.stack.max_len)
     newest = torch.tensor([[rows.written[row][-1]] for row in run.active], device=run.tokens.device)
     return run._replace(tokens=newest, keep=None, prefix=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Protocol, cast, runtime_checkable
+from typing import cast
 
 import torch
 
@@ -96,27 +96,27 @@ def chosen_precision(requested: str, device: torch.device) -> tuple[str, str]:
     return "float32", "float32, as this processor has no bfloat16 arithmetic"
 
 
-@runtime_checkable
-class Kernels(Protocol):
-    """What may be put on a model, as `model.kernels`, to decode faster; each may leave a call to plain torch."""
+class Kernels:
+    """What decoding computes with, in plain torch; `model.kernels` may be a subclass that is faster."""
 
-    def log_sums(self, logits: Float[Tensor, "rows V"]) -> Float[Tensor, "rows 1"] | None:
-        """The logarithms of the sums of e^z, in float64 on the CPU; None if torch is to compute them."""
-        ...
+    def log_sums(self, logits: Float[Tensor, "rows V"]) -> Float[Tensor, "rows 1"]:
+        """The logarithms of the sums of e^z, in float64 on the CPU."""
+        return logits.logsumexp(-1, keepdim=True).cpu().double()
 
-    def largest(
-        self, logits: Float[Tensor, "rows V"], k: int
-    ) -> tuple[Float[Tensor, "rows k"], Int[Tensor, "rows k"]] | None:
-        """The k largest logits, in float64, and their ids, on the CPU; None if torch is to find them."""
-        ...
+    def largest(self, logits: Float[Tensor, "rows V"], k: int) -> tuple[Float[Tensor, "rows k"], Int[Tensor, "rows k"]]:
+        """The k largest logits, in float64, and their ids, on the CPU."""
+        values, ids = logits.topk(k)
+        return values.cpu().double(), ids.cpu()
 
     def write(
-        self, model: Transformer, rows: Rows, choose: Choose, max_context: int | None, eos: int, stop: Stop | None
+        self, model: Transformer, rows: Rows, choose: Choose, eos: int, stop: Stop | None
     ) -> Iterator[Emitted] | None:
         """What `generate` yields for these rows; None if it is to write them step by step."""
-        ...
 
 
-def kernels_of(model: Transformer) -> Kernels | None:
-    """The kernels that were put on a model, if any."""
-    return cast("Kernels | None", model.kernels)
+PLAIN_TORCH = Kernels()
+
+
+def kernels_of(model: Transformer) -> Kernels:
+    """The kernels that were put on a model, or else plain torch."""
+    return cast(Kernels, model.kernels or PLAIN_TORCH)

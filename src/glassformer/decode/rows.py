@@ -12,7 +12,7 @@ from glassformer.base.shapes import Float, Tensor
 from glassformer.base.typed import came, is_of
 from glassformer.data.batch import check_ids, pad
 from glassformer.data.tokens.vocabulary import BOS, EOS
-from glassformer.decode.filters import Context, ends_with
+from glassformer.decode.filters import Context
 from glassformer.nn.cache import Cache
 from glassformer.nn.config import ModelConfig
 from glassformer.nn.outputs import Lm
@@ -27,13 +27,6 @@ class Emitted(NamedTuple):
 
     rows: list[int]
     tokens: list[int]
-
-
-def stops_at(sequences: Sequence[Sequence[int]]) -> Stop:
-    """Make a `Stop` that ends a row once it wrote one of these sequences. Errors: `ConfigError` for an empty one."""
-    if any(len(each) == 0 for each in sequences):
-        raise ConfigError("A stop sequence must have at least one token; got an empty one. Remove it.")
-    return lambda _, ids: any(ends_with(ids, each) for each in sequences)
 
 
 def check_writes(model: Transformer) -> None:
@@ -55,7 +48,7 @@ def check_sources(model: Transformer, sources: Sequence[Sequence[int]]) -> None:
 
 
 class Rows(NamedTuple):
-    """The rows of a call: what they read, what they have written, and which are done."""
+    """The rows of a call, with its arguments as in `generate`: what they have written, and which are done."""
 
     sources: Sequence[Sequence[int]] | None
     prompts: Sequence[Sequence[int]]
@@ -63,7 +56,13 @@ class Rows(NamedTuple):
     numbers: Sequence[int]
     written: list[list[int]]
     done: list[bool]
-    prefix: bool = False
+    prefix: bool
+    max_context: int | None
+    drop: int
+
+    def begin(self, row: int) -> int:
+        """How many of a row's tokens are now left out at the front."""
+        return begin_of(len(self.prompts[row]) + len(self.written[row]), self.max_context, self.drop)
 
     def grow(self, step: Emitted, eos: int, stop: Stop | None) -> Iterator[Emitted]:
         """Append a step's tokens to its rows and yield it; then mark the rows that end by `eos`, limit or `stop`."""
@@ -89,8 +88,12 @@ def begin_rows(
     prompts: Sequence[Sequence[int]] | None,
     max_new_tokens: int | Sequence[int],
     numbers: Sequence[int] | None = None,
+    prefix: bool = False,
+    max_context: int | None = None,
+    drop: int = 1,
 ) -> Rows:
     """Check the arguments of a call and make its rows. Errors: `ConfigError` and `DataError` for invalid arguments."""
+    check_context(model, max_context, drop)
     if not model.config.stack.causal:
         raise ConfigError("generate() needs a causal model; this one reads in both directions. Use fill_blanks().")
     if (sources is None) == (model.encoder is not None and model.decoder is not None):
@@ -119,7 +122,8 @@ def begin_rows(
     numbers = range(n_rows) if numbers is None else numbers
     if len(numbers) != n_rows:
         raise ConfigError(f"numbers must have one for each of the {n_rows} rows; got {len(numbers)}. Remove numbers.")
-    return Rows(sources, prompts, limits, numbers, [[] for _ in prompts], [False] * n_rows)
+    written = [list[int]() for _ in prompts]
+    return Rows(sources, prompts, limits, numbers, written, [False] * n_rows, prefix, max_context, drop)
 
 
 def begin_of(length: int, max_context: int | None, drop: int) -> int:
@@ -173,9 +177,7 @@ class Run(NamedTuple):
         return memory, keep
 
 
-def read_first(
-    model: Transformer, rows: Rows, max_context: int | None = None, drop: int = 1, *, whole: bool = False
-) -> Run:
+def read_first(model: Transformer, rows: Rows, *, whole: bool = False) -> Run:
     """Prepare the first step: encode the sources; the step will read the prompts. What several rows read, one reads.
 
     `whole`: as in `Transformer.new_cache`.
@@ -186,7 +188,7 @@ def read_first(
     firsts = [first.setdefault(text, row) for row, text in enumerate(texts)]
     once = list(first.values())
     read = None if rows.sources is None else [rows.sources[row] for row in once]
-    run = read_anew(model, rows, once, max_context, drop, *memories(model, read), whole=whole)
+    run = read_anew(model, rows, once, *memories(model, read), whole=whole)
     places = {row: place for place, row in enumerate(once)}
     return run if len(once) == len(texts) else run._replace(shared=[places[row] for row in firsts])
 
@@ -214,16 +216,13 @@ def read_anew(
     model: Transformer,
     rows: Rows,
     active: list[int],
-    max_context: int | None,
-    drop: int,
     memory: Tensor | None,
     memory_keep: Tensor | None,
     *,
     whole: bool = False,
 ) -> Run:
     """Prepare a step that reads these rows from their begin, into a new cache."""
-    texts = rows.context(active).read
-    begins = [begin_of(len(ids), max_context, drop) for ids in texts]
+    texts, begins = rows.context(active).read, [rows.begin(row) for row in active]
     tokens, keep = _pad_left([ids[begin:] for ids, begin in zip(texts, begins, strict=True)])
     device = next(model.parameters()).device
     keep = None if keep is None else keep.to(device)

@@ -16,7 +16,7 @@ from glassformer.data.batch import pad
 from glassformer.data.tokens.vocabulary import EOS
 from glassformer.decode.choose import own_uniforms, pick, shares
 from glassformer.decode.filters import Context, Filter, suffix_lengths
-from glassformer.decode.rows import Emitted, Rows, Stop, begin_of, begin_rows, check_context, check_writes, memories
+from glassformer.decode.rows import Emitted, Rows, Stop, begin_of, begin_rows, check_writes, memories
 from glassformer.decode.settings import GREEDY, Sampling
 from glassformer.nn.cache import Cache
 from glassformer.nn.ensemble import members_of
@@ -239,10 +239,9 @@ def speculative(
     arguments are those of `generate`. Errors: `ConfigError`, `DataError`.
     """
     check_writes(model)
-    check_context(model, max_context, drop)
     check_guessing(model, draft, lookup, guesses, sampling)
     given = partial(own_uniforms, sampling.seed)
-    rows = begin_rows(model, sources, prompts, max_new_tokens, numbers)._replace(prefix=prefix)
+    rows = begin_rows(model, sources, prompts, max_new_tokens, numbers, prefix, max_context, drop)
     mass, window = shares(sampling, filters), Window(model.config.stack.max_len, max_context, drop)
     evaluation = Evaluation(model, *([] if draft is None else [draft]))
     with torch.no_grad(), evaluation:  # never around a yield, which would change the caller's modes

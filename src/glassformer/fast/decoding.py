@@ -21,7 +21,7 @@ from glassformer.base.registry import lookup
 from glassformer.base.runtime import has_bfloat16
 from glassformer.base.shapes import Float, Int, Keys, Queries, Tensor, Values
 from glassformer.decode.filters import Choose
-from glassformer.decode.prepare import chosen_precision, device_of, plain, sharing_weights, with_cache
+from glassformer.decode.prepare import Kernels, chosen_precision, device_of, plain, sharing_weights, with_cache
 from glassformer.decode.rows import Emitted, Rows, Stop
 from glassformer.fast import graphs
 from glassformer.fast import native as likely
@@ -88,24 +88,22 @@ def for_decoding(
     return with_kernels(with_native_stacks(sharing_weights(made) if made is model else made))
 
 
-class Fast:
+class Fast(Kernels):
     """The `Kernels` of `for_decoding`: our C++ on a CPU, CUDA graphs on a device that has them."""
 
-    def log_sums(self, logits: Float[Tensor, "rows V"]) -> Float[Tensor, "rows 1"] | None:
+    def log_sums(self, logits: Float[Tensor, "rows V"]) -> Float[Tensor, "rows 1"]:
         """As `Kernels.log_sums`."""
-        return likely.log_sums(logits) if likely.can_look_at(logits) else None
+        return likely.log_sums(logits) if likely.can_look_at(logits) else super().log_sums(logits)
 
-    def largest(
-        self, logits: Float[Tensor, "rows V"], k: int
-    ) -> tuple[Float[Tensor, "rows k"], Int[Tensor, "rows k"]] | None:
+    def largest(self, logits: Float[Tensor, "rows V"], k: int) -> tuple[Float[Tensor, "rows k"], Int[Tensor, "rows k"]]:
         """As `Kernels.largest`."""
-        return likely.largest(logits, k) if likely.can_look_at(logits, k) else None
+        return likely.largest(logits, k) if likely.can_look_at(logits, k) else super().largest(logits, k)
 
     def write(
-        self, model: Transformer, rows: Rows, choose: Choose, max_context: int | None, eos: int, stop: Stop | None
+        self, model: Transformer, rows: Rows, choose: Choose, eos: int, stop: Stop | None
     ) -> Iterator[Emitted] | None:
         """As `Kernels.write`."""
-        return graphs.write(model, rows, choose, max_context, eos, stop)
+        return graphs.write(model, rows, choose, eos, stop)
 
 
 KERNELS = Fast()

@@ -142,7 +142,7 @@ class Sent(NamedTuple):
     logits: Float[Tensor, "B V"]
 
 
-def may_be_recorded(model: Transformer, rows: Rows, max_context: int | None) -> bool:
+def may_be_recorded(model: Transformer, rows: Rows) -> bool:
     """Whether no step of these rows asks what is in a tensor, and nobody looks into the model.
 
     Experts ask how many tokens each of them has, and a row that may get longer than the model or the context takes is
@@ -163,7 +163,7 @@ def may_be_recorded(model: Transformer, rows: Rows, max_context: int | None) -> 
         if isinstance(each, Experts) or (isinstance(each, Attention) and each.attend is not ATTEND["softmax"]["auto"]):
             return False
     read = [len(prompt) + limit - 1 for prompt, limit in zip(rows.prompts, rows.limits, strict=True)]
-    fits = max_context is None or max(read, default=0) <= max_context
+    fits = rows.max_context is None or max(read, default=0) <= rows.max_context
     return fits and (stack.max_len is None or columns_of(rows) <= stack.max_len) and not hooks.any
 
 
@@ -172,12 +172,10 @@ def columns_of(rows: Rows) -> int:
     return max(map(len, rows.prompts), default=0) + max(rows.limits, default=0) - 1
 
 
-def write(
-    model: Transformer, rows: Rows, choose: Choose, max_context: int | None, eos: int, stop: Stop | None
-) -> Iterator[Emitted] | None:
+def write(model: Transformer, rows: Rows, choose: Choose, eos: int, stop: Stop | None) -> Iterator[Emitted] | None:
     """What `generate` yields, by steps that are captured; None where they cannot be."""
     device, ahead = next(model.parameters()).device, ahead_of(choose)
-    if device.type not in MACHINES or ahead is None or not may_be_recorded(model, rows, max_context):
+    if device.type not in MACHINES or ahead is None or not may_be_recorded(model, rows):
         return None
     return write_ahead(model, rows, choose, ahead, eos, stop, MACHINES[device.type](device))
 
