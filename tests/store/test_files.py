@@ -444,10 +444,7 @@ def test_refused(tmp_path, text, message):
 
 def test_largest(tmp_path):
     path = tmp_path / "x.json"
-    path.write_text('"' + "x" * 8 + '"')
-    assert read_json(path, 10) == "x" * 8
-    with pytest.raises(CheckpointError, match="has 10 bytes; at most 9"):
-        read_json(path, 9)
+    path.touch()
     os.truncate(path, 2**40)
     with pytest.raises(CheckpointError, match=r"1,099,511,627,776 bytes; at most 33,554,432"):
         read_json(path)

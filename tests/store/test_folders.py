@@ -30,7 +30,6 @@ from glassformer.store.folders import (
     rotate,
     step_folder,
     step_number,
-    verify,
 )
 from store.examples import contents, names, plain_step, rewrite_manifest, tiny_step
 
@@ -291,7 +290,7 @@ def test_says_size_and_hash(folder):
     data = (folder / CONFIG).read_bytes()
     assert values[CONFIG] == {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     assert values.keys() == contents(folder).keys() - {MANIFEST}
-    assert {name: each._asdict() for name, each in verify(folder).items()} == values
+    assert {name: each._asdict() for name, each in check(folder).items()} == values
 
 
 def change(data: bytes, random: random.Random) -> bytes:
@@ -389,7 +388,7 @@ def refused(folder, name):
     """Before anything of that name is looked at: the message is that of the name, not of a missing file."""
     (folder / MANIFEST).write_text(manifest_text({name: Entry(4, HASH)}))
     with pytest.raises(CheckpointError, match="which is not a plain file name"):
-        verify(folder)
+        check(folder)
 
 
 def test_links_in_the_place_of_files(folder, tmp_path):

@@ -10,7 +10,6 @@ import torch
 
 from glassformer.lens.ablate import Effect, Head, Scored, by_attention, resampled
 from glassformer.lens.roles.diagnosis import Diagnosis
-from glassformer.lens.roles.roles import THRESHOLDS, Thresholds
 from glassformer.nn.transformer import Transformer
 from glassformer.store.checkpoint import Loaded, save
 from glassformer.store.files import write_text_atomically
@@ -45,7 +44,7 @@ def _silence_rows(linear: torch.nn.Linear, rows: slice) -> None:
         linear.bias[rows] = 0.0
 
 
-def spare(model: Transformer, diagnosis: Diagnosis, rules: Thresholds = THRESHOLDS) -> tuple[list[Head], Effect | None]:
+def spare(model: Transformer, diagnosis: Diagnosis) -> tuple[list[Head], Effect | None]:
     """Find heads that can be removed together without a measurable loss: greedily, the least important first.
 
     Returns them, and the loss without all of them; None if there are none.
@@ -61,7 +60,7 @@ def spare(model: Transformer, diagnosis: Diagnosis, rules: Thresholds = THRESHOL
     for each in sorted(diagnosis.heads, key=lambda found: found.gradient or 0.0):
         tried = [*gone, each.head]
         without = scored.effect(base, tried, probe.metric, drawn)
-        if without.drop[1] < rules.needed:
+        if without.drop[1] < diagnosis.rules.needed:
             gone, effect = tried, without
     return gone, effect
 

@@ -307,13 +307,11 @@ def _read(found: Path, skipped: tuple[Skipped, ...], place: torch.device, *, has
     return Loaded(model, tokenizers, read_state(found), found, skipped)
 
 
-def load_optimizer(
-    folder: Path | str, *, device: str | torch.device = "cpu", verify: bool = True
-) -> dict[str, dict[str, Tensor]]:
+def load_optimizer(folder: Path | str, *, device: str | torch.device = "cpu") -> dict[str, dict[str, Tensor]]:
     """Load the optimizer state of a checkpoint, by parameter name, as `save` got it; `folder` as for `load`."""
     place = usable(device)
-    found, _ = find(Path(folder), hashed=verify)
-    if OPTIMIZER not in check(found, read=(OPTIMIZER,), hashed=verify):
+    found, _ = find(Path(folder), hashed=True)
+    if OPTIMIZER not in check(found, read=(OPTIMIZER,)):
         raise CheckpointError(
             f"{found} has no {OPTIMIZER}, so training cannot resume from it. Use a checkpoint that has one."
         )

@@ -313,9 +313,9 @@ DEEPEST = 64
 RESTORE = "Copy it again from its source, or use another checkpoint."
 
 
-def read_json(path: Path, largest: int = LARGEST) -> Any:
+def read_json(path: Path) -> Any:
     """Return the value in a JSON file. Errors: `CheckpointError` for anything but plain, finite, unambiguous JSON."""
-    return parse_json(read_text(path, largest), path)
+    return parse_json(read_text(path), path)
 
 
 def parse_json(text: str, path: Path) -> Any:

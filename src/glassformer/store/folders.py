@@ -88,12 +88,11 @@ def read_entry(path: Path, name: str, value: Any) -> Entry:
             raise CheckpointError(f"{path}: {name!r} needs a size in bytes and a sha256 of 64 hex digits. {RESTORE}")
 
 
-def verify(folder: Path, *, read: Collection[str] | None = None, hashed: bool = True) -> dict[str, Entry]:
-    """Compare files with the manifest of `folder`: those that will be `read` (None: all), by size and by SHA-256.
+def check(folder: Path, *, read: Collection[str] | None = None, hashed: bool = True) -> dict[str, Entry]:
+    """Compare files with the manifest of a checkpoint: those that will be `read` (None: all), by size and by SHA-256.
 
     Without `hashed`, by size only. Returns the manifest. Files that it does not list are not part of the checkpoint and
-    are never read.
-    Errors: `CheckpointError` naming the file that is missing or damaged.
+    are never read. Errors: `CheckpointError` naming the file that is missing or damaged.
     """
     entries = read_manifest(folder)
     checked = entries if read is None else {name: each for name, each in entries.items() if name in read}
@@ -110,6 +109,10 @@ def verify(folder: Path, *, read: Collection[str] | None = None, hashed: bool = 
                 f"{folder / name} is damaged: its SHA-256 begins with {found[:12]}, but {MANIFEST} has "
                 f"{entries[name].sha256[:12]}. {RESTORE}"
             )
+    if missing := [name for name in REQUIRED if name not in entries]:
+        raise CheckpointError(
+            f"{folder / MANIFEST} does not list {', '.join(missing)}, so the checkpoint is incomplete. {RESTORE}"
+        )
     return entries
 
 
@@ -178,20 +181,6 @@ def checkpoints(run_folder: Path) -> dict[int, Path]:
         if step is not None and path.is_dir() and not path.is_symlink():
             found[step] = path
     return dict(sorted(found.items()))
-
-
-def check(folder: Path, *, read: Collection[str] | None = None, hashed: bool = True) -> dict[str, Entry]:
-    """Check that a checkpoint has what will be `read` of it (None: all), and return its manifest; see `verify`.
-
-    Errors: `CheckpointError` naming what is missing or damaged.
-    """
-    entries = verify(folder, read=read, hashed=hashed)
-    missing = [name for name in REQUIRED if name not in entries]
-    if missing:
-        raise CheckpointError(
-            f"{folder / MANIFEST} does not list {', '.join(missing)}, so the checkpoint is incomplete. {RESTORE}"
-        )
-    return entries
 
 
 def last_complete(
